@@ -1,0 +1,1 @@
+//! Memoised queries over a versioned input, with recorded reads.

@@ -1,0 +1,1 @@
+//! Names, hosts, selectors and config objects: parse, default and validate each kind.

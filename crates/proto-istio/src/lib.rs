@@ -1,0 +1,1 @@
+//! Istio, MCP, mesh-config, workload and CA messages with their descriptor set and JSON mapping.

@@ -1,0 +1,1 @@
+//! Wiring, supervision, debug HTTP, metrics, readiness.

@@ -1,0 +1,1 @@
+//! Applies changes to the indexed snapshot and says what changed.

@@ -1,0 +1,1 @@
+//! Test support: golden runner, snapshot builders, recorded-table readers.

@@ -1,0 +1,1 @@
+//! Istio config and services to Envoy resources.

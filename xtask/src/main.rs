@@ -1,0 +1,2 @@
+//! Development tasks: the crate graph check and documentation.
+fn main() {}
