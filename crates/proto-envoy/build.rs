@@ -102,11 +102,14 @@ const ROOTS: &[&str] = &[
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=proto");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let proto = package_dir("envoy-types").join("proto");
     let mut includes: Vec<PathBuf> = subdirs(&proto);
     // cel-spec keeps its files one level deeper than the others.
     includes.push(proto.join("cel-spec/proto"));
+    // Three small xDS files that the package leaves out are written here.
+    includes.push(PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("proto"));
     let files = proto_files(&includes);
 
     let all = out.join("envoy.all.fds");
@@ -133,7 +136,6 @@ fn main() {
         .enable_type_names()
         .disable_comments(["."])
         .include_file("envoy.rs")
-        .extern_path(".google.protobuf", "::prost_types")
         .type_name_domain(["."], "type.googleapis.com");
     config.compile_fds(selected).expect("prost generates the messages");
 }
