@@ -203,7 +203,5 @@ fn closure(set: &FileDescriptorSet) -> BTreeSet<String> {
             todo.extend(file.dependency.iter().map(String::as_str));
         }
     }
-    // The well-known types come from prost-types.
-    wanted.retain(|n| !n.starts_with("google/protobuf/"));
     wanted
 }
