@@ -1,1 +1,24 @@
-//! Names, hosts, selectors and config objects: parse, default and validate each kind.
+//! Names, hosts, selectors, config objects and services: what every other crate speaks of.
+//!
+//! One [`Object`] type serves every kind, whether it came from a file, an API or another control plane; the list of
+//! kinds is [`for_each_kind!`] and everything that is per kind derives from it. Nothing here does I/O.
+
+pub mod change;
+pub mod diagnostic;
+pub mod host;
+pub mod kinds;
+pub mod labels;
+pub mod names;
+pub mod node;
+pub mod object;
+pub mod protocol;
+pub mod service;
+pub mod settings;
+
+pub use change::{Change, ShardKey, SourceId};
+pub use diagnostic::{Diagnostic, Severity};
+pub use host::Hostname;
+pub use kinds::{AnyObject, Kind, Kinded, Scope};
+pub use labels::Labels;
+pub use names::{ClusterId, Name, Namespace, Network};
+pub use object::{Meta, Object, ObjectKey, ObjectName, Origin, Timestamp};

@@ -1,0 +1,154 @@
+//! The one list of kinds, and what is derived from it.
+
+pub mod istio;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::object::{Object, ObjectKey};
+
+/// Whether objects of a kind live in namespaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// In a namespace.
+    Namespaced,
+    /// One name for the whole cluster.
+    Cluster,
+}
+
+/// A type that is the spec of one kind.
+pub trait Kinded: PartialEq + fmt::Debug + Send + Sync + Sized + 'static {
+    /// The kind whose spec this is.
+    const KIND: Kind;
+    /// The part of the status that generation reads.
+    type Status: PartialEq + Clone + Default + fmt::Debug + Send + Sync + 'static;
+
+    /// The typed object inside `object`, if it is of this kind.
+    fn of(object: &AnyObject) -> Option<&Arc<Object<Self>>>;
+    /// The object as one of any kind.
+    fn any(object: Arc<Object<Self>>) -> AnyObject;
+}
+
+/// Calls `$callback!` with one row for each kind:
+/// `(Variant, spec type, status type, table field, "group", "Kind", "plural", Scope, ["version", ..])`,
+/// versions with the preferred one first.
+#[macro_export]
+macro_rules! for_each_kind {
+    ($callback:path) => {
+        $callback! {
+            (VirtualService, $crate::kinds::istio::VirtualService, (), virtual_services, "networking.istio.io", "VirtualService", "virtualservices", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
+            (DestinationRule, $crate::kinds::istio::DestinationRule, (), destination_rules, "networking.istio.io", "DestinationRule", "destinationrules", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
+            (Gateway, $crate::kinds::istio::Gateway, (), gateways, "networking.istio.io", "Gateway", "gateways", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
+            (ServiceEntry, $crate::kinds::istio::ServiceEntry, $crate::kinds::istio::ServiceEntryStatus, service_entries, "networking.istio.io", "ServiceEntry", "serviceentries", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
+            (Sidecar, $crate::kinds::istio::Sidecar, (), sidecars, "networking.istio.io", "Sidecar", "sidecars", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
+            (WorkloadEntry, $crate::kinds::istio::WorkloadEntry, $crate::kinds::istio::WorkloadEntryStatus, workload_entries, "networking.istio.io", "WorkloadEntry", "workloadentries", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
+            (WorkloadGroup, $crate::kinds::istio::WorkloadGroup, (), workload_groups, "networking.istio.io", "WorkloadGroup", "workloadgroups", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
+            (EnvoyFilter, $crate::kinds::istio::EnvoyFilter, (), envoy_filters, "networking.istio.io", "EnvoyFilter", "envoyfilters", Namespaced, ["v1alpha3"]),
+            (ProxyConfig, $crate::kinds::istio::ProxyConfig, (), proxy_configs, "networking.istio.io", "ProxyConfig", "proxyconfigs", Namespaced, ["v1beta1"]),
+            (AuthorizationPolicy, $crate::kinds::istio::AuthorizationPolicy, (), authorization_policies, "security.istio.io", "AuthorizationPolicy", "authorizationpolicies", Namespaced, ["v1", "v1beta1"]),
+            (PeerAuthentication, $crate::kinds::istio::PeerAuthentication, (), peer_authentications, "security.istio.io", "PeerAuthentication", "peerauthentications", Namespaced, ["v1", "v1beta1"]),
+            (RequestAuthentication, $crate::kinds::istio::RequestAuthentication, (), request_authentications, "security.istio.io", "RequestAuthentication", "requestauthentications", Namespaced, ["v1", "v1beta1"]),
+            (Telemetry, $crate::kinds::istio::Telemetry, (), telemetries, "telemetry.istio.io", "Telemetry", "telemetries", Namespaced, ["v1", "v1alpha1"]),
+            (WasmPlugin, $crate::kinds::istio::WasmPlugin, (), wasm_plugins, "extensions.istio.io", "WasmPlugin", "wasmplugins", Namespaced, ["v1alpha1"]),
+            (TrafficExtension, $crate::kinds::istio::TrafficExtension, (), traffic_extensions, "extensions.istio.io", "TrafficExtension", "trafficextensions", Namespaced, ["v1alpha1"]),
+
+
+        }
+    };
+}
+
+macro_rules! declare_kinds {
+    ($(($variant:ident, $spec:ty, $status:ty, $table:ident, $group:literal, $kind:literal, $plural:literal, $scope:ident, [$($version:literal),+])),+ $(,)?) => {
+        /// What an object is.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Kind {
+            $(#[doc = concat!("`", $kind, ".", $group, "`.")] $variant),+
+        }
+
+        impl Kind {
+            /// Every kind, in the order of the list.
+            pub const ALL: &'static [Kind] = &[$(Kind::$variant),+];
+
+            /// The name in `kind:`.
+            pub fn name(self) -> &'static str {
+                match self { $(Kind::$variant => $kind),+ }
+            }
+
+            /// The API group; empty for the core group.
+            pub fn group(self) -> &'static str {
+                match self { $(Kind::$variant => $group),+ }
+            }
+
+            /// The name in paths and on command lines.
+            pub fn plural(self) -> &'static str {
+                match self { $(Kind::$variant => $plural),+ }
+            }
+
+            /// Whether its objects live in namespaces.
+            pub fn scope(self) -> Scope {
+                match self { $(Kind::$variant => Scope::$scope),+ }
+            }
+
+            /// The versions that are read, the preferred one first. All mean the same.
+            pub fn versions(self) -> &'static [&'static str] {
+                match self { $(Kind::$variant => &[$($version),+]),+ }
+            }
+        }
+
+        /// An object of any kind; clones share it.
+        #[derive(Clone, Debug)]
+        pub enum AnyObject {
+            $(#[doc = concat!("A ", $kind, ".")] $variant(Arc<Object<$spec>>)),+
+        }
+
+        impl AnyObject {
+            /// The object's key.
+            pub fn key(&self) -> ObjectKey {
+                match self { $(AnyObject::$variant(o) => o.key()),+ }
+            }
+
+            /// The object's metadata.
+            pub fn meta(&self) -> &crate::object::Meta {
+                match self { $(AnyObject::$variant(o) => &o.meta),+ }
+            }
+
+            /// Whether generation would see no difference between the two.
+            pub fn means_the_same(&self, other: &AnyObject) -> bool {
+                match (self, other) {
+                    $((AnyObject::$variant(a), AnyObject::$variant(b)) => a.means_the_same(b),)+
+                    _ => false,
+                }
+            }
+        }
+
+        $(
+            impl Kinded for $spec {
+                const KIND: Kind = Kind::$variant;
+                type Status = $status;
+
+                fn of(object: &AnyObject) -> Option<&Arc<Object<Self>>> {
+                    match object { AnyObject::$variant(o) => Some(o), _ => None }
+                }
+
+                fn any(object: Arc<Object<Self>>) -> AnyObject {
+                    AnyObject::$variant(object)
+                }
+            }
+        )+
+    };
+}
+
+for_each_kind!(declare_kinds);
+
+impl Kind {
+    /// The kind that `group` and `kind` name together.
+    pub fn find(group: &str, kind: &str) -> Option<Kind> {
+        Kind::ALL.iter().copied().find(|k| k.name() == kind && k.group() == group)
+    }
+
+    /// `group/version` as objects are written, with the preferred version.
+    pub fn api_version(self) -> String {
+        let version = self.versions()[0];
+        if self.group().is_empty() { version.to_owned() } else { format!("{}/{version}", self.group()) }
+    }
+}

@@ -1,0 +1,10 @@
+//! Istio's kinds: their specs are the protobuf messages themselves.
+
+pub use proto_istio::extensions::{TrafficExtension, WasmPlugin};
+pub use proto_istio::networking::{
+    DestinationRule, EnvoyFilter, Gateway, ServiceEntry, ServiceEntryStatus, Sidecar, VirtualService, WorkloadEntry,
+    WorkloadEntryStatus, WorkloadGroup,
+};
+pub use proto_istio::networking_beta::ProxyConfig;
+pub use proto_istio::security::{AuthorizationPolicy, PeerAuthentication, RequestAuthentication};
+pub use proto_istio::telemetry::Telemetry;

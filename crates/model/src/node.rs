@@ -1,0 +1,78 @@
+//! A proxy as it introduces itself.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::labels::Labels;
+use crate::names::{ClusterId, Namespace, Network};
+use crate::service::Locality;
+
+/// What kind of proxy asks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Role {
+    /// Beside a workload.
+    Sidecar,
+    /// A gateway. Istio: `router`.
+    Router,
+    /// An ambient waypoint.
+    Waypoint,
+    /// The ambient node proxy.
+    Ztunnel,
+}
+
+/// How traffic reaches a sidecar.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Interception {
+    /// `REDIRECT`: iptables redirection.
+    #[default]
+    Redirect,
+    /// `TPROXY`: transparent proxying.
+    Tproxy,
+    /// `NONE`: no interception; applications dial the proxy.
+    None,
+}
+
+/// The Istio version a proxy states; stock Envoys state none and count as the newest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct IstioVersion {
+    /// Major.
+    pub major: u16,
+    /// Minor.
+    pub minor: u16,
+    /// Patch.
+    pub patch: u16,
+}
+
+/// What a proxy says of itself in `Node`: id `role~ip~name.namespace~dns-domain` and metadata.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Node {
+    /// The whole id, unique per proxy.
+    pub id: Arc<str>,
+    /// Role.
+    pub role: Role,
+    /// Name of the workload instance (pod).
+    pub name: Arc<str>,
+    /// Namespace.
+    pub namespace: Namespace,
+    /// DNS domain, `shop.svc.cluster.local`.
+    pub dns_domain: Arc<str>,
+    /// Its addresses, the primary one first.
+    pub addresses: Arc<[IpAddr]>,
+    /// Labels.
+    pub labels: Labels,
+    /// Locality.
+    pub locality: Locality,
+    /// Network.
+    pub network: Network,
+    /// Cluster.
+    pub cluster: ClusterId,
+    /// The whole metadata, for what is read rarely.
+    pub metadata: Arc<pbjson_types::Struct>,
+    /// Stated version, if any.
+    pub version: Option<IstioVersion>,
+    /// Names of the extensions the proxy has, from `node.extensions`; `None` where the proxy does not say.
+    pub extensions: Option<Arc<BTreeSet<Arc<str>>>>,
+    /// Envoy's own version from `user_agent_build_version`, if stated.
+    pub envoy_version: Option<(u32, u32, u32)>,
+}

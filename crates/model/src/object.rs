@@ -1,0 +1,148 @@
+//! One shape for every config object, and where it came from.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::change::SourceId;
+use crate::kinds::{Kind, Kinded};
+use crate::labels::Labels;
+use crate::names::{Name, Namespace};
+
+/// Namespace and name: the key of an object within its kind. Ordered by namespace first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ObjectName {
+    /// Empty for kinds of cluster scope.
+    pub namespace: Namespace,
+    /// Unique within kind and namespace.
+    pub name: Name,
+}
+
+impl ObjectName {
+    /// A key from its two parts.
+    pub fn new(namespace: impl Into<Namespace>, name: impl Into<Name>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() { write!(f, "{}", self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
+    }
+}
+
+impl fmt::Debug for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The key of an object: kind, namespace and name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// What it is.
+    pub kind: Kind,
+    /// Which one.
+    pub name: ObjectName,
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.name(), self.name)
+    }
+}
+
+impl fmt::Debug for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Seconds since the epoch; what `creationTimestamp` holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Timestamp(pub i64);
+
+/// Where an object was read from. Shown to people, never read by generation.
+#[derive(Clone, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum Origin {
+    /// A document in a file: the line its first key stands on, counted from 1.
+    File {
+        /// As given on the command line, joined with the path below it.
+        path: Arc<Path>,
+        /// Counted from 1.
+        line: u32,
+    },
+    /// Any other source, by its name.
+    Source(SourceId),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Source(id) => write!(f, "{id}"),
+        }
+    }
+}
+
+/// The metadata of an object.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    /// Its key within the kind.
+    pub name: ObjectName,
+    /// Labels.
+    pub labels: Labels,
+    /// Annotations.
+    pub annotations: Labels,
+    /// When it was created, where the source knows.
+    pub created: Option<Timestamp>,
+    /// The identity its API gave it; empty for files.
+    pub uid: Arc<str>,
+    /// The version its API gave it; empty for files.
+    pub resource_version: Arc<str>,
+    /// Where it was read from.
+    pub origin: Origin,
+}
+
+impl Meta {
+    /// Whether generation would see no difference: bookkeeping (uid, resourceVersion, origin) does not count.
+    pub fn means_the_same(&self, other: &Meta) -> bool {
+        self.name == other.name
+            && self.labels == other.labels
+            && self.annotations == other.annotations
+            && self.created == other.created
+    }
+
+    /// The namespace of the object.
+    pub fn namespace(&self) -> &Namespace {
+        &self.name.namespace
+    }
+}
+
+/// A config object of one kind.
+#[derive(Clone, Debug)]
+pub struct Object<T: Kinded> {
+    /// Name, labels, origin.
+    pub meta: Meta,
+    /// What the user wrote.
+    pub spec: T,
+    /// The part of the status that generation reads; `()` for most kinds.
+    pub status: T::Status,
+}
+
+impl<T: Kinded> Object<T> {
+    /// The object's key.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey { kind: T::KIND, name: self.meta.name.clone() }
+    }
+
+    /// Whether generation would see no difference between the two.
+    pub fn means_the_same(&self, other: &Self) -> bool {
+        self.meta.means_the_same(&other.meta) && self.spec == other.spec && self.status == other.status
+    }
+
+    /// The namespace of the object.
+    pub fn namespace(&self) -> &Namespace {
+        &self.meta.name.namespace
+    }
+}

@@ -1,0 +1,116 @@
+//! Secondary indexes: which values an object is found under besides its name.
+//!
+//! A query that needs "the slices of this service" or "the workloads with this label" reads one bucket, and is
+//! dirtied by what is in that bucket alone.
+
+use std::sync::Arc;
+
+use model::kinds::Kinded;
+use model::{Labels, Namespace, Object};
+
+/// What an index is over. The value's form stands with each.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum ObjectIndex {
+    /// `namespace/label=value`, for every label of a workload (WorkloadEntry, Pod).
+    Label = 1,
+    /// An IP address of the object.
+    Address,
+    /// A host that the object declares or configures (ServiceEntry, DestinationRule, VirtualService).
+    Host,
+    /// `namespace/name` of the Service that an EndpointSlice belongs to.
+    Service,
+    /// `namespace/label=value` of the selector (of a Service or ServiceEntry), its first pair.
+    Selector,
+}
+
+/// A value within an index.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct IndexEntry {
+    /// Which index.
+    pub index: ObjectIndex,
+    /// Which value.
+    pub value: Arc<str>,
+}
+
+/// A kind whose table may have indexes.
+pub trait Indexed: Kinded {
+    /// Calls `emit` with each index and value the object is found under.
+    fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+        let _ = (object, emit);
+    }
+}
+
+/// The value under which [`ObjectIndex::Label`] and [`ObjectIndex::Selector`] hold a pair.
+pub fn label_value(namespace: &Namespace, key: &str, value: &str) -> String {
+    format!("{namespace}/{key}={value}")
+}
+
+fn emit_labels(namespace: &Namespace, labels: &Labels, emit: &mut dyn FnMut(ObjectIndex, String)) {
+    for (key, value) in labels.iter() {
+        emit(ObjectIndex::Label, label_value(namespace, key, value));
+    }
+}
+
+/// The pair of a selector under which it is indexed: the first by key. A workload looks under each of its labels.
+fn emit_selector<'a>(
+    namespace: &Namespace,
+    mut pairs: impl Iterator<Item = (&'a str, &'a str)>,
+    emit: &mut dyn FnMut(ObjectIndex, String),
+) {
+    if let Some((key, value)) = pairs.next() {
+        emit(ObjectIndex::Selector, label_value(namespace, key, value));
+    }
+}
+
+mod istio {
+    use super::{Indexed, Object, ObjectIndex, emit_labels, emit_selector};
+    use model::Labels;
+    use model::kinds::istio::*;
+
+    impl Indexed for VirtualService {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            for host in &object.spec.hosts {
+                emit(ObjectIndex::Host, host.to_ascii_lowercase());
+            }
+        }
+    }
+    impl Indexed for DestinationRule {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            emit(ObjectIndex::Host, object.spec.host.to_ascii_lowercase());
+        }
+    }
+    impl Indexed for ServiceEntry {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            for host in &object.spec.hosts {
+                emit(ObjectIndex::Host, host.to_ascii_lowercase());
+            }
+            for endpoint in &object.spec.endpoints {
+                emit(ObjectIndex::Address, endpoint.address.clone());
+            }
+            if let Some(selector) = &object.spec.workload_selector {
+                let pairs = selector.labels.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+                emit_selector(object.namespace(), pairs, emit);
+            }
+        }
+    }
+    impl Indexed for WorkloadEntry {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            emit(ObjectIndex::Address, object.spec.address.clone());
+            // Selectors see the labels of the spec and, where it has none of that name, those of the object.
+            emit_labels(object.namespace(), &Labels::from(&object.spec.labels), emit);
+            emit_labels(object.namespace(), &object.meta.labels, emit);
+        }
+    }
+    impl Indexed for Gateway {}
+    impl Indexed for Sidecar {}
+    impl Indexed for WorkloadGroup {}
+    impl Indexed for EnvoyFilter {}
+    impl Indexed for ProxyConfig {}
+    impl Indexed for AuthorizationPolicy {}
+    impl Indexed for PeerAuthentication {}
+    impl Indexed for RequestAuthentication {}
+    impl Indexed for Telemetry {}
+    impl Indexed for WasmPlugin {}
+    impl Indexed for TrafficExtension {}
+}

@@ -1,0 +1,93 @@
+//! Reading the snapshot from generation: every method records what it read.
+
+use std::sync::Arc;
+
+use incr::Cx;
+use model::change::ServiceKey;
+use model::settings::Settings;
+use model::{Namespace, Object, ObjectName};
+
+use crate::index::{IndexEntry, ObjectIndex};
+use crate::input;
+use crate::shards::ServiceShards;
+use crate::snapshot::{Snapshot, Stored};
+
+/// Recorded reads. `list` and its kin depend on everything the bucket holds; `names` and its kin only on which
+/// objects are in it, for queries that then read (or query over) each object by itself.
+pub trait Reads {
+    /// One object; its absence is recorded too.
+    fn get<T: Stored>(&self, name: &ObjectName) -> Option<Arc<Object<T>>>;
+    /// Every object of a kind, by namespace, then name.
+    fn list<T: Stored>(&self) -> Vec<Arc<Object<T>>>;
+    /// Every object of a kind in a namespace, by name.
+    fn list_in<T: Stored>(&self, namespace: &Namespace) -> Vec<Arc<Object<T>>>;
+    /// The names of every object of a kind, sorted.
+    fn names<T: Stored>(&self) -> Vec<ObjectName>;
+    /// The names of every object of a kind in a namespace, sorted.
+    fn names_in<T: Stored>(&self, namespace: &Namespace) -> Vec<ObjectName>;
+    /// The namespaces that hold objects of a kind, sorted.
+    fn namespaces<T: Stored>(&self) -> Vec<Namespace>;
+    /// Every object with that index value, by name.
+    fn list_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<Arc<Object<T>>>;
+    /// The names of the objects with that index value, sorted.
+    fn names_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<ObjectName>;
+    /// Mesh config, networks and features.
+    fn settings(&self) -> &Settings;
+    /// The endpoint shards of a service.
+    fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>>;
+}
+
+impl Reads for Cx<'_, Snapshot> {
+    fn get<T: Stored>(&self, name: &ObjectName) -> Option<Arc<Object<T>>> {
+        self.read(input::row(T::KIND, name));
+        T::table(&self.snapshot().tables).get(name).cloned()
+    }
+
+    fn list<T: Stored>(&self) -> Vec<Arc<Object<T>>> {
+        self.read(input::contents(T::KIND));
+        T::table(&self.snapshot().tables).iter().cloned().collect()
+    }
+
+    fn list_in<T: Stored>(&self, namespace: &Namespace) -> Vec<Arc<Object<T>>> {
+        self.read(input::contents_in(T::KIND, namespace));
+        T::table(&self.snapshot().tables).iter_in(namespace).cloned().collect()
+    }
+
+    fn names<T: Stored>(&self) -> Vec<ObjectName> {
+        self.read(input::members(T::KIND));
+        T::table(&self.snapshot().tables).iter().map(|o| o.meta.name.clone()).collect()
+    }
+
+    fn names_in<T: Stored>(&self, namespace: &Namespace) -> Vec<ObjectName> {
+        self.read(input::members_in(T::KIND, namespace));
+        T::table(&self.snapshot().tables).iter_in(namespace).map(|o| o.meta.name.clone()).collect()
+    }
+
+    fn namespaces<T: Stored>(&self) -> Vec<Namespace> {
+        self.read(input::namespaces(T::KIND));
+        T::table(&self.snapshot().tables).namespaces().cloned().collect()
+    }
+
+    fn list_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<Arc<Object<T>>> {
+        self.read(input::index_contents(T::KIND, index as u8, value));
+        let table = T::table(&self.snapshot().tables);
+        let entry = IndexEntry { index, value: value.into() };
+        table.by_index(&entry).filter_map(|name| table.get(name).cloned()).collect()
+    }
+
+    fn names_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<ObjectName> {
+        self.read(input::index_members(T::KIND, index as u8, value));
+        let entry = IndexEntry { index, value: value.into() };
+        T::table(&self.snapshot().tables).by_index(&entry).cloned().collect()
+    }
+
+    fn settings(&self) -> &Settings {
+        self.read(input::settings());
+        &self.snapshot().settings
+    }
+
+    fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {
+        self.read(input::shards(service));
+        self.snapshot().shards.get(service).cloned()
+    }
+}

@@ -1,0 +1,119 @@
+//! Everything that generation can read, at one revision.
+
+use std::sync::Arc;
+
+use model::change::ServiceKey;
+use model::kinds::{AnyObject, Kind, Kinded};
+use model::settings::Settings;
+use model::{Namespace, Object, ObjectName};
+use rpds::RedBlackTreeMapSync;
+
+use crate::index::Indexed;
+use crate::shards::ServiceShards;
+use crate::table::Table;
+
+/// A kind that has a table.
+pub trait Stored: Indexed {
+    /// Its table.
+    fn table(tables: &Tables) -> &Table<Self>;
+    /// Its table, to change.
+    fn table_mut(tables: &mut Tables) -> &mut Table<Self>;
+}
+
+macro_rules! declare_tables {
+    ($(($variant:ident, $spec:ty, $status:ty, $table:ident, $group:literal, $kind:literal, $plural:literal, $scope:ident, [$($version:literal),+])),+ $(,)?) => {
+        /// One table for each kind.
+        #[derive(Clone, Debug, Default)]
+        pub struct Tables {
+            $(#[doc = concat!("Every ", $kind, ".")] pub $table: Table<$spec>),+
+        }
+
+        $(
+            impl Stored for $spec {
+                fn table(tables: &Tables) -> &Table<Self> {
+                    &tables.$table
+                }
+                fn table_mut(tables: &mut Tables) -> &mut Table<Self> {
+                    &mut tables.$table
+                }
+            }
+        )+
+
+        impl Tables {
+            /// The object of that kind and name.
+            pub fn get_any(&self, kind: Kind, name: &ObjectName) -> Option<AnyObject> {
+                match kind {
+                    $(Kind::$variant => self.$table.get(name).cloned().map(AnyObject::$variant)),+
+                }
+            }
+
+            /// Every object of a kind, by namespace, then name.
+            pub fn iter_any<'a>(&'a self, kind: Kind) -> Box<dyn Iterator<Item = AnyObject> + 'a> {
+                match kind {
+                    $(Kind::$variant => Box::new(self.$table.iter().cloned().map(AnyObject::$variant))),+
+                }
+            }
+
+            /// How many objects of a kind there are.
+            pub fn count(&self, kind: Kind) -> usize {
+                match kind {
+                    $(Kind::$variant => self.$table.len()),+
+                }
+            }
+
+            /// Whether a namespace holds objects of a kind.
+            pub fn has_namespace(&self, kind: Kind, namespace: &Namespace) -> bool {
+                match kind {
+                    $(Kind::$variant => self.$table.has_namespace(namespace)),+
+                }
+            }
+
+            /// Replaces or removes the object of a key, and tells `touched` of every index entry of the old and
+            /// the new one.
+            pub(crate) fn set_any(
+                &mut self,
+                kind: Kind,
+                name: &ObjectName,
+                object: Option<AnyObject>,
+                touched: &mut dyn FnMut(u8, &str, bool),
+            ) {
+                match kind {
+                    $(Kind::$variant => set_typed::<$spec>(self, name, object, touched)),+
+                }
+            }
+        }
+    };
+}
+
+model::for_each_kind!(declare_tables);
+
+fn set_typed<T: Stored>(
+    tables: &mut Tables,
+    name: &ObjectName,
+    object: Option<AnyObject>,
+    touched: &mut dyn FnMut(u8, &str, bool),
+) {
+    let new: Option<Arc<Object<T>>> = object.as_ref().and_then(<T as Kinded>::of).cloned();
+    let after = crate::table::index_entries(new.as_deref());
+    let old = T::table_mut(tables).set(name, new);
+    let before = crate::table::index_entries(old.as_deref());
+    for entry in &before {
+        touched(entry.index as u8, &entry.value, !after.contains(entry));
+    }
+    for entry in after.iter().filter(|e| !before.contains(e)) {
+        touched(entry.index as u8, &entry.value, true);
+    }
+}
+
+/// The whole input of generation at one revision. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Counts the batches applied.
+    pub revision: u64,
+    /// Objects by kind.
+    pub tables: Tables,
+    /// Mesh-wide settings.
+    pub settings: Arc<Settings>,
+    /// Endpoints that registries told, by service.
+    pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,
+}

@@ -1,0 +1,30 @@
+//! What the proxies of one view should have, at one revision.
+
+use crate::resource::ResourceSet;
+use crate::type_url::TypeUrl;
+
+/// Every generated set of one view. Streams hold the newest one; sets that did not change are shared between
+/// revisions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// The revision of the snapshot it was made from.
+    pub revision: u64,
+    sets: [Option<ResourceSet>; TypeUrl::ALL.len()],
+}
+
+impl Published {
+    /// Nothing yet.
+    pub fn new(revision: u64) -> Self {
+        Self { revision, ..Self::default() }
+    }
+
+    /// The set of a type; `None` until somebody subscribed to the type and it was generated.
+    pub fn get(&self, ty: TypeUrl) -> Option<&ResourceSet> {
+        self.sets[ty as usize].as_ref()
+    }
+
+    /// Replaces the set of a type.
+    pub fn set(&mut self, ty: TypeUrl, set: ResourceSet) {
+        self.sets[ty as usize] = Some(set);
+    }
+}
