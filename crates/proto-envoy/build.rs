@@ -109,24 +109,40 @@ fn main() {
     // cel-spec keeps its files one level deeper than the others.
     includes.push(proto.join("cel-spec/proto"));
     // Three small xDS files that the package leaves out are written here.
-    includes.push(PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("proto"));
+    includes.push(
+        PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("proto"),
+    );
     let files = proto_files(&includes);
 
     let all = out.join("envoy.all.fds");
-    let protoc = protoc_bin_vendored::protoc_bin_path().expect("the protoc package carries this platform");
+    let protoc =
+        protoc_bin_vendored::protoc_bin_path().expect("the protoc package carries this platform");
     let mut command = Command::new(&protoc);
     for dir in &includes {
         command.arg("-I").arg(dir);
     }
-    command.arg("--include_imports").arg("--descriptor_set_out").arg(&all).args(&files);
+    command
+        .arg("--include_imports")
+        .arg("--descriptor_set_out")
+        .arg(&all)
+        .args(&files);
     let output = command.output().expect("the vendored protoc runs");
-    assert!(output.status.success(), "protoc: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "protoc: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 
     let bytes = std::fs::read(&all).expect("protoc wrote the descriptor set");
-    let set = FileDescriptorSet::decode(bytes.as_slice()).expect("a descriptor set that protoc wrote decodes");
+    let set = FileDescriptorSet::decode(bytes.as_slice())
+        .expect("a descriptor set that protoc wrote decodes");
     let wanted = closure(&set);
     let selected = FileDescriptorSet {
-        file: set.file.into_iter().filter(|f| wanted.contains(f.name())).collect(),
+        file: set
+            .file
+            .into_iter()
+            .filter(|f| wanted.contains(f.name()))
+            .collect(),
     };
 
     let mut config = Config::new();
@@ -137,7 +153,9 @@ fn main() {
         .disable_comments(["."])
         .include_file("envoy.rs")
         .type_name_domain(["."], "type.googleapis.com");
-    config.compile_fds(selected).expect("prost generates the messages");
+    config
+        .compile_fds(selected)
+        .expect("prost generates the messages");
 }
 
 /// Folder of a package that is in the lock file, as cargo unpacked it.
@@ -147,8 +165,13 @@ fn package_dir(name: &str) -> PathBuf {
         .args(["metadata", "--format-version=1", "--locked"])
         .output()
         .expect("cargo metadata runs");
-    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
     let manifest = metadata["packages"]
         .as_array()
         .into_iter()
@@ -156,7 +179,10 @@ fn package_dir(name: &str) -> PathBuf {
         .find(|p| p["name"] == name)
         .and_then(|p| p["manifest_path"].as_str())
         .unwrap_or_else(|| panic!("the package {name} is in Cargo.lock"));
-    Path::new(manifest).parent().expect("a manifest lies in a folder").to_path_buf()
+    Path::new(manifest)
+        .parent()
+        .expect("a manifest lies in a folder")
+        .to_path_buf()
 }
 
 fn subdirs(dir: &Path) -> Vec<PathBuf> {
@@ -178,8 +204,15 @@ fn proto_files(includes: &[PathBuf]) -> Vec<String> {
             if path.is_dir() {
                 walk(root, &path, found);
             } else if path.extension().is_some_and(|e| e == "proto") {
-                let name = path.strip_prefix(root).expect("below its root").to_string_lossy().into_owned();
-                if ["envoy/", "xds/", "udpa/"].iter().any(|p| name.starts_with(p)) {
+                let name = path
+                    .strip_prefix(root)
+                    .expect("below its root")
+                    .to_string_lossy()
+                    .into_owned();
+                if ["envoy/", "xds/", "udpa/"]
+                    .iter()
+                    .any(|p| name.starts_with(p))
+                {
                     found.insert(name);
                 }
             }
@@ -194,11 +227,14 @@ fn proto_files(includes: &[PathBuf]) -> Vec<String> {
 
 /// `ROOTS` and everything they import, by file name.
 fn closure(set: &FileDescriptorSet) -> BTreeSet<String> {
-    let by_name: BTreeMap<&str, &FileDescriptorProto> = set.file.iter().map(|f| (f.name(), f)).collect();
+    let by_name: BTreeMap<&str, &FileDescriptorProto> =
+        set.file.iter().map(|f| (f.name(), f)).collect();
     let mut wanted = BTreeSet::new();
     let mut todo: Vec<&str> = ROOTS.to_vec();
     while let Some(name) = todo.pop() {
-        let file = by_name.get(name).unwrap_or_else(|| panic!("{name} is among Envoy's protos"));
+        let file = by_name
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} is among Envoy's protos"));
         if wanted.insert(name.to_owned()) {
             todo.extend(file.dependency.iter().map(String::as_str));
         }

@@ -18,7 +18,8 @@ static DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/envoy.a
 /// Decoding takes some 60 ms; it happens once, at the first call.
 pub fn descriptors() -> &'static DescriptorPool {
     static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-        DescriptorPool::decode(DESCRIPTOR_SET).expect("the descriptor set was written by protoc at build time")
+        DescriptorPool::decode(DESCRIPTOR_SET)
+            .expect("the descriptor set was written by protoc at build time")
     });
     &POOL
 }

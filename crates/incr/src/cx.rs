@@ -1,0 +1,189 @@
+//! Refreshing a memo, and what an evaluation sees of the engine.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::fault::Fault;
+use crate::graph::Graph;
+use crate::memo::{Colour, Node, Target};
+use crate::{InputKey, Query};
+
+/// What an evaluation may use: the snapshot, and other queries. Records what it asks for.
+pub struct Cx<'a, S> {
+    snapshot: &'a S,
+    graph: &'a RefCell<Graph<S>>,
+}
+
+impl<'a, S: 'static> Cx<'a, S> {
+    /// The input. Record with [`read`](Self::read) each row and bucket looked at.
+    pub fn snapshot(&self) -> &'a S {
+        self.snapshot
+    }
+
+    /// Records that the evaluation depends on a row or bucket, whether it is there or not.
+    pub fn read(&self, key: InputKey) {
+        self.graph.borrow_mut().record_input(key);
+    }
+
+    /// The value of another query.
+    ///
+    /// # Panics
+    ///
+    /// When the query, directly or not, asks for itself; and when its evaluation panics.
+    pub fn query<Q: Query<S>>(&self, query: &Q) -> Arc<Q::Value> {
+        let mut graph = self.graph.borrow_mut();
+        let id = graph.intern(query);
+        // Before it is evaluated: it is a dependency even if it panics.
+        graph.record(Node::memo(id));
+        if graph.memos[id].colour != Colour::Clean {
+            drop(graph);
+            refresh(self.snapshot, self.graph, id);
+            graph = self.graph.borrow_mut();
+        }
+        value::<S, Q>(&graph, id)
+    }
+}
+
+/// The stored value of the memo of a query of type `Q`.
+pub(crate) fn value<S, Q: Query<S>>(graph: &Graph<S>, id: u32) -> Arc<Q::Value> {
+    let value = graph.memos[id]
+        .value
+        .clone()
+        .expect("a memo has a value once it was refreshed");
+    value
+        .downcast()
+        .expect("a memo's value is of its query's type")
+}
+
+/// Brings a memo up to date.
+pub(crate) fn refresh<S: 'static>(snapshot: &S, graph: &RefCell<Graph<S>>, id: u32) {
+    let Some(running) = Running::enter(graph, id) else {
+        return;
+    };
+    if needs_evaluation(snapshot, graph, id) {
+        evaluate(snapshot, graph, id);
+    } else {
+        let mut graph = graph.borrow_mut();
+        graph.validated += 1;
+        let revision = graph.revision;
+        let memo = &mut graph.memos[id];
+        memo.colour = Colour::Clean;
+        memo.verified = revision;
+    }
+    running.done();
+}
+
+/// Whether the stored value may be out of date: refreshes the memos it was made from until one has changed.
+fn needs_evaluation<S: 'static>(snapshot: &S, cell: &RefCell<Graph<S>>, id: u32) -> bool {
+    let mut graph = cell.borrow_mut();
+    let memo = &graph.memos[id];
+    if memo.colour == Colour::Dirty {
+        return true;
+    }
+    let verified = memo.verified;
+    if graph.has(Fault::TrustCheck) {
+        return false;
+    }
+    // Its dependencies stay as they are meanwhile: it is marked as running.
+    for i in 0..memo.deps.len() {
+        let Target::Memo(dep) = graph.memos[id].deps[i].node.target() else {
+            continue;
+        };
+        if graph.memos[dep].colour != Colour::Clean {
+            drop(graph);
+            refresh(snapshot, cell, dep);
+            graph = cell.borrow_mut();
+        }
+        let dep = &graph.memos[dep];
+        if dep.changed > verified || dep.colour != Colour::Clean {
+            return true;
+        }
+    }
+    false
+}
+
+fn evaluate<S: 'static>(snapshot: &S, cell: &RefCell<Graph<S>>, id: u32) {
+    let (query, former) = {
+        let mut graph = cell.borrow_mut();
+        graph.push_frame();
+        let memo = &graph.memos[id];
+        (memo.query.clone(), memo.value.clone())
+    };
+    let value = query.eval_any(&Cx {
+        snapshot,
+        graph: cell,
+    });
+    // Outside of any borrow: comparing may panic.
+    let same = former
+        .as_ref()
+        .is_some_and(|former| query.same(former, &value));
+    cell.borrow_mut().finish(id, value, same);
+}
+
+/// A memo being refreshed. Dropped before [`done`](Self::done), by a panic, it puts the graph back in order.
+struct Running<'a, S> {
+    graph: &'a RefCell<Graph<S>>,
+    frames: usize,
+}
+
+impl<'a, S: 'static> Running<'a, S> {
+    /// None if the memo is up to date.
+    fn enter(cell: &'a RefCell<Graph<S>>, id: u32) -> Option<Self> {
+        let mut graph = cell.borrow_mut();
+        let memo = &mut graph.memos[id];
+        if memo.colour == Colour::Clean {
+            return None;
+        }
+        if memo.running {
+            let message = cycle(&graph, id);
+            drop(graph);
+            panic!("{message}");
+        }
+        memo.running = true;
+        graph.running.push(id);
+        Some(Running {
+            graph: cell,
+            frames: graph.frames.len(),
+        })
+    }
+
+    fn done(self) {
+        let mut graph = self.graph.borrow_mut();
+        let id = graph.running.pop().expect("entered");
+        graph.memos[id].running = false;
+        drop(graph);
+        std::mem::forget(self);
+    }
+}
+
+impl<S> Drop for Running<'_, S> {
+    fn drop(&mut self) {
+        let mut graph = self.graph.borrow_mut();
+        let graph = &mut *graph;
+        if let Some(id) = graph.running.pop() {
+            graph.memos[id].running = false;
+            #[cfg(test)]
+            if graph.fault == Some(Fault::CleanAfterPanic) && graph.memos[id].value.is_some() {
+                graph.memos[id].colour = Colour::Clean;
+            }
+        }
+        graph.frames.truncate(self.frames);
+        if let Some(parent) = graph.frames.last_mut() {
+            parent.tainted = true;
+        }
+    }
+}
+
+/// Names the queries from the first time `id` was asked for to the second.
+#[cold]
+fn cycle<S>(graph: &Graph<S>, id: u32) -> String {
+    let start = graph.running.iter().position(|r| *r == id).unwrap_or(0);
+    let mut message = String::from("query cycle: ");
+    for id in graph.running[start..].iter().chain([&id]) {
+        if !message.ends_with(": ") {
+            message.push_str(" -> ");
+        }
+        message.push_str(&graph.memos[*id].query.label());
+    }
+    message
+}
