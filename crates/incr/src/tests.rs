@@ -223,16 +223,14 @@ fn a_result_made_around_a_caught_panic_does_not_pass_for_current() {
     assert_eq!(*engine.get(&world, &Guarded(0)), Some(true));
     world.rows.insert(0, POISON);
     engine.commit([InputKey(0)]);
-    assert_eq!(*engine.get(&world, &Guarded(0)), None);
+    for _ in 0..2 {
+        assert_eq!(engine.changed_roots(), [root]);
+        assert_eq!(*engine.get(&world, &Guarded(0)), None);
+    }
     world.rows.insert(0, 3);
     engine.commit([InputKey(0)]);
     assert_eq!(engine.changed_roots(), [root]);
     assert_eq!(*engine.get(&world, &Guarded(0)), Some(false));
-    assert_eq!(
-        engine.changed_roots(),
-        [root],
-        "named before while it was not up to date"
-    );
     assert_eq!(engine.changed_roots(), []);
 }
 
