@@ -1,6 +1,7 @@
 //! Refreshing a memo, and what an evaluation sees of the engine.
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::fault::Fault;
@@ -91,8 +92,12 @@ fn needs_evaluation<S: 'static>(snapshot: &S, cell: &RefCell<Graph<S>>, id: u32)
         };
         if graph.memos[dep].colour != Colour::Clean {
             drop(graph);
-            refresh(snapshot, cell, dep);
+            // Not this memo's panic yet: its evaluation might catch it, or not ask at all.
+            let panicked = catch_unwind(AssertUnwindSafe(|| refresh(snapshot, cell, dep))).is_err();
             graph = cell.borrow_mut();
+            if panicked {
+                return true;
+            }
         }
         let dep = &graph.memos[dep];
         if dep.changed > verified || dep.colour != Colour::Clean {
@@ -162,6 +167,8 @@ impl<S> Drop for Running<'_, S> {
         let graph = &mut *graph;
         if let Some(id) = graph.running.pop() {
             graph.memos[id].running = false;
+            // Rather than check: asked again, it must not first validate what panicked.
+            graph.memos[id].colour = Colour::Dirty;
             #[cfg(test)]
             if graph.fault == Some(Fault::CleanAfterPanic) && graph.memos[id].value.is_some() {
                 graph.memos[id].colour = Colour::Clean;

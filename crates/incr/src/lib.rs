@@ -40,8 +40,9 @@
 //! 4. A memo lives while it is a root or a memo that lives depends on it. What may have lost its last reader stands in
 //!    a list, and [`Engine::collect`] frees from there: its cost is that of what is freed. Nothing is freed while an
 //!    evaluation runs.
-//! 5. A panic in an evaluation leaves each memo on its way not clean with its former value and edges, and reaches the
-//!    caller of [`Engine::get`]. The next pull tries again. Such a root stays in [`Engine::changed_roots`].
+//! 5. A panic in an evaluation leaves each memo on its way dirty with its former value and edges, and reaches the
+//!    caller of [`Engine::get`]. The next pull tries again. An evaluation that catches the panic of another gives a
+//!    value that is used and stays dirty. Such a root stays in [`Engine::changed_roots`].
 //!
 //! # What it leaves to others
 //!
