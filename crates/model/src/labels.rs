@@ -47,7 +47,12 @@ impl Labels {
 
 impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        Self(Arc::new(pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect()))
+        Self(Arc::new(
+            pairs
+                .into_iter()
+                .map(|(k, v)| (k.into(), v.into()))
+                .collect(),
+        ))
     }
 }
 

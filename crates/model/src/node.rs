@@ -68,7 +68,7 @@ pub struct Node {
     /// Cluster.
     pub cluster: ClusterId,
     /// The whole metadata, for what is read rarely.
-    pub metadata: Arc<pbjson_types::Struct>,
+    pub metadata: Arc<serde_json::Map<String, serde_json::Value>>,
     /// Stated version, if any.
     pub version: Option<IstioVersion>,
     /// Names of the extensions the proxy has, from `node.extensions`; `None` where the proxy does not say.

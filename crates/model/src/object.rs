@@ -21,13 +21,20 @@ pub struct ObjectName {
 impl ObjectName {
     /// A key from its two parts.
     pub fn new(namespace: impl Into<Namespace>, name: impl Into<Name>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 }
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() { write!(f, "{}", self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
+        if self.namespace.is_empty() {
+            write!(f, "{}", self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
     }
 }
 
@@ -133,12 +140,17 @@ pub struct Object<T: Kinded> {
 impl<T: Kinded> Object<T> {
     /// The object's key.
     pub fn key(&self) -> ObjectKey {
-        ObjectKey { kind: T::KIND, name: self.meta.name.clone() }
+        ObjectKey {
+            kind: T::KIND,
+            name: self.meta.name.clone(),
+        }
     }
 
     /// Whether generation would see no difference between the two.
     pub fn means_the_same(&self, other: &Self) -> bool {
-        self.meta.means_the_same(&other.meta) && self.spec == other.spec && self.status == other.status
+        self.meta.means_the_same(&other.meta)
+            && self.spec == other.spec
+            && self.status == other.status
     }
 
     /// The namespace of the object.

@@ -171,7 +171,11 @@ impl Locality {
     pub fn parse(text: &str) -> Self {
         let mut parts = text.splitn(3, '/');
         let mut next = || Arc::from(parts.next().unwrap_or(""));
-        Self { region: next(), zone: next(), subzone: next() }
+        Self {
+            region: next(),
+            zone: next(),
+            subzone: next(),
+        }
     }
 
     /// Whether nothing is known.

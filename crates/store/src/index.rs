@@ -89,7 +89,10 @@ mod istio {
                 emit(ObjectIndex::Address, endpoint.address.clone());
             }
             if let Some(selector) = &object.spec.workload_selector {
-                let pairs = selector.labels.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+                let pairs = selector
+                    .labels
+                    .iter()
+                    .map(|(k, v)| (k.as_str(), v.as_str()));
                 emit_selector(object.namespace(), pairs, emit);
             }
         }

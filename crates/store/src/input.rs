@@ -44,12 +44,20 @@ pub fn contents_in(kind: Kind, namespace: &Namespace) -> InputKey {
 
 /// Which objects of a kind have `value` in an index.
 pub fn index_members(kind: Kind, index: u8, value: &str) -> InputKey {
-    key(5, kind as u8, &[std::str::from_utf8(&[index]).unwrap_or(""), value])
+    key(
+        5,
+        kind as u8,
+        &[std::str::from_utf8(&[index]).unwrap_or(""), value],
+    )
 }
 
 /// Every object of a kind that has `value` in an index, with what it holds.
 pub fn index_contents(kind: Kind, index: u8, value: &str) -> InputKey {
-    key(6, kind as u8, &[std::str::from_utf8(&[index]).unwrap_or(""), value])
+    key(
+        6,
+        kind as u8,
+        &[std::str::from_utf8(&[index]).unwrap_or(""), value],
+    )
 }
 
 /// Which namespaces have objects of a kind.

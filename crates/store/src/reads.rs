@@ -50,35 +50,59 @@ impl Reads for Cx<'_, Snapshot> {
 
     fn list_in<T: Stored>(&self, namespace: &Namespace) -> Vec<Arc<Object<T>>> {
         self.read(input::contents_in(T::KIND, namespace));
-        T::table(&self.snapshot().tables).iter_in(namespace).cloned().collect()
+        T::table(&self.snapshot().tables)
+            .iter_in(namespace)
+            .cloned()
+            .collect()
     }
 
     fn names<T: Stored>(&self) -> Vec<ObjectName> {
         self.read(input::members(T::KIND));
-        T::table(&self.snapshot().tables).iter().map(|o| o.meta.name.clone()).collect()
+        T::table(&self.snapshot().tables)
+            .iter()
+            .map(|o| o.meta.name.clone())
+            .collect()
     }
 
     fn names_in<T: Stored>(&self, namespace: &Namespace) -> Vec<ObjectName> {
         self.read(input::members_in(T::KIND, namespace));
-        T::table(&self.snapshot().tables).iter_in(namespace).map(|o| o.meta.name.clone()).collect()
+        T::table(&self.snapshot().tables)
+            .iter_in(namespace)
+            .map(|o| o.meta.name.clone())
+            .collect()
     }
 
     fn namespaces<T: Stored>(&self) -> Vec<Namespace> {
         self.read(input::namespaces(T::KIND));
-        T::table(&self.snapshot().tables).namespaces().cloned().collect()
+        T::table(&self.snapshot().tables)
+            .namespaces()
+            .cloned()
+            .collect()
     }
 
     fn list_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<Arc<Object<T>>> {
         self.read(input::index_contents(T::KIND, index as u8, value));
         let table = T::table(&self.snapshot().tables);
-        let entry = IndexEntry { index, value: value.into() };
-        table.by_index(&entry).filter_map(|name| table.get(name).cloned()).collect()
+        let entry = IndexEntry {
+            index,
+            value: value.into(),
+        };
+        table
+            .by_index(&entry)
+            .filter_map(|name| table.get(name).cloned())
+            .collect()
     }
 
     fn names_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<ObjectName> {
         self.read(input::index_members(T::KIND, index as u8, value));
-        let entry = IndexEntry { index, value: value.into() };
-        T::table(&self.snapshot().tables).by_index(&entry).cloned().collect()
+        let entry = IndexEntry {
+            index,
+            value: value.into(),
+        };
+        T::table(&self.snapshot().tables)
+            .by_index(&entry)
+            .cloned()
+            .collect()
     }
 
     fn settings(&self) -> &Settings {

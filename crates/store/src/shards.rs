@@ -62,8 +62,11 @@ impl ServiceShards {
     }
 
     fn count_accounts(&mut self) {
-        self.service_accounts =
-            self.endpoints().map(|e| e.service_account.clone()).filter(|a| !a.is_empty()).collect();
+        self.service_accounts = self
+            .endpoints()
+            .map(|e| e.service_account.clone())
+            .filter(|a| !a.is_empty())
+            .collect();
     }
 }
 
@@ -72,5 +75,9 @@ fn compare(old: &[Endpoint], new: &[Endpoint], send_unhealthy: bool) -> ShardUpd
     let after: BTreeSet<&Endpoint> = new.iter().collect();
     let gone = before.difference(&after).next().is_some();
     let visible = |e: &&Endpoint| send_unhealthy || e.health != Health::Unhealthy;
-    if gone || after.difference(&before).any(|e| visible(&e)) { ShardUpdate::Endpoints } else { ShardUpdate::None }
+    if gone || after.difference(&before).any(|e| visible(&e)) {
+        ShardUpdate::Endpoints
+    } else {
+        ShardUpdate::None
+    }
 }

@@ -88,7 +88,11 @@ impl Store {
 
     /// The versions of an object that sources hold, the one in force first.
     pub fn versions(&self, key: &ObjectKey) -> impl Iterator<Item = (&SourceId, &AnyObject)> {
-        self.layers.get(key).into_iter().flatten().map(|l| (&l.source, &l.object))
+        self.layers
+            .get(key)
+            .into_iter()
+            .flatten()
+            .map(|l| (&l.source, &l.object))
     }
 
     /// Applies a batch as one revision.
@@ -100,7 +104,11 @@ impl Store {
             self.apply_one(&mut next, change, &mut touched);
         }
         self.snapshot = Arc::new(next);
-        let Touched { keys, objects, mut changes } = touched;
+        let Touched {
+            keys,
+            objects,
+            mut changes,
+        } = touched;
         changes.keys = keys.into_iter().collect();
         changes.keys.sort_unstable();
         changes.objects = objects.into_iter().collect();
@@ -113,7 +121,11 @@ impl Store {
             Change::Put(source, object) => {
                 let key = object.key();
                 let layers = self.layers.entry(key.clone()).or_default();
-                let layer = Layer { source, object, stale: false };
+                let layer = Layer {
+                    source,
+                    object,
+                    stale: false,
+                };
                 match layers.iter().position(|l| l.source == layer.source) {
                     Some(at) => layers[at] = layer,
                     None => {
@@ -124,8 +136,14 @@ impl Store {
                 let winner = layers.first().map(|l| l.object.clone());
                 touched.set(next, &key, winner);
             }
-            Change::Delete(source, key) => self.remove_layers(next, &key, touched, |l| l.source == source),
-            Change::Endpoints { service, shard, list } => {
+            Change::Delete(source, key) => {
+                self.remove_layers(next, &key, touched, |l| l.source == source)
+            }
+            Change::Endpoints {
+                service,
+                shard,
+                list,
+            } => {
                 let before = next.shards.get(&service);
                 let send_unhealthy = next.settings.features.send_unhealthy_endpoints;
                 let (after, update) =
@@ -141,7 +159,12 @@ impl Store {
                 next.settings = settings;
             }
             Change::Restart(source) => {
-                for layer in self.layers.values_mut().flatten().filter(|l| l.source == source) {
+                for layer in self
+                    .layers
+                    .values_mut()
+                    .flatten()
+                    .filter(|l| l.source == source)
+                {
                     layer.stale = true;
                 }
             }
@@ -167,7 +190,9 @@ impl Store {
         touched: &mut Touched,
         gone: impl Fn(&Layer) -> bool,
     ) {
-        let Some(layers) = self.layers.get_mut(key) else { return };
+        let Some(layers) = self.layers.get_mut(key) else {
+            return;
+        };
         layers.retain(|l| !gone(l));
         let winner = layers.first().map(|l| l.object.clone());
         if winner.is_none() {
@@ -197,14 +222,15 @@ impl Touched {
         let membership = old.is_some() != winner.is_some();
         let had_namespace = next.tables.has_namespace(key.kind, &key.name.namespace);
         let keys = &mut self.keys;
-        next.tables.set_any(key.kind, &key.name, winner, &mut |index, value, moved| {
-            if visible {
-                keys.insert(input::index_contents(key.kind, index, value));
-                if moved {
-                    keys.insert(input::index_members(key.kind, index, value));
+        next.tables
+            .set_any(key.kind, &key.name, winner, &mut |index, value, moved| {
+                if visible {
+                    keys.insert(input::index_contents(key.kind, index, value));
+                    if moved {
+                        keys.insert(input::index_members(key.kind, index, value));
+                    }
                 }
-            }
-        });
+            });
         if !visible {
             return;
         }
@@ -235,7 +261,11 @@ impl Touched {
             return;
         }
         self.keys.insert(input::shards(service));
-        let reason = if update == ShardUpdate::Service { Reason::Service } else { Reason::Endpoint };
+        let reason = if update == ShardUpdate::Service {
+            Reason::Service
+        } else {
+            Reason::Endpoint
+        };
         *self.changes.reasons.entry(reason).or_default() += 1;
     }
 }

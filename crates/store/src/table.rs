@@ -18,7 +18,11 @@ pub struct Table<T: Kinded> {
 
 impl<T: Kinded> Clone for Table<T> {
     fn clone(&self) -> Self {
-        Self { rows: self.rows.clone(), index: self.index.clone(), namespaces: self.namespaces.clone() }
+        Self {
+            rows: self.rows.clone(),
+            index: self.index.clone(),
+            namespaces: self.namespaces.clone(),
+        }
     }
 }
 
@@ -44,15 +48,30 @@ impl<T: Indexed> Table<T> {
     }
 
     /// Every object of a namespace, by name.
-    pub fn iter_in<'a>(&'a self, namespace: &Namespace) -> impl Iterator<Item = &'a Arc<Object<T>>> + use<'a, T> {
-        let first = ObjectName { namespace: namespace.clone(), name: Name::default() };
+    pub fn iter_in<'a>(
+        &'a self,
+        namespace: &Namespace,
+    ) -> impl Iterator<Item = &'a Arc<Object<T>>> + use<'a, T> {
+        let first = ObjectName {
+            namespace: namespace.clone(),
+            name: Name::default(),
+        };
         let namespace = namespace.clone();
-        self.rows.range(first..).take_while(move |(k, _)| k.namespace == namespace).map(|(_, v)| v)
+        self.rows
+            .range(first..)
+            .take_while(move |(k, _)| k.namespace == namespace)
+            .map(|(_, v)| v)
     }
 
     /// The names that have `value` in `index`, sorted.
-    pub fn by_index<'a>(&'a self, entry: &IndexEntry) -> impl Iterator<Item = &'a ObjectName> + use<'a, T> {
-        self.index.get(entry).into_iter().flat_map(|names| names.iter())
+    pub fn by_index<'a>(
+        &'a self,
+        entry: &IndexEntry,
+    ) -> impl Iterator<Item = &'a ObjectName> + use<'a, T> {
+        self.index
+            .get(entry)
+            .into_iter()
+            .flat_map(|names| names.iter())
     }
 
     /// The namespaces that hold objects, sorted.
@@ -76,9 +95,16 @@ impl<T: Indexed> Table<T> {
     }
 
     /// Replaces or removes a row; returns what stood there.
-    pub(crate) fn set(&mut self, name: &ObjectName, object: Option<Arc<Object<T>>>) -> Option<Arc<Object<T>>> {
+    pub(crate) fn set(
+        &mut self,
+        name: &ObjectName,
+        object: Option<Arc<Object<T>>>,
+    ) -> Option<Arc<Object<T>>> {
         let old = self.rows.get(name).cloned();
-        let (before, after) = (index_entries(old.as_deref()), index_entries(object.as_deref()));
+        let (before, after) = (
+            index_entries(old.as_deref()),
+            index_entries(object.as_deref()),
+        );
         for entry in before.iter().filter(|e| !after.contains(e)) {
             if let Some(names) = self.index.get(entry) {
                 let names = names.remove(name);
@@ -90,13 +116,19 @@ impl<T: Indexed> Table<T> {
             }
         }
         for entry in after.iter().filter(|e| !before.contains(e)) {
-            let names = self.index.get(entry).cloned().unwrap_or_else(RedBlackTreeSetSync::new_sync);
-            self.index.insert_mut(entry.clone(), names.insert(name.clone()));
+            let names = self
+                .index
+                .get(entry)
+                .cloned()
+                .unwrap_or_else(RedBlackTreeSetSync::new_sync);
+            self.index
+                .insert_mut(entry.clone(), names.insert(name.clone()));
         }
         let count = self.namespaces.get(&name.namespace).copied().unwrap_or(0);
         match (&old, object) {
             (None, Some(new)) => {
-                self.namespaces.insert_mut(name.namespace.clone(), count + 1);
+                self.namespaces
+                    .insert_mut(name.namespace.clone(), count + 1);
                 self.rows.insert_mut(name.clone(), new);
             }
             (Some(_), Some(new)) => {
@@ -106,7 +138,8 @@ impl<T: Indexed> Table<T> {
                 if count <= 1 {
                     self.namespaces.remove_mut(&name.namespace);
                 } else {
-                    self.namespaces.insert_mut(name.namespace.clone(), count - 1);
+                    self.namespaces
+                        .insert_mut(name.namespace.clone(), count - 1);
                 }
                 self.rows.remove_mut(name);
             }
@@ -120,7 +153,12 @@ impl<T: Indexed> Table<T> {
 pub(crate) fn index_entries<T: Indexed>(object: Option<&Object<T>>) -> Vec<IndexEntry> {
     let mut entries = Vec::new();
     if let Some(object) = object {
-        T::index(object, &mut |index, value| entries.push(IndexEntry { index, value: value.into() }));
+        T::index(object, &mut |index, value| {
+            entries.push(IndexEntry {
+                index,
+                value: value.into(),
+            })
+        });
         entries.sort();
         entries.dedup();
     }

@@ -3,10 +3,23 @@
 //! Everything here is a pure function of a key and of what it reads through `Cx`; every read is recorded. No clock,
 //! environment, randomness, lock or socket is named in this crate.
 
+pub mod clusters;
+pub mod endpoints;
+pub mod listeners;
+pub mod name_table;
+pub mod proxy;
 pub mod published;
 pub mod resource;
+pub mod roots;
+pub mod routes;
+pub mod scope;
+pub mod services;
 pub mod type_url;
+pub mod view;
+pub mod virtual_service;
 
 pub use published::Published;
 pub use resource::{Resource, ResourceSet};
+pub use roots::TypeSet;
 pub use type_url::TypeUrl;
+pub use view::{View, ViewOf};

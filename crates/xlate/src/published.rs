@@ -15,7 +15,10 @@ pub struct Published {
 impl Published {
     /// Nothing yet.
     pub fn new(revision: u64) -> Self {
-        Self { revision, ..Self::default() }
+        Self {
+            revision,
+            ..Self::default()
+        }
     }
 
     /// The set of a type; `None` until somebody subscribed to the type and it was generated.

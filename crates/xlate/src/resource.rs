@@ -26,7 +26,11 @@ impl Resource {
 
     /// Wraps an encoded message.
     pub fn from_bytes(name: impl Into<Arc<str>>, body: Bytes) -> Self {
-        Self { name: name.into(), version: xxh3_64(&body), body }
+        Self {
+            name: name.into(),
+            version: xxh3_64(&body),
+            body,
+        }
     }
 }
 
@@ -51,7 +55,10 @@ impl ResourceSet {
 
     /// The resource of that name.
     pub fn get(&self, name: &str) -> Option<&Arc<Resource>> {
-        self.0.binary_search_by(|r| (*r.name).cmp(name)).ok().map(|at| &self.0[at])
+        self.0
+            .binary_search_by(|r| (*r.name).cmp(name))
+            .ok()
+            .map(|at| &self.0[at])
     }
 }
 
@@ -67,9 +74,11 @@ impl PartialEq for ResourceSet {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || self.0.len() == other.0.len()
-                && self.0.iter().zip(other.0.iter()).all(|(a, b)| {
-                    Arc::ptr_eq(a, b) || a.version == b.version && a.name == b.name
-                })
+                && self
+                    .0
+                    .iter()
+                    .zip(other.0.iter())
+                    .all(|(a, b)| Arc::ptr_eq(a, b) || a.version == b.version && a.name == b.name)
     }
 }
 
@@ -77,5 +86,8 @@ impl Eq for ResourceSet {}
 
 /// Packs a message into `Any`, under `type.googleapis.com`.
 pub fn any<M: Message + Name>(message: &M) -> prost_types::Any {
-    prost_types::Any { type_url: M::type_url(), value: message.encode_to_vec() }
+    prost_types::Any {
+        type_url: M::type_url(),
+        value: message.encode_to_vec(),
+    }
 }

@@ -38,10 +38,14 @@ impl TypeUrl {
     pub fn as_str(self) -> &'static str {
         match self {
             TypeUrl::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
-            TypeUrl::Endpoint => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+            TypeUrl::Endpoint => {
+                "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+            }
             TypeUrl::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
             TypeUrl::Route => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
-            TypeUrl::Secret => "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+            TypeUrl::Secret => {
+                "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+            }
             TypeUrl::Extension => "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
             TypeUrl::NameTable => "type.googleapis.com/istio.networking.nds.v1.NameTable",
         }
@@ -67,7 +71,10 @@ impl TypeUrl {
 
     /// Whether an empty subscription means every resource.
     pub fn wildcard(self) -> bool {
-        matches!(self, TypeUrl::Cluster | TypeUrl::Listener | TypeUrl::NameTable)
+        matches!(
+            self,
+            TypeUrl::Cluster | TypeUrl::Listener | TypeUrl::NameTable
+        )
     }
 }
 

@@ -2,9 +2,8 @@
 
 pub use proto_istio::extensions::{TrafficExtension, WasmPlugin};
 pub use proto_istio::networking::{
-    DestinationRule, EnvoyFilter, Gateway, ServiceEntry, ServiceEntryStatus, Sidecar, VirtualService, WorkloadEntry,
-    WorkloadEntryStatus, WorkloadGroup,
+    DestinationRule, EnvoyFilter, Gateway, ProxyConfig, ServiceEntry, ServiceEntryStatus, Sidecar,
+    VirtualService, WorkloadEntry, WorkloadGroup,
 };
-pub use proto_istio::networking_beta::ProxyConfig;
 pub use proto_istio::security::{AuthorizationPolicy, PeerAuthentication, RequestAuthentication};
 pub use proto_istio::telemetry::Telemetry;

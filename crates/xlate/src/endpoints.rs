@@ -1,0 +1,13 @@
+//! Endpoints of a view.
+
+use incr::Cx;
+use store::Snapshot;
+
+use crate::resource::ResourceSet;
+use crate::view::View;
+
+/// Endpoints that proxies of a view should have.
+pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
+    let _ = (cx, view);
+    ResourceSet::default()
+}
