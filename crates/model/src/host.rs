@@ -13,3 +13,67 @@ impl Hostname {
         self.starts_with('*')
     }
 }
+
+/// Whether two host names overlap: they are equal, or one is a wildcard that covers the other.
+///
+/// Istio: pkg/config/host/name.go Matches, 1.32.
+pub fn matches(a: &str, b: &str) -> bool {
+    match (a.strip_prefix('*'), b.strip_prefix('*')) {
+        (Some(a), Some(b)) if a.len() < b.len() => b.ends_with(a),
+        (Some(a), Some(b)) => a.ends_with(b),
+        (Some(a), None) => b.ends_with(a),
+        (None, Some(b)) => a.ends_with(b),
+        (None, None) => a == b,
+    }
+}
+
+/// Whether `outer` covers everything that `inner` does.
+///
+/// Istio: pkg/config/host/name.go SubsetOf, 1.32.
+pub fn subset_of(inner: &str, outer: &str) -> bool {
+    match (inner.strip_prefix('*'), outer.strip_prefix('*')) {
+        (Some(inner), Some(outer)) => inner.ends_with(outer),
+        (Some(_), None) => false,
+        (None, Some(outer)) => inner.ends_with(outer),
+        (None, None) => inner == outer,
+    }
+}
+
+/// Whether `a` stands before `b` where hosts are ordered from the most to the least specific: wildcards last, longer
+/// names first, then by text.
+///
+/// Istio: pkg/config/host/names.go MoreSpecific, 1.32.
+pub fn more_specific(a: &str, b: &str) -> bool {
+    if a.is_empty() && b.is_empty() {
+        return true;
+    }
+    match (a.starts_with('*'), b.starts_with('*')) {
+        (true, false) => false,
+        (false, true) => true,
+        _ if a.len() == b.len() => a < b,
+        _ => a.len() > b.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{matches, more_specific, subset_of};
+
+    #[test]
+    fn a_wildcard_overlaps_what_ends_like_it_in_both_directions() {
+        assert!(matches("*.com", "foo.com") && matches("foo.com", "*.com"));
+        assert!(matches("*", "*.com") && !matches("*.foo.com", "foo.com"));
+    }
+
+    #[test]
+    fn a_subset_is_covered_in_one_direction_only() {
+        assert!(subset_of("*.foo.com", "*.com") && !subset_of("*.com", "*.foo.com"));
+        assert!(!subset_of("*.com", "foo.com") && subset_of("foo.com", "*"));
+    }
+
+    #[test]
+    fn wildcards_are_the_least_specific_and_longer_names_the_most() {
+        assert!(more_specific("a.b.com", "b.com") && more_specific("b.com", "*.a.b.com"));
+        assert!(more_specific("a.com", "b.com") && !more_specific("b.com", "a.com"));
+    }
+}
