@@ -1,1 +1,4 @@
 //! Wiring, supervision, debug HTTP, metrics, readiness.
+
+pub mod config;
+pub mod derive;

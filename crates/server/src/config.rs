@@ -1,0 +1,144 @@
+//! Every flag of `pilothouse serve`, with its environment variable, default and documentation in one place.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// Flags of `pilothouse serve`. Istio's spellings are accepted as aliases.
+#[derive(Args, Clone, Debug)]
+pub struct ServeOptions {
+    /// Folder of YAML or JSON objects (Istio, Gateway API and Kubernetes kinds), watched for changes. May be given
+    /// several times; the earlier folder wins where two hold the same object.
+    #[arg(long, alias = "configDir", env = "PILOTHOUSE_CONFIG_DIR", value_name = "DIR", value_delimiter = ',')]
+    pub config_dir: Vec<PathBuf>,
+
+    /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Istio's defaults without one.
+    #[arg(long, alias = "meshConfig", env = "PILOTHOUSE_MESH_CONFIG", value_name = "FILE")]
+    pub mesh_config: Option<PathBuf>,
+
+    /// Mesh networks (Istio's MeshNetworks as YAML), watched for changes.
+    #[arg(long, alias = "meshNetworks", alias = "networksConfig", env = "PILOTHOUSE_MESH_NETWORKS", value_name = "FILE")]
+    pub mesh_networks: Option<PathBuf>,
+
+    /// Plaintext xDS. Loopback unless told otherwise.
+    #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
+    pub grpc_addr: SocketAddr,
+
+    /// `/ready`, `/metrics` and `/debug`. Loopback unless told otherwise.
+    #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
+    pub http_addr: SocketAddr,
+
+    /// DNS domain of Kubernetes services.
+    #[arg(long, env = "PILOTHOUSE_DOMAIN", value_name = "DOMAIN", default_value = "cluster.local")]
+    pub domain: String,
+
+    /// The cluster that objects belong to which do not say otherwise.
+    #[arg(long, alias = "clusterID", env = "CLUSTER_ID", value_name = "ID", default_value = "Kubernetes")]
+    pub cluster_id: String,
+
+    /// Namespace of the control plane.
+    #[arg(long, short = 'n', env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = "istio-system")]
+    pub namespace: String,
+
+    /// What to do with objects that do not validate: refuse them, or take what can be used and warn.
+    #[arg(long, env = "PILOTHOUSE_VALIDATION", value_name = "MODE", default_value = "strict")]
+    pub validation: ValidationMode,
+
+    /// New streams admitted per second; 0 is no limit.
+    #[arg(long, env = "PILOT_MAX_REQUESTS_PER_SECOND", value_name = "N", default_value_t = 0.0)]
+    pub max_streams_per_second: f64,
+
+    /// Largest request that is read.
+    #[arg(long, env = "ISTIO_GPRC_MAXRECVMSGSIZE", value_name = "BYTES", default_value_t = 4 << 20)]
+    pub max_request_bytes: usize,
+
+    /// Streams served at once over all connections.
+    #[arg(long, env = "ISTIO_GPRC_MAXSTREAMS", value_name = "N", default_value_t = 100_000)]
+    pub max_streams: usize,
+
+    /// Quiet time after which a connection is pinged.
+    #[arg(long, alias = "keepaliveInterval", env = "PILOTHOUSE_KEEPALIVE_INTERVAL", value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub keepalive_interval: Duration,
+
+    /// How long a ping may go unanswered before the connection is closed.
+    #[arg(long, alias = "keepaliveTimeout", env = "PILOTHOUSE_KEEPALIVE_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub keepalive_timeout: Duration,
+
+    /// How long connections have to end by themselves after SIGTERM.
+    #[arg(long, alias = "shutdownDuration", env = "PILOTHOUSE_SHUTDOWN_DURATION", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub shutdown_duration: Duration,
+
+    /// Take a bearer token `sa:NAMESPACE:NAME` for that identity. For tests; refused unless xDS listens on loopback.
+    #[arg(long, env = "PILOTHOUSE_INSECURE_TEST_IDENTITIES", hide = true)]
+    pub insecure_test_identities: bool,
+
+    /// Log lines as JSON.
+    #[arg(long, alias = "log_as_json", env = "PILOTHOUSE_LOG_JSON")]
+    pub log_json: bool,
+
+    /// Log level, or directives as `info,xlate=debug`.
+    #[arg(long, env = "PILOTHOUSE_LOG", value_name = "LEVEL", default_value = "info")]
+    pub log: String,
+}
+
+/// How strict validation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ValidationMode {
+    /// Refuse errors of structure and meaning; the last good version stays in force.
+    Strict,
+    /// Refuse only what has no structure, as for objects that a Kubernetes API has admitted.
+    Warn,
+}
+
+/// Reads `HOST:PORT`; Istio's `:PORT` means every address.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let full = if text.starts_with(':') { format!("[::]{text}") } else { text.replace("localhost:", "127.0.0.1:") };
+    full.parse().map_err(|_| format!("{text:?} is not HOST:PORT (an IP address and a port, as 127.0.0.1:15010)"))
+}
+
+/// Reads `1h2m3.5s`, `100ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration, as 30s or 1m30s");
+    let mut rest = text;
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        rest = &rest[digits..];
+        let unit = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        total += number
+            * match &rest[..unit] {
+                "h" => 3600.0,
+                "m" => 60.0,
+                "s" => 1.0,
+                "ms" => 0.001,
+                "us" | "µs" => 0.000_001,
+                _ => return Err(wrong()),
+            };
+        rest = &rest[unit..];
+    }
+    Duration::try_from_secs_f64(total).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
+        assert!(duration("5").is_err());
+        assert!(duration("5 parsecs").is_err());
+    }
+
+    #[test]
+    fn an_address_without_host_means_every_address() {
+        assert_eq!(address(":15010").map(|a| a.to_string()), Ok("[::]:15010".into()));
+        assert_eq!(address("localhost:1").map(|a| a.to_string()), Ok("127.0.0.1:1".into()));
+        assert!(address("15010").is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! The derive thread: owns the store and the engine, takes changes and subscriptions, publishes what changed.
+//!
+//! One thread writes, so nothing that generation could reach is behind a lock. Batching is adaptive: the first change
+//! after quiet is taken at once; what arrives while it is worked on is the next batch. A panic in generation leaves the
+//! view it happened in with what it had, is counted and logged, and is tried again with the next change that concerns
+//! the view.
+
+mod state;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use model::Change;
+use model::node::Node;
+use model::settings::Settings;
+use tokio::sync::{mpsc, oneshot, watch};
+use xlate::{Published, TypeUrl};
+
+pub use state::{ProxyRow, State};
+
+/// How many messages may wait before sources and streams are made to.
+const QUEUE: usize = 1024;
+
+/// A connected proxy, unique for the life of the process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProxyId(u64);
+
+/// What a stream gets for its first request.
+pub struct Subscription {
+    /// Names the proxy in later messages.
+    pub proxy: ProxyId,
+    /// The newest sets for the proxy.
+    pub published: watch::Receiver<Arc<Published>>,
+}
+
+type Question = Box<dyn FnOnce(&State) + Send>;
+
+enum Message {
+    Changes(Vec<Change>, Instant),
+    Subscribe(Arc<Node>, oneshot::Sender<Subscription>),
+    Want(ProxyId, TypeUrl),
+    Leave(ProxyId),
+    Ask(Question),
+}
+
+/// The way to the derive thread. Clones share it.
+#[derive(Clone)]
+pub struct Derive {
+    queue: mpsc::Sender<Message>,
+    proxies: Arc<AtomicU64>,
+}
+
+/// The derive thread has ended; the process is going down.
+#[derive(Debug)]
+pub struct Closed;
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the derive thread has ended")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+impl Derive {
+    /// Starts the thread with empty tables. `on_batch` is called on the thread after each batch was published.
+    pub fn start(
+        settings: Arc<Settings>,
+        on_batch: impl FnMut(&Batch) + Send + 'static,
+    ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
+        let (queue, inbox) = mpsc::channel(QUEUE);
+        let thread = std::thread::Builder::new()
+            .name("derive".into())
+            .stack_size(16 << 20)
+            .spawn(move || run(settings, inbox, on_batch))?;
+        Ok((Derive { queue, proxies: Arc::default() }, thread))
+    }
+
+    /// Hands over changes as one batch or a part of one. Waits while the queue is full.
+    ///
+    /// # Errors
+    ///
+    /// When the process is going down.
+    pub async fn change(&self, changes: Vec<Change>) -> Result<(), Closed> {
+        self.queue.send(Message::Changes(changes, Instant::now())).await.map_err(|_| Closed)
+    }
+
+    /// Introduces a proxy.
+    ///
+    /// # Errors
+    ///
+    /// When the process is going down.
+    pub async fn subscribe(&self, node: Arc<Node>) -> Result<Subscription, Closed> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.send(Message::Subscribe(node, reply)).await.map_err(|_| Closed)?;
+        let subscription = answer.await.map_err(|_| Closed)?;
+        self.proxies.fetch_add(1, Ordering::Relaxed);
+        Ok(subscription)
+    }
+
+    /// The proxy wants a type from here on.
+    ///
+    /// # Errors
+    ///
+    /// When the process is going down.
+    pub async fn want(&self, proxy: ProxyId, ty: TypeUrl) -> Result<(), Closed> {
+        self.queue.send(Message::Want(proxy, ty)).await.map_err(|_| Closed)
+    }
+
+    /// The proxy is gone. Never waits for the queue.
+    pub fn leave(&self, proxy: ProxyId) {
+        self.proxies.fetch_sub(1, Ordering::Relaxed);
+        match self.queue.try_send(Message::Leave(proxy)) {
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
+            Err(mpsc::error::TrySendError::Full(message)) => {
+                let queue = self.queue.clone();
+                tokio::spawn(async move {
+                    // An error means that the thread is gone, and the proxy's entry with it.
+                    let _ = queue.send(message).await;
+                });
+            }
+        }
+    }
+
+    /// Asks the thread something between two batches.
+    ///
+    /// # Errors
+    ///
+    /// When the process is going down.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&State) -> T + Send + 'static,
+    ) -> Result<T, Closed> {
+        let (reply, answer) = oneshot::channel();
+        let question: Question = Box::new(move |state| {
+            // Nobody waits for the answer any more if this fails.
+            let _ = reply.send(question(state));
+        });
+        self.queue.send(Message::Ask(question)).await.map_err(|_| Closed)?;
+        answer.await.map_err(|_| Closed)
+    }
+
+    /// How many proxies are connected.
+    pub fn connected(&self) -> u64 {
+        self.proxies.load(Ordering::Relaxed)
+    }
+}
+
+/// What one batch did; for metrics and logs.
+#[derive(Debug)]
+pub struct Batch {
+    /// The revision it made.
+    pub revision: u64,
+    /// What changed.
+    pub changes: store::ChangeSet,
+    /// When its oldest change was handed over.
+    pub since: Instant,
+    /// Views of which something was published.
+    pub views: usize,
+    /// Sets published, over all views.
+    pub sets: usize,
+    /// Evaluations run.
+    pub runs: u64,
+    /// Time to apply the changes.
+    pub apply: std::time::Duration,
+    /// Time to derive and publish.
+    pub generate: std::time::Duration,
+    /// Panics caught.
+    pub panics: u64,
+}
+
+fn run(settings: Arc<Settings>, mut inbox: mpsc::Receiver<Message>, mut on_batch: impl FnMut(&Batch)) {
+    let mut state = State::new(settings);
+    let mut waiting = Vec::new();
+    while let Some(first) = inbox.blocking_recv() {
+        waiting.push(first);
+        while waiting.len() < QUEUE
+            && let Ok(message) = inbox.try_recv()
+        {
+            waiting.push(message);
+        }
+        let mut changes = Vec::new();
+        let mut since = None;
+        let mut questions = Vec::new();
+        for message in waiting.drain(..) {
+            match message {
+                Message::Changes(list, at) => {
+                    changes.extend(list);
+                    since.get_or_insert(at);
+                }
+                Message::Subscribe(node, reply) => {
+                    let subscription = state.subscribe(node);
+                    let proxy = subscription.proxy;
+                    if reply.send(subscription).is_err() {
+                        state.leave(proxy);
+                    }
+                }
+                Message::Want(proxy, ty) => state.want(proxy, ty),
+                Message::Leave(proxy) => state.leave(proxy),
+                Message::Ask(question) => questions.push(question),
+            }
+        }
+        let batch = state.advance(changes, since.unwrap_or_else(Instant::now));
+        if let Some(batch) = batch {
+            on_batch(&batch);
+        }
+        for question in questions {
+            question(&state);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What the derive thread owns: store, engine, connected proxies and their views.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use incr::{Engine, Query, RootId};
+use model::Change;
+use model::node::Node;
+use model::settings::Settings;
+use rustc_hash::{FxHashMap, FxHashSet};
+use store::{Snapshot, Store};
+use tokio::sync::watch;
+use xlate::view::ProxyKey;
+use xlate::{Published, ResourceSet, TypeSet, TypeUrl, View, ViewOf};
+
+use super::{Batch, ProxyId, Subscription};
+
+/// Number of types.
+const TYPES: usize = TypeUrl::ALL.len();
+
+/// Everything that one thread owns.
+pub struct State {
+    store: Store,
+    engine: Engine<Snapshot>,
+    proxies: BTreeMap<ProxyId, Proxy>,
+    views: FxHashMap<Arc<View>, ViewEntry>,
+    roots: FxHashMap<RootId, Root>,
+    next_proxy: u64,
+    panics: u64,
+}
+
+struct Proxy {
+    node: Arc<Node>,
+    root: RootId,
+    /// `None` until its view could be derived.
+    view: Option<Arc<View>>,
+    types: [bool; TYPES],
+    sender: watch::Sender<Arc<Published>>,
+}
+
+#[derive(Default)]
+struct ViewEntry {
+    proxies: FxHashSet<ProxyId>,
+    /// The root of each type and how many proxies want it.
+    types: [Option<(RootId, usize)>; TYPES],
+    published: Arc<Published>,
+}
+
+enum Root {
+    /// The proxies with this key; several only while one reconnects.
+    Proxy(Vec<ProxyId>),
+    Set(Arc<View>, TypeUrl),
+}
+
+/// A connected proxy, for debug pages.
+#[derive(Clone, Debug)]
+pub struct ProxyRow {
+    /// What it said of itself.
+    pub node: Arc<Node>,
+    /// Its view.
+    pub view: Option<Arc<View>>,
+    /// What it should have.
+    pub published: Arc<Published>,
+}
+
+impl State {
+    pub(super) fn new(settings: Arc<Settings>) -> Self {
+        Self {
+            store: Store::new(settings),
+            engine: Engine::new(),
+            proxies: BTreeMap::new(),
+            views: FxHashMap::default(),
+            roots: FxHashMap::default(),
+            next_proxy: 0,
+            panics: 0,
+        }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The engine, for its figures and for provenance.
+    pub fn engine(&self) -> &Engine<Snapshot> {
+        &self.engine
+    }
+
+    /// The value of any query at the current revision.
+    pub fn get<Q: Query<Snapshot>>(&self, query: &Q) -> Arc<Q::Value> {
+        self.engine.get(&self.store.snapshot(), query)
+    }
+
+    /// Every connected proxy, in the order of connecting.
+    pub fn proxies(&self) -> impl Iterator<Item = ProxyRow> + '_ {
+        self.proxies.values().map(|p| ProxyRow {
+            node: p.node.clone(),
+            view: p.view.clone(),
+            published: p.sender.borrow().clone(),
+        })
+    }
+
+    /// How many views there are.
+    pub fn views(&self) -> usize {
+        self.views.len()
+    }
+
+    pub(super) fn subscribe(&mut self, node: Arc<Node>) -> Subscription {
+        let id = ProxyId(self.next_proxy);
+        self.next_proxy += 1;
+        let root = self.engine.root(&ViewOf(ProxyKey(node.clone())));
+        match self.roots.entry(root).or_insert_with(|| Root::Proxy(Vec::new())) {
+            Root::Proxy(ids) => ids.push(id),
+            Root::Set(..) => unreachable!("a root of ViewOf is never one of TypeSet"),
+        }
+        let (sender, published) = watch::channel(Arc::new(Published::new(0)));
+        self.proxies.insert(id, Proxy { node, root, view: None, types: [false; TYPES], sender });
+        self.place(id);
+        Subscription { proxy: id, published }
+    }
+
+    pub(super) fn want(&mut self, id: ProxyId, ty: TypeUrl) {
+        let Some(proxy) = self.proxies.get_mut(&id) else { return };
+        if std::mem::replace(&mut proxy.types[ty as usize], true) {
+            return;
+        }
+        if let Some(view) = proxy.view.clone() {
+            self.join_type(&view, ty);
+            // A set that others of the view already have is there at once.
+            if let (Some(entry), Some(proxy)) = (self.views.get(&view), self.proxies.get(&id)) {
+                proxy.sender.send_replace(entry.published.clone());
+            }
+        }
+    }
+
+    pub(super) fn leave(&mut self, id: ProxyId) {
+        let Some(proxy) = self.proxies.remove(&id) else { return };
+        self.leave_view(id, &proxy);
+        if let Some(Root::Proxy(ids)) = self.roots.get_mut(&proxy.root) {
+            ids.retain(|i| *i != id);
+            if ids.is_empty() {
+                self.roots.remove(&proxy.root);
+            }
+        }
+        self.engine.release(proxy.root);
+    }
+
+    /// Applies changes and publishes what they and new subscriptions made different. `None` if nothing was to do.
+    pub(super) fn advance(&mut self, changes: Vec<Change>, since: Instant) -> Option<Batch> {
+        let start = Instant::now();
+        let (panics, runs) = (self.panics, self.engine.stats().runs);
+        let had_changes = !changes.is_empty();
+        let changed = if had_changes { self.store.apply(changes) } else { store::ChangeSet::default() };
+        if !changed.is_empty() {
+            self.engine.commit(changed.keys.iter().copied());
+        }
+        let apply = start.elapsed();
+        let (views, sets) = self.publish();
+        self.engine.collect();
+        if !had_changes && sets == 0 {
+            return None;
+        }
+        Some(Batch {
+            revision: self.store.snapshot().revision,
+            changes: changed,
+            since,
+            views,
+            sets,
+            runs: self.engine.stats().runs - runs,
+            apply,
+            generate: start.elapsed() - apply,
+            panics: self.panics - panics,
+        })
+    }
+
+    /// Pulls the roots that may have changed; returns how many views and sets were published.
+    fn publish(&mut self) -> (usize, usize) {
+        let snapshot = self.store.snapshot();
+        let dirty = self.engine.changed_roots();
+        for root in &dirty {
+            if let Some(Root::Proxy(ids)) = self.roots.get(root) {
+                for id in ids.clone() {
+                    self.place(id);
+                }
+            }
+        }
+        // Proxies that moved brought new roots with them.
+        let dirty = self.engine.changed_roots();
+        let mut fresh: FxHashMap<Arc<View>, Published> = FxHashMap::default();
+        let mut sets = 0;
+        for root in dirty {
+            let Some(Root::Set(view, ty)) = self.roots.get(&root) else { continue };
+            let (view, ty) = (view.clone(), *ty);
+            let Some(set) = self.pull(&snapshot, &TypeSet { view: view.clone(), ty }) else { continue };
+            let Some(entry) = self.views.get(&view) else { continue };
+            if entry.published.get(ty) == Some(&*set) {
+                continue;
+            }
+            sets += 1;
+            fresh
+                .entry(view)
+                .or_insert_with(|| entry.published.at(snapshot.revision))
+                .set(ty, ResourceSet::clone(&set));
+        }
+        let views = fresh.len();
+        for (view, published) in fresh {
+            let published = Arc::new(published);
+            let Some(entry) = self.views.get_mut(&view) else { continue };
+            entry.published = published.clone();
+            for id in &entry.proxies {
+                if let Some(proxy) = self.proxies.get(id) {
+                    proxy.sender.send_replace(published.clone());
+                }
+            }
+        }
+        (views, sets)
+    }
+
+    /// Puts a proxy into the view it belongs to.
+    fn place(&mut self, id: ProxyId) {
+        let Some(proxy) = self.proxies.get(&id) else { return };
+        let snapshot = self.store.snapshot();
+        let key = ViewOf(ProxyKey(proxy.node.clone()));
+        let Some(view) = self.pull(&snapshot, &key) else { return };
+        let Some(proxy) = self.proxies.get(&id) else { return };
+        if proxy.view.as_ref() == Some(&*view) {
+            return;
+        }
+        let Some(proxy) = self.proxies.remove(&id) else { return };
+        let types = proxy.types;
+        self.leave_view(id, &proxy);
+        let entry = self.views.entry(Arc::clone(&view)).or_default();
+        entry.proxies.insert(id);
+        let published = entry.published.clone();
+        proxy.sender.send_replace(published);
+        self.proxies.insert(id, Proxy { view: Some(Arc::clone(&view)), ..proxy });
+        for ty in TypeUrl::ALL.into_iter().filter(|t| types[*t as usize]) {
+            self.join_type(&view, ty);
+        }
+    }
+
+    fn join_type(&mut self, view: &Arc<View>, ty: TypeUrl) {
+        let Some(entry) = self.views.get_mut(view) else { return };
+        match &mut entry.types[ty as usize] {
+            Some((_, count)) => *count += 1,
+            empty => {
+                let root = self.engine.root(&TypeSet { view: view.clone(), ty });
+                *empty = Some((root, 1));
+                self.roots.insert(root, Root::Set(view.clone(), ty));
+            }
+        }
+    }
+
+    fn leave_view(&mut self, id: ProxyId, proxy: &Proxy) {
+        let Some(view) = &proxy.view else { return };
+        let Some(entry) = self.views.get_mut(view) else { return };
+        entry.proxies.remove(&id);
+        for ty in TypeUrl::ALL.into_iter().filter(|t| proxy.types[*t as usize]) {
+            let slot = &mut entry.types[ty as usize];
+            if let Some((root, count)) = slot {
+                *count -= 1;
+                if *count == 0 {
+                    self.roots.remove(root);
+                    self.engine.release(*root);
+                    *slot = None;
+                }
+            }
+        }
+        if entry.proxies.is_empty() {
+            self.views.remove(view);
+        }
+    }
+
+    /// The value of a query, or nothing if generating it panicked.
+    fn pull<Q: Query<Snapshot>>(&mut self, snapshot: &Snapshot, query: &Q) -> Option<Arc<Q::Value>> {
+        let engine = &self.engine;
+        match catch_unwind(AssertUnwindSafe(|| engine.get(snapshot, query))) {
+            Ok(value) => Some(value),
+            Err(panic) => {
+                self.panics += 1;
+                let text = panic
+                    .downcast_ref::<&str>()
+                    .map(|s| (*s).to_owned())
+                    .or_else(|| panic.downcast_ref::<String>().cloned())
+                    .unwrap_or_default();
+                tracing::error!(query = ?query, panic = text, "Generation panicked; the former result stays in force.");
+                None
+            }
+        }
+    }
+}
