@@ -1,6 +1,7 @@
 //! The one list of kinds, and what is derived from it.
 
 pub mod istio;
+pub mod kube;
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +53,15 @@ macro_rules! for_each_kind {
             (WasmPlugin, $crate::kinds::istio::WasmPlugin, (), wasm_plugins, "extensions.istio.io", "WasmPlugin", "wasmplugins", Namespaced, ["v1alpha1"]),
             (TrafficExtension, $crate::kinds::istio::TrafficExtension, (), traffic_extensions, "extensions.istio.io", "TrafficExtension", "trafficextensions", Namespaced, ["v1alpha1"]),
 
-
+            (Service, $crate::kinds::kube::Service, $crate::kinds::kube::ServiceStatus, kube_services, "", "Service", "services", Namespaced, ["v1"]),
+            (EndpointSlice, $crate::kinds::kube::EndpointSlice, (), endpoint_slices, "discovery.k8s.io", "EndpointSlice", "endpointslices", Namespaced, ["v1"]),
+            (Pod, $crate::kinds::kube::Pod, $crate::kinds::kube::PodStatus, pods, "", "Pod", "pods", Namespaced, ["v1"]),
+            (Node, $crate::kinds::kube::Node, $crate::kinds::kube::NodeStatus, nodes, "", "Node", "nodes", Cluster, ["v1"]),
+            (Namespace, $crate::kinds::kube::NamespaceSpec, (), namespaces, "", "Namespace", "namespaces", Cluster, ["v1"]),
+            (Secret, $crate::kinds::kube::Secret, (), secrets, "", "Secret", "secrets", Namespaced, ["v1"]),
+            (ConfigMap, $crate::kinds::kube::ConfigMap, (), config_maps, "", "ConfigMap", "configmaps", Namespaced, ["v1"]),
+            (Ingress, $crate::kinds::kube::Ingress, (), ingresses, "networking.k8s.io", "Ingress", "ingresses", Namespaced, ["v1"]),
+            (IngressClass, $crate::kinds::kube::IngressClass, (), ingress_classes, "networking.k8s.io", "IngressClass", "ingressclasses", Cluster, ["v1"]),
         }
     };
 }

@@ -61,3 +61,11 @@ impl From<&BTreeMap<String, String>> for Labels {
         map.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect()
     }
 }
+
+impl<'de> serde::Deserialize<'de> for Labels {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(Arc::new(serde::Deserialize::deserialize(
+            deserializer,
+        )?)))
+    }
+}

@@ -117,3 +117,37 @@ mod istio {
     impl Indexed for WasmPlugin {}
     impl Indexed for TrafficExtension {}
 }
+
+mod kube {
+    use super::{Indexed, Object, ObjectIndex, emit_labels, emit_selector};
+    use model::kinds::kube::*;
+
+    impl Indexed for Service {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            let pairs = object.spec.selector.iter().map(|(k, v)| (&**k, &**v));
+            emit_selector(object.namespace(), pairs, emit);
+        }
+    }
+    impl Indexed for EndpointSlice {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            if let Some(service) = object.meta.labels.get("kubernetes.io/service-name") {
+                let namespace = object.namespace();
+                emit(ObjectIndex::Service, format!("{namespace}/{service}"));
+            }
+        }
+    }
+    impl Indexed for Pod {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            emit_labels(object.namespace(), &object.meta.labels, emit);
+            for address in object.status.addresses() {
+                emit(ObjectIndex::Address, address.to_string());
+            }
+        }
+    }
+    impl Indexed for Node {}
+    impl Indexed for NamespaceSpec {}
+    impl Indexed for Secret {}
+    impl Indexed for ConfigMap {}
+    impl Indexed for Ingress {}
+    impl Indexed for IngressClass {}
+}

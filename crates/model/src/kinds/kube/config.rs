@@ -1,0 +1,114 @@
+//! `ConfigMap` and `Secret`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+/// Named texts.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConfigMap {
+    /// Texts by name.
+    pub data: BTreeMap<Arc<str>, Arc<str>>,
+    /// Bytes by name.
+    pub binary_data: BTreeMap<Arc<str>, Base64>,
+}
+
+/// Named secret values. Their contents never show in `Debug`.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(default, from = "RawSecret")]
+pub struct Secret {
+    /// `kubernetes.io/tls`, `Opaque`, ...
+    pub secret_type: Arc<str>,
+    /// Values by name; what was written under `stringData` stands among them and wins.
+    pub data: BTreeMap<Arc<str>, Base64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawSecret {
+    #[serde(rename = "type")]
+    secret_type: Arc<str>,
+    data: BTreeMap<Arc<str>, Base64>,
+    string_data: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl From<RawSecret> for Secret {
+    fn from(raw: RawSecret) -> Self {
+        let mut data = raw.data;
+        data.extend(
+            raw.string_data
+                .into_iter()
+                .map(|(name, text)| (name, Base64(text.as_bytes().into()))),
+        );
+        Self {
+            secret_type: raw.secret_type,
+            data,
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secret")
+            .field("secret_type", &self.secret_type)
+            .field("data", &self.data.keys().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+/// Bytes that are written in base64. `Debug` shows their length only.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Base64(pub Arc<[u8]>);
+
+impl std::ops::Deref for Base64 {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Base64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{} bytes>", self.0.len())
+    }
+}
+
+impl<'de> Deserialize<'de> for Base64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const BASE64: GeneralPurpose = GeneralPurpose::new(
+            &alphabet::STANDARD,
+            GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+        );
+        let mut text = String::deserialize(deserializer)?;
+        // Folded texts carry line breaks, which Go's decoder skips as well.
+        text.retain(|c| c != '\n' && c != '\r');
+        let bytes = BASE64
+            .decode(text)
+            .map_err(|_| D::Error::custom("not base64"))?;
+        Ok(Self(bytes.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_of_a_secret_shows_names_and_no_values() {
+        let secret: Secret = serde_json::from_str(
+            r#"{"type": "Opaque", "data": {"a": "c2VjcmV0"}, "stringData": {"b": "hidden"}}"#,
+        )
+        .unwrap();
+        assert_eq!(&*secret.data["a"], b"secret");
+        assert_eq!(&*secret.data["b"], b"hidden");
+        let debug = format!("{secret:?}");
+        assert!(debug.contains("\"a\"") && !debug.contains("hidden") && !debug.contains("secret"));
+    }
+}

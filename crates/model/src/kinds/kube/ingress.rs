@@ -1,0 +1,126 @@
+//! `Ingress` and `IngressClass`.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+/// What an Ingress asks for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Ingress {
+    /// The class; the annotation `kubernetes.io/ingress.class` where absent.
+    pub ingress_class_name: Option<Arc<str>>,
+    /// Where requests go that no rule matches.
+    pub default_backend: Option<IngressBackend>,
+    /// Certificates by host.
+    pub tls: Vec<IngressTls>,
+    /// Rules by host.
+    pub rules: Vec<IngressRule>,
+}
+
+/// Where requests go: a Service or another object.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressBackend {
+    /// A Service of the Ingress's namespace.
+    pub service: Option<IngressServiceBackend>,
+    /// Another object.
+    pub resource: Option<ResourceRef>,
+}
+
+/// A Service and one of its ports.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressServiceBackend {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The port.
+    pub port: IngressPort,
+}
+
+/// A port by name or by number.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressPort {
+    /// Name; empty where the number says it.
+    pub name: Arc<str>,
+    /// Number; 0 where the name says it.
+    pub number: i32,
+}
+
+/// An object of the same namespace.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceRef {
+    /// Group; empty for the core group.
+    pub api_group: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Namespace, where another one may be named.
+    pub namespace: Arc<str>,
+    /// `Cluster` or `Namespace`, where both may be named.
+    pub scope: Arc<str>,
+}
+
+/// A certificate for hosts.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressTls {
+    /// Hosts.
+    pub hosts: Vec<Arc<str>>,
+    /// The Secret that holds the certificate.
+    pub secret_name: Arc<str>,
+}
+
+/// Paths of a host.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressRule {
+    /// Host; empty is every host.
+    pub host: Arc<str>,
+    /// Paths; absent sends everything to the default backend.
+    pub http: Option<IngressPaths>,
+}
+
+/// The paths of a rule.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressPaths {
+    /// Paths, in the order written.
+    pub paths: Vec<IngressPath>,
+}
+
+/// A path and where it leads.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressPath {
+    /// The path; empty is every path.
+    pub path: Arc<str>,
+    /// How it matches.
+    pub path_type: Option<PathType>,
+    /// Where it leads.
+    pub backend: IngressBackend,
+}
+
+/// How a path matches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Deserialize)]
+pub enum PathType {
+    /// The whole path.
+    Exact,
+    /// By elements of the path.
+    Prefix,
+    /// As the implementation likes.
+    ImplementationSpecific,
+}
+
+/// What an IngressClass asks for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressClass {
+    /// Who implements it.
+    pub controller: Arc<str>,
+    /// More settings.
+    pub parameters: Option<ResourceRef>,
+}

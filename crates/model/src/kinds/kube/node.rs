@@ -1,0 +1,37 @@
+//! `Node` and `Namespace`.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+/// What a Node asks for; locality and the like stand in its labels.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Node {
+    /// The cloud provider's name of it.
+    #[serde(rename = "providerID")]
+    pub provider_id: Arc<str>,
+}
+
+/// What a Node says of itself.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeStatus {
+    /// Addresses.
+    pub addresses: Vec<NodeAddress>,
+}
+
+/// An address of a Node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeAddress {
+    /// `InternalIP`, `ExternalIP`, `Hostname`, ...
+    #[serde(rename = "type")]
+    pub address_type: Arc<str>,
+    /// The address.
+    pub address: Arc<str>,
+}
+
+/// A Namespace; all that is read of it are its labels and annotations.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+pub struct NamespaceSpec {}
