@@ -11,15 +11,32 @@ use clap::{Args, ValueEnum};
 pub struct ServeOptions {
     /// Folder of YAML or JSON objects (Istio, Gateway API and Kubernetes kinds), watched for changes. May be given
     /// several times; the earlier folder wins where two hold the same object.
-    #[arg(long, alias = "configDir", env = "PILOTHOUSE_CONFIG_DIR", value_name = "DIR", value_delimiter = ',')]
+    #[arg(
+        long,
+        alias = "configDir",
+        env = "PILOTHOUSE_CONFIG_DIR",
+        value_name = "DIR",
+        value_delimiter = ','
+    )]
     pub config_dir: Vec<PathBuf>,
 
     /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Istio's defaults without one.
-    #[arg(long, alias = "meshConfig", env = "PILOTHOUSE_MESH_CONFIG", value_name = "FILE")]
+    #[arg(
+        long,
+        alias = "meshConfig",
+        env = "PILOTHOUSE_MESH_CONFIG",
+        value_name = "FILE"
+    )]
     pub mesh_config: Option<PathBuf>,
 
     /// Mesh networks (Istio's MeshNetworks as YAML), watched for changes.
-    #[arg(long, alias = "meshNetworks", alias = "networksConfig", env = "PILOTHOUSE_MESH_NETWORKS", value_name = "FILE")]
+    #[arg(
+        long,
+        alias = "meshNetworks",
+        alias = "networksConfig",
+        env = "PILOTHOUSE_MESH_NETWORKS",
+        value_name = "FILE"
+    )]
     pub mesh_networks: Option<PathBuf>,
 
     /// Plaintext xDS. Loopback unless told otherwise.
@@ -31,23 +48,50 @@ pub struct ServeOptions {
     pub http_addr: SocketAddr,
 
     /// DNS domain of Kubernetes services.
-    #[arg(long, env = "PILOTHOUSE_DOMAIN", value_name = "DOMAIN", default_value = "cluster.local")]
+    #[arg(
+        long,
+        env = "PILOTHOUSE_DOMAIN",
+        value_name = "DOMAIN",
+        default_value = "cluster.local"
+    )]
     pub domain: String,
 
     /// The cluster that objects belong to which do not say otherwise.
-    #[arg(long, alias = "clusterID", env = "CLUSTER_ID", value_name = "ID", default_value = "Kubernetes")]
+    #[arg(
+        long,
+        alias = "clusterID",
+        env = "CLUSTER_ID",
+        value_name = "ID",
+        default_value = "Kubernetes"
+    )]
     pub cluster_id: String,
 
     /// Namespace of the control plane.
-    #[arg(long, short = 'n', env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = "istio-system")]
+    #[arg(
+        long,
+        short = 'n',
+        env = "POD_NAMESPACE",
+        value_name = "NAMESPACE",
+        default_value = "istio-system"
+    )]
     pub namespace: String,
 
     /// What to do with objects that do not validate: refuse them, or take what can be used and warn.
-    #[arg(long, env = "PILOTHOUSE_VALIDATION", value_name = "MODE", default_value = "strict")]
+    #[arg(
+        long,
+        env = "PILOTHOUSE_VALIDATION",
+        value_name = "MODE",
+        default_value = "strict"
+    )]
     pub validation: ValidationMode,
 
     /// New streams admitted per second; 0 is no limit.
-    #[arg(long, env = "PILOT_MAX_REQUESTS_PER_SECOND", value_name = "N", default_value_t = 0.0)]
+    #[arg(
+        long,
+        env = "PILOT_MAX_REQUESTS_PER_SECOND",
+        value_name = "N",
+        default_value_t = 0.0
+    )]
     pub max_streams_per_second: f64,
 
     /// Largest request that is read.
@@ -55,7 +99,12 @@ pub struct ServeOptions {
     pub max_request_bytes: usize,
 
     /// Streams served at once over all connections.
-    #[arg(long, env = "ISTIO_GPRC_MAXSTREAMS", value_name = "N", default_value_t = 100_000)]
+    #[arg(
+        long,
+        env = "ISTIO_GPRC_MAXSTREAMS",
+        value_name = "N",
+        default_value_t = 100_000
+    )]
     pub max_streams: usize,
 
     /// Quiet time after which a connection is pinged.
@@ -79,7 +128,12 @@ pub struct ServeOptions {
     pub log_json: bool,
 
     /// Log level, or directives as `info,xlate=debug`.
-    #[arg(long, env = "PILOTHOUSE_LOG", value_name = "LEVEL", default_value = "info")]
+    #[arg(
+        long,
+        env = "PILOTHOUSE_LOG",
+        value_name = "LEVEL",
+        default_value = "info"
+    )]
     pub log: String,
 }
 
@@ -94,8 +148,14 @@ pub enum ValidationMode {
 
 /// Reads `HOST:PORT`; Istio's `:PORT` means every address.
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let full = if text.starts_with(':') { format!("[::]{text}") } else { text.replace("localhost:", "127.0.0.1:") };
-    full.parse().map_err(|_| format!("{text:?} is not HOST:PORT (an IP address and a port, as 127.0.0.1:15010)"))
+    let full = if text.starts_with(':') {
+        format!("[::]{text}")
+    } else {
+        text.replace("localhost:", "127.0.0.1:")
+    };
+    full.parse().map_err(|_| {
+        format!("{text:?} is not HOST:PORT (an IP address and a port, as 127.0.0.1:15010)")
+    })
 }
 
 /// Reads `1h2m3.5s`, `100ms`.
@@ -104,10 +164,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     let mut rest = text;
     let mut total = 0.0;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(wrong)?;
         let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
         rest = &rest[digits..];
-        let unit = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let unit = rest
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(rest.len());
         total += number
             * match &rest[..unit] {
                 "h" => 3600.0,
@@ -137,8 +201,14 @@ mod tests {
 
     #[test]
     fn an_address_without_host_means_every_address() {
-        assert_eq!(address(":15010").map(|a| a.to_string()), Ok("[::]:15010".into()));
-        assert_eq!(address("localhost:1").map(|a| a.to_string()), Ok("127.0.0.1:1".into()));
+        assert_eq!(
+            address(":15010").map(|a| a.to_string()),
+            Ok("[::]:15010".into())
+        );
+        assert_eq!(
+            address("localhost:1").map(|a| a.to_string()),
+            Ok("127.0.0.1:1".into())
+        );
         assert!(address("15010").is_err());
     }
 }

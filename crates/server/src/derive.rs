@@ -74,7 +74,13 @@ impl Derive {
             .name("derive".into())
             .stack_size(16 << 20)
             .spawn(move || run(settings, inbox, on_batch))?;
-        Ok((Derive { queue, proxies: Arc::default() }, thread))
+        Ok((
+            Derive {
+                queue,
+                proxies: Arc::default(),
+            },
+            thread,
+        ))
     }
 
     /// Hands over changes as one batch or a part of one. Waits while the queue is full.
@@ -83,7 +89,10 @@ impl Derive {
     ///
     /// When the process is going down.
     pub async fn change(&self, changes: Vec<Change>) -> Result<(), Closed> {
-        self.queue.send(Message::Changes(changes, Instant::now())).await.map_err(|_| Closed)
+        self.queue
+            .send(Message::Changes(changes, Instant::now()))
+            .await
+            .map_err(|_| Closed)
     }
 
     /// Introduces a proxy.
@@ -93,7 +102,10 @@ impl Derive {
     /// When the process is going down.
     pub async fn subscribe(&self, node: Arc<Node>) -> Result<Subscription, Closed> {
         let (reply, answer) = oneshot::channel();
-        self.queue.send(Message::Subscribe(node, reply)).await.map_err(|_| Closed)?;
+        self.queue
+            .send(Message::Subscribe(node, reply))
+            .await
+            .map_err(|_| Closed)?;
         let subscription = answer.await.map_err(|_| Closed)?;
         self.proxies.fetch_add(1, Ordering::Relaxed);
         Ok(subscription)
@@ -105,7 +117,10 @@ impl Derive {
     ///
     /// When the process is going down.
     pub async fn want(&self, proxy: ProxyId, ty: TypeUrl) -> Result<(), Closed> {
-        self.queue.send(Message::Want(proxy, ty)).await.map_err(|_| Closed)
+        self.queue
+            .send(Message::Want(proxy, ty))
+            .await
+            .map_err(|_| Closed)
     }
 
     /// The proxy is gone. Never waits for the queue.
@@ -137,7 +152,10 @@ impl Derive {
             // Nobody waits for the answer any more if this fails.
             let _ = reply.send(question(state));
         });
-        self.queue.send(Message::Ask(question)).await.map_err(|_| Closed)?;
+        self.queue
+            .send(Message::Ask(question))
+            .await
+            .map_err(|_| Closed)?;
         answer.await.map_err(|_| Closed)
     }
 
@@ -170,7 +188,11 @@ pub struct Batch {
     pub panics: u64,
 }
 
-fn run(settings: Arc<Settings>, mut inbox: mpsc::Receiver<Message>, mut on_batch: impl FnMut(&Batch)) {
+fn run(
+    settings: Arc<Settings>,
+    mut inbox: mpsc::Receiver<Message>,
+    mut on_batch: impl FnMut(&Batch),
+) {
     let mut state = State::new(settings);
     let mut waiting = Vec::new();
     while let Some(first) = inbox.blocking_recv() {

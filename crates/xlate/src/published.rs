@@ -23,7 +23,10 @@ impl Published {
 
     /// The same sets, as of another revision.
     pub fn at(&self, revision: u64) -> Self {
-        Self { revision, sets: self.sets.clone() }
+        Self {
+            revision,
+            sets: self.sets.clone(),
+        }
     }
 
     /// The set of a type; `None` until somebody subscribed to the type and it was generated.

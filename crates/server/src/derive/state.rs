@@ -111,18 +111,36 @@ impl State {
         let id = ProxyId(self.next_proxy);
         self.next_proxy += 1;
         let root = self.engine.root(&ViewOf(ProxyKey(node.clone())));
-        match self.roots.entry(root).or_insert_with(|| Root::Proxy(Vec::new())) {
+        match self
+            .roots
+            .entry(root)
+            .or_insert_with(|| Root::Proxy(Vec::new()))
+        {
             Root::Proxy(ids) => ids.push(id),
             Root::Set(..) => unreachable!("a root of ViewOf is never one of TypeSet"),
         }
         let (sender, published) = watch::channel(Arc::new(Published::new(0)));
-        self.proxies.insert(id, Proxy { node, root, view: None, types: [false; TYPES], sender });
+        self.proxies.insert(
+            id,
+            Proxy {
+                node,
+                root,
+                view: None,
+                types: [false; TYPES],
+                sender,
+            },
+        );
         self.place(id);
-        Subscription { proxy: id, published }
+        Subscription {
+            proxy: id,
+            published,
+        }
     }
 
     pub(super) fn want(&mut self, id: ProxyId, ty: TypeUrl) {
-        let Some(proxy) = self.proxies.get_mut(&id) else { return };
+        let Some(proxy) = self.proxies.get_mut(&id) else {
+            return;
+        };
         if std::mem::replace(&mut proxy.types[ty as usize], true) {
             return;
         }
@@ -136,7 +154,9 @@ impl State {
     }
 
     pub(super) fn leave(&mut self, id: ProxyId) {
-        let Some(proxy) = self.proxies.remove(&id) else { return };
+        let Some(proxy) = self.proxies.remove(&id) else {
+            return;
+        };
         self.leave_view(id, &proxy);
         if let Some(Root::Proxy(ids)) = self.roots.get_mut(&proxy.root) {
             ids.retain(|i| *i != id);
@@ -152,7 +172,11 @@ impl State {
         let start = Instant::now();
         let (panics, runs) = (self.panics, self.engine.stats().runs);
         let had_changes = !changes.is_empty();
-        let changed = if had_changes { self.store.apply(changes) } else { store::ChangeSet::default() };
+        let changed = if had_changes {
+            self.store.apply(changes)
+        } else {
+            store::ChangeSet::default()
+        };
         if !changed.is_empty() {
             self.engine.commit(changed.keys.iter().copied());
         }
@@ -191,10 +215,22 @@ impl State {
         let mut fresh: FxHashMap<Arc<View>, Published> = FxHashMap::default();
         let mut sets = 0;
         for root in dirty {
-            let Some(Root::Set(view, ty)) = self.roots.get(&root) else { continue };
+            let Some(Root::Set(view, ty)) = self.roots.get(&root) else {
+                continue;
+            };
             let (view, ty) = (view.clone(), *ty);
-            let Some(set) = self.pull(&snapshot, &TypeSet { view: view.clone(), ty }) else { continue };
-            let Some(entry) = self.views.get(&view) else { continue };
+            let Some(set) = self.pull(
+                &snapshot,
+                &TypeSet {
+                    view: view.clone(),
+                    ty,
+                },
+            ) else {
+                continue;
+            };
+            let Some(entry) = self.views.get(&view) else {
+                continue;
+            };
             if entry.published.get(ty) == Some(&*set) {
                 continue;
             }
@@ -207,7 +243,9 @@ impl State {
         let views = fresh.len();
         for (view, published) in fresh {
             let published = Arc::new(published);
-            let Some(entry) = self.views.get_mut(&view) else { continue };
+            let Some(entry) = self.views.get_mut(&view) else {
+                continue;
+            };
             entry.published = published.clone();
             for id in &entry.proxies {
                 if let Some(proxy) = self.proxies.get(id) {
@@ -220,33 +258,52 @@ impl State {
 
     /// Puts a proxy into the view it belongs to.
     fn place(&mut self, id: ProxyId) {
-        let Some(proxy) = self.proxies.get(&id) else { return };
+        let Some(proxy) = self.proxies.get(&id) else {
+            return;
+        };
         let snapshot = self.store.snapshot();
         let key = ViewOf(ProxyKey(proxy.node.clone()));
-        let Some(view) = self.pull(&snapshot, &key) else { return };
-        let Some(proxy) = self.proxies.get(&id) else { return };
+        let Some(view) = self.pull(&snapshot, &key) else {
+            return;
+        };
+        let Some(proxy) = self.proxies.get(&id) else {
+            return;
+        };
         if proxy.view.as_ref() == Some(&*view) {
             return;
         }
-        let Some(proxy) = self.proxies.remove(&id) else { return };
+        let Some(proxy) = self.proxies.remove(&id) else {
+            return;
+        };
         let types = proxy.types;
         self.leave_view(id, &proxy);
         let entry = self.views.entry(Arc::clone(&view)).or_default();
         entry.proxies.insert(id);
         let published = entry.published.clone();
         proxy.sender.send_replace(published);
-        self.proxies.insert(id, Proxy { view: Some(Arc::clone(&view)), ..proxy });
+        self.proxies.insert(
+            id,
+            Proxy {
+                view: Some(Arc::clone(&view)),
+                ..proxy
+            },
+        );
         for ty in TypeUrl::ALL.into_iter().filter(|t| types[*t as usize]) {
             self.join_type(&view, ty);
         }
     }
 
     fn join_type(&mut self, view: &Arc<View>, ty: TypeUrl) {
-        let Some(entry) = self.views.get_mut(view) else { return };
+        let Some(entry) = self.views.get_mut(view) else {
+            return;
+        };
         match &mut entry.types[ty as usize] {
             Some((_, count)) => *count += 1,
             empty => {
-                let root = self.engine.root(&TypeSet { view: view.clone(), ty });
+                let root = self.engine.root(&TypeSet {
+                    view: view.clone(),
+                    ty,
+                });
                 *empty = Some((root, 1));
                 self.roots.insert(root, Root::Set(view.clone(), ty));
             }
@@ -255,9 +312,14 @@ impl State {
 
     fn leave_view(&mut self, id: ProxyId, proxy: &Proxy) {
         let Some(view) = &proxy.view else { return };
-        let Some(entry) = self.views.get_mut(view) else { return };
+        let Some(entry) = self.views.get_mut(view) else {
+            return;
+        };
         entry.proxies.remove(&id);
-        for ty in TypeUrl::ALL.into_iter().filter(|t| proxy.types[*t as usize]) {
+        for ty in TypeUrl::ALL
+            .into_iter()
+            .filter(|t| proxy.types[*t as usize])
+        {
             let slot = &mut entry.types[ty as usize];
             if let Some((root, count)) = slot {
                 *count -= 1;
@@ -274,7 +336,11 @@ impl State {
     }
 
     /// The value of a query, or nothing if generating it panicked.
-    fn pull<Q: Query<Snapshot>>(&mut self, snapshot: &Snapshot, query: &Q) -> Option<Arc<Q::Value>> {
+    fn pull<Q: Query<Snapshot>>(
+        &mut self,
+        snapshot: &Snapshot,
+        query: &Q,
+    ) -> Option<Arc<Q::Value>> {
         let engine = &self.engine;
         match catch_unwind(AssertUnwindSafe(|| engine.get(snapshot, query))) {
             Ok(value) => Some(value),
