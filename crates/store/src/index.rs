@@ -52,6 +52,10 @@ fn emit_labels(namespace: &Namespace, labels: &Labels, emit: &mut dyn FnMut(Obje
     }
 }
 
+/// The value of [`ObjectIndex::Host`] that holds rules whose wildcard is only a part of a label (`*foo.com`): the labels
+/// of a host do not lead to them.
+pub const ODD_WILDCARD: &str = "*?";
+
 /// The pair of a selector under which it is indexed: the first by key. A workload looks under each of its labels.
 fn emit_selector<'a>(
     namespace: &Namespace,
@@ -77,7 +81,11 @@ mod istio {
     }
     impl Indexed for DestinationRule {
         fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
-            emit(ObjectIndex::Host, object.spec.host.to_ascii_lowercase());
+            let host = object.spec.host.to_ascii_lowercase();
+            if host.starts_with('*') && host.len() > 1 && !host.starts_with("*.") {
+                emit(ObjectIndex::Host, super::ODD_WILDCARD.to_owned());
+            }
+            emit(ObjectIndex::Host, host);
         }
     }
     impl Indexed for ServiceEntry {

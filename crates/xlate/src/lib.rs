@@ -3,7 +3,9 @@
 //! Everything here is a pure function of a key and of what it reads through `Cx`; every read is recorded. No clock,
 //! environment, randomness, lock or socket is named in this crate.
 
+pub mod authn;
 pub mod clusters;
+pub mod destination_rule;
 pub mod endpoints;
 pub mod listeners;
 pub mod name_table;

@@ -1,0 +1,152 @@
+//! Which mutual TLS mode PeerAuthentication asks of servers, by namespace, workload and port.
+//!
+//! Istio: pilot/pkg/model/authentication.go and pilot/pkg/security/authn/policy_applier.go, 1.32.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::kinds::istio::PeerAuthentication;
+use model::labels::Labels;
+use model::names::Namespace;
+use model::object::Object;
+use proto_istio::security::peer_authentication::MutualTls as Setting;
+use proto_istio::security::peer_authentication::mutual_tls::Mode;
+use store::{Reads, Snapshot};
+
+/// What a server accepts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum MutualTls {
+    /// Plain text only.
+    Disable,
+    /// Both.
+    Permissive,
+    /// Mutual TLS only.
+    Strict,
+}
+
+impl MutualTls {
+    fn of(setting: Option<&Setting>) -> Option<Self> {
+        match Mode::try_from(setting?.mode).ok()? {
+            Mode::Unset => None,
+            Mode::Disable => Some(Self::Disable),
+            Mode::Permissive => Some(Self::Permissive),
+            Mode::Strict => Some(Self::Strict),
+        }
+    }
+}
+
+/// The policies that may concern workloads of a namespace.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PeerPolicies(pub Namespace);
+
+/// What they say, ready to be asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Peers {
+    /// The policy of the mesh; the inner value is `None` for `UNSET`.
+    mesh: Option<Option<MutualTls>>,
+    /// The policy of the namespace, unless it is the root namespace.
+    namespace: Option<Option<MutualTls>>,
+    /// Policies with a selector, oldest first.
+    workloads: Vec<WorkloadPolicy>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct WorkloadPolicy {
+    selector: BTreeMap<String, String>,
+    mode: Option<MutualTls>,
+    ports: BTreeMap<u32, Option<MutualTls>>,
+}
+
+impl Peers {
+    /// The mode that policies of the namespace or the mesh state; `None` where there is none of them.
+    pub fn of_namespace(&self) -> Option<MutualTls> {
+        let mesh = self.mesh.map(|m| m.unwrap_or(MutualTls::Permissive));
+        match self.namespace {
+            Some(Some(mode)) => Some(mode),
+            Some(None) => Some(mesh.unwrap_or(MutualTls::Permissive)),
+            None => mesh,
+        }
+    }
+
+    /// The mode in force for a port of a workload.
+    pub fn of_workload(&self, labels: &Labels, port: u16) -> MutualTls {
+        let mut mode = self.mesh.flatten().unwrap_or(MutualTls::Permissive);
+        mode = self.namespace.flatten().unwrap_or(mode);
+        let own = self
+            .workloads
+            .iter()
+            .find(|w| labels.matches_map(&w.selector));
+        let Some(own) = own else { return mode };
+        mode = own.mode.unwrap_or(mode);
+        match own.ports.get(&u32::from(port)) {
+            Some(of_port) => of_port.unwrap_or(mode),
+            None => mode,
+        }
+    }
+}
+
+impl Query<Snapshot> for PeerPolicies {
+    type Value = Arc<Peers>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Peers> {
+        let root = Namespace::from(cx.settings().mesh.root_namespace.as_str());
+        let general = |p: &Object<PeerAuthentication>| {
+            p.spec
+                .selector
+                .as_ref()
+                .is_none_or(|s| s.match_labels.is_empty())
+        };
+        let mut peers = Peers::default();
+        for policy in oldest_first(cx, &root) {
+            if general(&policy) {
+                peers.mesh = Some(MutualTls::of(policy.spec.mtls.as_ref()));
+                break;
+            }
+        }
+        if self.0 == root {
+            return Arc::new(peers);
+        }
+        for policy in oldest_first(cx, &self.0) {
+            let spec = &policy.spec;
+            let mode = MutualTls::of(spec.mtls.as_ref());
+            match &spec.selector {
+                Some(selector) if !general(&policy) => peers.workloads.push(WorkloadPolicy {
+                    selector: selector.match_labels.clone(),
+                    mode,
+                    ports: spec
+                        .port_level_mtls
+                        .iter()
+                        .map(|(port, setting)| (*port, MutualTls::of(Some(setting))))
+                        .collect(),
+                }),
+                _ => {
+                    peers.namespace.get_or_insert(mode);
+                }
+            }
+        }
+        Arc::new(peers)
+    }
+}
+
+fn oldest_first(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+) -> Vec<Arc<Object<PeerAuthentication>>> {
+    let mut policies = cx.list_in::<PeerAuthentication>(namespace);
+    policies.sort_by(|a, b| {
+        (a.meta.created, &a.meta.name.name).cmp(&(b.meta.created, &b.meta.name.name))
+    });
+    policies
+}
+
+/// The mode in force for a port of a workload.
+pub fn mtls_mode(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    labels: &Labels,
+    port: u16,
+) -> MutualTls {
+    cx.query(&PeerPolicies(namespace.clone()))
+        .of_workload(labels, port)
+}
