@@ -277,7 +277,13 @@ pub fn top_policy(rule: Option<&MergedRule>) -> Option<&TrafficPolicy> {
 
 /// The first of `hosts` in the order of specificity.
 fn most_specific<'a>(hosts: impl Iterator<Item = &'a Hostname>) -> Option<&'a Hostname> {
-    hosts.reduce(|best, host| if more_specific(host, best) { host } else { best })
+    hosts.reduce(|best, host| {
+        if more_specific(host, best) {
+            host
+        } else {
+            best
+        }
+    })
 }
 
 /// The names of a merged rule's objects, for provenance.

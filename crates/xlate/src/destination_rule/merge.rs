@@ -92,9 +92,15 @@ pub(super) struct Export(BTreeSet<Box<str>>);
 impl Export {
     pub(super) fn of(rule: &Object<DestinationRule>) -> Self {
         if rule.spec.workload_selector.is_some() {
-            return Self(BTreeSet::from(["." .into()]));
+            return Self(BTreeSet::from([".".into()]));
         }
-        Self(rule.spec.export_to.iter().map(|e| e.as_str().into()).collect())
+        Self(
+            rule.spec
+                .export_to
+                .iter()
+                .map(|e| e.as_str().into())
+                .collect(),
+        )
     }
 
     /// Whether the rule's own namespace may use it.
@@ -138,7 +144,9 @@ impl Pool {
                 }
             }
             let selector = |spec: &DestinationRule| {
-                spec.workload_selector.as_ref().map(|s| s.match_labels.clone())
+                spec.workload_selector
+                    .as_ref()
+                    .map(|s| s.match_labels.clone())
             };
             let (new, old) = (selector(&rule.spec), selector(present.spec()));
             if new.is_some() && old.is_some() && new != old {

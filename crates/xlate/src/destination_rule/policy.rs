@@ -70,7 +70,11 @@ impl<'a> Policy<'a> {
     /// Lays the policy of a subset over that of the rule, for one port.
     ///
     /// Istio: pilot/pkg/networking/util/util.go MergeSubsetTrafficPolicy, 1.32.
-    pub fn with_subset(base: Option<Self>, over: Option<&'a TrafficPolicy>, port: u16) -> Option<Self> {
+    pub fn with_subset(
+        base: Option<Self>,
+        over: Option<&'a TrafficPolicy>,
+        port: u16,
+    ) -> Option<Self> {
         let (over, of_port) = Self::of_port(over, port);
         let Some(over) = over else { return base };
         let Some(base) = base else { return Some(over) };
