@@ -1,20 +1,28 @@
 //! What a proxy may see: services and rules by visibility and by the Sidecar resource that selects it.
 //!
+//! A scope names rules by their [`RuleHead`]s and reads of each only where it sends to, so that an edit of a route
+//! leaves it equal; services are shared with the lists they come from.
+//!
 //! Istio: pilot/pkg/model/sidecar.go, 1.32.
+
+mod imports;
+mod merge;
+mod select;
 
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use model::host::Hostname;
 use model::kinds::istio::Sidecar;
 use model::names::Namespace;
+use model::node::Role;
 use model::object::ObjectName;
+use model::protocol::Protocol;
 use model::service::Service;
-use proto_istio::networking::{IstioEgressListener, OutboundTrafficPolicy};
-use store::Snapshot;
+use proto_istio::networking::{ConnectionPoolSettings, IstioEgressListener, OutboundTrafficPolicy};
+use store::{Reads, Snapshot};
 
 use crate::view::View;
-use crate::virtual_service::Rule;
+use crate::virtual_service::{MESH, RuleHead, RulesFor};
 
 /// Which scope a proxy has: all proxies of a namespace that the same Sidecar (or none) selects share one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -34,8 +42,38 @@ pub struct EgressScope {
     pub listener: IstioEgressListener,
     /// The services it imports, in Istio's order (oldest first, then by name), ports cut to those imported.
     pub services: Arc<[Arc<Service>]>,
-    /// The rules it imports, in the order in which they apply.
-    pub rules: Arc<[Arc<Rule>]>,
+    /// The rules it imports, in the order in which they apply; what they say is in
+    /// [`RuleOf`](crate::virtual_service::RuleOf) of their name.
+    pub rules: Arc<[Arc<RuleHead>]>,
+}
+
+impl EgressScope {
+    /// The port it stands for; none for the catch-all, 0 for a Unix socket.
+    pub fn port(&self) -> Option<u16> {
+        self.listener
+            .port
+            .as_ref()
+            .map(|p| u16::try_from(p.number).unwrap_or(0))
+    }
+
+    /// Whether it is an HTTP proxy, through which every port is reached.
+    pub fn is_http_proxy(&self) -> bool {
+        self.listener
+            .port
+            .as_ref()
+            .is_some_and(|p| Protocol::parse(&p.protocol) == Protocol::HttpProxy)
+    }
+
+    /// The port that services must have to be imported, if that matters.
+    fn port_to_match(&self) -> Option<u16> {
+        port_to_match(&self.listener)
+    }
+}
+
+fn port_to_match(listener: &IstioEgressListener) -> Option<u16> {
+    let port = listener.port.as_ref()?;
+    let number = u16::try_from(port.number).ok().filter(|n| *n != 0)?;
+    (Protocol::parse(&port.protocol) != Protocol::HttpProxy).then_some(number)
 }
 
 /// Everything a proxy may see.
@@ -45,18 +83,58 @@ pub struct SidecarScope {
     pub key: ScopeKey,
     /// The Sidecar, if one applies.
     pub sidecar: Option<Arc<Sidecar>>,
-    /// Egress listeners: those with a port first, then the catch-all.
+    /// Egress listeners in the order written: those with a port, then the catch-all. A gateway has one, without
+    /// services, which holds the rules of the mesh.
     pub egress: Arc<[EgressScope]>,
     /// Every service that any egress listener imports, each host once; what clusters are made of.
     pub services: Arc<[Arc<Service>]>,
-    /// Outbound policy of the Sidecar, else of the mesh.
+    /// Outbound policy of the Sidecar, else of the mesh; none for gateways.
     pub outbound_policy: Option<OutboundTrafficPolicy>,
+    by_host: merge::ByHost,
 }
 
 impl SidecarScope {
     /// The service of that host.
-    pub fn service(&self, host: &Hostname) -> Option<&Arc<Service>> {
-        self.services.iter().find(|s| s.host == *host)
+    pub fn service(&self, host: &str) -> Option<&Arc<Service>> {
+        self.by_host.get(host).map(|at| &self.services[*at])
+    }
+
+    /// The services that a host, possibly a wildcard, covers.
+    pub fn services_for<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a Arc<Service>> {
+        let wildcard = host.starts_with('*');
+        let exact = (!wildcard).then(|| self.service(host)).flatten();
+        let covered = self
+            .services
+            .iter()
+            .filter(move |s| wildcard && model::host::matches(host, &s.host));
+        exact.into_iter().chain(covered)
+    }
+
+    /// The egress listener whose rules a route configuration follows: the one of its port, or of its Unix socket
+    /// (port 0, named by `bind`), else the catch-all.
+    ///
+    /// Istio: pilot/pkg/model/sidecar.go GetEgressListenerForRDS, 1.32.
+    pub fn egress_for_routes(&self, port: u16, bind: &str) -> Option<usize> {
+        self.egress.iter().position(|e| match e.port() {
+            None => true,
+            Some(p) => p == port && (port != 0 || e.listener.bind == bind),
+        })
+    }
+
+    /// Whether the Sidecar replaces the inbound listeners.
+    pub fn has_ingress(&self) -> bool {
+        self.sidecar.as_ref().is_some_and(|s| !s.ingress.is_empty())
+    }
+
+    /// The connection pool of an inbound port: that of its ingress listener, else of the Sidecar.
+    pub fn inbound_connection_pool(&self, port: u32) -> Option<&ConnectionPoolSettings> {
+        let sidecar = self.sidecar.as_ref()?;
+        sidecar
+            .ingress
+            .iter()
+            .filter(|i| i.port.as_ref().is_some_and(|p| p.number == port))
+            .find_map(|i| i.connection_pool.as_ref())
+            .or(sidecar.inbound_connection_pool.as_ref())
     }
 }
 
@@ -66,11 +144,15 @@ pub struct ScopeOf(pub ScopeKey);
 
 /// Which scope applies to a view.
 pub fn key_of(cx: &Cx<'_, Snapshot>, view: &View) -> ScopeKey {
-    let _ = cx;
+    let gateway = view.role != Role::Sidecar;
     ScopeKey {
         namespace: view.namespace.clone(),
-        sidecar: None,
-        gateway: false,
+        sidecar: if gateway {
+            None
+        } else {
+            select::sidecar_for(cx, &view.namespace, &view.labels)
+        },
+        gateway,
     }
 }
 
@@ -78,13 +160,71 @@ impl Query<Snapshot> for ScopeOf {
     type Value = Arc<SidecarScope>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<SidecarScope> {
-        let services = cx.query(&crate::services::VisibleTo(self.0.namespace.clone()));
-        Arc::new(SidecarScope {
-            key: self.0.clone(),
-            sidecar: None,
-            egress: Arc::from([]),
-            services: (*services).clone(),
-            outbound_policy: None,
+        Arc::new(if self.0.gateway {
+            gateway_scope(cx, &self.0)
+        } else {
+            sidecar_scope(cx, &self.0)
         })
+    }
+}
+
+/// Istio: pilot/pkg/model/sidecar.go DefaultSidecarScopeForGateway, 1.32.
+fn gateway_scope(cx: &Cx<'_, Snapshot>, key: &ScopeKey) -> SidecarScope {
+    let mut merged = merge::Merged::default();
+    for service in imports::visible(cx, &key.namespace) {
+        merged.add(&service);
+    }
+    let lists = cx.query(&RulesFor {
+        namespace: key.namespace.clone(),
+        gateway: MESH.into(),
+    });
+    let (services, by_host) = merged.finish();
+    SidecarScope {
+        key: key.clone(),
+        sidecar: None,
+        egress: Arc::from([EgressScope {
+            listener: IstioEgressListener::default(),
+            services: Arc::from([]),
+            rules: lists.for_gateway(&key.namespace).cloned().collect(),
+        }]),
+        services,
+        outbound_policy: None,
+        by_host,
+    }
+}
+
+/// Istio: pilot/pkg/model/sidecar.go convertToSidecarScope, 1.32.
+fn sidecar_scope(cx: &Cx<'_, Snapshot>, key: &ScopeKey) -> SidecarScope {
+    let object = key.sidecar.as_ref().and_then(|n| cx.get::<Sidecar>(n));
+    let sidecar = object.map(|o| Arc::new(o.spec.clone()));
+    let listeners = match &sidecar {
+        Some(s) if !s.egress.is_empty() => s.egress.clone(),
+        _ => vec![IstioEgressListener {
+            hosts: vec!["*/*".to_owned()],
+            ..IstioEgressListener::default()
+        }],
+    };
+    let egress: Arc<[EgressScope]> = listeners
+        .into_iter()
+        .map(|listener| imports::import(cx, &key.namespace, listener))
+        .collect();
+    let (services, by_host) = merge::collect(cx, &key.namespace, &egress);
+    let stated = sidecar
+        .as_ref()
+        .and_then(|s| s.outbound_traffic_policy.clone());
+    let outbound_policy = stated.or_else(|| {
+        let mesh = cx.settings().mesh.outbound_traffic_policy.as_ref()?;
+        Some(OutboundTrafficPolicy {
+            mode: mesh.mode,
+            egress_proxy: None,
+        })
+    });
+    SidecarScope {
+        key: key.clone(),
+        sidecar,
+        egress,
+        services,
+        outbound_policy,
+        by_host,
     }
 }

@@ -1,0 +1,143 @@
+//! The services of every egress listener as one list, each host once.
+//!
+//! Istio: pilot/pkg/model/sidecar.go collectImportedServices and appendSidecarServices, 1.32.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use incr::Cx;
+use model::host::Hostname;
+use model::names::Namespace;
+use model::service::{Port, Registry, Service};
+use rustc_hash::FxHashMap;
+use store::Snapshot;
+
+use super::EgressScope;
+use super::imports::with_port;
+use crate::services::OfHost;
+use crate::virtual_service::DestinationsOf;
+
+/// Where in a list the service of a host stands.
+pub(super) type ByHost = Arc<FxHashMap<Hostname, usize>>;
+
+/// Services in the order they were first added.
+#[derive(Default)]
+pub(super) struct Merged {
+    services: Vec<Arc<Service>>,
+    by_host: FxHashMap<Hostname, usize>,
+}
+
+impl Merged {
+    /// Adds a service. Of two with one host a Kubernetes service wins, then the first; ports of the same service that
+    /// different listeners import come together.
+    pub(super) fn add(&mut self, service: &Arc<Service>) {
+        let Some(at) = self.by_host.get(&service.host) else {
+            self.by_host
+                .insert(service.host.clone(), self.services.len());
+            self.services.push(service.clone());
+            return;
+        };
+        let held = &mut self.services[*at];
+        match (held.registry, service.registry) {
+            (Registry::Kubernetes, Registry::External) => {}
+            (Registry::External, Registry::Kubernetes) => *held = service.clone(),
+            _ if held.ports == service.ports || !mergeable(held, service) => {}
+            _ => {
+                let mut merged = Service::clone(held);
+                let mut ports = merged.ports.to_vec();
+                for port in service.ports.iter() {
+                    if ports.iter().all(|p| p.number != port.number) {
+                        ports.push(port.clone());
+                    }
+                }
+                merged.ports = ports.into();
+                *held = Arc::new(merged);
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> (Arc<[Arc<Service>]>, ByHost) {
+        (self.services.into(), Arc::new(self.by_host))
+    }
+}
+
+fn mergeable(a: &Service, b: &Service) -> bool {
+    a.namespace == b.namespace
+        && a.resolution == b.resolution
+        && a.labels == b.labels
+        && a.selector == b.selector
+        && a.export_to == b.export_to
+}
+
+/// Every service that the listeners import, and those that their rules send to.
+pub(super) fn collect(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    egress: &[EgressScope],
+) -> (Arc<[Arc<Service>]>, ByHost) {
+    let mut merged = Merged::default();
+    for listener in egress {
+        for service in listener.services.iter() {
+            merged.add(service);
+        }
+        for rule in listener.rules.iter() {
+            let destinations = cx.query(&DestinationsOf {
+                rule: rule.name.clone(),
+                source: Some(namespace.clone()),
+            });
+            for (host, ports) in destinations.iter() {
+                let Some(service) = destination(cx, namespace, host) else {
+                    continue;
+                };
+                let imported = match listener.port_to_match() {
+                    Some(port) => with_port(&service, Some(port)),
+                    None => with_ports(service, ports),
+                };
+                if let Some(service) = imported {
+                    merged.add(&service);
+                }
+            }
+        }
+    }
+    merged.finish()
+}
+
+/// The service that a rule means by a host: that of the proxy's namespace, else a visible Kubernetes service, else the
+/// oldest visible one.
+fn destination(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    host: &Hostname,
+) -> Option<Arc<Service>> {
+    let services = cx.query(&OfHost(host.clone()));
+    if let Some(own) = services.iter().find(|s| s.namespace == *namespace) {
+        return Some(own.clone());
+    }
+    services
+        .iter()
+        .filter(|s| s.export_to.allows(namespace))
+        .min_by_key(|s| (s.registry != Registry::Kubernetes, s.created))
+        .cloned()
+}
+
+/// The service with the ports that rules send to; none if it has none of them.
+fn with_ports(service: Arc<Service>, ports: &BTreeSet<u16>) -> Option<Arc<Service>> {
+    if ports.is_empty() || ports.contains(&0) {
+        return Some(service);
+    }
+    let found: Arc<[Port]> = service
+        .ports
+        .iter()
+        .filter(|p| ports.contains(&p.number))
+        .cloned()
+        .collect();
+    if found.len() == service.ports.len() {
+        return Some(service);
+    }
+    if found.is_empty() {
+        return None;
+    }
+    let mut cut = Service::clone(&service);
+    cut.ports = found;
+    Some(Arc::new(cut))
+}

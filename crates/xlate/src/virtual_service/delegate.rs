@@ -1,0 +1,211 @@
+//! Routes that another VirtualService refines.
+//!
+//! Istio: pilot/pkg/model/virtualservice.go MergeHTTPRoutes and virtualservice_controller.go, 1.32.
+
+use std::collections::BTreeMap;
+
+use incr::Cx;
+use model::kinds::istio::VirtualService;
+use model::names::Namespace;
+use model::object::ObjectName;
+use proto_istio::networking::string_match::MatchType;
+use proto_istio::networking::{Delegate, HttpMatchRequest, HttpRoute, StringMatch};
+use store::{Reads, Snapshot};
+
+use super::{export_to, resolve};
+
+/// Puts the routes of its delegates in the place of each route that names one. A delegate that is missing or not
+/// exported to the root's namespace takes away the route that names it and no other.
+pub(super) fn merge_all(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    routes: Vec<HttpRoute>,
+    from: &mut Vec<ObjectName>,
+) -> Vec<HttpRoute> {
+    let mut merged = Vec::with_capacity(routes.len());
+    for mut root in routes {
+        let Some(delegate) = root.delegate.take() else {
+            merged.push(root);
+            continue;
+        };
+        let Some((name, sub)) = delegate_routes(cx, namespace, &delegate) else {
+            continue;
+        };
+        if !from.contains(&name) {
+            from.push(name);
+        }
+        merged.extend(sub.into_iter().filter_map(|route| merge(&root, route)));
+    }
+    merged
+}
+
+fn delegate_routes(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    delegate: &Delegate,
+) -> Option<(ObjectName, Vec<HttpRoute>)> {
+    let name = ObjectName {
+        namespace: if delegate.namespace.is_empty() {
+            namespace.clone()
+        } else {
+            delegate.namespace.as_str().into()
+        },
+        name: delegate.name.as_str().into(),
+    };
+    let object = cx.get::<VirtualService>(&name)?;
+    if !object.spec.hosts.is_empty() || !export_to(cx, &object).allows(namespace) {
+        return None;
+    }
+    let mut spec = VirtualService {
+        http: object.spec.http.clone(),
+        ..VirtualService::default()
+    };
+    resolve::resolve(&mut spec, &name.namespace, &cx.settings().domain);
+    Some((name, spec.http))
+}
+
+/// The delegate's route with what the root's adds; none where their matches exclude each other.
+fn merge(root: &HttpRoute, mut route: HttpRoute) -> Option<HttpRoute> {
+    route.r#match = merge_matches(&root.r#match, route.r#match)?;
+    route.name = join(&root.name, &route.name);
+    macro_rules! inherit {
+        ($($field:ident),*) => {$(
+            if route.$field.is_none() {
+                route.$field.clone_from(&root.$field);
+            }
+        )*};
+    }
+    inherit!(
+        rewrite,
+        direct_response,
+        timeout,
+        retries,
+        fault,
+        mirror,
+        mirror_percent,
+        mirror_percentage,
+        cors_policy,
+        headers
+    );
+    if route.mirrors.is_empty() {
+        route.mirrors.clone_from(&root.mirrors);
+    }
+    Some(route)
+}
+
+fn join(root: &str, leaf: &str) -> String {
+    match (root, leaf) {
+        ("", leaf) => leaf.to_owned(),
+        (root, "") => root.to_owned(),
+        (root, leaf) => format!("{root}-{leaf}"),
+    }
+}
+
+/// Every pair of a root's and a delegate's match that can hold together; none where some match of the delegate fits
+/// no match of the root.
+fn merge_matches(
+    root: &[HttpMatchRequest],
+    leaf: Vec<HttpMatchRequest>,
+) -> Option<Vec<HttpMatchRequest>> {
+    if root.is_empty() {
+        return Some(leaf);
+    }
+    if leaf.is_empty() {
+        return Some(root.to_vec());
+    }
+    let mut merged = Vec::new();
+    for leaf in &leaf {
+        let before = merged.len();
+        merged.extend(
+            root.iter()
+                .filter(|root| !conflict(root, leaf))
+                .map(|root| merge_match(root, leaf)),
+        );
+        if merged.len() == before {
+            return None;
+        }
+    }
+    Some(merged)
+}
+
+fn merge_match(root: &HttpMatchRequest, leaf: &HttpMatchRequest) -> HttpMatchRequest {
+    fn union<V: Clone>(
+        root: &BTreeMap<String, V>,
+        leaf: &BTreeMap<String, V>,
+    ) -> BTreeMap<String, V> {
+        let mut all = root.clone();
+        all.extend(leaf.iter().map(|(k, v)| (k.clone(), v.clone())));
+        all
+    }
+    fn either<T: Clone>(leaf: &Option<T>, root: &Option<T>) -> Option<T> {
+        leaf.as_ref().or(root.as_ref()).cloned()
+    }
+    fn stated<'a>(leaf: &'a str, root: &'a str) -> String {
+        if leaf.is_empty() { root } else { leaf }.to_owned()
+    }
+    HttpMatchRequest {
+        name: join(&root.name, &leaf.name),
+        uri: either(&leaf.uri, &root.uri),
+        scheme: either(&leaf.scheme, &root.scheme),
+        method: either(&leaf.method, &root.method),
+        authority: either(&leaf.authority, &root.authority),
+        headers: union(&root.headers, &leaf.headers),
+        without_headers: union(&root.without_headers, &leaf.without_headers),
+        query_params: union(&root.query_params, &leaf.query_params),
+        port: if leaf.port == 0 { root.port } else { leaf.port },
+        source_labels: union(&root.source_labels, &leaf.source_labels),
+        source_namespace: stated(&leaf.source_namespace, &root.source_namespace),
+        gateways: if leaf.gateways.is_empty() {
+            root.gateways.clone()
+        } else {
+            leaf.gateways.clone()
+        },
+        stat_prefix: stated(&leaf.stat_prefix, &root.stat_prefix),
+        ignore_uri_case: leaf.ignore_uri_case,
+    }
+}
+
+/// Whether no request can satisfy both, or the delegate's is not within the root's.
+fn conflict(root: &HttpMatchRequest, leaf: &HttpMatchRequest) -> bool {
+    let text = |root: Option<&StringMatch>, leaf: Option<&StringMatch>| {
+        root.zip(leaf)
+            .is_some_and(|(root, leaf)| text_conflict(root, leaf))
+    };
+    let texts = |root: &BTreeMap<String, StringMatch>, leaf: &BTreeMap<String, StringMatch>| {
+        leaf.iter().any(|(k, v)| text(root.get(k), Some(v)))
+    };
+    text(root.uri.as_ref(), leaf.uri.as_ref())
+        || text(root.scheme.as_ref(), leaf.scheme.as_ref())
+        || text(root.method.as_ref(), leaf.method.as_ref())
+        || text(root.authority.as_ref(), leaf.authority.as_ref())
+        || texts(&root.headers, &leaf.headers)
+        || texts(&root.without_headers, &leaf.without_headers)
+        || texts(&root.query_params, &leaf.query_params)
+        || root.ignore_uri_case != leaf.ignore_uri_case
+        || (root.port > 0 && leaf.port > 0 && root.port != leaf.port)
+        || (!root.source_namespace.is_empty() && leaf.source_namespace != root.source_namespace)
+        || leaf
+            .source_labels
+            .iter()
+            .any(|(k, v)| root.source_labels.get(k).is_some_and(|r| r != v))
+        || (!root.gateways.is_empty()
+            && !leaf.gateways.is_empty()
+            && (root.gateways.len() < leaf.gateways.len()
+                || leaf.gateways.iter().any(|g| !root.gateways.contains(g))))
+}
+
+fn text_conflict(root: &StringMatch, leaf: &StringMatch) -> bool {
+    // An empty text says nothing, whatever its kind.
+    fn stated(m: &StringMatch) -> Option<&MatchType> {
+        m.match_type.as_ref().filter(|m| match m {
+            MatchType::Exact(t) | MatchType::Prefix(t) | MatchType::Regex(t) => !t.is_empty(),
+        })
+    }
+    match (stated(root), stated(leaf)) {
+        (Some(MatchType::Exact(root)), Some(MatchType::Exact(leaf))) => root != leaf,
+        (Some(MatchType::Prefix(root)), Some(MatchType::Prefix(leaf) | MatchType::Exact(leaf))) => {
+            !leaf.starts_with(root.as_str())
+        }
+        _ => true,
+    }
+}

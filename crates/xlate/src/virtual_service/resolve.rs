@@ -1,0 +1,118 @@
+//! Short names of hosts and gateways, written out.
+//!
+//! Istio: pilot/pkg/model/virtualservice.go ResolveVirtualServiceShortnames and config.go, 1.32.
+
+use std::net::IpAddr;
+
+use model::kinds::istio::VirtualService;
+use model::names::Namespace;
+use proto_istio::networking::Destination;
+
+use super::MESH;
+
+/// A host as a rule of `namespace` means it: a name without dots is a Kubernetes service of the same namespace.
+pub fn host_name(host: &str, namespace: &Namespace, domain: &str) -> Option<String> {
+    if host.is_empty() || host == "*" || host.contains('.') || host.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    let mut full = host.to_owned();
+    if !namespace.is_empty() {
+        full = format!("{full}.{namespace}");
+    }
+    if !domain.is_empty() {
+        full = format!("{full}.svc.{domain}");
+    }
+    Some(full)
+}
+
+/// A gateway as a rule of `namespace` means it, as `namespace/name`; none if it is written so already.
+pub fn gateway_name(gateway: &str, namespace: &Namespace) -> Option<String> {
+    match gateway.split_once('/') {
+        Some((".", name)) => Some(format!("{namespace}/{name}")),
+        Some(_) => None,
+        None => Some(match gateway.split_once('.') {
+            None => format!("{namespace}/{gateway}"),
+            // The old form: the name of a service of the gateway's namespace.
+            Some((name, rest)) => {
+                let namespace = rest.split_once('.').map_or(rest, |(first, _)| first);
+                format!("{namespace}/{name}")
+            }
+        }),
+    }
+}
+
+/// Writes out every short name of a rule.
+pub(super) fn resolve(spec: &mut VirtualService, namespace: &Namespace, domain: &str) {
+    let host = |host: &mut String| {
+        if let Some(full) = host_name(host, namespace, domain) {
+            *host = full;
+        }
+    };
+    let destination = |destination: &mut Option<Destination>| {
+        if let Some(destination) = destination {
+            host(&mut destination.host);
+        }
+    };
+    let gateways = |gateways: &mut Vec<String>| {
+        for gateway in gateways.iter_mut().filter(|g| *g != MESH) {
+            if let Some(full) = gateway_name(gateway, namespace) {
+                *gateway = full;
+            }
+        }
+    };
+    spec.hosts.iter_mut().for_each(host);
+    gateways(&mut spec.gateways);
+    for http in &mut spec.http {
+        http.r#match
+            .iter_mut()
+            .for_each(|m| gateways(&mut m.gateways));
+        for route in &mut http.route {
+            destination(&mut route.destination);
+        }
+        destination(&mut http.mirror);
+        for mirror in &mut http.mirrors {
+            destination(&mut mirror.destination);
+        }
+    }
+    for tcp in &mut spec.tcp {
+        tcp.r#match
+            .iter_mut()
+            .for_each(|m| gateways(&mut m.gateways));
+        for route in &mut tcp.route {
+            destination(&mut route.destination);
+        }
+    }
+    for tls in &mut spec.tls {
+        tls.r#match
+            .iter_mut()
+            .for_each(|m| gateways(&mut m.gateways));
+        for route in &mut tls.route {
+            destination(&mut route.destination);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{gateway_name, host_name};
+
+    #[test]
+    fn a_host_without_dots_is_a_service_of_the_rules_namespace() {
+        let of = |h| host_name(h, &"shop".into(), "cluster.local");
+        assert_eq!(of("cart").as_deref(), Some("cart.shop.svc.cluster.local"));
+        assert_eq!(of("a.b"), None);
+        assert_eq!(of("*"), None);
+        assert_eq!(of("::1"), None);
+        assert_eq!(of(""), None);
+    }
+
+    #[test]
+    fn a_gateway_is_named_with_its_namespace_in_all_forms() {
+        let of = |g| gateway_name(g, &"shop".into());
+        assert_eq!(of("in").as_deref(), Some("shop/in"));
+        assert_eq!(of("./in").as_deref(), Some("shop/in"));
+        assert_eq!(of("edge/in"), None);
+        assert_eq!(of("in.edge").as_deref(), Some("edge/in"));
+        assert_eq!(of("in.edge.svc.cluster.local").as_deref(), Some("edge/in"));
+    }
+}
