@@ -1,0 +1,84 @@
+//! Which extensions a data plane has, and what is sent to one that lacks some.
+//!
+//! Two data planes are served: Istio's build of Envoy and the stock one. A proxy says in `node.extensions` what it has;
+//! one that says nothing is taken for Istio's. Nothing that a proxy cannot load is ever sent:
+//!
+//! | extension | without it |
+//! |---|---|
+//! | `istio.stats` | left out: it only observes |
+//! | `istio.metadata_exchange` (HTTP and TCP) | left out, and servers do not offer its ALPN |
+//! | `istio.alpn` | left out: clusters state their ALPN in the TLS context |
+//! | protocol filters (Mongo, Redis, MySQL) | left out: the TCP proxy behind them remains |
+//! | access loggers, tracers, formatters | left out: they only observe |
+//! | a filter that protects (RBAC, JWT, external authorization) | the chain refuses all traffic |
+
+use crate::view::View;
+
+/// Names under which extensions are registered in Envoy.
+pub mod name {
+    /// Istio's metrics.
+    pub const STATS: &str = "istio.stats";
+    /// Istio's exchange of peer metadata.
+    pub const METADATA_EXCHANGE: &str = "istio.metadata_exchange";
+    /// Istio's override of the ALPN of upstream connections.
+    pub const ALPN: &str = "istio.alpn";
+    /// HTTP connection manager.
+    pub const HTTP_CONNECTION_MANAGER: &str = "envoy.filters.network.http_connection_manager";
+    /// TCP proxy.
+    pub const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
+    /// MongoDB statistics.
+    pub const MONGO_PROXY: &str = "envoy.filters.network.mongo_proxy";
+    /// DNS resolution of the SNI.
+    pub const SNI_DYNAMIC_FORWARD_PROXY: &str = "envoy.filters.network.sni_dynamic_forward_proxy";
+    /// Statistics of gRPC.
+    pub const GRPC_STATS: &str = "envoy.filters.http.grpc_stats";
+    /// gRPC-Web.
+    pub const GRPC_WEB: &str = "envoy.filters.http.grpc_web";
+    /// Fault injection.
+    pub const FAULT: &str = "envoy.filters.http.fault";
+    /// CORS.
+    pub const CORS: &str = "envoy.filters.http.cors";
+    /// Router.
+    pub const ROUTER: &str = "envoy.filters.http.router";
+    /// DNS resolution of the authority.
+    pub const DYNAMIC_FORWARD_PROXY: &str = "envoy.filters.http.dynamic_forward_proxy";
+    /// Access control of HTTP.
+    pub const HTTP_RBAC: &str = "envoy.filters.http.rbac";
+    /// Access control of TCP.
+    pub const NETWORK_RBAC: &str = "envoy.filters.network.rbac";
+    /// Detection of TLS.
+    pub const TLS_INSPECTOR: &str = "envoy.filters.listener.tls_inspector";
+    /// Detection of HTTP.
+    pub const HTTP_INSPECTOR: &str = "envoy.filters.listener.http_inspector";
+    /// Original destination.
+    pub const ORIGINAL_DST: &str = "envoy.filters.listener.original_dst";
+    /// Original source.
+    pub const ORIGINAL_SRC: &str = "envoy.filters.listener.original_src";
+    /// TLS transport socket.
+    pub const TLS: &str = "envoy.transport_sockets.tls";
+}
+
+/// What of the extensions that may be missing a proxy has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Capabilities {
+    /// `istio.stats`.
+    pub stats: bool,
+    /// `istio.metadata_exchange`.
+    pub metadata_exchange: bool,
+    /// `istio.alpn`.
+    pub alpn: bool,
+    /// The Mongo filter.
+    pub mongo: bool,
+}
+
+impl Capabilities {
+    /// What a proxy of the view has.
+    pub fn of(view: &View) -> Self {
+        Self {
+            stats: view.has_extension(name::STATS),
+            metadata_exchange: view.has_extension(name::METADATA_EXCHANGE),
+            alpn: view.has_extension(name::ALPN),
+            mongo: view.has_extension(name::MONGO_PROXY),
+        }
+    }
+}

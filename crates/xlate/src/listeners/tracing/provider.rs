@@ -1,0 +1,261 @@
+//! Tracers of the providers that mesh config declares.
+
+use incr::Cx;
+use model::node::Role;
+use prost_types::Any;
+use proto_envoy::envoy::config::core::v3::header_value_option::HeaderAppendAction;
+use proto_envoy::envoy::config::core::v3::{
+    HeaderValue, HeaderValueOption, HttpService, HttpUri, TypedExtensionConfig, http_uri,
+};
+use proto_envoy::envoy::config::trace::v3 as trace;
+use proto_envoy::envoy::extensions::tracers::opentelemetry::resource_detectors::v3::EnvironmentResourceDetectorConfig;
+use proto_istio::mesh::mesh_config::ExtensionProvider;
+use proto_istio::mesh::mesh_config::extension_provider::http_header::HeaderValue as Stated;
+use proto_istio::mesh::mesh_config::extension_provider::{
+    HttpHeader, OpenTelemetryTracingProvider, Provider, ServiceAttributeEnrichment,
+    ZipkinTracingProvider,
+};
+use store::Snapshot;
+
+use super::at_least;
+use crate::listeners::access_log::envoy_grpc;
+use crate::listeners::proxy_options::{seconds, text};
+use crate::listeners::provider_cluster::{ProviderCluster, lookup};
+use crate::resource::any;
+use crate::view::View;
+
+const ZIPKIN_TIMEOUT_SECONDS: u64 = 5;
+const ENVIRONMENT_DETECTOR: &str = "envoy.tracers.opentelemetry.resource_detectors.environment";
+const DYNATRACE_DETECTOR: &str = "envoy.tracers.opentelemetry.resource_detectors.dynatrace";
+
+/// A tracer and what it changes of tracing.
+pub(super) struct Tracer {
+    /// For the connection manager.
+    pub(super) http: trace::tracing::Http,
+    /// Whether a span is made for the request upstream.
+    pub(super) spawn_upstream_span: bool,
+    /// Longest path in a tag.
+    pub(super) max_path_tag_length: Option<u32>,
+    /// Whether it samples itself.
+    pub(super) samples: bool,
+}
+
+/// The tracer of a provider; `None` for providers of something else, of a service that is not known, or that the proxy
+/// cannot load.
+pub(super) fn tracer(
+    cx: &Cx<'_, Snapshot>,
+    view: &View,
+    provider: &ExtensionProvider,
+) -> Option<Tracer> {
+    let (name, config, max_tag_length, samples) = match provider.provider.as_ref()? {
+        Provider::Zipkin(p) => {
+            let cluster = lookup(cx, &p.service, p.port)?;
+            let config = any(&zipkin(view, p, &cluster));
+            ("envoy.tracers.zipkin", config, p.max_tag_length, false)
+        }
+        Provider::Datadog(p) => {
+            let cluster = lookup(cx, &p.service, p.port)?;
+            let config = any(&trace::DatadogConfig {
+                collector_cluster: cluster.cluster,
+                collector_hostname: cluster.host,
+                service_name: service_cluster(view),
+                ..Default::default()
+            });
+            ("envoy.tracers.datadog", config, p.max_tag_length, false)
+        }
+        Provider::Skywalking(p) => {
+            let cluster = lookup(cx, &p.service, p.port)?;
+            let config = any(&trace::SkyWalkingConfig {
+                grpc_service: Some(envoy_grpc(&cluster)),
+                ..Default::default()
+            });
+            ("envoy.tracers.skywalking", config, 0, false)
+        }
+        Provider::Opentelemetry(p) => {
+            let cluster = lookup(cx, &p.service, p.port)?;
+            let config = any(&open_telemetry(view, p, cluster));
+            let samples = p.sampling.is_some();
+            (
+                "envoy.tracers.opentelemetry",
+                config,
+                p.max_tag_length,
+                samples,
+            )
+        }
+        _ => return None,
+    };
+    if !view.has_extension(name) {
+        return None;
+    }
+    Some(Tracer {
+        http: trace::tracing::Http {
+            name: name.to_owned(),
+            config_type: Some(trace::tracing::http::ConfigType::TypedConfig(config)),
+        },
+        spawn_upstream_span: view.role == Role::Router || name == "envoy.tracers.skywalking",
+        max_path_tag_length: (max_tag_length != 0).then_some(max_tag_length),
+        samples,
+    })
+}
+
+fn zipkin(
+    view: &View,
+    p: &ZipkinTracingProvider,
+    cluster: &ProviderCluster,
+) -> trace::ZipkinConfig {
+    let endpoint = if p.path.is_empty() {
+        "/api/v2/spans"
+    } else {
+        &p.path
+    };
+    let mut config = trace::ZipkinConfig {
+        collector_endpoint_version: trace::zipkin_config::CollectorEndpointVersion::HttpJson as i32,
+        trace_id_128bit: !p.enable_64bit_trace_id,
+        shared_span_context: Some(false),
+        ..Default::default()
+    };
+    // Older proxies know only the older fields, without time limit and headers.
+    if at_least(view, 1, 29) {
+        let timeout = p.timeout.map_or(seconds(ZIPKIN_TIMEOUT_SECONDS), |t| t.0);
+        let uri = format!("http://{}{endpoint}", cluster.host);
+        config.collector_service =
+            Some(http_service(uri, &cluster.cluster, Some(timeout), &p.headers));
+    } else {
+        config.collector_cluster.clone_from(&cluster.cluster);
+        config.collector_hostname.clone_from(&cluster.host);
+        config.collector_endpoint = endpoint.to_owned();
+    }
+    if at_least(view, 1, 28) {
+        config.trace_context_option = p.trace_context_option;
+    }
+    config
+}
+
+fn open_telemetry(
+    view: &View,
+    p: &OpenTelemetryTracingProvider,
+    cluster: ProviderCluster,
+) -> trace::OpenTelemetryConfig {
+    let semantic =
+        p.service_attribute_enrichment() == ServiceAttributeEnrichment::OtelSemanticConventions;
+    let mut config = trace::OpenTelemetryConfig {
+        service_name: if semantic {
+            service_name(view)
+        } else {
+            service_cluster(view)
+        },
+        ..Default::default()
+    };
+    if let Some(http) = &p.http {
+        let uri = join_path(&cluster.host, &http.path);
+        config.http_service = Some(http_service(
+            uri,
+            &cluster.cluster,
+            http.timeout.map(|t| t.0),
+            &http.headers,
+        ));
+    } else {
+        let mut grpc = envoy_grpc(&cluster);
+        if let Some(stated) = &p.grpc {
+            grpc.timeout = stated.timeout.map(|t| t.0);
+            grpc.initial_metadata = stated.initial_metadata.iter().map(header).collect();
+        }
+        config.grpc_service = Some(grpc);
+    }
+    let detectors = p.resource_detectors.unwrap_or_default();
+    if detectors.environment.is_some() || semantic {
+        config.resource_detectors.push(TypedExtensionConfig {
+            name: ENVIRONMENT_DETECTOR.to_owned(),
+            typed_config: Some(any(&EnvironmentResourceDetectorConfig {})),
+        });
+    }
+    if detectors.dynatrace.is_some() {
+        let detector = TypedExtensionConfig {
+            name: DYNATRACE_DETECTOR.to_owned(),
+            typed_config: Some(Any {
+                type_url: "type.googleapis.com/envoy.extensions.tracers.opentelemetry.resource_detectors.v3.DynatraceResourceDetectorConfig".to_owned(),
+                value: Vec::new(),
+            }),
+        };
+        // Before the environment's, if that was only implied.
+        let at = usize::from(detectors.environment.is_some());
+        config.resource_detectors.insert(at, detector);
+    }
+    config
+}
+
+/// The name under which the workload is known to collectors: the proxy's own cluster name.
+fn service_cluster(view: &View) -> String {
+    text(view, "SERVICE_CLUSTER").unwrap_or_default()
+}
+
+/// The name that OpenTelemetry's conventions give a workload in Kubernetes.
+fn service_name(view: &View) -> String {
+    let annotations = view
+        .metadata
+        .get("ANNOTATIONS")
+        .and_then(|raw| serde_json::from_str::<serde_json::Value>(raw).ok());
+    let annotation = annotations
+        .as_ref()
+        .and_then(|a| a.get("resource.opentelemetry.io/service.name"))
+        .and_then(|v| v.as_str());
+    let label = |key| view.labels.get(key);
+    [
+        annotation,
+        label("app.kubernetes.io/instance"),
+        label("app.kubernetes.io/name"),
+    ]
+    .into_iter()
+    .flatten()
+    .find(|name| !name.is_empty())
+    .map(str::to_owned)
+    .or_else(|| text(view, "WORKLOAD_NAME"))
+    .unwrap_or_else(|| "unknown_service".to_owned())
+}
+
+fn http_service(
+    uri: String,
+    cluster: &str,
+    timeout: Option<prost_types::Duration>,
+    headers: &[HttpHeader],
+) -> HttpService {
+    HttpService {
+        http_uri: Some(HttpUri {
+            uri,
+            timeout,
+            http_upstream_type: Some(http_uri::HttpUpstreamType::Cluster(cluster.to_owned())),
+        }),
+        request_headers_to_add: headers
+            .iter()
+            .map(|h| HeaderValueOption {
+                header: Some(header(h)),
+                append_action: HeaderAppendAction::OverwriteIfExistsOrAdd as i32,
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    }
+}
+
+/// A header with its value. Values from the environment of the control plane are not read: generation has none.
+fn header(stated: &HttpHeader) -> HeaderValue {
+    let value = match &stated.header_value {
+        Some(Stated::Value(value)) => value.clone(),
+        Some(Stated::EnvName(_)) | None => String::new(),
+    };
+    HeaderValue {
+        key: stated.name.clone(),
+        value,
+        ..Default::default()
+    }
+}
+
+/// Joins as Go's `url.JoinPath` does for a host and a path.
+fn join_path(host: &str, path: &str) -> String {
+    let trimmed = path.trim_start_matches('/');
+    if trimmed.is_empty() && path.is_empty() {
+        host.to_owned()
+    } else {
+        format!("{host}/{trimmed}")
+    }
+}

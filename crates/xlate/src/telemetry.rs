@@ -1,0 +1,109 @@
+//! Telemetry resources and the mesh's default providers: what a proxy measures, logs and traces.
+//!
+//! This is about *what*; [`crate::listeners`] makes filters, access loggers and tracers of it.
+//!
+//! Istio: pilot/pkg/model/telemetry.go, 1.32.
+
+pub mod logging;
+pub mod metrics;
+pub mod tracing;
+
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::Object;
+use model::kinds::istio::Telemetry;
+use model::labels::Labels;
+use model::names::Namespace;
+use model::settings::MeshConfig;
+use proto_istio::mesh::mesh_config::ExtensionProvider;
+use proto_istio::telemetry::{ProviderRef, WorkloadMode};
+use store::{Reads, Snapshot};
+
+use crate::listeners::class::Class;
+use crate::policy_target::Target;
+
+/// The Telemetry resources in force for a workload: of the root namespace, of its namespace, then those that select it.
+/// What comes later overrides what comes before.
+#[derive(Clone, Debug)]
+pub struct Applied(pub Vec<Arc<Object<Telemetry>>>);
+
+impl PartialEq for Applied {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.len() == other.0.len()
+            && self
+                .0
+                .iter()
+                .zip(&other.0)
+                .all(|(a, b)| Arc::ptr_eq(a, b) || a.means_the_same(b))
+    }
+}
+
+/// The resources in force for workloads of a namespace with these labels.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct AppliedTo {
+    /// Namespace of the workload.
+    pub namespace: Namespace,
+    /// Its labels.
+    pub labels: Labels,
+}
+
+impl Query<Snapshot> for AppliedTo {
+    type Value = Applied;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Applied {
+        let root = Namespace::from(cx.settings().mesh.root_namespace.as_str());
+        let mut applied = Vec::new();
+        if !root.is_empty() {
+            applied.extend(oldest_first(cx, &root).into_iter().find(is_namespace_wide));
+        }
+        let own = oldest_first(cx, &self.namespace);
+        if self.namespace != root {
+            applied.extend(own.iter().find(|t| is_namespace_wide(t)).cloned());
+        }
+        applied.extend(own.into_iter().filter(|t| {
+            !is_namespace_wide(t) && target(t).covers(&self.namespace, &self.labels)
+        }));
+        Applied(applied)
+    }
+}
+
+fn oldest_first(cx: &Cx<'_, Snapshot>, namespace: &Namespace) -> Vec<Arc<Object<Telemetry>>> {
+    let mut list = cx.list_in::<Telemetry>(namespace);
+    list.sort_by(|a, b| {
+        (a.meta.created, &a.meta.name.name).cmp(&(b.meta.created, &b.meta.name.name))
+    });
+    list
+}
+
+fn target(object: &Object<Telemetry>) -> Target<'_> {
+    Target {
+        namespace: object.namespace(),
+        selector: object.spec.selector.as_ref(),
+        target_refs: &object.spec.target_refs,
+        target_ref: object.spec.target_ref.as_ref(),
+    }
+}
+
+fn is_namespace_wide(object: &Arc<Object<Telemetry>>) -> bool {
+    target(object).is_namespace_wide()
+}
+
+/// The extension provider of that name, in any case.
+pub fn provider<'a>(mesh: &'a MeshConfig, name: &str) -> Option<&'a ExtensionProvider> {
+    mesh.extension_providers
+        .iter()
+        .find(|p| p.name.eq_ignore_ascii_case(name))
+}
+
+/// Which workload mode a side of a proxy has.
+fn mode(class: Class) -> WorkloadMode {
+    match class {
+        Class::SidecarInbound => WorkloadMode::Server,
+        Class::SidecarOutbound | Class::Gateway => WorkloadMode::Client,
+    }
+}
+
+fn names(providers: &[ProviderRef]) -> Vec<&str> {
+    providers.iter().map(|p| p.name.as_str()).collect()
+}
