@@ -4,11 +4,13 @@
 //! environment, randomness, lock or socket is named in this crate.
 
 pub mod authn;
+pub mod capabilities;
 pub mod clusters;
 pub mod destination_rule;
 pub mod endpoints;
 pub mod listeners;
 pub mod name_table;
+pub mod policy_target;
 pub mod proxy;
 pub mod published;
 pub mod resource;
@@ -16,6 +18,7 @@ pub mod roots;
 pub mod routes;
 pub mod scope;
 pub mod services;
+pub mod telemetry;
 pub mod type_url;
 pub mod view;
 pub mod virtual_service;

@@ -1,0 +1,317 @@
+//! HTTP connection managers, with their filters in Istio's order.
+//!
+//! Istio: pilot/pkg/networking/core/listener_builder.go buildHTTPConnectionManager, 1.32.
+
+mod connection;
+
+use prost_types::Duration;
+use proto_envoy::envoy::config::accesslog::v3::AccessLog;
+use proto_envoy::envoy::config::core::v3::{
+    AggregatedConfigSource, ApiVersion, CidrRange, ConfigSource, Http1ProtocolOptions,
+    Http2ProtocolOptions, HttpProtocolOptions, TypedExtensionConfig, config_source,
+    http1_protocol_options,
+};
+use proto_envoy::envoy::config::listener::v3 as listener;
+use proto_envoy::envoy::config::route::v3::RouteConfiguration;
+use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
+use proto_envoy::envoy::extensions::http::header_formatters::preserve_case::v3::PreserveCaseFormatterConfig;
+use proto_envoy::envoy::extensions::request_id::uuid::v3::UuidRequestIdConfig;
+use proto_istio::mesh::mesh_config::proxy_path_normalization::NormalizationType;
+use proto_istio::mesh::network::network_endpoints::Ne;
+use proto_istio::mesh::proxy_config::ConnectionSettings;
+use proto_istio::mesh::{MeshConfig, MeshNetworks};
+
+use hcm::http_connection_manager::{
+    InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier, UpgradeConfig,
+};
+
+use super::class::Class;
+use super::filters;
+use super::proxy_headers::ProxyHeaders;
+use super::tracing::TracingConfig;
+use crate::capabilities::{Capabilities, name};
+use crate::resource::any;
+
+/// What the connection managers of one side of a proxy are made of.
+pub struct Input<'a> {
+    /// Which side.
+    pub class: Class,
+    /// Mesh config.
+    pub mesh: &'a MeshConfig,
+    /// Networks, whose address ranges are internal.
+    pub networks: &'a MeshNetworks,
+    /// Headers added.
+    pub headers: ProxyHeaders,
+    /// Limits and time limits that the proxy's configuration states.
+    pub connection: Option<ConnectionSettings>,
+    /// What the proxy can load.
+    pub capabilities: Capabilities,
+    /// Whether HTTP/1.0 is accepted.
+    pub http10: bool,
+    /// When idle connections are closed, if the proxy states it.
+    pub idle_timeout: Option<Duration>,
+    /// Loggers.
+    pub access_log: Vec<AccessLog>,
+    /// Tracing.
+    pub tracing: TracingConfig,
+    /// Metrics filters.
+    pub metrics: Vec<hcm::HttpFilter>,
+}
+
+/// What the connection managers of one side of a proxy have in common.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HttpParts {
+    /// Which side.
+    pub class: Class,
+    /// Headers added.
+    pub headers: ProxyHeaders,
+    /// Everything but statistics prefix, routes and filters.
+    common: hcm::HttpConnectionManager,
+    /// Filters before the place of gRPC-Web.
+    first: Vec<hcm::HttpFilter>,
+    /// Filters after it, without those for one listener alone and without the router.
+    then: Vec<hcm::HttpFilter>,
+    /// Address ranges inside the mesh.
+    internal_addresses: Option<InternalAddressConfig>,
+}
+
+/// What one connection manager does differently.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Prefix of its statistics, without the delimiter.
+    pub stat_prefix: String,
+    /// Its routes.
+    pub routes: Routes,
+    /// Whether gRPC-Web is translated.
+    pub grpc_web: bool,
+    /// Whether the port speaks HTTP/2.
+    pub http2: bool,
+    /// Whether requests name whole URLs, as to a forward proxy.
+    pub absolute_urls: bool,
+    /// Whether the address of the connection is trusted as the client's.
+    pub use_remote_address: bool,
+    /// A filter that resolves names, for hosts that are found as requests come.
+    pub forward_proxy: Option<hcm::HttpFilter>,
+}
+
+/// Where routes come from.
+#[derive(Clone, Debug)]
+pub enum Routes {
+    /// The route configuration of that name.
+    Named(String),
+    /// These.
+    Inline(Box<RouteConfiguration>),
+}
+
+impl Default for Routes {
+    fn default() -> Self {
+        Routes::Named(String::new())
+    }
+}
+
+impl HttpParts {
+    /// Builds what is common.
+    pub fn new(input: Input<'_>) -> Self {
+        let Input {
+            class,
+            mesh,
+            headers,
+            capabilities,
+            ..
+        } = &input;
+        let mut common = hcm::HttpConnectionManager {
+            server_name: headers.server_name.clone(),
+            server_header_transformation: headers.server_transformation as i32,
+            generate_request_id: headers.generate_request_id,
+            append_x_forwarded_port: headers.forwarded_port,
+            upgrade_configs: vec![UpgradeConfig {
+                upgrade_type: "websocket".to_owned(),
+                ..Default::default()
+            }],
+            stream_idle_timeout: Some(Duration::default()),
+            proxy_100_continue: true,
+            request_id_extension: Some(request_id(input.tracing.use_request_id)),
+            http_protocol_options: http1_options(&input),
+            common_http_protocol_options: input.idle_timeout.map(|idle| HttpProtocolOptions {
+                idle_timeout: Some(idle),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        if *class == Class::SidecarInbound {
+            common.forward_client_cert_details = headers.forward_client_cert as i32;
+            common.set_current_client_cert_details = Some(headers.client_cert_details);
+        }
+        normalize(&mut common, mesh);
+        if let Some(stated) = &input.connection {
+            connection::apply(&mut common, stated);
+        }
+
+        // Metadata exchange comes before whatever may refuse a request, so that refusals are counted for the right peer.
+        let mut first = Vec::new();
+        if capabilities.metadata_exchange {
+            first.push(filters::http_metadata_exchange(
+                *class,
+                headers.metadata_in_mesh_only,
+            ));
+        }
+        let mut then = vec![filters::grpc_stats()];
+        if capabilities.alpn && *class != Class::SidecarInbound {
+            then.push(filters::alpn_override());
+        }
+        then.extend([filters::fault(), filters::cors()]);
+        then.extend(input.metrics.iter().cloned());
+
+        common.access_log = input.access_log;
+        common.tracing = input.tracing.tracing;
+        Self {
+            class: *class,
+            internal_addresses: internal_addresses(input.networks),
+            headers: input.headers,
+            common,
+            first,
+            then,
+        }
+    }
+
+    /// A connection manager.
+    pub fn connection_manager(&self, options: Options) -> hcm::HttpConnectionManager {
+        let mut manager = self.common.clone();
+        manager.stat_prefix = format!("{};", options.stat_prefix);
+        manager.route_specifier = Some(match options.routes {
+            Routes::Named(name) => RouteSpecifier::Rds(rds(name)),
+            Routes::Inline(config) => RouteSpecifier::RouteConfig(*config),
+        });
+        manager.use_remote_address = Some(options.use_remote_address);
+        if options.use_remote_address {
+            manager
+                .internal_address_config
+                .clone_from(&self.internal_addresses);
+        }
+        if options.http2 {
+            manager
+                .http2_protocol_options
+                .get_or_insert_with(Http2ProtocolOptions::default);
+        }
+        if options.absolute_urls {
+            manager
+                .http_protocol_options
+                .get_or_insert_with(Http1ProtocolOptions::default)
+                .allow_absolute_url = Some(true);
+        }
+        manager.http_filters = self.filters(options.grpc_web, options.forward_proxy);
+        manager
+    }
+
+    /// The network filter of a connection manager.
+    pub fn filter(&self, options: Options) -> listener::Filter {
+        filters::network(
+            name::HTTP_CONNECTION_MANAGER,
+            any(&self.connection_manager(options)),
+        )
+    }
+
+    fn filters(
+        &self,
+        grpc_web: bool,
+        forward_proxy: Option<hcm::HttpFilter>,
+    ) -> Vec<hcm::HttpFilter> {
+        let web = grpc_web.then(filters::grpc_web);
+        let router = filters::router(self.headers.suppress_debug_headers);
+        self.first
+            .iter()
+            .cloned()
+            .chain(web)
+            .chain(self.then.iter().cloned())
+            .chain(forward_proxy)
+            .chain([router])
+            .collect()
+    }
+}
+
+fn http1_options(input: &Input<'_>) -> Option<Http1ProtocolOptions> {
+    if !input.http10 && !input.headers.preserve_case {
+        return None;
+    }
+    let formatter = || {
+        use http1_protocol_options::{HeaderKeyFormat, header_key_format::HeaderFormat};
+        HeaderKeyFormat {
+            header_format: Some(HeaderFormat::StatefulFormatter(TypedExtensionConfig {
+                name: "preserve_case".to_owned(),
+                typed_config: Some(any(&PreserveCaseFormatterConfig::default())),
+            })),
+        }
+    };
+    Some(Http1ProtocolOptions {
+        accept_http_10: input.http10,
+        header_key_format: input.headers.preserve_case.then(formatter),
+        ..Default::default()
+    })
+}
+
+fn normalize(manager: &mut hcm::HttpConnectionManager, mesh: &MeshConfig) {
+    let stated = mesh
+        .path_normalization
+        .as_ref()
+        .map_or(NormalizationType::Default, |p| p.normalization());
+    let (normalize, merge, unescape) = match stated {
+        NormalizationType::None => (false, false, false),
+        NormalizationType::Default | NormalizationType::Base => (true, false, false),
+        NormalizationType::MergeSlashes => (true, true, false),
+        NormalizationType::DecodeAndMergeSlashes => (true, true, true),
+    };
+    manager.normalize_path = Some(normalize);
+    manager.merge_slashes = merge;
+    manager.path_with_escaped_slashes_action = if unescape {
+        PathWithEscapedSlashesAction::UnescapeAndForward as i32
+    } else {
+        PathWithEscapedSlashesAction::KeepUnchanged as i32
+    };
+}
+
+fn request_id(use_for_sampling: bool) -> hcm::RequestIdExtension {
+    hcm::RequestIdExtension {
+        typed_config: Some(any(&UuidRequestIdConfig {
+            use_request_id_for_trace_sampling: Some(use_for_sampling),
+            ..Default::default()
+        })),
+    }
+}
+
+fn rds(name: String) -> hcm::Rds {
+    hcm::Rds {
+        config_source: Some(ConfigSource {
+            config_source_specifier: Some(config_source::ConfigSourceSpecifier::Ads(
+                AggregatedConfigSource {},
+            )),
+            initial_fetch_timeout: Some(Duration::default()),
+            resource_api_version: ApiVersion::V3 as i32,
+            ..Default::default()
+        }),
+        route_config_name: name,
+    }
+}
+
+/// The address ranges of the mesh's networks, sorted.
+fn internal_addresses(networks: &MeshNetworks) -> Option<InternalAddressConfig> {
+    let mut ranges: Vec<ipnet::IpNet> = networks
+        .networks
+        .values()
+        .flat_map(|network| &network.endpoints)
+        .filter_map(|endpoints| match &endpoints.ne {
+            Some(Ne::FromCidr(range)) => super::address::prefix(range),
+            _ => None,
+        })
+        .collect();
+    ranges.sort_by_key(|range| (range.addr(), range.prefix_len()));
+    (!ranges.is_empty()).then(|| InternalAddressConfig {
+        cidr_ranges: ranges
+            .iter()
+            .map(|range| CidrRange {
+                address_prefix: range.addr().to_string(),
+                prefix_len: Some(u32::from(range.prefix_len())),
+            })
+            .collect(),
+        ..Default::default()
+    })
+}

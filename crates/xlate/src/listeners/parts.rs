@@ -1,0 +1,180 @@
+//! What all filter chains of one side of a proxy have in common, built once and shared.
+//!
+//! Leaves that build a listener are keyed by these values, not by the view they came from: views that agree on them share
+//! the listener.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use prost_types::Duration;
+use proto_envoy::envoy::config::accesslog::v3::AccessLog;
+use proto_envoy::envoy::config::listener::v3 as listener;
+use store::{Reads, Snapshot};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::access_log::access_logs;
+use super::class::Class;
+use super::hcm::HttpParts;
+use super::proxy_headers::ProxyHeaders;
+use super::tracing::tracing_config;
+use super::{filters, metrics, proxy_options};
+use crate::capabilities::{Capabilities, name};
+use crate::telemetry::AppliedTo;
+use crate::view::View;
+
+/// A value that is cheap to use as a key: its hash is taken once.
+#[derive(Debug)]
+pub struct Keyed<T> {
+    value: T,
+    hash: u64,
+}
+
+impl<T: std::fmt::Debug> Keyed<T> {
+    /// Takes the hash of everything the value shows of itself.
+    pub fn new(value: T) -> Arc<Self> {
+        let hash = xxh3_64(format!("{value:?}").as_bytes());
+        Arc::new(Self { value, hash })
+    }
+}
+
+impl<T> Deref for Keyed<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: PartialEq> PartialEq for Keyed<T> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other) || self.hash == other.hash && self.value == other.value
+    }
+}
+
+impl<T: PartialEq> Eq for Keyed<T> {}
+
+impl<T> Hash for Keyed<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
+
+/// What TCP filter chains and listeners of one side of a proxy have in common.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TcpParts {
+    /// Which side.
+    pub class: Class,
+    /// Metrics filters.
+    pub metrics: Vec<listener::Filter>,
+    /// Loggers of TCP proxies.
+    pub access_log: Vec<AccessLog>,
+    /// Loggers of listeners.
+    pub listener_log: Vec<AccessLog>,
+    /// When idle connections are closed, if the proxy states it.
+    pub idle_timeout: Option<Duration>,
+    /// What the proxy can load.
+    pub capabilities: Capabilities,
+    /// Whether connections are spread evenly over the proxy's threads.
+    pub exact_balance: bool,
+    /// How long the inspectors wait for the first bytes.
+    pub detection_timeout: Option<Duration>,
+    /// Pattern of the statistics names of clusters; empty for the cluster's own name.
+    pub cluster_stat_name: String,
+}
+
+impl TcpParts {
+    /// The filter that exchanges metadata, where the proxy has it.
+    pub fn metadata_exchange(&self) -> Option<listener::Filter> {
+        self.capabilities
+            .metadata_exchange
+            .then(filters::tcp_metadata_exchange)
+    }
+}
+
+/// The common parts of one side of a proxy.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parts {
+    /// Of TCP chains and listeners.
+    pub tcp: Arc<Keyed<TcpParts>>,
+    /// Of HTTP chains.
+    pub http: Arc<Keyed<HttpParts>>,
+}
+
+/// The common parts of one side of the proxies of a view.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PartsOf {
+    /// For whom.
+    pub view: Arc<View>,
+    /// Which side.
+    pub class: Class,
+}
+
+impl Query<Snapshot> for PartsOf {
+    type Value = Parts;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Parts {
+        let (view, class) = (&*self.view, self.class);
+        let settings = cx.settings();
+        let mesh = &*settings.mesh;
+        let proxy = proxy_options::proxy_config(view, mesh);
+        let applied = cx.query(&AppliedTo {
+            namespace: view.namespace.clone(),
+            labels: view.labels.clone(),
+        });
+        let capabilities = Capabilities::of(view);
+        let logs = access_logs(cx, view, &applied, mesh, class);
+        let metrics = if capabilities.stats {
+            metrics::configs(&applied, mesh, class)
+        } else {
+            Vec::new()
+        };
+        let tracing = tracing_config(cx, view, &applied, (mesh, &proxy), class);
+        let (balance, stat_name) = match class {
+            Class::SidecarInbound => (
+                "INBOUND_LISTENER_EXACT_BALANCE",
+                &mesh.inbound_cluster_stat_name,
+            ),
+            Class::SidecarOutbound | Class::Gateway => (
+                "OUTBOUND_LISTENER_EXACT_BALANCE",
+                &mesh.outbound_cluster_stat_name,
+            ),
+        };
+        let idle_timeout = proxy_options::idle_timeout(view);
+        let http = HttpParts::new(super::hcm::Input {
+            class,
+            mesh,
+            networks: &settings.networks,
+            headers: ProxyHeaders::of(&proxy, class),
+            connection: proxy_options::connection_settings(&proxy, mesh),
+            capabilities,
+            http10: settings.features.http10
+                || proxy_options::text(view, "HTTP10").as_deref() == Some("1"),
+            idle_timeout,
+            access_log: logs.http,
+            tracing,
+            metrics: metrics
+                .iter()
+                .map(|config| filters::http(name::STATS, config.clone()))
+                .collect(),
+        });
+        let tcp = TcpParts {
+            class,
+            metrics: metrics
+                .into_iter()
+                .map(|config| filters::network(name::STATS, config))
+                .collect(),
+            access_log: logs.tcp,
+            listener_log: logs.listener,
+            idle_timeout,
+            capabilities,
+            exact_balance: proxy_options::flag(view, balance),
+            detection_timeout: mesh.protocol_detection_timeout.map(|d| d.0),
+            cluster_stat_name: stat_name.clone(),
+        };
+        Parts {
+            tcp: Keyed::new(tcp),
+            http: Keyed::new(http),
+        }
+    }
+}
