@@ -25,7 +25,8 @@ pub struct Target<'a> {
 impl<'a> Target<'a> {
     /// Whether the policy names no workload and so is for its whole namespace.
     pub fn is_namespace_wide(&self) -> bool {
-        self.selector.is_none_or(|s| s.match_labels.is_empty()) && self.references().next().is_none()
+        self.selector.is_none_or(|s| s.match_labels.is_empty())
+            && self.references().next().is_none()
     }
 
     /// Whether the policy is for a proxy with these labels in that namespace.

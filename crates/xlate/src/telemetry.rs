@@ -61,9 +61,11 @@ impl Query<Snapshot> for AppliedTo {
         if self.namespace != root {
             applied.extend(own.iter().find(|t| is_namespace_wide(t)).cloned());
         }
-        applied.extend(own.into_iter().filter(|t| {
-            !is_namespace_wide(t) && target(t).covers(&self.namespace, &self.labels)
-        }));
+        applied.extend(
+            own.into_iter().filter(|t| {
+                !is_namespace_wide(t) && target(t).covers(&self.namespace, &self.labels)
+            }),
+        );
         Applied(applied)
     }
 }

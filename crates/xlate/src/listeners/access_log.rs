@@ -198,7 +198,11 @@ fn logger(
     }
 }
 
-fn file_of_provider(mesh: &MeshConfig, name: &str, p: &EnvoyFileAccessLogProvider) -> FileAccessLog {
+fn file_of_provider(
+    mesh: &MeshConfig,
+    name: &str,
+    p: &EnvoyFileAccessLogProvider,
+) -> FileAccessLog {
     // The provider that Istio itself declares takes its format from the mesh, like the older setting.
     if name == "envoy" && p.log_format.is_none() && !p.omit_empty_values {
         return file(p.path.clone(), Some(format::of_mesh(mesh)));
@@ -251,6 +255,10 @@ fn tcp_grpc(
     })
 }
 
+#[expect(
+    deprecated,
+    reason = "proxies of all supported versions read `common_config`"
+)]
 fn open_telemetry(
     cx: &Cx<'_, Snapshot>,
     p: &EnvoyOpenTelemetryLogProvider,
@@ -391,4 +399,3 @@ fn uses_cel(filter: Option<&accesslog::AccessLogFilter>) -> bool {
         _ => false,
     }
 }
-

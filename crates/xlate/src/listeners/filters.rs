@@ -16,8 +16,8 @@ use proto_envoy::envoy::extensions::filters::http::{
     router::v3::Router,
 };
 use proto_envoy::envoy::extensions::filters::listener::{
-    http_inspector::v3::HttpInspector, original_dst::v3::OriginalDst, original_src::v3::OriginalSrc,
-    tls_inspector::v3::TlsInspector,
+    http_inspector::v3::HttpInspector, original_dst::v3::OriginalDst,
+    original_src::v3::OriginalSrc, tls_inspector::v3::TlsInspector,
 };
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
 use proto_envoy::udpa::r#type::v1::TypedStruct;

@@ -112,13 +112,8 @@ impl Default for Routes {
 impl HttpParts {
     /// Builds what is common.
     pub fn new(input: Input<'_>) -> Self {
-        let Input {
-            class,
-            mesh,
-            headers,
-            capabilities,
-            ..
-        } = &input;
+        let (class, capabilities) = (input.class, input.capabilities);
+        let headers = &input.headers;
         let mut common = hcm::HttpConnectionManager {
             server_name: headers.server_name.clone(),
             server_header_transformation: headers.server_transformation as i32,
@@ -138,11 +133,11 @@ impl HttpParts {
             }),
             ..Default::default()
         };
-        if *class == Class::SidecarInbound {
+        if class == Class::SidecarInbound {
             common.forward_client_cert_details = headers.forward_client_cert as i32;
             common.set_current_client_cert_details = Some(headers.client_cert_details);
         }
-        normalize(&mut common, mesh);
+        normalize(&mut common, input.mesh);
         if let Some(stated) = &input.connection {
             connection::apply(&mut common, stated);
         }
@@ -151,12 +146,12 @@ impl HttpParts {
         let mut first = Vec::new();
         if capabilities.metadata_exchange {
             first.push(filters::http_metadata_exchange(
-                *class,
+                class,
                 headers.metadata_in_mesh_only,
             ));
         }
         let mut then = vec![filters::grpc_stats()];
-        if capabilities.alpn && *class != Class::SidecarInbound {
+        if capabilities.alpn && class != Class::SidecarInbound {
             then.push(filters::alpn_override());
         }
         then.extend([filters::fault(), filters::cors()]);
@@ -165,7 +160,7 @@ impl HttpParts {
         common.access_log = input.access_log;
         common.tracing = input.tracing.tracing;
         Self {
-            class: *class,
+            class,
             internal_addresses: internal_addresses(input.networks),
             headers: input.headers,
             common,

@@ -30,8 +30,10 @@ pub fn configs(applied: &Applied, mesh: &MeshConfig, class: Class) -> Vec<Any> {
 
 fn config(metrics: ProviderMetrics, class: Class) -> PluginConfig {
     let overrides = metrics.overrides.into_iter().map(|change| {
-        let (upserted, removed): (Vec<_>, Vec<_>) =
-            change.tags.into_iter().partition(|(_, value)| value.is_some());
+        let (upserted, removed): (Vec<_>, Vec<_>) = change
+            .tags
+            .into_iter()
+            .partition(|(_, value)| value.is_some());
         MetricConfig {
             name: prometheus_name(&change.metric).to_owned(),
             drop: change.disabled,

@@ -60,7 +60,8 @@ pub fn tracing_config(
         return off;
     }
     let named = spec.provider.as_deref();
-    let Some(stated_provider) = named.and_then(|name| crate::telemetry::provider(mesh, name)) else {
+    let Some(stated_provider) = named.and_then(|name| crate::telemetry::provider(mesh, name))
+    else {
         return off;
     };
     let Some(tracer) = provider::tracer(cx, view, stated_provider) else {

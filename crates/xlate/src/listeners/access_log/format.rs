@@ -101,11 +101,14 @@ pub(super) fn text_of(value: &Value) -> &str {
 }
 
 /// The formatter extensions that some text needs.
-pub(super) fn formatters<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<TypedExtensionConfig> {
+pub(super) fn formatters<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+) -> Vec<TypedExtensionConfig> {
     let needed = texts
         .into_iter()
         .any(|text| text.contains("%REQ_WITHOUT_QUERY"));
-    let formatter = || TypedExtensionConfig {
+    let formatter = || {
+        TypedExtensionConfig {
         name: "envoy.formatter.req_without_query".to_owned(),
         typed_config: Some(Any {
             type_url:
@@ -113,6 +116,7 @@ pub(super) fn formatters<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Ty
                     .to_owned(),
             value: Vec::new(),
         }),
+    }
     };
     needed.then(formatter).into_iter().collect()
 }

@@ -19,8 +19,8 @@ use store::Snapshot;
 
 use super::at_least;
 use crate::listeners::access_log::envoy_grpc;
-use crate::listeners::proxy_options::{seconds, text};
 use crate::listeners::provider_cluster::{ProviderCluster, lookup};
+use crate::listeners::proxy_options::{seconds, text};
 use crate::resource::any;
 use crate::view::View;
 
@@ -118,8 +118,12 @@ fn zipkin(
     if at_least(view, 1, 29) {
         let timeout = p.timeout.map_or(seconds(ZIPKIN_TIMEOUT_SECONDS), |t| t.0);
         let uri = format!("http://{}{endpoint}", cluster.host);
-        config.collector_service =
-            Some(http_service(uri, &cluster.cluster, Some(timeout), &p.headers));
+        config.collector_service = Some(http_service(
+            uri,
+            &cluster.cluster,
+            Some(timeout),
+            &p.headers,
+        ));
     } else {
         config.collector_cluster.clone_from(&cluster.cluster);
         config.collector_hostname.clone_from(&cluster.host);

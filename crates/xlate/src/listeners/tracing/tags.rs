@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use proto_envoy::envoy::r#type::metadata::v3::{MetadataKey, MetadataKind, metadata_key, metadata_kind};
+use proto_envoy::envoy::r#type::metadata::v3::{
+    MetadataKey, MetadataKind, metadata_key, metadata_kind,
+};
 use proto_envoy::envoy::r#type::tracing::v3::{CustomTag, custom_tag};
 use proto_istio::mesh::tracing::custom_tag::Type as MeshTag;
 use proto_istio::telemetry::tracing::CustomTag as TelemetryTag;
