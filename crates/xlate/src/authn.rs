@@ -10,6 +10,7 @@ use model::kinds::istio::PeerAuthentication;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::object::Object;
+use model::settings::MeshConfig;
 use proto_istio::security::peer_authentication::MutualTls as Setting;
 use proto_istio::security::peer_authentication::mutual_tls::Mode;
 use store::{Reads, Snapshot};
@@ -84,6 +85,17 @@ impl Peers {
             None => mode,
         }
     }
+
+    /// The ports of a workload that its policy states a mode for, sorted.
+    pub fn stated_ports(&self, labels: &Labels) -> Vec<u16> {
+        self.workloads
+            .iter()
+            .find(|w| labels.matches_map(&w.selector))
+            .into_iter()
+            .flat_map(|w| w.ports.keys())
+            .filter_map(|port| u16::try_from(*port).ok())
+            .collect()
+    }
 }
 
 impl Query<Snapshot> for PeerPolicies {
@@ -149,4 +161,21 @@ pub fn mtls_mode(
 ) -> MutualTls {
     cx.query(&PeerPolicies(namespace.clone()))
         .of_workload(labels, port)
+}
+
+/// The trust domains whose peers are taken: the mesh's, its aliases and those of its further roots, each once.
+///
+/// Istio: pilot/pkg/networking/plugin/authn/util.go TrustDomainsForValidation, 1.32.
+pub fn trust_domains(mesh: &MeshConfig) -> Vec<&str> {
+    let mut domains: Vec<&str> = Vec::new();
+    let further = mesh.ca_certificates.iter().flat_map(|c| &c.trust_domains);
+    for domain in std::iter::once(&mesh.trust_domain)
+        .chain(&mesh.trust_domain_aliases)
+        .chain(further)
+    {
+        if !domain.is_empty() && !domains.contains(&domain.as_str()) {
+            domains.push(domain);
+        }
+    }
+    domains
 }
