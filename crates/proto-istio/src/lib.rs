@@ -2,12 +2,13 @@
 //!
 //! [`proto`] mirrors the protobuf packages (`istio.networking.v1alpha3` is `proto::istio::networking::v1alpha3`); the
 //! short modules ([`networking`], [`security`], …) name what the rest of the workspace uses. Fields of well-known
-//! types have the types of [`wkt`]. No logic lives here.
+//! types have the types of [`wkt`]. [`json`] reads configuration the way Istio does; no other logic lives here.
 
 use std::sync::LazyLock;
 
 use prost_reflect::DescriptorPool;
 
+pub mod json;
 pub mod wkt;
 
 /// Every generated message, in modules named as the protobuf packages.
