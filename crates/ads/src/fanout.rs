@@ -1,0 +1,238 @@
+//! What streams share: differences, responses and name lists that were computed once.
+//!
+//! One change reaches a thousand streams of a view as the same pair of sets. The first stream computes the difference
+//! and encodes the response; the others find both here. Entries hold the sets and resources that they were computed
+//! from, so the addresses that serve as keys cannot be reused while an entry lives; [`Fanout::sweep`] lets go of what
+//! nobody asked for lately.
+
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustc_hash::FxHashMap;
+use xlate::ResourceSet;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::change::Change;
+use crate::content::Content;
+use crate::names::Names;
+
+/// Entries of one kind above which everything unused since the last sweep goes, in case nobody sweeps.
+const LIMIT: usize = 4096;
+
+/// A set by its address.
+type Address = (usize, usize);
+
+#[derive(Debug)]
+struct Kept<T> {
+    value: Arc<T>,
+    used: u64,
+}
+
+/// The two sets stay here so that their addresses keep their meaning.
+#[derive(Debug)]
+struct Step {
+    _from: ResourceSet,
+    _to: ResourceSet,
+    change: Change,
+    /// `to` and what is only in `from`, made when asked for.
+    union: std::sync::OnceLock<ResourceSet>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    epoch: u64,
+    steps: FxHashMap<(Address, Address), Kept<Step>>,
+    contents: FxHashMap<u64, Kept<Content>>,
+    names: FxHashMap<u64, Vec<Weak<[Arc<str>]>>>,
+}
+
+/// Shared by all streams of a server.
+#[derive(Debug, Default)]
+pub struct Fanout(Mutex<Tables>);
+
+/// A shared difference.
+#[derive(Clone)]
+pub(crate) struct SharedChange(Arc<Step>);
+
+impl std::ops::Deref for SharedChange {
+    type Target = Change;
+    fn deref(&self) -> &Change {
+        &self.0.change
+    }
+}
+
+impl SharedChange {
+    /// The newer set and what was only in the older one.
+    pub(crate) fn union(&self) -> ResourceSet {
+        let step = &self.0;
+        step.union
+            .get_or_init(|| ResourceSet::new(step._to.iter().chain(&step.change.removed).cloned()))
+            .clone()
+    }
+}
+
+impl Fanout {
+    /// An empty one.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Entries are inserted whole: a panic elsewhere leaves nothing half-made.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The difference between two sets.
+    pub(crate) fn change(&self, from: &ResourceSet, to: &ResourceSet) -> SharedChange {
+        let key = (address(from), address(to));
+        {
+            let mut tables = self.tables();
+            let epoch = tables.epoch;
+            if let Some(kept) = tables.steps.get_mut(&key) {
+                kept.used = epoch;
+                return SharedChange(Arc::clone(&kept.value));
+            }
+        }
+        // Computed outside the lock: two streams may do it at once, which costs less than all waiting for one.
+        let step = Arc::new(Step {
+            change: Change::between(from, to),
+            _from: from.clone(),
+            _to: to.clone(),
+            union: std::sync::OnceLock::new(),
+        });
+        let mut tables = self.tables();
+        if tables.steps.len() >= LIMIT {
+            tables.steps.clear();
+        }
+        let used = tables.epoch;
+        let kept = tables
+            .steps
+            .entry(key)
+            .or_insert(Kept { value: step, used });
+        SharedChange(Arc::clone(&kept.value))
+    }
+
+    /// The same response that another stream sends, if there is one.
+    pub(crate) fn content(&self, content: Content) -> Arc<Content> {
+        let key = content.fingerprint();
+        let mut tables = self.tables();
+        let used = tables.epoch;
+        if tables.contents.len() >= LIMIT {
+            tables.contents.clear();
+        }
+        match tables.contents.entry(key) {
+            Entry::Occupied(mut entry) => {
+                if *entry.get().value != content {
+                    entry.get_mut().value = Arc::new(content);
+                }
+                entry.get_mut().used = used;
+                Arc::clone(&entry.get().value)
+            }
+            Entry::Vacant(entry) => Arc::clone(
+                &entry
+                    .insert(Kept {
+                        value: Arc::new(content),
+                        used,
+                    })
+                    .value,
+            ),
+        }
+    }
+
+    /// The same list that another stream asks for, if there is one.
+    pub(crate) fn names(&self, names: Names) -> Names {
+        let mut hasher = Xxh3::new();
+        for name in names.iter() {
+            hasher.update(name.as_bytes());
+            hasher.update(&[0]);
+        }
+        let mut tables = self.tables();
+        let lists = tables.names.entry(hasher.digest()).or_default();
+        lists.retain(|l| l.strong_count() > 0);
+        if let Some(found) = lists
+            .iter()
+            .filter_map(Names::upgrade)
+            .find(|n| *n == names)
+        {
+            return found;
+        }
+        lists.push(names.downgrade());
+        names
+    }
+
+    /// Lets go of what was not asked for since the last but one call. To be called about once a second.
+    pub fn sweep(&self) {
+        let mut tables = self.tables();
+        let tables = &mut *tables;
+        let last = tables.epoch;
+        tables.epoch += 1;
+        tables.steps.retain(|_, kept| kept.used >= last);
+        tables.contents.retain(|_, kept| kept.used >= last);
+        tables
+            .names
+            .retain(|_, lists| lists.iter().any(|l| l.strong_count() > 0));
+    }
+}
+
+fn address(set: &ResourceSet) -> Address {
+    (set.as_ptr().addr(), set.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use xlate::{Resource, TypeUrl};
+
+    use super::*;
+    use crate::stream::Protocol;
+
+    fn set(names: &[&'static str]) -> ResourceSet {
+        ResourceSet::new(
+            names
+                .iter()
+                .map(|n| Arc::new(Resource::from_bytes(*n, n.as_bytes().into()))),
+        )
+    }
+
+    #[test]
+    fn equal_work_is_done_once_and_forgotten_when_unused() {
+        let fanout = Fanout::default();
+        let (a, b) = (set(&["x"]), set(&["x", "y"]));
+        let first = fanout.change(&a, &b);
+        assert!(Arc::ptr_eq(&first.0, &fanout.change(&a, &b).0));
+        assert_eq!(fanout.change(&b, &a).union(), b);
+
+        let content = || {
+            let item = |r: &Arc<Resource>| crate::Item {
+                resource: Arc::clone(r),
+                version: r.version,
+            };
+            Content::new(
+                TypeUrl::Cluster,
+                Protocol::Delta,
+                b.iter().map(item).collect(),
+                vec![],
+                0,
+            )
+        };
+        let first = fanout.content(content());
+        assert!(Arc::ptr_eq(&first, &fanout.content(content())));
+        fanout.sweep();
+        assert!(Arc::ptr_eq(&first, &fanout.content(content())));
+        fanout.sweep();
+        fanout.sweep();
+        assert_eq!(Arc::strong_count(&first), 1);
+        assert!(fanout.tables().steps.is_empty());
+    }
+
+    #[test]
+    fn equal_name_lists_are_one_list() {
+        let fanout = Fanout::default();
+        let list = || Names::new(["b".into(), "a".into(), "a".into()]);
+        let first = fanout.names(list());
+        assert!(first.same(&fanout.names(list())));
+        assert_eq!(first.len(), 2);
+        drop(first);
+        fanout.sweep();
+        assert!(fanout.tables().names.is_empty());
+    }
+}

@@ -1,0 +1,86 @@
+//! Requests of both protocols in one shape.
+
+use proto_envoy::envoy::config::core::v3::Node;
+use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+
+/// The client's refusal of a response.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rejection {
+    /// gRPC code of the refusal.
+    pub code: i32,
+    /// The client's words.
+    pub message: String,
+}
+
+/// What the request changes of the subscription; the two protocols differ only here.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Ask {
+    /// Delta: a change to the subscription.
+    Delta {
+        /// Names to add; `*` is everything.
+        subscribe: Vec<String>,
+        /// Names to give up.
+        unsubscribe: Vec<String>,
+        /// On the first request for a type after a reconnect: what the client still has, name and version.
+        initial: Vec<(String, String)>,
+    },
+    /// State of the world: the whole subscription.
+    Sotw {
+        /// All names.
+        names: Vec<String>,
+        /// The version that the client holds; empty if none.
+        version: String,
+    },
+}
+
+/// A request of either protocol.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Request {
+    /// Who asks; given at least in the first request of a stream.
+    pub node: Option<Box<Node>>,
+    /// The type, as it was written.
+    pub type_url: String,
+    /// The nonce of the response that this answers; empty if none.
+    pub nonce: String,
+    /// Set if that response is refused.
+    pub rejection: Option<Rejection>,
+    /// The subscription.
+    pub ask: Ask,
+}
+
+impl From<DeltaDiscoveryRequest> for Request {
+    fn from(r: DeltaDiscoveryRequest) -> Self {
+        Self {
+            node: r.node.map(Box::new),
+            type_url: r.type_url,
+            nonce: r.response_nonce,
+            rejection: r.error_detail.map(|e| Rejection {
+                code: e.code,
+                message: e.message,
+            }),
+            ask: Ask::Delta {
+                subscribe: r.resource_names_subscribe,
+                unsubscribe: r.resource_names_unsubscribe,
+                initial: r.initial_resource_versions.into_iter().collect(),
+            },
+        }
+    }
+}
+
+impl From<DiscoveryRequest> for Request {
+    fn from(r: DiscoveryRequest) -> Self {
+        Self {
+            node: r.node.map(Box::new),
+            type_url: r.type_url,
+            nonce: r.response_nonce,
+            rejection: r.error_detail.map(|e| Rejection {
+                code: e.code,
+                message: e.message,
+            }),
+            ask: Ask::Sotw {
+                names: r.resource_names,
+                version: r.version_info,
+            },
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! ADS on HTTP/2: hyper with its own accept loop.
+//!
+//! Each stream is one response body: it reads its requests, runs the [`Stream`](crate::Stream) and yields shared bytes,
+//! all inside the connection's task. There is no task, channel or buffer per stream. What proxies are entitled to,
+//! who they are and what is counted is decided by the [`Subscriber`].
+
+mod admission;
+mod body;
+mod connection;
+mod frames;
+mod response;
+mod subscriber;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use hyper::body::Incoming;
+use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use body::Reply;
+pub use frames::frame;
+pub use response::{end, trailers_only};
+pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Token};
+
+use crate::fanout::Fanout;
+use admission::Admission;
+
+/// Limits and times of the server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Largest request. Istio: `ISTIO_GPRC_MAXRECVMSGSIZE`.
+    pub max_request_bytes: usize,
+    /// Streams at one time, over all connections. Istio: `ISTIO_GPRC_MAXSTREAMS`.
+    pub max_streams: usize,
+    /// New streams per second; `None` is no limit. Istio: `PILOT_MAX_REQUESTS_PER_SECOND`.
+    pub streams_per_second: Option<f64>,
+    /// How long a new stream may wait for that limit before it is refused.
+    pub admission_wait: Duration,
+    /// An idle connection is pinged this often.
+    pub keepalive_interval: Duration,
+    /// A ping must be answered within this time.
+    pub keepalive_timeout: Duration,
+    /// A client must take in a response within this time (up to twice of it).
+    pub send_timeout: Duration,
+    /// How long listeners and routes wait for the assignments of new clusters.
+    pub patience: Duration,
+    /// How long streams may take to end at shutdown.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_request_bytes: 4 << 20,
+            max_streams: 100_000,
+            streams_per_second: None,
+            admission_wait: Duration::from_secs(1),
+            keepalive_interval: Duration::from_secs(30),
+            keepalive_timeout: Duration::from_secs(10),
+            send_timeout: Duration::from_secs(60),
+            patience: Duration::from_secs(1),
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A further gRPC service on the same port.
+pub trait Mount: Send + Sync + 'static {
+    /// Answers one call; the path begins with the service's name.
+    fn call(
+        &self,
+        request: http::Request<Incoming>,
+        peer: SocketAddr,
+    ) -> BoxFuture<'static, http::Response<Reply>>;
+}
+
+/// The server: all that connections share.
+pub struct Server {
+    subscriber: Arc<dyn Subscriber>,
+    options: Options,
+    fanout: Arc<Fanout>,
+    admission: Admission,
+    streams: AtomicUsize,
+    mounts: BTreeMap<String, Arc<dyn Mount>>,
+}
+
+impl Server {
+    /// A server that asks `subscriber` what to serve.
+    pub fn new(subscriber: Arc<dyn Subscriber>, options: Options) -> Self {
+        Self {
+            subscriber,
+            admission: Admission::new(options.streams_per_second, options.admission_wait),
+            options,
+            fanout: Fanout::new(),
+            streams: AtomicUsize::new(0),
+            mounts: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a gRPC service under its full name, such as `istio.v1.auth.IstioCertificateService`.
+    #[must_use]
+    pub fn mount(mut self, service: impl Into<String>, mount: Arc<dyn Mount>) -> Self {
+        self.mounts.insert(service.into(), mount);
+        self
+    }
+
+    /// What the streams share.
+    pub fn fanout(&self) -> &Arc<Fanout> {
+        &self.fanout
+    }
+}
+
+/// Listens with a backlog that survives the reconnect of a whole fleet.
+///
+/// # Errors
+/// Those of the socket calls: the address is in use or not ours.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(IpProtocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(4096)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Accepts plaintext connections until `stop`, then drains them. Returns when every connection has ended.
+pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
+    let tasks = TaskTracker::new();
+    tasks.spawn(sweep(Arc::clone(server.fanout()), stop.clone()));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        match accepted {
+            Ok((socket, peer)) => {
+                // Without it a response of several frames waits for the acknowledgement of its first.
+                if let Err(error) = socket.set_nodelay(true) {
+                    tracing::debug!(%peer, %error, "Cannot disable Nagle's algorithm.");
+                }
+                tasks.spawn(Arc::clone(&server).connection(socket, peer, stop.clone()));
+            }
+            Err(error) => {
+                server.subscriber.on_incident(Incident::AcceptFailed);
+                tracing::warn!(%error, "Cannot accept a connection.");
+                // Out of file descriptors: accepting again at once would spin.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    drop(listener);
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// Lets shared work go when it is not used.
+async fn sweep(fanout: Arc<Fanout>, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            _ = tick.tick() => fanout.sweep(),
+            () = stop.cancelled() => return,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! gRPC framing: a flag byte, four bytes of length, the message.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::status::{Code, Status};
+
+const HEADER: usize = 5;
+
+/// Puts a frame around a message.
+pub fn frame(message: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(HEADER + message.len());
+    out.put_u8(0);
+    out.put_u32(message.len() as u32);
+    out.put_slice(message);
+    out.freeze()
+}
+
+/// Cuts incoming data into messages. A message within one piece of data is not copied.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    max: usize,
+    whole: Bytes,
+    partial: BytesMut,
+}
+
+impl Frames {
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            max,
+            whole: Bytes::new(),
+            partial: BytesMut::new(),
+        }
+    }
+
+    /// Takes in a piece; [`Frames::next`] must have returned `None` since the last one.
+    pub(crate) fn push(&mut self, data: Bytes) {
+        if self.partial.is_empty() {
+            self.whole = data;
+        } else {
+            self.partial.extend_from_slice(&data);
+        }
+    }
+
+    /// The next complete message.
+    ///
+    /// # Errors
+    /// The client's: a compressed message, or one that is too large.
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        let pending: &[u8] = if self.whole.is_empty() {
+            &self.partial
+        } else {
+            &self.whole
+        };
+        let Some((header, rest)) = pending.split_at_checked(HEADER) else {
+            self.keep();
+            return Ok(None);
+        };
+        if header[0] != 0 {
+            return Err(Status::new(
+                Code::Unimplemented,
+                "compressed requests are not supported",
+            ));
+        }
+        let len = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
+        if len > self.max {
+            let message = format!(
+                "request of {len} bytes is larger than the limit of {}",
+                self.max
+            );
+            return Err(Status::new(Code::ResourceExhausted, message));
+        }
+        if rest.len() < len {
+            self.keep();
+            return Ok(None);
+        }
+        Ok(Some(if self.whole.is_empty() {
+            self.partial.advance(HEADER);
+            let message = self.partial.split_to(len).freeze();
+            if self.partial.is_empty() {
+                // Streams live for days and rarely send more than an acknowledgement.
+                self.partial = BytesMut::new();
+            }
+            message
+        } else {
+            self.whole.advance(HEADER);
+            self.whole.split_to(len)
+        }))
+    }
+
+    /// Keeps the beginning of a message until the rest comes.
+    fn keep(&mut self) {
+        if !self.whole.is_empty() {
+            self.partial.extend_from_slice(&self.whole);
+            self.whole = Bytes::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn too_large_and_compressed_messages_are_refused() {
+        let mut frames = Frames::new(3);
+        frames.push(frame(b"1234"));
+        assert_eq!(frames.next().unwrap_err().code, Code::ResourceExhausted);
+        let mut frames = Frames::new(3);
+        frames.push(Bytes::from_static(&[1, 0, 0, 0, 0]));
+        assert_eq!(frames.next().unwrap_err().code, Code::Unimplemented);
+    }
+
+    proptest! {
+        #[test]
+        fn messages_survive_any_cutting(
+            messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
+            cuts in prop::collection::vec(1usize..30, 1..20),
+        ) {
+            let mut wire = Bytes::from(messages.iter().flat_map(|m| frame(m)).collect::<Vec<u8>>());
+            let mut frames = Frames::new(40);
+            let mut got = Vec::new();
+            let mut cuts = cuts.into_iter().cycle();
+            while !wire.is_empty() {
+                let n = cuts.next().unwrap().min(wire.len());
+                frames.push(wire.split_to(n));
+                while let Some(m) = frames.next().unwrap() {
+                    got.push(m.to_vec());
+                }
+            }
+            prop_assert_eq!(got, messages);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(data in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut frames = Frames::new(64);
+            frames.push(data.into());
+            while let Ok(Some(_)) = frames.next() {}
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! How gRPC calls end.
+
+use std::fmt::Write;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+
+use super::body::Reply;
+use crate::status::Status;
+
+/// The trailers of a call that ends with this status.
+pub fn end(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::with_capacity(2);
+    trailers.insert(
+        "grpc-status",
+        HeaderValue::from(u16::from(status.code.number())),
+    );
+    if !status.message.is_empty()
+        && let Ok(message) = HeaderValue::from_str(&percent_encoded(&status.message))
+    {
+        trailers.insert("grpc-message", message);
+    }
+    trailers
+}
+
+/// A response that is nothing but a status.
+pub fn trailers_only(status: &Status) -> http::Response<Reply> {
+    let mut response = grpc(Reply::empty());
+    response.headers_mut().extend(end(status));
+    response
+}
+
+/// A gRPC response with this body.
+pub(super) fn grpc(body: Reply) -> http::Response<Reply> {
+    let mut response = http::Response::new(body);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
+/// As the gRPC specification wants it for `grpc-message`.
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if (0x20..=0x7e).contains(&byte) && byte != b'%' {
+            out.push(byte as char);
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::Code;
+
+    #[test]
+    fn status_becomes_trailers() {
+        let t = end(&Status::new(Code::Unavailable, "50 % à\n"));
+        assert_eq!(t["grpc-status"], "14");
+        assert_eq!(t["grpc-message"], "50 %25 %C3%A0%0A");
+        assert!(!end(&Status::OK).contains_key("grpc-message"));
+    }
+}

@@ -1,0 +1,115 @@
+//! The interface upward: who may subscribe, to what, and who is told of what happens.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use proto_envoy::envoy::config::core::v3::Node;
+use tokio::sync::watch;
+use xlate::Published;
+
+use crate::out::{Event, Response};
+use crate::status::Status;
+use crate::stream::Protocol;
+
+/// A bearer token. Neither `Debug` nor anything else but [`Token::expose`] shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(Box<str>);
+
+impl Token {
+    /// From the value of an `authorization` header; `None` unless it is `Bearer` and something.
+    pub fn from_header(value: &str) -> Option<Self> {
+        let (scheme, token) = value.split_once(' ')?;
+        let token = token.trim();
+        (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| Self(token.into()))
+    }
+
+    /// The secret.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(redacted)")
+    }
+}
+
+/// A stream's first request.
+#[derive(Debug)]
+pub struct Join {
+    /// Who it says that it is.
+    pub node: Box<Node>,
+    /// Where it comes from.
+    pub peer: SocketAddr,
+    /// Its credentials.
+    pub token: Option<Token>,
+    /// Which variant it speaks.
+    pub protocol: Protocol,
+}
+
+/// What a stream gets.
+pub struct Subscription {
+    /// The newest revision for this proxy. Types that nobody asked for may be missing until [`Session::on_event`] told
+    /// of a subscription. When the sender is dropped the stream ends with `UNAVAILABLE`.
+    pub published: watch::Receiver<Arc<Published>>,
+    /// Is told what happens.
+    pub session: Box<dyn Session>,
+}
+
+/// The upper side of one stream; dropped when the stream is gone.
+pub trait Session: Send {
+    /// Something happened; subscriptions are told here before they are answered.
+    fn on_event(&mut self, event: &Event);
+
+    /// A response goes out, with its size on the wire.
+    fn on_send(&mut self, response: &Response, bytes: usize) {
+        let _ = (response, bytes);
+    }
+}
+
+/// What happens to the server and not within one session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Incident {
+    /// A connection was accepted.
+    ConnectionOpened,
+    /// A connection ended.
+    ConnectionClosed,
+    /// A stream was refused before it had a session.
+    Refused(Status),
+    /// A stream ended, with what the client was told.
+    Ended(Status),
+    /// A defect ended a stream; others are not touched.
+    Panicked,
+    /// A connection was closed because the client did not take in a response.
+    SendTimedOut,
+    /// The system refused to accept a connection.
+    AcceptFailed,
+}
+
+/// Decides what proxies get.
+pub trait Subscriber: Send + Sync + 'static {
+    /// Admits a proxy. A status refuses it: the stream ends with it.
+    fn subscribe(&self, join: Join) -> BoxFuture<'static, Result<Subscription, Status>>;
+
+    /// Something happened outside of any session.
+    fn on_incident(&self, incident: Incident) {
+        let _ = incident;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_is_read_from_the_header_and_never_shown() {
+        let token = Token::from_header("Bearer s3cret").unwrap();
+        assert_eq!(token.expose(), "s3cret");
+        assert_eq!(format!("{token:?}"), "Token(redacted)");
+        assert_eq!(Token::from_header("Basic s3cret"), None);
+        assert_eq!(Token::from_header("Bearer "), None);
+    }
+}

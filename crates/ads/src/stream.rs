@@ -1,0 +1,355 @@
+//! One stream of either protocol, without a socket.
+//!
+//! Whatever happens, the stream then looks at every type in pushing order and sends what is due and allowed. Allowed
+//! is one unanswered response per type, so a slow client gets the newest state when it has answered, never a queue.
+//!
+//! Order keeps traffic whole while configuration changes (make before break):
+//! - clusters go before assignments, listeners before routes;
+//! - listeners and routes wait until new clusters are taken and their assignments have arrived ([`Stream::waits`]);
+//! - clusters and assignments that are gone stay with the client until listeners and routes no longer name them;
+//! - a changed cluster makes its assignment be sent again, because Envoy waits for it
+//!   (Istio: pilot/pkg/xds/delta.go forceEDSPush, 1.32, which sends all of them).
+
+mod subscribe;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use xlate::{Published, ResourceSet, TypeUrl};
+
+use crate::change::same;
+use crate::content::{Content, parse_hex};
+use crate::fanout::Fanout;
+use crate::out::{Event, Out, Response};
+use crate::request::Request;
+use crate::status::{Code, Status};
+use crate::watch::{Note, Plan, Setting, Watch};
+
+/// The variant of the xDS protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Protocol {
+    /// Differences.
+    Delta,
+    /// State of the world.
+    Sotw,
+}
+
+/// The first request of a proxy may be a health report that is sent before everything else, without a node.
+const HEALTH: &str = "type.googleapis.com/istio.v1.HealthInformation";
+
+/// One stream: feed it requests and revisions, do what it says.
+#[derive(Debug)]
+pub struct Stream {
+    protocol: Protocol,
+    fanout: Arc<Fanout>,
+    published: Option<Arc<Published>>,
+    watches: [Option<Box<Watch>>; TypeUrl::ALL.len()],
+    last_nonce: u64,
+    introduced: bool,
+    /// New clusters that were sent and whose assignments have not been taken.
+    warming: BTreeSet<Arc<str>>,
+    /// The adapter ran out of patience; holds until clusters are sent again.
+    released: bool,
+}
+
+impl Stream {
+    /// A stream on which nothing happened.
+    pub fn new(protocol: Protocol, fanout: Arc<Fanout>) -> Self {
+        Self {
+            protocol,
+            fanout,
+            published: None,
+            watches: Default::default(),
+            last_nonce: 0,
+            introduced: false,
+            warming: BTreeSet::new(),
+            released: false,
+        }
+    }
+
+    /// Takes in a request.
+    pub fn on_request(&mut self, request: impl Into<Request>) -> Vec<Out> {
+        let request = request.into();
+        if !self.introduced {
+            match &request.node {
+                Some(node) if !node.id.is_empty() => self.introduced = true,
+                _ if request.type_url == HEALTH => return Vec::new(),
+                _ => {
+                    return vec![Out::End(Status::new(
+                        Code::InvalidArgument,
+                        "missing node information",
+                    ))];
+                }
+            }
+        }
+        let Some(ty) = TypeUrl::parse(&request.type_url) else {
+            return vec![Out::Event(Event::UnknownType {
+                type_url: request.type_url,
+            })];
+        };
+        let mut out = Vec::new();
+        if self.answered(ty, &request, &mut out) {
+            self.subscribe(ty, request.ask, !request.nonce.is_empty(), &mut out);
+        }
+        self.pump(&mut out);
+        out
+    }
+
+    /// Takes in the newest revision.
+    pub fn on_published(&mut self, published: Arc<Published>) -> Vec<Out> {
+        self.published = Some(published);
+        let mut out = Vec::new();
+        self.pump(&mut out);
+        out
+    }
+
+    /// Whether something is held back until new clusters are ready. Clients that never take the assignments would
+    /// hold it for ever: call [`Stream::on_patience_lost`] when this stays true for too long.
+    pub fn waits(&self) -> bool {
+        [TypeUrl::Listener, TypeUrl::Route]
+            .into_iter()
+            .any(|ty| self.held(ty) && self.pending(ty))
+    }
+
+    /// Sends what is held back.
+    pub fn on_patience_lost(&mut self) -> Vec<Out> {
+        self.released = true;
+        self.warming.clear();
+        let mut out = Vec::new();
+        self.pump(&mut out);
+        out
+    }
+
+    /// Whether responses wait for their answer.
+    pub fn in_flight(&self) -> usize {
+        self.watches
+            .iter()
+            .flatten()
+            .filter(|w| w.in_flight.is_some())
+            .count()
+    }
+
+    /// Takes the answer to a response, if this is one. False if the rest of the request is to be ignored.
+    fn answered(&mut self, ty: TypeUrl, request: &Request, out: &mut Vec<Out>) -> bool {
+        let Some(watch) = self.watches[ty as usize].as_deref_mut() else {
+            return true;
+        };
+        if request.nonce.is_empty() {
+            return true;
+        }
+        let nonce = parse_hex(&request.nonce);
+        if nonce.is_none() || nonce != watch.last_nonce {
+            out.push(Out::Event(Event::Stale { ty }));
+            // A delta request is said once, so its subscriptions count whatever it answers; a state-of-the-world
+            // client repeats them with the newest nonce.
+            return self.protocol == Protocol::Delta;
+        }
+        let Some(response) = watch.in_flight.take() else {
+            return true;
+        };
+        let nonce = response.nonce;
+        let content = &response.content;
+        out.push(Out::Event(match &request.rejection {
+            None => {
+                watch.accept();
+                Event::Ack {
+                    ty,
+                    nonce,
+                    version: content.version,
+                }
+            }
+            Some(rejection) => {
+                let (resources, blamed) = watch.reject(&response, rejection);
+                Event::Nack {
+                    ty,
+                    nonce,
+                    code: rejection.code,
+                    message: rejection.message.clone(),
+                    resources,
+                    blamed,
+                }
+            }
+        }));
+        let arrived = match ty {
+            TypeUrl::Endpoint => true,
+            TypeUrl::Cluster => request.rejection.is_some(),
+            _ => false,
+        };
+        if arrived && !self.warming.is_empty() {
+            for name in content
+                .items
+                .iter()
+                .map(|i| &i.resource.name)
+                .chain(&content.removed)
+            {
+                self.warming.remove(name);
+            }
+        }
+        true
+    }
+
+    /// Sends what is due and allowed.
+    fn pump(&mut self, out: &mut Vec<Out>) {
+        let Some(published) = self.published.clone() else {
+            return;
+        };
+        for ty in TypeUrl::ALL {
+            if let Some(set) = published.get(ty) {
+                self.push(ty, set, &published, out);
+            }
+        }
+    }
+
+    fn push(&mut self, ty: TypeUrl, set: &ResourceSet, published: &Published, out: &mut Vec<Out>) {
+        let Some(watch) = self.watches[ty as usize].as_deref() else {
+            return;
+        };
+        if watch.in_flight.is_some() || self.held(ty) && !watch.asks() && watch.retry.is_empty() {
+            return;
+        }
+        let target = self.target(ty, watch, set);
+        let cover = (ty == TypeUrl::Endpoint)
+            .then(|| self.clusters(published))
+            .flatten();
+        let protocol = self.protocol;
+        let fanout = Arc::clone(&self.fanout);
+        let setting = Setting {
+            ty,
+            protocol,
+            fanout: &fanout,
+            target: &target,
+            cover: cover.as_ref(),
+        };
+        let Some(watch) = self.watches[ty as usize].as_deref_mut() else {
+            return;
+        };
+        let first = watch.sent.is_none();
+        let plan = match watch.plan_retry(&setting) {
+            Some(plan) => plan,
+            None => {
+                let plan = watch.plan(&setting);
+                watch.commit(&target, &plan);
+                plan
+            }
+        };
+        if !plan.sends() {
+            return;
+        }
+        self.last_nonce += 1;
+        let nonce = self.last_nonce;
+        let version = if protocol == Protocol::Sotw {
+            plan.version
+        } else {
+            published.revision
+        };
+        if ty == TypeUrl::Cluster {
+            self.rewarm(&plan, first, published);
+        }
+        let content = fanout.content(Content::new(
+            ty,
+            protocol,
+            plan.items,
+            plan.removed,
+            version,
+        ));
+        let response = Response { nonce, content };
+        if let Some(watch) = self.watches[ty as usize].as_deref_mut() {
+            watch.last_nonce = Some(nonce);
+            watch.in_flight = Some(response.clone());
+        }
+        out.push(Out::Send(response));
+    }
+
+    /// What the client should have: the published set, and for a while what is still named by something.
+    fn target(&self, ty: TypeUrl, watch: &Watch, set: &ResourceSet) -> ResourceSet {
+        let users: &[TypeUrl] = match ty {
+            TypeUrl::Cluster => &[TypeUrl::Listener, TypeUrl::Route],
+            TypeUrl::Endpoint => &[TypeUrl::Cluster, TypeUrl::Listener, TypeUrl::Route],
+            _ => &[],
+        };
+        match &watch.sent {
+            Some(sent) if !users.is_empty() && !same(sent, set) => {
+                let change = self.fanout.change(sent, set);
+                if !change.removed.is_empty() && users.iter().any(|user| self.unsettled(*user)) {
+                    change.union()
+                } else {
+                    set.clone()
+                }
+            }
+            _ => set.clone(),
+        }
+    }
+
+    /// Whether the client may still use an older state of the type than the published one.
+    fn unsettled(&self, ty: TypeUrl) -> bool {
+        let Some(watch) = self.watches[ty as usize].as_deref() else {
+            return false;
+        };
+        watch.in_flight.is_some() || !watch.retry.is_empty() || watch.refuses() || self.pending(ty)
+    }
+
+    /// Whether the client was sent the type and something of it has changed since.
+    fn pending(&self, ty: TypeUrl) -> bool {
+        let set = self.published.as_deref().and_then(|p| p.get(ty));
+        let (Some(watch), Some(set)) = (self.watches[ty as usize].as_deref(), set) else {
+            return false;
+        };
+        let Some(sent) = &watch.sent else {
+            return !watch.selection.is_empty();
+        };
+        if same(sent, set) {
+            return false;
+        }
+        let change = self.fanout.change(sent, set);
+        change
+            .changed
+            .iter()
+            .map(|(r, _)| r)
+            .chain(&change.removed)
+            .any(|r| watch.selection.selects(&r.name))
+    }
+
+    /// Whether pushes of the type wait for clusters.
+    fn held(&self, ty: TypeUrl) -> bool {
+        let waits = matches!(ty, TypeUrl::Listener | TypeUrl::Route) && !self.released;
+        waits
+            && (!self.warming.is_empty()
+                || self.watches[TypeUrl::Cluster as usize]
+                    .as_deref()
+                    .is_some_and(|w| w.in_flight.is_some()))
+    }
+
+    /// The clusters that assignments belong to: those the client was sent, or will be.
+    fn clusters(&self, published: &Published) -> Option<ResourceSet> {
+        let watch = self.watches[TypeUrl::Cluster as usize].as_deref();
+        watch
+            .and_then(|w| w.sent.as_ref())
+            .or(published.get(TypeUrl::Cluster))
+            .cloned()
+    }
+
+    /// Clusters go out: their assignments must follow.
+    fn rewarm(&mut self, plan: &Plan, first: bool, published: &Published) {
+        self.released = false;
+        let (Some(watch), Some(assignments)) = (
+            self.watches[TypeUrl::Endpoint as usize].as_deref_mut(),
+            published.get(TypeUrl::Endpoint),
+        ) else {
+            self.warming.clear();
+            return;
+        };
+        self.warming.retain(|name| assignments.get(name).is_some());
+        for (name, new) in &plan.touched {
+            if assignments.get(name).is_none() {
+                continue;
+            }
+            if watch.sent.is_some() && watch.covered.selects(name) && watch.selection.selects(name)
+            {
+                watch.notes.insert(Arc::clone(name), Note::Asked);
+            }
+            if *new && !first {
+                self.warming.insert(Arc::clone(name));
+            }
+        }
+    }
+}

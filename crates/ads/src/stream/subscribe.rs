@@ -1,0 +1,170 @@
+//! What requests change of a subscription.
+
+use std::sync::Arc;
+
+use xlate::TypeUrl;
+
+use super::{Protocol, Stream};
+use crate::content::parse_hex;
+use crate::names::{Names, Selection};
+use crate::out::{Event, Out};
+use crate::request::Ask;
+use crate::status::{Code, Status};
+use crate::watch::{Note, Watch};
+
+/// Everything, as a name.
+const WILDCARD: &str = "*";
+
+impl Stream {
+    /// Applies the subscription part of a request; `answers` tells whether it answers a response.
+    pub(super) fn subscribe(&mut self, ty: TypeUrl, ask: Ask, answers: bool, out: &mut Vec<Out>) {
+        let before = self.watches[ty as usize]
+            .as_deref()
+            .map(|w| w.selection.clone());
+        match (self.protocol, ask) {
+            (
+                Protocol::Delta,
+                Ask::Delta {
+                    subscribe,
+                    unsubscribe,
+                    initial,
+                },
+            ) => {
+                self.subscribe_delta(ty, &subscribe, &unsubscribe, initial);
+            }
+            (Protocol::Sotw, Ask::Sotw { names, version }) => {
+                self.subscribe_sotw(ty, names, &version, answers)
+            }
+            _ => {
+                out.push(Out::End(Status::new(
+                    Code::InvalidArgument,
+                    "request of the other protocol variant",
+                )));
+                return;
+            }
+        }
+        let after = self.watches[ty as usize].as_deref().map(|w| &w.selection);
+        if let Some(selection) = after.filter(|s| !before.is_some_and(|b| b.same(s))) {
+            out.push(Out::Event(Event::Subscribed {
+                ty,
+                selection: selection.clone(),
+            }));
+        }
+    }
+
+    fn subscribe_delta(
+        &mut self,
+        ty: TypeUrl,
+        subscribe: &[String],
+        unsubscribe: &[String],
+        initial: Vec<(String, String)>,
+    ) {
+        let first = self.watches[ty as usize].is_none();
+        if !first && subscribe.is_empty() && unsubscribe.is_empty() {
+            return;
+        }
+        let fanout = Arc::clone(&self.fanout);
+        let watch = self.watches[ty as usize].get_or_insert_default();
+        watch.fresh |= first;
+        let mut wildcard = watch.selection.wildcard;
+        if first && subscribe.is_empty() {
+            // Never having named anything means everything, where that is possible.
+            wildcard = ty.wildcard();
+        }
+        let mut names: Vec<Arc<str>> = watch.selection.names.to_vec();
+        for name in subscribe {
+            if name == WILDCARD {
+                wildcard = true;
+                continue;
+            }
+            let name: Arc<str> = name.as_str().into();
+            if watch.sent.is_some() && watch.covered.selects(&name) {
+                // Asked again for what it should have: it may have forgotten.
+                watch.notes.insert(Arc::clone(&name), Note::Asked);
+            }
+            names.push(name);
+        }
+        if first {
+            for (name, version) in initial {
+                let name: Arc<str> = name.into();
+                watch
+                    .notes
+                    .insert(Arc::clone(&name), Note::Has(parse_hex(&version)));
+                // Istio: pilot/pkg/xds/delta.go deltaWatchedResources, 1.32: what the client has, it wants.
+                if !wildcard {
+                    names.push(name);
+                }
+            }
+        }
+        if !unsubscribe.is_empty() {
+            let mut dropped: Vec<&str> = unsubscribe.iter().map(String::as_str).collect();
+            dropped.sort_unstable();
+            wildcard &= dropped.binary_search(&WILDCARD).is_err();
+            names.retain(|n| {
+                let drop = dropped.binary_search(&&**n).is_ok();
+                if drop {
+                    self.warming.remove(n);
+                    watch.notes.remove(n);
+                    if wildcard && watch.sent.is_some() {
+                        // Still covered by the wildcard, but the client has dropped it.
+                        watch.notes.insert(Arc::clone(n), Note::Asked);
+                    }
+                }
+                !drop
+            });
+        }
+        let names = if names.is_empty() {
+            Names::default()
+        } else {
+            fanout.names(Names::new(names))
+        };
+        watch.select(Selection { wildcard, names });
+    }
+
+    fn subscribe_sotw(&mut self, ty: TypeUrl, names: Vec<String>, version: &str, answers: bool) {
+        let first = self.watches[ty as usize].is_none();
+        let named = names.iter().any(|n| n != WILDCARD);
+        let everything = names.iter().any(|n| n == WILDCARD);
+        if first && names.is_empty() && !ty.wildcard() {
+            return;
+        }
+        let fanout = Arc::clone(&self.fanout);
+        let watch = self.watches[ty as usize].get_or_insert_default();
+        if first {
+            watch.fresh = true;
+            watch.stated = parse_hex(version);
+        } else if !answers && watch.in_flight.is_none() && watch.sent.is_some() {
+            // No response is known to the client: it starts over.
+            watch.fresh = true;
+            watch.covered = Selection::default();
+        }
+        // An empty list goes on with everything; once something was named it gives everything up.
+        let goes_on = first || watch.selection.wildcard && watch.selection.names.is_empty();
+        let wildcard = everything || names.is_empty() && goes_on;
+        let names = match named {
+            true => Names::new(names.into_iter().filter(|n| n != WILDCARD).map(Into::into)),
+            false => Names::default(),
+        };
+        self.warming.retain(|n| {
+            ty != TypeUrl::Endpoint
+                || wildcard
+                || !watch.selection.names.contains(n)
+                || names.contains(n)
+        });
+        let names = if names.is_empty() {
+            Names::default()
+        } else {
+            fanout.names(names)
+        };
+        watch.select(Selection { wildcard, names });
+    }
+}
+
+impl Watch {
+    /// Changes the selection; an equal one leaves the shared list in place.
+    fn select(&mut self, selection: Selection) {
+        if self.selection != selection {
+            self.selection = selection;
+        }
+    }
+}
