@@ -49,7 +49,8 @@ pub struct Port {
 
 /// A service as generation sees it: everything but its endpoints.
 ///
-/// Two equal values make equal resources; a change of endpoints alone leaves the service equal.
+/// A ServiceEntry with several addresses is several services of one host that differ in [`Service::default_address`],
+/// as in Istio. Two equal values make equal resources; a change of endpoints alone leaves the service equal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Service {
     /// Fully qualified host.
@@ -66,9 +67,9 @@ pub struct Service {
     pub ports: Arc<[Port]>,
     /// How endpoints are found.
     pub resolution: Resolution,
-    /// The address by which a service without any other is known: the first virtual IP or `0.0.0.0`.
+    /// The first virtual IP or `0.0.0.0`; for a ServiceEntry the address (IP or CIDR) that this service stands for.
     pub default_address: Arc<str>,
-    /// Virtual IPs by cluster; a ServiceEntry has its addresses under the mesh's own cluster.
+    /// Virtual IPs by cluster; none for a ServiceEntry.
     pub cluster_vips: Arc<[(ClusterId, Arc<[Arc<str>]>)]>,
     /// Automatically allocated address for IPv4, if any.
     pub auto_ipv4: Option<IpAddr>,
@@ -84,10 +85,14 @@ pub struct Service {
     pub selector: Labels,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// SPIFFE identities stated on the service itself (`subjectAltNames`, annotations), sorted.
+    /// Identities stated on the service itself (`subjectAltNames`, annotations), as written.
     pub service_accounts: Arc<[Arc<str>]>,
     /// Hosts that name this service as their alias (ExternalName services that point here), sorted.
     pub aliases: Arc<[ServiceAlias]>,
+    /// Target ports by port where the proxy goes to the address that the client dialled, sorted.
+    pub passthrough_ports: Arc<[(u16, u16)]>,
+    /// Whether all addresses of a name are raced for (`istio.io/connect-strategy`).
+    pub race_first_connect: bool,
     /// Kubernetes attributes; defaults for a ServiceEntry.
     pub kube: KubeAttributes,
 }
@@ -118,7 +123,7 @@ pub struct KubeAttributes {
     pub external_addresses: Arc<[(ClusterId, Arc<[Arc<str>]>)]>,
     /// Service port to node port, by cluster.
     pub external_ports: Arc<[(ClusterId, Arc<[(u16, u16)]>)]>,
-    /// `app.kubernetes.io`-style labels that name the canonical service, where telemetry wants them.
+    /// The name of the ServiceEntry; empty for a Service, whose name says it.
     pub object_name: Name,
 }
 
@@ -167,9 +172,9 @@ pub struct Locality {
 }
 
 impl Locality {
-    /// Reads `region/zone/subzone`, later parts optional.
+    /// Reads `region/zone/subzone`, later parts optional; what follows them is dropped.
     pub fn parse(text: &str) -> Self {
-        let mut parts = text.splitn(3, '/');
+        let mut parts = text.split('/');
         let mut next = || Arc::from(parts.next().unwrap_or(""));
         Self {
             region: next(),
@@ -225,14 +230,36 @@ pub enum Address {
     Unix(Arc<str>),
 }
 
+impl Address {
+    /// The primary IP address or host name; the path of a socket.
+    pub fn primary(&self) -> &str {
+        match self {
+            Address::Socket { hosts, .. } => hosts.first().map_or("", |h| h),
+            Address::Unix(path) => path,
+        }
+    }
+}
+
+impl Default for Address {
+    fn default() -> Self {
+        Address::Socket {
+            hosts: Arc::from([]),
+            port: 0,
+        }
+    }
+}
+
 /// One endpoint of one port of a service.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Endpoint {
     /// Where it listens.
     pub address: Address,
-    /// The service port it serves.
+    /// The name of the service port it serves; what EDS selects by.
     pub port_name: Arc<str>,
-    /// Labels of the workload.
+    /// The number of the port of the ServiceEntry it was made for, 0 where only the name counts; what clusters that
+    /// carry their endpoints select by. Istio: `LegacyClusterPortKey`.
+    pub service_port: u16,
+    /// Labels of the workload, with those of its topology (region, zone, cluster, node, network).
     pub labels: Labels,
     /// Its identity, `spiffe://...`; empty if unknown.
     pub service_account: Arc<str>,

@@ -3,10 +3,13 @@
 //! A query that needs "the slices of this service" or "the workloads with this label" reads one bucket, and is
 //! dirtied by what is in that bucket alone.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::kinds::Kinded;
+use model::kinds::istio::ServiceEntry;
 use model::{Labels, Namespace, Object};
+use proto_istio::networking::service_entry::Resolution;
 
 /// What an index is over. The value's form stands with each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -22,7 +25,14 @@ pub enum ObjectIndex {
     Service,
     /// `namespace/label=value` of the selector (of a Service or ServiceEntry), its first pair.
     Selector,
+    /// [`UNALLOCATED`] or [`ALLOCATED`]: ServiceEntries by what address allocation has to do with them.
+    Allocation,
 }
+
+/// ServiceEntries that wait for an address.
+pub const UNALLOCATED: &str = "unallocated";
+/// ServiceEntries that hold addresses of the ranges that are allocated from.
+pub const ALLOCATED: &str = "allocated";
 
 /// A value within an index.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -44,6 +54,41 @@ pub trait Indexed: Kinded {
 /// The value under which [`ObjectIndex::Label`] and [`ObjectIndex::Selector`] hold a pair.
 pub fn label_value(namespace: &Namespace, key: &str, value: &str) -> String {
     format!("{namespace}/{key}={value}")
+}
+
+/// Whether hosts of a ServiceEntry may get allocated addresses: it has none, and the proxy would use them.
+///
+/// Istio: pilot/pkg/networking/serviceentry/ip_autoallocation.go, 1.32.
+pub fn may_allocate(entry: &Object<ServiceEntry>) -> bool {
+    entry.spec.addresses.is_empty()
+        && entry.spec.resolution() != Resolution::None
+        && !entry
+            .meta
+            .labels
+            .get("networking.istio.io/enable-autoallocate-ip")
+            .is_some_and(|v| v.eq_ignore_ascii_case("false"))
+}
+
+/// Whether a host of a ServiceEntry waits for an address: it may have one, and its status names none.
+pub fn is_unallocated(entry: &Object<ServiceEntry>) -> bool {
+    let waits = |host: &String| {
+        let wildcard = host.starts_with('*') && entry.spec.resolution() != Resolution::DynamicDns;
+        !wildcard && !entry.status.addresses.iter().any(|a| a.host == *host)
+    };
+    may_allocate(entry) && entry.spec.hosts.iter().any(waits)
+}
+
+/// The addresses of a ServiceEntry, in spec or status, that lie in the ranges allocated from.
+pub fn allocated_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpAddr> {
+    let status = entry.status.addresses.iter().map(|a| a.value.as_str());
+    let spec = entry.spec.addresses.iter().map(String::as_str);
+    status
+        .chain(spec)
+        .filter_map(|a| a.parse().ok())
+        .filter(|ip| match ip {
+            IpAddr::V4(ip) => ip.octets()[..2] == [240, 240],
+            IpAddr::V6(ip) => ip.segments()[..3] == [0x2001, 2, 0],
+        })
 }
 
 fn emit_labels(namespace: &Namespace, labels: &Labels, emit: &mut dyn FnMut(ObjectIndex, String)) {
@@ -95,6 +140,12 @@ mod istio {
             }
             for endpoint in &object.spec.endpoints {
                 emit(ObjectIndex::Address, endpoint.address.clone());
+            }
+            if super::is_unallocated(object) {
+                emit(ObjectIndex::Allocation, super::UNALLOCATED.to_owned());
+            }
+            if super::allocated_addresses(object).next().is_some() {
+                emit(ObjectIndex::Allocation, super::ALLOCATED.to_owned());
             }
             if let Some(selector) = &object.spec.workload_selector {
                 let pairs = selector

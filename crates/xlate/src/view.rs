@@ -59,7 +59,8 @@ pub struct View {
     pub extensions: Option<Arc<BTreeSet<Arc<str>>>>,
     /// The service ports its workload serves, oldest service first; empty for gateways unless something needs them.
     pub targets: Arc<[ServiceTarget]>,
-    /// Metadata keys that generation reads (`DNS_CAPTURE`, `HTTP10`, `MESH_ID`, ...), by name, as JSON text.
+    /// Metadata keys that generation reads (`DNS_CAPTURE`, `HTTP10`, `MESH_ID`, ...) by name: texts as they are,
+    /// other values as JSON. Which keys there are says [`crate::proxy`].
     pub metadata: Labels,
 }
 
@@ -70,6 +71,19 @@ impl View {
         self.extensions
             .as_ref()
             .is_none_or(|known| known.contains(name))
+    }
+
+    /// A metadata value: a text as it is, any other value as JSON.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key)
+    }
+
+    /// Whether a metadata value says yes: `true` or `1`, in quotes or not.
+    pub fn metadata_flag(&self, key: &str) -> bool {
+        matches!(
+            self.metadata.get(key),
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True")
+        )
     }
 }
 

@@ -1,0 +1,151 @@
+//! Addresses for ServiceEntries that have none, so that names resolve to something the proxy can tell apart.
+//!
+//! Addresses that a controller wrote to `status.addresses` are taken as they are. Hosts without one get the next free
+//! address of 240.240.0.0/16 and 2001:2::/48, entries taken by age, then by namespace and name: the same on every
+//! replica, but an older entry that appears moves the addresses of those behind it.
+//!
+//! Istio: pilot/pkg/networking/serviceentry/ip_autoallocation.go and pkg/controllers/ipallocate, 1.32.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::kinds::istio::ServiceEntry;
+use model::object::{Object, ObjectName};
+use proto_istio::networking::service_entry::Resolution;
+use store::index::{ALLOCATED, UNALLOCATED, allocated_addresses, is_unallocated, may_allocate};
+use store::{ObjectIndex, Reads, Snapshot};
+
+/// Both addresses of a host.
+type Pair = (Option<IpAddr>, Option<IpAddr>);
+
+/// The addresses allocated to a host of a ServiceEntry that has none.
+pub(super) fn addresses_of(
+    cx: &Cx<'_, Snapshot>,
+    entry: &Object<ServiceEntry>,
+    host: &str,
+) -> Pair {
+    if !cx.settings().features.ip_auto_allocate || !may_allocate(entry) {
+        return (None, None);
+    }
+    if is_unallocated(entry) {
+        let own = cx.query(&Allocated(entry.meta.name.clone()));
+        return own.get(host).copied().unwrap_or_default();
+    }
+    let mut pair = (None, None);
+    for address in &entry.status.addresses {
+        if address.host == host {
+            match address.value.parse() {
+                Ok(ip @ IpAddr::V4(_)) => pair.0 = Some(ip),
+                Ok(ip @ IpAddr::V6(_)) => pair.1 = Some(ip),
+                Err(_) => {}
+            }
+        }
+    }
+    pair
+}
+
+/// The addresses of the hosts of one entry: what of [`Allocation`] concerns it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Allocated(ObjectName);
+
+impl Query<Snapshot> for Allocated {
+    type Value = BTreeMap<Arc<str>, Pair>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        cx.query(&Allocation)
+            .get(&self.0)
+            .cloned()
+            .unwrap_or_default()
+    }
+}
+
+/// Every address that is not in a status, by entry and host.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Allocation;
+
+impl Query<Snapshot> for Allocation {
+    type Value = BTreeMap<ObjectName, BTreeMap<Arc<str>, Pair>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let mut used: BTreeSet<IpAddr> = BTreeSet::new();
+        for entry in cx.list_by::<ServiceEntry>(ObjectIndex::Allocation, ALLOCATED) {
+            used.extend(allocated_addresses(&entry));
+        }
+        let mut entries = cx.list_by::<ServiceEntry>(ObjectIndex::Allocation, UNALLOCATED);
+        entries.sort_by_key(|e| (e.meta.created, e.meta.name.clone()));
+        let mut next = Next {
+            used,
+            v4: u32::from(Ipv4Addr::new(240, 240, 0, 0)),
+            v6: u128::from(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0)),
+        };
+        entries
+            .iter()
+            .map(|entry| (entry.meta.name.clone(), allocate(entry, &mut next)))
+            .collect()
+    }
+}
+
+fn allocate(entry: &Object<ServiceEntry>, next: &mut Next) -> BTreeMap<Arc<str>, Pair> {
+    let mut hosts = BTreeMap::new();
+    let known = |host: &str| {
+        let mut pair = (None, None);
+        for a in entry.status.addresses.iter().filter(|a| a.host == host) {
+            match a.value.parse() {
+                Ok(ip @ IpAddr::V4(_)) => pair.0 = Some(ip),
+                Ok(ip @ IpAddr::V6(_)) => pair.1 = Some(ip),
+                Err(_) => {}
+            }
+        }
+        pair
+    };
+    for host in &entry.spec.hosts {
+        // Only names that are asked for at run time can stand behind a wildcard.
+        if host.starts_with('*') && entry.spec.resolution() != Resolution::DynamicDns {
+            continue;
+        }
+        hosts
+            .entry(Arc::from(host.as_str()))
+            .or_insert_with(|| match known(host) {
+                (None, None) => next.pair(),
+                pair => pair,
+            });
+    }
+    hosts
+}
+
+/// The next free addresses.
+struct Next {
+    used: BTreeSet<IpAddr>,
+    v4: u32,
+    v6: u128,
+}
+
+impl Next {
+    fn pair(&mut self) -> Pair {
+        (self.next_v4(), self.next_v6())
+    }
+
+    fn next_v4(&mut self) -> Option<IpAddr> {
+        let last = u32::from(Ipv4Addr::new(240, 240, 255, 255));
+        while self.v4 < last {
+            self.v4 += 1;
+            let ip = IpAddr::V4(Ipv4Addr::from(self.v4));
+            if !self.used.contains(&ip) {
+                return Some(ip);
+            }
+        }
+        None
+    }
+
+    fn next_v6(&mut self) -> Option<IpAddr> {
+        loop {
+            self.v6 += 1;
+            let ip = IpAddr::V6(Ipv6Addr::from(self.v6));
+            if !self.used.contains(&ip) {
+                return Some(ip);
+            }
+        }
+    }
+}

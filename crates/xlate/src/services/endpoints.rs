@@ -1,0 +1,166 @@
+//! The endpoints of a service, of all its ports, whoever tells of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::change::ServiceKey;
+use model::kinds::istio::{ServiceEntry, WorkloadEntry};
+use model::names::Namespace;
+use model::object::{Object, ObjectName};
+use model::service::{Address, Endpoint, Resolution};
+use model::Labels;
+use store::index::label_value;
+use store::{ObjectIndex, Reads, Snapshot};
+
+use super::entry::{port_number, resolution, resolves_names};
+use super::workload::{self, Workload, WorkloadOfEntry};
+
+/// Every endpoint of a service: those of ServiceEntries, of Kubernetes, and of registries, in this order.
+///
+/// They carry the name of the port that they serve. What the service's ports are, and which endpoints a proxy may
+/// see, is for the caller.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct EndpointsOf(pub ServiceKey);
+
+impl Query<Snapshot> for EndpointsOf {
+    type Value = Arc<[Endpoint]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Endpoint]> {
+        let mut endpoints = of_entries(cx, &self.0);
+        if let Some(shards) = cx.shards(&self.0) {
+            endpoints.extend(shards.endpoints().cloned());
+        }
+        endpoints.into()
+    }
+}
+
+/// Istio: pilot/pkg/serviceregistry/serviceentry/conversion.go mergeServicesInstancesByNamespaceHost, 1.32.
+fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Endpoint> {
+    let host = &service.host;
+    let mut entries: Vec<Arc<Object<ServiceEntry>>> = cx
+        .names_by::<ServiceEntry>(ObjectIndex::Host, &host.to_ascii_lowercase())
+        .into_iter()
+        .filter(|name| name.namespace == service.namespace)
+        .filter_map(|name| cx.get::<ServiceEntry>(&name))
+        .filter(|entry| entry.spec.hosts.iter().any(|h| *h == **host))
+        .collect();
+    entries.sort_by(|a, b| {
+        (a.meta.created, &a.meta.name.name).cmp(&(b.meta.created, &b.meta.name.name))
+    });
+    let mut endpoints = Vec::new();
+    let mut ports = BTreeSet::new();
+    for entry in entries {
+        let first_only = resolution(&entry.spec) == Resolution::DnsRoundRobin;
+        for endpoint in of_entry(cx, &entry, host) {
+            // One address is all that such a cluster may have.
+            if !first_only || !ports.contains(&endpoint.service_port) {
+                ports.insert(endpoint.service_port);
+                endpoints.push(endpoint);
+            }
+        }
+    }
+    endpoints
+}
+
+fn of_entry(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>, host: &str) -> Vec<Endpoint> {
+    let spec = &entry.spec;
+    let mut endpoints = Vec::new();
+    if let Some(selector) = &spec.workload_selector {
+        let selector = Labels::from(&selector.labels);
+        let names = resolves_names(resolution(spec));
+        for workload in selected(cx, entry.namespace(), &selector) {
+            if names || !workload.named {
+                serve(&workload, spec, &mut endpoints);
+            }
+        }
+    } else if spec.endpoints.is_empty() {
+        if resolves_names(resolution(spec)) {
+            endpoints.extend(spec.ports.iter().map(|port| {
+                let target = if port.target_port > 0 {
+                    port.target_port
+                } else {
+                    port.number
+                };
+                Endpoint {
+                    address: Address::Socket {
+                        hosts: Arc::from([Arc::from(host)]),
+                        port: port_number(target),
+                    },
+                    port_name: Arc::from(port.name.as_str()),
+                    service_port: port_number(port.number),
+                    cluster: cx.settings().cluster.clone(),
+                    workload: entry.meta.name.name.as_arc().clone(),
+                    namespace: entry.namespace().clone(),
+                    ..Endpoint::default()
+                }
+            }));
+        }
+    } else {
+        for (at, endpoint) in spec.endpoints.iter().enumerate() {
+            let name = ObjectName {
+                namespace: entry.namespace().clone(),
+                name: format!("{}-{at}", entry.meta.name.name).into(),
+            };
+            let labels = Labels::from(&endpoint.labels);
+            let workload = workload::from_entry(cx, endpoint, &labels, &name, None);
+            serve(&workload, spec, &mut endpoints);
+        }
+    }
+    endpoints
+}
+
+/// The endpoints of a workload for every port of a ServiceEntry.
+///
+/// Istio: pilot/pkg/serviceregistry/serviceentry/conversion.go convertWorkloadInstanceToServiceInstance, 1.32.
+fn serve(workload: &Workload, spec: &ServiceEntry, endpoints: &mut Vec<Endpoint>) {
+    for port in &spec.ports {
+        let own = workload.ports.get(port.name.as_str()).copied();
+        let target = match own.filter(|p| *p > 0) {
+            Some(target) => target,
+            None if port.target_port > 0 => port_number(port.target_port),
+            None => port_number(port.number),
+        };
+        endpoints.push(Endpoint {
+            address: at_port(&workload.endpoint.address, target),
+            port_name: Arc::from(port.name.as_str()),
+            service_port: port_number(port.number),
+            ..workload.endpoint.clone()
+        });
+    }
+}
+
+/// The address with another port; a Unix socket has none.
+fn at_port(address: &Address, port: u16) -> Address {
+    match address {
+        Address::Socket { hosts, .. } => Address::Socket {
+            hosts: hosts.clone(),
+            port,
+        },
+        Address::Unix(path) => Address::Unix(path.clone()),
+    }
+}
+
+/// The workloads of a namespace that a selector chooses, by name. An empty selector chooses all.
+fn selected(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    selector: &Labels,
+) -> Vec<Arc<Workload>> {
+    // A label of the objects themselves finds them in the index.
+    let key = selector
+        .iter()
+        .find(|(key, _)| !workload::is_topology_label(key));
+    let names = match key {
+        Some((key, value)) => {
+            let value = label_value(namespace, key, value);
+            cx.names_by::<WorkloadEntry>(ObjectIndex::Label, &value)
+        }
+        None => workload::entries_in(cx, namespace),
+    };
+    names
+        .into_iter()
+        .filter_map(|name| (*cx.query(&WorkloadOfEntry(name))).clone())
+        .filter(|workload| workload.endpoint.labels.matches(selector))
+        .collect()
+}
