@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::Labels;
 use model::change::ServiceKey;
 use model::kinds::istio::{ServiceEntry, WorkloadEntry};
 use model::names::Namespace;
 use model::object::{Object, ObjectName};
 use model::service::{Address, Endpoint, Resolution};
-use model::Labels;
 use store::index::label_value;
 use store::{ObjectIndex, Reads, Snapshot};
 
@@ -142,11 +142,7 @@ fn at_port(address: &Address, port: u16) -> Address {
 }
 
 /// The workloads of a namespace that a selector chooses, by name. An empty selector chooses all.
-fn selected(
-    cx: &Cx<'_, Snapshot>,
-    namespace: &Namespace,
-    selector: &Labels,
-) -> Vec<Arc<Workload>> {
+fn selected(cx: &Cx<'_, Snapshot>, namespace: &Namespace, selector: &Labels) -> Vec<Arc<Workload>> {
     // A label of the objects themselves finds them in the index.
     let key = selector
         .iter()

@@ -88,7 +88,7 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
         let service = Service {
             host: host.as_str().into(),
             name: host.as_str().into(),
-    
+
             ..service.clone()
         };
         if spec.addresses.is_empty() {

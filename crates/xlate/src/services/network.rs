@@ -27,9 +27,9 @@ fn of_mesh_networks(cx: &Cx<'_, Snapshot>, address: &str) -> Network {
     let settings = cx.settings();
     let networks = &settings.networks.networks;
     let of_registry = networks.iter().find(|(_, network)| {
-        network.endpoints.iter().any(|e| {
-            matches!(&e.ne, Some(Ne::FromRegistry(cluster)) if *settings.cluster == **cluster)
-        })
+        network.endpoints.iter().any(
+            |e| matches!(&e.ne, Some(Ne::FromRegistry(cluster)) if *settings.cluster == **cluster),
+        )
     });
     if let Some((name, _)) = of_registry {
         return name.as_str().into();

@@ -45,4 +45,3 @@ fn of<'a>(namespace: &Namespace, written: impl Iterator<Item = &'a str>) -> Visi
     list.dedup();
     Visibility::Namespaces(Arc::from(list))
 }
-

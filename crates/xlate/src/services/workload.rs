@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::Labels;
 use model::kinds::istio::WorkloadEntry;
 use model::names::{ClusterId, Namespace, Network};
 use model::object::{Meta, ObjectName};
 use model::service::{Address, Endpoint, Locality};
-use model::Labels;
 use store::{Reads, Snapshot};
 
 use super::entry::port_number;
@@ -96,7 +96,9 @@ pub(super) fn locality_label(labels: &Labels) -> Option<Locality> {
 /// The SPIFFE identity of a service account.
 pub(super) fn identity(trust_domain: &str, namespace: &str, account: &str) -> Arc<str> {
     let trust_domain = trust_domain.replace('@', ".");
-    Arc::from(format!("spiffe://{trust_domain}/ns/{namespace}/sa/{account}"))
+    Arc::from(format!(
+        "spiffe://{trust_domain}/ns/{namespace}/sa/{account}"
+    ))
 }
 
 /// A WorkloadEntry as a workload; `None` while it is not there or its probes fail.
@@ -114,7 +116,13 @@ impl Query<Snapshot> for WorkloadOfEntry {
             .chain(entry.meta.labels.iter())
             .map(|(k, v)| (k.clone(), v.clone()))
             .collect();
-        let workload = from_entry(cx, &entry.spec, &labels, &entry.meta.name, Some(&entry.meta));
+        let workload = from_entry(
+            cx,
+            &entry.spec,
+            &labels,
+            &entry.meta.name,
+            Some(&entry.meta),
+        );
         Some(Arc::new(workload))
     }
 }
@@ -194,8 +202,16 @@ pub(super) fn from_entry(
 ///
 /// Istio: pkg/kube/labels/labels.go WorkloadNameFromWorkloadEntry, 1.32.
 fn workload_name(name: &ObjectName, meta: Option<&Meta>) -> Arc<str> {
-    let group = |m: &Meta| m.annotations.get("istio.io/autoRegistrationGroup").map(Arc::from);
-    let label = |m: &Meta| m.labels.get("service.istio.io/workload-name").map(Arc::from);
+    let group = |m: &Meta| {
+        m.annotations
+            .get("istio.io/autoRegistrationGroup")
+            .map(Arc::from)
+    };
+    let label = |m: &Meta| {
+        m.labels
+            .get("service.istio.io/workload-name")
+            .map(Arc::from)
+    };
     meta.and_then(|m| group(m).or_else(|| label(m)))
         .unwrap_or_else(|| name.name.as_arc().clone())
 }
