@@ -1,26 +1,118 @@
 //! Listeners of a view.
+//!
+//! What filter chains have in common is built once for each side of a proxy ([`parts`]); each listener is a leaf query
+//! whose key holds those parts and what is its own, so that proxies which agree share it.
 
 pub mod access_log;
 pub mod address;
 pub mod class;
+mod config_metadata;
+pub mod dns;
 pub mod filters;
 pub mod hcm;
+pub mod inbound;
 pub mod metrics;
+mod outbound;
 pub mod parts;
 pub mod provider_cluster;
 pub mod proxy_headers;
 pub mod proxy_options;
 pub mod tcp;
+pub mod tls;
 pub mod tracing;
 
+use std::sync::Arc;
+
 use incr::Cx;
-use store::Snapshot;
+use model::node::Role;
+use proto_envoy::envoy::config::listener::v3::listener::ConnectionBalanceConfig;
+use proto_envoy::envoy::config::listener::v3::listener::connection_balance_config::{
+    BalanceType, ExactBalance,
+};
+use store::{Reads, Snapshot};
 
 use crate::resource::ResourceSet;
-use crate::view::View;
+use crate::scope::{ScopeOf, SidecarScope, key_of};
+use crate::view::{Families, View};
+use address::{Addressing, wildcards};
+use hcm::HttpParts;
+use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
+use parts::{Keyed, TcpParts};
+use proxy_options::Reserved;
 
 /// Listeners that proxies of a view should have.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
-    let _ = (cx, view);
-    ResourceSet::default()
+pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
+    match view.role {
+        Role::Sidecar => sidecar(cx, view),
+        Role::Router | Role::Waypoint | Role::Ztunnel => ResourceSet::default(),
+    }
+}
+
+fn sidecar(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
+    let settings = cx.settings();
+    let port = |number: i32| u16::try_from(number).unwrap_or(0);
+    let outbound_port = port(settings.mesh.proxy_listen_port);
+    let inbound_port = port(settings.mesh.proxy_inbound_listen_port);
+    if outbound_port == 0 {
+        return ResourceSet::default();
+    }
+    let proxy = Proxy {
+        view,
+        scope: (*cx.query(&ScopeOf(key_of(cx, view)))).clone(),
+        addressing: Addressing::of(view, &settings.features),
+        reserved: Reserved::of(view, [outbound_port, inbound_port]),
+        outbound_port,
+        inbound_port,
+        plain_http: if settings.features.http10 {
+            PLAIN_HTTP_10
+        } else {
+            PLAIN_HTTP
+        },
+    };
+    let mut listeners = outbound::listeners(cx, &proxy);
+    listeners.extend(inbound::listeners(cx, &proxy));
+    ResourceSet::new(listeners)
+}
+
+/// A sidecar, with what its listeners are decided by.
+struct Proxy<'a> {
+    view: &'a Arc<View>,
+    scope: Arc<SidecarScope>,
+    addressing: Addressing,
+    reserved: Reserved,
+    outbound_port: u16,
+    inbound_port: u16,
+    /// ALPN of HTTP in the clear.
+    plain_http: &'static [&'static str],
+}
+
+impl Proxy<'_> {
+    /// The addresses that a Sidecar's ingress listener is named after if it states none.
+    ///
+    /// Istio: pilot/pkg/networking/core/listener_address.go getSidecarInboundBindIPs, 1.32.
+    fn own_binds(&self) -> Box<[Arc<str>]> {
+        let binds = wildcards(self.view.families);
+        binds.iter().map(|b| Arc::from(*b)).collect()
+    }
+
+    /// The proxy's own address, where that is an endpoint of a service which is dialled by its endpoints' addresses.
+    fn own_headless_address(&self) -> Option<Arc<str>> {
+        None
+    }
+}
+
+/// What HTTP chains of outbound listeners depend on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct HttpKey {
+    parts: Arc<Keyed<HttpParts>>,
+    plain_http: &'static [&'static str],
+    families: Families,
+    dual_stack: bool,
+}
+
+/// How connections are spread over the proxy's threads, if it states that.
+fn balance(parts: &TcpParts) -> Option<ConnectionBalanceConfig> {
+    parts.exact_balance.then_some(ConnectionBalanceConfig {
+        balance_type: Some(BalanceType::ExactBalance(ExactBalance {})),
+    })
 }

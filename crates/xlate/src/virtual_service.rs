@@ -88,6 +88,8 @@ pub struct RuleHead {
     pub hosts: Box<[Arc<str>]>,
     /// The gateways that apply it, as `namespace/name`, and [`MESH`] for sidecars; never empty.
     pub gateways: Box<[Arc<str>]>,
+    /// Whether it has TCP or TLS routes, so that listeners follow it.
+    pub layer4: bool,
 }
 
 impl RuleHead {
@@ -104,6 +106,7 @@ impl RuleHead {
             } else {
                 gateways.iter().map(|g| g.as_str().into()).collect()
             },
+            layer4: !rule.spec.tcp.is_empty() || !rule.spec.tls.is_empty(),
         }
     }
 

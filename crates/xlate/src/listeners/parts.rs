@@ -149,7 +149,7 @@ impl Query<Snapshot> for PartsOf {
             connection: proxy_options::connection_settings(&proxy, mesh),
             capabilities,
             http10: settings.features.http10
-                || proxy_options::text(view, "HTTP10").as_deref() == Some("1"),
+                || proxy_options::text(view, "HTTP10") == Some("1"),
             idle_timeout,
             access_log: logs.http,
             tracing,

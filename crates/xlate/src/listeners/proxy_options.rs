@@ -3,30 +3,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::protocol::Protocol;
+use model::service::Port;
 use proto_istio::mesh::proxy_config::ConnectionSettings;
 use proto_istio::mesh::{MeshConfig, ProxyConfig};
 
 use crate::view::View;
 
-/// A text of the proxy's metadata; `None` where it is absent, empty or no text.
-pub fn text(view: &View, key: &str) -> Option<String> {
-    let raw = view.metadata.get(key)?;
-    serde_json::from_str::<String>(raw)
-        .ok()
-        .filter(|text| !text.is_empty())
+/// A text of the proxy's metadata; `None` where it is absent or empty.
+pub fn text<'a>(view: &'a View, key: &str) -> Option<&'a str> {
+    view.metadata.get(key).filter(|text| !text.is_empty())
 }
 
 /// A flag of the proxy's metadata: `true`, as JSON or as text.
 pub fn flag(view: &View, key: &str) -> bool {
     matches!(
-        view.metadata.get(key).map(|raw| raw.trim_matches('"')),
-        Some("true" | "1")
+        text(view, key),
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True")
     )
 }
 
 /// A port of the proxy's metadata, as JSON number or as text.
 pub fn port(view: &View, key: &str) -> Option<u16> {
-    view.metadata.get(key)?.trim_matches('"').parse().ok()
+    text(view, key)?.parse().ok()
 }
 
 /// The proxy's own configuration if it states one, else that of the mesh. The two are not merged: the agent beside the
@@ -71,13 +70,15 @@ pub fn seconds(seconds: u64) -> prost_types::Duration {
 pub struct Reserved {
     /// Ports of the bootstrap: status and metrics.
     pub statics: Vec<u16>,
+    /// Ports of the listeners that take redirected traffic, outbound and inbound.
+    pub virtuals: [u16; 2],
     /// Whether the proxy may not bind ports below 1024.
     pub unprivileged: bool,
 }
 
 impl Reserved {
     /// What the proxy states.
-    pub fn of(view: &View) -> Self {
+    pub fn of(view: &View, virtuals: [u16; 2]) -> Self {
         let keys = [
             "ENVOY_STATUS_PORT",
             "ENVOY_PROMETHEUS_PORT",
@@ -86,10 +87,42 @@ impl Reserved {
         ];
         Self {
             statics: keys.iter().filter_map(|key| port(view, key)).collect(),
-            unprivileged: matches!(
-                text(view, "UNPRIVILEGED_POD").as_deref(),
-                Some("1" | "t" | "T" | "true" | "TRUE" | "True")
-            ),
+            virtuals,
+            unprivileged: flag(view, "UNPRIVILEGED_POD"),
+        }
+    }
+
+    /// Whether a listener can be bound to an address (empty: not decided) and a port. `wildcard` is the address that
+    /// stands for all.
+    pub fn can_bind(&self, binds_port: bool, bind: &str, port: &Port, wildcard: &str) -> bool {
+        if binds_port && self.unprivileged && (1..1024).contains(&port.number) {
+            return false;
+        }
+        !self.everywhere(bind, port.protocol, wildcard)
+            || !self.statics.contains(&port.number) && !self.virtuals.contains(&port.number)
+    }
+
+    /// Like [`Reserved::can_bind`], for what is never bound to the port of a virtual listener by mistake.
+    pub fn can_bind_listed(
+        &self,
+        binds_port: bool,
+        bind: &str,
+        port: &Port,
+        wildcard: &str,
+    ) -> bool {
+        let statics = Self {
+            virtuals: [0; 2],
+            ..self.clone()
+        };
+        statics.can_bind(binds_port, bind, port, wildcard)
+    }
+
+    /// Whether the listener takes every address: it says so, or says nothing and speaks HTTP.
+    fn everywhere(&self, bind: &str, protocol: Protocol, wildcard: &str) -> bool {
+        if bind.is_empty() {
+            protocol.is_http()
+        } else {
+            bind == wildcard
         }
     }
 }

@@ -78,7 +78,8 @@ pub fn unlogged(cluster: &str) -> listener::Filter {
     )
 }
 
-fn terminal(parts: &TcpParts, proxy: Proxy) -> Vec<listener::Filter> {
+/// The protocol's own filter and the TCP proxy, which end a chain.
+pub fn terminal(parts: &TcpParts, proxy: Proxy) -> Vec<listener::Filter> {
     let mut filters = Vec::with_capacity(2);
     if proxy.protocol == Protocol::Mongo && parts.capabilities.mongo {
         let config = MongoProxy {

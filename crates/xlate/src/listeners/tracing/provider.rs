@@ -190,7 +190,9 @@ fn open_telemetry(
 
 /// The name under which the workload is known to collectors: the proxy's own cluster name.
 fn service_cluster(view: &View) -> String {
-    text(view, "SERVICE_CLUSTER").unwrap_or_default()
+    text(view, "SERVICE_CLUSTER")
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// The name that OpenTelemetry's conventions give a workload in Kubernetes.
@@ -208,13 +210,13 @@ fn service_name(view: &View) -> String {
         annotation,
         label("app.kubernetes.io/instance"),
         label("app.kubernetes.io/name"),
+        text(view, "WORKLOAD_NAME"),
     ]
     .into_iter()
     .flatten()
     .find(|name| !name.is_empty())
-    .map(str::to_owned)
-    .or_else(|| text(view, "WORKLOAD_NAME"))
-    .unwrap_or_else(|| "unknown_service".to_owned())
+    .unwrap_or("unknown_service")
+    .to_owned()
 }
 
 fn http_service(

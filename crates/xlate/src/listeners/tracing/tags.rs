@@ -91,7 +91,7 @@ fn of_workload(view: &View) -> [CustomTag; 5] {
             "istio.canonical_service",
             or(label("service.istio.io/canonical-name"), "unknown"),
         ),
-        tag("istio.mesh_id", or(&mesh, "unknown")),
+        tag("istio.mesh_id", or(mesh, "unknown")),
         tag("istio.namespace", or(&view.namespace, "default")),
         tag("istio.cluster_id", or(&view.cluster, "unknown")),
     ]

@@ -1,0 +1,242 @@
+//! Inbound listeners of sidecars: one for all redirected traffic, and real ones where nothing is redirected.
+//!
+//! Istio: pilot/pkg/networking/core/listener_inbound.go, 1.32.
+
+mod inspectors;
+pub mod matching;
+mod ports;
+mod route;
+
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::node::Interception;
+use proto_envoy::envoy::config::core::v3::TrafficDirection;
+use proto_envoy::envoy::config::listener::v3 as listener;
+use store::{Reads, Snapshot};
+
+use super::address::{additional, listener_name, socket, wildcards};
+use super::class::{Class, handling};
+use super::hcm::{HttpParts, Options, Routes};
+use super::parts::{Keyed, Parts, PartsOf, TcpParts};
+use super::tcp::{self, Policy, Upstream};
+use super::tls::MutualTls;
+use super::{Proxy, config_metadata};
+use crate::clusters::names;
+use crate::resource::Resource;
+use ports::PortChain;
+
+/// Name of the listener that takes all redirected traffic.
+pub const VIRTUAL_INBOUND: &str = "virtualInbound";
+const BLACK_HOLE_CHAIN: &str = "virtualInbound-blackhole";
+const CATCH_ALL_HTTP_CHAIN: &str = "virtualInbound-catchall-http";
+
+/// The inbound listeners of a proxy.
+pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Resource>> {
+    let view = proxy.view;
+    let parts = cx.query(&PartsOf {
+        view: view.clone(),
+        class: Class::SidecarInbound,
+    });
+    let mesh = &cx.settings().mesh;
+    let tls = Arc::new(MutualTls::of(view, mesh, parts.tcp.capabilities));
+    let chains = ports::chains(cx, proxy);
+    let shared = |name: String, binds: Vec<Arc<str>>, port: u16| InboundListener {
+        name,
+        binds,
+        port,
+        own_port: true,
+        interception: view.interception,
+        plain_http: proxy.plain_http,
+        additional_addresses: cx.settings().features.dual_stack,
+        chains: Box::from([]),
+        tls: tls.clone(),
+        parts: (*parts).clone(),
+    };
+
+    let (real, virtual_): (Vec<_>, Vec<_>) = chains.into_iter().partition(|c| c.own_listener);
+    let mut listeners: Vec<InboundListener> = real
+        .into_iter()
+        .map(|chain| InboundListener {
+            chains: Box::from([chain.clone()]),
+            ..shared(chain.name(), chain.binds.to_vec(), chain.target_port)
+        })
+        .collect();
+    if view.interception != Interception::None {
+        let port = proxy.inbound_port;
+        let binds = wildcards(view.families).iter().map(|b| Arc::from(*b));
+        listeners.push(InboundListener {
+            own_port: false,
+            chains: ports::passthrough(cx, proxy)
+                .into_iter()
+                .chain(virtual_)
+                .collect(),
+            ..shared(VIRTUAL_INBOUND.to_owned(), binds.collect(), port)
+        });
+    }
+    listeners
+        .iter()
+        .map(|key| (*cx.query(key)).clone())
+        .collect()
+}
+
+/// One inbound listener, with all that it depends on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct InboundListener {
+    name: String,
+    binds: Vec<Arc<str>>,
+    port: u16,
+    own_port: bool,
+    interception: Interception,
+    plain_http: &'static [&'static str],
+    additional_addresses: bool,
+    chains: Box<[PortChain]>,
+    tls: Arc<MutualTls>,
+    parts: Parts,
+}
+
+impl Query<Snapshot> for InboundListener {
+    type Value = Arc<Resource>;
+
+    fn eval(&self, _: &Cx<'_, Snapshot>) -> Arc<Resource> {
+        Arc::new(Resource::encode(self.name.as_str(), &self.build()))
+    }
+}
+
+impl InboundListener {
+    fn build(&self) -> listener::Listener {
+        let tcp = &self.parts.tcp;
+        let mut chains = Vec::new();
+        if !self.own_port {
+            chains.push(self.black_hole());
+        }
+        chains.extend(self.chains.iter().flat_map(|chain| self.of_port(chain)));
+        let (first, others) = self.binds.split_first().map_or(("", &[][..]), |(f, o)| (f, o));
+        listener::Listener {
+            name: self.name.clone(),
+            address: Some(socket(first, self.port)),
+            additional_addresses: if self.additional_addresses {
+                additional(others, self.port)
+            } else {
+                Vec::new()
+            },
+            traffic_direction: TrafficDirection::Inbound as i32,
+            continue_on_listener_filters_timeout: true,
+            max_connections_to_accept_per_socket_event: Some(1),
+            connection_balance_config: super::balance(tcp),
+            transparent: (!self.own_port && self.interception == Interception::Tproxy)
+                .then_some(true),
+            access_log: tcp.listener_log.clone(),
+            listener_filters: inspectors::listener_filters(
+                &chains,
+                self.interception,
+                self.own_port,
+            ),
+            listener_filters_timeout: tcp.detection_timeout,
+            filter_chains: chains,
+            ..Default::default()
+        }
+    }
+
+    /// Refuses connections to the listener's own port, which would lead back to it for ever.
+    fn black_hole(&self) -> listener::FilterChain {
+        let tcp: &Keyed<TcpParts> = &self.parts.tcp;
+        listener::FilterChain {
+            name: BLACK_HOLE_CHAIN.to_owned(),
+            filter_chain_match: Some(listener::FilterChainMatch {
+                destination_port: Some(u32::from(self.port)),
+                ..Default::default()
+            }),
+            filters: tcp
+                .metadata_exchange()
+                .into_iter()
+                .chain(tcp.metrics.iter().cloned())
+                .chain([tcp::unlogged(names::BLACK_HOLE)])
+                .collect(),
+            ..Default::default()
+        }
+    }
+
+    fn of_port(&self, chain: &PortChain) -> Vec<listener::FilterChain> {
+        matching::chains(handling(chain.port.protocol), chain.mode, self.plain_http)
+            .into_iter()
+            .map(|kind| listener::FilterChain {
+                name: match (chain.passthrough, kind.http) {
+                    (true, true) => CATCH_ALL_HTTP_CHAIN.to_owned(),
+                    (true, false) => VIRTUAL_INBOUND.to_owned(),
+                    (false, _) => chain.name(),
+                },
+                filter_chain_match: Some(kind.matching(chain.target_port)),
+                filters: if kind.http {
+                    self.http_filters(chain)
+                } else {
+                    self.tcp_filters(chain)
+                },
+                transport_socket: kind.terminates.then(|| self.tls.socket(kind.http)),
+                metadata: chain.sidecar.as_ref().map(config_metadata::sidecar),
+                ..Default::default()
+            })
+            .collect()
+    }
+
+    fn http_filters(&self, chain: &PortChain) -> Vec<listener::Filter> {
+        let http: &Keyed<HttpParts> = &self.parts.http;
+        let cluster = chain.cluster();
+        let config = route::config(
+            &cluster,
+            &chain.host,
+            chain.port.number,
+            chain.port.protocol,
+        );
+        let manager = http.filter(Options {
+            stat_prefix: if chain.passthrough {
+                cluster
+            } else {
+                format!("inbound_{}", chain.name())
+            },
+            routes: Routes::Inline(Box::new(config)),
+            http2: chain.port.protocol.is_http2(),
+            grpc_web: chain.port.protocol == model::protocol::Protocol::GrpcWeb,
+            ..Options::default()
+        });
+        self.parts
+            .tcp
+            .metadata_exchange()
+            .into_iter()
+            .chain([manager])
+            .collect()
+    }
+
+    fn tcp_filters(&self, chain: &PortChain) -> Vec<listener::Filter> {
+        let cluster = chain.cluster();
+        let pattern = &self.parts.tcp.cluster_stat_name;
+        let proxy = tcp::Proxy {
+            stat_prefix: if pattern.is_empty() {
+                cluster.clone()
+            } else {
+                chain.stat_prefix(pattern)
+            },
+            upstream: Upstream::Cluster(cluster),
+            protocol: chain.port.protocol,
+            policy: Policy::default(),
+        };
+        tcp::inbound(&self.parts.tcp, proxy)
+    }
+}
+
+impl PortChain {
+    /// Name of its filter chains, and of its listener if it has one.
+    fn name(&self) -> String {
+        let bind = self.binds.first().map_or("", |b| b);
+        listener_name(bind, self.target_port)
+    }
+
+    /// Where it goes.
+    fn cluster(&self) -> String {
+        if self.passthrough {
+            names::INBOUND_PASSTHROUGH.to_owned()
+        } else {
+            names::inbound(self.target_port)
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The routes of inbound HTTP chains: everything goes to the workload.
+//!
+//! Istio: pilot/pkg/networking/core/httproute.go buildSidecarInboundHTTPRouteConfig, 1.32.
+
+use model::protocol::Protocol;
+use prost_types::Duration;
+use proto_envoy::envoy::config::route::v3 as route;
+
+/// How often a request is sent again that the workload's connection lost before it was read.
+const RETRIES: u32 = 2;
+
+/// The routes of a port: to a cluster, with the name that traces give the operation.
+pub(super) fn config(
+    cluster: &str,
+    host: &str,
+    port: u16,
+    protocol: Protocol,
+) -> route::RouteConfiguration {
+    let forever = Some(Duration::default());
+    let retry = route::RetryPolicy {
+        retry_on: "reset-before-request".to_owned(),
+        num_retries: Some(RETRIES),
+        ..Default::default()
+    };
+    let action = route::RouteAction {
+        cluster_specifier: Some(route::route_action::ClusterSpecifier::Cluster(
+            cluster.to_owned(),
+        )),
+        timeout: forever,
+        max_stream_duration: Some(route::route_action::MaxStreamDuration {
+            max_stream_duration: forever,
+            grpc_timeout_header_max: forever,
+            ..Default::default()
+        }),
+        // A stream of gRPC messages cannot be repeated.
+        retry_policy: (!protocol.is_grpc()).then_some(retry),
+        ..Default::default()
+    };
+    let everything = route::Route {
+        name: "default".to_owned(),
+        r#match: Some(route::RouteMatch {
+            path_specifier: Some(route::route_match::PathSpecifier::Prefix("/".to_owned())),
+            ..Default::default()
+        }),
+        decorator: Some(route::Decorator {
+            operation: operation(host, port),
+            ..Default::default()
+        }),
+        action: Some(route::route::Action::Route(action)),
+        ..Default::default()
+    };
+    route::RouteConfiguration {
+        name: cluster.to_owned(),
+        virtual_hosts: vec![route::VirtualHost {
+            name: format!("inbound|http|{port}"),
+            domains: vec!["*".to_owned()],
+            routes: vec![everything],
+            ..Default::default()
+        }],
+        validate_clusters: Some(false),
+        ..Default::default()
+    }
+}
+
+fn operation(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}/*")
+    } else {
+        format!("{host}:{port}/*")
+    }
+}

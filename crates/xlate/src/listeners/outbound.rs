@@ -1,0 +1,305 @@
+//! Outbound listeners of sidecars: one for each port or address of what they see, and those that take the rest.
+//!
+//! Istio: pilot/pkg/networking/core/listener.go and listener_builder.go, 1.32.
+
+mod chains;
+mod entry;
+mod matching;
+mod plan;
+mod unmatched;
+
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::kinds::istio::DestinationRule;
+use model::labels::Labels;
+use model::names::Namespace;
+use model::node::Interception;
+use prost_types::Duration;
+use proto_envoy::envoy::config::core::v3::TrafficDirection;
+use proto_envoy::envoy::config::listener::v3 as listener;
+use store::{Reads, Snapshot};
+
+use super::address::{additional, listener_name, loopbacks, socket};
+use super::class::Class;
+use super::hcm::{Options, Routes};
+use super::parts::{Keyed, PartsOf, TcpParts};
+use super::{HttpKey, Proxy, config_metadata, dns, filters, proxy_options, tcp};
+use crate::resource::Resource;
+use crate::view::Families;
+use chains::{ClientKey, TcpChain};
+use entry::{Chain, Entry, HttpChain};
+use matching::Matching;
+use plan::PlanOf;
+
+/// Name of the route configuration of the HTTP proxy port.
+const HTTP_PROXY_ROUTES: &str = "http_proxy";
+/// Name of the chain that takes what no chain of a listener matches.
+const PASSTHROUGH_CHAIN: &str = "PassthroughFilterChain";
+/// How long a client may take for its part of the TLS handshake.
+const HANDSHAKE_SECONDS: u64 = 15;
+
+/// The outbound listeners of a proxy.
+pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Resource>> {
+    let view = proxy.view;
+    let parts = cx.query(&PartsOf {
+        view: view.clone(),
+        class: Class::SidecarOutbound,
+    });
+    let plan = cx.query(&PlanOf {
+        scope: proxy.scope.key.clone(),
+        addressing: proxy.addressing.clone(),
+        binds_ports: view.interception == Interception::None,
+        reserved: proxy.reserved.clone(),
+        own_address: proxy.own_headless_address(),
+    });
+    let http = HttpKey {
+        parts: parts.http.clone(),
+        plain_http: proxy.plain_http,
+        families: view.families,
+        dual_stack: proxy.addressing.dual_stack,
+    };
+    let selecting = *cx.query(&HasSelectingRules(view.namespace.clone()));
+    let client = |has_rules: bool| ClientKey {
+        namespace: view.namespace.clone(),
+        labels: if selecting || has_rules {
+            view.labels.clone()
+        } else {
+            Labels::default()
+        },
+        scope: has_rules.then(|| proxy.scope.key.clone()),
+        families: view.families,
+        stat_name: parts.tcp.cluster_stat_name.clone(),
+    };
+    let plain = Arc::new(client(false));
+    let ruled = Arc::new(client(true));
+    let unmatched: Arc<str> = unmatched::cluster(proxy.scope.outbound_policy.as_ref()).into();
+    let build = |entry: Arc<Entry>| {
+        let key = OutboundListener {
+            client: if entry.has_rules() { &ruled } else { &plain }.clone(),
+            http: entry.has_http().then(|| http.clone()),
+            tcp: parts.tcp.clone(),
+            unmatched: unmatched.clone(),
+            entry,
+        };
+        (*cx.query(&key)).clone()
+    };
+    let mut listeners: Vec<Arc<Resource>> = plan.iter().cloned().map(build).collect();
+    if let Some(entry) = http_proxy(cx, proxy) {
+        listeners.push(build(Arc::new(entry)));
+    }
+    if view.interception != Interception::None {
+        listeners.push(unmatched::listener(cx, proxy, parts.tcp.clone(), unmatched));
+    }
+    listeners
+}
+
+/// The listener to which applications talk as to an HTTP proxy, if there is one.
+///
+/// Istio: pilot/pkg/networking/core/listener.go buildHTTPProxy, 1.32.
+fn http_proxy(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Option<Entry> {
+    let stated = u16::try_from(cx.settings().mesh.proxy_http_port).ok();
+    let port = proxy_options::port(proxy.view, "HTTP_PROXY_PORT")
+        .or(stated)
+        .filter(|port| *port != 0)?;
+    let binds = loopbacks(proxy.view.families).iter();
+    Some(Entry {
+        binds: binds.map(|b| Arc::from(*b)).collect(),
+        port,
+        binds_port: true,
+        batches: vec![vec![Chain::Http(HttpChain {
+            routes: HTTP_PROXY_ROUTES.to_owned(),
+            grpc_web: false,
+            detected: false,
+            absolute_urls: true,
+            resolves: None,
+        })]],
+    })
+}
+
+/// Whether a namespace has DestinationRules for some of its workloads only.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct HasSelectingRules(Namespace);
+
+impl Query<Snapshot> for HasSelectingRules {
+    type Value = bool;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
+        cx.list_in::<DestinationRule>(&self.0)
+            .iter()
+            .any(|rule| rule.spec.workload_selector.is_some())
+    }
+}
+
+/// One outbound listener, with all that it depends on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct OutboundListener {
+    entry: Arc<Entry>,
+    client: Arc<ClientKey>,
+    tcp: Arc<Keyed<TcpParts>>,
+    http: Option<HttpKey>,
+    unmatched: Arc<str>,
+}
+
+impl Query<Snapshot> for OutboundListener {
+    type Value = Arc<Resource>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
+        let listener = self.build(cx);
+        Arc::new(Resource::encode(listener.name.as_str(), &listener))
+    }
+}
+
+/// A chain with what it takes, ready to be built.
+enum Ready<'a> {
+    Http(&'a HttpChain),
+    Tcp(TcpChain),
+}
+
+impl Ready<'_> {
+    fn matching(&self) -> Matching {
+        match self {
+            Ready::Http(http) => Matching {
+                detected_http: http.detected,
+                ..Matching::default()
+            },
+            Ready::Tcp(tcp) => tcp.matching.clone(),
+        }
+    }
+}
+
+impl OutboundListener {
+    fn build(&self, cx: &Cx<'_, Snapshot>) -> listener::Listener {
+        let entry = &*self.entry;
+        let ready = self.ready(cx);
+        let looks_for_tls = ready.iter().any(|(chain, matching)| {
+            !matching.server_names.is_empty()
+                || matches!(chain, Ready::Tcp(tcp) if tcp.resolves.is_some())
+        });
+        let looks_for_http = ready.iter().any(|(_, matching)| matching.detected_http);
+
+        let name = listener_name(entry.bind(), entry.port);
+        let mut chains = Vec::new();
+        let mut default = None;
+        for (chain, matching) in ready {
+            let mut built = self.chain(chain, &name);
+            if matching.is_everything() {
+                default = Some(built);
+            } else {
+                built.filter_chain_match = matching.to_envoy(self.plain_http());
+                chains.push(built);
+            }
+        }
+        match default.take() {
+            Some(only) if chains.is_empty() => chains.push(only),
+            Some(everything) => default = Some(everything),
+            None => default = Some(self.unmatched_chain()),
+        }
+        let (first, others) = entry.binds.split_first().map_or(("", &[][..]), |(f, o)| (f, o));
+        listener::Listener {
+            address: Some(socket(first, entry.port)),
+            additional_addresses: additional(others, entry.port),
+            traffic_direction: TrafficDirection::Outbound as i32,
+            continue_on_listener_filters_timeout: true,
+            connection_balance_config: super::balance(&self.tcp),
+            max_connections_to_accept_per_socket_event: entry.binds_port.then_some(1),
+            bind_to_port: (!entry.binds_port).then_some(false),
+            listener_filters: looks_for_tls
+                .then(filters::tls_inspector)
+                .into_iter()
+                .chain(looks_for_http.then(filters::http_inspector))
+                .collect(),
+            listener_filters_timeout: if looks_for_http {
+                self.tcp.detection_timeout
+            } else {
+                Some(Duration::default())
+            },
+            filter_chains: chains,
+            default_filter_chain: default,
+            name,
+            ..Default::default()
+        }
+    }
+
+    /// The chains, without those of later batches that want what is taken already.
+    fn ready(&self, cx: &Cx<'_, Snapshot>) -> Vec<(Ready<'_>, Matching)> {
+        let mut ready: Vec<(Ready<'_>, Matching)> = Vec::new();
+        for (batch, chains) in self.entry.batches.iter().enumerate() {
+            for chain in chains {
+                let expanded = match chain {
+                    Chain::Http(http) => vec![Ready::Http(http)],
+                    Chain::Tcp(tcp) => chains::expand(cx, &self.client, tcp)
+                        .into_iter()
+                        .map(Ready::Tcp)
+                        .collect(),
+                };
+                for one in expanded {
+                    let matching = one.matching();
+                    let taken = ready.iter().any(|(_, m)| m.conflicts_with(&matching));
+                    if batch == 0 || !taken {
+                        ready.push((one, matching));
+                    }
+                }
+            }
+        }
+        ready
+    }
+
+    fn chain(&self, chain: Ready<'_>, listener: &str) -> listener::FilterChain {
+        let (filters, rule) = match chain {
+            Ready::Http(http) => (self.http_filters(http, listener), None),
+            Ready::Tcp(chain) => {
+                let mut filters = self.tcp.metrics.clone();
+                if let Some(host) = &chain.resolves {
+                    filters.push(dns::sni_filter(host, self.entry.port, self.family()));
+                }
+                filters.extend(tcp::terminal(&self.tcp, chain.proxy));
+                (filters, chain.rule)
+            }
+        };
+        listener::FilterChain {
+            filters,
+            metadata: rule.as_ref().map(config_metadata::virtual_service),
+            transport_socket_connect_timeout: Some(proxy_options::seconds(HANDSHAKE_SECONDS)),
+            ..Default::default()
+        }
+    }
+
+    fn http_filters(&self, chain: &HttpChain, listener: &str) -> Vec<listener::Filter> {
+        let Some(http) = &self.http else {
+            return Vec::new();
+        };
+        let manager = http.parts.filter(Options {
+            stat_prefix: format!("outbound_{listener}"),
+            routes: Routes::Named(chain.routes.clone()),
+            grpc_web: chain.grpc_web,
+            absolute_urls: chain.absolute_urls,
+            forward_proxy: chain
+                .resolves
+                .as_ref()
+                .map(|host| dns::http_filter(host, self.family())),
+            ..Options::default()
+        });
+        vec![manager]
+    }
+
+    /// Takes what the others do not: it goes wherever unknown traffic goes.
+    fn unmatched_chain(&self) -> listener::FilterChain {
+        listener::FilterChain {
+            name: PASSTHROUGH_CHAIN.to_owned(),
+            filter_chain_match: Some(listener::FilterChainMatch::default()),
+            filters: unmatched::filters(&self.tcp, &self.unmatched),
+            ..Default::default()
+        }
+    }
+
+    fn plain_http(&self) -> &'static [&'static str] {
+        self.http.as_ref().map_or(&[], |http| http.plain_http)
+    }
+
+    fn family(&self) -> dns::Family {
+        let Families { v4, v6 } = self.client.families;
+        let dual_stack = self.http.as_ref().is_some_and(|http| http.dual_stack);
+        dns::family(v4, v6, dual_stack)
+    }
+}

@@ -1,0 +1,380 @@
+//! Which outbound listeners a scope needs: services by port and address, and who wins where they collide.
+//!
+//! Istio: pilot/pkg/networking/core/listener.go buildSidecarOutboundListeners, 1.32.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::change::ServiceKey as EndpointKey;
+use model::host::matches;
+use model::object::ObjectName;
+use model::protocol::Protocol;
+use model::service::{Address, Port, Registry, Resolution, Service};
+use proto_istio::networking::CaptureMode;
+use store::Snapshot;
+
+use super::entry::{Chain, Entry, HttpChain, ServiceKey, TcpChains};
+use crate::listeners::address::{
+    Addressing, UNIX_PREFIX, WILDCARD_V4, WILDCARD_V6, loopbacks, prefix, wildcards,
+};
+use crate::listeners::class::{Handling, handling};
+use crate::listeners::proxy_options::Reserved;
+use crate::scope::{EgressScope, ScopeKey, ScopeOf};
+use crate::services::EndpointsOf;
+
+/// The outbound listeners of the proxies of a scope that agree on the rest.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct PlanOf {
+    /// What they see.
+    pub(super) scope: ScopeKey,
+    /// By which addresses they know services.
+    pub(super) addressing: Addressing,
+    /// Whether nothing is redirected, so that every listener binds its port.
+    pub(super) binds_ports: bool,
+    /// Ports that they cannot bind.
+    pub(super) reserved: Reserved,
+    /// The proxy's own address, where it is itself behind a service that has no address.
+    pub(super) own_address: Option<Arc<str>>,
+}
+
+impl Query<Snapshot> for PlanOf {
+    type Value = Arc<[Arc<Entry>]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Arc<Entry>]> {
+        let scope = cx.query(&ScopeOf(self.scope.clone()));
+        let mut plan = Plan {
+            cx,
+            of: self,
+            wildcards: wildcards(self.addressing.families),
+            entries: BTreeMap::new(),
+        };
+        for egress in scope.egress.iter() {
+            plan.add(egress);
+        }
+        plan.entries
+            .into_values()
+            .map(|draft| Arc::new(draft.entry))
+            .collect()
+    }
+}
+
+struct Plan<'a> {
+    cx: &'a Cx<'a, Snapshot>,
+    of: &'a PlanOf,
+    wildcards: &'static [&'static str],
+    entries: BTreeMap<(Arc<str>, u16), Draft>,
+}
+
+struct Draft {
+    entry: Entry,
+    protocol: Protocol,
+    locked: bool,
+}
+
+/// A port of a service that wants to be listened on.
+struct Wanted<'a> {
+    service: &'a Arc<Service>,
+    address: Arc<str>,
+    port: &'a Port,
+    binds: Vec<Arc<str>>,
+    binds_port: bool,
+}
+
+impl Plan<'_> {
+    fn add(&mut self, egress: &EgressScope) {
+        let rules = Layer4Rules::of(egress);
+        let stated = &egress.listener;
+        let captured = stated.capture_mode() != CaptureMode::None
+            && !stated.bind.starts_with(UNIX_PREFIX);
+        let binds_port = self.of.binds_ports || !captured;
+        let binds: Vec<Arc<str>> = if !stated.bind.is_empty() {
+            vec![stated.bind.as_str().into()]
+        } else if binds_port {
+            let loopbacks = loopbacks(self.of.addressing.families);
+            loopbacks.iter().map(|b| Arc::from(*b)).collect()
+        } else {
+            Vec::new()
+        };
+        if let Some(port) = &stated.port {
+            let port = Port {
+                name: port.name.as_str().into(),
+                number: u16::try_from(port.number).unwrap_or(0),
+                protocol: Protocol::parse(&port.protocol),
+            };
+            if !self.can_bind(binds_port, &binds, &port) {
+                return;
+            }
+            for service in egress.services.iter() {
+                let wanted = Wanted {
+                    service,
+                    address: self.of.addressing.primary(service),
+                    port: &port,
+                    binds: binds.clone(),
+                    binds_port,
+                };
+                self.want(wanted, &rules);
+            }
+            return;
+        }
+        // Ports that the Sidecar listed are not touched by its catch-all.
+        for draft in self.entries.values_mut() {
+            draft.locked = true;
+        }
+        for service in egress.services.iter() {
+            let address = self.of.addressing.primary(service);
+            for port in service.ports.iter() {
+                if !self.can_bind(binds_port, &binds, port) {
+                    continue;
+                }
+                let wanted = Wanted {
+                    service,
+                    address: address.clone(),
+                    port,
+                    binds: binds.clone(),
+                    binds_port,
+                };
+                self.want_any(wanted, &rules);
+            }
+        }
+    }
+
+    /// A service without an address of its own has a listener for each of its endpoints, if it speaks TCP.
+    fn want_any(&mut self, wanted: Wanted<'_>, rules: &Layer4Rules<'_>) {
+        let headless = wanted.binds.is_empty()
+            && wanted.service.resolution == Resolution::Passthrough
+            && &*wanted.address == WILDCARD_V4
+            && (wanted.port.protocol.is_tcp() || wanted.port.protocol.is_unsupported());
+        if !headless {
+            return self.want(wanted, rules);
+        }
+        let service = wanted.service;
+        let endpoints = self.cx.query(&EndpointsOf(EndpointKey {
+            namespace: service.namespace.clone(),
+            host: service.host.clone(),
+        }));
+        let mut served = endpoints
+            .iter()
+            .filter(|e| e.port_name == wanted.port.name)
+            .peekable();
+        let unknown = service.registry != Registry::Kubernetes && service.selector.is_empty();
+        if served.peek().is_none() && unknown {
+            return self.want(wanted, rules);
+        }
+        for endpoint in served {
+            let Address::Socket { hosts, .. } = &endpoint.address else {
+                continue;
+            };
+            let own = hosts.first() == self.of.own_address.as_ref();
+            if own || hosts.iter().any(|h| prefix(h).is_none()) {
+                continue;
+            }
+            let wanted = Wanted {
+                binds: hosts.to_vec(),
+                address: wanted.address.clone(),
+                ..wanted
+            };
+            self.want(wanted, rules);
+        }
+    }
+
+    fn want(&mut self, mut wanted: Wanted<'_>, rules: &Layer4Rules<'_>) {
+        if wanted.service.resolution == Resolution::Alias {
+            return;
+        }
+        let handling = handling(wanted.port.protocol);
+        let mut ranges = Vec::new();
+        if wanted.binds.is_empty() {
+            match handling {
+                Handling::Tcp | Handling::Auto => ranges = self.bind_service(&mut wanted),
+                Handling::Http => wanted.binds = self.every_address(),
+                Handling::Ignored => return,
+            }
+        }
+        let bind = wanted.binds.first().cloned().unwrap_or_default();
+        let key = (bind.clone(), wanted.port.number);
+        let current = self.entries.get(&key);
+        if current.is_some_and(|c| c.locked) {
+            return;
+        }
+        let current_protocol = current.map(|c| c.protocol);
+
+        let wildcard = *bind == *self.wildcards[0];
+        let proxy = wanted.port.protocol == Protocol::HttpProxy;
+        let http = |detected: bool| Chain::Http(http_chain(&wanted, &bind, wildcard, detected));
+        let tcp = || {
+            Chain::Tcp(TcpChains {
+                service: ServiceKey(wanted.service.clone()),
+                address: wanted.address.clone(),
+                port: wanted.port.clone(),
+                ranges: ranges.clone(),
+                bind: bind.clone(),
+                rules: rules.of_service(&wanted.service.host),
+            })
+        };
+        let mut protocol = wanted.port.protocol;
+        let chains = match (handling, current_protocol) {
+            (Handling::Ignored, _) => return,
+            // Whoever is there already serves the port's HTTP.
+            (Handling::Http, Some(current)) if !proxy && !current.is_tcp() => return,
+            (Handling::Http, _) if proxy => vec![http(false)],
+            (Handling::Http, _) => {
+                if wildcard {
+                    // What is not HTTP falls through to where unknown traffic goes.
+                    protocol = Protocol::Unsupported;
+                }
+                vec![http(wildcard)]
+            }
+            (Handling::Tcp, _) => vec![tcp()],
+            (Handling::Auto, Some(current)) if !current.is_http() && !current.is_tcp() => {
+                vec![tcp()]
+            }
+            (Handling::Auto, _) => vec![tcp(), http(true)],
+        };
+        if let Some(current) = current_protocol
+            && !proxy
+            && server_first_conflict(wanted.port.protocol, current)
+        {
+            return;
+        }
+        let replaces = handling == Handling::Auto && current_protocol.is_some_and(Protocol::is_http);
+        // An HTTP proxy that meets another listener replaces it.
+        let replaces = replaces || proxy;
+        match self.entries.get_mut(&key) {
+            Some(draft) if !replaces => {
+                let tcp_over_tcp = handling == Handling::Tcp && draft.protocol.is_tcp();
+                let over_auto = !draft.protocol.is_tcp() && !draft.protocol.is_http();
+                if !tcp_over_tcp && !over_auto {
+                    draft.protocol = Protocol::Unsupported;
+                }
+                draft.entry.batches.push(chains);
+            }
+            _ => {
+                let entry = Entry {
+                    port: wanted.port.number,
+                    binds: wanted.binds.into(),
+                    binds_port: wanted.binds_port,
+                    batches: vec![chains],
+                };
+                let draft = Draft {
+                    entry,
+                    protocol,
+                    locked: false,
+                };
+                self.entries.insert(key, draft);
+            }
+        }
+    }
+
+    /// Binds a service's own address; if that is a range, every address, with the ranges to be matched.
+    fn bind_service(&self, wanted: &mut Wanted<'_>) -> Vec<Arc<str>> {
+        let families = self.of.addressing.families;
+        let mut extra = self.of.addressing.extra(wanted.service);
+        let mut address = wanted.address.clone();
+        let anywhere =
+            wanted.service.registry == Registry::External && &*address == WILDCARD_V4;
+        if anywhere && families.v6 {
+            if families.v4 {
+                extra.push(WILDCARD_V6.into());
+            } else {
+                address = WILDCARD_V6.into();
+            }
+        }
+        if address.is_empty() {
+            return Vec::new();
+        }
+        let is_range = address.contains('/');
+        let all: Vec<Arc<str>> = std::iter::once(address).chain(extra).collect();
+        if is_range {
+            wanted.binds = self.every_address();
+            all
+        } else {
+            wanted.binds = all;
+            Vec::new()
+        }
+    }
+
+    fn every_address(&self) -> Vec<Arc<str>> {
+        self.wildcards.iter().map(|w| Arc::from(*w)).collect()
+    }
+
+    fn can_bind(&self, binds_port: bool, binds: &[Arc<str>], port: &Port) -> bool {
+        let bind = binds.first().map_or("", |b| b);
+        self.of
+            .reserved
+            .can_bind(binds_port, bind, port, self.wildcards[0])
+    }
+}
+
+fn http_chain(wanted: &Wanted<'_>, bind: &str, wildcard: bool, detected: bool) -> HttpChain {
+    let (service, port) = (wanted.service, wanted.port);
+    let own_routes = handling(port.protocol) == Handling::Auto && !wildcard;
+    HttpChain {
+        routes: match port.number {
+            0 => bind.to_owned(),
+            number if own_routes => format!("{}:{number}", service.host),
+            number => number.to_string(),
+        },
+        grpc_web: port.protocol == Protocol::GrpcWeb,
+        detected,
+        absolute_urls: false,
+        resolves: (service.host.is_wildcard() && service.resolution == Resolution::DynamicDns)
+            .then(|| service.host.clone()),
+    }
+}
+
+/// Whether looking at the first bytes would break a protocol in which the server speaks first.
+///
+/// Istio: pilot/pkg/networking/core/listener.go isConflictWithWellKnownPort, 1.32.
+fn server_first_conflict(incoming: Protocol, current: Protocol) -> bool {
+    let speaks_first = |p| matches!(p, Protocol::Mongo | Protocol::Mysql);
+    (speaks_first(incoming) || speaks_first(current)) && incoming != current
+}
+
+/// The rules of an egress listener that have TCP or TLS routes, found by host.
+struct Layer4Rules<'a> {
+    exact: HashMap<&'a str, Vec<usize>>,
+    wildcards: Vec<(&'a str, usize)>,
+    names: Vec<&'a ObjectName>,
+}
+
+impl<'a> Layer4Rules<'a> {
+    fn of(egress: &'a EgressScope) -> Self {
+        let mut rules = Self {
+            exact: HashMap::new(),
+            wildcards: Vec::new(),
+            names: Vec::new(),
+        };
+        for head in egress.rules.iter().filter(|head| head.layer4) {
+            let at = rules.names.len();
+            rules.names.push(&head.name);
+            for host in &head.hosts {
+                if host.starts_with('*') {
+                    rules.wildcards.push((host, at));
+                } else {
+                    rules.exact.entry(host).or_default().push(at);
+                }
+            }
+        }
+        rules
+    }
+
+    /// The rules about a host, in order.
+    fn of_service(&self, host: &str) -> Vec<ObjectName> {
+        let mut found: Vec<usize> = self
+            .wildcards
+            .iter()
+            .filter(|(stated, _)| matches(stated, host))
+            .map(|(_, at)| *at)
+            .collect();
+        if host.starts_with('*') {
+            let covered = self.exact.iter().filter(|(stated, _)| matches(stated, host));
+            found.extend(covered.flat_map(|(_, at)| at));
+        } else {
+            found.extend(self.exact.get(host).into_iter().flatten());
+        }
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter().map(|at| self.names[at].clone()).collect()
+    }
+}

@@ -1,0 +1,124 @@
+//! Outbound traffic that nothing else takes: the listener that receives all of it, and where it goes.
+//!
+//! Istio: pilot/pkg/networking/core/listener_builder.go buildVirtualOutboundListener, 1.32.
+
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::node::Interception;
+use model::protocol::Protocol;
+use proto_envoy::envoy::config::core::v3::TrafficDirection;
+use proto_envoy::envoy::config::listener::v3 as listener;
+use proto_istio::networking::OutboundTrafficPolicy;
+use proto_istio::networking::outbound_traffic_policy::Mode;
+use store::Snapshot;
+
+use super::chains;
+use crate::clusters::names;
+use crate::listeners::Proxy;
+use crate::listeners::address::{additional, socket, wildcards};
+use crate::listeners::parts::{Keyed, TcpParts};
+use crate::listeners::tcp::{self, Policy, Upstream};
+use crate::resource::Resource;
+
+const VIRTUAL_OUTBOUND: &str = "virtualOutbound";
+const BLACK_HOLE_CHAIN: &str = "virtualOutbound-blackhole";
+const CATCH_ALL_CHAIN: &str = "virtualOutbound-catchall-tcp";
+
+/// The cluster of unknown traffic.
+pub(super) fn cluster(policy: Option<&OutboundTrafficPolicy>) -> String {
+    match policy {
+        Some(policy) if policy.mode != Mode::RegistryOnly as i32 => match &policy.egress_proxy {
+            Some(proxy) => chains::cluster(proxy, None, 0),
+            None => names::PASSTHROUGH.to_owned(),
+        },
+        _ => names::BLACK_HOLE.to_owned(),
+    }
+}
+
+/// The filters that send unknown traffic to its cluster.
+pub(super) fn filters(parts: &TcpParts, cluster: &str) -> Vec<listener::Filter> {
+    tcp::outbound(
+        parts,
+        tcp::Proxy {
+            stat_prefix: cluster.to_owned(),
+            upstream: Upstream::Cluster(cluster.to_owned()),
+            protocol: Protocol::Tcp,
+            policy: Policy::default(),
+        },
+    )
+}
+
+/// The listener that receives redirected traffic.
+pub(super) fn listener(
+    cx: &Cx<'_, Snapshot>,
+    proxy: &Proxy<'_>,
+    tcp: Arc<Keyed<TcpParts>>,
+    unmatched: Arc<str>,
+) -> Arc<Resource> {
+    let wildcards = wildcards(proxy.view.families);
+    let further = if proxy.addressing.dual_stack {
+        wildcards.len()
+    } else {
+        1
+    };
+    (*cx.query(&VirtualOutbound {
+        binds: &wildcards[..further],
+        port: proxy.outbound_port,
+        transparent: proxy.view.interception == Interception::Tproxy,
+        tcp,
+        unmatched,
+    }))
+    .clone()
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct VirtualOutbound {
+    binds: &'static [&'static str],
+    port: u16,
+    transparent: bool,
+    tcp: Arc<Keyed<TcpParts>>,
+    unmatched: Arc<str>,
+}
+
+impl Query<Snapshot> for VirtualOutbound {
+    type Value = Arc<Resource>;
+
+    fn eval(&self, _: &Cx<'_, Snapshot>) -> Arc<Resource> {
+        let refused = self
+            .tcp
+            .metrics
+            .iter()
+            .cloned()
+            .chain([tcp::unlogged(names::BLACK_HOLE)]);
+        let message = listener::Listener {
+            name: VIRTUAL_OUTBOUND.to_owned(),
+            address: Some(socket(self.binds[0], self.port)),
+            additional_addresses: additional(&self.binds[1..], self.port),
+            transparent: self.transparent.then_some(true),
+            use_original_dst: Some(true),
+            traffic_direction: TrafficDirection::Outbound as i32,
+            max_connections_to_accept_per_socket_event: Some(1),
+            access_log: self.tcp.listener_log.clone(),
+            filter_chains: vec![
+                // Traffic to the listener's own port would come back to it for ever.
+                listener::FilterChain {
+                    name: BLACK_HOLE_CHAIN.to_owned(),
+                    filter_chain_match: Some(listener::FilterChainMatch {
+                        destination_port: Some(u32::from(self.port)),
+                        ..Default::default()
+                    }),
+                    filters: refused.collect(),
+                    ..Default::default()
+                },
+                listener::FilterChain {
+                    name: CATCH_ALL_CHAIN.to_owned(),
+                    filters: filters(&self.tcp, &self.unmatched),
+                    ..Default::default()
+                },
+            ],
+            ..Default::default()
+        };
+        Arc::new(Resource::encode(VIRTUAL_OUTBOUND, &message))
+    }
+}

@@ -1,0 +1,181 @@
+//! TLS contexts of inbound filter chains, and where proxies get their certificates.
+//!
+//! Istio: pilot/pkg/security/authn/utils/utils.go BuildInboundTLS and pilot/pkg/security/model/authentication.go
+//! ApplyToCommonTLSContext, 1.32.
+
+use prost_types::Duration;
+use proto_envoy::envoy::config::core::v3::{
+    ApiConfigSource, ApiVersion, ConfigSource, GrpcService, TransportSocket, api_config_source,
+    config_source, grpc_service, transport_socket,
+};
+use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
+use proto_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher};
+use proto_istio::mesh::MeshConfig;
+use proto_istio::mesh::mesh_config::tls_config::TlsProtocol;
+
+use super::proxy_options::text;
+use crate::authn::trust_domains;
+use crate::capabilities::{Capabilities, name};
+use crate::resource::any;
+use crate::view::View;
+
+/// The secret that holds the workload's certificate.
+pub const WORKLOAD_SECRET: &str = "default";
+/// The secret that holds the roots by which peers are judged.
+pub const ROOT_SECRET: &str = "ROOTCA";
+/// The cluster of the bootstrap that serves secrets.
+const SECRETS_CLUSTER: &str = "sds-grpc";
+/// The cluster of the bootstrap that serves secrets from files.
+const FILE_SECRETS_CLUSTER: &str = "sds-files-grpc";
+
+/// Cipher suites of mutual TLS where the mesh states none.
+const CIPHER_SUITES: [&str; 6] = [
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "AES256-GCM-SHA384",
+    "AES128-GCM-SHA256",
+];
+
+/// What inbound mutual TLS of a proxy is made of.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct MutualTls {
+    certificate: tls::SdsSecretConfig,
+    root: tls::SdsSecretConfig,
+    peers: Vec<StringMatcher>,
+    cipher_suites: Vec<String>,
+    minimum: i32,
+    offers_metadata_exchange: bool,
+}
+
+impl MutualTls {
+    /// That of a view's proxies.
+    pub fn of(view: &View, mesh: &MeshConfig, capabilities: Capabilities) -> Self {
+        let files = text(view, "file-credential") == Some("true");
+        let chain = text(view, "TLS_SERVER_CERT_CHAIN");
+        let key = text(view, "TLS_SERVER_KEY");
+        let certificate = chain.zip(key).map(|(c, k)| format!("file-cert:{c}~{k}"));
+        let root = text(view, "TLS_SERVER_ROOT_CERT").map(|r| format!("file-root:{r}"));
+        let stated = mesh.mesh_m_tls.clone().unwrap_or_default();
+        let minimum = match stated.min_protocol_version() {
+            TlsProtocol::Tlsv13 => tls::tls_parameters::TlsProtocol::TlSv13,
+            TlsProtocol::Tlsv12 | TlsProtocol::TlsAuto => tls::tls_parameters::TlsProtocol::TlSv12,
+        };
+        Self {
+            certificate: file_or_workload(certificate, WORKLOAD_SECRET, files),
+            root: file_or_workload(root, ROOT_SECRET, files),
+            peers: trust_domains(mesh)
+                .into_iter()
+                .map(|domain| StringMatcher {
+                    match_pattern: Some(string_matcher::MatchPattern::Prefix(format!(
+                        "spiffe://{domain}/"
+                    ))),
+                    ..Default::default()
+                })
+                .collect(),
+            cipher_suites: if stated.cipher_suites.is_empty() {
+                CIPHER_SUITES.map(str::to_owned).into()
+            } else {
+                stated.cipher_suites
+            },
+            minimum: minimum as i32,
+            offers_metadata_exchange: capabilities.metadata_exchange,
+        }
+    }
+
+    /// The transport socket of a chain. A proxy without metadata exchange must not agree to it.
+    #[expect(
+        deprecated,
+        reason = "proxies of all supported versions read `match_subject_alt_names`"
+    )]
+    pub fn socket(&self, http: bool) -> TransportSocket {
+        let alpn: &[&str] = if !http && self.offers_metadata_exchange {
+            &["istio-peer-exchange", "h2", "http/1.1"]
+        } else {
+            &["h2", "http/1.1"]
+        };
+        let validation = tls::common_tls_context::CombinedCertificateValidationContext {
+            default_validation_context: Some(tls::CertificateValidationContext {
+                match_subject_alt_names: self.peers.clone(),
+                ..Default::default()
+            }),
+            validation_context_sds_secret_config: Some(self.root.clone()),
+            ..Default::default()
+        };
+        socket(&tls::DownstreamTlsContext {
+            require_client_certificate: Some(true),
+            common_tls_context: Some(tls::CommonTlsContext {
+                alpn_protocols: alpn.iter().map(|p| (*p).to_owned()).collect(),
+                tls_params: Some(tls::TlsParameters {
+                    tls_minimum_protocol_version: self.minimum,
+                    tls_maximum_protocol_version: tls::tls_parameters::TlsProtocol::TlSv13 as i32,
+                    cipher_suites: self.cipher_suites.clone(),
+                    ..Default::default()
+                }),
+                tls_certificate_sds_secret_configs: vec![self.certificate.clone()],
+                validation_context_type: Some(
+                    tls::common_tls_context::ValidationContextType::CombinedValidationContext(
+                        validation,
+                    ),
+                ),
+                ..Default::default()
+            }),
+            ..Default::default()
+        })
+    }
+}
+
+/// A transport socket that terminates TLS.
+pub fn socket(context: &tls::DownstreamTlsContext) -> TransportSocket {
+    TransportSocket {
+        name: name::TLS.to_owned(),
+        config_type: Some(transport_socket::ConfigType::TypedConfig(any(context))),
+    }
+}
+
+/// A secret of the agent beside the proxy.
+///
+/// Istio: pkg/model/authentication.go ConstructSdsSecretConfig, 1.32.
+pub fn agent_secret(name: &str) -> tls::SdsSecretConfig {
+    // Without its own certificate a proxy cannot serve: it waits for it, and for no other.
+    let waits = name == WORKLOAD_SECRET || name == ROOT_SECRET;
+    secret(name, SECRETS_CLUSTER, waits)
+}
+
+fn file_or_workload(file: Option<String>, workload: &str, files: bool) -> tls::SdsSecretConfig {
+    match file {
+        Some(file) if files => secret(&file, FILE_SECRETS_CLUSTER, false),
+        file => agent_secret(file.as_deref().unwrap_or(workload)),
+    }
+}
+
+fn secret(name: &str, cluster: &str, waits: bool) -> tls::SdsSecretConfig {
+    let service = GrpcService {
+        target_specifier: Some(grpc_service::TargetSpecifier::EnvoyGrpc(
+            grpc_service::EnvoyGrpc {
+                cluster_name: cluster.to_owned(),
+                ..Default::default()
+            },
+        )),
+        ..Default::default()
+    };
+    let source = ApiConfigSource {
+        api_type: api_config_source::ApiType::Grpc as i32,
+        transport_api_version: ApiVersion::V3 as i32,
+        set_node_on_first_message_only: true,
+        grpc_services: vec![service],
+        ..Default::default()
+    };
+    tls::SdsSecretConfig {
+        name: name.to_owned(),
+        sds_config: Some(ConfigSource {
+            resource_api_version: ApiVersion::V3 as i32,
+            initial_fetch_timeout: waits.then(Duration::default),
+            config_source_specifier: Some(config_source::ConfigSourceSpecifier::ApiConfigSource(
+                source,
+            )),
+            ..Default::default()
+        }),
+    }
+}
