@@ -1,5 +1,7 @@
 //! Clusters of a view.
 
+pub mod names;
+
 use incr::Cx;
 use store::Snapshot;
 

@@ -39,7 +39,7 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         class: Class::SidecarInbound,
     });
     let mesh = &cx.settings().mesh;
-    let tls = Arc::new(MutualTls::of(view, mesh, parts.tcp.capabilities));
+    let tls = Keyed::new(MutualTls::of(view, mesh, parts.tcp.capabilities));
     let chains = ports::chains(cx, proxy);
     let shared = |name: String, binds: Vec<Arc<str>>, port: u16| InboundListener {
         name,
@@ -91,7 +91,7 @@ struct InboundListener {
     plain_http: &'static [&'static str],
     additional_addresses: bool,
     chains: Box<[PortChain]>,
-    tls: Arc<MutualTls>,
+    tls: Arc<Keyed<MutualTls>>,
     parts: Parts,
 }
 
@@ -111,7 +111,10 @@ impl InboundListener {
             chains.push(self.black_hole());
         }
         chains.extend(self.chains.iter().flat_map(|chain| self.of_port(chain)));
-        let (first, others) = self.binds.split_first().map_or(("", &[][..]), |(f, o)| (f, o));
+        let (first, others) = self
+            .binds
+            .split_first()
+            .map_or(("", &[][..]), |(f, o)| (f, o));
         listener::Listener {
             name: self.name.clone(),
             address: Some(socket(first, self.port)),

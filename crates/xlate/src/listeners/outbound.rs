@@ -195,7 +195,10 @@ impl OutboundListener {
             Some(everything) => default = Some(everything),
             None => default = Some(self.unmatched_chain()),
         }
-        let (first, others) = entry.binds.split_first().map_or(("", &[][..]), |(f, o)| (f, o));
+        let (first, others) = entry
+            .binds
+            .split_first()
+            .map_or(("", &[][..]), |(f, o)| (f, o));
         listener::Listener {
             address: Some(socket(first, entry.port)),
             additional_addresses: additional(others, entry.port),

@@ -93,7 +93,7 @@ impl TcpParts {
 }
 
 /// The common parts of one side of a proxy.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Parts {
     /// Of TCP chains and listeners.
     pub tcp: Arc<Keyed<TcpParts>>,
@@ -148,8 +148,7 @@ impl Query<Snapshot> for PartsOf {
             headers: ProxyHeaders::of(&proxy, class),
             connection: proxy_options::connection_settings(&proxy, mesh),
             capabilities,
-            http10: settings.features.http10
-                || proxy_options::text(view, "HTTP10") == Some("1"),
+            http10: settings.features.http10 || proxy_options::text(view, "HTTP10") == Some("1"),
             idle_timeout,
             access_log: logs.http,
             tracing,

@@ -39,7 +39,7 @@ const CIPHER_SUITES: [&str; 6] = [
 ];
 
 /// What inbound mutual TLS of a proxy is made of.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct MutualTls {
     certificate: tls::SdsSecretConfig,
     root: tls::SdsSecretConfig,

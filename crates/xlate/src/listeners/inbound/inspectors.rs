@@ -80,9 +80,7 @@ fn tls_disabled(
     })
 }
 
-fn any_of(
-    ports: impl Iterator<Item = u32>,
-) -> Option<listener::ListenerFilterChainMatchPredicate> {
+fn any_of(ports: impl Iterator<Item = u32>) -> Option<listener::ListenerFilterChainMatchPredicate> {
     let mut rules: Vec<_> = ports
         .filter_map(|port| i32::try_from(port).ok())
         .map(|port| {

@@ -10,7 +10,6 @@ use model::host::Hostname;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::object::ObjectName;
-use model::protocol::Protocol;
 use model::service::{Port, Registry, Resolution, Service};
 use proto_istio::networking::{LoadBalancerSettings, RouteDestination};
 use store::Snapshot;
@@ -182,10 +181,10 @@ impl Expansion<'_> {
                     ranges: subnets,
                     ..Matching::default()
                 };
-                chains.extend(self.routed(rule, &route.route, matching).map(|c| TcpChain {
-                    rule: None,
-                    ..c
-                }));
+                chains.extend(
+                    self.routed(rule, &route.route, matching)
+                        .map(|c| TcpChain { rule: None, ..c }),
+                );
             }
         }
         if !covered {

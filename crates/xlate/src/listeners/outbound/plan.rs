@@ -85,8 +85,8 @@ impl Plan<'_> {
     fn add(&mut self, egress: &EgressScope) {
         let rules = Layer4Rules::of(egress);
         let stated = &egress.listener;
-        let captured = stated.capture_mode() != CaptureMode::None
-            && !stated.bind.starts_with(UNIX_PREFIX);
+        let captured =
+            stated.capture_mode() != CaptureMode::None && !stated.bind.starts_with(UNIX_PREFIX);
         let binds_port = self.of.binds_ports || !captured;
         let binds: Vec<Arc<str>> = if !stated.bind.is_empty() {
             vec![stated.bind.as_str().into()]
@@ -237,7 +237,8 @@ impl Plan<'_> {
         {
             return;
         }
-        let replaces = handling == Handling::Auto && current_protocol.is_some_and(Protocol::is_http);
+        let replaces =
+            handling == Handling::Auto && current_protocol.is_some_and(Protocol::is_http);
         // An HTTP proxy that meets another listener replaces it.
         let replaces = replaces || proxy;
         match self.entries.get_mut(&key) {
@@ -271,8 +272,7 @@ impl Plan<'_> {
         let families = self.of.addressing.families;
         let mut extra = self.of.addressing.extra(wanted.service);
         let mut address = wanted.address.clone();
-        let anywhere =
-            wanted.service.registry == Registry::External && &*address == WILDCARD_V4;
+        let anywhere = wanted.service.registry == Registry::External && &*address == WILDCARD_V4;
         if anywhere && families.v6 {
             if families.v4 {
                 extra.push(WILDCARD_V6.into());
@@ -368,7 +368,10 @@ impl<'a> Layer4Rules<'a> {
             .map(|(_, at)| *at)
             .collect();
         if host.starts_with('*') {
-            let covered = self.exact.iter().filter(|(stated, _)| matches(stated, host));
+            let covered = self
+                .exact
+                .iter()
+                .filter(|(stated, _)| matches(stated, host));
             found.extend(covered.flat_map(|(_, at)| at));
         } else {
             found.extend(self.exact.get(host).into_iter().flatten());

@@ -190,9 +190,7 @@ fn open_telemetry(
 
 /// The name under which the workload is known to collectors: the proxy's own cluster name.
 fn service_cluster(view: &View) -> String {
-    text(view, "SERVICE_CLUSTER")
-        .unwrap_or_default()
-        .to_owned()
+    text(view, "SERVICE_CLUSTER").unwrap_or_default().to_owned()
 }
 
 /// The name that OpenTelemetry's conventions give a workload in Kubernetes.
