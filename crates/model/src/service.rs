@@ -205,8 +205,10 @@ impl fmt::Display for Locality {
 /// Whether an endpoint should get traffic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Health {
-    /// Ready.
+    /// Nobody says; counts as ready.
     #[default]
+    Unknown,
+    /// Ready.
     Healthy,
     /// Not ready.
     Unhealthy,

@@ -12,7 +12,7 @@ use model::service::{Locality, Port, Service};
 use store::Snapshot;
 
 /// The IP families a proxy has addresses of.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Families {
     /// Has an IPv4 address.
     pub v4: bool,

@@ -1,0 +1,74 @@
+//! A proxy as far as the clusters of services depend on it.
+
+use std::sync::Arc;
+
+use model::node::Role;
+use model::settings::Settings;
+
+use crate::listeners::proxy_options::proxy_config;
+use crate::view::{Families, View};
+
+/// What clusters of services depend on of a proxy. Proxies that agree in it share every cluster whose rules agree.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ClusterClient {
+    /// Its role.
+    pub(crate) role: Role,
+    /// Its IP families.
+    pub(crate) families: Families,
+    /// Whether the case of HTTP/1 header names is kept.
+    pub(crate) keep_header_case: bool,
+    /// Certificates of its own, in files.
+    pub(crate) certificates: Option<Arc<Certificates>>,
+    /// Whether it has Istio's metadata exchange.
+    pub(crate) metadata_exchange: bool,
+    /// Whether it has the c-ares resolver.
+    pub(crate) cares: bool,
+    /// Whether a server of the user's serves credentials.
+    pub(crate) credential_socket: bool,
+    /// Whether a server of the user's serves certificates in files.
+    pub(crate) file_credential_socket: bool,
+}
+
+/// Files that the proxy names in its metadata.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Certificates {
+    pub(crate) chain: String,
+    pub(crate) key: String,
+    pub(crate) root: String,
+}
+
+impl ClusterClient {
+    /// The proxies of a view.
+    pub(crate) fn of(view: &View, settings: &Settings) -> Self {
+        let text = |key: &str| view.metadata.get(key).unwrap_or_default().to_owned();
+        let chain = text("TLS_CLIENT_CERT_CHAIN");
+        let certificates = (!chain.is_empty()).then(|| {
+            Arc::new(Certificates {
+                chain,
+                key: text("TLS_CLIENT_KEY"),
+                root: text("TLS_CLIENT_ROOT_CERT"),
+            })
+        });
+        Self {
+            role: view.role,
+            families: view.families,
+            keep_header_case: keeps_header_case(view, settings),
+            certificates,
+            metadata_exchange: view.has_extension(super::METADATA_EXCHANGE),
+            cares: view.has_extension("envoy.network.dns_resolver.cares"),
+            credential_socket: view.metadata.get("credential") == Some("true"),
+            file_credential_socket: view.metadata.get("file-credential") == Some("true"),
+        }
+    }
+
+    pub(crate) fn is_sidecar(&self) -> bool {
+        self.role == Role::Sidecar
+    }
+}
+
+/// Istio: pilot/pkg/networking/core/cluster_builder.go shouldPreserveHeaderCase, 1.32.
+fn keeps_header_case(view: &View, settings: &Settings) -> bool {
+    let config = proxy_config(view, &settings.mesh);
+    let headers = config.proxy_headers.as_ref();
+    headers.and_then(|h| h.preserve_http1_header_case) == Some(true)
+}

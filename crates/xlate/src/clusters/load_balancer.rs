@@ -1,0 +1,186 @@
+//! How the proxy chooses among endpoints.
+//!
+//! Istio: pilot/pkg/networking/core/cluster_traffic_policy.go applyLoadBalancer, 1.32.
+
+use model::service::Service;
+use model::settings::Settings;
+use proto_envoy::envoy::config::cluster::v3::cluster::common_lb_config::{
+    LocalityConfigSpecifier, LocalityWeightedLbConfig, ZoneAwareLbConfig,
+};
+use proto_envoy::envoy::config::cluster::v3::cluster::{
+    ClusterDiscoveryType, DiscoveryType, LbConfig, LbPolicy, LeastRequestLbConfig, MaglevLbConfig,
+    RingHashLbConfig, RoundRobinLbConfig, SlowStartConfig,
+};
+use proto_envoy::envoy::config::core::v3::RuntimeDouble;
+use proto_envoy::envoy::r#type::v3::Percent;
+use proto_istio::networking::LoadBalancerSettings;
+use proto_istio::networking::load_balancer_settings::consistent_hash_lb::HashAlgorithm;
+use proto_istio::networking::load_balancer_settings::{
+    ConsistentHashLb, LbPolicy as Wanted, SimpleLb,
+};
+
+use super::draft::Draft;
+use crate::endpoints::EndpointClient;
+use crate::endpoints::locality::LocalityLb;
+
+/// The simple algorithm that settings name.
+pub(crate) fn simple(settings: Option<&LoadBalancerSettings>) -> SimpleLb {
+    match settings.and_then(|s| s.lb_policy.as_ref()) {
+        Some(Wanted::Simple(simple)) => SimpleLb::try_from(*simple).unwrap_or_default(),
+        _ => SimpleLb::Unspecified,
+    }
+}
+
+/// Chooses the algorithm, and lays locality over endpoints that the cluster carries.
+pub(super) fn apply(
+    draft: &mut Draft<'_>,
+    settings: &Settings,
+    service: &Service,
+    wanted: Option<&LoadBalancerSettings>,
+    client: Option<&EndpointClient>,
+) {
+    // Dynamic forward proxies choose by themselves.
+    if draft.cluster.lb_policy == LbPolicy::ClusterProvided as i32 {
+        return;
+    }
+    // Endpoints that are not ready may be among them: no panic may use those.
+    draft
+        .common_lb()
+        .healthy_panic_threshold
+        .get_or_insert_with(Percent::default);
+    apply_locality(draft, settings, service, wanted, client);
+
+    if draft.is_original_dst() {
+        draft.cluster.lb_policy = LbPolicy::ClusterProvided as i32;
+        return;
+    }
+    match simple(wanted) {
+        SimpleLb::Random => draft.cluster.lb_policy = LbPolicy::Random as i32,
+        SimpleLb::RoundRobin => {
+            draft.cluster.lb_policy = LbPolicy::RoundRobin as i32;
+            if let Some(slow_start_config) = slow_start(wanted) {
+                draft.cluster.lb_config = Some(LbConfig::RoundRobinLbConfig(RoundRobinLbConfig {
+                    slow_start_config: Some(slow_start_config),
+                }));
+            }
+        }
+        SimpleLb::Passthrough => {
+            let original = DiscoveryType::OriginalDst as i32;
+            draft.cluster.lb_policy = LbPolicy::ClusterProvided as i32;
+            draft.cluster.cluster_discovery_type = Some(ClusterDiscoveryType::Type(original));
+            draft.groups = None;
+        }
+        SimpleLb::Unspecified | SimpleLb::LeastConn | SimpleLb::LeastRequest => {
+            draft.cluster.lb_policy = LbPolicy::LeastRequest as i32;
+            if let Some(slow_start_config) = slow_start(wanted) {
+                let config = LeastRequestLbConfig {
+                    slow_start_config: Some(slow_start_config),
+                    ..LeastRequestLbConfig::default()
+                };
+                draft.cluster.lb_config = Some(LbConfig::LeastRequestLbConfig(config));
+            }
+        }
+    }
+    if let Some(Wanted::ConsistentHash(hash)) = wanted.and_then(|w| w.lb_policy.as_ref()) {
+        apply_hash(draft, hash);
+    }
+}
+
+fn apply_locality(
+    draft: &mut Draft<'_>,
+    settings: &Settings,
+    service: &Service,
+    wanted: Option<&LoadBalancerSettings>,
+    client: Option<&EndpointClient>,
+) {
+    let Some(locality) = LocalityLb::of(&settings.mesh, wanted, service) else {
+        return;
+    };
+    let outlier = draft.cluster.outlier_detection.is_some();
+    let common = draft.common_lb();
+    match &locality {
+        LocalityLb::Locality { setting, forced } => {
+            let failover = (*forced || outlier)
+                && (!setting.failover.is_empty() || !setting.failover_priority.is_empty());
+            // Weights of localities change what an algorithm like least request does: only where asked for.
+            if failover || !setting.distribute.is_empty() {
+                common.locality_config_specifier =
+                    Some(LocalityConfigSpecifier::LocalityWeightedLbConfig(
+                        LocalityWeightedLbConfig::default(),
+                    ));
+            }
+        }
+        LocalityLb::ZoneAware(setting) => {
+            let off = setting.enabled == Some(false);
+            common.locality_config_specifier = Some(LocalityConfigSpecifier::ZoneAwareLbConfig(
+                ZoneAwareLbConfig {
+                    routing_enabled: off.then(Percent::default),
+                    min_cluster_size: setting.min_cluster_size,
+                    ..ZoneAwareLbConfig::default()
+                },
+            ));
+        }
+    }
+    if let (Some(groups), Some(client)) = (draft.groups.take(), client) {
+        draft.groups = Some(locality.apply(groups, client, outlier));
+    }
+}
+
+/// Istio: setWarmup; without the newer setting, setSlowStartConfig.
+fn slow_start(wanted: Option<&LoadBalancerSettings>) -> Option<SlowStartConfig> {
+    let wanted = wanted?;
+    if let Some(warmup) = &wanted.warmup {
+        return Some(SlowStartConfig {
+            slow_start_window: warmup.duration.map(|d| d.0),
+            aggression: Some(RuntimeDouble {
+                default_value: warmup.aggression.unwrap_or(1.0),
+                // Required by Envoy; no runtime key has this name.
+                runtime_key: "(".to_owned(),
+            }),
+            min_weight_percent: Some(Percent {
+                value: warmup.minimum_percent.unwrap_or(10.0),
+            }),
+        });
+    }
+    let window = wanted.warmup_duration_secs?;
+    Some(SlowStartConfig {
+        slow_start_window: Some(window.0),
+        ..SlowStartConfig::default()
+    })
+}
+
+/// Istio: ApplyRingHashLoadBalancer.
+fn apply_hash(draft: &mut Draft<'_>, hash: &ConsistentHashLb) {
+    let cluster = &mut draft.cluster;
+    let ring = |size: u64| {
+        LbConfig::RingHashLbConfig(RingHashLbConfig {
+            minimum_ring_size: Some(size),
+            ..RingHashLbConfig::default()
+        })
+    };
+    match &hash.hash_algorithm {
+        Some(HashAlgorithm::Maglev(maglev)) => {
+            cluster.lb_policy = LbPolicy::Maglev as i32;
+            if maglev.table_size != 0 {
+                cluster.lb_config = Some(LbConfig::MaglevLbConfig(MaglevLbConfig {
+                    table_size: Some(maglev.table_size),
+                }));
+            }
+        }
+        Some(HashAlgorithm::RingHash(hash)) => {
+            cluster.lb_policy = LbPolicy::RingHash as i32;
+            if hash.minimum_ring_size != 0 {
+                cluster.lb_config = Some(ring(hash.minimum_ring_size));
+            }
+        }
+        None => {
+            cluster.lb_policy = LbPolicy::RingHash as i32;
+            // Envoy's own default.
+            let size = match hash.minimum_ring_size {
+                0 => 1024,
+                size => size,
+            };
+            cluster.lb_config = Some(ring(size));
+        }
+    }
+}

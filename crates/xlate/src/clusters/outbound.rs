@@ -1,0 +1,537 @@
+//! Clusters of services, as clients see them.
+//!
+//! Istio: pilot/pkg/networking/core/cluster.go and cluster_builder.go, 1.32.
+
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::change::ServiceKey;
+use model::node::Role;
+use model::protocol::Protocol;
+use model::service::{Port, Registry, Resolution, Service};
+use model::settings::Settings;
+use prost_types::Duration;
+use proto_envoy::envoy::config::cluster::v3::cluster::{
+    DiscoveryType, DnsLookupFamily, EdsClusterConfig, LbConfig, OriginalDstLbConfig,
+};
+use proto_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+use proto_envoy::envoy::config::core::v3::{
+    AggregatedConfigSource, ApiVersion, ConfigSource, HealthStatus, HealthStatusSet,
+    TypedExtensionConfig,
+};
+use proto_envoy::envoy::extensions::clusters::dynamic_forward_proxy::v3::ClusterConfig;
+use proto_envoy::envoy::extensions::clusters::dynamic_forward_proxy::v3::cluster_config::ClusterImplementationSpecifier;
+use proto_envoy::envoy::extensions::common::dynamic_forward_proxy::v3::DnsCacheConfig;
+use proto_envoy::envoy::extensions::network::dns_resolver::cares::v3::CaresDnsResolverConfig;
+use proto_istio::networking::Subset;
+use proto_istio::networking::client_tls_settings::TlSmode;
+use proto_istio::networking::load_balancer_settings::SimpleLb;
+use store::{Reads, Snapshot};
+
+use super::client::ClusterClient;
+use super::draft::Draft;
+use super::metadata::{self, text, truth};
+use super::{ServiceKeyed, load_balancer, metadata_exchange, names, policy, tls};
+use crate::authn::{MutualTls, PeerPolicies};
+use crate::destination_rule::{MergedRule, Policy, RuleKey, top_policy};
+use crate::endpoints::EndpointClient;
+use crate::endpoints::select::{By, Known, PERSISTENT_SESSION, Selection, has_label};
+use crate::resource::{Resource, any};
+use crate::view::Families;
+
+/// Services with this label keep sessions by a header.
+const PERSISTENT_SESSION_HEADER: &str = "istio.io/persistent-session-header";
+/// How many queries a connection of the resolver carries.
+const MAX_QUERIES: u32 = 100;
+/// Spreads the queries of many proxies.
+const DNS_JITTER: Duration = Duration {
+    seconds: 0,
+    nanos: 100_000_000,
+};
+
+/// Every cluster of a service for one kind of client: of each port, and of each subset of it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ServiceClusters {
+    pub(crate) service: ServiceKeyed,
+    pub(crate) rule: Option<RuleKey>,
+    pub(crate) client: Arc<ClusterClient>,
+    /// The client of the endpoints, for clusters that carry them.
+    pub(crate) endpoints: Option<Arc<EndpointClient>>,
+    /// Whether clusters are made that pass TLS through by SNI, instead of the usual ones.
+    pub(crate) sni: bool,
+}
+
+impl Query<Snapshot> for ServiceClusters {
+    type Value = Arc<[Arc<Resource>]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let service = &*self.service.0;
+        // An alias takes the clusters of what it names.
+        if service.resolution == Resolution::Alias {
+            return Arc::from([]);
+        }
+        let reads_endpoints = carries_endpoints(service)
+            || service.resolution == Resolution::Passthrough
+            || self.rule.as_ref().is_some_and(|r| passes_through(&r.0));
+        let known = reads_endpoints.then(|| Known::read(cx, service));
+        let identities = if self.sni {
+            Arc::default()
+        } else {
+            cx.query(&Identities {
+                service: key_of(service),
+                stated: service.service_accounts.clone(),
+            })
+        };
+        let accepts = cx.query(&PeerPolicies(service.namespace.clone()));
+        let builder = Builder {
+            key: self,
+            service,
+            rule: self.rule.as_ref().map(|r| &*r.0),
+            settings: cx.settings(),
+            known: known.as_ref(),
+            identities: &identities,
+            accepts: accepts.of_namespace().unwrap_or(MutualTls::Permissive),
+        };
+        let mut made = Vec::new();
+        for port in service.ports.iter().filter(|p| p.protocol != Protocol::Udp) {
+            builder.port(port, &mut made);
+        }
+        made.into()
+    }
+}
+
+fn key_of(service: &Service) -> ServiceKey {
+    ServiceKey {
+        namespace: service.namespace.clone(),
+        host: service.host.clone(),
+    }
+}
+
+/// Whether the cluster holds its endpoints itself, as names to resolve.
+pub(crate) fn carries_endpoints(service: &Service) -> bool {
+    matches!(
+        service.resolution,
+        Resolution::Dns | Resolution::DnsRoundRobin
+    )
+}
+
+/// Whether a rule lets some connections go where the client meant to go.
+fn passes_through(rule: &MergedRule) -> bool {
+    let spec = rule.spec();
+    let subsets = spec
+        .subsets
+        .iter()
+        .filter_map(|s| s.traffic_policy.as_ref());
+    spec.traffic_policy
+        .iter()
+        .chain(subsets)
+        .any(|p| load_balancer::simple(p.load_balancer.as_ref()) == SimpleLb::Passthrough)
+}
+
+/// Istio: convertResolution.
+fn discovery(service: &Service, role: Role) -> DiscoveryType {
+    match service.resolution {
+        Resolution::Dns if service.race_first_connect => DiscoveryType::LogicalDns,
+        Resolution::Dns => DiscoveryType::StrictDns,
+        Resolution::DnsRoundRobin => DiscoveryType::LogicalDns,
+        Resolution::Passthrough if role != Role::Router => DiscoveryType::OriginalDst,
+        _ => DiscoveryType::Eds,
+    }
+}
+
+/// Whether the clusters of a service get their endpoints by EDS, unless a rule lets connections pass.
+pub(crate) fn uses_eds(service: &Service, role: Role) -> bool {
+    service.resolution != Resolution::Alias
+        && !is_dynamic(service)
+        && discovery(service, role) == DiscoveryType::Eds
+}
+
+/// Whether a policy lets connections go where the client meant to go.
+pub(crate) fn lets_pass(policy: Option<Policy<'_>>) -> bool {
+    load_balancer::simple(policy.and_then(|p| p.load_balancer)) == SimpleLb::Passthrough
+}
+
+/// Whether hosts are resolved as requests come.
+fn is_dynamic(service: &Service) -> bool {
+    service.resolution == Resolution::DynamicDns && service.host.is_wildcard()
+}
+
+/// Istio: SelectDNSLookupFamily.
+pub(super) fn lookup_family(settings: &Settings, families: Families) -> DnsLookupFamily {
+    match (families.v4, families.v6) {
+        (false, true) => DnsLookupFamily::V6Only,
+        (true, true) if settings.features.dual_stack => DnsLookupFamily::All,
+        _ => DnsLookupFamily::V4Only,
+    }
+}
+
+struct Builder<'a> {
+    key: &'a ServiceClusters,
+    service: &'a Service,
+    rule: Option<&'a MergedRule>,
+    settings: &'a Settings,
+    known: Option<&'a Known>,
+    identities: &'a [String],
+    accepts: MutualTls,
+}
+
+/// One cluster to make.
+struct Variant<'a> {
+    port: &'a Port,
+    /// Empty for the cluster of the whole service.
+    subset: &'a str,
+    policy: Option<Policy<'a>>,
+    accepts: Option<MutualTls>,
+    /// Whether connections go where the client meant to go from the start.
+    original: bool,
+}
+
+impl<'a> Builder<'a> {
+    fn port(&self, port: &'a Port, made: &mut Vec<Arc<Resource>>) {
+        let of_rule = Policy::of_port(top_policy(self.rule), port.number).0;
+        let policy = policy::with_mesh_default(&self.settings.mesh, of_rule);
+        let whole = Variant {
+            port,
+            subset: "",
+            policy,
+            accepts: self.accepts_of(top_policy(self.rule), port),
+            original: false,
+        };
+        let Some(mut draft) = self.draft(&whole) else {
+            return;
+        };
+        if !self.key.sni && carries_sessions(self.service) {
+            keep_draining(&mut draft);
+        }
+        self.apply(&mut draft, &whole);
+        if self.service.mesh_external && !self.key.sni {
+            metadata::set(&mut draft.cluster, "external", truth());
+        }
+        if let Some(rule) = self.rule {
+            metadata::set_rule(&mut draft.cluster, rule.name());
+            keep_alpn(&mut draft, policy);
+        }
+        made.push(Arc::new(draft.finish()));
+
+        if is_dynamic(self.service) {
+            return;
+        }
+        let Some(rule) = self.rule else { return };
+        for subset in &rule.spec().subsets {
+            if let Some(cluster) = self.subset(port, policy, subset, rule) {
+                made.push(Arc::new(cluster));
+            }
+        }
+    }
+
+    fn subset(
+        &self,
+        port: &'a Port,
+        base: Option<Policy<'a>>,
+        subset: &'a Subset,
+        rule: &MergedRule,
+    ) -> Option<Resource> {
+        let over = subset.traffic_policy.as_ref();
+        let policy = Policy::with_subset(base, over, port.number);
+        let variant = Variant {
+            port,
+            subset: &subset.name,
+            policy,
+            accepts: self.accepts_of(over, port),
+            // A subset cannot take back what the rule lets pass.
+            original: lets_pass(base)
+                || load_balancer::simple(over.and_then(|p| p.load_balancer.as_ref()))
+                    == SimpleLb::Passthrough,
+        };
+        let mut draft = self.draft(&variant)?;
+        self.apply(&mut draft, &variant);
+        metadata::set_rule(&mut draft.cluster, rule.name());
+        metadata::set(&mut draft.cluster, "subset", text(&*subset.name));
+        keep_alpn(&mut draft, policy);
+        Some(draft.finish())
+    }
+
+    /// Istio: buildCluster; buildDFPCluster.
+    fn draft(&self, variant: &Variant<'a>) -> Option<Draft<'a>> {
+        let (service, port) = (self.service, variant.port);
+        let name = match self.key.sni {
+            true => names::outbound_sni(port.number, variant.subset, &service.host),
+            false => names::outbound(port.number, variant.subset, &service.host),
+        };
+        if is_dynamic(service) {
+            return self.dynamic(name, port);
+        }
+        let ty = if variant.original {
+            DiscoveryType::OriginalDst
+        } else {
+            discovery(service, self.key.client.role)
+        };
+        let mut draft = Draft::new(name, ty);
+        match ty {
+            DiscoveryType::StrictDns | DiscoveryType::LogicalDns => {
+                let groups = self.selection()?.groups(port, variant.subset, By::Number);
+                if groups.is_empty() {
+                    return None;
+                }
+                draft.groups = Some(groups);
+                self.apply_dns(&mut draft);
+            }
+            DiscoveryType::OriginalDst => {
+                let target = service.passthrough_ports.iter();
+                let target = target.copied().find(|(own, _)| *own == port.number);
+                if let Some((_, target)) = target {
+                    let config = OriginalDstLbConfig {
+                        upstream_port_override: Some(u32::from(target)),
+                        ..OriginalDstLbConfig::default()
+                    };
+                    draft.cluster.lb_config = Some(LbConfig::OriginalDstLbConfig(config));
+                }
+            }
+            DiscoveryType::Static | DiscoveryType::Eds => {}
+        }
+        choose_protocol(&mut draft, &self.key.client, port);
+        metadata::set_services(&mut draft.cluster, std::iter::once(service));
+        let pattern = &self.settings.mesh.outbound_cluster_stat_name;
+        if !pattern.is_empty() {
+            let prefix = names::stat_prefix(pattern, service, variant.subset, port, 0);
+            draft.cluster.alt_stat_name = names::stats(&prefix);
+        }
+        Some(draft)
+    }
+
+    fn dynamic(&self, name: String, port: &Port) -> Option<Draft<'a>> {
+        let protocols = [
+            Protocol::Http,
+            Protocol::Tls,
+            Protocol::Grpc,
+            Protocol::Http2,
+        ];
+        if !protocols.contains(&port.protocol) {
+            return None;
+        }
+        let cache = DnsCacheConfig {
+            name: names::dns_cache(&self.service.host),
+            dns_lookup_family: lookup_family(self.settings, self.key.client.families) as i32,
+            ..DnsCacheConfig::default()
+        };
+        let config = ClusterConfig {
+            cluster_implementation_specifier: Some(ClusterImplementationSpecifier::DnsCacheConfig(
+                cache,
+            )),
+            ..ClusterConfig::default()
+        };
+        let mut draft = Draft::dynamic(name, config);
+        choose_protocol(&mut draft, &self.key.client, port);
+        Some(draft)
+    }
+
+    fn selection(&self) -> Option<Selection<'a>> {
+        Some(Selection {
+            service: self.service,
+            rule: self.rule,
+            client: self.key.endpoints.as_ref()?,
+            settings: self.settings,
+            known: self.known?,
+        })
+    }
+
+    #[expect(deprecated, reason = "what Istio's proxies of all versions understand")]
+    fn apply_dns(&self, draft: &mut Draft<'_>) {
+        let cluster = &mut draft.cluster;
+        let family =
+            if self.service.race_first_connect && self.service.resolution == Resolution::Dns {
+                DnsLookupFamily::All
+            } else {
+                lookup_family(self.settings, self.key.client.families)
+            };
+        cluster.dns_lookup_family = family as i32;
+        cluster.dns_jitter = Some(DNS_JITTER);
+        cluster.dns_refresh_rate = self.settings.mesh.dns_refresh_rate.map(|d| d.0);
+        cluster.respect_dns_ttl = true;
+        if self.key.client.cares {
+            cluster.typed_dns_resolver_config = Some(TypedExtensionConfig {
+                name: "envoy.network.dns_resolver.cares".to_owned(),
+                typed_config: Some(any(&CaresDnsResolverConfig {
+                    udp_max_queries: Some(MAX_QUERIES),
+                    ..CaresDnsResolverConfig::default()
+                })),
+            });
+        }
+    }
+
+    /// Istio: applyTrafficPolicy.
+    fn apply(&self, draft: &mut Draft<'_>, variant: &Variant<'_>) {
+        let (settings, service) = (self.settings, self.service);
+        let mesh = &settings.mesh;
+        let policy = variant.policy.unwrap_or_default();
+        policy::apply_upgrade(draft, mesh, variant.port, policy.connection_pool);
+        policy::apply_connection_pool(draft, mesh, policy.connection_pool, policy.retry_budget);
+        if let Some(outlier) = policy.outlier_detection {
+            policy::apply_outlier_detection(draft, settings, service, outlier);
+        }
+        let client = self.key.endpoints.as_deref();
+        load_balancer::apply(draft, settings, service, policy.load_balancer, client);
+        if !self.key.sni {
+            let dynamic = draft.dynamic.is_some();
+            let sni = if dynamic {
+                String::new()
+            } else {
+                names::outbound_sni(variant.port.number, variant.subset, &service.host)
+            };
+            let peer = tls::Peer {
+                identities: if dynamic { &[] } else { self.identities },
+                sni: &sni,
+                external: service.mesh_external,
+                registry: service.registry,
+                accepts: variant.accepts,
+                selected: self.rule.is_some_and(|r| r.selector().is_some()),
+            };
+            tls::apply(draft, &self.key.client, mesh, policy.tls, &peer);
+            if let Some(proxy) = policy.proxy_protocol {
+                tls::apply_proxy_protocol(draft, proxy.version);
+            }
+        }
+        apply_eds(draft);
+        metadata_exchange(&mut draft.cluster, self.key.client.metadata_exchange);
+    }
+
+    /// What the servers of a port accept; `None` where that does not matter or is not known.
+    ///
+    /// Istio: pilot/pkg/model/push_context.go BestEffortInferServiceMTLSMode, 1.32.
+    fn accepts_of(
+        &self,
+        policy: Option<&proto_istio::networking::TrafficPolicy>,
+        port: &Port,
+    ) -> Option<MutualTls> {
+        if self.key.sni || self.service.mesh_external {
+            return None;
+        }
+        let lb = policy.and_then(|p| p.load_balancer.as_ref());
+        let passes = self.service.resolution == Resolution::Passthrough
+            || load_balancer::simple(lb) == SimpleLb::Passthrough;
+        if passes {
+            // The proxy cannot tell endpoints apart there: all of them or none.
+            let mut of_port = self
+                .known?
+                .endpoints
+                .iter()
+                .filter(|e| match e.service_port {
+                    0 => e.port_name == port.name,
+                    number => number == port.number,
+                })
+                .peekable();
+            if of_port.peek().is_none() || of_port.any(|e| !e.mutual_tls) {
+                return Some(MutualTls::Disable);
+            }
+        }
+        Some(self.accepts)
+    }
+}
+
+/// Sessions may stick to endpoints that are shutting down.
+fn carries_sessions(service: &Service) -> bool {
+    has_label(service, PERSISTENT_SESSION) || has_label(service, PERSISTENT_SESSION_HEADER)
+}
+
+fn keep_draining(draft: &mut Draft<'_>) {
+    if draft.dynamic.is_some() {
+        return;
+    }
+    let kept = [
+        HealthStatus::Healthy,
+        HealthStatus::Draining,
+        HealthStatus::Unknown,
+        HealthStatus::Degraded,
+    ];
+    draft.common_lb().override_host_status = Some(HealthStatusSet {
+        statuses: kept.iter().map(|s| *s as i32).collect(),
+    });
+}
+
+/// Connections that users encrypt keep the ALPN that they have.
+fn keep_alpn(draft: &mut Draft<'_>, policy: Option<Policy<'_>>) {
+    let mode = policy.and_then(|p| p.tls).map(|t| t.mode);
+    if [TlSmode::Simple as i32, TlSmode::Mutual as i32]
+        .iter()
+        .any(|m| mode == Some(*m))
+    {
+        metadata::set(&mut draft.cluster, "alpn_override", text("false"));
+    }
+}
+
+/// Istio: setUpstreamProtocol.
+pub(super) fn choose_protocol(draft: &mut Draft<'_>, client: &ClusterClient, port: &Port) {
+    if port.protocol.is_http2() {
+        draft.speak_http2();
+        return;
+    }
+    let sniffed = port.protocol.is_unsupported();
+    if client.keep_header_case && (port.protocol.is_http() || sniffed) {
+        draft.keep_header_case();
+    }
+    // Gateways do not look into what they get, and offer HTTP/2 to everybody.
+    if sniffed && matches!(client.role, Role::Sidecar | Role::Waypoint) {
+        draft.speak_as_client();
+    }
+}
+
+/// Istio: maybeApplyEdsConfig.
+fn apply_eds(draft: &mut Draft<'_>) {
+    if draft.discovery() != Some(DiscoveryType::Eds) {
+        return;
+    }
+    draft.cluster.eds_cluster_config = Some(EdsClusterConfig {
+        service_name: draft.cluster.name.clone(),
+        eds_config: Some(ConfigSource {
+            config_source_specifier: Some(ConfigSourceSpecifier::Ads(
+                AggregatedConfigSource::default(),
+            )),
+            initial_fetch_timeout: Some(Duration::default()),
+            resource_api_version: ApiVersion::V3 as i32,
+            ..ConfigSource::default()
+        }),
+    });
+}
+
+/// The identities that servers of a service may have: those of its endpoints and those stated, in every trust domain
+/// of the mesh; sorted.
+///
+/// Between endpoints and clusters: when endpoints change and identities do not, no cluster is made again.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Identities {
+    service: ServiceKey,
+    stated: Arc<[Arc<str>]>,
+}
+
+impl Query<Snapshot> for Identities {
+    type Value = Vec<String>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Vec<String> {
+        let endpoints = cx.query(&crate::services::EndpointsOf(self.service.clone()));
+        let aliases = &cx.settings().mesh.trust_domain_aliases;
+        let mut all: Vec<String> = Vec::new();
+        let own = endpoints.iter().map(|e| &e.service_account);
+        for identity in own.chain(self.stated.iter()).filter(|i| !i.is_empty()) {
+            if all.iter().any(|known| **known == **identity) {
+                continue;
+            }
+            all.push(identity.to_string());
+            let path = identity
+                .strip_prefix("spiffe://")
+                .and_then(|rest| rest.split_once('/'));
+            if let Some((_, path)) = path {
+                all.extend(
+                    aliases
+                        .iter()
+                        .map(|alias| format!("spiffe://{alias}/{path}")),
+                );
+            }
+        }
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
+/// For providers without a registry of their own.
+pub(super) const NO_REGISTRY: Registry = Registry::Kubernetes;

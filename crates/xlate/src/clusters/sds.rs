@@ -1,0 +1,104 @@
+//! Where the proxy gets certificates from.
+//!
+//! Istio: pkg/model/authentication.go and pilot/pkg/security/model/authentication.go, 1.32.
+
+use prost_types::Duration;
+use proto_envoy::envoy::config::core::v3::api_config_source::ApiType;
+use proto_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+use proto_envoy::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};
+use proto_envoy::envoy::config::core::v3::{
+    AggregatedConfigSource, ApiConfigSource, ApiVersion, ConfigSource, GrpcService,
+};
+use proto_envoy::envoy::extensions::transport_sockets::tls::v3::SdsSecretConfig;
+
+/// The certificate of the workload itself.
+pub(super) const OWN: &str = "default";
+/// The roots that the mesh trusts.
+pub(super) const ROOT: &str = "ROOTCA";
+
+/// The agent beside the proxy.
+const AGENT: &str = "sds-grpc";
+/// A server of the user's that serves files.
+const FILES: &str = "sds-files-grpc";
+/// A server of the user's that serves credentials.
+pub(super) const EXTERNAL: &str = "sds-external";
+/// The prefix of credentials that the external server has.
+const EXTERNAL_PREFIX: &str = "sds://";
+
+fn over_grpc(name: String, cluster: &str, wait: bool) -> SdsSecretConfig {
+    let grpc = EnvoyGrpc {
+        cluster_name: cluster.to_owned(),
+        ..EnvoyGrpc::default()
+    };
+    SdsSecretConfig {
+        name,
+        sds_config: Some(ConfigSource {
+            config_source_specifier: Some(ConfigSourceSpecifier::ApiConfigSource(
+                ApiConfigSource {
+                    api_type: ApiType::Grpc as i32,
+                    transport_api_version: ApiVersion::V3 as i32,
+                    set_node_on_first_message_only: true,
+                    grpc_services: vec![GrpcService {
+                        target_specifier: Some(TargetSpecifier::EnvoyGrpc(grpc)),
+                        ..GrpcService::default()
+                    }],
+                    ..ApiConfigSource::default()
+                },
+            )),
+            resource_api_version: ApiVersion::V3 as i32,
+            initial_fetch_timeout: wait.then(Duration::default),
+            ..ConfigSource::default()
+        }),
+    }
+}
+
+/// [`OWN`] or [`ROOT`], waited for without limit: without them nothing works.
+pub(super) fn workload(name: &str) -> SdsSecretConfig {
+    over_grpc(name.to_owned(), AGENT, true)
+}
+
+/// A certificate in files that the agent, or the user's server, reads.
+pub(super) fn file(name: String, own_server: bool) -> SdsSecretConfig {
+    over_grpc(name, if own_server { FILES } else { AGENT }, false)
+}
+
+/// A credential by the name that rules give it.
+///
+/// Istio: ConstructSdsSecretConfigForCredential.
+pub(super) fn credential(name: &str, socket: bool) -> Option<SdsSecretConfig> {
+    match name {
+        "" => return None,
+        "builtin://" => return Some(workload(OWN)),
+        "builtin://-cacert" => return Some(workload(ROOT)),
+        _ => {}
+    }
+    if name.starts_with(EXTERNAL_PREFIX) && socket {
+        return Some(over_grpc(name.to_owned(), EXTERNAL, false));
+    }
+    let name = name.strip_prefix(EXTERNAL_PREFIX).unwrap_or(name);
+    Some(SdsSecretConfig {
+        name: resource_name(name),
+        sds_config: Some(ConfigSource {
+            config_source_specifier: Some(ConfigSourceSpecifier::Ads(
+                AggregatedConfigSource::default(),
+            )),
+            resource_api_version: ApiVersion::V3 as i32,
+            ..ConfigSource::default()
+        }),
+    })
+}
+
+/// Istio: pilot/pkg/model/credentials/resource.go ToResourceName, 1.32.
+fn resource_name(name: &str) -> String {
+    if name.starts_with("builtin://") {
+        return OWN.to_owned();
+    }
+    if name.starts_with("invalid://") {
+        return "invalid://".to_owned();
+    }
+    let typed = ["configmap://", "kubernetes://", "kubernetes-gateway://"];
+    if typed.iter().any(|prefix| name.starts_with(prefix)) {
+        return name.to_owned();
+    }
+    format!("kubernetes://{name}")
+}

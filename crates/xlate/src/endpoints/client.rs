@@ -1,0 +1,170 @@
+//! A proxy as far as the endpoints of a service depend on it.
+
+use std::sync::Arc;
+
+use model::labels::Labels;
+use model::names::{ClusterId, Network};
+use model::node::Role;
+use model::service::{Locality, Service, TrafficDistribution};
+use model::settings::{MeshConfig, Settings};
+use proto_istio::networking::TrafficPolicy;
+
+use super::locality::{LocalityLb, PLACE};
+use crate::destination_rule::MergedRule;
+use crate::view::{Families, View};
+
+const NODE: &str = "NODE_NAME";
+const NETWORK_VIEW: &str = "REQUESTED_NETWORK_VIEW";
+
+/// What endpoints depend on of a proxy, reduced to what they do depend on for one service: proxies that differ in
+/// nothing else share assignments.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct EndpointClient {
+    /// Sidecars reach other networks through gateways with a port for mutual TLS.
+    pub(crate) sidecar: bool,
+    /// The cluster of the proxy.
+    pub(crate) cluster: ClusterId,
+    /// The network, where there are several.
+    pub(crate) network: Network,
+    /// The families, where there are several networks.
+    pub(crate) families: Families,
+    /// The networks that the proxy wants to see; all where it does not say.
+    pub(crate) networks: Option<Arc<[Network]>>,
+    /// The node, where the service keeps traffic on it.
+    pub(crate) node: Option<Arc<str>>,
+    /// The locality, where it decides.
+    pub(crate) locality: Option<Locality>,
+    /// The labels that decide on priority; `None` where labels do not matter or the proxy has none.
+    pub(crate) labels: Option<Labels>,
+}
+
+impl EndpointClient {
+    /// The proxy of a view, for services on whose endpoints its place has no say.
+    pub(crate) fn anywhere(view: &View, multi_network: bool) -> Self {
+        let mut client = Self {
+            sidecar: view.role == Role::Sidecar,
+            cluster: view.cluster.clone(),
+            networks: network_view(view),
+            ..Self::default()
+        };
+        if multi_network {
+            client.network = view.network.clone();
+            client.families = view.families;
+        }
+        client
+    }
+
+    /// Whether the mesh makes places decide for every service.
+    pub(crate) fn mesh_decides(mesh: &MeshConfig) -> bool {
+        let locality = mesh.locality_lb_setting.as_ref();
+        mesh.zone_aware_lb_setting.is_some()
+            || locality.is_some_and(|l| !l.distribute.is_empty())
+            || mesh
+                .default_traffic_policy
+                .as_ref()
+                .is_some_and(|p| p.outlier_detection.is_some())
+    }
+
+    /// The proxy of a view, for one service.
+    pub(crate) fn of(
+        view: &View,
+        settings: &Settings,
+        multi_network: bool,
+        service: &Service,
+        rule: Option<&MergedRule>,
+    ) -> Self {
+        let place = Place::of(settings, service, rule);
+        let node = service.kube.node_local;
+        Self {
+            locality: place.decides.then(|| view.locality.clone()),
+            labels: place.labels(view),
+            node: node.then(|| view.metadata.get(NODE).unwrap_or_default().into()),
+            ..Self::anywhere(view, multi_network)
+        }
+    }
+}
+
+fn network_view(view: &View) -> Option<Arc<[Network]>> {
+    let list = view.metadata.get(NETWORK_VIEW).filter(|l| !l.is_empty())?;
+    Some(list.split(',').map(Network::from).collect())
+}
+
+/// What of a client's place decides on the endpoints of a service, over all its ports and subsets.
+#[derive(Default)]
+struct Place {
+    decides: bool,
+    /// Names of labels, sorted.
+    labels: Vec<String>,
+}
+
+impl Place {
+    fn of(settings: &Settings, service: &Service, rule: Option<&MergedRule>) -> Self {
+        let mesh = &settings.mesh;
+        let policies: Vec<&TrafficPolicy> = rule
+            .map(MergedRule::spec)
+            .into_iter()
+            .flat_map(|rule| {
+                let subsets = rule.subsets.iter();
+                let subsets = subsets.filter_map(|s| s.traffic_policy.as_ref());
+                rule.traffic_policy.iter().chain(subsets)
+            })
+            .collect();
+        let outlier = |policy: &&TrafficPolicy| {
+            let mut ports = policy.port_level_settings.iter();
+            policy.outlier_detection.is_some() || ports.any(|p| p.outlier_detection.is_some())
+        };
+        // Outlier detection of one level may meet a load balancer of another: any of them counts.
+        let default = mesh.default_traffic_policy.as_ref();
+        let failover = policies.iter().any(outlier)
+            || default.is_some_and(|p| p.outlier_detection.is_some())
+            || service.kube.traffic_distribution != TrafficDistribution::Any;
+
+        let mut place = Self::default();
+        let mut consider = |lb: Option<LocalityLb<'_>>| {
+            if let Some(lb) = lb.filter(|lb| failover || lb.always_decides()) {
+                place.decides = true;
+                let names = lb.failover_priority().iter();
+                let names = names.filter_map(|label| label.split('=').next());
+                place.labels.extend(names.map(str::to_owned));
+            }
+        };
+        consider(LocalityLb::of(mesh, None, service));
+        for policy in policies {
+            let ports = policy.port_level_settings.iter();
+            let ports = ports.filter_map(|p| p.load_balancer.as_ref());
+            for lb in policy.load_balancer.iter().chain(ports) {
+                consider(LocalityLb::of(mesh, Some(lb), service));
+            }
+        }
+        place.labels.sort();
+        place.labels.dedup();
+        place
+    }
+
+    /// The values of the labels; those of the client's place as Istio adds them to its own.
+    ///
+    /// Istio: pilot/pkg/serviceregistry/util/label/label.go AugmentLabels, 1.32.
+    fn labels(&self, view: &View) -> Option<Labels> {
+        if self.labels.is_empty() {
+            return None;
+        }
+        fn value<'a>(view: &'a View, name: &'a str) -> Option<(&'a str, &'a str)> {
+            let own = view.labels.get(name).filter(|v| !v.is_empty());
+            let [region, zone, subzone, network, cluster, node] = PLACE;
+            let place = match name {
+                n if n == region => Some(&*view.locality.region),
+                n if n == zone => Some(&*view.locality.zone),
+                n if n == subzone => Some(&*view.locality.subzone),
+                n if n == cluster => Some(&*view.cluster),
+                n if n == node => view.metadata.get(NODE),
+                // The label wins over what the proxy says of its network.
+                n if n == network => own.or(Some(&*view.network)),
+                _ => None,
+            };
+            let value = place.filter(|v| !v.is_empty()).or(own)?;
+            Some((name, value))
+        }
+        let values = self.labels.iter().filter_map(|name| value(view, name));
+        Some(values.collect())
+    }
+}
