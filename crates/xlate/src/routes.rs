@@ -1,13 +1,91 @@
 //! Route configurations of a view.
+//!
+//! ```text
+//! ScopeOf ─▶ PlanOf ───────────┐
+//! RuleOf ──▶ RuleRoutes ───────┼─▶ ConfigOf ─▶ set
+//! DestinationRules ─▶ ServiceRoutes
+//! ```
+//!
+//! Routes are encoded once for each rule or service and port; a configuration puts encoded parts together.
+
+mod action;
+mod client;
+mod config;
+mod domains;
+mod encode;
+mod filters;
+mod hash;
+mod headers;
+mod inbound;
+mod matching;
+mod plan;
+mod retry;
+mod rule;
+mod service;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use incr::Cx;
-use store::Snapshot;
+use model::node::Role;
+use store::{Reads, Snapshot};
 
+use crate::listeners::proxy_options;
 use crate::resource::ResourceSet;
+use crate::scope::{ScopeOf, SidecarScope};
 use crate::view::View;
 
-/// Route configurations that proxies of a view should have.
+pub use config::RouteName;
+pub use inbound::{Inbound, inbound};
+
+/// Route configurations that proxies of a view should have: all that listeners may name.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
-    let _ = (cx, view);
-    ResourceSet::default()
+    match view.role {
+        Role::Sidecar => sidecar(cx, view),
+        _ => ResourceSet::default(),
+    }
+}
+
+fn sidecar(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
+    let client = Arc::new(client::RouteClient::of(cx, view));
+    let scope = cx.query(&ScopeOf(client.scope.clone()));
+    let mut names = names(&scope);
+    let mesh_port = cx.settings().mesh.proxy_http_port;
+    if mesh_port != 0 || proxy_options::port(view, "HTTP_PROXY_PORT").is_some_and(|p| p != 0) {
+        names.insert(RouteName::HttpProxy);
+    }
+    ResourceSet::new(names.into_iter().map(|name| {
+        let key = config::ConfigOf {
+            client: client.clone(),
+            name,
+        };
+        (*cx.query(&key)).clone()
+    }))
+}
+
+/// The names that listeners of a scope may use.
+fn names(scope: &SidecarScope) -> BTreeSet<RouteName> {
+    let mut names = BTreeSet::new();
+    for egress in scope.egress.iter() {
+        match egress.port() {
+            Some(0) => {
+                names.insert(RouteName::Unix(egress.listener.bind.as_str().into()));
+            }
+            Some(port) => {
+                names.insert(RouteName::Port(port));
+            }
+            None => {}
+        }
+        for service in egress.services.iter() {
+            for port in service.ports.iter() {
+                if port.protocol.is_http_or_sniffed() {
+                    names.insert(RouteName::Port(port.number));
+                }
+                if port.protocol.is_unsupported() {
+                    names.insert(RouteName::Sniffed(service.host.clone(), port.number));
+                }
+            }
+        }
+    }
+    names
 }

@@ -66,7 +66,9 @@ pub(super) fn fault(stated: &HttpFaultInjection) -> HttpFault {
         };
         Some(FaultDelay {
             percentage: Some(percentage),
-            fault_delay_secifier: Some(fault_delay::FaultDelaySecifier::FixedDelay((*fixed).into())),
+            fault_delay_secifier: Some(fault_delay::FaultDelaySecifier::FixedDelay(
+                (*fixed).into(),
+            )),
             ..FaultDelay::default()
         })
     });
@@ -79,6 +81,7 @@ pub(super) fn fault(stated: &HttpFaultInjection) -> HttpFault {
         Some(FaultAbort {
             percentage: abort.percentage.as_ref().map(fraction),
             error_type: Some(error),
+            ..FaultAbort::default()
         })
     });
     HttpFault {
@@ -120,7 +123,11 @@ pub(super) fn cors(stated: &CorsPolicy) -> EnvoyCors {
     let origins = if stated.allow_origins.is_empty() {
         stated.allow_origin.iter().map(|o| exact(o)).collect()
     } else {
-        stated.allow_origins.iter().filter_map(text_matcher).collect()
+        stated
+            .allow_origins
+            .iter()
+            .filter_map(text_matcher)
+            .collect()
     };
     EnvoyCors {
         allow_origin_string_match: origins,

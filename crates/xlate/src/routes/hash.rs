@@ -9,9 +9,7 @@ use proto_envoy::envoy::config::route::v3::route_action::hash_policy::{
 use proto_istio::networking::load_balancer_settings::consistent_hash_lb::HashKey;
 use proto_istio::networking::load_balancer_settings::{ConsistentHashLb, LbPolicy};
 use proto_istio::networking::traffic_policy::PortTrafficPolicy;
-use proto_istio::networking::{
-    Destination, DestinationRule, LoadBalancerSettings, TrafficPolicy,
-};
+use proto_istio::networking::{Destination, DestinationRule, LoadBalancerSettings, TrafficPolicy};
 
 /// The consistent hash for a service's port.
 pub(super) fn of_port(rule: &DestinationRule, port: u16) -> Option<&ConsistentHashLb> {

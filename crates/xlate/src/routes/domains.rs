@@ -1,0 +1,241 @@
+//! The names by which a proxy's workload may call a service.
+//!
+//! Istio: pilot/pkg/networking/core/httproute.go generateVirtualHostDomains and GenerateAltVirtualHosts, 1.32.
+
+use std::net::IpAddr;
+
+use model::service::{Registry, Resolution, Service};
+use rustc_hash::FxHashSet;
+
+/// Brackets around what has colons.
+pub(super) fn bracketed(host: &str) -> String {
+    if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    }
+}
+
+/// `host:port`.
+pub(super) fn with_port(host: &str, port: u16) -> String {
+    format!("{}:{port}", bracketed(host))
+}
+
+/// The domains of a service's virtual host, and which of them are short for its name.
+#[derive(Debug, Default)]
+pub(super) struct Domains {
+    pub(super) all: Vec<String>,
+    pub(super) short: Vec<String>,
+}
+
+/// How a proxy writes domains.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speaker<'a> {
+    /// The DNS domain of the proxy: names are short relative to it.
+    pub(super) dns_domain: &'a str,
+    /// The port that domains also stand with; none where ports are ignored.
+    pub(super) port: Option<u16>,
+    /// Whether names that end in a dot stand beside those that do not.
+    pub(super) absolute: bool,
+}
+
+impl Speaker<'_> {
+    /// The domains of a service that is reached at `addresses`.
+    pub(super) fn domains(
+        self,
+        service: &Service,
+        addresses: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Domains {
+        let mut found = Domains::default();
+        let aliases = service.aliases.iter().map(|a| &a.host);
+        for host in std::iter::once(&service.host).chain(aliases) {
+            let short = self.alternatives(host);
+            self.push(&mut found.all, host);
+            found.all.extend(short.iter().cloned());
+            found.short.extend(short);
+        }
+        if service.resolution == Resolution::Passthrough && service.registry == Registry::Kubernetes
+        {
+            // Every pod of a headless service has a name of its own.
+            for at in 0..found.all.len() {
+                let pods = format!("*.{}", found.all[at]);
+                found.all.push(pods);
+            }
+        }
+        for address in addresses {
+            let address = address.as_ref();
+            if !address.is_empty() && address != "0.0.0.0" {
+                self.push(&mut found.all, address);
+            }
+        }
+        found
+    }
+
+    fn push(self, domains: &mut Vec<String>, host: &str) {
+        domains.push(bracketed(host));
+        domains.extend(self.port.map(|port| with_port(host, port)));
+    }
+
+    /// Other ways to write a host name: with a dot at its end, and without what it shares with the proxy's domain.
+    fn alternatives(self, host: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.absolute {
+            let absolute = format!("{host}.");
+            if host.parse::<IpAddr>().is_err() {
+                found.push(absolute.clone());
+            }
+            found.extend(self.port.map(|port| with_port(&absolute, port)));
+        }
+        if self.dns_domain.contains(".svc.") {
+            // Other names are not shortened: they could collide with those of services.
+            if host.ends_with(cluster_suffix(self.dns_domain)) {
+                for short in kubernetes(host, self.dns_domain) {
+                    self.push(&mut found, &short);
+                }
+            }
+            return found;
+        }
+        let shared = shared_labels(host, self.dns_domain);
+        if shared == 0 {
+            return found;
+        }
+        let labels: Vec<&str> = host.split('.').collect();
+        let (unique, common) = labels.split_at(labels.len() - shared);
+        let short = unique.join(".");
+        self.push(&mut found, &short);
+        if unique.len() == 2 {
+            self.push(&mut found, &format!("{short}.{}", common[0]));
+        }
+        found
+    }
+}
+
+/// The part of a proxy's domain from `.svc.` on.
+fn cluster_suffix(domain: &str) -> &str {
+    match domain.find(".svc.") {
+        Some(at) if at > 0 => &domain[at..],
+        _ => domain,
+    }
+}
+
+/// The short names of a service of Kubernetes.
+fn kubernetes(host: &str, dns_domain: &str) -> Vec<String> {
+    let own = dns_domain.split(".svc.").next().unwrap_or_default();
+    let Some(end) = host.find(".svc.").filter(|at| *at > 0) else {
+        return Vec::new();
+    };
+    let Some(dot) = host.find('.').filter(|dot| *dot < end) else {
+        return Vec::new();
+    };
+    let (name, qualified) = (&host[..dot], &host[..end]);
+    if &host[dot + 1..end] == own {
+        return vec![
+            name.to_owned(),
+            format!("{qualified}.svc"),
+            qualified.to_owned(),
+        ];
+    }
+    vec![qualified.to_owned(), format!("{qualified}.svc")]
+}
+
+/// How many labels two names have in common, counted from the end.
+fn shared_labels(host: &str, domain: &str) -> usize {
+    host.rsplit('.')
+        .zip(domain.rsplit('.'))
+        .take_while(|(a, b)| a == b)
+        .count()
+}
+
+/// Keeps each domain for the first virtual host that wants it.
+#[derive(Debug, Default)]
+pub(super) struct Claimed {
+    domains: FxHashSet<String>,
+    /// Full names of services, which nobody takes as short ones.
+    pub(super) full: FxHashSet<String>,
+}
+
+impl Claimed {
+    /// The domains that are still free, now taken.
+    pub(super) fn claim(&mut self, wanted: Domains) -> Vec<String> {
+        let Domains { mut all, short } = wanted;
+        all.retain(|domain| {
+            if short.contains(domain) && self.full.contains(domain) {
+                return false;
+            }
+            self.domains.insert(domain.to_ascii_lowercase())
+        });
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Claimed, Domains, Speaker};
+
+    fn short(host: &str, domain: &str, port: Option<u16>) -> Vec<String> {
+        Speaker {
+            dns_domain: domain,
+            port,
+            absolute: false,
+        }
+        .alternatives(host)
+    }
+
+    #[test]
+    fn a_service_of_the_same_namespace_is_known_by_its_name_alone() {
+        assert_eq!(
+            short(
+                "cart.shop.svc.cluster.local",
+                "shop.svc.cluster.local",
+                None
+            ),
+            ["cart", "cart.shop.svc", "cart.shop"]
+        );
+    }
+
+    #[test]
+    fn a_service_of_another_namespace_is_known_with_its_namespace() {
+        assert_eq!(
+            short(
+                "cart.shop.svc.cluster.local",
+                "edge.svc.cluster.local",
+                Some(80)
+            ),
+            [
+                "cart.shop",
+                "cart.shop:80",
+                "cart.shop.svc",
+                "cart.shop.svc:80"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_host_outside_the_cluster_has_no_short_name() {
+        assert!(short("example.com", "shop.svc.cluster.local", None).is_empty());
+        assert!(short("example.com", "", None).is_empty());
+    }
+
+    #[test]
+    fn outside_of_kubernetes_the_common_domain_is_left_out() {
+        assert_eq!(
+            short("foo.local.campus.net", "remote.campus.net", None),
+            ["foo.local", "foo.local.campus"]
+        );
+        assert_eq!(
+            short("foo.local.campus.net", "local.campus.net", None),
+            ["foo"]
+        );
+    }
+
+    #[test]
+    fn a_short_name_does_not_take_the_full_name_of_another_service() {
+        let mut claimed = Claimed::default();
+        claimed.full.insert("foo.com".to_owned());
+        let wanted = Domains {
+            all: vec!["foo.com.svc".to_owned(), "foo.com".to_owned()],
+            short: vec!["foo.com".to_owned()],
+        };
+        assert_eq!(claimed.claim(wanted), ["foo.com.svc"]);
+    }
+}

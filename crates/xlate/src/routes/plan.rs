@@ -1,0 +1,500 @@
+//! Which virtual hosts a sidecar has on a port, and where the routes of each come from.
+//!
+//! A plan reads no route, so that an edit of one leaves it equal: the configuration then only takes the new routes.
+//!
+//! Istio: pilot/pkg/networking/core/httproute.go BuildSidecarOutboundVirtualHosts and route/route.go
+//! BuildSidecarVirtualHostWrapper, 1.32.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use incr::{Cx, Query};
+use model::host::{Hostname, matches, more_specific};
+use model::object::ObjectName;
+use model::service::{Resolution, Service};
+use prost::Message;
+use proto_envoy::envoy::config::route::v3::VirtualHost;
+use rustc_hash::{FxHashMap, FxHashSet};
+use store::{Reads, Snapshot};
+
+use super::client::RouteClient;
+use super::domains::{Claimed, Domains, Speaker, bracketed, with_port};
+use super::encode::RouteList;
+use super::filters;
+use super::rule::{HasRoutes, RuleRoutes, Session, Target};
+use super::service::ServiceRoutes;
+use crate::resource::any;
+use crate::scope::{EgressScope, ScopeOf, SidecarScope};
+use crate::services::{address_for, addresses_for};
+use crate::virtual_service::{DestinationsOf, MESH, RuleHead, Semantics};
+
+/// The virtual hosts of a port.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct PlanOf {
+    pub(super) client: Arc<RouteClient>,
+    /// Which egress listener's services and rules.
+    pub(super) egress: usize,
+    /// The port; 0 for all ports of a proxy that is reached on one.
+    pub(super) port: u16,
+}
+
+/// Virtual hosts sorted by name.
+#[derive(PartialEq, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) hosts: Vec<PlannedHost>,
+    by_domain: FxHashMap<String, usize>,
+}
+
+impl Plan {
+    /// The virtual host of a domain.
+    pub(super) fn of_domain(&self, domain: &str) -> Option<&PlannedHost> {
+        self.hosts.get(*self.by_domain.get(domain)?)
+    }
+}
+
+/// A virtual host without its routes.
+#[derive(PartialEq, Debug)]
+pub(super) struct PlannedHost {
+    pub(super) name: String,
+    pub(super) session: Option<Session>,
+    pub(super) routes: RouteSource,
+    /// Its own fields, encoded.
+    pub(super) head: Bytes,
+}
+
+/// Where routes come from.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum RouteSource {
+    Service(Arc<ServiceRoutes>),
+    Rule(Arc<RuleRoutes>),
+}
+
+impl RouteSource {
+    pub(super) fn get(&self, cx: &Cx<'_, Snapshot>) -> Arc<RouteList> {
+        match self {
+            RouteSource::Service(key) => (*cx.query(&**key)).clone(),
+            RouteSource::Rule(key) => (*cx.query(&**key)).clone(),
+        }
+    }
+}
+
+/// A service as it is on the port.
+#[derive(Clone)]
+struct OnPort {
+    host: Hostname,
+    service: Arc<Service>,
+    /// Its HTTP ports among those that count here.
+    ports: Vec<u16>,
+    /// How many ports count here.
+    several: bool,
+}
+
+/// One port's hosts that share their routes.
+struct Group<'a> {
+    port: u16,
+    hosts: Vec<&'a str>,
+    services: Vec<&'a OnPort>,
+    routes: RouteSource,
+}
+
+impl Query<Snapshot> for PlanOf {
+    type Value = Arc<Plan>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Plan> {
+        let scope = cx.query(&ScopeOf(self.client.scope.clone()));
+        let Some(egress) = scope.egress.get(self.egress) else {
+            return Arc::default();
+        };
+        let services = services_on(egress, self.port);
+        let groups = groups(cx, self, &scope, egress, &services);
+        Arc::new(plan(cx, self, &groups))
+    }
+}
+
+/// The services that have the port, by host; of several with one host the last counts.
+fn services_on(egress: &EgressScope, port: u16) -> BTreeMap<Hostname, OnPort> {
+    let mut found = BTreeMap::new();
+    for service in egress.services.iter() {
+        let counted: Vec<_> = service
+            .ports
+            .iter()
+            .filter(|p| port == 0 || p.number == port)
+            .take(if port == 0 { usize::MAX } else { 1 })
+            .collect();
+        if counted.is_empty() && port != 0 {
+            continue;
+        }
+        let lower = || Hostname::from(service.host.to_ascii_lowercase());
+        let host = match port != 0 && service.host.bytes().any(|b| b.is_ascii_uppercase()) {
+            true => lower(),
+            false => service.host.clone(),
+        };
+        let http = counted.iter().filter(|p| p.protocol.is_http_or_sniffed());
+        let on_port = OnPort {
+            host: host.clone(),
+            service: service.clone(),
+            ports: http.map(|p| p.number).collect(),
+            several: counted.len() != 1,
+        };
+        found.insert(host, on_port);
+    }
+    found
+}
+
+fn groups<'a>(
+    cx: &Cx<'_, Snapshot>,
+    key: &PlanOf,
+    scope: &SidecarScope,
+    egress: &'a EgressScope,
+    services: &'a BTreeMap<Hostname, OnPort>,
+) -> Vec<Group<'a>> {
+    let mut groups = Vec::new();
+    let mut ruled: FxHashSet<&Hostname> = FxHashSet::default();
+    let specificity = Specificity::of(egress);
+    let wildcards: Vec<&Hostname> = services.keys().filter(|h| h.is_wildcard()).collect();
+    for head in egress.rules.iter() {
+        // On port 80 rules also make virtual hosts of their own.
+        if key.port != 80 && !concerns(head, services, &wildcards) {
+            continue;
+        }
+        let routes = Arc::new(rule_routes(cx, key, scope, head, services));
+        if !*cx.query(&HasRoutes(routes.clone())) {
+            continue;
+        }
+        let (hosts, matched) = split(head, services, &specificity);
+        if head.semantics == Semantics::Gateway {
+            // Such a route is used by clients of its namespace, and for services of its namespace.
+            let usable = |s: &&OnPort| {
+                s.service.namespace == *head.namespace()
+                    || *key.client.namespace() == *head.namespace()
+            };
+            if !matched.iter().any(usable) {
+                continue;
+            }
+        }
+        let mut by_port: BTreeMap<u16, Vec<&OnPort>> = BTreeMap::new();
+        for service in matched {
+            for port in &service.ports {
+                by_port.entry(*port).or_default().push(service);
+            }
+        }
+        if by_port.is_empty() && key.port == 80 {
+            by_port.insert(80, Vec::new());
+        }
+        for (port, services) in by_port {
+            ruled.extend(services.iter().map(|s| &s.host));
+            groups.push(Group {
+                port,
+                hosts: hosts.clone(),
+                services,
+                routes: RouteSource::Rule(routes.clone()),
+            });
+        }
+    }
+    for service in services.values() {
+        // An alias is a domain of the service that it stands for.
+        if ruled.contains(&service.host) || service.service.resolution == Resolution::Alias {
+            continue;
+        }
+        for port in &service.ports {
+            groups.push(Group {
+                port: *port,
+                hosts: Vec::new(),
+                services: vec![service],
+                routes: RouteSource::Service(Arc::new(ServiceRoutes {
+                    host: service.host.clone(),
+                    namespace: known_namespace(scope, &service.host)
+                        .unwrap_or_else(|| service.service.namespace.clone()),
+                    port: *port,
+                    client: key.client.namespace().clone(),
+                    labels: key.client.selectable.clone(),
+                })),
+            });
+        }
+    }
+    groups
+}
+
+fn known_namespace(scope: &SidecarScope, host: &str) -> Option<model::names::Namespace> {
+    scope.service(host).map(|s| s.namespace.clone())
+}
+
+/// Whether a rule is about some service of the port.
+fn concerns(
+    head: &RuleHead,
+    services: &BTreeMap<Hostname, OnPort>,
+    wildcards: &[&Hostname],
+) -> bool {
+    head.hosts.iter().any(|host| {
+        let host = host.to_ascii_lowercase();
+        services.contains_key(host.as_str())
+            || if host.starts_with('*') {
+                services.keys().any(|s| matches(&host, s))
+            } else {
+                wildcards.iter().any(|w| matches(&host, w))
+            }
+    })
+}
+
+fn rule_routes(
+    cx: &Cx<'_, Snapshot>,
+    key: &PlanOf,
+    scope: &SidecarScope,
+    head: &RuleHead,
+    services: &BTreeMap<Hostname, OnPort>,
+) -> RuleRoutes {
+    let destinations = cx.query(&DestinationsOf {
+        rule: head.name.clone(),
+        source: None,
+    });
+    let sessions = cx.settings().features.persistent_session_filter;
+    let targets = destinations.keys().filter_map(|host| {
+        let on_port = services.get(host);
+        let target = Target {
+            namespace: known_namespace(scope, host),
+            port: on_port
+                .filter(|s| !s.several && key.port == 0)
+                .and_then(|s| s.service.ports.first())
+                .map(|p| p.number),
+            alias: on_port.and_then(|s| alias(&s.service)),
+            session: on_port
+                .filter(|_| sessions)
+                .and_then(|s| Session::of(&s.service)),
+            host: host.clone(),
+        };
+        (target.namespace.is_some() || on_port.is_some()).then_some(target)
+    });
+    RuleRoutes {
+        rule: head.name.clone(),
+        gateway: MESH.into(),
+        port: key.port,
+        tls: false,
+        http3: false,
+        forwarded_host: key.client.forwarded_host,
+        namespace: key.client.namespace().clone(),
+        labels: key.client.labels_for(cx, &head.name),
+        targets: targets.collect(),
+    }
+}
+
+/// The host that a service stands for.
+pub(super) fn alias(service: &Service) -> Option<Hostname> {
+    let target = &service.kube.external_name;
+    (!target.is_empty()).then(|| Hostname::new(target.clone()))
+}
+
+/// The hosts of a rule that are no services, and the services that it is about.
+///
+/// Istio: pilot/pkg/networking/core/route/route.go separateVSHostsAndServices, 1.32.
+fn split<'a>(
+    head: &'a RuleHead,
+    services: &'a BTreeMap<Hostname, OnPort>,
+    specificity: &Specificity<'_>,
+) -> (Vec<&'a str>, Vec<&'a OnPort>) {
+    let mut hosts = Vec::new();
+    let mut matched = Vec::new();
+    let (wildcards, exact): (Vec<_>, Vec<_>) = head.hosts.iter().partition(|h| h.starts_with('*'));
+    for host in exact {
+        match services.get(host.to_ascii_lowercase().as_str()) {
+            Some(service) => matched.push(service),
+            None => hosts.push(&**host),
+        }
+    }
+    for host in wildcards {
+        if head.semantics == Semantics::Gateway {
+            hosts.push(host);
+            continue;
+        }
+        let mut found = false;
+        let wildcard = host.to_ascii_lowercase();
+        for service in services.values().filter(|s| matches(&s.host, &wildcard)) {
+            found = true;
+            // A service belongs to the rule that names it best.
+            if specificity.rule_for(&service.host) == Some(&head.name) {
+                matched.push(service);
+            }
+        }
+        if !found {
+            hosts.push(host);
+        }
+    }
+    (hosts, matched)
+}
+
+/// Which rule is most specific for a host: of several that say the same, the first.
+struct Specificity<'a> {
+    exact: FxHashMap<&'a str, &'a ObjectName>,
+    wildcard: FxHashMap<&'a str, &'a ObjectName>,
+}
+
+impl<'a> Specificity<'a> {
+    fn of(egress: &'a EgressScope) -> Self {
+        let mut found = Self {
+            exact: FxHashMap::default(),
+            wildcard: FxHashMap::default(),
+        };
+        for head in egress.rules.iter() {
+            for host in &head.hosts {
+                let map = if host.starts_with('*') {
+                    &mut found.wildcard
+                } else {
+                    &mut found.exact
+                };
+                map.entry(host).or_insert(&head.name);
+            }
+        }
+        found
+    }
+
+    fn rule_for(&self, host: &str) -> Option<&'a ObjectName> {
+        let equal = if host.starts_with('*') {
+            &self.wildcard
+        } else {
+            &self.exact
+        };
+        if let Some(rule) = equal.get(host) {
+            return Some(rule);
+        }
+        let host = host.strip_prefix('*').unwrap_or(host);
+        let mut best: Option<(&str, &ObjectName)> = None;
+        for (wildcard, rule) in &self.wildcard {
+            if host.ends_with(&wildcard[1..])
+                && best.is_none_or(|(held, _)| more_specific(wildcard, held))
+            {
+                best = Some((wildcard, rule));
+            }
+        }
+        best.map(|(_, rule)| rule)
+    }
+}
+
+/// Names virtual hosts and shares domains out among them, the first that wants one gets it.
+fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, groups: &[Group<'_>]) -> Plan {
+    let mut claimed = Claimed::default();
+    for group in groups {
+        for service in &group.services {
+            claimed.full.insert(with_port(&service.host, group.port));
+            claimed.full.insert(service.host.to_string());
+        }
+    }
+    let mut planned = Planned {
+        cx,
+        key,
+        claimed,
+        names: BTreeSet::new(),
+        hosts: Vec::new(),
+    };
+    for group in groups {
+        for host in &group.hosts {
+            let host = host.to_ascii_lowercase();
+            let domains = Domains {
+                all: vec![bracketed(&host)],
+                short: Vec::new(),
+            };
+            planned.add(group, &host, None, domains);
+        }
+        for service in &group.services {
+            let domains = planned.domains(service, group.port);
+            planned.add(group, &service.host, Some(&service.service), domains);
+        }
+    }
+    planned.finish()
+}
+
+struct Planned<'a, 'c> {
+    cx: &'a Cx<'c, Snapshot>,
+    key: &'a PlanOf,
+    claimed: Claimed,
+    names: BTreeSet<String>,
+    hosts: Vec<(PlannedHost, Vec<String>)>,
+}
+
+impl Planned<'_, '_> {
+    fn domains(&self, service: &OnPort, port: u16) -> Domains {
+        let view = &self.key.client.view;
+        let speaker = Speaker {
+            dns_domain: &view.dns_domain,
+            port: (self.key.port == 0).then_some(port),
+            absolute: self.cx.settings().features.absolute_fqdn_vhost_domain,
+        };
+        let vips = &service.service.cluster_vips;
+        let own_vips = vips
+            .iter()
+            .any(|(id, list)| *id == view.cluster && !list.is_empty());
+        if self.key.port == 0 || own_vips {
+            let addresses = addresses_for(self.cx, &service.service, view);
+            return speaker.domains(&service.service, addresses);
+        }
+        // A port's list knows the one address that the proxy dials, not all that were allocated.
+        let address = address_for(self.cx, &service.service, view);
+        let known =
+            vips.is_empty() || addresses_for(self.cx, &service.service, view).contains(&address);
+        speaker.domains(&service.service, known.then_some(address))
+    }
+
+    fn add(
+        &mut self,
+        group: &Group<'_>,
+        host: &str,
+        service: Option<&Arc<Service>>,
+        domains: Domains,
+    ) {
+        let name = with_port(host, group.port);
+        if !self.names.insert(name.clone()) {
+            return;
+        }
+        let domains = self.claimed.claim(domains);
+        if domains.is_empty() {
+            return;
+        }
+        let sessions = self.cx.settings().features.persistent_session_filter;
+        let session = service.filter(|_| sessions).and_then(|s| Session::of(s));
+        let host = PlannedHost {
+            name,
+            session,
+            routes: group.routes.clone(),
+            head: Bytes::new(),
+        };
+        // Where many ports share a configuration, only those of port 80 are called without port.
+        let called_with_port = self.key.port == 0 && group.port != 80;
+        let domains = domains.into_iter();
+        let domains: Vec<String> = domains
+            .filter(|d| !called_with_port || d.contains(':'))
+            .collect();
+        if !domains.is_empty() {
+            self.hosts.push((host, domains));
+        }
+    }
+
+    fn finish(mut self) -> Plan {
+        self.hosts.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        let mut plan = Plan::default();
+        for (at, (mut host, domains)) in self.hosts.into_iter().enumerate() {
+            for domain in &domains {
+                plan.by_domain.insert(domain.clone(), at);
+            }
+            host.head = host.encode_head(domains, self.key.client.attempt_count);
+            plan.hosts.push(host);
+        }
+        plan
+    }
+}
+
+impl PlannedHost {
+    /// Its own fields with the domains given.
+    pub(super) fn encode_head(&self, domains: Vec<String>, attempt_count: bool) -> Bytes {
+        let session = self
+            .session
+            .iter()
+            .map(|s| (filters::SESSION.to_owned(), any(&filters::session(s))));
+        let head = VirtualHost {
+            name: self.name.clone(),
+            domains,
+            include_request_attempt_count: attempt_count,
+            typed_per_filter_config: session.collect(),
+            ..VirtualHost::default()
+        };
+        head.encode_to_vec().into()
+    }
+}
