@@ -16,7 +16,6 @@ mod encode;
 mod filters;
 mod hash;
 mod headers;
-mod inbound;
 mod matching;
 mod plan;
 mod retry;
@@ -36,7 +35,6 @@ use crate::scope::{ScopeOf, SidecarScope};
 use crate::view::View;
 
 pub use config::RouteName;
-pub use inbound::{Inbound, inbound};
 
 /// Route configurations that proxies of a view should have: all that listeners may name.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {

@@ -1,4 +1,4 @@
-//! Retry policies.
+//! Retry policies of outbound routes.
 //!
 //! Istio: pilot/pkg/networking/core/route/retry/retry.go, 1.32.
 
@@ -12,10 +12,8 @@ use proto_istio::networking::HttpRetry;
 
 use crate::resource::any;
 
-const OUTBOUND_CONDITIONS: &str =
+const CONDITIONS: &str =
     "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes";
-/// A request that did not reach the application was not processed: repeating it is safe.
-const INBOUND_CONDITIONS: &str = "reset-before-request";
 const STATUS_CODES: &str = "retriable-status-codes";
 
 /// The policy of an outbound route: that of the rule, else of the mesh, else the default. None where retries are
@@ -23,7 +21,7 @@ const STATUS_CODES: &str = "retriable-status-codes";
 pub(super) fn outbound(stated: Option<&HttpRetry>, consistent_hash: bool) -> Option<RetryPolicy> {
     let mut policy = RetryPolicy {
         num_retries: Some(2),
-        retry_on: OUTBOUND_CONDITIONS.to_owned(),
+        retry_on: CONDITIONS.to_owned(),
         host_selection_retry_max_attempts: 5,
         ..RetryPolicy::default()
     };
@@ -42,20 +40,7 @@ pub(super) fn outbound(stated: Option<&HttpRetry>, consistent_hash: bool) -> Opt
     Some(policy)
 }
 
-/// The policy of an inbound route, which has one host only.
-pub(super) fn inbound(stated: Option<&HttpRetry>) -> Option<RetryPolicy> {
-    let mut policy = RetryPolicy {
-        num_retries: Some(2),
-        retry_on: INBOUND_CONDITIONS.to_owned(),
-        ..RetryPolicy::default()
-    };
-    if let Some(stated) = stated {
-        apply(&mut policy, stated)?;
-    }
-    Some(policy)
-}
-
-/// What both sides take from a stated policy; none where it switches retries off.
+/// Takes what a policy states; none where it switches retries off.
 fn apply(policy: &mut RetryPolicy, stated: &HttpRetry) -> Option<()> {
     let attempts = u32::try_from(stated.attempts).ok().filter(|n| *n > 0)?;
     policy.num_retries = Some(attempts);
