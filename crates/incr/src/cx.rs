@@ -66,10 +66,7 @@ pub(crate) fn refresh<S: 'static>(snapshot: &S, graph: &RefCell<Graph<S>>, id: u
     } else {
         let mut graph = graph.borrow_mut();
         graph.validated += 1;
-        let revision = graph.revision;
-        let memo = &mut graph.memos[id];
-        memo.colour = Colour::Clean;
-        memo.verified = revision;
+        graph.settle(id);
     }
     running.done();
 }

@@ -119,6 +119,7 @@ impl<S: 'static> Engine<S> {
     /// affected since this was last asked, and those that were named before and are still not up to date.
     pub fn changed_roots(&mut self) -> Vec<RootId> {
         let graph = self.graph.get_mut();
+        graph.named = graph.revision;
         let mut roots = std::mem::take(&mut graph.pending);
         roots.retain(|root| {
             let Some(memo) = graph

@@ -36,6 +36,8 @@ pub(crate) struct Frame {
 
 pub(crate) struct Graph<S> {
     pub(crate) revision: u64,
+    /// The revision at which `changed_roots` was last asked.
+    pub(crate) named: u64,
     pub(crate) memos: Slab<Memo<S>>,
     pub(crate) inputs: Slab<Input>,
     pub(crate) input_ids: FxHashMap<InputKey, u32>,
@@ -66,6 +68,7 @@ impl<S: 'static> Graph<S> {
     pub(crate) fn new() -> Self {
         Graph {
             revision: 0,
+            named: 0,
             memos: Slab::new(),
             inputs: Slab::new(),
             input_ids: FxHashMap::default(),
@@ -275,12 +278,21 @@ impl<S: 'static> Graph<S> {
             }
             memo.value = Some(value);
         }
-        memo.verified = revision;
-        memo.colour = if frame.tainted {
-            Colour::Dirty
+        if frame.tainted {
+            memo.colour = Colour::Dirty;
         } else {
-            Colour::Clean
-        };
+            self.settle(id);
+        }
+    }
+
+    /// Takes memo `id` as current.
+    pub(crate) fn settle(&mut self, id: u32) {
+        let memo = &mut self.memos[id];
+        memo.colour = Colour::Clean;
+        memo.verified = self.revision;
+        // A root that stayed dirty after it was named (it was not pulled, or panicked) is not marked by later commits.
+        // If somebody else's pull succeeds then, its owner must still hear of it.
+        memo.touched |= memo.pending && self.revision > self.named;
     }
 
     // ---- edges ----

@@ -52,7 +52,7 @@
 //! pull the snapshot of the last commit.
 //!
 //! ```
-//! use incr::{Cx, Engine, InputKey, Query};
+//! use pilothouse_incr::{Cx, Engine, InputKey, Query};
 //!
 //! /// The input: a price for each article.
 //! struct Prices([u32; 3]);

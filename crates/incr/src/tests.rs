@@ -1,4 +1,7 @@
-//! Single behaviours of the engine.
+//! Single behaviours of the engine; the properties are in `property`.
+
+mod property;
+mod world;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -202,6 +205,20 @@ fn a_panic_reaches_the_caller_and_the_next_pull_tries_again() {
     engine.commit([InputKey(1)]);
     assert_eq!(engine.changed_roots(), [root]);
     assert_eq!(*engine.get(&world, &CountEven(3)), 3);
+    assert_eq!(engine.changed_roots(), []);
+}
+
+#[test]
+fn a_root_that_panicked_and_was_healed_by_someone_else_is_named() {
+    let mut engine = Engine::new();
+    let mut world = Numbers::of([(0, POISON)]);
+    let root = engine.root(&CountEven(1));
+    engine.changed_roots();
+    message(|| _ = engine.get(&world, &CountEven(1)));
+    world.rows.insert(0, 2);
+    engine.commit([InputKey(0)]);
+    engine.get(&world, &CountEven(1));
+    assert_eq!(engine.changed_roots(), [root]);
     assert_eq!(engine.changed_roots(), []);
 }
 
