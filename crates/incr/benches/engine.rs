@@ -80,6 +80,7 @@ fn warm() -> (Engine<Mesh>, Mesh, Vec<RootId>) {
         .collect();
     pull_all(&engine, &mesh);
     engine.changed_roots();
+    engine.collect();
     (engine, mesh, roots)
 }
 
