@@ -14,13 +14,17 @@ use std::time::Instant;
 use model::Change;
 use model::node::Node;
 use model::settings::Settings;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use xlate::{Published, TypeUrl};
 
 pub use state::{ProxyRow, State};
 
-/// How many messages may wait before sources and streams are made to.
-const QUEUE: usize = 1024;
+/// How many batches of changes may wait before sources are made to. What streams say never waits: it is bounded by
+/// their number.
+const WAITING_CHANGES: usize = 64;
+
+/// How many messages are taken together.
+const BATCH: usize = 4096;
 
 /// A connected proxy, unique for the life of the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -37,7 +41,7 @@ pub struct Subscription {
 type Question = Box<dyn FnOnce(&State) + Send>;
 
 enum Message {
-    Changes(Vec<Change>, Instant),
+    Changes(Vec<Change>, Instant, OwnedSemaphorePermit),
     Subscribe(Arc<Node>, oneshot::Sender<Subscription>),
     Want(ProxyId, TypeUrl),
     Leave(ProxyId),
@@ -47,7 +51,8 @@ enum Message {
 /// The way to the derive thread. Clones share it.
 #[derive(Clone)]
 pub struct Derive {
-    queue: mpsc::Sender<Message>,
+    queue: mpsc::UnboundedSender<Message>,
+    room: Arc<Semaphore>,
     proxies: Arc<AtomicU64>,
 }
 
@@ -69,30 +74,22 @@ impl Derive {
         settings: Arc<Settings>,
         on_batch: impl FnMut(&Batch) + Send + 'static,
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
-        let (queue, inbox) = mpsc::channel(QUEUE);
+        let (queue, inbox) = mpsc::unbounded_channel();
         let thread = std::thread::Builder::new()
             .name("derive".into())
             .stack_size(16 << 20)
             .spawn(move || run(settings, inbox, on_batch))?;
-        Ok((
-            Derive {
-                queue,
-                proxies: Arc::default(),
-            },
-            thread,
-        ))
+        Ok((Derive { queue, room: Arc::new(Semaphore::new(WAITING_CHANGES)), proxies: Arc::default() }, thread))
     }
 
-    /// Hands over changes as one batch or a part of one. Waits while the queue is full.
+    /// Hands over changes as one batch or a part of one. Waits while too many are waiting.
     ///
     /// # Errors
     ///
     /// When the process is going down.
     pub async fn change(&self, changes: Vec<Change>) -> Result<(), Closed> {
-        self.queue
-            .send(Message::Changes(changes, Instant::now()))
-            .await
-            .map_err(|_| Closed)
+        let permit = self.room.clone().acquire_owned().await.map_err(|_| Closed)?;
+        self.send(Message::Changes(changes, Instant::now(), permit))
     }
 
     /// Introduces a proxy.
@@ -102,10 +99,7 @@ impl Derive {
     /// When the process is going down.
     pub async fn subscribe(&self, node: Arc<Node>) -> Result<Subscription, Closed> {
         let (reply, answer) = oneshot::channel();
-        self.queue
-            .send(Message::Subscribe(node, reply))
-            .await
-            .map_err(|_| Closed)?;
+        self.send(Message::Subscribe(node, reply))?;
         let subscription = answer.await.map_err(|_| Closed)?;
         self.proxies.fetch_add(1, Ordering::Relaxed);
         Ok(subscription)
@@ -116,26 +110,18 @@ impl Derive {
     /// # Errors
     ///
     /// When the process is going down.
-    pub async fn want(&self, proxy: ProxyId, ty: TypeUrl) -> Result<(), Closed> {
-        self.queue
-            .send(Message::Want(proxy, ty))
-            .await
-            .map_err(|_| Closed)
+    pub fn want(&self, proxy: ProxyId, ty: TypeUrl) -> Result<(), Closed> {
+        self.send(Message::Want(proxy, ty))
     }
 
-    /// The proxy is gone. Never waits for the queue.
-    pub fn leave(&self, proxy: ProxyId) {
+    /// The proxy is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the process is going down, and the proxy's entry with it.
+    pub fn leave(&self, proxy: ProxyId) -> Result<(), Closed> {
         self.proxies.fetch_sub(1, Ordering::Relaxed);
-        match self.queue.try_send(Message::Leave(proxy)) {
-            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
-            Err(mpsc::error::TrySendError::Full(message)) => {
-                let queue = self.queue.clone();
-                tokio::spawn(async move {
-                    // An error means that the thread is gone, and the proxy's entry with it.
-                    let _ = queue.send(message).await;
-                });
-            }
-        }
+        self.send(Message::Leave(proxy))
     }
 
     /// Asks the thread something between two batches.
@@ -152,11 +138,12 @@ impl Derive {
             // Nobody waits for the answer any more if this fails.
             let _ = reply.send(question(state));
         });
-        self.queue
-            .send(Message::Ask(question))
-            .await
-            .map_err(|_| Closed)?;
+        self.send(Message::Ask(question))?;
         answer.await.map_err(|_| Closed)
+    }
+
+    fn send(&self, message: Message) -> Result<(), Closed> {
+        self.queue.send(message).map_err(|_| Closed)
     }
 
     /// How many proxies are connected.
@@ -188,16 +175,12 @@ pub struct Batch {
     pub panics: u64,
 }
 
-fn run(
-    settings: Arc<Settings>,
-    mut inbox: mpsc::Receiver<Message>,
-    mut on_batch: impl FnMut(&Batch),
-) {
+fn run(settings: Arc<Settings>, mut inbox: mpsc::UnboundedReceiver<Message>, mut on_batch: impl FnMut(&Batch)) {
     let mut state = State::new(settings);
     let mut waiting = Vec::new();
     while let Some(first) = inbox.blocking_recv() {
         waiting.push(first);
-        while waiting.len() < QUEUE
+        while waiting.len() < BATCH
             && let Ok(message) = inbox.try_recv()
         {
             waiting.push(message);
@@ -207,7 +190,7 @@ fn run(
         let mut questions = Vec::new();
         for message in waiting.drain(..) {
             match message {
-                Message::Changes(list, at) => {
+                Message::Changes(list, at, _permit) => {
                     changes.extend(list);
                     since.get_or_insert(at);
                 }

@@ -1,0 +1,266 @@
+//! Between the protocol and the derive thread: admits proxies, passes on what they want, counts what happens.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use ads::server::{Incident, Join, Session, Subscriber, Subscription};
+use ads::{Code, Event, Response, Selection, Status};
+use model::node::Node;
+use rustc_hash::FxHashMap;
+use tokio::sync::watch;
+use xlate::{Published, TypeUrl};
+
+use crate::derive::{Derive, ProxyId};
+use crate::metrics::{Metrics, type_label};
+
+/// How many revisions are remembered for the time of convergence.
+const REMEMBERED: usize = 512;
+
+/// When revisions were asked for: what convergence is counted from.
+#[derive(Default)]
+pub struct Revisions(Mutex<VecDeque<(u64, Instant)>>);
+
+impl Revisions {
+    /// A revision was made of changes handed over at `since`.
+    pub fn note(&self, revision: u64, since: Instant) {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if list.len() == REMEMBERED {
+            list.pop_front();
+        }
+        list.push_back((revision, since));
+    }
+
+    fn since(&self, revision: u64) -> Option<Instant> {
+        let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        list.binary_search_by_key(&revision, |(r, _)| *r).ok().map(|at| list[at].1)
+    }
+}
+
+/// The state of one type on one stream, for debug pages.
+#[derive(Clone, Debug)]
+pub struct TypeState {
+    /// Nonce of the newest response.
+    pub sent: u64,
+    /// Its version.
+    pub version: u64,
+    /// The revision it was made from.
+    pub revision: u64,
+    /// When it was sent.
+    pub sent_at: SystemTime,
+    /// Nonce of the newest response that was acknowledged.
+    pub acked: Option<u64>,
+    /// What the proxy said when it refused the newest response.
+    pub refused: Option<Arc<str>>,
+    /// What the proxy asks for.
+    pub selection: Option<Selection>,
+}
+
+impl Default for TypeState {
+    fn default() -> Self {
+        Self {
+            sent: 0,
+            version: 0,
+            revision: 0,
+            sent_at: SystemTime::UNIX_EPOCH,
+            acked: None,
+            refused: None,
+            selection: None,
+        }
+    }
+}
+
+/// A connected stream, for debug pages.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Counts the connections of the process; `name.namespace-N` in debug pages.
+    pub number: u64,
+    /// What the proxy said of itself.
+    pub node: Arc<Node>,
+    /// Where it comes from.
+    pub peer: SocketAddr,
+    /// Since when.
+    pub since: SystemTime,
+    /// By type.
+    pub types: [Option<TypeState>; TypeUrl::ALL.len()],
+}
+
+/// Every connected stream.
+#[derive(Default)]
+pub struct Connections {
+    list: Mutex<FxHashMap<u64, Arc<Mutex<Connection>>>>,
+    next: AtomicU64,
+}
+
+impl Connections {
+    /// A copy of every connection, in the order of connecting.
+    pub fn all(&self) -> Vec<Connection> {
+        let list: Vec<_> =
+            self.list.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut all: Vec<Connection> =
+            list.iter().map(|c| c.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect();
+        all.sort_by_key(|c| c.number);
+        all
+    }
+
+    fn add(&self, node: Arc<Node>, peer: SocketAddr) -> Arc<Mutex<Connection>> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let connection = Arc::new(Mutex::new(Connection {
+            number,
+            node,
+            peer,
+            since: SystemTime::now(),
+            types: Default::default(),
+        }));
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).insert(number, connection.clone());
+        connection
+    }
+
+    fn remove(&self, number: u64) {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+}
+
+/// Admits proxies to the derive thread.
+pub struct Proxies {
+    /// The derive thread.
+    pub derive: Derive,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// For debug pages.
+    pub connections: Arc<Connections>,
+    /// For the time of convergence.
+    pub revisions: Arc<Revisions>,
+}
+
+impl Subscriber for Proxies {
+    fn subscribe(
+        &self,
+        join: Join,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Subscription, Status>> + Send + 'static>> {
+        let derive = self.derive.clone();
+        let (metrics, connections, revisions) =
+            (self.metrics.clone(), self.connections.clone(), self.revisions.clone());
+        Box::pin(async move {
+            let node = xlate::proxy::node_from_envoy(&join.node)
+                .map_err(|message| Status::new(Code::InvalidArgument, message))?;
+            let node = Arc::new(node);
+            let subscription = derive
+                .subscribe(node.clone())
+                .await
+                .map_err(|closed| Status::new(Code::Unavailable, closed.to_string()))?;
+            let version = version_label(&node);
+            metrics.connected.with_label_values(&[&version]).inc();
+            tracing::debug!(proxy = %node.id, peer = %join.peer, "Proxy connected.");
+            let connection = connections.add(node, join.peer);
+            let session = StreamSession {
+                proxy: subscription.proxy,
+                derive,
+                metrics,
+                connections,
+                revisions,
+                connection,
+                published: subscription.published.clone(),
+                version,
+            };
+            Ok(Subscription { published: subscription.published, session: Box::new(session) })
+        })
+    }
+
+    fn on_incident(&self, incident: Incident) {
+        match incident {
+            Incident::Panicked => self.metrics.internal_errors.inc(),
+            Incident::Refused(status) => {
+                self.metrics.refused_streams.inc();
+                tracing::warn!(reason = %status, "A stream was refused.");
+            }
+            Incident::SendTimedOut => tracing::warn!("A proxy that takes nothing in was disconnected."),
+            Incident::ConnectionOpened
+            | Incident::ConnectionClosed
+            | Incident::Ended(_)
+            | Incident::AcceptFailed => {}
+        }
+    }
+}
+
+fn version_label(node: &Node) -> String {
+    node.metadata.get("ISTIO_VERSION").and_then(|v| v.as_str()).unwrap_or("unknown").to_owned()
+}
+
+struct StreamSession {
+    proxy: ProxyId,
+    derive: Derive,
+    metrics: Arc<Metrics>,
+    connections: Arc<Connections>,
+    revisions: Arc<Revisions>,
+    connection: Arc<Mutex<Connection>>,
+    published: watch::Receiver<Arc<Published>>,
+    version: String,
+}
+
+impl StreamSession {
+    fn with_type<R>(&self, ty: TypeUrl, act: impl FnOnce(&mut TypeState) -> R) -> R {
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        act(connection.types[ty as usize].get_or_insert_default())
+    }
+}
+
+impl Session for StreamSession {
+    fn on_event(&mut self, event: &Event) {
+        match event {
+            Event::Subscribed { ty, selection } => {
+                self.with_type(*ty, |t| t.selection = Some(selection.clone()));
+                // The process is going down if this fails; the stream ends by itself.
+                let _ = self.derive.want(self.proxy, *ty);
+            }
+            Event::Ack { ty, nonce, .. } => {
+                let revision = self.with_type(*ty, |t| {
+                    t.acked = Some(*nonce);
+                    (t.sent == *nonce).then_some(t.revision)
+                });
+                if let Some(since) = revision.and_then(|r| self.revisions.since(r)) {
+                    self.metrics.convergence.observe(since.elapsed().as_secs_f64());
+                }
+            }
+            Event::Nack { ty, nonce, message, resources, .. } => {
+                self.metrics.rejects.with_label_values(&[type_label(*ty)]).inc();
+                self.with_type(*ty, |t| {
+                    if t.sent == *nonce {
+                        t.refused = Some(message.as_str().into());
+                    }
+                });
+                let node = self.connection.lock().unwrap_or_else(PoisonError::into_inner).node.clone();
+                tracing::warn!(proxy = %node.id, r#type = %ty, resources = ?resources, reason = message, "A proxy refused a response.");
+            }
+            Event::Stale { ty } => self.metrics.expired_nonces.with_label_values(&[type_label(*ty)]).inc(),
+            Event::UnknownType { type_url } => tracing::debug!(type_url, "A proxy asked for a type that is not served."),
+        }
+    }
+
+    fn on_send(&mut self, response: &Response, bytes: usize) {
+        let ty = response.content.ty;
+        let revision = self.published.borrow().revision;
+        self.metrics.pushes.with_label_values(&[type_label(ty)]).inc();
+        #[allow(clippy::cast_precision_loss)] // Sizes stay far below 2^52.
+        self.metrics.config_size.with_label_values(&[type_label(ty)]).observe(bytes as f64);
+        self.with_type(ty, |t| {
+            t.sent = response.nonce;
+            t.version = response.content.version;
+            t.revision = revision;
+            t.sent_at = SystemTime::now();
+            t.refused = None;
+        });
+    }
+}
+
+impl Drop for StreamSession {
+    fn drop(&mut self) {
+        // The process is going down if this fails.
+        let _ = self.derive.leave(self.proxy);
+        self.metrics.connected.with_label_values(&[&self.version]).dec();
+        let number = self.connection.lock().unwrap_or_else(PoisonError::into_inner).number;
+        self.connections.remove(number);
+    }
+}
