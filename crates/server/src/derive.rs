@@ -79,7 +79,14 @@ impl Derive {
             .name("derive".into())
             .stack_size(16 << 20)
             .spawn(move || run(settings, inbox, on_batch))?;
-        Ok((Derive { queue, room: Arc::new(Semaphore::new(WAITING_CHANGES)), proxies: Arc::default() }, thread))
+        Ok((
+            Derive {
+                queue,
+                room: Arc::new(Semaphore::new(WAITING_CHANGES)),
+                proxies: Arc::default(),
+            },
+            thread,
+        ))
     }
 
     /// Hands over changes as one batch or a part of one. Waits while too many are waiting.
@@ -88,7 +95,12 @@ impl Derive {
     ///
     /// When the process is going down.
     pub async fn change(&self, changes: Vec<Change>) -> Result<(), Closed> {
-        let permit = self.room.clone().acquire_owned().await.map_err(|_| Closed)?;
+        let permit = self
+            .room
+            .clone()
+            .acquire_owned()
+            .await
+            .map_err(|_| Closed)?;
         self.send(Message::Changes(changes, Instant::now(), permit))
     }
 
@@ -175,7 +187,11 @@ pub struct Batch {
     pub panics: u64,
 }
 
-fn run(settings: Arc<Settings>, mut inbox: mpsc::UnboundedReceiver<Message>, mut on_batch: impl FnMut(&Batch)) {
+fn run(
+    settings: Arc<Settings>,
+    mut inbox: mpsc::UnboundedReceiver<Message>,
+    mut on_batch: impl FnMut(&Batch),
+) {
     let mut state = State::new(settings);
     let mut waiting = Vec::new();
     while let Some(first) = inbox.blocking_recv() {

@@ -2,3 +2,5 @@
 
 pub mod config;
 pub mod derive;
+pub mod metrics;
+pub mod streams;

@@ -1,8 +1,8 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use store::Reason;
 use xlate::TypeUrl;
@@ -10,8 +10,9 @@ use xlate::TypeUrl;
 use crate::derive::Batch;
 
 /// Buckets of everything that is a time of propagation, in seconds: a change should arrive in milliseconds.
-const LATENCY_BUCKETS: &[f64] =
-    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0];
+const LATENCY_BUCKETS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0,
+];
 
 /// All metrics of the process.
 pub struct Metrics {
@@ -68,36 +69,80 @@ impl Metrics {
         let metrics = Self {
             pushes: counters(r, "pilot_xds_pushes", "Responses sent, by type.", "type")?,
             connected: {
-                let gauge = IntGaugeVec::new(
-                    Opts::new("pilot_xds", "Connected proxies."),
-                    &["version"],
-                )?;
+                let gauge =
+                    IntGaugeVec::new(Opts::new("pilot_xds", "Connected proxies."), &["version"])?;
                 r.register(Box::new(gauge.clone()))?;
                 gauge
             },
-            triggers: counters(r, "pilot_push_triggers", "Changes that led to pushes, by reason.", "type")?,
-            convergence: histogram(r, "pilot_proxy_convergence_time", "Seconds from a change to its acknowledgement by a proxy.")?,
-            rejects: counters(r, "pilot_total_xds_rejects", "Responses that proxies refused, by type.", "type")?,
-            expired_nonces: counters(r, "pilot_xds_expired_nonce", "Requests that answered an outdated response, by type.", "type")?,
-            internal_errors: counter(r, "pilot_total_xds_internal_errors", "Faults of the control plane itself; panics caught are among them.")?,
-            rejected_configs: counters(r, "pilot_total_rejected_configs", "Objects refused, by kind.", "type")?,
-            config_events: counters(r, "pilot_k8s_cfg_events", "Changes of objects, by kind.", "type")?,
+            triggers: counters(
+                r,
+                "pilot_push_triggers",
+                "Changes that led to pushes, by reason.",
+                "type",
+            )?,
+            convergence: histogram(
+                r,
+                "pilot_proxy_convergence_time",
+                "Seconds from a change to its acknowledgement by a proxy.",
+            )?,
+            rejects: counters(
+                r,
+                "pilot_total_xds_rejects",
+                "Responses that proxies refused, by type.",
+                "type",
+            )?,
+            expired_nonces: counters(
+                r,
+                "pilot_xds_expired_nonce",
+                "Requests that answered an outdated response, by type.",
+                "type",
+            )?,
+            internal_errors: counter(
+                r,
+                "pilot_total_xds_internal_errors",
+                "Faults of the control plane itself; panics caught are among them.",
+            )?,
+            rejected_configs: counters(
+                r,
+                "pilot_total_rejected_configs",
+                "Objects refused, by kind.",
+                "type",
+            )?,
+            config_events: counters(
+                r,
+                "pilot_k8s_cfg_events",
+                "Changes of objects, by kind.",
+                "type",
+            )?,
             services: gauge(r, "pilot_services", "Services known.")?,
             virtual_services: gauge(r, "pilot_virt_services", "VirtualServices known.")?,
             config_size: {
                 let sizes = HistogramVec::new(
-                    HistogramOpts::new("pilot_xds_config_size_bytes", "Size of the responses sent, by type.")
-                        .buckets(vec![1., 1e4, 1e5, 1e6, 4e6, 1e7, 4e7]),
+                    HistogramOpts::new(
+                        "pilot_xds_config_size_bytes",
+                        "Size of the responses sent, by type.",
+                    )
+                    .buckets(vec![1., 1e4, 1e5, 1e6, 4e6, 1e7, 4e7]),
                     &["type"],
                 )?;
                 r.register(Box::new(sizes.clone()))?;
                 sizes
             },
-            refused_streams: counter(r, "pilothouse_refused_streams_total", "Streams refused by admission.")?,
+            refused_streams: counter(
+                r,
+                "pilothouse_refused_streams_total",
+                "Streams refused by admission.",
+            )?,
             stages: {
                 let stages = HistogramVec::new(
-                    HistogramOpts::new("pilothouse_batch_seconds", "Time of a batch of changes, by stage.")
-                        .buckets(vec![1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.5, 1.0, 5.0]),
+                    HistogramOpts::new(
+                        "pilothouse_batch_seconds",
+                        "Time of a batch of changes, by stage.",
+                    )
+                    .buckets(vec![
+                        1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.5,
+                        1.0, 5.0,
+                    ]),
                     &["stage"],
                 )?;
                 r.register(Box::new(stages.clone()))?;
@@ -105,20 +150,30 @@ impl Metrics {
             },
             evaluations: counter(r, "pilothouse_evaluations_total", "Queries evaluated.")?,
             memos: gauge(r, "pilothouse_memos", "Derived values kept.")?,
-            views: gauge(r, "pilothouse_views", "Distinct views of the connected proxies.")?,
+            views: gauge(
+                r,
+                "pilothouse_views",
+                "Distinct views of the connected proxies.",
+            )?,
             revision: gauge(r, "pilothouse_revision", "Batches applied to the store.")?,
             startup: {
-                let seconds = Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;
+                let seconds =
+                    Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;
                 r.register(Box::new(seconds.clone()))?;
                 seconds
             },
             registry,
         };
-        let info = IntGaugeVec::new(Opts::new("pilot_info", "Version of the control plane."), &["version"])?;
+        let info = IntGaugeVec::new(
+            Opts::new("pilot_info", "Version of the control plane."),
+            &["version"],
+        )?;
         info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         metrics.registry.register(Box::new(info))?;
         #[cfg(target_os = "linux")]
-        metrics.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        metrics.registry.register(Box::new(
+            prometheus::process_collector::ProcessCollector::for_self(),
+        ))?;
         Ok(metrics)
     }
 
@@ -134,13 +189,20 @@ impl Metrics {
     /// Counts a batch.
     pub fn batch(&self, batch: &Batch) {
         for (reason, count) in &batch.changes.reasons {
-            self.triggers.with_label_values(&[reason_label(*reason)]).inc_by(*count);
+            self.triggers
+                .with_label_values(&[reason_label(*reason)])
+                .inc_by(*count);
         }
-        self.stages.with_label_values(&["apply"]).observe(batch.apply.as_secs_f64());
-        self.stages.with_label_values(&["generate"]).observe(batch.generate.as_secs_f64());
+        self.stages
+            .with_label_values(&["apply"])
+            .observe(batch.apply.as_secs_f64());
+        self.stages
+            .with_label_values(&["generate"])
+            .observe(batch.generate.as_secs_f64());
         self.evaluations.inc_by(batch.runs);
         self.internal_errors.inc_by(batch.panics);
-        self.revision.set(i64::try_from(batch.revision).unwrap_or(i64::MAX));
+        self.revision
+            .set(i64::try_from(batch.revision).unwrap_or(i64::MAX));
     }
 }
 
@@ -174,7 +236,12 @@ fn counter(registry: &Registry, name: &str, help: &str) -> prometheus::Result<In
     Ok(counter)
 }
 
-fn counters(registry: &Registry, name: &str, help: &str, label: &str) -> prometheus::Result<IntCounterVec> {
+fn counters(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    label: &str,
+) -> prometheus::Result<IntCounterVec> {
     let counters = IntCounterVec::new(Opts::new(name, help), &[label])?;
     registry.register(Box::new(counters.clone()))?;
     Ok(counters)
@@ -187,7 +254,8 @@ fn gauge(registry: &Registry, name: &str, help: &str) -> prometheus::Result<IntG
 }
 
 fn histogram(registry: &Registry, name: &str, help: &str) -> prometheus::Result<Histogram> {
-    let histogram = Histogram::with_opts(HistogramOpts::new(name, help).buckets(LATENCY_BUCKETS.to_vec()))?;
+    let histogram =
+        Histogram::with_opts(HistogramOpts::new(name, help).buckets(LATENCY_BUCKETS.to_vec()))?;
     registry.register(Box::new(histogram.clone()))?;
     Ok(histogram)
 }

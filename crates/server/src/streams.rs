@@ -35,7 +35,9 @@ impl Revisions {
 
     fn since(&self, revision: u64) -> Option<Instant> {
         let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        list.binary_search_by_key(&revision, |(r, _)| *r).ok().map(|at| list[at].1)
+        list.binary_search_by_key(&revision, |(r, _)| *r)
+            .ok()
+            .map(|at| list[at].1)
     }
 }
 
@@ -97,10 +99,17 @@ pub struct Connections {
 impl Connections {
     /// A copy of every connection, in the order of connecting.
     pub fn all(&self) -> Vec<Connection> {
-        let list: Vec<_> =
-            self.list.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        let mut all: Vec<Connection> =
-            list.iter().map(|c| c.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect();
+        let list: Vec<_> = self
+            .list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
+        let mut all: Vec<Connection> = list
+            .iter()
+            .map(|c| c.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .collect();
         all.sort_by_key(|c| c.number);
         all
     }
@@ -114,12 +123,18 @@ impl Connections {
             since: SystemTime::now(),
             types: Default::default(),
         }));
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).insert(number, connection.clone());
+        self.list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(number, connection.clone());
         connection
     }
 
     fn remove(&self, number: u64) {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&number);
     }
 }
 
@@ -139,10 +154,14 @@ impl Subscriber for Proxies {
     fn subscribe(
         &self,
         join: Join,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Subscription, Status>> + Send + 'static>> {
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Subscription, Status>> + Send + 'static>>
+    {
         let derive = self.derive.clone();
-        let (metrics, connections, revisions) =
-            (self.metrics.clone(), self.connections.clone(), self.revisions.clone());
+        let (metrics, connections, revisions) = (
+            self.metrics.clone(),
+            self.connections.clone(),
+            self.revisions.clone(),
+        );
         Box::pin(async move {
             let node = xlate::proxy::node_from_envoy(&join.node)
                 .map_err(|message| Status::new(Code::InvalidArgument, message))?;
@@ -165,7 +184,10 @@ impl Subscriber for Proxies {
                 published: subscription.published.clone(),
                 version,
             };
-            Ok(Subscription { published: subscription.published, session: Box::new(session) })
+            Ok(Subscription {
+                published: subscription.published,
+                session: Box::new(session),
+            })
         })
     }
 
@@ -176,7 +198,9 @@ impl Subscriber for Proxies {
                 self.metrics.refused_streams.inc();
                 tracing::warn!(reason = %status, "A stream was refused.");
             }
-            Incident::SendTimedOut => tracing::warn!("A proxy that takes nothing in was disconnected."),
+            Incident::SendTimedOut => {
+                tracing::warn!("A proxy that takes nothing in was disconnected.")
+            }
             Incident::ConnectionOpened
             | Incident::ConnectionClosed
             | Incident::Ended(_)
@@ -186,7 +210,11 @@ impl Subscriber for Proxies {
 }
 
 fn version_label(node: &Node) -> String {
-    node.metadata.get("ISTIO_VERSION").and_then(|v| v.as_str()).unwrap_or("unknown").to_owned()
+    node.metadata
+        .get("ISTIO_VERSION")
+        .and_then(|v| v.as_str())
+        .unwrap_or("unknown")
+        .to_owned()
 }
 
 struct StreamSession {
@@ -202,7 +230,10 @@ struct StreamSession {
 
 impl StreamSession {
     fn with_type<R>(&self, ty: TypeUrl, act: impl FnOnce(&mut TypeState) -> R) -> R {
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         act(connection.types[ty as usize].get_or_insert_default())
     }
 }
@@ -221,30 +252,58 @@ impl Session for StreamSession {
                     (t.sent == *nonce).then_some(t.revision)
                 });
                 if let Some(since) = revision.and_then(|r| self.revisions.since(r)) {
-                    self.metrics.convergence.observe(since.elapsed().as_secs_f64());
+                    self.metrics
+                        .convergence
+                        .observe(since.elapsed().as_secs_f64());
                 }
             }
-            Event::Nack { ty, nonce, message, resources, .. } => {
-                self.metrics.rejects.with_label_values(&[type_label(*ty)]).inc();
+            Event::Nack {
+                ty,
+                nonce,
+                message,
+                resources,
+                ..
+            } => {
+                self.metrics
+                    .rejects
+                    .with_label_values(&[type_label(*ty)])
+                    .inc();
                 self.with_type(*ty, |t| {
                     if t.sent == *nonce {
                         t.refused = Some(message.as_str().into());
                     }
                 });
-                let node = self.connection.lock().unwrap_or_else(PoisonError::into_inner).node.clone();
+                let node = self
+                    .connection
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .node
+                    .clone();
                 tracing::warn!(proxy = %node.id, r#type = %ty, resources = ?resources, reason = message, "A proxy refused a response.");
             }
-            Event::Stale { ty } => self.metrics.expired_nonces.with_label_values(&[type_label(*ty)]).inc(),
-            Event::UnknownType { type_url } => tracing::debug!(type_url, "A proxy asked for a type that is not served."),
+            Event::Stale { ty } => self
+                .metrics
+                .expired_nonces
+                .with_label_values(&[type_label(*ty)])
+                .inc(),
+            Event::UnknownType { type_url } => {
+                tracing::debug!(type_url, "A proxy asked for a type that is not served.")
+            }
         }
     }
 
     fn on_send(&mut self, response: &Response, bytes: usize) {
         let ty = response.content.ty;
         let revision = self.published.borrow().revision;
-        self.metrics.pushes.with_label_values(&[type_label(ty)]).inc();
+        self.metrics
+            .pushes
+            .with_label_values(&[type_label(ty)])
+            .inc();
         #[allow(clippy::cast_precision_loss)] // Sizes stay far below 2^52.
-        self.metrics.config_size.with_label_values(&[type_label(ty)]).observe(bytes as f64);
+        self.metrics
+            .config_size
+            .with_label_values(&[type_label(ty)])
+            .observe(bytes as f64);
         self.with_type(ty, |t| {
             t.sent = response.nonce;
             t.version = response.content.version;
@@ -259,8 +318,15 @@ impl Drop for StreamSession {
     fn drop(&mut self) {
         // The process is going down if this fails.
         let _ = self.derive.leave(self.proxy);
-        self.metrics.connected.with_label_values(&[&self.version]).dec();
-        let number = self.connection.lock().unwrap_or_else(PoisonError::into_inner).number;
+        self.metrics
+            .connected
+            .with_label_values(&[&self.version])
+            .dec();
+        let number = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .number;
         self.connections.remove(number);
     }
 }

@@ -36,8 +36,12 @@ fn read(type_url: &str, body: &[u8]) -> Option<Value> {
     let name = type_url.rsplit_once('/').map_or(type_url, |(_, name)| name);
     let descriptor = pool().get_message_by_name(name)?;
     let message = DynamicMessage::decode(descriptor, body).ok()?;
-    let options = SerializeOptions::new().stringify_64_bit_integers(true).skip_default_fields(true);
-    message.serialize_with_options(serde_json::value::Serializer, &options).ok()
+    let options = SerializeOptions::new()
+        .stringify_64_bit_integers(true)
+        .skip_default_fields(true);
+    message
+        .serialize_with_options(serde_json::value::Serializer, &options)
+        .ok()
 }
 
 fn hex(body: &[u8]) -> String {
@@ -47,19 +51,28 @@ fn hex(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto_envoy::envoy::config::cluster::v3::Cluster;
     use prost::{Message, Name};
+    use proto_envoy::envoy::config::cluster::v3::Cluster;
 
     #[test]
     fn a_message_is_shown_by_its_fields() {
-        let cluster = Cluster { name: "a".into(), ..Cluster::default() };
+        let cluster = Cluster {
+            name: "a".into(),
+            ..Cluster::default()
+        };
         let value = from_bytes(&Cluster::type_url(), &cluster.encode_to_vec());
         assert_eq!(value["name"], "a");
-        assert_eq!(value["@type"], "type.googleapis.com/envoy.config.cluster.v3.Cluster");
+        assert_eq!(
+            value["@type"],
+            "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+        );
     }
 
     #[test]
     fn an_unknown_type_is_shown_as_bytes() {
-        assert_eq!(from_bytes("type.googleapis.com/no.such", &[0xab])["value"], "ab");
+        assert_eq!(
+            from_bytes("type.googleapis.com/no.such", &[0xab])["value"],
+            "ab"
+        );
     }
 }
