@@ -163,7 +163,7 @@ impl Subscriber for Proxies {
             self.revisions.clone(),
         );
         Box::pin(async move {
-            let node = xlate::proxy::node_from_envoy(&join.node)
+            let node = xlate::node::from_envoy(&join.node)
                 .map_err(|message| Status::new(Code::InvalidArgument, message))?;
             let node = Arc::new(node);
             let subscription = derive

@@ -11,6 +11,7 @@ pub mod endpoints;
 pub mod json;
 pub mod listeners;
 pub mod name_table;
+pub mod node;
 pub mod policy_target;
 pub mod proxy;
 pub mod published;
