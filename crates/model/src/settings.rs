@@ -35,6 +35,8 @@ pub struct Features {
     pub send_unhealthy_endpoints: bool,
     /// `PILOT_HTTP10`.
     pub http10: bool,
+    /// `PILOT_ENABLE_QUIC_LISTENERS`.
+    pub quic_listeners: bool,
     /// `PILOT_ENABLE_PERSISTENT_SESSION_FILTER`.
     pub persistent_session_filter: bool,
     /// `PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN`.
@@ -48,6 +50,7 @@ impl Default for Features {
             ip_auto_allocate: true,
             send_unhealthy_endpoints: false,
             http10: false,
+            quic_listeners: false,
             persistent_session_filter: false,
             absolute_fqdn_vhost_domain: true,
         }

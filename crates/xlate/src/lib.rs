@@ -8,6 +8,7 @@ pub mod capabilities;
 pub mod clusters;
 pub mod destination_rule;
 pub mod endpoints;
+pub mod gateways;
 pub mod json;
 pub mod listeners;
 pub mod name_table;

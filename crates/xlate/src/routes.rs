@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ScopeOf ─▶ PlanOf ───────────┐
-//! RuleOf ──▶ RuleRoutes ───────┼─▶ ConfigOf ─▶ set
+//! RuleOf ──▶ RuleRoutes ───────┼─▶ ConfigOf ─▶ set       (gateways: GatewayPlanOf, GatewayConfigOf)
 //! DestinationRules ─▶ ServiceRoutes
 //! ```
 //!
@@ -14,6 +14,7 @@ mod config;
 mod domains;
 mod encode;
 mod filters;
+mod gateway;
 mod hash;
 mod headers;
 mod matching;
@@ -29,6 +30,7 @@ use incr::Cx;
 use model::node::Role;
 use store::{Reads, Snapshot};
 
+use crate::gateways;
 use crate::listeners::proxy_options;
 use crate::resource::ResourceSet;
 use crate::scope::{ScopeOf, SidecarScope};
@@ -40,7 +42,9 @@ pub use config::RouteName;
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
     match view.role {
         Role::Sidecar => sidecar(cx, view),
-        _ => ResourceSet::default(),
+        Role::Router => router(cx, view),
+        // Waypoints have their routes in their listeners.
+        Role::Waypoint | Role::Ztunnel => ResourceSet::default(),
     }
 }
 
@@ -56,6 +60,23 @@ fn sidecar(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
         let key = config::ConfigOf {
             client: client.clone(),
             name,
+        };
+        (*cx.query(&key)).clone()
+    }))
+}
+
+fn router(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
+    let gateway = Arc::new(gateways::key_of(view));
+    let merged = cx.query(&gateways::MergedGatewayOf((*gateway).clone()));
+    let Some(merged) = merged.as_ref() else {
+        return ResourceSet::default();
+    };
+    let client = Arc::new(client::RouteClient::of(cx, view));
+    ResourceSet::new(merged.by_route.keys().map(|name| {
+        let key = gateway::GatewayConfigOf {
+            client: client.clone(),
+            gateway: gateway.clone(),
+            name: name.clone(),
         };
         (*cx.query(&key)).clone()
     }))

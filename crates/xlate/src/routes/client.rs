@@ -44,7 +44,9 @@ impl RouteClient {
         };
         let headers = ProxyHeaders::of(&proxy_config(view, &cx.settings().mesh), class);
         let selectors = cx.query(&LabelsSelectedIn(view.namespace.clone()));
-        let read = cx.query(&LabelsReadIn(scope.clone()));
+        // A scope lists the rules of the mesh, not those of its gateways.
+        let read = (view.role == Role::Sidecar).then(|| cx.query(&LabelsReadIn(scope.clone())));
+        let is_read = |key: &str| read.as_ref().is_none_or(|read| read.contains(key));
         let keep = ["DNS_CAPTURE", "DNS_AUTO_ALLOCATE"];
         let metadata = view.metadata.iter();
         Self {
@@ -52,7 +54,7 @@ impl RouteClient {
             attempt_count: headers.attempt_count,
             forwarded_host: headers.forwarded_host,
             view: Arc::new(View {
-                labels: only(&view.labels, |k| read.contains(k) || selectors.contains(k)),
+                labels: only(&view.labels, |k| is_read(k) || selectors.contains(k)),
                 metadata: metadata
                     .filter(|(key, _)| keep.contains(&&***key))
                     .map(|(k, v)| (k.clone(), v.clone()))

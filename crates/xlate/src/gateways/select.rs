@@ -1,0 +1,118 @@
+//! Which Gateways select a proxy.
+//!
+//! Istio: pilot/pkg/model/push_context.go mergeGateways, 1.32.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::kinds::istio::Gateway;
+use model::object::Object;
+use store::{Reads, Snapshot};
+
+use super::{GatewayKey, Instance};
+
+const SERVICES: &str = "internal.istio.io/gateway-service";
+const PARENT_NAMESPACE: &str = "internal.istio.io/parent-namespace";
+const SEMANTICS: &str = "internal.istio.io/gateway-semantics";
+const SERVICE_ACCOUNT: &str = "internal.istio.io/service-account-name";
+
+/// A Gateway that selects a proxy.
+pub(super) struct Selected {
+    pub(super) gateway: Arc<Object<Gateway>>,
+    /// The service ports through which it is reached.
+    pub(super) instances: Vec<Instance>,
+    /// Whether it selects by labels rather than by naming a service.
+    pub(super) by_labels: bool,
+}
+
+/// Every Gateway, oldest first.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct AllGateways;
+
+/// Gateways as a value: equal where generation sees no difference.
+struct Gateways(Vec<Arc<Object<Gateway>>>);
+
+impl PartialEq for Gateways {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.len() == other.0.len()
+            && self
+                .0
+                .iter()
+                .zip(&other.0)
+                .all(|(a, b)| a.means_the_same(b))
+    }
+}
+
+impl Query<Snapshot> for AllGateways {
+    type Value = Gateways;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Gateways {
+        let mut all = cx.list::<Gateway>();
+        all.sort_by(|a, b| {
+            let order = |o: &Object<Gateway>| (o.meta.created, o.meta.name.name.clone());
+            order(a)
+                .cmp(&order(b))
+                .then_with(|| a.namespace().cmp(b.namespace()))
+        });
+        Gateways(all)
+    }
+}
+
+pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
+    let all = cx.query(&AllGateways);
+    let selected = all.0.iter().filter_map(|gateway| {
+        if let Some(services) = gateway.meta.annotations.get(SERVICES) {
+            let instances = reached_through(gateway, services, key);
+            return (!instances.is_empty()).then(|| Selected {
+                gateway: gateway.clone(),
+                instances,
+                by_labels: false,
+            });
+        }
+        // Without selector it is for everyone.
+        key.labels
+            .matches_map(&gateway.spec.selector)
+            .then(|| Selected {
+                gateway: gateway.clone(),
+                instances: key.instances.to_vec(),
+                by_labels: true,
+            })
+    });
+    keep_apart(selected.collect())
+}
+
+/// The proxy's instances of the services that a Gateway names.
+fn reached_through(gateway: &Object<Gateway>, services: &str, key: &GatewayKey) -> Vec<Instance> {
+    let parent = gateway.meta.annotations.get(PARENT_NAMESPACE);
+    let namespace = parent
+        .filter(|n| !n.is_empty())
+        .unwrap_or(gateway.namespace());
+    let named: BTreeSet<&str> = services.split(',').collect();
+    let instances = key.instances.iter();
+    instances
+        .filter(|i| named.contains(&*i.host) && *i.namespace == *namespace)
+        .cloned()
+        .collect()
+}
+
+/// Where a Gateway of the Gateway API runs the proxy, Gateways that users wrote in other namespaces stay out of it.
+///
+/// Istio: pilot/pkg/model/push_context.go filterStrictGatewayMerging, 1.32.
+fn keep_apart(selected: Vec<Selected>) -> Vec<Selected> {
+    let from_api = |s: &Selected| s.gateway.meta.annotations.get(SEMANTICS) == Some("gateway");
+    let runs = |s: &Selected| {
+        let account = s.gateway.meta.annotations.get(SERVICE_ACCOUNT);
+        from_api(s) && account.is_some_and(|a| !a.is_empty())
+    };
+    let managed: BTreeSet<_> = selected
+        .iter()
+        .filter(|s| runs(s))
+        .map(|s| s.gateway.namespace().clone())
+        .collect();
+    let mut selected = selected;
+    if !managed.is_empty() {
+        selected.retain(|s| from_api(s) || managed.contains(s.gateway.namespace()));
+    }
+    selected
+}

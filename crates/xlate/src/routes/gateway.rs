@@ -1,0 +1,360 @@
+//! Route configurations of gateways.
+//!
+//! Istio: pilot/pkg/networking/core/gateway.go buildGatewayHTTPRouteConfig, 1.32.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use incr::{Cx, Query};
+use model::host::{more_specific, subset_of};
+use model::names::Namespace;
+use model::service::Service;
+use prost::Message;
+use proto_envoy::envoy::config::route::v3::VirtualHost;
+use proto_envoy::envoy::config::route::v3::virtual_host::TlsRequirementType;
+use rustc_hash::FxHashMap;
+use store::{Reads, Snapshot};
+
+use super::client::RouteClient;
+use super::config::configuration;
+use super::domains::with_port;
+use super::encode::{ConfigBytes, RouteList};
+use super::filters;
+use super::plan::alias;
+use super::rule::{HasRoutes, RuleRoutes, Session, Target};
+use crate::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
+use crate::resource::{Resource, any};
+use crate::scope::{ScopeOf, SidecarScope};
+use crate::services::OfHost;
+use crate::virtual_service::{DestinationsOf, RuleHead, RulesFor};
+
+/// A route configuration of a gateway proxy.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct GatewayConfigOf {
+    pub(super) client: Arc<RouteClient>,
+    pub(super) gateway: Arc<GatewayKey>,
+    /// Its name: `http.8080`, `https.443.web.shop.edge`.
+    pub(super) name: Arc<str>,
+}
+
+impl Query<Snapshot> for GatewayConfigOf {
+    type Value = Arc<Resource>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
+        let plan = cx.query(&GatewayPlanOf(self.clone()));
+        let mut bytes = ConfigBytes::new(&configuration(&self.name));
+        for host in plan.iter() {
+            let lists: Vec<Arc<RouteList>> = host
+                .routes
+                .iter()
+                .map(|r| (*cx.query(&**r)).clone())
+                .collect();
+            let of = |catch_all| lists.iter().flat_map(move |l| l.parts(catch_all));
+            bytes.host(&host.head, of(false).chain(of(true)));
+        }
+        Arc::new(Resource::from_bytes(self.name.clone(), bytes.finish()))
+    }
+}
+
+/// The virtual hosts of a route configuration, without their routes, sorted by name.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct GatewayPlanOf(GatewayConfigOf);
+
+/// A virtual host without its routes.
+#[derive(PartialEq, Debug)]
+struct GatewayHost {
+    /// Its own fields, encoded.
+    head: Bytes,
+    routes: Vec<Arc<RuleRoutes>>,
+}
+
+impl Query<Snapshot> for GatewayPlanOf {
+    type Value = Arc<[GatewayHost]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[GatewayHost]> {
+        let key = &self.0;
+        let merged = cx.query(&MergedGatewayOf((*key.gateway).clone()));
+        let Some(merged) = merged.as_ref() else {
+            return Arc::default();
+        };
+        let servers: Vec<&GatewayServer> = merged
+            .by_route
+            .get(&key.name)
+            .into_iter()
+            .flatten()
+            .filter_map(|at| merged.servers.get(*at))
+            .collect();
+        let mut hosts = Hosts {
+            cx,
+            key,
+            scope: (*cx.query(&ScopeOf(key.client.scope.clone()))).clone(),
+            http3: merged.http3_routes.contains(&key.name),
+            made: FxHashMap::default(),
+            hosts: BTreeMap::new(),
+        };
+        for server in &servers {
+            hosts.rules(server);
+            hosts.redirects(server);
+        }
+        hosts.finish(servers.first().map_or(0, |s| s.port()))
+    }
+}
+
+/// Virtual hosts under construction.
+struct Hosts<'a, 'c> {
+    cx: &'a Cx<'c, Snapshot>,
+    key: &'a GatewayConfigOf,
+    scope: Arc<SidecarScope>,
+    http3: bool,
+    /// The routes of a rule, by gateway and name, as the first server of the gateway has them.
+    made: FxHashMap<(Arc<str>, model::ObjectName), Arc<RuleRoutes>>,
+    hosts: BTreeMap<String, Host>,
+}
+
+struct Host {
+    name: String,
+    domains: Vec<String>,
+    routes: Vec<Arc<RuleRoutes>>,
+    session: Option<Session>,
+    require_tls: bool,
+}
+
+impl Hosts<'_, '_> {
+    /// Adds the routes of every rule that names the gateway, for the hosts that both have.
+    fn rules(&mut self, server: &GatewayServer) {
+        let namespace = self.key.client.namespace().clone();
+        let lists = self.cx.query(&RulesFor {
+            namespace: namespace.clone(),
+            gateway: server.gateway_name.clone(),
+        });
+        for head in lists.for_gateway(&namespace) {
+            let hosts = intersection(&server.server.hosts, head);
+            if hosts.is_empty() {
+                continue;
+            }
+            let made = (server.gateway_name.clone(), head.name.clone());
+            let routes = match self.made.get(&made) {
+                Some(routes) => routes.clone(),
+                None => {
+                    let routes = Arc::new(self.routes(server, head));
+                    if !*self.cx.query(&HasRoutes(routes.clone())) {
+                        continue;
+                    }
+                    self.made.insert(made, routes.clone());
+                    routes
+                }
+            };
+            for host in hosts {
+                let domain = host.to_ascii_lowercase();
+                let session = routes.targets.iter().find(|t| *t.host == *domain);
+                let host = self.hosts.entry(domain.clone()).or_insert_with(|| Host {
+                    name: with_port(&domain, server.port()),
+                    domains: vec![domain],
+                    routes: Vec::new(),
+                    session: session.and_then(|t| t.session.clone()),
+                    require_tls: false,
+                });
+                host.routes.push(routes.clone());
+                host.require_tls |= server.https_redirect();
+            }
+        }
+    }
+
+    fn routes(&self, server: &GatewayServer, head: &RuleHead) -> RuleRoutes {
+        let client = &self.key.client;
+        let destinations = self.cx.query(&DestinationsOf {
+            rule: head.name.clone(),
+            source: None,
+        });
+        let sessions = self.cx.settings().features.persistent_session_filter;
+        let targets = destinations.keys().filter_map(|host| {
+            let service = self.service(host, head.namespace());
+            let known = self.scope.service(host).map(|s| s.namespace.clone());
+            if service.is_none() && known.is_none() {
+                return None;
+            }
+            let only_port = service.as_ref().and_then(|s| match &*s.ports {
+                [only] => Some(only.number),
+                _ => None,
+            });
+            Some(Target {
+                host: host.clone(),
+                namespace: known,
+                port: only_port,
+                alias: service.as_ref().and_then(|s| alias(s)),
+                session: service
+                    .as_ref()
+                    .filter(|_| sessions)
+                    .and_then(|s| Session::of(s)),
+            })
+        });
+        RuleRoutes {
+            rule: head.name.clone(),
+            gateway: server.gateway_name.clone(),
+            port: server.port(),
+            tls: server.server.tls.is_some(),
+            http3: self.http3,
+            forwarded_host: client.forwarded_host,
+            namespace: client.namespace().clone(),
+            labels: client.labels_for(self.cx, &head.name),
+            targets: targets.collect(),
+        }
+    }
+
+    /// The service that a rule means by a host: that of the rule's namespace if the gateway may see it.
+    fn service(&self, host: &model::Hostname, namespace: &Namespace) -> Option<Arc<Service>> {
+        let services = self.cx.query(&OfHost(host.clone()));
+        let visible = |s: &&Arc<Service>| s.export_to.allows(self.key.client.namespace());
+        let own = services.iter().find(|s| s.namespace == *namespace);
+        own.filter(visible)
+            .or_else(|| self.scope.service(host))
+            .cloned()
+    }
+
+    /// Sends plain requests for the hosts of a server to HTTPS, whether rules know them or not.
+    fn redirects(&mut self, server: &GatewayServer) {
+        if !server.https_redirect() {
+            return;
+        }
+        for host in &server.server.hosts {
+            let domain = host.to_ascii_lowercase();
+            let host = self.hosts.entry(domain.clone()).or_insert_with(|| Host {
+                name: with_port(&domain, server.port()),
+                domains: vec![domain],
+                routes: Vec::new(),
+                session: None,
+                require_tls: true,
+            });
+            host.require_tls = true;
+        }
+    }
+
+    fn finish(self, port: u16) -> Arc<[GatewayHost]> {
+        let attempt_count = self.key.client.attempt_count;
+        if self.hosts.is_empty() {
+            // Without routes every request is answered with 404.
+            let nothing = VirtualHost {
+                name: with_port("blackhole", port),
+                domains: vec!["*".to_owned()],
+                ..VirtualHost::default()
+            };
+            return Arc::from([GatewayHost {
+                head: nothing.encode_to_vec().into(),
+                routes: Vec::new(),
+            }]);
+        }
+        let mut hosts = collapse(self.hosts.into_values().collect());
+        hosts.sort_by(|a, b| a.name.cmp(&b.name));
+        hosts
+            .into_iter()
+            .map(|host| {
+                let session = host.session.iter();
+                let head = VirtualHost {
+                    name: host.name,
+                    domains: host.domains,
+                    require_tls: if host.require_tls {
+                        TlsRequirementType::All as i32
+                    } else {
+                        TlsRequirementType::None as i32
+                    },
+                    include_request_attempt_count: attempt_count,
+                    typed_per_filter_config: session
+                        .map(|s| (filters::SESSION.to_owned(), any(&filters::session(s))))
+                        .collect(),
+                    ..VirtualHost::default()
+                };
+                GatewayHost {
+                    head: head.encode_to_vec().into(),
+                    routes: host.routes,
+                }
+            })
+            .collect()
+    }
+}
+
+/// The hosts that a server and a rule have in common: of two that overlap, the one that is covered.
+///
+/// Istio: pkg/config/host/names.go NamesForNamespace and Intersection, 1.32.
+fn intersection<'a>(server: &'a [String], head: &'a RuleHead) -> Vec<&'a str> {
+    let mut common: Vec<&str> = Vec::new();
+    let open = server.iter().filter_map(|host| match host.split_once('/') {
+        None => Some(host.as_str()),
+        Some((namespace, host)) => {
+            (namespace == "*" || *head.namespace() == *namespace).then_some(host)
+        }
+    });
+    for host in open {
+        for wanted in &head.hosts {
+            let covered = if subset_of(host, wanted) {
+                host
+            } else if subset_of(wanted, host) {
+                wanted
+            } else {
+                continue;
+            };
+            if !common.contains(&covered) {
+                common.push(covered);
+            }
+        }
+    }
+    common
+}
+
+/// Makes one virtual host of several that have the same routes; the most specific host gives it its name.
+///
+/// Istio: pilot/pkg/networking/core/gateway.go collapseDuplicateRoutes, 1.32.
+fn collapse(mut hosts: Vec<Host>) -> Vec<Host> {
+    hosts.sort_by(|a, b| {
+        let (a, b) = (&a.domains[0], &b.domains[0]);
+        match (more_specific(a, b), a == b) {
+            (_, true) => std::cmp::Ordering::Equal,
+            (true, _) => std::cmp::Ordering::Less,
+            (false, _) => std::cmp::Ordering::Greater,
+        }
+    });
+    let mut kept: Vec<Host> = Vec::new();
+    let mut known: FxHashMap<Vec<Arc<RuleRoutes>>, usize> = FxHashMap::default();
+    for host in hosts {
+        let same = known.get(&host.routes).and_then(|at| kept.get_mut(*at));
+        if let Some(same) = same.filter(|s| s.require_tls == host.require_tls) {
+            same.domains.extend(host.domains);
+            continue;
+        }
+        known.insert(host.routes.clone(), kept.len());
+        kept.push(host);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::intersection;
+    use crate::virtual_service::RuleHead;
+    use model::service::Visibility;
+
+    fn common(server: &[&str], hosts: &[&str]) -> Vec<String> {
+        let head = RuleHead {
+            name: model::ObjectName::new("shop", "rule"),
+            created: None,
+            export_to: Visibility::Public,
+            semantics: Default::default(),
+            hosts: hosts.iter().map(|h| (*h).into()).collect(),
+            gateways: Box::new([]),
+        };
+        let server: Vec<String> = server.iter().map(|h| (*h).to_owned()).collect();
+        let found = intersection(&server, &head);
+        found.into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn hosts_in_common_are_the_narrower_ones() {
+        assert_eq!(common(&["*.com"], &["a.com", "b.org"]), ["a.com"]);
+        assert_eq!(common(&["a.com", "b.com"], &["*"]), ["a.com", "b.com"]);
+    }
+
+    #[test]
+    fn a_server_takes_rules_of_the_namespaces_that_it_names() {
+        assert_eq!(common(&["shop/a.com", "edge/b.com"], &["*"]), ["a.com"]);
+    }
+}
