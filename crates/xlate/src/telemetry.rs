@@ -109,3 +109,34 @@ fn mode(class: Class) -> WorkloadMode {
 fn names(providers: &[ProviderRef]) -> Vec<&str> {
     providers.iter().map(|p| p.name.as_str()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::object::{Meta, ObjectName, Origin};
+
+    /// Resources from their specs as JSON, the widest first.
+    pub(super) fn applied(specs: &[&str]) -> Applied {
+        let object = |spec: &&str| {
+            Arc::new(Object::<Telemetry> {
+                meta: Meta {
+                    name: ObjectName::new("ns", "t"),
+                    labels: Labels::default(),
+                    annotations: Labels::default(),
+                    created: None,
+                    uid: "".into(),
+                    resource_version: "".into(),
+                    origin: Origin::Source("test".into()),
+                },
+                spec: serde_json::from_str(spec).expect("a test's resource is valid"),
+                status: (),
+            })
+        };
+        Applied(specs.iter().map(object).collect())
+    }
+
+    /// Mesh config from JSON.
+    pub(super) fn mesh(json: &str) -> MeshConfig {
+        serde_json::from_str(json).expect("a test's mesh config is valid")
+    }
+}

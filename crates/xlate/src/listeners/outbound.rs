@@ -46,52 +46,98 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         view: view.clone(),
         class: Class::SidecarOutbound,
     });
-    let plan = cx.query(&PlanOf {
+    let plan = PlanOf {
         scope: proxy.scope.key.clone(),
         addressing: proxy.addressing.clone(),
         binds_ports: view.interception == Interception::None,
         reserved: proxy.reserved.clone(),
         own_address: proxy.own_headless_address(),
-    });
-    let http = HttpKey {
-        parts: parts.http.clone(),
-        plain_http: proxy.plain_http,
-        families: view.families,
-        dual_stack: proxy.addressing.dual_stack,
     };
     let selecting = *cx.query(&HasSelectingRules(view.namespace.clone()));
-    let client = |has_rules: bool| ClientKey {
-        namespace: view.namespace.clone(),
-        labels: if selecting || has_rules {
-            view.labels.clone()
-        } else {
-            Labels::default()
-        },
-        scope: has_rules.then(|| proxy.scope.key.clone()),
-        families: view.families,
-        stat_name: parts.tcp.cluster_stat_name.clone(),
+    let client = |has_rules: bool| {
+        Arc::new(ClientKey {
+            namespace: view.namespace.clone(),
+            labels: if selecting || has_rules {
+                view.labels.clone()
+            } else {
+                Labels::default()
+            },
+            scope: has_rules.then(|| proxy.scope.key.clone()),
+            families: view.families,
+            stat_name: parts.tcp.cluster_stat_name.clone(),
+        })
     };
-    let plain = Arc::new(client(false));
-    let ruled = Arc::new(client(true));
     let unmatched: Arc<str> = unmatched::cluster(proxy.scope.outbound_policy.as_ref()).into();
-    let build = |entry: Arc<Entry>| {
-        let key = OutboundListener {
-            client: if entry.has_rules() { &ruled } else { &plain }.clone(),
-            http: entry.has_http().then(|| http.clone()),
-            tcp: parts.tcp.clone(),
-            unmatched: unmatched.clone(),
-            entry,
-        };
-        (*cx.query(&key)).clone()
+    let tcp_only = Group {
+        plan,
+        plain: client(false),
+        ruled: client(true),
+        tcp: parts.tcp.clone(),
+        http: None,
+        unmatched: unmatched.clone(),
     };
-    let mut listeners: Vec<Arc<Resource>> = plan.iter().cloned().map(build).collect();
+    let with_http = Group {
+        http: Some(HttpKey {
+            parts: parts.http.clone(),
+            plain_http: proxy.plain_http,
+            families: view.families,
+            dual_stack: proxy.addressing.dual_stack,
+        }),
+        ..tcp_only.clone()
+    };
+    let mut listeners: Vec<Arc<Resource>> = cx.query(&tcp_only).to_vec();
+    listeners.extend_from_slice(&cx.query(&with_http));
     if let Some(entry) = http_proxy(cx, proxy) {
-        listeners.push(build(Arc::new(entry)));
+        listeners.push(with_http.listener(cx, &Arc::new(entry)));
     }
     if view.interception != Interception::None {
         listeners.push(unmatched::listener(cx, proxy, parts.tcp.clone(), unmatched));
     }
     listeners
+}
+
+/// Listeners of a plan: those with HTTP chains, or all others. Proxies whose HTTP chains differ, be it by the tags of
+/// their spans, still share the others.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Group {
+    plan: PlanOf,
+    /// The proxy as a client of services without rules.
+    plain: Arc<ClientKey>,
+    /// The proxy as a client of services with rules.
+    ruled: Arc<ClientKey>,
+    tcp: Arc<Keyed<TcpParts>>,
+    http: Option<HttpKey>,
+    unmatched: Arc<str>,
+}
+
+impl Query<Snapshot> for Group {
+    type Value = Vec<Arc<Resource>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Vec<Arc<Resource>> {
+        cx.query(&self.plan)
+            .iter()
+            .filter(|entry| entry.has_http() == self.http.is_some())
+            .map(|entry| self.listener(cx, entry))
+            .collect()
+    }
+}
+
+impl Group {
+    fn listener(&self, cx: &Cx<'_, Snapshot>, entry: &Arc<Entry>) -> Arc<Resource> {
+        let client = if entry.has_rules() {
+            &self.ruled
+        } else {
+            &self.plain
+        };
+        let key = OutboundListener {
+            entry: entry.clone(),
+            client: client.clone(),
+            tcp: self.tcp.clone(),
+            http: self.http.clone(),
+            unmatched: self.unmatched.clone(),
+        };
+        (*cx.query(&key)).clone()
+    }
 }
 
 /// The listener to which applications talk as to an HTTP proxy, if there is one.

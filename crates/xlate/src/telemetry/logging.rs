@@ -87,3 +87,42 @@ pub fn merge(
 fn matches(selector: Option<&LogSelector>, mode: WorkloadMode) -> bool {
     selector.is_none_or(|s| s.mode() == WorkloadMode::ClientAndServer || s.mode() == mode)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::tests::{applied, mesh};
+
+    fn merged(defaults: &str, resources: &[&str]) -> Option<BTreeMap<String, Logging>> {
+        let mesh = mesh(&format!(
+            r#"{{"defaultProviders": {{"accessLogging": [{defaults}]}}}}"#
+        ));
+        merge(&applied(resources), &mesh, Class::SidecarInbound)
+    }
+
+    #[test]
+    fn without_any_statement_older_settings_count() {
+        assert_eq!(merged("", &[]), None);
+    }
+
+    #[test]
+    fn a_narrower_level_replaces_providers_and_may_disable_them() {
+        let mesh_wide = r#"{"accessLogging": [{"providers": [{"name": "envoy"}]}]}"#;
+        let own = r#"{"accessLogging": [{"providers": [{"name": "als"}],
+            "filter": {"expression": "response.code >= 400"}}]}"#;
+        let list = merged("", &[mesh_wide, own]).unwrap_or_default();
+        assert_eq!(list.keys().collect::<Vec<_>>(), ["als"]);
+        assert_eq!(list["als"].filter.as_deref(), Some("response.code >= 400"));
+
+        let off = r#"{"accessLogging": [{"disabled": true}]}"#;
+        let list = merged(r#""envoy""#, &[off]).unwrap_or_default();
+        assert!(list["envoy"].disabled);
+    }
+
+    #[test]
+    fn an_entry_for_clients_does_not_concern_the_server_side() {
+        let clients = r#"{"accessLogging": [{"providers": [{"name": "als"}],
+            "match": {"mode": "CLIENT"}}]}"#;
+        assert_eq!(merged("", &[clients]), Some(BTreeMap::new()));
+    }
+}

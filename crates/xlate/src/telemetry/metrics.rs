@@ -166,3 +166,51 @@ fn selected(selector: Option<&MetricSelector>) -> Vec<&str> {
             .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::tests::{applied, mesh};
+
+    fn merged(resources: &[&str], class: Class) -> Vec<ProviderMetrics> {
+        let mesh = mesh(r#"{"defaultProviders": {"metrics": ["prometheus"]}}"#);
+        merge(&applied(resources), &mesh, class)
+    }
+
+    #[test]
+    fn default_providers_count_where_nothing_is_stated() {
+        let list = merged(&[], Class::SidecarInbound);
+        assert_eq!(list.len(), 1);
+        assert!(list[0].overrides.is_empty());
+    }
+
+    #[test]
+    fn everything_disabled_on_one_side_leaves_the_other() {
+        let off = r#"{"metrics": [{"providers": [{"name": "prometheus"}],
+            "overrides": [{"disabled": true, "match": {"mode": "SERVER"}}]}]}"#;
+        assert!(merged(&[off], Class::SidecarInbound).is_empty());
+        assert_eq!(merged(&[off], Class::SidecarOutbound).len(), 1);
+    }
+
+    #[test]
+    fn a_narrower_level_turns_single_metrics_on_again() {
+        let off = r#"{"metrics": [{"overrides": [{"disabled": true}]}]}"#;
+        let on = r#"{"metrics": [{"overrides": [
+            {"disabled": false, "match": {"metric": "REQUEST_COUNT"},
+             "tagOverrides": {"a": {"value": "request.host"}, "b": {"operation": "REMOVE"}}}]}]}"#;
+        let list = merged(&[off, on], Class::SidecarOutbound);
+        let change = &list[0].overrides[0];
+        assert_eq!(change.metric, "REQUEST_COUNT");
+        assert!(!change.disabled);
+        assert_eq!(change.tags["a"].as_deref(), Some("request.host"));
+        assert_eq!(change.tags["b"], None);
+    }
+
+    #[test]
+    fn the_last_list_of_providers_counts() {
+        let other = r#"{"metrics": [{"providers": [{"name": "other"}]}]}"#;
+        let list = merged(&[other], Class::Gateway);
+        assert_eq!(list[0].provider, "other");
+        assert_eq!(list.len(), 1);
+    }
+}

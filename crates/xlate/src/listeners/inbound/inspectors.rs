@@ -107,3 +107,59 @@ fn with(
     filter.filter_disabled = disabled;
     filter
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capabilities::name;
+
+    fn chain(port: u32, tls: bool, http: bool) -> listener::FilterChain {
+        listener::FilterChain {
+            filter_chain_match: Some(listener::FilterChainMatch {
+                destination_port: (port != 0).then_some(port),
+                transport_protocol: if tls { TLS_TRANSPORT } else { "raw_buffer" }.to_owned(),
+                application_protocols: http.then(|| "http/1.1".to_owned()).into_iter().collect(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+    }
+
+    fn names(filters: &[listener::ListenerFilter]) -> Vec<&str> {
+        filters.iter().map(|f| f.name.as_str()).collect()
+    }
+
+    #[test]
+    fn what_no_chain_needs_is_not_looked_for() {
+        let filters = listener_filters(&[chain(80, false, false)], Interception::Redirect, false);
+        assert_eq!(names(&filters), [name::ORIGINAL_DST]);
+        let filters = listener_filters(&[chain(80, false, false)], Interception::None, true);
+        assert!(filters.is_empty());
+    }
+
+    #[test]
+    fn ports_that_need_nothing_are_excepted_where_all_others_need_it() {
+        let chains = [chain(0, true, true), chain(80, false, false)];
+        let filters = listener_filters(&chains, Interception::Tproxy, false);
+        let expected = [
+            name::ORIGINAL_DST,
+            name::ORIGINAL_SRC,
+            name::TLS_INSPECTOR,
+            name::HTTP_INSPECTOR,
+        ];
+        assert_eq!(names(&filters), expected);
+        for filter in &filters[2..] {
+            let rule = filter.filter_disabled.as_ref().and_then(|p| p.rule.clone());
+            let range = Int32Range { start: 80, end: 81 };
+            assert_eq!(rule, Some(Rule::DestinationPortRange(range)));
+        }
+    }
+
+    #[test]
+    fn the_tls_inspector_looks_at_single_ports_where_others_do_not_need_it() {
+        let chains = [chain(0, false, false), chain(443, true, false)];
+        let filters = listener_filters(&chains, Interception::None, true);
+        let rule = filters[0].filter_disabled.as_ref().and_then(|p| p.rule.clone());
+        assert!(matches!(rule, Some(Rule::NotMatch(_))));
+    }
+}

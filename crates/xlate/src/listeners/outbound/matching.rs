@@ -84,3 +84,49 @@ impl Matching {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Matching;
+
+    fn ranges(list: &[&str]) -> Matching {
+        Matching {
+            ranges: list.iter().map(|r| (*r).to_owned()).collect(),
+            ..Matching::default()
+        }
+    }
+
+    #[test]
+    fn ranges_that_differ_in_host_bits_only_conflict() {
+        assert!(ranges(&["10.1.0.0/8"]).conflicts_with(&ranges(&["10.2.0.0/8"])));
+        assert!(!ranges(&["10.1.0.0/16"]).conflicts_with(&ranges(&["10.2.0.0/16"])));
+    }
+
+    #[test]
+    fn the_unspecified_address_matches_everything_and_is_not_written() {
+        assert!(ranges(&["0.0.0.0/0"]).conflicts_with(&Matching::default()));
+        let matching = ranges(&["0.0.0.0/0", "10.0.0.0/8"]).to_envoy(&[]);
+        assert_eq!(matching.map(|m| m.prefix_ranges.len()), Some(1));
+    }
+
+    #[test]
+    fn a_server_name_that_stands_for_all_takes_everything() {
+        let any = Matching {
+            server_names: vec!["a.com".to_owned(), "*".to_owned()],
+            ..Matching::default()
+        };
+        assert!(any.is_everything() && any.to_envoy(&[]).is_none());
+    }
+
+    #[test]
+    fn detected_http_does_not_conflict_with_tcp() {
+        let http = Matching {
+            detected_http: true,
+            ..Matching::default()
+        };
+        assert!(!http.conflicts_with(&Matching::default()));
+        let matching = http.to_envoy(&["http/1.1", "h2c"]).unwrap_or_default();
+        assert_eq!(matching.application_protocols, ["http/1.1", "h2c"]);
+        assert_eq!(matching.transport_protocol, "raw_buffer");
+    }
+}
