@@ -113,6 +113,7 @@ fn names(providers: &[ProviderRef]) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::SourceId;
     use model::object::{Meta, ObjectName, Origin};
 
     /// Resources from their specs as JSON, the widest first.
@@ -126,7 +127,10 @@ mod tests {
                     created: None,
                     uid: "".into(),
                     resource_version: "".into(),
-                    origin: Origin::Source("test".into()),
+                    origin: Origin::Source(SourceId {
+                        rank: 0,
+                        name: "test".into(),
+                    }),
                 },
                 spec: serde_json::from_str(spec).expect("a test's resource is valid"),
                 status: (),

@@ -159,7 +159,10 @@ mod tests {
     fn the_tls_inspector_looks_at_single_ports_where_others_do_not_need_it() {
         let chains = [chain(0, false, false), chain(443, true, false)];
         let filters = listener_filters(&chains, Interception::None, true);
-        let rule = filters[0].filter_disabled.as_ref().and_then(|p| p.rule.clone());
+        let rule = filters[0]
+            .filter_disabled
+            .as_ref()
+            .and_then(|p| p.rule.clone());
         assert!(matches!(rule, Some(Rule::NotMatch(_))));
     }
 }
