@@ -31,3 +31,6 @@ pub use resource::{Resource, ResourceSet};
 pub use roots::TypeSet;
 pub use type_url::TypeUrl;
 pub use view::{View, ViewOf};
+
+#[cfg(test)]
+mod recorded;

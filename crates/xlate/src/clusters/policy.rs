@@ -288,3 +288,30 @@ fn status_matcher(codes: &[u32]) -> MatchPredicate {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::protocol::Protocol;
+    use proto_envoy::envoy::config::cluster::v3::cluster::DiscoveryType;
+
+    use super::*;
+    use crate::recorded::{cases, message};
+
+    #[test]
+    fn connections_are_upgraded_as_in_the_recordings() {
+        for case in cases("core.json", "core.shouldH2Upgrade") {
+            let input = &case["in"];
+            let mesh: MeshConfig = message(&input["mesh"]).unwrap_or_default();
+            let pool: Option<ConnectionPoolSettings> = message(&input["connectionPool"]);
+            let protocol = input["port"]["Protocol"].as_str().unwrap_or_default();
+            let port = Port {
+                name: "port".into(),
+                number: 80,
+                protocol: Protocol::parse(protocol),
+            };
+            let mut draft = Draft::new("bar".to_owned(), DiscoveryType::Eds);
+            apply_upgrade(&mut draft, &mesh, &port, pool.as_ref());
+            assert_eq!(draft.is_http2(), case["out"], "{}", case["test"]);
+        }
+    }
+}

@@ -98,3 +98,40 @@ impl<'a> Policy<'a> {
         Self::with_subset(base, over, port)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorded::{cases, message};
+
+    fn plain(policy: Policy<'_>) -> TrafficPolicy {
+        TrafficPolicy {
+            load_balancer: policy.load_balancer.cloned(),
+            connection_pool: policy.connection_pool.cloned(),
+            outlier_detection: policy.outlier_detection.cloned(),
+            tls: policy.tls.cloned(),
+            port_level_settings: Vec::new(),
+            tunnel: policy.tunnel.cloned(),
+            proxy_protocol: policy.proxy_protocol.cloned(),
+            retry_budget: policy.retry_budget.cloned(),
+        }
+    }
+
+    #[test]
+    fn subsets_and_ports_are_laid_over_rules_as_in_the_recordings() {
+        for case in cases("networking-util.json", "util.MergeSubsetTrafficPolicy") {
+            let base: Option<TrafficPolicy> = message(&case["in"]["original"]);
+            let over: Option<TrafficPolicy> = message(&case["in"]["subsetPolicy"]);
+            let mut wanted: Option<TrafficPolicy> = message(&case["out"]);
+            if let Some(wanted) = &mut wanted {
+                // Settings of other ports do not matter once the port is known.
+                wanted.port_level_settings.clear();
+            }
+            let port = case["in"]["port"]["Port"].as_u64().unwrap_or_default();
+            let port = u16::try_from(port).expect("a port");
+            let base = Policy::of_port(base.as_ref(), port).0;
+            let found = Policy::with_subset(base, over.as_ref(), port);
+            assert_eq!(found.map(plain), wanted, "{}", case["test"]);
+        }
+    }
+}

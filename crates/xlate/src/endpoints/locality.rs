@@ -270,3 +270,6 @@ fn by_labels<'e>(
     close_gaps(&mut split);
     split
 }
+
+#[cfg(test)]
+mod tests;
