@@ -1,5 +1,7 @@
 //! What is said to the person who wrote an object.
 
+mod render;
+
 use std::sync::Arc;
 
 use crate::object::{ObjectKey, Origin};
@@ -32,4 +34,54 @@ pub struct Diagnostic {
     pub message: Arc<str>,
     /// What to do, if that is known.
     pub help: Option<Arc<str>>,
+    /// The text it is about, where that was at hand.
+    pub excerpt: Option<Excerpt>,
+}
+
+/// A line of a file and the part of it that a finding is about.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Excerpt {
+    /// Counted from 1.
+    pub line: u32,
+    /// First character, counted from 1.
+    pub column: u32,
+    /// How many characters; 0 where that is not known.
+    pub length: u32,
+    /// The whole line.
+    pub text: Arc<str>,
+}
+
+impl Diagnostic {
+    /// A finding of which no more is known than what is wrong.
+    pub fn new(code: &'static str, severity: Severity, message: impl Into<Arc<str>>) -> Self {
+        Self {
+            code,
+            severity,
+            object: None,
+            origin: None,
+            path: "".into(),
+            message: message.into(),
+            help: None,
+            excerpt: None,
+        }
+    }
+
+    /// The finding, about an object.
+    pub fn about(mut self, object: ObjectKey, origin: Origin) -> Self {
+        self.object = Some(object);
+        self.origin = Some(origin);
+        self
+    }
+
+    /// The finding, about a field.
+    pub fn at(mut self, path: impl Into<Arc<str>>) -> Self {
+        self.path = path.into();
+        self
+    }
+
+    /// The finding, with what to do about it.
+    pub fn help(mut self, help: impl Into<Arc<str>>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
 }

@@ -42,7 +42,7 @@ macro_rules! for_each_kind {
             (Gateway, $crate::kinds::istio::Gateway, (), gateways, "networking.istio.io", "Gateway", "gateways", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
             (ServiceEntry, $crate::kinds::istio::ServiceEntry, $crate::kinds::istio::ServiceEntryStatus, service_entries, "networking.istio.io", "ServiceEntry", "serviceentries", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
             (Sidecar, $crate::kinds::istio::Sidecar, (), sidecars, "networking.istio.io", "Sidecar", "sidecars", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
-            (WorkloadEntry, $crate::kinds::istio::WorkloadEntry, (), workload_entries, "networking.istio.io", "WorkloadEntry", "workloadentries", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
+            (WorkloadEntry, $crate::kinds::istio::WorkloadEntry, $crate::kinds::istio::WorkloadEntryStatus, workload_entries, "networking.istio.io", "WorkloadEntry", "workloadentries", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
             (WorkloadGroup, $crate::kinds::istio::WorkloadGroup, (), workload_groups, "networking.istio.io", "WorkloadGroup", "workloadgroups", Namespaced, ["v1", "v1beta1", "v1alpha3"]),
             (EnvoyFilter, $crate::kinds::istio::EnvoyFilter, (), envoy_filters, "networking.istio.io", "EnvoyFilter", "envoyfilters", Namespaced, ["v1alpha3"]),
             (ProxyConfig, $crate::kinds::istio::ProxyConfig, (), proxy_configs, "networking.istio.io", "ProxyConfig", "proxyconfigs", Namespaced, ["v1beta1"]),

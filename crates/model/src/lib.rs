@@ -11,6 +11,7 @@ pub mod labels;
 pub mod names;
 pub mod node;
 pub mod object;
+pub mod parse;
 pub mod protocol;
 pub mod service;
 pub mod settings;

@@ -7,3 +7,6 @@ pub use proto_istio::networking::{
 };
 pub use proto_istio::security::{AuthorizationPolicy, PeerAuthentication, RequestAuthentication};
 pub use proto_istio::telemetry::Telemetry;
+
+/// Conditions of a WorkloadEntry, its health among them.
+pub use proto_istio::meta::IstioStatus as WorkloadEntryStatus;

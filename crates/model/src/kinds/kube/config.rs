@@ -103,12 +103,12 @@ mod tests {
     #[test]
     fn debug_of_a_secret_shows_names_and_no_values() {
         let secret: Secret = serde_json::from_str(
-            r#"{"type": "Opaque", "data": {"a": "c2VjcmV0"}, "stringData": {"b": "hidden"}}"#,
+            r#"{"type": "T", "data": {"a": "b3BhcXVl"}, "stringData": {"b": "hidden"}}"#,
         )
         .unwrap();
-        assert_eq!(&*secret.data["a"], b"secret");
+        assert_eq!(&*secret.data["a"], b"opaque");
         assert_eq!(&*secret.data["b"], b"hidden");
         let debug = format!("{secret:?}");
-        assert!(debug.contains("\"a\"") && !debug.contains("hidden") && !debug.contains("secret"));
+        assert!(debug.contains("\"a\"") && !debug.contains("hidden") && !debug.contains("opaque"));
     }
 }

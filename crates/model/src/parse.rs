@@ -1,0 +1,375 @@
+//! Manifests to objects: YAML with any number of documents, or JSON.
+//!
+//! Reading never fails as a whole: a document that cannot be read affects itself and yields findings that say where
+//! and what. Scalars mean what Kubernetes takes them for, durations and numbers are read as leniently as Istio reads
+//! them. Nothing here does I/O.
+
+mod body;
+mod check;
+mod de;
+mod meta;
+mod nearest;
+mod node;
+mod scalar;
+mod yaml;
+
+use std::path::Path as FilePath;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::diagnostic::{Diagnostic, Excerpt, Severity};
+use crate::kinds::{AnyObject, Kind};
+use crate::object::{Meta, Object, ObjectKey, Origin};
+
+use body::Readable;
+use check::{Fault, Finding};
+use node::{Node, Span, Value};
+
+/// The namespace of objects that name none.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// Codes of what reading finds.
+pub mod code {
+    /// Text that is no YAML.
+    pub const SYNTAX: &str = "PIL0001";
+    /// A document that is no object: without `kind` or `apiVersion`.
+    pub const NO_OBJECT: &str = "PIL0002";
+    /// A kind or version of a group that is read, but does not exist.
+    pub const UNKNOWN_KIND: &str = "PIL0003";
+    /// An object of a kind that is not read.
+    pub const FOREIGN_KIND: &str = "PIL0004";
+    /// A field that the kind does not have.
+    pub const UNKNOWN_FIELD: &str = "PIL0005";
+    /// A key that stands twice in the same map.
+    pub const DUPLICATE_KEY: &str = "PIL0006";
+    /// A value that does not fit. istioctl's SchemaValidationError.
+    pub const INVALID: &str = "IST0106";
+}
+
+/// What becomes of an object with fields that its kind does not have, or with keys that stand twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Validation {
+    /// It is refused, as `kubectl --validate=strict` and istiod's webhook would.
+    #[default]
+    Strict,
+    /// It is used without them, as an object that got past the webhook.
+    Warn,
+}
+
+/// A validation mode that does not exist. The operator who set it can fix it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not a validation mode: expected strict or warn")]
+pub struct UnknownValidation;
+
+impl FromStr for Validation {
+    type Err = UnknownValidation;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "strict" => Ok(Self::Strict),
+            "warn" => Ok(Self::Warn),
+            _ => Err(UnknownValidation),
+        }
+    }
+}
+
+/// What a text holds.
+#[derive(Clone, Debug, Default)]
+pub struct Parsed {
+    /// Its objects in the order written, also those that were refused. Kinds that are not read are left out.
+    pub documents: Vec<Document>,
+    /// What there is to say about them.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Parsed {
+    /// The objects that can be used, in the order written.
+    pub fn objects(&self) -> impl Iterator<Item = &AnyObject> {
+        self.documents.iter().filter_map(|d| d.object.as_ref())
+    }
+}
+
+/// One object of a text.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// Line of its first content, counted from 1.
+    pub line: u32,
+    /// Which object it is, where that much could be read.
+    pub key: Option<ObjectKey>,
+    /// The object; `None` where it was refused.
+    pub object: Option<AnyObject>,
+}
+
+/// Reads the objects of a text. `file` is where it comes from, for people to find it.
+pub fn parse(text: &str, file: &Arc<FilePath>, validation: Validation) -> Parsed {
+    let mut reader = Reader {
+        lines: text.lines().collect(),
+        file,
+        validation,
+        parsed: Parsed::default(),
+    };
+    for document in yaml::documents(text) {
+        reader.document(document);
+    }
+    reader.parsed
+}
+
+struct Reader<'a> {
+    lines: Vec<&'a str>,
+    file: &'a Arc<FilePath>,
+    validation: Validation,
+    parsed: Parsed,
+}
+
+impl Reader<'_> {
+    fn document(&mut self, document: yaml::Document<'_>) {
+        match document.node {
+            Err(error) => {
+                let mut diagnostic = Diagnostic::new(code::SYNTAX, Severity::Error, error.message);
+                diagnostic.origin = Some(self.origin(error.span.line));
+                diagnostic.excerpt = self.excerpt(error.span);
+                self.parsed.diagnostics.push(diagnostic);
+                self.refused(document.line, None);
+            }
+            Ok(node) => {
+                let duplicates = document.duplicates.into_iter().map(|d| Finding {
+                    fault: Fault::DuplicateKey,
+                    message: format!("the key stands twice, first on line {}", d.first_line),
+                    path: d.path,
+                    span: d.span,
+                    help: None,
+                });
+                self.node(node, document.line, duplicates.collect());
+            }
+        }
+    }
+
+    /// Reads an object, or each object of a list.
+    fn node(&mut self, mut node: Node<'_>, line: u32, findings: Vec<Finding>) {
+        if node.is_null() {
+            return;
+        }
+        let text = |field: &str| node.get(field).and_then(Node::as_str).unwrap_or("");
+        let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+        if kind.is_empty() || api_version.is_empty() {
+            let missing = match (node.entries().is_some(), kind.is_empty()) {
+                (false, _) => format!("expected an object, found {}", node.value),
+                (true, true) => "the object has no kind".to_owned(),
+                (true, false) => "the object has no apiVersion".to_owned(),
+            };
+            self.refuse(&node, line, code::NO_OBJECT, missing, None);
+            return;
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let listed = kind.strip_suffix("List");
+        if let Some(item_kind) = listed
+            && (item_kind.is_empty() || Kind::find(group, item_kind).is_some())
+        {
+            let Some(Value::Seq(items)) = node.take("items").map(|e| e.value.value) else {
+                return;
+            };
+            for mut item in items {
+                let line = item.span.line;
+                if let (Value::Map(entries), false) = (&mut item.value, item_kind.is_empty()) {
+                    for (field, text) in [("kind", item_kind), ("apiVersion", &*api_version)] {
+                        if !entries.iter().any(|e| e.key == field) {
+                            let value = Value::String(text.to_owned().into());
+                            entries.push(node::Entry {
+                                key: field.into(),
+                                at: item.span,
+                                value: Node {
+                                    value,
+                                    span: item.span,
+                                },
+                            });
+                        }
+                    }
+                }
+                self.node(item, line, Vec::new());
+            }
+            return;
+        }
+        match Kind::find(group, &kind) {
+            None => self.not_read(&node, line, group, &kind),
+            Some(found) if !found.versions().contains(&version) => {
+                let served = found.versions().join(", ");
+                let message = format!("{kind} of {group} has no version {version:?}");
+                let help = format!("served versions are {served}");
+                self.refuse(
+                    node.get("apiVersion").unwrap_or(&node),
+                    line,
+                    code::UNKNOWN_KIND,
+                    message,
+                    Some(help),
+                );
+            }
+            Some(found) => self.object(node, line, found, findings),
+        }
+    }
+
+    /// Says why an object of an unknown kind is left out.
+    fn not_read(&mut self, node: &Node<'_>, line: u32, group: &str, kind: &str) {
+        const ISTIO: &str = ".istio.io";
+        let ours = Kind::ALL.iter().any(|k| k.group() == group);
+        let near = Kind::ALL.iter().copied().find(|known| {
+            let (kinds, groups) = (
+                nearest::distance(kind, known.name()),
+                nearest::distance(group, known.group()),
+            );
+            // A short name is near to everything, and other groups have kinds of the same name by right.
+            (kinds == 1 && groups == 0 && kind.len() > 4)
+                || (kinds == 2 && groups == 0 && kind.len() > 7)
+                || (kinds == 0 && matches!(groups, 1 | 2) && group.len() > 7)
+                || (kinds == 0 && group.ends_with(ISTIO) && known.group().ends_with(ISTIO))
+        });
+        let at = node.get("kind").unwrap_or(node);
+        let message = match group {
+            "" => format!("unknown kind {kind:?}"),
+            _ => format!("unknown kind {kind:?} of {group}"),
+        };
+        if let Some(near) = near {
+            let help = format!("did you mean {} of {}?", near.name(), near.api_version());
+            self.refuse(at, line, code::UNKNOWN_KIND, message, Some(help));
+        } else if ours && group.ends_with(ISTIO) {
+            let kinds = Kind::ALL.iter().filter(|k| k.group() == group);
+            let names: Vec<_> = kinds.map(|k| k.name()).collect();
+            let help = format!("kinds of {group} are {}", names.join(", "));
+            self.refuse(at, line, code::UNKNOWN_KIND, message, Some(help));
+        } else {
+            let message = format!("objects of kind {kind} are not read");
+            let mut diagnostic = Diagnostic::new(code::FOREIGN_KIND, Severity::Info, message);
+            diagnostic.origin = Some(self.origin(line));
+            self.parsed.diagnostics.push(diagnostic);
+        }
+    }
+
+    fn object(&mut self, node: Node<'_>, line: u32, kind: Kind, mut findings: Vec<Finding>) {
+        let raw = meta::read(&node, kind, DEFAULT_NAMESPACE, &mut findings);
+        let key = raw.as_ref().map(|raw| ObjectKey {
+            kind,
+            name: raw.name.clone(),
+        });
+        let origin = self.origin(line);
+        let meta = raw.map(|raw| Meta {
+            name: raw.name,
+            labels: raw.labels,
+            annotations: raw.annotations,
+            created: raw.created,
+            uid: raw.uid.into(),
+            resource_version: raw.resource_version.into(),
+            origin: origin.clone(),
+        });
+        let object = read_kind(kind, node, meta, &mut findings);
+        let refused = findings
+            .iter()
+            .any(|f| self.severity(f.fault) == Severity::Error);
+        for finding in findings {
+            let diagnostic = self.diagnostic(finding, key.clone());
+            self.parsed.diagnostics.push(diagnostic);
+        }
+        self.parsed.documents.push(Document {
+            line,
+            key,
+            object: object.filter(|_| !refused),
+        });
+    }
+
+    fn severity(&self, fault: Fault) -> Severity {
+        match (fault, self.validation) {
+            (Fault::Invalid, _) | (_, Validation::Strict) => Severity::Error,
+            (_, Validation::Warn) => Severity::Warning,
+        }
+    }
+
+    fn diagnostic(&self, finding: Finding, object: Option<ObjectKey>) -> Diagnostic {
+        let code = match finding.fault {
+            Fault::UnknownField => code::UNKNOWN_FIELD,
+            Fault::DuplicateKey => code::DUPLICATE_KEY,
+            Fault::Invalid => code::INVALID,
+        };
+        Diagnostic {
+            object,
+            origin: Some(self.origin(finding.span.line)),
+            path: finding.path.to_string().into(),
+            help: finding.help.map(Into::into),
+            excerpt: self.excerpt(finding.span),
+            ..Diagnostic::new(code, self.severity(finding.fault), finding.message)
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        at: &Node<'_>,
+        line: u32,
+        code: &'static str,
+        message: String,
+        help: Option<String>,
+    ) {
+        let diagnostic = Diagnostic {
+            origin: Some(self.origin(at.span.line)),
+            help: help.map(Into::into),
+            excerpt: self.excerpt(at.span),
+            ..Diagnostic::new(code, Severity::Error, message)
+        };
+        self.parsed.diagnostics.push(diagnostic);
+        self.refused(line, None);
+    }
+
+    fn refused(&mut self, line: u32, key: Option<ObjectKey>) {
+        self.parsed.documents.push(Document {
+            line,
+            key,
+            object: None,
+        });
+    }
+
+    fn origin(&self, line: u32) -> Origin {
+        Origin::File {
+            path: self.file.clone(),
+            line,
+        }
+    }
+
+    fn excerpt(&self, span: Span) -> Option<Excerpt> {
+        let text = self
+            .lines
+            .get(usize::try_from(span.line).ok()?.checked_sub(1)?)?;
+        Some(Excerpt {
+            line: span.line,
+            column: span.column,
+            length: span.length,
+            text: (*text).into(),
+        })
+    }
+}
+
+fn read<T: Readable>(
+    node: Node<'_>,
+    meta: Option<Meta>,
+    findings: &mut Vec<Finding>,
+) -> Option<AnyObject> {
+    let (spec, status) = T::read(node, findings)?;
+    Some(T::any(Arc::new(Object {
+        meta: meta?,
+        spec,
+        status,
+    })))
+}
+
+macro_rules! declare_read_kind {
+    ($(($variant:ident, $spec:ty, $($rest:tt)*)),+ $(,)?) => {
+        /// Reads what is special to the kind, also when the metadata is bad, to find all there is to say.
+        fn read_kind(
+            kind: Kind,
+            node: Node<'_>,
+            meta: Option<Meta>,
+            findings: &mut Vec<Finding>,
+        ) -> Option<AnyObject> {
+            match kind {
+                $(Kind::$variant => read::<$spec>(node, meta, findings)),+
+            }
+        }
+    };
+}
+
+crate::for_each_kind!(declare_read_kind);

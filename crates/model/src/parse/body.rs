@@ -1,0 +1,231 @@
+//! What an object holds besides its metadata, for each kind.
+
+use prost::{Message, Name};
+use proto_istio::descriptors;
+use serde::de::DeserializeOwned;
+
+use super::check::{self, Fault, Finding};
+use super::de::{Error, Problem};
+use super::node::{Node, Path, Step, Value};
+use crate::kinds::{Kinded, istio, kube};
+
+/// A kind that can be read from a tree.
+pub(super) trait Readable: Kinded {
+    /// Reads the spec and the status; `None` where a finding tells why there are none.
+    fn read(document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)>;
+}
+
+/// Reads the spec of one of Istio's kinds, which is a message; its default where it is absent.
+fn message<T: DeserializeOwned + Message + Name + Default>(
+    document: &mut Node<'_>,
+    findings: &mut Vec<Finding>,
+) -> Option<T> {
+    unknown_fields(document, findings);
+    let spec = document.take("spec").map(|e| e.value);
+    let Some(mut spec) = spec.filter(|n| !n.is_null()) else {
+        return Some(T::default());
+    };
+    let before = findings.len();
+    let descriptor = descriptors().get_message_by_name(&T::full_name())?;
+    check::message(&mut spec, &descriptor, &mut Path::of("spec"), findings);
+    if findings[before..].iter().any(|f| f.fault == Fault::Invalid) {
+        return None;
+    }
+    T::deserialize(&spec)
+        .map_err(|error| findings.push(finding(error, Path::of("spec"), &spec)))
+        .ok()
+}
+
+/// Reads a status. What does not fit is overlooked: a status is written by machines, and only hints.
+fn status<T: DeserializeOwned + Message + Name + Default>(document: &mut Node<'_>) -> T {
+    let descriptor = descriptors().get_message_by_name(&T::full_name());
+    let (Some(entry), Some(descriptor)) = (document.take("status"), descriptor) else {
+        return T::default();
+    };
+    let mut node = entry.value;
+    check::message(
+        &mut node,
+        &descriptor,
+        &mut Path::default(),
+        &mut Vec::new(),
+    );
+    T::deserialize(&node).unwrap_or_default()
+}
+
+macro_rules! istio_kinds {
+    ($($kind:ident $(with $status:ident)?),* $(,)?) => {$(
+        impl Readable for istio::$kind {
+            fn read(mut document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)> {
+                let spec = message(&mut document, findings)?;
+                Some((spec, istio_kinds!(@status document $($status)?)))
+            }
+        }
+    )*};
+    (@status $document:ident) => { () };
+    (@status $document:ident $status:ident) => { status::<istio::$status>(&mut $document) };
+}
+
+istio_kinds!(
+    VirtualService,
+    DestinationRule,
+    Gateway,
+    ServiceEntry with ServiceEntryStatus,
+    Sidecar,
+    WorkloadEntry with WorkloadEntryStatus,
+    WorkloadGroup,
+    EnvoyFilter,
+    ProxyConfig,
+    AuthorizationPolicy,
+    PeerAuthentication,
+    RequestAuthentication,
+    Telemetry,
+    WasmPlugin,
+    TrafficExtension,
+);
+
+/// Reads a type of serde. Every unknown field and every value that does not fit is found: what is wrong is taken out
+/// and the rest is read again.
+fn typed<T: DeserializeOwned>(
+    node: &mut Node<'_>,
+    within: &Path,
+    findings: &mut Vec<Finding>,
+) -> Option<T> {
+    const MOST: usize = 50;
+    let mut valid = true;
+    for _ in 0..MOST {
+        let error = match T::deserialize(&*node) {
+            Ok(value) => return valid.then_some(value),
+            Err(error) => error,
+        };
+        let removed = remove(node, &error.steps);
+        valid &= matches!(error.problem, Problem::UnknownField { .. });
+        findings.push(finding(error, within.clone(), node));
+        if !removed {
+            return None;
+        }
+    }
+    None
+}
+
+fn finding(error: Error, mut path: Path, node: &Node<'_>) -> Finding {
+    let span = error.span.unwrap_or(node.span);
+    path.0.extend(error.steps.into_iter().rev());
+    let (fault, message, help) = match error.problem {
+        Problem::UnknownField { help } => {
+            let name = match path.0.last() {
+                Some(Step::Field(name)) => name.to_string(),
+                _ => String::new(),
+            };
+            (Fault::UnknownField, format!("unknown field `{name}`"), help)
+        }
+        Problem::Invalid { message, help } => (Fault::Invalid, message, help),
+        Problem::Missing(field) => (
+            Fault::Invalid,
+            format!("the field `{field}` is missing"),
+            None,
+        ),
+    };
+    Finding {
+        fault,
+        path,
+        span,
+        message,
+        help,
+    }
+}
+
+/// Takes out the value that `steps` lead to, from the innermost step outwards; whether there was one.
+fn remove(node: &mut Node<'_>, steps: &[Step]) -> bool {
+    let Some((last, way)) = steps.split_first() else {
+        return false;
+    };
+    let mut at = node;
+    for step in way.iter().rev() {
+        let next = match (&mut at.value, step) {
+            (Value::Seq(items), Step::Index(index)) => items.get_mut(*index),
+            (Value::Map(entries), Step::Field(name)) => entries
+                .iter_mut()
+                .find(|e| *e.key == **name)
+                .map(|e| &mut e.value),
+            _ => None,
+        };
+        let Some(next) = next else { return false };
+        at = next;
+    }
+    match (&mut at.value, last) {
+        (Value::Seq(items), Step::Index(index)) if *index < items.len() => {
+            items.remove(*index);
+            true
+        }
+        (Value::Map(_), Step::Field(name)) => at.take(name).is_some(),
+        _ => false,
+    }
+}
+
+/// Takes a part of the document and reads it; its default where it is absent.
+fn part<T: DeserializeOwned + Default>(
+    document: &mut Node<'_>,
+    field: &str,
+    findings: &mut Vec<Finding>,
+) -> Option<T> {
+    match document.take(field).map(|e| e.value) {
+        Some(mut node) if !node.is_null() => typed(&mut node, &Path::of(field), findings),
+        _ => Some(T::default()),
+    }
+}
+
+// Unknown fields beside the spec are for Kubernetes to complain about, and so is every one within its kinds.
+macro_rules! kinds_with_spec {
+    ($($kind:ident $(with $status:ident)?),* $(,)?) => {$(
+        impl Readable for kube::$kind {
+            fn read(mut document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)> {
+                let spec = part(&mut document, "spec", findings);
+                let status = kinds_with_spec!(@status document findings $($status)?);
+                Some((spec?, status?))
+            }
+        }
+    )*};
+    (@status $document:ident $findings:ident) => { Some(()) };
+    (@status $document:ident $findings:ident $status:ident) => {
+        part::<kube::$status>(&mut $document, "status", $findings)
+    };
+}
+
+macro_rules! kinds_without_spec {
+    ($($kind:ident),* $(,)?) => {$(
+        impl Readable for kube::$kind {
+            fn read(mut document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)> {
+                for field in ["apiVersion", "kind", "metadata"] {
+                    document.take(field);
+                }
+                Some((typed(&mut document, &Path::default(), findings)?, ()))
+            }
+        }
+    )*};
+}
+
+kinds_with_spec!(
+    Service with ServiceStatus,
+    Pod with PodStatus,
+    Node with NodeStatus,
+    NamespaceSpec,
+    Ingress,
+    IngressClass,
+);
+kinds_without_spec!(EndpointSlice, Secret, ConfigMap);
+
+/// Reports what stands beside `metadata`, `spec` and `status`.
+fn unknown_fields(document: &Node<'_>, findings: &mut Vec<Finding>) {
+    const KNOWN: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
+    for entry in document.entries().unwrap_or_default() {
+        if !KNOWN.contains(&&*entry.key) {
+            findings.push(Finding {
+                fault: Fault::UnknownField,
+                path: Path::of(&entry.key),
+                span: entry.at,
+                message: format!("unknown field `{}`", entry.key),
+                help: check::field_help(&entry.key, KNOWN.into_iter()),
+            });
+        }
+    }
+}

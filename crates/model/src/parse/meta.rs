@@ -1,0 +1,256 @@
+//! The metadata of an object, as its manifest states it.
+
+use crate::kinds::{Kind, Scope};
+use crate::labels::Labels;
+use crate::object::{ObjectName, Timestamp};
+
+use super::check::{Fault, Finding};
+use super::node::{Node, Path, Value};
+
+/// What a manifest says of the object itself.
+#[derive(Default)]
+pub(super) struct RawMeta {
+    pub(super) name: ObjectName,
+    pub(super) labels: Labels,
+    pub(super) annotations: Labels,
+    pub(super) created: Option<Timestamp>,
+    pub(super) uid: String,
+    pub(super) resource_version: String,
+}
+
+/// Reads `metadata`; `None` where the object has no name.
+pub(super) fn read(
+    document: &Node<'_>,
+    kind: Kind,
+    default_namespace: &str,
+    findings: &mut Vec<Finding>,
+) -> Option<RawMeta> {
+    let path = Path::of("metadata");
+    let mut report = |path: Path, node: &Node<'_>, message: String, help: Option<&str>| {
+        findings.push(Finding {
+            fault: Fault::Invalid,
+            path,
+            span: node.span,
+            message,
+            help: help.map(str::to_owned),
+        });
+    };
+    let Some(metadata) = document.get("metadata").filter(|m| m.entries().is_some()) else {
+        report(
+            path,
+            document,
+            "the object has no metadata".to_owned(),
+            None,
+        );
+        return None;
+    };
+    let mut text = |field: &str| match metadata.get(field).map(|n| (n, &n.value)) {
+        None | Some((_, Value::Null)) => String::new(),
+        Some((_, Value::String(text))) => text.to_string(),
+        Some((node, other)) => {
+            let message = format!("expected text, found {other}");
+            report(
+                path.with(field),
+                node,
+                message,
+                Some("put the value in quotes"),
+            );
+            String::new()
+        }
+    };
+    let (name, namespace) = (text("name"), text("namespace"));
+    let (uid, resource_version) = (text("uid"), text("resourceVersion"));
+    let time = text("creationTimestamp");
+    let created = timestamp(&time);
+    if let Some(node) = metadata.get("creationTimestamp")
+        && created.is_none()
+        && !time.is_empty()
+    {
+        let help = Some("expected a time such as 2006-01-02T15:04:05Z");
+        report(
+            path.with("creationTimestamp"),
+            node,
+            format!("{time:?} is no time"),
+            help,
+        );
+    }
+    if name.is_empty() {
+        report(path, metadata, "the object has no name".to_owned(), None);
+        return None;
+    }
+    let namespace = match kind.scope() {
+        Scope::Cluster => "",
+        Scope::Namespaced if namespace.is_empty() => default_namespace,
+        Scope::Namespaced => &namespace,
+    };
+    let named = [
+        ("name", &*name, name_fault(kind, &name)),
+        ("namespace", namespace, label_fault(namespace)),
+    ];
+    for (field, text, fault) in named {
+        if let (Some(fault), Some(node)) = (fault, metadata.get(field)) {
+            report(path.with(field), node, format!("{text:?} {fault}"), None);
+        }
+    }
+    let mut pairs = |field: &str| pairs(metadata, field, &path, &mut report);
+    Some(RawMeta {
+        labels: pairs("labels"),
+        annotations: pairs("annotations"),
+        name: ObjectName::new(namespace, name),
+        created,
+        uid,
+        resource_version,
+    })
+}
+
+/// Labels or annotations. Plain numbers and booleans count as the text they were written with.
+fn pairs(
+    metadata: &Node<'_>,
+    field: &str,
+    path: &Path,
+    report: &mut impl FnMut(Path, &Node<'_>, String, Option<&str>),
+) -> Labels {
+    let Some(node) = metadata.get(field).filter(|n| !n.is_null()) else {
+        return Labels::default();
+    };
+    let Some(entries) = node.entries() else {
+        report(
+            path.with(field),
+            node,
+            format!("expected a map, found {}", node.value),
+            None,
+        );
+        return Labels::default();
+    };
+    let pairs = entries.iter().filter_map(|entry| {
+        let value = match &entry.value.value {
+            Value::String(text) => text.to_string(),
+            Value::Null => String::new(),
+            Value::Bool(value) => value.to_string(),
+            Value::Int(value) => value.to_string(),
+            Value::UInt(value) => value.to_string(),
+            Value::Float(value) => value.to_string(),
+            Value::Seq(_) | Value::Map(_) => {
+                let message = format!("expected text, found {}", entry.value.value);
+                report(
+                    path.with(field).with(&entry.key),
+                    &entry.value,
+                    message,
+                    None,
+                );
+                return None;
+            }
+        };
+        Some((entry.key.to_string(), value))
+    });
+    pairs.collect()
+}
+
+/// Why `name` cannot be the name of such an object.
+fn name_fault(kind: Kind, name: &str) -> Option<&'static str> {
+    match kind {
+        Kind::Service | Kind::Namespace => label_fault(name),
+        _ if name.len() > 253 => Some("is longer than 253 characters"),
+        _ if !name.split('.').all(is_label) => Some(
+            "is no name: it needs lower-case letters, digits, - and ., with a letter or digit at both ends of each part",
+        ),
+        _ => None,
+    }
+}
+
+fn label_fault(name: &str) -> Option<&'static str> {
+    match name {
+        "" => None,
+        _ if name.len() > 63 => Some("is longer than 63 characters"),
+        _ if !is_label(name) => Some(
+            "is no name: it needs lower-case letters, digits and -, with a letter or digit at both ends",
+        ),
+        _ => None,
+    }
+}
+
+fn is_label(part: &str) -> bool {
+    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let bytes = part.as_bytes();
+    edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(|b| edge(Some(b)) || *b == b'-')
+}
+
+/// Reads RFC 3339; fractions of a second are dropped.
+pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
+    let number = |range: std::ops::Range<usize>| -> Option<i64> {
+        let digits = text.get(range)?;
+        digits
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| digits.parse().ok())?
+    };
+    let bytes = text.as_bytes();
+    let separators = [(4, "-"), (7, "-"), (10, "Tt"), (13, ":"), (16, ":")]
+        .iter()
+        .all(|(at, any)| bytes.get(*at).is_some_and(|b| any.as_bytes().contains(b)));
+    if !separators {
+        return None;
+    }
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days_in_month = match month {
+        2 if leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=days_in_month).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let mut zone = text.get(19..)?;
+    if let Some(fraction) = zone.strip_prefix('.') {
+        let rest = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
+        if rest.len() == fraction.len() {
+            return None;
+        }
+        zone = rest;
+    }
+    let offset = match zone.as_bytes() {
+        [b'Z' | b'z'] => 0,
+        [sign @ (b'+' | b'-'), _, _, b':', _, _] => {
+            let at = text.len() - 5;
+            let seconds = number(at..at + 2)? * 3600 + number(at + 3..at + 5)? * 60;
+            if *sign == b'-' { -seconds } else { seconds }
+        }
+        _ => return None,
+    };
+    // Days since 1970 by counting years from March, so that a leap day ends its year.
+    let (y, m) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let era = y.div_euclid(400);
+    let year_of_era = y.rem_euclid(400);
+    let day_of_year = (153 * m + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = era * 146_097 + day_of_era - 719_468;
+    Some(Timestamp(
+        days * 86_400 + hour * 3600 + minute * 60 + second - offset,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_count_from_the_epoch() {
+        let at = |text| timestamp(text).map(|t| t.0);
+        assert_eq!(at("1970-01-01T00:00:00Z"), Some(0));
+        assert_eq!(at("2024-02-29T12:00:00Z"), Some(1_709_208_000));
+        assert_eq!(at("2024-02-29T12:00:00.5+02:00"), Some(1_709_200_800));
+        assert_eq!(at("1969-12-31T23:59:59Z"), Some(-1));
+        assert_eq!(at("2023-02-29T12:00:00Z"), None);
+        assert_eq!(at("2023-02-28 12:00:00"), None);
+        assert_eq!(at("2023-02-28T12:00:00"), None);
+        assert_eq!(at("é023-02-28T12:00:00Z"), None);
+    }
+}

@@ -1,0 +1,514 @@
+//! Text to trees, one for each document.
+//!
+//! The text is cut at its `---` lines first, so that a document that cannot be read leaves the others alone. Size and
+//! depth are bounded; a document of aliases of aliases counts with the size it would have written out.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span as RawSpan, Tag};
+
+use super::node::{Entry, Node, Path, Span, Step, Value};
+use super::scalar;
+
+/// Levels of maps and lists in one document.
+const MAX_DEPTH: usize = 96;
+/// Values in one document, with aliases written out.
+const MAX_NODES: usize = 2_000_000;
+
+/// A document of a text.
+pub(super) struct Document<'a> {
+    /// Line of its first content, counted from 1.
+    pub(super) line: u32,
+    /// Its top value, or why there is none.
+    pub(super) node: Result<Node<'a>, SyntaxError>,
+    /// Keys that stand twice in the same map.
+    pub(super) duplicates: Vec<Duplicate>,
+}
+
+/// A key that stands twice in the same map.
+pub(super) struct Duplicate {
+    pub(super) path: Path,
+    pub(super) span: Span,
+    pub(super) first_line: u32,
+}
+
+/// Text that is no YAML.
+#[derive(Debug, PartialEq)]
+pub(super) struct SyntaxError {
+    pub(super) span: Span,
+    pub(super) message: String,
+}
+
+/// Reads every document of `text`; those without content are left out.
+pub(super) fn documents(text: &str) -> Vec<Document<'_>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut found = Vec::new();
+    for (first_line, chunk) in chunks(text) {
+        let Some(skipped) = chunk.lines().position(has_content) else {
+            continue;
+        };
+        let skipped = u32::try_from(skipped).unwrap_or(u32::MAX);
+        let mut builder = Builder::new(first_line - 1);
+        let mut node = builder.read(chunk);
+        if node.is_err() && chunk.trim_start().starts_with('{') {
+            // JSON has escapes that YAML does not know.
+            if let Ok(json) = serde_json::from_str(chunk) {
+                let span = Span {
+                    line: first_line + skipped,
+                    column: 1,
+                    length: 0,
+                };
+                node = Ok(Some(Node::from_json(json, span)));
+            }
+        }
+        let node = match node {
+            Ok(None) => continue,
+            Ok(Some(node)) => Ok(node),
+            Err(error) => Err(error),
+        };
+        found.push(Document {
+            line: first_line + skipped,
+            node,
+            duplicates: builder.duplicates,
+        });
+    }
+    found
+}
+
+/// Whether a line is more than a comment, a directive or the end of a document.
+fn has_content(line: &str) -> bool {
+    let line = line.strip_prefix("---").unwrap_or(line).trim();
+    !(line.is_empty() || line.starts_with('#') || line.starts_with('%') || line == "...")
+}
+
+/// The parts of a text between its `---` lines, with the number of their first line. The separator stays with what
+/// follows it, since content may follow on its line.
+fn chunks(text: &str) -> impl Iterator<Item = (u32, &str)> {
+    let mut rest = Some(text);
+    let mut line = 1;
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut end = 0;
+        let first = line;
+        loop {
+            let Some(newline) = text[end..].find('\n') else {
+                rest = None;
+                return Some((first, text));
+            };
+            end += newline + 1;
+            line += 1;
+            let next = &text[end..];
+            if next.starts_with("---")
+                && matches!(
+                    next.as_bytes().get(3),
+                    None | Some(b' ' | b'\t' | b'\r' | b'\n')
+                )
+            {
+                rest = Some(next);
+                return Some((first, &text[..end]));
+            }
+        }
+    })
+}
+
+enum Frame<'a> {
+    Seq {
+        items: Vec<Node<'a>>,
+        span: Span,
+        anchor: usize,
+    },
+    Map {
+        entries: Vec<Entry<'a>>,
+        merged: Vec<Node<'a>>,
+        key: Option<(Key<'a>, Span)>,
+        span: Span,
+        anchor: usize,
+    },
+}
+
+enum Key<'a> {
+    Name(Cow<'a, str>),
+    Merge,
+}
+
+struct Builder<'a> {
+    lines_before: u32,
+    stack: Vec<Frame<'a>>,
+    anchors: HashMap<usize, Node<'a>>,
+    duplicates: Vec<Duplicate>,
+    nodes: usize,
+    root: Option<Node<'a>>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(lines_before: u32) -> Self {
+        Self {
+            lines_before,
+            stack: Vec::new(),
+            anchors: HashMap::new(),
+            duplicates: Vec::new(),
+            nodes: 0,
+            root: None,
+        }
+    }
+
+    fn span(&self, raw: RawSpan) -> Span {
+        let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let length = if raw.start.line() == raw.end.line() {
+            raw.end.col().saturating_sub(raw.start.col())
+        } else {
+            0
+        };
+        Span {
+            line: narrow(raw.start.line()).saturating_add(self.lines_before),
+            column: narrow(raw.start.col()).saturating_add(1),
+            length: narrow(length),
+        }
+    }
+
+    fn scan_error(&self, error: &ScanError) -> SyntaxError {
+        let mark = *error.marker();
+        SyntaxError {
+            span: self.span(RawSpan::new(mark, mark)),
+            message: error.info().to_owned(),
+        }
+    }
+
+    fn read(&mut self, text: &'a str) -> Result<Option<Node<'a>>, SyntaxError> {
+        let mut parser = Parser::new_from_str(text);
+        loop {
+            let (event, raw) = match parser.next_event() {
+                None => break,
+                Some(Ok(next)) => next,
+                Some(Err(error)) => return Err(self.scan_error(&error)),
+            };
+            let span = self.span(raw);
+            let fail = |message: &str| {
+                Err(SyntaxError {
+                    span,
+                    message: message.to_owned(),
+                })
+            };
+            self.nodes += 1;
+            if self.nodes > MAX_NODES {
+                return fail("the document is too large");
+            }
+            match event {
+                Event::StreamEnd => break,
+                Event::DocumentStart(_) if self.root.is_some() => {
+                    return fail("a document must start with --- on a line of its own");
+                }
+                Event::Nothing
+                | Event::StreamStart
+                | Event::DocumentStart(_)
+                | Event::DocumentEnd => {}
+                Event::SequenceStart(..) | Event::MappingStart(..)
+                    if self.stack.len() >= MAX_DEPTH =>
+                {
+                    return fail("the document is nested too deeply");
+                }
+                Event::SequenceStart(anchor, _) => self.stack.push(Frame::Seq {
+                    items: Vec::new(),
+                    span,
+                    anchor,
+                }),
+                Event::MappingStart(anchor, _) => self.stack.push(Frame::Map {
+                    entries: Vec::new(),
+                    merged: Vec::new(),
+                    key: None,
+                    span,
+                    anchor,
+                }),
+                Event::SequenceEnd | Event::MappingEnd => self.close()?,
+                Event::Alias(anchor) => {
+                    let Some(node) = self.anchors.get(&anchor) else {
+                        return fail("the alias stands inside what it names");
+                    };
+                    self.nodes += node.size();
+                    if self.nodes > MAX_NODES {
+                        return fail("the document is too large with its aliases written out");
+                    }
+                    let mut node = node.clone();
+                    node.span = span;
+                    self.add(node)?;
+                }
+                Event::Scalar(text, style, anchor, tag) => {
+                    if self.merge_key(&text, style, span) {
+                        continue;
+                    }
+                    let node = Node {
+                        value: scalar_value(text, style, tag.as_deref()),
+                        span,
+                    };
+                    self.remember(anchor, &node);
+                    self.add(node)?;
+                }
+            }
+        }
+        Ok(self.root.take())
+    }
+
+    fn remember(&mut self, anchor: usize, node: &Node<'a>) {
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+    }
+
+    /// Takes a plain `<<` in the place of a key.
+    fn merge_key(&mut self, text: &str, style: ScalarStyle, span: Span) -> bool {
+        match self.stack.last_mut() {
+            Some(Frame::Map {
+                key: key @ None, ..
+            }) if text == "<<" && style == ScalarStyle::Plain => {
+                *key = Some((Key::Merge, span));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn close(&mut self) -> Result<(), SyntaxError> {
+        let (node, anchor) = match self.stack.pop() {
+            Some(Frame::Seq {
+                items,
+                span,
+                anchor,
+            }) => (
+                Node {
+                    value: Value::Seq(items),
+                    span,
+                },
+                anchor,
+            ),
+            Some(Frame::Map {
+                mut entries,
+                merged,
+                span,
+                anchor,
+                ..
+            }) => {
+                self.last_wins(&mut entries);
+                merge(&mut entries, merged)?;
+                (
+                    Node {
+                        value: Value::Map(entries),
+                        span,
+                    },
+                    anchor,
+                )
+            }
+            None => return Ok(()),
+        };
+        self.remember(anchor, &node);
+        self.add(node)
+    }
+
+    /// Puts a value into what is open, as the next item, key or value.
+    fn add(&mut self, node: Node<'a>) -> Result<(), SyntaxError> {
+        match self.stack.last_mut() {
+            None => self.root = Some(node),
+            Some(Frame::Seq { items, .. }) => items.push(node),
+            Some(Frame::Map {
+                entries,
+                merged,
+                key,
+                ..
+            }) => match key.take() {
+                None => {
+                    let at = node.span;
+                    *key = Some((Key::Name(key_text(node)?), at));
+                }
+                Some((Key::Merge, _)) => merged.push(node),
+                Some((Key::Name(key), at)) => entries.push(Entry {
+                    key,
+                    at,
+                    value: node,
+                }),
+            },
+        }
+        Ok(())
+    }
+
+    /// Leaves the last of the entries with the same key.
+    fn last_wins(&mut self, entries: &mut Vec<Entry<'a>>) {
+        let mut seen = HashMap::with_capacity(entries.len());
+        let mut doubled = HashSet::new();
+        for (index, entry) in entries.iter().enumerate() {
+            if let Some((earlier, line)) = seen.insert(&*entry.key, (index, entry.at.line)) {
+                doubled.insert(earlier);
+                let mut path = self.path();
+                path.0.push(Step::Field((&*entry.key).into()));
+                self.duplicates.push(Duplicate {
+                    path,
+                    span: entry.at,
+                    first_line: line,
+                });
+            }
+        }
+        if !doubled.is_empty() {
+            let mut index = 0;
+            entries.retain(|_| {
+                index += 1;
+                !doubled.contains(&(index - 1))
+            });
+        }
+    }
+
+    /// Where the innermost open value will stand.
+    fn path(&self) -> Path {
+        let steps = self.stack.iter().map(|frame| match frame {
+            Frame::Seq { items, .. } => Step::Index(items.len()),
+            Frame::Map {
+                key: Some((Key::Name(key), _)),
+                ..
+            } => Step::Field((&**key).into()),
+            Frame::Map { .. } => Step::Field("<<".into()),
+        });
+        Path(steps.collect())
+    }
+}
+
+/// Adds the entries of merged maps that are not there yet; earlier ones win.
+fn merge<'a>(entries: &mut Vec<Entry<'a>>, merged: Vec<Node<'a>>) -> Result<(), SyntaxError> {
+    let mut queue: Vec<Node<'a>> = Vec::new();
+    if merged.is_empty() {
+        return Ok(());
+    }
+    for node in merged {
+        match node.value {
+            Value::Seq(items) => queue.extend(items),
+            _ => queue.push(node),
+        }
+    }
+    let mut there: HashSet<String> = entries.iter().map(|e| e.key.to_string()).collect();
+    for node in queue {
+        let Value::Map(more) = node.value else {
+            return Err(SyntaxError {
+                span: node.span,
+                message: "<< needs a map or a list of maps".to_owned(),
+            });
+        };
+        for entry in more {
+            if there.insert(entry.key.to_string()) {
+                entries.push(entry);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A key as JSON has it: numbers and booleans become their text.
+fn key_text(node: Node<'_>) -> Result<Cow<'_, str>, SyntaxError> {
+    Ok(match node.value {
+        Value::String(text) => text,
+        Value::Bool(value) => value.to_string().into(),
+        Value::Int(value) => value.to_string().into(),
+        Value::UInt(value) => value.to_string().into(),
+        Value::Float(value) => value.to_string().into(),
+        Value::Null | Value::Seq(_) | Value::Map(_) => {
+            return Err(SyntaxError {
+                span: node.span,
+                message: format!("{} cannot be a key", node.value),
+            });
+        }
+    })
+}
+
+fn scalar_value<'a>(text: Cow<'a, str>, style: ScalarStyle, tag: Option<&Tag>) -> Value<'a> {
+    let tag = tag.filter(|t| t.is_yaml_core_schema());
+    match tag.map(|t| t.suffix.as_str()) {
+        Some("str" | "binary" | "timestamp") => Value::String(text),
+        Some("null") => Value::Null,
+        Some("bool" | "int" | "float") => scalar::resolve(text),
+        _ if style == ScalarStyle::Plain => scalar::resolve(text),
+        _ => Value::String(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn only(text: &str) -> Node<'_> {
+        let mut all = documents(text);
+        assert_eq!(all.len(), 1);
+        all.remove(0).node.unwrap()
+    }
+
+    fn json(node: &Node<'_>) -> serde_json::Value {
+        serde::Deserialize::deserialize(node).unwrap()
+    }
+
+    #[test]
+    fn documents_are_cut_at_separators_and_keep_their_lines() {
+        let all =
+            documents("# none\n---\na: 1\n---\n\n# c\nb: [\n---\nc: |\n  ---\n  x\n--- {d: 1}\n");
+        let lines: Vec<_> = all.iter().map(|d| (d.line, d.node.is_ok())).collect();
+        assert_eq!(lines, [(3, true), (7, false), (9, true), (12, true)]);
+        let text = all[2].node.as_ref().unwrap().get("c").unwrap();
+        assert_eq!(text.as_str(), Some("---\nx\n"));
+    }
+
+    #[test]
+    fn values_know_where_they_stand() {
+        let node = only("---\na:\n  - bb: ccc\n");
+        let Value::Seq(items) = &node.get("a").unwrap().value else {
+            panic!("a list")
+        };
+        let entry = &items[0].entries().unwrap()[0];
+        let at = |span: Span| (span.line, span.column, span.length);
+        assert_eq!(at(entry.at), (3, 5, 2));
+        assert_eq!(at(entry.value.span), (3, 9, 3));
+    }
+
+    #[test]
+    fn merge_keys_add_what_is_missing() {
+        let node = only("a: &x {k: 1, l: 2}\nb:\n  <<: *x\n  k: 3\nc: *x\n");
+        assert_eq!(
+            json(&node),
+            serde_json::json!({"a": {"k": 1, "l": 2}, "b": {"k": 3, "l": 2}, "c": {"k": 1, "l": 2}})
+        );
+    }
+
+    #[test]
+    fn aliases_of_aliases_are_bounded() {
+        let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+        for i in 1..12 {
+            let before = format!("*a{}", i - 1);
+            let items = [before.as_str(); 9].join(", ");
+            text += &format!("a{i}: &a{i} [{items}]\n");
+        }
+        let all = documents(&text);
+        let error = all[0].node.as_ref().unwrap_err();
+        assert!(error.message.contains("too large"), "{error:?}");
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        for text in [
+            "[".repeat(100_000),
+            "- ".repeat(100_000),
+            "{a: ".repeat(100_000),
+        ] {
+            assert!(documents(&text)[0].node.is_err());
+        }
+    }
+
+    #[test]
+    fn the_last_of_doubled_keys_wins_and_is_reported() {
+        let all = documents("a:\n- k: 1\n  l: 2\n  k: 3\n");
+        assert_eq!(
+            json(all[0].node.as_ref().unwrap()),
+            serde_json::json!({"a": [{"l": 2, "k": 3}]})
+        );
+        assert_eq!(all[0].duplicates[0].path.to_string(), "a[0].k");
+        assert_eq!(all[0].duplicates[0].first_line, 2);
+    }
+
+    #[test]
+    fn json_is_read_with_escapes_that_yaml_does_not_know() {
+        let node = only("{\n\t\"a\": \"\\ud83d\\ude00\\/\",\n\t\"b\": 1.5e2}");
+        assert_eq!(json(&node), serde_json::json!({"a": "😀/", "b": 150}));
+    }
+}

@@ -1,0 +1,307 @@
+//! Manifests as people write them, and what they are told about them.
+
+use std::path::Path;
+
+use pilothouse_model::kinds::{Kinded, istio, kube};
+use pilothouse_model::parse::{Parsed, Validation, parse};
+use pilothouse_model::{Kind, Object};
+
+fn strict(text: &str) -> Parsed {
+    parse(text, &Path::new("f.yaml").into(), Validation::Strict)
+}
+
+fn said(parsed: &Parsed) -> Vec<String> {
+    parsed.diagnostics.iter().map(ToString::to_string).collect()
+}
+
+fn only<T: Kinded>(parsed: &Parsed) -> &Object<T> {
+    assert_eq!(said(parsed), Vec::<String>::new());
+    let objects: Vec<_> = parsed.objects().collect();
+    assert_eq!(objects.len(), 1);
+    T::of(objects[0]).unwrap()
+}
+
+#[test]
+fn a_virtual_service_becomes_its_message() {
+    let parsed = strict(
+        "\
+# comment
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: VirtualService
+metadata:
+  name: reviews
+  labels: {version: 1, on: yes}
+  creationTimestamp: 2024-02-29T12:00:00Z
+spec:
+  hosts: [reviews]
+  http:
+  - timeout: 1h30m
+    retries: null
+    route:
+    - destination: {host: reviews, port: {number: \"9080\"}}
+      weight: 1e2
+",
+    );
+    let object = only::<istio::VirtualService>(&parsed);
+    assert_eq!(object.meta.name.to_string(), "default/reviews");
+    assert_eq!(object.meta.labels.get("version"), Some("1"));
+    assert_eq!(object.meta.labels.get("true"), Some("true"));
+    assert_eq!(object.meta.created.unwrap().0, 1_709_208_000);
+    assert_eq!(object.meta.origin.to_string(), "f.yaml:3");
+    let route = &object.spec.http[0];
+    assert_eq!(route.timeout.unwrap().0.seconds, 5400);
+    assert_eq!(route.route[0].weight, 100);
+    let destination = route.route[0].destination.as_ref().unwrap();
+    assert_eq!(destination.port.unwrap().number, 9080);
+}
+
+#[test]
+fn every_fault_of_a_document_is_told_at_once() {
+    let text = "\
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: reviews
+  http:
+  - rout: []
+    timeout: 5
+    match:
+    - uri: {exact: /a, prefix: /b}
+    mirrorPercentage: {value: high}
+    corsPolicy: {unmatchedPreflights: FORWRD}
+";
+    let parsed = strict(text);
+    assert_eq!(parsed.documents.len(), 1);
+    assert!(parsed.documents[0].object.is_none());
+    assert_eq!(
+        parsed.documents[0].key.as_ref().unwrap().to_string(),
+        "VirtualService shop/reviews"
+    );
+    let about = "VirtualService shop/reviews";
+    assert_eq!(
+        said(&parsed),
+        [
+            format!(
+                "f.yaml:5:10: error[IST0106]: {about}: spec.hosts: expected a list, found the text \"reviews\""
+            ),
+            format!(
+                "f.yaml:7:5: error[PIL0005]: {about}: spec.http[0].rout: unknown field `rout` (did you mean `route`?)"
+            ),
+            format!(
+                "f.yaml:8:14: error[IST0106]: {about}: spec.http[0].timeout: expected a duration such as 1.5s, 100ms or 1h30m, found the number 5"
+            ),
+            format!(
+                "f.yaml:10:24: error[IST0106]: {about}: spec.http[0].match[0].uri.prefix: only one of `exact` and `prefix` may be set"
+            ),
+            format!(
+                "f.yaml:11:31: error[IST0106]: {about}: spec.http[0].mirrorPercentage.value: expected a number, found the text \"high\""
+            ),
+            format!(
+                "f.yaml:12:39: error[IST0106]: {about}: spec.http[0].corsPolicy.unmatchedPreflights: the text \"FORWRD\" is no UnmatchedPreflights (did you mean `FORWARD`? Valid are UNSPECIFIED, FORWARD, IGNORE)"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn what_got_past_the_webhook_is_used_without_what_is_unknown() {
+    let text = "\
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: a}
+spec:
+  host: a
+  host: b
+  hst: c
+";
+    let parsed = parse(text, &Path::new("f.yaml").into(), Validation::Warn);
+    assert_eq!(
+        said(&parsed),
+        [
+            "f.yaml:6:3: warning[PIL0006]: DestinationRule default/a: spec.host: the key stands twice, first on line 5",
+            "f.yaml:7:3: warning[PIL0005]: DestinationRule default/a: spec.hst: unknown field `hst` (did you mean `host`?)",
+        ]
+    );
+    let rule = istio::DestinationRule::of(parsed.objects().next().unwrap()).unwrap();
+    assert_eq!(rule.spec.host, "b");
+    assert!(strict(text).objects().next().is_none());
+}
+
+#[test]
+fn a_broken_document_leaves_the_others_alone() {
+    let parsed = strict(
+        "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a}
+data: {k: \"1\"}
+---
+apiVersion: v1
+kind: [
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: b}
+",
+    );
+    let names: Vec<_> = parsed
+        .documents
+        .iter()
+        .map(|d| (d.line, d.object.as_ref().map(|o| o.key().to_string())))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            (1, Some("ConfigMap default/a".to_owned())),
+            (6, None),
+            (9, Some("ConfigMap default/b".to_owned())),
+        ]
+    );
+    assert_eq!(parsed.diagnostics.len(), 1);
+    assert_eq!(parsed.diagnostics[0].code, "PIL0001");
+}
+
+#[test]
+fn kinds_and_versions_that_do_not_exist_are_named_and_foreign_ones_passed_over() {
+    let parsed = strict(
+        "\
+{apiVersion: networking.istio.io/v1, kind: VirtualServce, metadata: {name: a}}
+---
+{apiVersion: networking.istio.io/v9, kind: VirtualService, metadata: {name: a}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}
+---
+{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: a}}
+---
+{kind: Service, metadata: {name: a}}
+",
+    );
+    assert_eq!(
+        said(&parsed),
+        [
+            "f.yaml:1:44: error[PIL0003]: unknown kind \"VirtualServce\" of networking.istio.io (did you mean VirtualService of networking.istio.io/v1?)",
+            "f.yaml:3:14: error[PIL0003]: VirtualService of networking.istio.io has no version \"v9\" (served versions are v1, v1beta1, v1alpha3)",
+            "f.yaml:5: info[PIL0004]: objects of kind Deployment are not read",
+            "f.yaml:7: info[PIL0004]: objects of kind Service are not read",
+            "f.yaml:9:1: error[PIL0002]: the object has no apiVersion",
+        ]
+    );
+    assert_eq!(parsed.documents.len(), 3);
+}
+
+#[test]
+fn lists_are_their_items() {
+    let parsed = strict(
+        "\
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Namespace, metadata: {name: a, namespace: ignored}}
+- apiVersion: v1
+  kind: ServiceList
+  items:
+  - metadata: {name: b}
+    spec: {ports: [{port: 80, targetPort: web}, {port: 81, targetPort: 8081}], unknown: 1}
+",
+    );
+    let keys: Vec<_> = parsed.objects().map(|o| o.key().to_string()).collect();
+    assert_eq!(keys, ["Namespace a", "Service default/b"]);
+    let service = kube::Service::of(parsed.objects().nth(1).unwrap()).unwrap();
+    let targets: Vec<_> = service
+        .spec
+        .ports
+        .iter()
+        .map(|p| p.target_port.as_ref().unwrap().to_string())
+        .collect();
+    assert_eq!(targets, ["web", "8081"]);
+    assert_eq!(service.meta.origin.to_string(), "f.yaml:8");
+}
+
+#[test]
+fn mistyped_fields_of_kubernetes_kinds_are_all_told() {
+    let parsed = strict(
+        "\
+apiVersion: v1
+kind: Service
+metadata: {name: A_b}
+spec:
+  clusterIP: 1
+  ports:
+  - port: x
+    name: null
+  - {port: 80, nodePort: 70000000000}
+",
+    );
+    let about = "Service default/A_b";
+    assert_eq!(
+        said(&parsed),
+        [
+            format!(
+                "f.yaml:3:18: error[IST0106]: {about}: metadata.name: \"A_b\" is no name: it needs lower-case letters, digits and -, with a letter or digit at both ends"
+            ),
+            format!(
+                "f.yaml:5:14: error[IST0106]: {about}: spec.clusterIP: expected text, found the number 1"
+            ),
+            format!(
+                "f.yaml:7:11: error[IST0106]: {about}: spec.ports[0].port: expected a whole number in range, found the text \"x\""
+            ),
+            format!(
+                "f.yaml:9:26: error[IST0106]: {about}: spec.ports[1].nodePort: expected a whole number in range, found the number 70000000000"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn objects_of_kinds_without_a_spec_are_read_from_the_top() {
+    let parsed = strict(
+        "\
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: a-x, namespace: shop, labels: {kubernetes.io/service-name: a}}
+addressType: IPv4
+endpoints:
+- addresses: [10.0.0.1]
+  conditions: {ready: true, serving: null}
+  targetRef: {kind: Pod, name: a-1, namespace: shop}
+ports:
+- {name: http, port: 8080, protocol: TCP}
+",
+    );
+    let slice = only::<kube::EndpointSlice>(&parsed);
+    assert_eq!(slice.spec.endpoints[0].conditions.ready, Some(true));
+    assert_eq!(slice.spec.ports[0].port, Some(8080));
+}
+
+#[test]
+fn every_recorded_scenario_reads_without_errors() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/scenarios");
+    let Ok(scenarios) = std::fs::read_dir(&root) else {
+        eprintln!("skipped: no recordings");
+        return;
+    };
+    let mut errors = Vec::new();
+    let mut objects = 0;
+    for scenario in scenarios.flatten() {
+        let Ok(files) = std::fs::read_dir(scenario.path().join("config")) else {
+            continue;
+        };
+        for file in files.flatten() {
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            let parsed = parse(&text, &file.path().into(), Validation::Strict);
+            objects += parsed.objects().count();
+            errors.extend(
+                parsed
+                    .diagnostics
+                    .iter()
+                    .filter(|d| d.code != "PIL0004")
+                    .map(|d| format!("{d:#}")),
+            );
+        }
+    }
+    eprintln!("{objects} objects");
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
+    assert!(Kind::ALL.len() > 20);
+}
