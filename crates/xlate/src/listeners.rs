@@ -29,11 +29,12 @@ use proto_envoy::envoy::config::listener::v3::listener::ConnectionBalanceConfig;
 use proto_envoy::envoy::config::listener::v3::listener::connection_balance_config::{
     BalanceType, ExactBalance,
 };
+use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use store::{Reads, Snapshot};
 
 use crate::resource::ResourceSet;
 use crate::scope::{ScopeOf, SidecarScope, key_of};
-use crate::view::{Families, View};
+use crate::view::View;
 use address::{Addressing, wildcards};
 use hcm::HttpParts;
 use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
@@ -106,8 +107,15 @@ impl Proxy<'_> {
 struct HttpKey {
     parts: Arc<Keyed<HttpParts>>,
     plain_http: &'static [&'static str],
-    families: Families,
     dual_stack: bool,
+    /// Resolves the hosts that nothing else knows, where the outbound policy asks for that.
+    any_host: Option<Arc<Keyed<HttpFilter>>>,
+}
+
+impl HttpKey {
+    fn any_host(&self) -> Option<HttpFilter> {
+        self.any_host.as_ref().map(|filter| (***filter).clone())
+    }
 }
 
 /// How connections are spread over the proxy's threads, if it states that.

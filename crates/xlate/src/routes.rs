@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use incr::Cx;
 use model::node::Role;
+use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use store::{Reads, Snapshot};
 
 use crate::gateways;
@@ -46,6 +47,29 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
         // Waypoints have their routes in their listeners.
         Role::Waypoint | Role::Ztunnel => ResourceSet::default(),
     }
+}
+
+/// The routes of requests to unknown hosts by themselves, for the listener that resolves those hosts.
+///
+/// Istio: pilot/pkg/networking/core/listener_builder.go buildAllowAnyDynamicDNSHTTPFilterChain, 1.32.
+pub(crate) fn unknown_host_routes(cx: &Cx<'_, Snapshot>, view: &View) -> RouteConfiguration {
+    let client = client::RouteClient::of(cx, view);
+    let scope = cx.query(&ScopeOf(client.scope.clone()));
+    RouteConfiguration {
+        virtual_hosts: vec![config::catch_all(&scope, &client)],
+        ..config::configuration("allow_any_dynamic_dns")
+    }
+}
+
+/// Other ways in which a proxy of that DNS domain may write a host, without port; `absolute` for names that end in a
+/// dot too.
+pub(crate) fn alternative_hosts(host: &str, dns_domain: &str, absolute: bool) -> Vec<String> {
+    let speaker = domains::Speaker {
+        dns_domain,
+        port: None,
+        absolute,
+    };
+    speaker.alternatives(host)
 }
 
 fn sidecar(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {

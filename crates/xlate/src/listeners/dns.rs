@@ -32,11 +32,16 @@ pub fn family(v4: bool, v6: bool, dual_stack: bool) -> Family {
 
 /// Resolves the authority of requests; the host's cluster shares the cache.
 pub fn http_filter(host: &Hostname, family: Family) -> HttpFilter {
+    http_filter_of(cache(host, family))
+}
+
+/// Resolves the authority of requests in that cache.
+pub fn http_filter_of(cache: DnsCacheConfig) -> HttpFilter {
     filters::http(
         name::DYNAMIC_FORWARD_PROXY,
         any(&http::FilterConfig {
             implementation_specifier: Some(
-                http::filter_config::ImplementationSpecifier::DnsCacheConfig(cache(host, family)),
+                http::filter_config::ImplementationSpecifier::DnsCacheConfig(cache),
             ),
             ..Default::default()
         }),

@@ -90,8 +90,8 @@ pub struct Options {
     pub absolute_urls: bool,
     /// Whether the address of the connection is trusted as the client's.
     pub use_remote_address: bool,
-    /// A filter that resolves names, for hosts that are found as requests come.
-    pub forward_proxy: Option<hcm::HttpFilter>,
+    /// Filters that resolve names, for hosts that are found as requests come.
+    pub forward_proxies: Vec<hcm::HttpFilter>,
 }
 
 /// Where routes come from.
@@ -194,7 +194,7 @@ impl HttpParts {
                 .get_or_insert_with(Http1ProtocolOptions::default)
                 .allow_absolute_url = Some(true);
         }
-        manager.http_filters = self.filters(options.grpc_web, options.forward_proxy);
+        manager.http_filters = self.filters(options.grpc_web, options.forward_proxies);
         manager
     }
 
@@ -209,7 +209,7 @@ impl HttpParts {
     fn filters(
         &self,
         grpc_web: bool,
-        forward_proxy: Option<hcm::HttpFilter>,
+        forward_proxies: Vec<hcm::HttpFilter>,
     ) -> Vec<hcm::HttpFilter> {
         let web = grpc_web.then(filters::grpc_web);
         let router = filters::router(self.headers.suppress_debug_headers);
@@ -218,7 +218,7 @@ impl HttpParts {
             .cloned()
             .chain(web)
             .chain(self.then.iter().cloned())
-            .chain(forward_proxy)
+            .chain(forward_proxies)
             .chain([router])
             .collect()
     }

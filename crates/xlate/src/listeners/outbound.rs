@@ -25,6 +25,7 @@ use super::class::Class;
 use super::hcm::{Options, Routes};
 use super::parts::{Keyed, PartsOf, TcpParts};
 use super::{HttpKey, Proxy, config_metadata, dns, filters, proxy_options, tcp};
+use crate::clusters::allow_any_dns_cache;
 use crate::resource::Resource;
 use crate::view::Families;
 use chains::{ClientKey, TcpChain};
@@ -64,10 +65,17 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
             },
             scope: has_rules.then(|| proxy.scope.key.clone()),
             families: view.families,
+            dns_domain: view.dns_domain.clone(),
+            absolute_names: cx.settings().features.absolute_fqdn_vhost_domain,
             stat_name: parts.tcp.cluster_stat_name.clone(),
         })
     };
-    let unmatched: Arc<str> = unmatched::cluster(proxy.scope.outbound_policy.as_ref()).into();
+    let policy = proxy.scope.outbound_policy.as_ref();
+    let unmatched: Arc<str> = unmatched::cluster(policy).into();
+    let any_host = unmatched::resolves_any_host(policy).then(|| {
+        let cache = allow_any_dns_cache(cx.settings(), view.families);
+        Keyed::new(dns::http_filter_of(cache))
+    });
     let tcp_only = Group {
         plan,
         plain: client(false),
@@ -76,13 +84,14 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         http: None,
         unmatched: unmatched.clone(),
     };
+    let http = HttpKey {
+        parts: parts.http.clone(),
+        plain_http: proxy.plain_http,
+        dual_stack: proxy.addressing.dual_stack,
+        any_host,
+    };
     let with_http = Group {
-        http: Some(HttpKey {
-            parts: parts.http.clone(),
-            plain_http: proxy.plain_http,
-            families: view.families,
-            dual_stack: proxy.addressing.dual_stack,
-        }),
+        http: Some(http.clone()),
         ..tcp_only.clone()
     };
     let mut listeners: Vec<Arc<Resource>> = cx.query(&tcp_only).to_vec();
@@ -91,7 +100,13 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         listeners.push(with_http.listener(cx, &Arc::new(entry)));
     }
     if view.interception != Interception::None {
-        listeners.push(unmatched::listener(cx, proxy, parts.tcp.clone(), unmatched));
+        listeners.push(unmatched::listener(
+            cx,
+            proxy,
+            parts.tcp.clone(),
+            http,
+            unmatched,
+        ));
     }
     listeners
 }
@@ -323,10 +338,13 @@ impl OutboundListener {
             routes: Routes::Named(chain.routes.clone()),
             grpc_web: chain.grpc_web,
             absolute_urls: chain.absolute_urls,
-            forward_proxy: chain
+            forward_proxies: chain
                 .resolves
                 .as_ref()
-                .map(|host| dns::http_filter(host, self.family())),
+                .map(|host| dns::http_filter(host, self.family()))
+                .into_iter()
+                .chain(http.any_host())
+                .collect(),
             ..Options::default()
         });
         vec![manager]

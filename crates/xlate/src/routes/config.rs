@@ -118,7 +118,7 @@ pub(super) fn configuration(name: &str) -> RouteConfiguration {
 /// What happens to requests for unknown hosts.
 ///
 /// Istio: pilot/pkg/networking/core/httproute.go buildCatchAllVirtualHost, 1.32.
-fn catch_all(scope: &SidecarScope, client: &RouteClient) -> VirtualHost {
+pub(super) fn catch_all(scope: &SidecarScope, client: &RouteClient) -> VirtualHost {
     let policy = scope.outbound_policy.as_ref();
     // The Sidecar's modes are those of the mesh, of which it knows fewer by name.
     let mode = policy.and_then(|p| Mode::try_from(p.mode).ok());

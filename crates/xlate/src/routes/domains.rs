@@ -77,7 +77,7 @@ impl Speaker<'_> {
     }
 
     /// Other ways to write a host name: with a dot at its end, and without what it shares with the proxy's domain.
-    fn alternatives(self, host: &str) -> Vec<String> {
+    pub(super) fn alternatives(self, host: &str) -> Vec<String> {
         let mut found = Vec::new();
         if self.absolute {
             let absolute = format!("{host}.");

@@ -20,6 +20,7 @@ use crate::clusters::names;
 use crate::destination_rule::{self, Client, MergedRule, Side};
 use crate::listeners::address::{WILDCARD_V4, WILDCARD_V6, wildcards};
 use crate::listeners::tcp::{Policy, Proxy, Upstream};
+use crate::routes::alternative_hosts;
 use crate::scope::{ScopeKey, ScopeOf, SidecarScope};
 use crate::view::Families;
 use crate::virtual_service::{MESH, Rule, RuleOf};
@@ -35,6 +36,10 @@ pub(super) struct ClientKey {
     pub(super) scope: Option<ScopeKey>,
     /// IP families.
     pub(super) families: Families,
+    /// DNS domain, relative to which names are short.
+    pub(super) dns_domain: Arc<str>,
+    /// Whether names may end in a dot.
+    pub(super) absolute_names: bool,
     /// Pattern of the statistics names of clusters; empty for the cluster's own name.
     pub(super) stat_name: String,
 }
@@ -303,10 +308,16 @@ impl Expansion<'_> {
         if self.wanted.ranges.is_empty() && !address.is_empty() && !everywhere && !resolves {
             return Vec::new();
         }
-        let aliases = service.aliases.iter().map(|alias| alias.host.to_string());
-        std::iter::once(service.host.to_string())
-            .chain(aliases)
-            .collect()
+        let mut names = vec![service.host.to_string()];
+        for alias in service.aliases.iter() {
+            names.push(alias.host.to_string());
+            names.extend(alternative_hosts(
+                &alias.host,
+                &self.client.dns_domain,
+                self.client.absolute_names,
+            ));
+        }
+        names
     }
 
     fn service(&self, host: &str) -> Option<Arc<Service>> {

@@ -9,17 +9,22 @@ use model::node::Interception;
 use model::protocol::Protocol;
 use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
+use proto_envoy::envoy::config::route::v3::RouteConfiguration;
+use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode as MeshMode;
 use proto_istio::networking::OutboundTrafficPolicy;
 use proto_istio::networking::outbound_traffic_policy::Mode;
 use store::Snapshot;
 
 use super::chains;
 use crate::clusters::names;
-use crate::listeners::Proxy;
 use crate::listeners::address::{additional, socket, wildcards};
+use crate::listeners::filters::http_inspector;
+use crate::listeners::hcm::{Options, Routes};
 use crate::listeners::parts::{Keyed, TcpParts};
 use crate::listeners::tcp::{self, Policy, Upstream};
+use crate::listeners::{HttpKey, Proxy};
 use crate::resource::Resource;
+use crate::routes::unknown_host_routes;
 
 const VIRTUAL_OUTBOUND: &str = "virtualOutbound";
 const BLACK_HOLE_CHAIN: &str = "virtualOutbound-blackhole";
@@ -34,6 +39,12 @@ pub(super) fn cluster(policy: Option<&OutboundTrafficPolicy>) -> String {
         },
         _ => names::BLACK_HOLE.to_owned(),
     }
+}
+
+/// Whether the hosts of unknown requests are resolved.
+pub(super) fn resolves_any_host(policy: Option<&OutboundTrafficPolicy>) -> bool {
+    // The Sidecar's modes are those of the mesh, of which it knows fewer by name.
+    policy.is_some_and(|p| p.mode == MeshMode::AllowAnyDynamicDns as i32)
 }
 
 /// The filters that send unknown traffic to its cluster.
@@ -54,6 +65,7 @@ pub(super) fn listener(
     cx: &Cx<'_, Snapshot>,
     proxy: &Proxy<'_>,
     tcp: Arc<Keyed<TcpParts>>,
+    http: HttpKey,
     unmatched: Arc<str>,
 ) -> Arc<Resource> {
     let wildcards = wildcards(proxy.view.families);
@@ -66,6 +78,10 @@ pub(super) fn listener(
         binds: &wildcards[..further],
         port: proxy.outbound_port,
         transparent: proxy.view.interception == Interception::Tproxy,
+        any_host: http.any_host.is_some().then(|| AnyHost {
+            routes: Keyed::new(unknown_host_routes(cx, proxy.view)),
+            http,
+        }),
         tcp,
         unmatched,
     }))
@@ -77,8 +93,37 @@ struct VirtualOutbound {
     binds: &'static [&'static str],
     port: u16,
     transparent: bool,
+    any_host: Option<AnyHost>,
     tcp: Arc<Keyed<TcpParts>>,
     unmatched: Arc<str>,
+}
+
+/// What the chain is made of that resolves the hosts of unknown requests.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct AnyHost {
+    http: HttpKey,
+    routes: Arc<Keyed<RouteConfiguration>>,
+}
+
+impl AnyHost {
+    fn chain(&self) -> listener::FilterChain {
+        let manager = self.http.parts.filter(Options {
+            stat_prefix: format!("outbound_{VIRTUAL_OUTBOUND}_allow_any_dynamic_dns"),
+            routes: Routes::Inline(Box::new((**self.routes).clone())),
+            forward_proxies: self.http.any_host().into_iter().collect(),
+            ..Options::default()
+        });
+        let plain = self.http.plain_http.iter().map(|p| (*p).to_owned());
+        listener::FilterChain {
+            name: format!("{CATCH_ALL_CHAIN}-http"),
+            filter_chain_match: Some(listener::FilterChainMatch {
+                application_protocols: plain.collect(),
+                ..Default::default()
+            }),
+            filters: vec![manager],
+            ..Default::default()
+        }
+    }
 }
 
 impl Query<Snapshot> for VirtualOutbound {
@@ -91,6 +136,21 @@ impl Query<Snapshot> for VirtualOutbound {
             .iter()
             .cloned()
             .chain([tcp::unlogged(names::BLACK_HOLE)]);
+        // Traffic to the listener's own port would come back to it for ever.
+        let black_hole = listener::FilterChain {
+            name: BLACK_HOLE_CHAIN.to_owned(),
+            filter_chain_match: Some(listener::FilterChainMatch {
+                destination_port: Some(u32::from(self.port)),
+                ..Default::default()
+            }),
+            filters: refused.collect(),
+            ..Default::default()
+        };
+        let everything = listener::FilterChain {
+            name: CATCH_ALL_CHAIN.to_owned(),
+            filters: filters(&self.tcp, &self.unmatched),
+            ..Default::default()
+        };
         let message = listener::Listener {
             name: VIRTUAL_OUTBOUND.to_owned(),
             address: Some(socket(self.binds[0], self.port)),
@@ -100,23 +160,16 @@ impl Query<Snapshot> for VirtualOutbound {
             traffic_direction: TrafficDirection::Outbound as i32,
             max_connections_to_accept_per_socket_event: Some(1),
             access_log: self.tcp.listener_log.clone(),
-            filter_chains: vec![
-                // Traffic to the listener's own port would come back to it for ever.
-                listener::FilterChain {
-                    name: BLACK_HOLE_CHAIN.to_owned(),
-                    filter_chain_match: Some(listener::FilterChainMatch {
-                        destination_port: Some(u32::from(self.port)),
-                        ..Default::default()
-                    }),
-                    filters: refused.collect(),
-                    ..Default::default()
-                },
-                listener::FilterChain {
-                    name: CATCH_ALL_CHAIN.to_owned(),
-                    filters: filters(&self.tcp, &self.unmatched),
-                    ..Default::default()
-                },
-            ],
+            listener_filters: self
+                .any_host
+                .as_ref()
+                .map(|_| http_inspector())
+                .into_iter()
+                .collect(),
+            filter_chains: std::iter::once(black_hole)
+                .chain(self.any_host.as_ref().map(AnyHost::chain))
+                .chain([everything])
+                .collect(),
             ..Default::default()
         };
         Arc::new(Resource::encode(VIRTUAL_OUTBOUND, &message))
