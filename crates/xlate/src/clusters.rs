@@ -1,9 +1,10 @@
 //! Clusters of a view (CDS).
 //!
 //! ```text
-//! ScopeOf ─┬─▶ for each service: RulesOf(host) ─▶ ServiceClusters{service, rule, client} ─┐ encoded once, shared by
-//!          │                                                                            │ every view that agrees
-//!          └─▶ InboundClusters{targets, Sidecar}, fixed clusters ───────────────────────┴─▶ set of a view
+//! RulesOf(host) ─▶ ServiceClusters{service, rule, client} ─┐ encoded once
+//!                                                          ├─▶ SharedClusters{scope, client} ─┐ shared by views
+//! ScopeOf ─────────────────────────────────────────────────┘                                  │
+//! InboundClusters{targets, Sidecar}, fixed clusters ──────────────────────────────────────────┴─▶ set of a view
 //! ```
 //!
 //! A change of one service or rule derives the clusters of that service again; the set is a concatenation. A change of
@@ -32,7 +33,7 @@ use incr::{Cx, Query};
 use model::kinds::istio::Gateway;
 use model::labels::Labels;
 use model::node::{Interception, Role};
-use model::service::{Service, TrafficDistribution};
+use model::service::Service;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 use proto_envoy::envoy::config::cluster::v3::{Cluster, Filter};
@@ -41,7 +42,7 @@ use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode as OutboundMod
 use proto_istio::networking::server_tls_settings::TlSmode;
 use store::{Reads, Snapshot};
 
-use crate::destination_rule::{Client, RuleKey, Side, rule_for};
+use crate::destination_rule::{Client, RuleKey, Side, rule_for, rule_for_all};
 use crate::endpoints::{EndpointClient, NetworkGateways};
 use crate::resource::{Resource, ResourceSet, any};
 use crate::scope::{ScopeKey, ScopeOf, SidecarScope};
@@ -60,24 +61,25 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
     let outbound = Outbound::of(cx, view);
     let settings = cx.settings();
     let client = Arc::new(ClusterClient::of(view, settings));
-    let mut resources: Vec<Arc<Resource>> = Vec::new();
-    for entry in outbound.entries(cx, view) {
-        let carries = carries_endpoints(&entry.service.0);
-        let endpoints = carries.then(|| entry.endpoint_client(cx, view));
-        let mut add = |sni: bool| {
-            let clusters = cx.query(&ServiceClusters {
-                service: entry.service.clone(),
-                rule: entry.rule.clone(),
-                client: client.clone(),
-                endpoints: endpoints.clone(),
-                sni,
-            });
-            resources.extend(clusters.iter().cloned());
+    let shared = cx.query(&SharedClusters {
+        scope: outbound.key.clone(),
+        client: client.clone(),
+        sni: outbound.sni,
+    });
+    let mut resources = shared.set.to_vec();
+    for service in shared.own.iter() {
+        let rule = outbound.rule(cx, view, service);
+        let carries = carries_endpoints(service);
+        let endpoints =
+            carries.then(|| outbound.endpoint_client(cx, view, service, rule.as_ref()));
+        let key = ServiceClusters {
+            service: ServiceKeyed(service.clone()),
+            rule,
+            client: client.clone(),
+            endpoints,
+            sni: false,
         };
-        add(false);
-        if outbound.sni && !entry.service.0.mesh_external {
-            add(true);
-        }
+        add_clusters(cx, key, outbound.sni, &mut resources);
     }
     let mut fix = |cluster: Resource| resources.push(Arc::new(cluster));
     fix(fixed::black_hole(settings));
@@ -87,7 +89,8 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
     if view.role == Role::Sidecar {
         fix(fixed::passthrough(settings, &client));
         fix(fixed::inbound_passthrough(settings, &client));
-        if outbound.allows_any_dynamic_dns() {
+        let scope = cx.query(&ScopeOf(outbound.key.clone()));
+        if allows_any_dynamic_dns(&scope) {
             let cache = allow_any_dns_cache(settings, view.families);
             fix(fixed::allow_any_dynamic_dns(settings, &client, cache));
         }
@@ -104,6 +107,65 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
     ResourceSet::new(resources)
 }
 
+/// The clusters of a service, and those that pass TLS through by SNI where they are wanted.
+fn add_clusters(
+    cx: &Cx<'_, Snapshot>,
+    mut key: ServiceClusters,
+    sni: bool,
+    resources: &mut Vec<Arc<Resource>>,
+) {
+    resources.extend(cx.query(&key).iter().cloned());
+    if sni && !key.service.0.mesh_external {
+        key.sni = true;
+        resources.extend(cx.query(&key).iter().cloned());
+    }
+}
+
+/// The clusters of a scope that are the same for all its proxies of a kind.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct SharedClusters {
+    scope: ScopeKey,
+    client: Arc<ClusterClient>,
+    sni: bool,
+}
+
+/// What views share, and the services on which the single view has a say: by its labels or by where it stands.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Shared {
+    pub(crate) set: ResourceSet,
+    pub(crate) own: Arc<[Arc<Service>]>,
+}
+
+impl Query<Snapshot> for SharedClusters {
+    type Value = Arc<Shared>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Shared> {
+        let scope = cx.query(&ScopeOf(self.scope.clone()));
+        let mut shared = Vec::new();
+        let mut own = Vec::new();
+        for service in scope.services.iter() {
+            let rule = rule_for_all(cx, &self.scope.namespace, &service.namespace, &service.host);
+            match rule {
+                Ok(rule) if !carries_endpoints(service) => {
+                    let key = ServiceClusters {
+                        service: ServiceKeyed(service.clone()),
+                        rule: rule.map(RuleKey),
+                        client: self.client.clone(),
+                        endpoints: None,
+                        sni: false,
+                    };
+                    add_clusters(cx, key, self.sni, &mut shared);
+                }
+                _ => own.push(service.clone()),
+            }
+        }
+        Arc::new(Shared {
+            set: ResourceSet::new(shared),
+            own: own.into(),
+        })
+    }
+}
+
 /// The addresses that the proxy says it has.
 fn addresses(view: &View) -> Arc<[IpAddr]> {
     let stated = view.metadata.get("INSTANCE_IPS").unwrap_or_default();
@@ -113,89 +175,49 @@ fn addresses(view: &View) -> Arc<[IpAddr]> {
         .collect()
 }
 
-/// What a view sends to: its services, each with the rule in force.
+/// What clusters and endpoints of a view are made from.
 pub(crate) struct Outbound {
-    key: ScopeKey,
-    scope: Arc<Arc<SidecarScope>>,
+    pub(crate) key: ScopeKey,
     /// Whether there are clusters that pass TLS through by SNI.
     pub(crate) sni: bool,
-    multi_network: bool,
-    /// The client of endpoints where nothing of its place decides.
-    anywhere: Arc<EndpointClient>,
-}
-
-/// A service and its rule.
-pub(crate) struct Entry<'a> {
-    outbound: &'a Outbound,
-    pub(crate) service: ServiceKeyed,
-    pub(crate) rule: Option<RuleKey>,
+    pub(crate) multi_network: bool,
 }
 
 impl Outbound {
     pub(crate) fn of(cx: &Cx<'_, Snapshot>, view: &View) -> Self {
-        let key = crate::scope::key_of(cx, view);
-        let scope = cx.query(&ScopeOf(key.clone()));
-        let multi_network = cx.query(&NetworkGateways).any(false);
-        let sni = view.role == Role::Router && *cx.query(&PassesTls(view.labels.clone()));
-        let anywhere = EndpointClient::anywhere(view, multi_network);
         Self {
-            key,
-            scope,
-            sni,
-            multi_network,
-            anywhere: Arc::new(anywhere),
+            key: crate::scope::key_of(cx, view),
+            sni: view.role == Role::Router && *cx.query(&PassesTls(view.labels.clone())),
+            multi_network: cx.query(&NetworkGateways).any(false),
         }
     }
 
-    pub(crate) fn entries<'a>(
-        &'a self,
-        cx: &'a Cx<'_, Snapshot>,
-        view: &'a View,
-    ) -> impl Iterator<Item = Entry<'a>> {
-        self.scope.services.iter().map(move |service| {
-            let client = Client {
-                namespace: &view.namespace,
-                labels: &view.labels,
-                side: Side::Client,
-            };
-            Entry {
-                outbound: self,
-                service: ServiceKeyed(service.clone()),
-                rule: rule_for(cx, client, &service.namespace, &service.host).map(RuleKey),
-            }
-        })
+    /// The rule in force for a service.
+    pub(crate) fn rule(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        view: &View,
+        service: &Service,
+    ) -> Option<RuleKey> {
+        let client = Client {
+            namespace: &self.key.namespace,
+            labels: &view.labels,
+            side: Side::Client,
+        };
+        rule_for(cx, client, &service.namespace, &service.host).map(RuleKey)
     }
 
-    fn allows_any_dynamic_dns(&self) -> bool {
-        let policy = self.scope.outbound_policy.as_ref();
-        policy.is_some_and(|p| p.mode == OutboundMode::AllowAnyDynamicDns as i32)
-    }
-}
-
-impl Entry<'_> {
-    /// The proxy as far as the endpoints of this service depend on it.
+    /// The proxy as far as the endpoints of a service depend on it.
     pub(crate) fn endpoint_client(
         &self,
         cx: &Cx<'_, Snapshot>,
         view: &View,
+        service: &Service,
+        rule: Option<&RuleKey>,
     ) -> Arc<EndpointClient> {
-        let service = &self.service.0;
-        let settings = cx.settings();
-        let plain = self.rule.is_none()
-            && service.kube.traffic_distribution == TrafficDistribution::Any
-            && !service.kube.node_local
-            && !EndpointClient::mesh_decides(&settings.mesh);
-        if plain {
-            return self.outbound.anywhere.clone();
-        }
-        let rule = self.rule.as_ref().map(|r| &*r.0);
-        Arc::new(EndpointClient::of(
-            view,
-            settings,
-            self.outbound.multi_network,
-            service,
-            rule,
-        ))
+        let rule = rule.map(|r| &*r.0);
+        let multi = self.multi_network;
+        Arc::new(EndpointClient::of(view, cx.settings(), multi, service, rule))
     }
 }
 
@@ -222,6 +244,11 @@ impl fmt::Debug for ServiceKeyed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.0.namespace, self.0.host)
     }
+}
+
+fn allows_any_dynamic_dns(scope: &SidecarScope) -> bool {
+    let policy = scope.outbound_policy.as_ref();
+    policy.is_some_and(|p| p.mode == OutboundMode::AllowAnyDynamicDns as i32)
 }
 
 /// Whether a Gateway that selects these labels passes TLS through to services by SNI.

@@ -61,13 +61,35 @@ pub fn rule_for(
     rules.choose(client, service_namespace, &root).cloned()
 }
 
-/// Whether the rule of a host depends on the labels of clients in a namespace.
-pub fn has_selectors(cx: &Cx<'_, Snapshot>, namespace: &Namespace, host: &Hostname) -> bool {
+/// The rule is not the same for all clients of the namespace: some rules select workloads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DependsOnLabels;
+
+/// The rule in force for every client of a namespace.
+///
+/// # Errors
+///
+/// Where the labels of the client decide: ask with [`rule_for`].
+pub fn rule_for_all(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    service_namespace: &Namespace,
+    host: &Hostname,
+) -> Result<Option<Arc<MergedRule>>, DependsOnLabels> {
     let rules = cx.query(&RulesOf(host.clone()));
-    rules
-        .as_ref()
-        .as_ref()
-        .is_some_and(|rules| rules.selecting.contains(namespace))
+    let Some(rules) = rules.as_ref() else {
+        return Ok(None);
+    };
+    if rules.selecting.contains(namespace) {
+        return Err(DependsOnLabels);
+    }
+    let client = Client {
+        namespace,
+        labels: &Labels::default(),
+        side: Side::Client,
+    };
+    let root = Namespace::from(cx.settings().mesh.root_namespace.as_str());
+    Ok(rules.choose(client, service_namespace, &root).cloned())
 }
 
 /// The rules of a host in all namespaces; `None` where no rule names it, which is what most hosts have.

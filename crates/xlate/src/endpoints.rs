@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! EndpointsOf ─▶ ServiceAssignments{service, rule, client} ─┐ one resource for each EDS cluster of the service
-//!                                                           ├▶ SharedAssignments{scope, client class} ─▶ set of a view
+//!                                                           ├▶ SharedAssignments{scope, client} ─▶ set of a view
 //! ScopeOf ──────────────────────────────────────────────────┘
 //! ```
 //!
@@ -26,9 +26,10 @@ use store::{Reads, Snapshot};
 pub(crate) use client::EndpointClient;
 pub use network::{Gateway, Gateways, NetworkGateways};
 
-use crate::clusters::{self, ServiceKeyed, names};
-use crate::destination_rule::{MergedRule, Policy, RuleKey};
+use crate::clusters::{self, Outbound, ServiceKeyed, Shared, names};
+use crate::destination_rule::{MergedRule, Policy, RuleKey, rule_for_all};
 use crate::resource::{Resource, ResourceSet};
+use crate::scope::{ScopeKey, ScopeOf};
 use crate::view::View;
 use groups::Group;
 use locality::LocalityLb;
@@ -36,19 +37,74 @@ use select::{By, Known, Selection};
 
 /// Endpoints that proxies of a view should have: an assignment for each of its EDS clusters.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
-    let outbound = clusters::Outbound::of(cx, view);
-    let mut resources = Vec::new();
-    for entry in outbound.entries(cx, view) {
+    let outbound = Outbound::of(cx, view);
+    let client = Arc::new(EndpointClient::anywhere(view, outbound.multi_network));
+    let shared = cx.query(&SharedAssignments {
+        scope: outbound.key.clone(),
+        client,
+        sni: outbound.sni,
+        role: view.role,
+    });
+    if shared.own.is_empty() {
+        return shared.set.clone();
+    }
+    let mut resources = shared.set.to_vec();
+    for service in shared.own.iter() {
+        let rule = outbound.rule(cx, view, service);
         let assignments = cx.query(&ServiceAssignments {
-            client: entry.endpoint_client(cx, view),
-            service: entry.service,
-            rule: entry.rule,
+            client: outbound.endpoint_client(cx, view, service, rule.as_ref()),
+            service: ServiceKeyed(service.clone()),
+            rule,
             sni: outbound.sni,
             role: view.role,
         });
         resources.extend(assignments.iter().cloned());
     }
     ResourceSet::new(resources)
+}
+
+/// The assignments of a scope that are the same wherever the client stands.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct SharedAssignments {
+    scope: ScopeKey,
+    client: Arc<EndpointClient>,
+    sni: bool,
+    role: Role,
+}
+
+impl Query<Snapshot> for SharedAssignments {
+    type Value = Arc<Shared>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Shared> {
+        let scope = cx.query(&ScopeOf(self.scope.clone()));
+        let mut shared = Vec::new();
+        let mut own = Vec::new();
+        for service in scope.services.iter() {
+            if !clusters::uses_eds(service, self.role) {
+                continue;
+            }
+            let rule = rule_for_all(cx, &self.scope.namespace, &service.namespace, &service.host);
+            match rule {
+                Ok(rule)
+                    if !EndpointClient::place_decides(cx.settings(), service, rule.as_deref()) =>
+                {
+                    let assignments = cx.query(&ServiceAssignments {
+                        service: ServiceKeyed(service.clone()),
+                        rule: rule.map(RuleKey),
+                        client: self.client.clone(),
+                        sni: self.sni,
+                        role: self.role,
+                    });
+                    shared.extend(assignments.iter().cloned());
+                }
+                _ => own.push(service.clone()),
+            }
+        }
+        Arc::new(Shared {
+            set: ResourceSet::new(shared),
+            own: own.into(),
+        })
+    }
 }
 
 /// The assignments of every EDS cluster of a service, for one kind of client.

@@ -6,7 +6,7 @@ use model::labels::Labels;
 use model::names::{ClusterId, Network};
 use model::node::Role;
 use model::service::{Locality, Service, TrafficDistribution};
-use model::settings::{MeshConfig, Settings};
+use model::settings::Settings;
 use proto_istio::networking::TrafficPolicy;
 
 use super::locality::{LocalityLb, PLACE};
@@ -54,15 +54,13 @@ impl EndpointClient {
         client
     }
 
-    /// Whether the mesh makes places decide for every service.
-    pub(crate) fn mesh_decides(mesh: &MeshConfig) -> bool {
-        let locality = mesh.locality_lb_setting.as_ref();
-        mesh.zone_aware_lb_setting.is_some()
-            || locality.is_some_and(|l| !l.distribute.is_empty())
-            || mesh
-                .default_traffic_policy
-                .as_ref()
-                .is_some_and(|p| p.outlier_detection.is_some())
+    /// Whether the place of the client has a say on the endpoints of a service.
+    pub(crate) fn place_decides(
+        settings: &Settings,
+        service: &Service,
+        rule: Option<&MergedRule>,
+    ) -> bool {
+        service.kube.node_local || Place::of(settings, service, rule).decides
     }
 
     /// The proxy of a view, for one service.
