@@ -12,7 +12,7 @@
 
 mod subscribe;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use xlate::{Published, ResourceSet, TypeUrl};
@@ -46,10 +46,13 @@ pub struct Stream {
     watches: [Option<Box<Watch>>; TypeUrl::ALL.len()],
     last_nonce: u64,
     introduced: bool,
-    /// New clusters that were sent and whose assignments have not been taken.
-    warming: BTreeSet<Arc<str>>,
+    /// New clusters that were sent and whose assignments have not been taken, with the nonce of that response:
+    /// assignments that were sent before it do not count.
+    warming: BTreeMap<Arc<str>, u64>,
     /// The adapter ran out of patience; holds until clusters are sent again.
     released: bool,
+    /// The client has shown that it does not ask for assignments at all.
+    aloof: bool,
 }
 
 impl Stream {
@@ -62,8 +65,9 @@ impl Stream {
             watches: Default::default(),
             last_nonce: 0,
             introduced: false,
-            warming: BTreeSet::new(),
+            warming: BTreeMap::new(),
             released: false,
+            aloof: false,
         }
     }
 
@@ -106,14 +110,17 @@ impl Stream {
     /// Whether something is held back until new clusters are ready. Clients that never take the assignments would
     /// hold it for ever: call [`Stream::on_patience_lost`] when this stays true for too long.
     pub fn waits(&self) -> bool {
-        [TypeUrl::Listener, TypeUrl::Route]
-            .into_iter()
-            .any(|ty| self.held(ty) && self.pending(ty))
+        let due = |w: &Watch| w.in_flight.is_none() && (w.asks() || !w.retry.is_empty());
+        [TypeUrl::Listener, TypeUrl::Route].into_iter().any(|ty| {
+            self.held(ty)
+                && (self.pending(ty) || self.watches[ty as usize].as_deref().is_some_and(due))
+        })
     }
 
     /// Sends what is held back.
     pub fn on_patience_lost(&mut self) -> Vec<Out> {
         self.released = true;
+        self.aloof = self.watches[TypeUrl::Endpoint as usize].is_none();
         self.warming.clear();
         let mut out = Vec::new();
         self.pump(&mut out);
@@ -182,7 +189,9 @@ impl Stream {
                 .map(|i| &i.resource.name)
                 .chain(&content.removed)
             {
-                self.warming.remove(name);
+                if self.warming.get(name).is_some_and(|since| nonce >= *since) {
+                    self.warming.remove(name);
+                }
             }
         }
         true
@@ -193,7 +202,16 @@ impl Stream {
         let Some(published) = self.published.clone() else {
             return;
         };
-        for ty in TypeUrl::ALL {
+        if !self.warming.is_empty() {
+            let has = |ty, name: &str| published.get(ty).is_some_and(|set| set.get(name).is_some());
+            self.warming
+                .retain(|name, _| has(TypeUrl::Cluster, name) && has(TypeUrl::Endpoint, name));
+        }
+        // Once more from the first: what listeners and routes let go of may leave now.
+        for ty in TypeUrl::ALL
+            .into_iter()
+            .chain([TypeUrl::Cluster, TypeUrl::Endpoint])
+        {
             if let Some(set) = published.get(ty) {
                 self.push(ty, set, &published, out);
             }
@@ -204,7 +222,7 @@ impl Stream {
         let Some(watch) = self.watches[ty as usize].as_deref() else {
             return;
         };
-        if watch.in_flight.is_some() || self.held(ty) && !watch.asks() && watch.retry.is_empty() {
+        if watch.in_flight.is_some() || self.held(ty) {
             return;
         }
         let target = self.target(ty, watch, set);
@@ -312,11 +330,33 @@ impl Stream {
     /// Whether pushes of the type wait for clusters.
     fn held(&self, ty: TypeUrl) -> bool {
         let waits = matches!(ty, TypeUrl::Listener | TypeUrl::Route) && !self.released;
+        let clusters = self.watches[TypeUrl::Cluster as usize].as_deref();
         waits
             && (!self.warming.is_empty()
-                || self.watches[TypeUrl::Cluster as usize]
-                    .as_deref()
-                    .is_some_and(|w| w.in_flight.is_some()))
+                || clusters.is_some_and(|w| w.in_flight.is_some())
+                || self.assignments_are_late())
+    }
+
+    /// Whether there are assignments that the client lacks and cannot be sent yet.
+    fn assignments_are_late(&self) -> bool {
+        let set = self
+            .published
+            .as_deref()
+            .and_then(|p| p.get(TypeUrl::Endpoint));
+        let (Some(watch), Some(set)) = (self.watches[TypeUrl::Endpoint as usize].as_deref(), set)
+        else {
+            return false;
+        };
+        match &watch.sent {
+            Some(sent) if watch.in_flight.is_some() && !same(sent, set) => {
+                let change = self.fanout.change(sent, set);
+                change
+                    .changed
+                    .iter()
+                    .any(|(r, new)| *new && watch.selection.selects(&r.name))
+            }
+            _ => false,
+        }
     }
 
     /// The clusters that assignments belong to: those the client was sent, or will be.
@@ -331,24 +371,25 @@ impl Stream {
     /// Clusters go out: their assignments must follow.
     fn rewarm(&mut self, plan: &Plan, first: bool, published: &Published) {
         self.released = false;
-        let (Some(watch), Some(assignments)) = (
-            self.watches[TypeUrl::Endpoint as usize].as_deref_mut(),
-            published.get(TypeUrl::Endpoint),
-        ) else {
-            self.warming.clear();
+        let Some(assignments) = published.get(TypeUrl::Endpoint) else {
             return;
         };
-        self.warming.retain(|name| assignments.get(name).is_some());
-        for (name, new) in &plan.touched {
-            if assignments.get(name).is_none() {
-                continue;
-            }
-            if watch.sent.is_some() && watch.covered.selects(name) && watch.selection.selects(name)
+        let mut watch = self.watches[TypeUrl::Endpoint as usize].as_deref_mut();
+        let warms = !first && (watch.is_some() || !self.aloof);
+        for (name, new) in plan
+            .touched
+            .iter()
+            .filter(|(name, _)| assignments.get(name).is_some())
+        {
+            if let Some(watch) = &mut watch
+                && watch.sent.is_some()
+                && watch.covered.selects(name)
+                && watch.selection.selects(name)
             {
                 watch.notes.insert(Arc::clone(name), Note::Asked);
             }
-            if *new && !first {
-                self.warming.insert(Arc::clone(name));
+            if *new && warms {
+                self.warming.insert(Arc::clone(name), self.last_nonce);
             }
         }
     }

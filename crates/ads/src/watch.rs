@@ -301,17 +301,26 @@ impl Watch {
                         if resource.version == *version => {}
                     (Some(resource), _) => {
                         let version = wire_version(resource, cover.seek(&name));
+                        let sent = self.sent.as_ref().and_then(|s| s.get(&name));
+                        if sent.is_some_and(|s| s.version == resource.version) {
+                            self.notes.remove(&name);
+                        } else {
+                            self.notes
+                                .insert(Arc::clone(&name), Note::Has(Some(version)));
+                        }
                         plan.touched.push((name, false));
                         plan.items.push(Item {
                             version,
                             resource: Arc::clone(resource),
                         });
                     }
-                    (None, _) if removable(setting) => plan.removed.push(name),
-                    (None, _) => {}
+                    (None, _) => {
+                        // Gone meanwhile, and nobody knows whether the client has it.
+                        self.notes.insert(name, Note::Has(None));
+                    }
                 }
             }
-            if !plan.items.is_empty() || !plan.removed.is_empty() {
+            if !plan.items.is_empty() {
                 return Some(plan);
             }
         }

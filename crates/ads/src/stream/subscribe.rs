@@ -103,7 +103,6 @@ impl Stream {
             names.retain(|n| {
                 let drop = dropped.binary_search(&&**n).is_ok();
                 if drop {
-                    self.warming.remove(n);
                     watch.notes.remove(n);
                     if wildcard && watch.sent.is_some() {
                         // Still covered by the wildcard, but the client has dropped it.
@@ -145,17 +144,22 @@ impl Stream {
             true => Names::new(names.into_iter().filter(|n| n != WILDCARD).map(Into::into)),
             false => Names::default(),
         };
-        self.warming.retain(|n| {
-            ty != TypeUrl::Endpoint
-                || wildcard
-                || !watch.selection.names.contains(n)
-                || names.contains(n)
-        });
         let names = if names.is_empty() {
             Names::default()
         } else {
             fanout.names(names)
         };
+        if !watch.covered.names.iter().all(|n| names.contains(n)) {
+            // What is given up is forgotten at once, so that it counts as new when it is asked for again.
+            let kept = watch
+                .covered
+                .names
+                .iter()
+                .filter(|n| names.contains(n))
+                .cloned();
+            watch.covered.names = fanout.names(Names::new(kept));
+            watch.notes.retain(|n, _| wildcard || names.contains(n));
+        }
         watch.select(Selection { wildcard, names });
     }
 }
