@@ -54,6 +54,10 @@ pub mod name {
     pub const ORIGINAL_DST: &str = "envoy.filters.listener.original_dst";
     /// Original source.
     pub const ORIGINAL_SRC: &str = "envoy.filters.listener.original_src";
+    /// PROXY protocol.
+    pub const PROXY_PROTOCOL: &str = "envoy.filters.listener.proxy_protocol";
+    /// QUIC transport socket.
+    pub const QUIC: &str = "envoy.transport_sockets.quic";
     /// TLS transport socket.
     pub const TLS: &str = "envoy.transport_sockets.tls";
 }

@@ -21,7 +21,7 @@ mod metadata;
 pub mod names;
 mod outbound;
 mod policy;
-mod sds;
+pub(crate) mod sds;
 mod tls;
 
 use std::fmt;

@@ -20,6 +20,7 @@ pub mod resource;
 pub mod roots;
 pub mod routes;
 pub mod scope;
+pub mod security;
 pub mod services;
 pub mod telemetry;
 pub mod type_url;

@@ -9,6 +9,8 @@ pub mod class;
 mod config_metadata;
 pub mod dns;
 pub mod filters;
+mod forward;
+mod gateway;
 pub mod hcm;
 pub mod inbound;
 pub mod metrics;
@@ -45,7 +47,8 @@ use proxy_options::Reserved;
 pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     match view.role {
         Role::Sidecar => sidecar(cx, view),
-        Role::Router | Role::Waypoint | Role::Ztunnel => ResourceSet::default(),
+        Role::Router => ResourceSet::new(gateway::listeners(cx, view)),
+        Role::Waypoint | Role::Ztunnel => ResourceSet::default(),
     }
 }
 

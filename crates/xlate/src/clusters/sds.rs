@@ -12,16 +12,16 @@ use proto_envoy::envoy::config::core::v3::{
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::SdsSecretConfig;
 
 /// The certificate of the workload itself.
-pub(super) const OWN: &str = "default";
+pub(crate) const OWN: &str = "default";
 /// The roots that the mesh trusts.
-pub(super) const ROOT: &str = "ROOTCA";
+pub(crate) const ROOT: &str = "ROOTCA";
 
 /// The agent beside the proxy.
 const AGENT: &str = "sds-grpc";
 /// A server of the user's that serves files.
 const FILES: &str = "sds-files-grpc";
 /// A server of the user's that serves credentials.
-pub(super) const EXTERNAL: &str = "sds-external";
+pub(crate) const EXTERNAL: &str = "sds-external";
 /// The prefix of credentials that the external server has.
 const EXTERNAL_PREFIX: &str = "sds://";
 
@@ -53,19 +53,19 @@ fn over_grpc(name: String, cluster: &str, wait: bool) -> SdsSecretConfig {
 }
 
 /// [`OWN`] or [`ROOT`], waited for without limit: without them nothing works.
-pub(super) fn workload(name: &str) -> SdsSecretConfig {
+pub(crate) fn workload(name: &str) -> SdsSecretConfig {
     over_grpc(name.to_owned(), AGENT, true)
 }
 
 /// A certificate in files that the agent, or the user's server, reads.
-pub(super) fn file(name: String, own_server: bool) -> SdsSecretConfig {
+pub(crate) fn file(name: String, own_server: bool) -> SdsSecretConfig {
     over_grpc(name, if own_server { FILES } else { AGENT }, false)
 }
 
 /// A credential by the name that rules give it.
 ///
 /// Istio: ConstructSdsSecretConfigForCredential.
-pub(super) fn credential(name: &str, socket: bool) -> Option<SdsSecretConfig> {
+pub(crate) fn credential(name: &str, socket: bool) -> Option<SdsSecretConfig> {
     match name {
         "" => return None,
         "builtin://" => return Some(workload(OWN)),

@@ -17,7 +17,8 @@ use proto_envoy::envoy::extensions::filters::http::{
 };
 use proto_envoy::envoy::extensions::filters::listener::{
     http_inspector::v3::HttpInspector, original_dst::v3::OriginalDst,
-    original_src::v3::OriginalSrc, tls_inspector::v3::TlsInspector,
+    original_src::v3::OriginalSrc, proxy_protocol::v3::ProxyProtocol,
+    tls_inspector::v3::TlsInspector,
 };
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
 use proto_envoy::udpa::r#type::v1::TypedStruct;
@@ -62,6 +63,11 @@ fn of_listener<M: Message + Name>(name: &str, config: &M) -> listener::ListenerF
             config,
         ))),
     }
+}
+
+/// Reads the client's address from the header of the PROXY protocol.
+pub fn proxy_protocol() -> listener::ListenerFilter {
+    of_listener(name::PROXY_PROTOCOL, &ProxyProtocol::default())
 }
 
 /// Finds out where the client wanted to go.

@@ -8,8 +8,8 @@ use prost_types::Duration;
 use proto_envoy::envoy::config::accesslog::v3::AccessLog;
 use proto_envoy::envoy::config::core::v3::{
     AggregatedConfigSource, ApiVersion, CidrRange, ConfigSource, Http1ProtocolOptions,
-    Http2ProtocolOptions, HttpProtocolOptions, TypedExtensionConfig, config_source,
-    http1_protocol_options,
+    Http2ProtocolOptions, Http3ProtocolOptions, HttpProtocolOptions, TypedExtensionConfig,
+    config_source, http1_protocol_options,
 };
 use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
@@ -19,10 +19,11 @@ use proto_envoy::envoy::extensions::request_id::uuid::v3::UuidRequestIdConfig;
 use proto_istio::mesh::mesh_config::proxy_path_normalization::NormalizationType;
 use proto_istio::mesh::network::network_endpoints::Ne;
 use proto_istio::mesh::proxy_config::ConnectionSettings;
-use proto_istio::mesh::{MeshConfig, MeshNetworks};
+use proto_istio::mesh::{ForwardClientCertDetails, MeshConfig, MeshNetworks, Topology};
 
 use hcm::http_connection_manager::{
-    InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier, UpgradeConfig,
+    CodecType, ForwardClientCertDetails as EnvoyClientCert, InternalAddressConfig,
+    PathWithEscapedSlashesAction, RouteSpecifier, SetCurrentClientCertDetails, UpgradeConfig,
 };
 
 use super::class::Class;
@@ -56,6 +57,10 @@ pub struct Input<'a> {
     pub tracing: TracingConfig,
     /// Metrics filters.
     pub metrics: Vec<hcm::HttpFilter>,
+    /// Filters that check who asks and whether they may, in the order in which they run.
+    pub security: Vec<hcm::HttpFilter>,
+    /// What stands before a gateway.
+    pub topology: Option<Topology>,
 }
 
 /// What the connection managers of one side of a proxy have in common.
@@ -80,6 +85,10 @@ pub struct HttpParts {
 pub struct Options {
     /// Prefix of its statistics, without the delimiter.
     pub stat_prefix: String,
+    /// Whether that prefix is a user's, which is taken as it is.
+    pub stat_prefix_stated: bool,
+    /// Whether HTTP/3 is spoken, and nothing else.
+    pub http3: bool,
     /// Its routes.
     pub routes: Routes,
     /// Whether gRPC-Web is translated.
@@ -137,6 +146,9 @@ impl HttpParts {
             common.forward_client_cert_details = headers.forward_client_cert as i32;
             common.set_current_client_cert_details = Some(headers.client_cert_details);
         }
+        if class == Class::Gateway {
+            of_gateway(&mut common, input.topology.as_ref());
+        }
         normalize(&mut common, input.mesh);
         if let Some(stated) = &input.connection {
             connection::apply(&mut common, stated);
@@ -150,6 +162,7 @@ impl HttpParts {
                 headers.metadata_in_mesh_only,
             ));
         }
+        first.extend(input.security);
         let mut then = vec![filters::grpc_stats()];
         if capabilities.alpn && class != Class::SidecarInbound {
             then.push(filters::alpn_override());
@@ -172,7 +185,15 @@ impl HttpParts {
     /// A connection manager.
     pub fn connection_manager(&self, options: Options) -> hcm::HttpConnectionManager {
         let mut manager = self.common.clone();
-        manager.stat_prefix = format!("{};", options.stat_prefix);
+        manager.stat_prefix = if options.stat_prefix_stated {
+            options.stat_prefix
+        } else {
+            format!("{};", options.stat_prefix)
+        };
+        if options.http3 {
+            manager.codec_type = CodecType::Http3 as i32;
+            manager.http3_protocol_options = Some(Http3ProtocolOptions::default());
+        }
         manager.route_specifier = Some(match options.routes {
             Routes::Named(name) => RouteSpecifier::Rds(rds(name)),
             Routes::Inline(config) => RouteSpecifier::RouteConfig(*config),
@@ -222,6 +243,41 @@ impl HttpParts {
             .chain([router])
             .collect()
     }
+}
+
+/// What a gateway does with the addresses and certificates of its clients.
+///
+/// Istio: pilot/pkg/networking/core/gateway.go buildGatewayConnectionManager, 1.32.
+fn of_gateway(manager: &mut hcm::HttpConnectionManager, topology: Option<&Topology>) {
+    let stated = topology.map_or(ForwardClientCertDetails::Undefined, |t| {
+        t.forward_client_cert_details()
+    });
+    let details = match stated {
+        ForwardClientCertDetails::Undefined | ForwardClientCertDetails::SanitizeSet => {
+            EnvoyClientCert::SanitizeSet
+        }
+        ForwardClientCertDetails::Sanitize => EnvoyClientCert::Sanitize,
+        ForwardClientCertDetails::ForwardOnly => EnvoyClientCert::ForwardOnly,
+        ForwardClientCertDetails::AppendForward => EnvoyClientCert::AppendForward,
+        ForwardClientCertDetails::AlwaysForwardOnly => EnvoyClientCert::AlwaysForwardOnly,
+    };
+    manager.xff_num_trusted_hops = topology.map_or(0, |t| t.num_trusted_proxies);
+    manager.forward_client_cert_details = details as i32;
+    if matches!(
+        details,
+        EnvoyClientCert::AppendForward | EnvoyClientCert::SanitizeSet
+    ) {
+        manager.set_current_client_cert_details = Some(SetCurrentClientCertDetails {
+            subject: Some(true),
+            cert: true,
+            dns: true,
+            uri: true,
+            ..Default::default()
+        });
+    }
+    manager
+        .http_protocol_options
+        .get_or_insert_with(Http1ProtocolOptions::default);
 }
 
 fn http1_options(input: &Input<'_>) -> Option<Http1ProtocolOptions> {

@@ -21,6 +21,7 @@ use super::proxy_headers::ProxyHeaders;
 use super::tracing::tracing_config;
 use super::{filters, metrics, proxy_options};
 use crate::capabilities::{Capabilities, name};
+use crate::security::{Security, SecurityOf};
 use crate::telemetry::AppliedTo;
 use crate::view::View;
 
@@ -67,6 +68,8 @@ pub struct TcpParts {
     pub class: Class,
     /// Metrics filters.
     pub metrics: Vec<listener::Filter>,
+    /// Filters that check who connects and whether they may, in the order in which they run.
+    pub security: Vec<listener::Filter>,
     /// Loggers of TCP proxies.
     pub access_log: Vec<AccessLog>,
     /// Loggers of listeners.
@@ -81,6 +84,8 @@ pub struct TcpParts {
     pub detection_timeout: Option<Duration>,
     /// Pattern of the statistics names of clusters; empty for the cluster's own name.
     pub cluster_stat_name: String,
+    /// Bytes that a connection may buffer, if the proxy's configuration states it.
+    pub buffer_limit: Option<u32>,
 }
 
 impl TcpParts {
@@ -141,17 +146,29 @@ impl Query<Snapshot> for PartsOf {
             ),
         };
         let idle_timeout = proxy_options::idle_timeout(view);
+        let security = match class {
+            // Clients are checked where they arrive.
+            Class::SidecarOutbound => Security::default(),
+            Class::SidecarInbound | Class::Gateway => (*cx.query(&SecurityOf::of(view))).clone(),
+        };
+        let connection = proxy_options::connection_settings(&proxy, mesh, class);
+        let buffer_limit = connection
+            .as_ref()
+            .and_then(|c| c.listener_per_connection_buffer_limit_bytes)
+            .and_then(|bytes| u32::try_from(bytes).ok());
         let http = HttpParts::new(super::hcm::Input {
             class,
             mesh,
             networks: &settings.networks,
             headers: ProxyHeaders::of(&proxy, class),
-            connection: proxy_options::connection_settings(&proxy, mesh),
+            connection,
             capabilities,
             http10: settings.features.http10 || proxy_options::text(view, "HTTP10") == Some("1"),
             idle_timeout,
             access_log: logs.http,
             tracing,
+            security: security.http,
+            topology: proxy.gateway_topology,
             metrics: metrics
                 .iter()
                 .map(|config| filters::http(name::STATS, config.clone()))
@@ -163,6 +180,7 @@ impl Query<Snapshot> for PartsOf {
                 .into_iter()
                 .map(|config| filters::network(name::STATS, config))
                 .collect(),
+            security: security.tcp,
             access_log: logs.tcp,
             listener_log: logs.listener,
             idle_timeout,
@@ -170,6 +188,7 @@ impl Query<Snapshot> for PartsOf {
             exact_balance: proxy_options::flag(view, balance),
             detection_timeout: mesh.protocol_detection_timeout.map(|d| d.0),
             cluster_stat_name: stat_name.clone(),
+            buffer_limit: (class == Class::Gateway).then_some(buffer_limit).flatten(),
         };
         Parts {
             tcp: Keyed::new(tcp),

@@ -6,8 +6,12 @@ use std::time::Duration;
 use model::protocol::Protocol;
 use model::service::Port;
 use proto_istio::mesh::proxy_config::ConnectionSettings;
+use proto_istio::mesh::proxy_config::connection_settings::{
+    HeadersWithUnderscoresAction as Underscores, PathWithEscapedSlashesAction as Slashes, Profile,
+};
 use proto_istio::mesh::{MeshConfig, ProxyConfig};
 
+use super::class::Class;
 use crate::view::View;
 
 /// A text of the proxy's metadata; `None` where it is absent or empty.
@@ -40,13 +44,56 @@ pub fn proxy_config(view: &View, mesh: &MeshConfig) -> Arc<ProxyConfig> {
     Arc::new(own.unwrap_or_else(|| mesh.default_config.clone().unwrap_or_default()))
 }
 
-/// The connection settings of the proxy's configuration, else of the mesh's.
-pub fn connection_settings(proxy: &ProxyConfig, mesh: &MeshConfig) -> Option<ConnectionSettings> {
-    proxy.connection_settings.or_else(|| {
+/// The connection settings of the proxy's configuration, else of the mesh's. The profile of the edge counts for
+/// gateways alone.
+pub fn connection_settings(
+    proxy: &ProxyConfig,
+    mesh: &MeshConfig,
+    class: Class,
+) -> Option<ConnectionSettings> {
+    let stated = proxy.connection_settings.or_else(|| {
         mesh.default_config
             .as_ref()
             .and_then(|c| c.connection_settings)
+    })?;
+    Some(match (class, stated.profile()) {
+        (Class::Gateway, Profile::Edge) => at_the_edge(stated),
+        _ => stated,
     })
+}
+
+/// What Envoy's documentation advises for proxies that face strangers, where nothing else is stated.
+///
+/// Istio: pilot/pkg/networking/core/connection_settings.go applyEdgeProfileDefaults, 1.32.
+fn at_the_edge(mut stated: ConnectionSettings) -> ConnectionSettings {
+    let time = |s: u64| Some(proto_istio::wkt::Duration(seconds(s)));
+    stated
+        .listener_per_connection_buffer_limit_bytes
+        .get_or_insert(32 * 1024);
+    stated.http_idle_timeout = stated.http_idle_timeout.or(time(60 * 60));
+    stated.http_stream_idle_timeout = stated.http_stream_idle_timeout.or(time(5 * 60));
+    stated.http_request_timeout = stated.http_request_timeout.or(time(5 * 60));
+    stated.http_request_headers_timeout = stated.http_request_headers_timeout.or(time(60));
+    stated.http_max_concurrent_streams.get_or_insert(100);
+    stated
+        .http2_initial_stream_window_size
+        .get_or_insert(64 * 1024);
+    stated
+        .http2_initial_connection_window_size
+        .get_or_insert(1024 * 1024);
+    if stated.http_headers_with_underscores_action()
+        == Underscores::HeadersWithUnderscoresUnspecified
+    {
+        stated.set_http_headers_with_underscores_action(
+            Underscores::HeadersWithUnderscoresRejectRequest,
+        );
+    }
+    stated.http_merge_slashes.get_or_insert(true);
+    if stated.http_path_with_escaped_slashes_action() == Slashes::PathWithEscapedSlashesUnspecified
+    {
+        stated.set_http_path_with_escaped_slashes_action(Slashes::UnescapeAndRedirect);
+    }
+    stated
 }
 
 /// A length of time as Go writes it (`1h30m`, `1.5s`, `100ms`), as `IDLE_TIMEOUT` holds it.

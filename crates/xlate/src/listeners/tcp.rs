@@ -60,6 +60,7 @@ pub fn outbound(parts: &TcpParts, proxy: Proxy) -> Vec<listener::Filter> {
 /// the right peer.
 pub fn inbound(parts: &TcpParts, proxy: Proxy) -> Vec<listener::Filter> {
     let mut filters: Vec<_> = parts.metadata_exchange().into_iter().collect();
+    filters.extend(parts.security.iter().cloned());
     filters.extend(outbound(parts, proxy));
     filters
 }

@@ -14,7 +14,8 @@ pub const PLAIN_HTTP: &[&str] = &["http/1.1", "h2c"];
 pub const PLAIN_HTTP_10: &[&str] = &["http/1.0", "http/1.1", "h2c"];
 const MESH_HTTP: &[&str] = &["istio-http/1.0", "istio-http/1.1", "istio-h2"];
 const MESH_TCP: &[&str] = &["istio-peer-exchange", "istio"];
-const MESH_ANY: &[&str] = &[
+/// Every ALPN of mutual TLS of the mesh.
+pub const MESH_ANY: &[&str] = &[
     "istio",
     "istio-peer-exchange",
     "istio-http/1.0",

@@ -10,18 +10,18 @@ use model::host::Hostname;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::object::ObjectName;
-use model::service::{Port, Registry, Resolution, Service};
-use proto_istio::networking::{LoadBalancerSettings, RouteDestination};
+use model::service::{Port, Registry, Resolution};
+use proto_istio::networking::RouteDestination;
 use store::Snapshot;
 
 use super::entry::TcpChains;
 use super::matching::Matching;
 use crate::clusters::names;
-use crate::destination_rule::{self, Client, MergedRule, Side};
 use crate::listeners::address::{WILDCARD_V4, WILDCARD_V6, wildcards};
-use crate::listeners::tcp::{Policy, Proxy, Upstream};
+use crate::listeners::forward::{Forward, policy};
+use crate::listeners::tcp::{Proxy, Upstream};
 use crate::routes::alternative_hosts;
-use crate::scope::{ScopeKey, ScopeOf, SidecarScope};
+use crate::scope::{ScopeKey, ScopeOf};
 use crate::view::Families;
 use crate::virtual_service::{MESH, Rule, RuleOf};
 
@@ -73,10 +73,15 @@ pub(super) fn expand(
         .as_ref()
         .map(|key| (*cx.query(&ScopeOf(key.clone()))).clone());
     let expansion = Expansion {
-        cx,
         client,
         wanted,
-        scope,
+        forward: Forward {
+            cx,
+            namespace: &client.namespace,
+            labels: &client.labels,
+            stat_name: &client.stat_name,
+            scope,
+        },
     };
     if wanted.protocol().is_tls() {
         expansion.tls(&rules)
@@ -86,10 +91,9 @@ pub(super) fn expand(
 }
 
 struct Expansion<'a> {
-    cx: &'a Cx<'a, Snapshot>,
     client: &'a ClientKey,
     wanted: &'a TcpChains,
-    scope: Option<Arc<SidecarScope>>,
+    forward: Forward<'a>,
 }
 
 /// The parts of a match that are decided here rather than by the proxy.
@@ -212,12 +216,12 @@ impl Expansion<'_> {
             number: port,
             protocol: self.wanted.protocol(),
         };
-        let destination_rule = self.destination_rule(service);
+        let destination_rule = self.forward.destination_rule(service);
         TcpChain {
             matching,
             rule: None,
             proxy: Proxy {
-                stat_prefix: self.stat_prefix(service, "", &bare, &cluster),
+                stat_prefix: self.forward.stat_prefix(service, "", &bare, &cluster),
                 upstream: Upstream::Cluster(cluster),
                 protocol: self.wanted.protocol(),
                 policy: policy(destination_rule.as_deref(), ""),
@@ -228,53 +232,16 @@ impl Expansion<'_> {
     }
 
     /// The chain of a rule's route; `None` where every weight is zero.
-    ///
-    /// Istio: pilot/pkg/networking/core/networkfilter.go buildOutboundNetworkFilters, 1.32.
     fn routed(
         &self,
         rule: &Rule,
         routes: &[RouteDestination],
         matching: Matching,
     ) -> Option<TcpChain> {
-        let first = routes.first()?.destination.as_ref()?;
-        let service = self.service(&first.host);
-        let destination_rule = service.as_ref().and_then(|s| self.destination_rule(s));
-        let port = &self.wanted.port;
-        let (stat_prefix, upstream, policy) = if let [_] = routes {
-            let cluster = cluster(first, service.as_deref(), port.number);
-            let prefix = match &service {
-                Some(service) => self.stat_prefix(service, &first.subset, port, &cluster),
-                None => cluster.clone(),
-            };
-            let policy = policy(destination_rule.as_deref(), &first.subset);
-            (prefix, Upstream::Cluster(cluster), policy)
-        } else {
-            let weighted: Vec<(String, u32)> = routes
-                .iter()
-                .filter_map(|route| {
-                    let weight = u32::try_from(route.weight).ok().filter(|w| *w > 0)?;
-                    let destination = route.destination.as_ref()?;
-                    let service = self.service(&destination.host);
-                    let cluster = cluster(destination, service.as_deref(), port.number);
-                    Some((cluster, weight))
-                })
-                .collect();
-            if weighted.is_empty() {
-                return None;
-            }
-            let prefix = format!("{}.{}", rule.name.name, rule.name.namespace);
-            let policy = policy(destination_rule.as_deref(), "");
-            (prefix, Upstream::Weighted(weighted), policy)
-        };
         Some(TcpChain {
             matching,
             rule: Some(rule.name.clone()),
-            proxy: Proxy {
-                stat_prefix,
-                upstream,
-                protocol: port.protocol,
-                policy,
-            },
+            proxy: self.forward.routed(&rule.name, routes, &self.wanted.port)?,
             resolves: None,
         })
     }
@@ -319,83 +286,4 @@ impl Expansion<'_> {
         }
         names
     }
-
-    fn service(&self, host: &str) -> Option<Arc<Service>> {
-        self.scope.as_ref()?.service(host).cloned()
-    }
-
-    fn destination_rule(&self, service: &Service) -> Option<Arc<MergedRule>> {
-        let client = Client {
-            namespace: &self.client.namespace,
-            labels: &self.client.labels,
-            side: Side::Client,
-        };
-        destination_rule::rule_for(self.cx, client, &service.namespace, &service.host)
-    }
-
-    fn stat_prefix(&self, service: &Service, subset: &str, port: &Port, cluster: &str) -> String {
-        match self.client.stat_name.as_str() {
-            "" => cluster.to_owned(),
-            pattern => names::stat_prefix(pattern, service, subset, port, 0),
-        }
-    }
-}
-
-/// The cluster of a destination.
-///
-/// Istio: pilot/pkg/networking/core/route/route.go GetDestinationCluster, 1.32.
-pub(super) fn cluster(
-    destination: &proto_istio::networking::Destination,
-    service: Option<&Service>,
-    listener_port: u16,
-) -> String {
-    if destination.host.is_empty() {
-        return "UnknownService".to_owned();
-    }
-    let alias = service.map(|s| &*s.kube.external_name);
-    let host = alias
-        .filter(|name| !name.is_empty())
-        .unwrap_or(&destination.host);
-    let only = service.and_then(|s| match &*s.ports {
-        [only] => Some(u32::from(only.number)),
-        _ => None,
-    });
-    let port = destination
-        .port
-        .as_ref()
-        .map(|p| p.number)
-        .or(only)
-        .unwrap_or(u32::from(listener_port));
-    format!("outbound|{port}|{}|{host}", destination.subset)
-}
-
-/// What a rule asks of TCP proxies towards a subset of its host.
-fn policy(rule: Option<&MergedRule>, subset: &str) -> Policy {
-    let top = destination_rule::top_policy(rule);
-    let own = destination_rule::subset(rule, subset).and_then(|s| s.traffic_policy.as_ref());
-    let tcp = top
-        .and_then(|p| p.connection_pool.as_ref())
-        .and_then(|c| c.tcp.as_ref());
-    let tunnel = if subset.is_empty() { top } else { own }.and_then(|p| p.tunnel.as_ref());
-    let balancer = own
-        .and_then(|p| p.load_balancer.as_ref())
-        .or_else(|| top.and_then(|p| p.load_balancer.as_ref()));
-    Policy {
-        idle_timeout: tcp.and_then(|t| t.idle_timeout).map(|d| d.0),
-        max_duration: tcp.and_then(|t| t.max_connection_duration).map(|d| d.0),
-        hash_source_ip: balancer.is_some_and(hashes_source),
-        tunnel: tunnel.map(|t| {
-            let host = match t.target_host.contains(':') {
-                true => format!("[{}]:{}", t.target_host, t.target_port),
-                false => format!("{}:{}", t.target_host, t.target_port),
-            };
-            (host, t.protocol == "POST")
-        }),
-    }
-}
-
-fn hashes_source(balancer: &LoadBalancerSettings) -> bool {
-    use proto_istio::networking::load_balancer_settings::LbPolicy::ConsistentHash;
-    use proto_istio::networking::load_balancer_settings::consistent_hash_lb::HashKey;
-    matches!(&balancer.lb_policy, Some(ConsistentHash(hash)) if matches!(hash.hash_key, Some(HashKey::UseSourceIp(true))))
 }

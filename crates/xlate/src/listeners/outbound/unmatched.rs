@@ -15,10 +15,10 @@ use proto_istio::networking::OutboundTrafficPolicy;
 use proto_istio::networking::outbound_traffic_policy::Mode;
 use store::Snapshot;
 
-use super::chains;
 use crate::clusters::names;
 use crate::listeners::address::{additional, socket, wildcards};
 use crate::listeners::filters::http_inspector;
+use crate::listeners::forward;
 use crate::listeners::hcm::{Options, Routes};
 use crate::listeners::parts::{Keyed, TcpParts};
 use crate::listeners::tcp::{self, Policy, Upstream};
@@ -34,7 +34,7 @@ const CATCH_ALL_CHAIN: &str = "virtualOutbound-catchall-tcp";
 pub(super) fn cluster(policy: Option<&OutboundTrafficPolicy>) -> String {
     match policy {
         Some(policy) if policy.mode != Mode::RegistryOnly as i32 => match &policy.egress_proxy {
-            Some(proxy) => chains::cluster(proxy, None, 0),
+            Some(proxy) => forward::cluster(proxy, None, 0),
             None => names::PASSTHROUGH.to_owned(),
         },
         _ => names::BLACK_HOLE.to_owned(),

@@ -1,0 +1,375 @@
+//! Listeners of gateways: one for each port and address that their Gateways state.
+//!
+//! Everything that rules and Gateways decide is put into a [`Spec`] first; building and encoding it is a query of its
+//! own, which a change that leaves the spec equal does not repeat.
+//!
+//! Istio: pilot/pkg/networking/core/gateway.go buildGatewayListeners, 1.32.
+
+mod tcp;
+mod tls;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::protocol::Protocol;
+use proto_envoy::envoy::config::core::v3::{
+    TrafficDirection, TransportSocket, UdpSocketConfig, address, socket_address,
+};
+use proto_envoy::envoy::config::listener::v3 as listener;
+use proto_envoy::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
+use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
+use store::{Reads, Snapshot};
+
+use super::address::{additional, listener_name, socket, wildcards};
+use super::class::Class;
+use super::hcm::{Options, Routes};
+use super::parts::{Keyed, Parts, PartsOf};
+use super::{balance, filters, proxy_options};
+use crate::capabilities::name;
+use crate::gateways::{self, GatewayServer, MergedGateway, PortServers, ServerPort};
+use crate::resource::{Resource, any};
+use crate::view::View;
+
+/// How long a client may take for its part of the TLS handshake.
+const HANDSHAKE_SECONDS: u64 = 15;
+/// The first port that a process without privileges may bind.
+const FIRST_UNPRIVILEGED: u16 = 1024;
+
+/// A gateway's listener, before it is built.
+#[derive(Clone, PartialEq, Debug)]
+struct Spec {
+    name: String,
+    bind: String,
+    /// Further addresses.
+    extra: Vec<&'static str>,
+    port: u16,
+    /// Whether it takes QUIC rather than TCP.
+    quic: bool,
+    /// Whether connections start with a PROXY protocol header.
+    proxy_protocol: bool,
+    chains: Vec<Chain>,
+}
+
+/// A filter chain, before it is built.
+#[derive(Clone, PartialEq, Debug)]
+struct Chain {
+    /// Server names of TLS that it takes; none, or `*` among them, is all.
+    server_names: Vec<String>,
+    /// ALPN that it takes; none is all.
+    alpn: &'static [&'static str],
+    /// TLS that ends here.
+    tls: Option<DownstreamTlsContext>,
+    serves: Serves,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Serves {
+    /// Requests, by a route configuration.
+    Http {
+        routes: Arc<str>,
+        /// A name for statistics that the Gateway states.
+        stat_prefix: Option<String>,
+        grpc_web: bool,
+    },
+    /// Bytes.
+    Tcp {
+        proxy: super::tcp::Proxy,
+        /// Whether metadata of the peers is exchanged, as mesh clients do.
+        exchange: bool,
+        /// Whether policies are enforced here, rather than where the connection is passed on to.
+        guarded: bool,
+    },
+}
+
+/// The listeners of a view's proxies.
+pub(super) fn listeners(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> Vec<Arc<Resource>> {
+    let merged = cx.query(&gateways::MergedGatewayOf(gateways::key_of(view)));
+    let Some(merged) = merged.as_ref() else {
+        return Vec::new();
+    };
+    let parts = cx.query(&PartsOf {
+        view: view.clone(),
+        class: Class::Gateway,
+    });
+    let planning = Planning {
+        cx,
+        view,
+        merged,
+        tls: tls::Contexts::of(view, &cx.settings().mesh, parts.tcp.capabilities),
+        stat_name: &parts.tcp.cluster_stat_name,
+    };
+    planning
+        .specs()
+        .into_values()
+        .filter(|spec| !spec.chains.is_empty())
+        .map(|spec| {
+            let key = GatewayListener {
+                spec: Keyed::new(spec),
+                parts: (*parts).clone(),
+            };
+            (*cx.query(&key)).clone()
+        })
+        .collect()
+}
+
+struct Planning<'a> {
+    cx: &'a Cx<'a, Snapshot>,
+    view: &'a Arc<View>,
+    merged: &'a MergedGateway,
+    tls: tls::Contexts,
+    stat_name: &'a str,
+}
+
+impl Planning<'_> {
+    /// The listeners by name.
+    fn specs(&self) -> BTreeMap<String, Spec> {
+        let settings = self.cx.settings();
+        let config = proxy_options::proxy_config(self.view, &settings.mesh);
+        let topology = config.gateway_topology.as_ref();
+        let proxy_protocol = topology.is_some_and(|t| t.proxy_protocol.is_some());
+        let unprivileged = proxy_options::flag(self.view, "UNPRIVILEGED_POD");
+        let all = wildcards(self.view.families);
+        let mut names = tcp::Names::default();
+        let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
+        for port in &self.merged.ports {
+            if unprivileged && port.number < FIRST_UNPRIVILEGED {
+                continue;
+            }
+            let (bind, extra) = match &*port.bind {
+                "" if settings.features.dual_stack => (all[0], all[1..].to_vec()),
+                "" => (all[0], Vec::new()),
+                bind => (bind, Vec::new()),
+            };
+            let mut add = |quic: bool, chains: Vec<Chain>| {
+                let name = match quic {
+                    false => listener_name(bind, port.number),
+                    true => format!("udp_{}", listener_name(bind, port.number)),
+                };
+                let spec = specs.entry(name.clone()).or_insert_with(|| Spec {
+                    name,
+                    bind: bind.to_owned(),
+                    extra: extra.clone(),
+                    port: port.number,
+                    quic,
+                    proxy_protocol: proxy_protocol && !quic,
+                    chains: Vec::new(),
+                });
+                spec.chains.extend(chains);
+            };
+            if let Some(servers) = self.merged.by_port.get(port) {
+                add(false, self.chains(port, servers, &mut names));
+            }
+            if let Some(servers) = self.merged.quic.get(port) {
+                let servers = self.servers(servers);
+                add(true, servers.map(|s| self.https(s, true)).collect());
+            }
+        }
+        specs
+    }
+
+    fn servers<'a>(&'a self, port: &'a PortServers) -> impl Iterator<Item = &'a GatewayServer> {
+        port.servers
+            .iter()
+            .filter_map(|at| self.merged.servers.get(*at))
+    }
+
+    /// The chains of a port that takes TCP.
+    fn chains(
+        &self,
+        port: &ServerPort,
+        servers: &PortServers,
+        names: &mut tcp::Names,
+    ) -> Vec<Chain> {
+        let protocol = Protocol::parse(&port.protocol);
+        if protocol.is_http() {
+            return vec![Chain {
+                server_names: Vec::new(),
+                alpn: &[],
+                tls: None,
+                serves: Serves::Http {
+                    routes: servers.route.clone(),
+                    stat_prefix: None,
+                    grpc_web: protocol == Protocol::GrpcWeb,
+                },
+            }];
+        }
+        self.servers(servers)
+            .flat_map(|server| {
+                if gateways::terminates_https(&server.server) {
+                    vec![self.https(server, false)]
+                } else {
+                    tcp::chains(self, server, port.number, names)
+                }
+            })
+            .collect()
+    }
+
+    /// The chain of a server that ends HTTPS.
+    fn https(&self, server: &GatewayServer, quic: bool) -> Chain {
+        let stated = &server.server.name;
+        Chain {
+            server_names: server.sni_hosts.clone(),
+            alpn: &[],
+            tls: self.tls.of_server(server, quic),
+            serves: Serves::Http {
+                routes: server.tls_route.clone(),
+                stat_prefix: (!stated.is_empty()).then(|| stated.clone()),
+                grpc_web: false,
+            },
+        }
+    }
+}
+
+/// A gateway's listener, with all that it depends on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct GatewayListener {
+    spec: Arc<Keyed<Spec>>,
+    parts: Parts,
+}
+
+impl Query<Snapshot> for GatewayListener {
+    type Value = Arc<Resource>;
+
+    fn eval(&self, _: &Cx<'_, Snapshot>) -> Arc<Resource> {
+        Arc::new(Resource::encode(self.spec.name.as_str(), &self.build()))
+    }
+}
+
+impl GatewayListener {
+    fn build(&self) -> listener::Listener {
+        let (spec, tcp) = (&self.spec, &self.parts.tcp);
+        let mut address = socket(&spec.bind, spec.port);
+        let mut further = additional(&spec.extra, spec.port);
+        if spec.quic {
+            speak_udp(Some(&mut address));
+            for one in &mut further {
+                speak_udp(one.address.as_mut());
+            }
+        }
+        listener::Listener {
+            name: spec.name.clone(),
+            address: Some(address),
+            additional_addresses: further,
+            traffic_direction: TrafficDirection::Outbound as i32,
+            max_connections_to_accept_per_socket_event: Some(1),
+            per_connection_buffer_limit_bytes: tcp.buffer_limit,
+            connection_balance_config: (!spec.quic).then(|| balance(tcp)).flatten(),
+            udp_listener_config: spec.quic.then(|| listener::UdpListenerConfig {
+                quic_options: Some(listener::QuicProtocolOptions::default()),
+                downstream_socket_config: Some(UdpSocketConfig::default()),
+                ..Default::default()
+            }),
+            access_log: tcp.listener_log.clone(),
+            listener_filters: self.listener_filters(),
+            filter_chains: spec.chains.iter().map(|chain| self.chain(chain)).collect(),
+            ..Default::default()
+        }
+    }
+
+    fn listener_filters(&self) -> Vec<listener::ListenerFilter> {
+        let spec = &self.spec;
+        let mut list = Vec::new();
+        // The header stands before everything else.
+        if spec.proxy_protocol {
+            list.push(filters::proxy_protocol());
+        }
+        let looks_into_tls = |c: &Chain| !c.server_names.is_empty() || c.tls.is_some();
+        if !spec.quic && spec.chains.iter().any(looks_into_tls) {
+            list.push(filters::tls_inspector());
+        }
+        list
+    }
+
+    fn chain(&self, chain: &Chain) -> listener::FilterChain {
+        let transport = |context: &DownstreamTlsContext| {
+            if self.spec.quic {
+                quic_socket(context)
+            } else {
+                super::tls::socket(context)
+            }
+        };
+        listener::FilterChain {
+            filter_chain_match: chain.matching(),
+            filters: self.filters(&chain.serves),
+            transport_socket: chain.tls.as_ref().map(transport),
+            transport_socket_connect_timeout: Some(proxy_options::seconds(HANDSHAKE_SECONDS)),
+            ..Default::default()
+        }
+    }
+
+    fn filters(&self, serves: &Serves) -> Vec<listener::Filter> {
+        match serves {
+            Serves::Http {
+                routes,
+                stat_prefix,
+                grpc_web,
+            } => {
+                let options = Options {
+                    stat_prefix: stat_prefix
+                        .clone()
+                        .unwrap_or_else(|| format!("outbound_{}", self.spec.name)),
+                    stat_prefix_stated: stat_prefix.is_some(),
+                    routes: Routes::Named(routes.to_string()),
+                    grpc_web: *grpc_web,
+                    http3: self.spec.quic,
+                    use_remote_address: true,
+                    ..Options::default()
+                };
+                vec![self.parts.http.filter(options)]
+            }
+            Serves::Tcp {
+                proxy,
+                exchange,
+                guarded,
+            } => {
+                let tcp = &self.parts.tcp;
+                let mut filters = Vec::new();
+                filters.extend(exchange.then(|| tcp.metadata_exchange()).flatten());
+                if *guarded {
+                    filters.extend(tcp.security.iter().cloned());
+                }
+                filters.extend(super::tcp::outbound(tcp, proxy.clone()));
+                filters
+            }
+        }
+    }
+}
+
+impl Chain {
+    /// The connections it takes; `None` where that is all of them.
+    fn matching(&self) -> Option<listener::FilterChainMatch> {
+        let everybody = self.server_names.iter().any(|n| n == "*");
+        let mut server_names = match everybody {
+            true => Vec::new(),
+            false => self.server_names.clone(),
+        };
+        if server_names.is_empty() && self.alpn.is_empty() {
+            return None;
+        }
+        server_names.sort();
+        Some(listener::FilterChainMatch {
+            server_names,
+            application_protocols: self.alpn.iter().map(|p| (*p).to_owned()).collect(),
+            ..Default::default()
+        })
+    }
+}
+
+fn speak_udp(address: Option<&mut proto_envoy::envoy::config::core::v3::Address>) {
+    if let Some(address::Address::SocketAddress(socket)) = address.and_then(|a| a.address.as_mut())
+    {
+        socket.protocol = socket_address::Protocol::Udp as i32;
+    }
+}
+
+fn quic_socket(context: &DownstreamTlsContext) -> TransportSocket {
+    use proto_envoy::envoy::config::core::v3::transport_socket::ConfigType;
+    TransportSocket {
+        name: name::QUIC.to_owned(),
+        config_type: Some(ConfigType::TypedConfig(any(&QuicDownstreamTransport {
+            downstream_tls_context: Some(context.clone()),
+            ..Default::default()
+        }))),
+    }
+}

@@ -1,0 +1,241 @@
+//! TCP and TLS servers of Gateways: where rules lead their connections.
+//!
+//! Istio: pilot/pkg/networking/core/gateway.go createGatewayTCPFilterChainOpts, 1.32.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::host::{matches, subset_of};
+use model::kinds::istio::VirtualService;
+use model::protocol::Protocol;
+use model::service::Port;
+use proto_istio::networking::RouteDestination;
+use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
+use store::Reads;
+
+use super::{Chain, Planning, Serves};
+use crate::clusters::names;
+use crate::gateways::{GatewayServer, is_passthrough};
+use crate::listeners::forward::{Forward, policy};
+use crate::listeners::inbound::matching::MESH_ANY;
+use crate::listeners::tcp::{Policy, Proxy, Upstream};
+use crate::scope::{ScopeOf, key_of};
+use crate::virtual_service::{Rule, RuleOf, RulesFor, Semantics};
+
+/// The server names that rules take, by port, with the address of the server.
+pub(super) type Names = BTreeMap<u16, BTreeMap<String, String>>;
+
+/// The objects that a VirtualService was made from.
+const PARENTS: &str = "internal.istio.io/parents";
+
+/// The chains of a server that does not speak HTTP.
+pub(super) fn chains(
+    planning: &Planning<'_>,
+    server: &GatewayServer,
+    listened: u16,
+    names: &mut Names,
+) -> Vec<Chain> {
+    let spec = &server.server;
+    let servers = Servers::new(planning, server);
+    match spec.tls.as_ref().map(|tls| tls.mode()) {
+        Some(TlsMode::AutoPassthrough) => servers.auto_passthrough(),
+        _ if is_passthrough(spec) => servers.passthrough(names.entry(listened).or_default()),
+        mode => {
+            let Some(proxy) = servers.terminated() else {
+                return Vec::new();
+            };
+            vec![Chain {
+                server_names: server.sni_hosts.clone(),
+                alpn: &[],
+                tls: planning.tls.of_server(server, false),
+                serves: Serves::Tcp {
+                    proxy,
+                    exchange: mode == Some(TlsMode::IstioMutual),
+                    guarded: true,
+                },
+            }]
+        }
+    }
+}
+
+struct Servers<'a> {
+    server: &'a GatewayServer,
+    forward: Forward<'a>,
+    planning: &'a Planning<'a>,
+    /// The server's port as stated.
+    port: Port,
+}
+
+impl<'a> Servers<'a> {
+    fn new(planning: &'a Planning<'a>, server: &'a GatewayServer) -> Self {
+        let (cx, view) = (planning.cx, planning.view);
+        let stated = server.server.port.as_ref();
+        Self {
+            server,
+            forward: Forward {
+                cx,
+                namespace: &view.namespace,
+                labels: &view.labels,
+                stat_name: planning.stat_name,
+                scope: Some((*cx.query(&ScopeOf(key_of(cx, view)))).clone()),
+            },
+            planning,
+            port: Port {
+                name: stated.map_or("", |p| p.name.as_str()).into(),
+                number: server.port(),
+                protocol: stated.map_or(Protocol::Unsupported, |p| Protocol::parse(&p.protocol)),
+            },
+        }
+    }
+
+    /// The rules for the server's hosts that route bytes, in the order in which they apply.
+    fn rules(&self) -> Vec<Arc<Rule>> {
+        let cx = self.planning.cx;
+        let namespace = &self.planning.view.namespace;
+        let lists = cx.query(&RulesFor {
+            namespace: namespace.clone(),
+            gateway: self.server.gateway_name.clone(),
+        });
+        lists
+            .for_gateway(namespace)
+            .filter(|head| head.layer4)
+            .filter(|head| {
+                let own = |stated: &str| match stated.split_once('/') {
+                    Some((namespace, host)) => {
+                        (*head.namespace() == *namespace).then(|| host.to_owned())
+                    }
+                    None => Some(stated.to_owned()),
+                };
+                let served = self.server.server.hosts.iter().filter_map(|h| own(h));
+                served
+                    .into_iter()
+                    .any(|served| head.hosts.iter().any(|host| matches(&served, host)))
+            })
+            .filter_map(|head| (*cx.query(&RuleOf(head.name.clone()))).clone())
+            .collect()
+    }
+
+    fn applies(&self, port: u32, gateways: &[String]) -> bool {
+        (port == 0 || port == u32::from(self.port.number))
+            && (gateways.is_empty() || gateways.iter().any(|g| **g == *self.server.gateway_name))
+    }
+
+    fn routed(&self, rule: &Rule, routes: &[RouteDestination]) -> Option<Proxy> {
+        self.forward.routed(&rule.name, routes, &self.port)
+    }
+
+    /// Where bytes go, in the clear or out of TLS that ends here: by the first rule that routes them.
+    fn terminated(&self) -> Option<Proxy> {
+        for rule in self.rules() {
+            let tcp = rule.spec.tcp.iter().find(|route| {
+                let stated = &route.r#match;
+                !route.route.is_empty()
+                    && (stated.is_empty()
+                        || stated.iter().any(|m| self.applies(m.port, &m.gateways)))
+            });
+            if let Some(route) = tcp {
+                return self.routed(&rule, &route.route);
+            }
+            if !self.is_of_tls_route(&rule) {
+                continue;
+            }
+            let tls = rule.spec.tls.iter().find(|route| {
+                let mut stated = route.r#match.iter();
+                stated.any(|m| self.applies(m.port, &m.gateways))
+            });
+            if let Some(route) = tls {
+                return self.routed(&rule, &route.route);
+            }
+        }
+        None
+    }
+
+    /// Whether a rule was made from a `TLSRoute`, which counts for TLS that ends here too.
+    fn is_of_tls_route(&self, rule: &Rule) -> bool {
+        rule.semantics == Semantics::Gateway
+            && self
+                .planning
+                .cx
+                .get::<VirtualService>(&rule.name)
+                .and_then(|o| Some(o.meta.annotations.get(PARENTS)?.starts_with("TLSRoute/")))
+                .unwrap_or(false)
+    }
+
+    /// Chains by the server names that rules state.
+    fn passthrough(&self, names: &mut BTreeMap<String, String>) -> Vec<Chain> {
+        let bind = &self.server.server.bind;
+        let mut chains = Vec::new();
+        for rule in self.rules() {
+            for route in rule.spec.tls.iter().filter(|r| !r.route.is_empty()) {
+                for stated in &route.r#match {
+                    if !self.applies(stated.port, &stated.gateways) {
+                        continue;
+                    }
+                    // Envoy refuses two chains that take the same.
+                    let taken = |n: &String| names.get(n).is_some_and(|on| on == bind);
+                    if stated.sni_hosts.iter().any(taken) {
+                        continue;
+                    }
+                    names.extend(stated.sni_hosts.iter().map(|n| (n.clone(), bind.clone())));
+                    let proxy = self.routed(&rule, &route.route);
+                    chains.extend(proxy.map(|proxy| Chain {
+                        server_names: stated.sni_hosts.clone(),
+                        alpn: &[],
+                        tls: None,
+                        serves: Serves::Tcp {
+                            proxy,
+                            exchange: false,
+                            guarded: true,
+                        },
+                    }));
+                }
+            }
+        }
+        chains
+    }
+
+    /// A chain for each cluster of the mesh, by its name in the SNI. The ALPN of mutual TLS of the mesh is asked for, and
+    /// only endpoints that take it are sent: nobody gets in without a certificate, though it is not looked at here.
+    ///
+    /// Istio: builtAutoPassthroughFilterChains.
+    fn auto_passthrough(&self) -> Vec<Chain> {
+        let hosts = &self.server.sni_hosts;
+        let mut chains = Vec::new();
+        let services = self.forward.scope.iter().flat_map(|s| s.services.iter());
+        for service in services.filter(|s| !s.mesh_external) {
+            if !hosts.iter().any(|host| subset_of(&service.host, host)) {
+                continue;
+            }
+            let rule = self.forward.destination_rule(service);
+            let subsets = rule.iter().flat_map(|r| &r.spec().subsets);
+            let subsets: Vec<&str> = std::iter::once("")
+                .chain(subsets.map(|s| s.name.as_str()))
+                .collect();
+            for port in service.ports.iter().filter(|p| p.protocol != Protocol::Udp) {
+                for subset in &subsets {
+                    let cluster = names::outbound_sni(port.number, subset, &service.host);
+                    let proxy = Proxy {
+                        stat_prefix: self.forward.stat_prefix(service, subset, port, &cluster),
+                        upstream: Upstream::Cluster(cluster.clone()),
+                        protocol: port.protocol,
+                        policy: Policy {
+                            tunnel: None,
+                            ..policy(rule.as_deref(), subset)
+                        },
+                    };
+                    chains.push(Chain {
+                        server_names: vec![cluster],
+                        alpn: MESH_ANY,
+                        tls: None,
+                        serves: Serves::Tcp {
+                            proxy,
+                            exchange: false,
+                            guarded: false,
+                        },
+                    });
+                }
+            }
+        }
+        chains
+    }
+}
