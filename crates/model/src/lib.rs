@@ -8,6 +8,7 @@ pub mod diagnostic;
 pub mod host;
 pub mod kinds;
 pub mod labels;
+pub mod mesh;
 pub mod names;
 pub mod node;
 pub mod object;

@@ -11,6 +11,7 @@ mod meta;
 mod nearest;
 mod node;
 mod scalar;
+mod tree;
 mod yaml;
 
 use std::path::Path as FilePath;
@@ -24,6 +25,9 @@ use crate::object::{Meta, Object, ObjectKey, Origin};
 use body::Readable;
 use check::{Fault, Finding};
 use node::{Node, Span, Value};
+
+pub(crate) use nearest::nearest;
+pub(crate) use tree::Tree;
 
 /// The namespace of objects that name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -42,6 +46,8 @@ pub mod code {
     pub const UNKNOWN_FIELD: &str = "PIL0005";
     /// A key that stands twice in the same map.
     pub const DUPLICATE_KEY: &str = "PIL0006";
+    /// An environment variable that has no meaning.
+    pub const ENVIRONMENT: &str = "PIL0007";
     /// A value that does not fit. istioctl's SchemaValidationError.
     pub const INVALID: &str = "IST0106";
 }
@@ -102,12 +108,7 @@ pub struct Document {
 
 /// Reads the objects of a text. `file` is where it comes from, for people to find it.
 pub fn parse(text: &str, file: &Arc<FilePath>, validation: Validation) -> Parsed {
-    let mut reader = Reader {
-        lines: text.lines().collect(),
-        file,
-        validation,
-        parsed: Parsed::default(),
-    };
+    let mut reader = Reader::new(text, file, validation);
     for document in yaml::documents(text) {
         reader.document(document);
     }
@@ -121,27 +122,45 @@ struct Reader<'a> {
     parsed: Parsed,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(text: &'a str, file: &'a Arc<FilePath>, validation: Validation) -> Self {
+        Self {
+            lines: text.lines().collect(),
+            file,
+            validation,
+            parsed: Parsed::default(),
+        }
+    }
+
     fn document(&mut self, document: yaml::Document<'_>) {
         match document.node {
             Err(error) => {
-                let mut diagnostic = Diagnostic::new(code::SYNTAX, Severity::Error, error.message);
-                diagnostic.origin = Some(self.origin(error.span.line));
-                diagnostic.excerpt = self.excerpt(error.span);
-                self.parsed.diagnostics.push(diagnostic);
+                self.syntax(error);
                 self.refused(document.line, None);
             }
             Ok(node) => {
-                let duplicates = document.duplicates.into_iter().map(|d| Finding {
-                    fault: Fault::DuplicateKey,
-                    message: format!("the key stands twice, first on line {}", d.first_line),
-                    path: d.path,
-                    span: d.span,
-                    help: None,
-                });
-                self.node(node, document.line, duplicates.collect());
+                let findings = Self::duplicates(document.duplicates);
+                self.node(node, document.line, findings);
             }
         }
+    }
+
+    fn syntax(&mut self, error: yaml::SyntaxError) {
+        let mut diagnostic = Diagnostic::new(code::SYNTAX, Severity::Error, error.message);
+        diagnostic.origin = Some(self.origin(error.span.line));
+        diagnostic.excerpt = self.excerpt(error.span);
+        self.parsed.diagnostics.push(diagnostic);
+    }
+
+    fn duplicates(duplicates: Vec<yaml::Duplicate>) -> Vec<Finding> {
+        let findings = duplicates.into_iter().map(|d| Finding {
+            fault: Fault::DuplicateKey,
+            message: format!("the key stands twice, first on line {}", d.first_line),
+            path: d.path,
+            span: d.span,
+            help: None,
+        });
+        findings.collect()
     }
 
     /// Reads an object, or each object of a list.

@@ -1,7 +1,10 @@
 //! Settings of the whole mesh: mesh config, mesh networks and feature flags, as one input of generation.
 
+mod features;
+
 use std::sync::Arc;
 
+pub use features::{Feature, Features};
 pub use proto_istio::mesh::{MeshConfig, MeshNetworks};
 
 use crate::names::{ClusterId, Namespace};
@@ -21,38 +24,4 @@ pub struct Settings {
     pub cluster: ClusterId,
     /// The namespace of the control plane (`istio-system`).
     pub system_namespace: Namespace,
-}
-
-/// Feature flags that change generation, by Istio's environment names; a row of the snapshot, never read from the
-/// environment by generation.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Features {
-    /// `ISTIO_DUAL_STACK`.
-    pub dual_stack: bool,
-    /// `PILOT_ENABLE_IP_AUTOALLOCATE`.
-    pub ip_auto_allocate: bool,
-    /// `PILOT_SEND_UNHEALTHY_ENDPOINTS`.
-    pub send_unhealthy_endpoints: bool,
-    /// `PILOT_HTTP10`.
-    pub http10: bool,
-    /// `PILOT_ENABLE_QUIC_LISTENERS`.
-    pub quic_listeners: bool,
-    /// `PILOT_ENABLE_PERSISTENT_SESSION_FILTER`.
-    pub persistent_session_filter: bool,
-    /// `PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN`.
-    pub absolute_fqdn_vhost_domain: bool,
-}
-
-impl Default for Features {
-    fn default() -> Self {
-        Self {
-            dual_stack: false,
-            ip_auto_allocate: true,
-            send_unhealthy_endpoints: false,
-            http10: false,
-            quic_listeners: false,
-            persistent_session_filter: false,
-            absolute_fqdn_vhost_domain: true,
-        }
-    }
 }

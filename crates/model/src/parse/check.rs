@@ -144,6 +144,9 @@ impl Check<'_> {
             return false;
         }
         seen.push(field.number());
+        if entry.key != field.json_name() {
+            entry.key = field.json_name().to_owned().into();
+        }
         if let Some(oneof) = field.containing_oneof() {
             if let Some((_, other)) = oneofs.iter().find(|(name, _)| name == oneof.name()) {
                 let message = format!(

@@ -78,6 +78,32 @@ impl<'a> Node<'a> {
         Some(entries.remove(index))
     }
 
+    pub(super) fn into_owned(self) -> Node<'static> {
+        let value = match self.value {
+            Value::Null => Value::Null,
+            Value::Bool(value) => Value::Bool(value),
+            Value::Int(value) => Value::Int(value),
+            Value::UInt(value) => Value::UInt(value),
+            Value::Float(value) => Value::Float(value),
+            Value::String(text) => Value::String(Cow::Owned(text.into_owned())),
+            Value::Seq(items) => Value::Seq(items.into_iter().map(Node::into_owned).collect()),
+            Value::Map(entries) => Value::Map(
+                entries
+                    .into_iter()
+                    .map(|entry| Entry {
+                        key: Cow::Owned(entry.key.into_owned()),
+                        at: entry.at,
+                        value: entry.value.into_owned(),
+                    })
+                    .collect(),
+            ),
+        };
+        Node {
+            value,
+            span: self.span,
+        }
+    }
+
     /// The values below this one and itself.
     pub(super) fn size(&self) -> usize {
         1 + match &self.value {

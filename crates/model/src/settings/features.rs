@@ -1,0 +1,193 @@
+//! Feature flags that change generation, and where they come from.
+//!
+//! They have Istio's environment names, so that an installation keeps its settings. One row of [`declare_features!`] is
+//! all it takes to add one.
+
+mod known;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::parse::{code, nearest};
+
+/// A feature flag, for help pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Feature {
+    /// The environment variable.
+    pub name: &'static str,
+    /// Its default as text.
+    pub default: &'static str,
+    /// What it does, in one sentence.
+    pub help: &'static str,
+}
+
+/// Declares the flags: `"NAME" field: type = default, "help";`.
+macro_rules! declare_features {
+    ($($name:literal $field:ident: $type:ty = $default:literal, $help:literal;)*) => {
+        /// Feature flags that change generation, by Istio's environment names; a row of the snapshot, never read from
+        /// the environment by generation.
+        #[derive(Clone, PartialEq, Debug)]
+        pub struct Features {
+            $(
+                #[doc = concat!("`", $name, "`: ", $help)]
+                pub $field: $type,
+            )*
+        }
+
+        impl Default for Features {
+            fn default() -> Self {
+                Self { $($field: $default),* }
+            }
+        }
+
+        impl Features {
+            /// Every flag.
+            pub const ALL: &'static [Feature] = &[
+                $(Feature { name: $name, default: stringify!($default), help: $help }),*
+            ];
+
+            /// Sets the flag of a name; `None` where there is none, `Some(false)` where the value has no meaning.
+            fn set(&mut self, name: &str, value: &str) -> Option<bool> {
+                match name {
+                    $($name => Some(self.$field.assign(value)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+declare_features! {
+    "ISTIO_DUAL_STACK" dual_stack: bool = false,
+        "Listen on and route to both IPv4 and IPv6 addresses.";
+    "PILOT_ENABLE_IP_AUTOALLOCATE" ip_auto_allocate: bool = true,
+        "Give ServiceEntries without addresses one from a reserved range.";
+    "PILOT_SEND_UNHEALTHY_ENDPOINTS" send_unhealthy_endpoints: bool = false,
+        "Send endpoints that are not ready, marked as such.";
+    "PILOT_HTTP10" http10: bool = false,
+        "Accept HTTP/1.0 on outbound listeners.";
+    "PILOT_ENABLE_QUIC_LISTENERS" quic_listeners: bool = false,
+        "Serve HTTP/3 beside TLS on gateways whose service has the port for UDP as well.";
+    "PILOT_ENABLE_PERSISTENT_SESSION_FILTER" persistent_session_filter: bool = false,
+        "Bind sessions to endpoints for services that are labelled so.";
+    "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN" absolute_fqdn_vhost_domain: bool = true,
+        "Match host names that end in a dot as well.";
+}
+
+/// A type that a flag may have.
+trait Assign {
+    /// Reads a value; false leaves the old one.
+    fn assign(&mut self, text: &str) -> bool;
+}
+
+impl Assign for bool {
+    fn assign(&mut self, text: &str) -> bool {
+        // Go: strconv.ParseBool.
+        *self = match text {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
+            _ => return false,
+        };
+        true
+    }
+}
+
+impl Features {
+    /// The flags as the environment sets them; a value without meaning leaves the default.
+    pub fn from_env(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self::read_env(variables, &[]).0
+    }
+
+    /// As [`Features::from_env`], with what there is to say about the variables: values without meaning, names that
+    /// look like Istio's and are none, names of Istio's that have no effect here. `handled` are names that others read.
+    pub fn read_env(
+        variables: impl IntoIterator<Item = (String, String)>,
+        handled: &[&str],
+    ) -> (Self, Vec<Diagnostic>) {
+        let mut features = Self::default();
+        let mut variables: Vec<_> = variables.into_iter().collect();
+        variables.sort_unstable();
+        let findings = variables
+            .iter()
+            .filter_map(|(name, value)| features.read_variable(name, value, handled))
+            .collect();
+        (features, findings)
+    }
+
+    fn read_variable(&mut self, name: &str, value: &str, handled: &[&str]) -> Option<Diagnostic> {
+        let finding = |severity, message: String| {
+            Some(Diagnostic::new(code::ENVIRONMENT, severity, message).at(name))
+        };
+        if handled.contains(&name) || (value.is_empty() && name.starts_with("PILOT")) {
+            return None;
+        }
+        match self.set(name, value) {
+            Some(true) => None,
+            Some(false) => {
+                let default = Self::ALL.iter().find(|f| f.name == name)?.default;
+                finding(
+                    Severity::Error,
+                    format!("{value:?} has no meaning here; the default, {default}, is used"),
+                )
+            }
+            None if known::KNOWN.contains(&name) => finding(
+                Severity::Info,
+                "this setting of Istio has no effect".to_owned(),
+            ),
+            None if name.starts_with("PILOT_") => {
+                let names = Self::ALL.iter().map(|f| f.name);
+                let near = nearest(name, names.chain(known::KNOWN.iter().copied()));
+                let unknown = finding(Severity::Warning, "there is no such setting".to_owned());
+                match near {
+                    Some(near) => unknown.map(|d| d.help(format!("did you mean {near}?"))),
+                    None => unknown,
+                }
+            }
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> (Features, Vec<String>) {
+        let pairs = pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let (features, findings) = Features::read_env(pairs, &["PILOT_MINE"]);
+        (features, findings.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn flags_are_set_by_their_names() {
+        let (features, findings) =
+            read(&[("PILOT_HTTP10", "1"), ("PATH", "x"), ("PILOT_MINE", "y")]);
+        assert!(features.http10 && features.ip_auto_allocate);
+        assert_eq!(findings, Vec::<String>::new());
+    }
+
+    #[test]
+    fn odd_variables_are_told() {
+        let (features, findings) = read(&[
+            ("ISTIO_DUAL_STACK", "yes"),
+            ("PILOT_HTTP1", "true"),
+            ("XDS_AUTH", "true"),
+        ]);
+        assert_eq!(features, Features::default());
+        assert_eq!(
+            findings,
+            [
+                "error[PIL0007]: ISTIO_DUAL_STACK: \"yes\" has no meaning here; the default, false, is used",
+                "warning[PIL0007]: PILOT_HTTP1: there is no such setting (did you mean PILOT_HTTP10?)",
+                "info[PIL0007]: XDS_AUTH: this setting of Istio has no effect",
+            ]
+        );
+    }
+
+    #[test]
+    fn no_name_is_both_a_flag_and_without_effect() {
+        for flag in Features::ALL {
+            assert!(!known::KNOWN.contains(&flag.name), "{}", flag.name);
+        }
+    }
+}
