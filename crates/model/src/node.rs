@@ -67,6 +67,8 @@ pub struct Node {
     pub network: Network,
     /// Cluster.
     pub cluster: ClusterId,
+    /// The name of the service it belongs to, by its own word (`--service-cluster`).
+    pub service_cluster: Arc<str>,
     /// The whole metadata, for what is read rarely.
     pub metadata: Arc<serde_json::Map<String, serde_json::Value>>,
     /// Stated version, if any.

@@ -19,11 +19,13 @@ pub enum ObjectIndex {
     Label = 1,
     /// An IP address of the object.
     Address,
-    /// A host that the object declares or configures (ServiceEntry, DestinationRule, VirtualService).
+    /// A host that the object declares or configures (ServiceEntry, DestinationRule, VirtualService), or that a
+    /// Service is another name of (`externalName`).
     Host,
     /// `namespace/name` of the Service that an EndpointSlice belongs to.
     Service,
-    /// `namespace/label=value` of the selector (of a Service or ServiceEntry), its first pair.
+    /// `namespace/label=value` of the selector (of a Service or ServiceEntry), its first pair; `namespace/=` of a
+    /// selector without any.
     Selector,
     /// [`UNALLOCATED`] or [`ALLOCATED`]: ServiceEntries by what address allocation has to do with them.
     Allocation,
@@ -153,6 +155,12 @@ mod istio {
                     .iter()
                     .map(|(k, v)| (k.as_str(), v.as_str()));
                 emit_selector(object.namespace(), pairs, emit);
+                if selector.labels.is_empty() {
+                    emit(
+                        ObjectIndex::Selector,
+                        super::label_value(object.namespace(), "", ""),
+                    );
+                }
             }
         }
     }
@@ -185,6 +193,19 @@ mod kube {
         fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
             let pairs = object.spec.selector.iter().map(|(k, v)| (&**k, &**v));
             emit_selector(object.namespace(), pairs, emit);
+            if object.spec.selector.is_empty() {
+                emit(
+                    ObjectIndex::Selector,
+                    super::label_value(object.namespace(), "", ""),
+                );
+            }
+            if &*object.spec.service_type == "ExternalName" && !object.spec.external_name.is_empty()
+            {
+                emit(
+                    ObjectIndex::Host,
+                    object.spec.external_name.to_ascii_lowercase(),
+                );
+            }
         }
     }
     impl Indexed for EndpointSlice {

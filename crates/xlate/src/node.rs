@@ -1,34 +1,38 @@
 //! Reading what a proxy says of itself in its first request.
 //!
-//! Istio: pilot/pkg/model/context.go ParseServiceNodeWithMetadata and pilot/pkg/xds/ads.go initProxyMetadata, 1.32.
+//! Istio: pilot/pkg/model/context.go ParseServiceNodeWithMetadata and pkg/model/proxy.go, 1.32.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use model::labels::Labels;
-use model::names::{ClusterId, Namespace, Network};
-use model::node::{Interception, IstioVersion, Node, Role};
+use model::Labels;
+use model::node::{IstioVersion, Node, Role};
 use model::service::Locality;
-use prost_types::value::Kind as ValueKind;
+use prost_types::value::Kind;
 use proto_envoy::envoy::config::core::v3 as core;
-use serde_json::{Map, Value};
+use proto_envoy::envoy::config::core::v3::node::UserAgentVersionType;
+use serde_json::{Map, Number, Value};
 
-/// Reads a node: its id is `role~ip~name.namespace~dns-domain`, the rest is metadata.
+/// Reads what a proxy says of itself.
+///
+/// Where the metadata states no namespace it is the first part of the DNS domain. Extensions count only for proxies
+/// that state no Istio version: Istio's own proxy has what Istio sends.
 ///
 /// # Errors
 ///
-/// What is wrong with the id, in a sentence for the person who configured the proxy.
+/// A sentence for the proxy's operator, when the id is not of the form `role~ip~name.namespace~dns-domain` or when neither
+/// it nor the metadata holds an IP address.
 pub fn from_envoy(node: &core::Node) -> Result<Node, String> {
-    let mut parts = node.id.split('~');
-    let (Some(role), Some(ip), Some(instance), Some(domain), None) = (
-        parts.next(),
-        parts.next(),
-        parts.next(),
-        parts.next(),
-        parts.next(),
-    ) else {
+    let metadata = node
+        .metadata
+        .as_ref()
+        .map(|fields| object(fields))
+        .unwrap_or_default();
+    let parts: Vec<&str> = node.id.split('~').collect();
+    let [role, address, name, dns_domain] = parts[..] else {
         return Err(format!(
-            "node id {:?} does not have the form role~ip~name.namespace~dns-domain",
+            "the node id {:?} is not of the form role~ip~name.namespace~dns-domain",
             node.id
         ));
     };
@@ -39,146 +43,135 @@ pub fn from_envoy(node: &core::Node) -> Result<Node, String> {
         "ztunnel" => Role::Ztunnel,
         other => {
             return Err(format!(
-                "node id {:?}: role {other:?} is none of sidecar, router, waypoint, ztunnel",
+                "the node id {:?} names no role: {other:?}",
                 node.id
             ));
         }
     };
-    let metadata: Map<String, Value> = node
-        .metadata
-        .as_ref()
-        .map(struct_to_json)
-        .unwrap_or_default();
+    let addresses = match addresses(&metadata) {
+        Some(stated) => stated,
+        None => vec![address.parse().map_err(|_| {
+            format!(
+                "neither the node id {:?} nor INSTANCE_IPS holds an IP address",
+                node.id
+            )
+        })?],
+    };
     let text = |key: &str| {
         metadata
             .get(key)
             .and_then(Value::as_str)
             .unwrap_or_default()
     };
-
-    let mut addresses: Vec<IpAddr> = text("INSTANCE_IPS")
-        .split(',')
-        .filter_map(|a| a.trim().parse().ok())
-        .collect();
-    if addresses.is_empty() {
-        addresses.extend(ip.parse::<IpAddr>().ok());
-    }
-    if addresses.is_empty() {
-        return Err(format!(
-            "node id {:?}: {ip:?} is no IP address and INSTANCE_IPS has none",
-            node.id
-        ));
-    }
     let namespace = match text("NAMESPACE") {
-        "" => instance
-            .split_once('.')
-            .map_or("", |(_, namespace)| namespace),
+        "" => match dns_domain.split_once('.') {
+            Some((namespace, _)) => namespace,
+            None => "",
+        },
         stated => stated,
     };
-    let labels: Labels = metadata
-        .get("LABELS")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default()))
-        .collect();
+    let labels = match metadata.get("LABELS") {
+        Some(Value::Object(labels)) => labels
+            .iter()
+            .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+            .collect(),
+        _ => Labels::default(),
+    };
+    let version = istio_version(text("ISTIO_VERSION"));
+    let istio = !text("ISTIO_VERSION").is_empty();
     let locality = node.locality.as_ref().map(|l| Locality {
         region: l.region.as_str().into(),
         zone: l.zone.as_str().into(),
         subzone: l.sub_zone.as_str().into(),
     });
-    // Istio's own proxies lack nothing that is sent to them; others say what they have.
-    let version = istio_version(text("ISTIO_VERSION"));
-    let extensions = (!text_is_set(&metadata, "ISTIO_VERSION") && !node.extensions.is_empty())
-        .then(|| {
-            Arc::new(
-                node.extensions
-                    .iter()
-                    .map(|e| Arc::from(e.name.as_str()))
-                    .collect(),
-            )
-        });
-
     Ok(Node {
         id: node.id.as_str().into(),
         role,
-        name: instance
-            .split_once('.')
-            .map_or(instance, |(name, _)| name)
-            .into(),
-        namespace: Namespace::new(namespace),
-        dns_domain: domain.into(),
+        name: name.split('.').next().unwrap_or(name).into(),
+        namespace: namespace.into(),
+        dns_domain: dns_domain.into(),
         addresses: addresses.into(),
         labels,
         locality: locality.unwrap_or_default(),
-        network: Network::new(text("NETWORK")),
-        cluster: ClusterId::new(text("CLUSTER_ID")),
+        network: text("NETWORK").into(),
+        cluster: text("CLUSTER_ID").into(),
+        service_cluster: node.cluster.as_str().into(),
         version,
-        extensions,
+        extensions: if istio { None } else { extensions(node) },
         envoy_version: envoy_version(node),
         metadata: Arc::new(metadata),
     })
 }
 
-/// How traffic reaches the proxy, as its metadata says.
-pub fn interception(node: &Node) -> Interception {
-    match node
-        .metadata
-        .get("INTERCEPTION_MODE")
-        .and_then(Value::as_str)
-    {
-        Some("NONE") => Interception::None,
-        Some("TPROXY") => Interception::Tproxy,
-        _ => Interception::Redirect,
-    }
+/// `INSTANCE_IPS`, a list with commas; `None` where it is empty or holds anything but IP addresses.
+fn addresses(metadata: &Map<String, Value>) -> Option<Vec<IpAddr>> {
+    let stated = metadata.get("INSTANCE_IPS")?.as_str()?;
+    stated.split(',').map(|ip| ip.parse().ok()).collect()
 }
 
-fn text_is_set(metadata: &Map<String, Value>, key: &str) -> bool {
-    metadata
-        .get(key)
-        .and_then(Value::as_str)
-        .is_some_and(|t| !t.is_empty())
-}
-
-/// Reads `1.32.0`, `1.32-alpha.abc`, `1.32`; anything else counts as the newest.
+/// `1.31.0`, with anything before (`release-`) and behind; a missing patch counts as the newest.
 fn istio_version(text: &str) -> Option<IstioVersion> {
-    let mut numbers = text.split(['.', '-']).map(|part| part.parse::<u16>().ok());
+    let text = text.strip_prefix("release-").unwrap_or(text);
+    let mut parts = text.split('.').map(|part| {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        part[..digits].parse::<u16>().ok()
+    });
+    let (major, minor) = (parts.next()??, parts.next()??);
+    if major == 0 {
+        return None;
+    }
     Some(IstioVersion {
-        major: numbers.next()??,
-        minor: numbers.next()??,
-        patch: numbers.next().flatten().unwrap_or(0),
+        major,
+        minor,
+        patch: parts.next().flatten().unwrap_or(u16::MAX),
     })
+}
+
+fn extensions(node: &core::Node) -> Option<Arc<BTreeSet<Arc<str>>>> {
+    if node.extensions.is_empty() {
+        return None;
+    }
+    let enabled = node.extensions.iter().filter(|e| !e.disabled);
+    let names = enabled.map(|e| Arc::from(e.name.as_str())).collect();
+    Some(Arc::new(names))
 }
 
 fn envoy_version(node: &core::Node) -> Option<(u32, u32, u32)> {
     match node.user_agent_version_type.as_ref()? {
-        core::node::UserAgentVersionType::UserAgentBuildVersion(build) => build
-            .version
-            .as_ref()
-            .map(|v| (v.major_number, v.minor_number, v.patch)),
-        core::node::UserAgentVersionType::UserAgentVersion(_) => None,
+        UserAgentVersionType::UserAgentBuildVersion(build) => {
+            let version = build.version.as_ref()?;
+            Some((version.major_number, version.minor_number, version.patch))
+        }
+        UserAgentVersionType::UserAgentVersion(text) => {
+            let mut parts = text.split(['.', '-']).map(|part| part.parse().ok());
+            Some((parts.next()??, parts.next()??, parts.next()??))
+        }
     }
 }
 
-fn struct_to_json(fields: &prost_types::Struct) -> Map<String, Value> {
-    fields
-        .fields
-        .iter()
-        .map(|(k, v)| (k.clone(), value_to_json(v)))
-        .collect()
+fn object(fields: &prost_types::Struct) -> Map<String, Value> {
+    let pairs = fields.fields.iter();
+    pairs.map(|(k, v)| (k.clone(), json(v))).collect()
 }
 
-fn value_to_json(value: &prost_types::Value) -> Value {
+fn json(value: &prost_types::Value) -> Value {
     match &value.kind {
-        Some(ValueKind::BoolValue(b)) => (*b).into(),
-        #[allow(clippy::cast_possible_truncation)] // Only where nothing is truncated.
-        Some(ValueKind::NumberValue(n)) if n.fract() == 0.0 && n.abs() < 9e15 => (*n as i64).into(),
-        Some(ValueKind::NumberValue(n)) => (*n).into(),
-        Some(ValueKind::StringValue(s)) => s.as_str().into(),
-        Some(ValueKind::ListValue(list)) => list.values.iter().map(value_to_json).collect(),
-        Some(ValueKind::StructValue(fields)) => struct_to_json(fields).into(),
-        Some(ValueKind::NullValue(_)) | None => Value::Null,
+        None | Some(Kind::NullValue(_)) => Value::Null,
+        Some(Kind::BoolValue(value)) => Value::Bool(*value),
+        Some(Kind::NumberValue(value)) => number(*value),
+        Some(Kind::StringValue(text)) => Value::String(text.clone()),
+        Some(Kind::StructValue(fields)) => Value::Object(object(fields)),
+        Some(Kind::ListValue(list)) => Value::Array(list.values.iter().map(json).collect()),
     }
+}
+
+/// Whole numbers as such: metadata holds ports and the like.
+fn number(value: f64) -> Value {
+    let whole = value as i64;
+    if whole as f64 == value {
+        return Value::Number(whole.into());
+    }
+    Number::from_f64(value).map_or(Value::Null, Value::Number)
 }
 
 #[cfg(test)]
@@ -217,7 +210,7 @@ mod tests {
         assert!(
             from_envoy(&node("sidecar~here~a.b~c"))
                 .unwrap_err()
-                .contains("no IP address")
+                .contains("an IP address")
         );
     }
 
@@ -231,7 +224,7 @@ mod tests {
             })
         };
         assert_eq!(istio_version("1.31.2"), version(1, 31, 2));
-        assert_eq!(istio_version("1.32-alpha.0"), version(1, 32, 0));
+        assert_eq!(istio_version("1.32-alpha.0"), version(1, 32, u16::MAX));
         assert_eq!(istio_version("master"), None);
     }
 }

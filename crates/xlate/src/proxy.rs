@@ -1,62 +1,262 @@
 //! From what a proxy says of itself to its view.
+//!
+//! A view holds what generation reads and nothing else. Of the metadata these keys are kept, by their names in Istio:
+//! see [`KEPT`].
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use incr::Cx;
-use model::node::Node;
-use store::Snapshot;
+use incr::{Cx, Query};
+use model::Labels;
+use model::kinds::istio::EnvoyFilter;
+use model::kinds::kube::Pod;
+use model::names::Namespace;
+use model::node::{Interception, Node};
+use model::object::{Object, ObjectName};
+use model::service::{Locality, Resolution};
+use serde_json::Value;
+use store::{Reads, Snapshot};
 
-use crate::view::{Families, View};
+use crate::services;
+use crate::view::{Families, ServiceTarget, View};
 
-/// The view of a proxy.
-pub fn view_of(cx: &Cx<'_, Snapshot>, node: &Node) -> View {
-    let _ = cx;
-    View {
-        role: node.role,
-        namespace: node.namespace.clone(),
-        labels: node.labels.clone(),
-        locality: node.locality.clone(),
-        network: node.network.clone(),
-        cluster: node.cluster.clone(),
-        dns_domain: node.dns_domain.clone(),
-        families: Families {
-            v4: node.addresses.iter().any(|a| a.is_ipv4()),
-            v6: node.addresses.iter().any(|a| a.is_ipv6()),
-        },
-        interception: crate::node::interception(node),
-        version: node.version,
-        extensions: node.extensions.clone(),
-        targets: Arc::from([]),
-        metadata: metadata(node),
+/// The metadata keys that generation reads.
+pub const KEPT: &[&str] = &[
+    "BASE",
+    "CLOUDRUN_ADDR",
+    "CREDENTIAL",
+    "DISABLE_HBONE_SEND",
+    "DNS_AUTO_ALLOCATE",
+    "DNS_CAPTURE",
+    "DNS_PROXY_ADDR",
+    "ENABLE_HBONE",
+    "ENABLE_SELF_DISCOVERY",
+    "ENVOY_PROMETHEUS_PORT",
+    "ENVOY_SECURE_MERGED_METRICS_PORT",
+    "ENVOY_SECURE_METRICS_PORT",
+    "ENVOY_STATUS_PORT",
+    "FILE_CREDENTIAL",
+    "GENERATOR",
+    "HTTP10",
+    "HTTP_PROXY_PORT",
+    "IDLE_TIMEOUT",
+    "INBOUND_LISTENER_EXACT_BALANCE",
+    "MESH_ID",
+    "METADATA_DISCOVERY",
+    "OUTBOUND_LISTENER_EXACT_BALANCE",
+    "PROXY_CONFIG",
+    "REQUESTED_NETWORK_VIEW",
+    "SERVICE_ACCOUNT",
+    "STS_PORT",
+    "TLS_CLIENT_CERT_CHAIN",
+    "TLS_CLIENT_KEY",
+    "TLS_CLIENT_ROOT_CERT",
+    "TLS_SERVER_CERT_CHAIN",
+    "TLS_SERVER_KEY",
+    "TLS_SERVER_ROOT_CERT",
+    "UNPRIVILEGED_POD",
+    "WORKLOAD_IDENTITY_SOCKET_FILE",
+];
+
+/// Who a proxy is among the objects.
+pub struct Identity<'a> {
+    /// What it says.
+    pub node: &'a Node,
+    /// The namespace it states; `None` where it was concluded from the DNS domain.
+    pub stated_namespace: Option<Namespace>,
+    /// Its name as that of an object, where the namespace in its id is the one it states.
+    pub own_name: Option<ObjectName>,
+    /// Its Pod.
+    pub pod: Option<Arc<Object<Pod>>>,
+    /// Stands for a virtual machine though it may run in a Pod.
+    pub virtual_machine: bool,
+}
+
+impl<'a> Identity<'a> {
+    fn of(cx: &Cx<'_, Snapshot>, node: &'a Node) -> Self {
+        let stated_namespace = text(node, "NAMESPACE").map(Namespace::from);
+        let id = node.id.split('~').nth(2).unwrap_or_default();
+        let own_name = id
+            .split_once('.')
+            .filter(|(_, namespace)| stated_namespace.as_deref() == Some(*namespace))
+            .map(|(name, namespace)| ObjectName::new(namespace, name));
+        let address = node
+            .addresses
+            .first()
+            .map_or_else(String::new, ToString::to_string);
+        Self {
+            node,
+            stated_namespace,
+            pod: services::pod_of(cx, own_name.as_ref(), &node.namespace, &address),
+            own_name,
+            virtual_machine: node
+                .labels
+                .get("istio.io/test-vm")
+                .is_some_and(|v| !v.is_empty()),
+        }
     }
 }
 
-/// Metadata that differs from proxy to proxy without any effect on what is generated.
-const OF_ONE_PROXY: &[&str] = &[
-    "NAME",
-    "INSTANCE_IPS",
-    "LABELS",
-    "NAMESPACE",
-    "OWNER",
-    "APP_CONTAINERS",
-    "POD_PORTS",
-    "PLATFORM_METADATA",
-    "ISTIO_PROXY_SHA",
-    "WORKLOAD_NAME",
-    "ANNOTATIONS",
-];
+/// The view of a proxy.
+pub fn view_of(cx: &Cx<'_, Snapshot>, node: &Node) -> View {
+    let identity = Identity::of(cx, node);
+    let labels = workload_labels(cx, &identity);
+    let locality = locality(node, &labels);
+    let targets = services::targets_of(cx, node, &identity, &labels);
+    let interception = interception(node);
+    View {
+        role: node.role,
+        namespace: node.namespace.clone(),
+        labels: services::with_topology(
+            &labels,
+            &services::Topology {
+                cluster: &node.cluster,
+                locality: &locality,
+                node: text(node, "NODE_NAME").unwrap_or_default(),
+                network: &node.network,
+            },
+        ),
+        locality,
+        network: node.network.clone(),
+        cluster: node.cluster.clone(),
+        dns_domain: node.dns_domain.clone(),
+        families: families(node),
+        interception,
+        version: node.version,
+        extensions: node.extensions.clone(),
+        addresses: if interception == Interception::None || serves_headless(&targets) {
+            node.addresses.clone()
+        } else {
+            Arc::from([])
+        },
+        targets,
+        metadata: kept(cx, node),
+        service_cluster: node.service_cluster.clone(),
+    }
+}
 
-fn metadata(node: &Node) -> model::Labels {
-    node.metadata
+/// Whether a service of the proxy's workload has no address of its own, so that listeners of others bear the
+/// addresses of its workloads.
+fn serves_headless(targets: &[ServiceTarget]) -> bool {
+    targets
         .iter()
-        .filter(|(key, _)| !OF_ONE_PROXY.contains(&key.as_str()))
-        .map(|(key, value)| {
-            (
-                key.as_str(),
-                value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned),
-            )
-        })
+        .any(|t| t.service.resolution == Resolution::Passthrough)
+}
+
+/// A text of the metadata; `None` where it is absent or empty.
+fn text<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    let text = node.metadata.get(key)?.as_str()?;
+    (!text.is_empty()).then_some(text)
+}
+
+/// The labels of the workload: those that its objects have, else those that it states.
+///
+/// Istio: pilot/pkg/model/context.go SetWorkloadLabels, 1.32.
+fn workload_labels(cx: &Cx<'_, Snapshot>, identity: &Identity<'_>) -> Labels {
+    let node = identity.node;
+    if identity.virtual_machine {
+        return node.labels.clone();
+    }
+    let known_cluster = node.cluster.is_empty() || node.cluster == cx.settings().cluster;
+    let found = if known_cluster {
+        labels_of_objects(cx, identity)
+    } else {
+        None
+    };
+    let Some(found) = found else {
+        return node.labels.clone();
+    };
+    let mut all: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
+    if let Some(Value::Object(fixed)) = node.metadata.get("STATIC_LABELS") {
+        let pairs = fixed.iter().filter_map(|(k, v)| Some((k, v.as_str()?)));
+        all.extend(pairs.map(|(k, v)| (Arc::from(k.as_str()), Arc::from(v))));
+    }
+    all.extend(found.iter().map(|(k, v)| (k.clone(), v.clone())));
+    all.into_iter().collect()
+}
+
+fn labels_of_objects(cx: &Cx<'_, Snapshot>, identity: &Identity<'_>) -> Option<Labels> {
+    if let Some(pod) = &identity.pod {
+        let endpoint = (*cx.query(&services::PodOf(pod.meta.name.clone()))).clone()?;
+        return Some(endpoint.labels.clone());
+    }
+    identity.node.addresses.iter().find_map(|address| {
+        let namespace = identity.stated_namespace.as_ref();
+        services::labels_at(cx, namespace, &address.to_string())
+    })
+}
+
+/// Where the proxy is: as its labels say, else as it says itself.
+///
+/// Istio: pilot/pkg/xds/ads.go setTopologyLabels, 1.32.
+fn locality(node: &Node, labels: &Labels) -> Locality {
+    let label = |key: &str| labels.get(key);
+    let (region, zone, subzone) = (
+        label("topology.kubernetes.io/region"),
+        label("topology.kubernetes.io/zone"),
+        label("topology.istio.io/subzone"),
+    );
+    if region.is_some() || zone.is_some() || subzone.is_some() {
+        return Locality {
+            region: region.unwrap_or_default().into(),
+            zone: zone.unwrap_or_default().into(),
+            subzone: subzone.unwrap_or_default().into(),
+        };
+    }
+    match label("topology.istio.io/locality").or_else(|| label("istio-locality")) {
+        Some(stated) if !stated.is_empty() => Locality::parse(stated),
+        _ => node.locality.clone(),
+    }
+}
+
+fn families(node: &Node) -> Families {
+    Families {
+        v4: node.addresses.iter().any(|a| a.is_ipv4()),
+        v6: node.addresses.iter().any(|a| a.is_ipv6()),
+    }
+}
+
+fn interception(node: &Node) -> Interception {
+    match text(node, "INTERCEPTION_MODE") {
+        Some("TPROXY") => Interception::Tproxy,
+        Some("NONE") => Interception::None,
+        _ => Interception::Redirect,
+    }
+}
+
+/// The metadata that generation reads: texts as they are, other values as JSON.
+fn kept(cx: &Cx<'_, Snapshot>, node: &Node) -> Labels {
+    let matched = cx.query(&MatchedKeys);
+    let mut keys: Vec<&str> = KEPT.to_vec();
+    keys.extend(matched.iter().map(|key| &**key));
+    // Only a proxy that balances among its like needs to know which those are.
+    if node.metadata.contains_key("ENABLE_SELF_DISCOVERY") {
+        keys.push("WORKLOAD_NAME");
+    }
+    let of_key = |key: &str| match node.metadata.get(key)? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    keys.into_iter()
+        .filter_map(|key| Some((key, of_key(key)?)))
         .collect()
+}
+
+/// The metadata keys that EnvoyFilters match proxies by, sorted.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct MatchedKeys;
+
+impl Query<Snapshot> for MatchedKeys {
+    type Value = BTreeSet<Arc<str>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let filters = cx.list::<EnvoyFilter>();
+        let patches = filters.iter().flat_map(|f| &f.spec.config_patches);
+        patches
+            .filter_map(|patch| patch.r#match.as_ref()?.proxy.as_ref())
+            .flat_map(|proxy| proxy.metadata.keys())
+            .map(|key| Arc::from(key.as_str()))
+            .collect()
+    }
 }

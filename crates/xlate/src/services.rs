@@ -9,11 +9,17 @@
 //! Services and endpoints are apart: when only endpoints of a ServiceEntry change, its [`EntryServices`] are derived
 //! again, come out equal, and nothing above them runs.
 
+mod accounts;
 mod address;
+mod alias;
 mod allocation;
 mod endpoints;
 mod entry;
+mod kube;
+mod kube_endpoints;
 mod network;
+mod pod;
+mod targets;
 mod visibility;
 mod workload;
 
@@ -22,15 +28,21 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::host::Hostname;
 use model::kinds::istio::ServiceEntry;
+use model::kinds::kube::Service as KubeObject;
 use model::names::Namespace;
 use model::service::{Registry, Service, Visibility};
 use store::{ObjectIndex, Reads, Snapshot};
 
+pub use accounts::AccountsOf;
 pub use address::{address_for, addresses_for, uses_allocated_addresses};
 pub use allocation::Allocation;
 pub use endpoints::EndpointsOf;
 pub use entry::EntryServices;
+pub use kube::{KubeService, host_of, name_of, protocol};
 pub use network::network_of;
+pub use pod::{PodOf, WorkloadOfPod, pod_of};
+pub use targets::{labels_at, targets_of};
+pub(crate) use workload::{Topology, with_topology};
 pub use workload::{Workload, WorkloadOfEntry};
 
 /// Services in Istio's order.
@@ -56,6 +68,9 @@ impl Query<Snapshot> for InNamespace {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ServiceList {
         let mut services = Vec::new();
+        for name in cx.names_in::<KubeObject>(&self.0) {
+            services.extend((*cx.query(&KubeService(name))).clone());
+        }
         for entry in cx.names_in::<ServiceEntry>(&self.0) {
             services.extend(cx.query(&EntryServices(entry)).iter().cloned());
         }
@@ -117,6 +132,7 @@ impl Query<Snapshot> for ServiceNamespaces {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Namespace]> {
         let mut all = cx.namespaces::<ServiceEntry>();
+        all.extend(cx.namespaces::<KubeObject>());
         all.sort();
         all.dedup();
         all.into()
@@ -157,6 +173,9 @@ impl Query<Snapshot> for OfHost {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ServiceList {
         let mut found = Vec::new();
+        if let Some(name) = name_of(&self.0, &cx.settings().domain) {
+            found.extend((*cx.query(&KubeService(name))).clone());
+        }
         for entry in cx.names_by::<ServiceEntry>(ObjectIndex::Host, &self.0.to_ascii_lowercase()) {
             let services = cx.query(&EntryServices(entry));
             found.extend(services.iter().filter(|s| s.host == self.0).cloned());

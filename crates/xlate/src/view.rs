@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
@@ -33,7 +34,7 @@ pub struct ServiceTarget {
 
 /// Everything about a proxy that may change what it gets, and nothing else: no id, no name, no single address
 /// unless something generated depends on it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct View {
     /// Role.
     pub role: Role,
@@ -57,11 +58,25 @@ pub struct View {
     pub version: Option<IstioVersion>,
     /// Extensions the proxy has; `None` where it does not say and Istio's own proxy is assumed.
     pub extensions: Option<Arc<BTreeSet<Arc<str>>>>,
+    /// Its addresses, where something generated depends on them: it is not intercepted, or it serves a service without
+    /// an address of its own. Else empty.
+    pub addresses: Arc<[IpAddr]>,
+    /// The name of the service it belongs to, by its own word; for tracing.
+    pub service_cluster: Arc<str>,
     /// The service ports its workload serves, oldest service first; empty for gateways unless something needs them.
     pub targets: Arc<[ServiceTarget]>,
     /// Metadata keys that generation reads (`DNS_CAPTURE`, `HTTP10`, `MESH_ID`, ...) by name: texts as they are,
     /// other values as JSON. Which keys there are says [`crate::proxy`].
     pub metadata: Labels,
+}
+
+impl Hash for View {
+    /// Of what tells views apart nearly always: hashing the services of every target on each look-up costs more than
+    /// the rare collision.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.role, &self.namespace, &self.labels).hash(state);
+        (&self.metadata, &self.addresses, self.targets.len()).hash(state);
+    }
 }
 
 impl View {

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::Labels;
 use model::change::ServiceKey;
-use model::kinds::istio::{ServiceEntry, WorkloadEntry};
-use model::names::Namespace;
+use model::host::Hostname;
+use model::kinds::istio::ServiceEntry;
 use model::object::{Object, ObjectName};
 use model::service::{Address, Endpoint, Resolution};
-use store::index::label_value;
 use store::{ObjectIndex, Reads, Snapshot};
 
-use super::entry::{port_number, resolution, resolves_names};
-use super::workload::{self, Workload, WorkloadOfEntry};
+use super::entry::{EntryServices, port_number, resolution, resolves_names};
+use super::kube::name_of;
+use super::kube_endpoints;
+use super::workload::{self, Workload, selected};
 
 /// Every endpoint of a service: those of ServiceEntries, of Kubernetes, and of registries, in this order.
 ///
@@ -28,6 +29,11 @@ impl Query<Snapshot> for EndpointsOf {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Endpoint]> {
         let mut endpoints = of_entries(cx, &self.0);
+        if let Some(name) = name_of(&self.0.host, &cx.settings().domain)
+            && name.namespace == self.0.namespace
+        {
+            endpoints.extend(kube_endpoints::of_service(cx, &name));
+        }
         if let Some(shards) = cx.shards(&self.0) {
             endpoints.extend(shards.endpoints().cloned());
         }
@@ -52,15 +58,42 @@ fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Endpoint> {
     let mut ports = BTreeSet::new();
     for entry in entries {
         let first_only = resolution(&entry.spec) == Resolution::DnsRoundRobin;
-        for endpoint in of_entry(cx, &entry, host) {
-            // One address is all that such a cluster may have.
-            if !first_only || !ports.contains(&endpoint.service_port) {
-                ports.insert(endpoint.service_port);
-                endpoints.push(endpoint);
+        let name = entry.meta.name.clone();
+        let own = cx.query(&EntryEndpoints {
+            entry: name.clone(),
+            host: host.clone(),
+        });
+        // Each address of the entry is a service of its own, and each brings the endpoints.
+        let services = cx.query(&EntryServices(name));
+        for _ in services.iter().filter(|s| s.host == *host) {
+            for endpoint in own.iter() {
+                // One address is all that such a cluster may have.
+                if !first_only || !ports.contains(&endpoint.service_port) {
+                    ports.insert(endpoint.service_port);
+                    endpoints.push(endpoint.clone());
+                }
             }
         }
     }
     endpoints
+}
+
+/// The endpoints of one host of a ServiceEntry, for every port.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct EntryEndpoints {
+    pub(super) entry: ObjectName,
+    pub(super) host: Hostname,
+}
+
+impl Query<Snapshot> for EntryEndpoints {
+    type Value = Arc<[Endpoint]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Endpoint]> {
+        match cx.get::<ServiceEntry>(&self.entry) {
+            Some(entry) => of_entry(cx, &entry, &self.host).into(),
+            None => Arc::from([]),
+        }
+    }
 }
 
 fn of_entry(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>, host: &str) -> Vec<Endpoint> {
@@ -131,7 +164,7 @@ fn serve(workload: &Workload, spec: &ServiceEntry, endpoints: &mut Vec<Endpoint>
 }
 
 /// The address with another port; a Unix socket has none.
-fn at_port(address: &Address, port: u16) -> Address {
+pub(super) fn at_port(address: &Address, port: u16) -> Address {
     match address {
         Address::Socket { hosts, .. } => Address::Socket {
             hosts: hosts.clone(),
@@ -139,24 +172,4 @@ fn at_port(address: &Address, port: u16) -> Address {
         },
         Address::Unix(path) => Address::Unix(path.clone()),
     }
-}
-
-/// The workloads of a namespace that a selector chooses, by name. An empty selector chooses all.
-fn selected(cx: &Cx<'_, Snapshot>, namespace: &Namespace, selector: &Labels) -> Vec<Arc<Workload>> {
-    // A label of the objects themselves finds them in the index.
-    let key = selector
-        .iter()
-        .find(|(key, _)| !workload::is_topology_label(key));
-    let names = match key {
-        Some((key, value)) => {
-            let value = label_value(namespace, key, value);
-            cx.names_by::<WorkloadEntry>(ObjectIndex::Label, &value)
-        }
-        None => workload::entries_in(cx, namespace),
-    };
-    names
-        .into_iter()
-        .filter_map(|name| (*cx.query(&WorkloadOfEntry(name))).clone())
-        .filter(|workload| workload.endpoint.labels.matches(selector))
-        .collect()
 }

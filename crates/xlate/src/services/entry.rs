@@ -16,7 +16,7 @@ use model::{Hostname, Labels};
 use proto_istio::networking::service_entry;
 use store::{Reads, Snapshot};
 
-use super::{ServiceList, allocation, visibility};
+use super::{ServiceList, alias, allocation, kube, visibility};
 
 /// The address of a service that has none.
 pub(super) const UNSPECIFIED: &str = "0.0.0.0";
@@ -54,11 +54,7 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
         auto_ipv4: None,
         auto_ipv6: None,
         mesh_external: spec.location() == service_entry::Location::MeshExternal,
-        export_to: visibility::resolve(
-            cx,
-            meta.namespace(),
-            spec.export_to.iter().map(String::as_str),
-        ),
+        export_to: visibility::of_entry(cx, meta.namespace(), &spec.export_to),
         labels: meta.labels.clone(),
         selector: spec
             .workload_selector
@@ -78,6 +74,12 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
             .get("istio.io/connect-strategy")
             .is_some_and(|s| s.eq_ignore_ascii_case("RACE_FIRST_TCP_CONNECT")),
         kube: KubeAttributes {
+            traffic_distribution: kube::traffic_distribution(
+                cx,
+                "",
+                &meta.annotations,
+                meta.namespace(),
+            ),
             object_name: meta.name.name.clone(),
             ..KubeAttributes::default()
         },
@@ -88,6 +90,7 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
         let service = Service {
             host: host.as_str().into(),
             name: host.as_str().into(),
+            aliases: alias::aliases_of(cx, host),
 
             ..service.clone()
         };

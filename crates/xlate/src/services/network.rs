@@ -5,21 +5,29 @@ use std::net::IpAddr;
 use incr::Cx;
 use ipnet::IpNet;
 use model::Labels;
+use model::kinds::kube::NamespaceSpec;
 use model::names::Network;
+use model::object::ObjectName;
 use proto_istio::mesh::network::network_endpoints::Ne;
 use store::{Reads, Snapshot};
 
 /// The label that names the network of a workload or of the whole cluster (on the system namespace).
 pub(super) const NETWORK_LABEL: &str = "topology.istio.io/network";
 
-/// The network of an address: as its labels say, else as the mesh networks do. Empty is the default network.
+/// The network of an address: as its labels say, else those of the system namespace, else the mesh networks. Empty is
+/// the default network.
 ///
 /// Istio: pilot/pkg/serviceregistry/kube/controller/network.go Network, 1.32.
 pub fn network_of(cx: &Cx<'_, Snapshot>, address: &str, labels: &Labels) -> Network {
     if let Some(network) = labels.get(NETWORK_LABEL).filter(|n| !n.is_empty()) {
         return network.into();
     }
-    of_mesh_networks(cx, address)
+    let system = ObjectName::new("", cx.settings().system_namespace.as_str());
+    let of_system = cx
+        .get::<NamespaceSpec>(&system)
+        .and_then(|ns| ns.meta.labels.get(NETWORK_LABEL).map(Network::from))
+        .filter(|network| !network.is_empty());
+    of_system.unwrap_or_else(|| of_mesh_networks(cx, address))
 }
 
 /// The network that this cluster's registry belongs to, else the one with the narrowest range around the address.

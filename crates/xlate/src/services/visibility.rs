@@ -3,8 +3,14 @@
 use std::sync::Arc;
 
 use incr::Cx;
+use model::Labels;
+use model::kinds::kube::NamespaceSpec;
 use model::names::Namespace;
+use model::object::ObjectName;
 use model::service::Visibility;
+use proto_istio::mesh::service_entry_visibility::match_rule::Matcher;
+use proto_istio::mesh::service_entry_visibility::{Policy, Visibility as Cap};
+use proto_istio::mesh::{LabelSelector, LabelSelectorRequirement};
 use store::{Reads, Snapshot};
 
 /// `exportTo` as written, or the mesh's default where nothing is, resolved for an object of `namespace`.
@@ -44,4 +50,57 @@ fn of<'a>(namespace: &Namespace, written: impl Iterator<Item = &'a str>) -> Visi
     list.sort();
     list.dedup();
     Visibility::Namespaces(Arc::from(list))
+}
+
+/// As [`resolve`], for a ServiceEntry: the mesh may narrow what its `exportTo` says, by its namespace.
+///
+/// Istio: pilot/pkg/model/push_context.go serviceExportTo, 1.32.
+pub(super) fn of_entry(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    written: &[String],
+) -> Visibility {
+    let visibility = resolve(cx, namespace, written.iter().map(String::as_str));
+    let rules = cx.settings().mesh.service_entry_visibility.as_ref();
+    let Some(rules) = rules.filter(|rules| rules.apply_to_sidecars) else {
+        return visibility;
+    };
+    let labels = cx
+        .get::<NamespaceSpec>(&ObjectName::new("", namespace.as_str()))
+        .map(|ns| ns.meta.labels.clone())
+        .unwrap_or_default();
+    let policy = rules.policies.iter().find(|p| applies(p, &labels));
+    match policy.map_or(rules.default_visibility(), Policy::visibility) {
+        Cap::Namespace if visibility.allows(namespace) => {
+            Visibility::Namespaces(Arc::from([namespace.clone()]))
+        }
+        Cap::Namespace | Cap::None => Visibility::Namespaces(Arc::from([])),
+        Cap::Public | Cap::Unspecified => visibility,
+    }
+}
+
+/// Whether every rule of a policy matches the labels of a namespace; a policy without rules always does.
+fn applies(policy: &Policy, labels: &Labels) -> bool {
+    policy
+        .matching_rules
+        .iter()
+        .all(|rule| match &rule.matcher {
+            Some(Matcher::NamespaceSelector(selector)) => selects(selector, labels),
+            None => false,
+        })
+}
+
+fn selects(selector: &LabelSelector, labels: &Labels) -> bool {
+    let holds = |rule: &LabelSelectorRequirement| {
+        let value = labels.get(&rule.key);
+        let listed = || value.is_some_and(|value| rule.values.iter().any(|v| v == value));
+        match rule.operator.as_str() {
+            "In" => listed(),
+            "NotIn" => !listed(),
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            _ => false,
+        }
+    };
+    labels.matches_map(&selector.match_labels) && selector.match_expressions.iter().all(holds)
 }

@@ -1,4 +1,4 @@
-//! Workloads that selectors choose: WorkloadEntries, and the endpoints written into a ServiceEntry.
+//! Workloads that selectors choose: Pods, WorkloadEntries, and the endpoints written into a ServiceEntry.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,13 +7,17 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::Labels;
 use model::kinds::istio::WorkloadEntry;
+use model::kinds::kube::Pod;
 use model::names::{ClusterId, Namespace, Network};
 use model::object::{Meta, ObjectName};
 use model::service::{Address, Endpoint, Locality};
-use store::{Reads, Snapshot};
+use store::index::label_value;
+use store::snapshot::Stored;
+use store::{ObjectIndex, Reads, Snapshot};
 
 use super::entry::port_number;
 use super::network::{NETWORK_LABEL, network_of};
+use super::pod::WorkloadOfPod;
 
 /// The label that says whether a workload takes Istio mutual TLS.
 pub(super) const TLS_MODE_LABEL: &str = "security.istio.io/tlsMode";
@@ -25,7 +29,7 @@ pub struct Workload {
     pub name: ObjectName,
     /// Everything of an endpoint but the ports.
     pub endpoint: Endpoint,
-    /// Where it listens for service ports of these names.
+    /// Where it listens for service ports of these names; of a Pod, the ports that its containers name.
     pub ports: BTreeMap<Arc<str>, u16>,
     /// Reached by a name or a Unix socket, so only services whose names are resolved by the proxy can use it.
     pub named: bool,
@@ -47,17 +51,17 @@ pub(super) fn is_topology_label(key: &str) -> bool {
 }
 
 /// What of a workload's surroundings stands in the labels of its endpoints.
-pub(super) struct Topology<'a> {
-    pub(super) cluster: &'a ClusterId,
-    pub(super) locality: &'a Locality,
-    pub(super) node: &'a str,
-    pub(super) network: &'a Network,
+pub(crate) struct Topology<'a> {
+    pub(crate) cluster: &'a ClusterId,
+    pub(crate) locality: &'a Locality,
+    pub(crate) node: &'a str,
+    pub(crate) network: &'a Network,
 }
 
 /// Labels with those of the topology.
 ///
 /// Istio: pilot/pkg/serviceregistry/util/label/label.go AugmentLabels, 1.32.
-pub(super) fn with_topology(labels: &Labels, topology: &Topology<'_>) -> Labels {
+pub(crate) fn with_topology(labels: &Labels, topology: &Topology<'_>) -> Labels {
     let locality = topology.locality;
     let known: [(&str, &str); 5] = [
         (TOPOLOGY[0], &locality.region),
@@ -216,7 +220,47 @@ fn workload_name(name: &ObjectName, meta: Option<&Meta>) -> Arc<str> {
         .unwrap_or_else(|| name.name.as_arc().clone())
 }
 
-/// The namespace's workloads, for what selects by more than labels of the objects.
-pub(super) fn entries_in(cx: &Cx<'_, Snapshot>, namespace: &Namespace) -> Vec<ObjectName> {
-    cx.names_in::<WorkloadEntry>(namespace)
+/// The workloads of a namespace that a selector chooses: Pods, then WorkloadEntries, both by name. An empty selector
+/// chooses all.
+pub(super) fn selected(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    selector: &Labels,
+) -> Vec<Arc<Workload>> {
+    let pods = names::<Pod>(cx, namespace, selector)
+        .into_iter()
+        .filter_map(|name| (*cx.query(&WorkloadOfPod(name))).clone());
+    let mut chosen: Vec<_> = pods
+        .filter(|workload| workload.endpoint.labels.matches(selector))
+        .collect();
+    chosen.extend(selected_entries(cx, namespace, selector));
+    chosen
+}
+
+/// As [`selected`], WorkloadEntries only.
+pub(super) fn selected_entries(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    selector: &Labels,
+) -> impl Iterator<Item = Arc<Workload>> {
+    names::<WorkloadEntry>(cx, namespace, selector)
+        .into_iter()
+        .filter_map(|name| (*cx.query(&WorkloadOfEntry(name))).clone())
+        .filter(|workload| workload.endpoint.labels.matches(selector))
+}
+
+/// The objects that a selector may choose. A label of the objects themselves finds them in the index; what selects by
+/// topology alone looks at all.
+fn names<T: Stored>(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    selector: &Labels,
+) -> Vec<ObjectName> {
+    let own = selector.iter().find(|(key, _)| !is_topology_label(key));
+    match own {
+        Some((key, value)) => {
+            cx.names_by::<T>(ObjectIndex::Label, &label_value(namespace, key, value))
+        }
+        None => cx.names_in::<T>(namespace),
+    }
 }

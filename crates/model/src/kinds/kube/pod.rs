@@ -32,6 +32,15 @@ pub struct Container {
     pub name: Arc<str>,
     /// Ports it states.
     pub ports: Vec<ContainerPort>,
+    /// `Always` on an init container that runs beside the others.
+    pub restart_policy: Arc<str>,
+}
+
+impl Container {
+    /// Whether an init container keeps running beside the others.
+    pub fn is_sidecar(&self) -> bool {
+        &*self.restart_policy == "Always"
+    }
 }
 
 /// A port that a container states.

@@ -1,0 +1,53 @@
+//! The identities that proxies accept from a service's endpoints.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::change::ServiceKey;
+use store::{Reads, Snapshot};
+
+use super::{EndpointsOf, OfHost};
+
+/// The identities of a service, sorted: those of its endpoints and those stated on the service, each also in the
+/// trust domains that are aliases of the mesh's own.
+///
+/// Istio: pilot/pkg/model/push_context.go addServiceAccounts, 1.32.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct AccountsOf(pub ServiceKey);
+
+impl Query<Snapshot> for AccountsOf {
+    type Value = Arc<[Arc<str>]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Arc<str>]> {
+        let endpoints = cx.query(&EndpointsOf(self.0.clone()));
+        let mut accounts: BTreeSet<Arc<str>> = endpoints
+            .iter()
+            .map(|e| e.service_account.clone())
+            .filter(|account| !account.is_empty())
+            .collect();
+        let services = cx.query(&OfHost(self.0.host.clone()));
+        if let Some(service) = services.iter().find(|s| s.namespace == self.0.namespace) {
+            accounts.extend(service.service_accounts.iter().cloned());
+        }
+        let aliases = &cx.settings().mesh.trust_domain_aliases;
+        let mut all = accounts.clone();
+        for account in &accounts {
+            all.extend(in_domains(account, aliases));
+        }
+        all.into_iter().collect()
+    }
+}
+
+/// An identity in other trust domains; none of what is no SPIFFE identity.
+fn in_domains<'a>(account: &'a str, domains: &'a [String]) -> impl Iterator<Item = Arc<str>> + 'a {
+    let path = account
+        .strip_prefix("spiffe://")
+        .and_then(|id| id.split_once('/'))
+        .map(|(_, path)| path);
+    path.into_iter().flat_map(move |path| {
+        domains
+            .iter()
+            .map(move |domain| Arc::from(format!("spiffe://{domain}/{path}")))
+    })
+}

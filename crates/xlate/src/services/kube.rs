@@ -1,0 +1,278 @@
+//! From a Kubernetes Service to a service.
+//!
+//! Istio: pilot/pkg/serviceregistry/kube/conversion.go ConvertService, 1.32.
+
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::kinds::kube::{self, NamespaceSpec, Node};
+use model::names::{ClusterId, Namespace};
+use model::object::{Object, ObjectName};
+use model::protocol::Protocol;
+use model::service::{
+    KubeAttributes, Port, Registry, Resolution, Service, TrafficDistribution, Visibility,
+};
+use model::{Hostname, Labels};
+use store::{Reads, Snapshot};
+
+use super::entry::UNSPECIFIED;
+use super::workload::identity;
+use super::{alias, visibility};
+
+/// Node ports of gateways are reached at the nodes that this annotation selects.
+const NODE_SELECTOR: &str = "traffic.istio.io/nodeSelector";
+
+/// A Kubernetes Service as a service; `None` while it is not there.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct KubeService(pub ObjectName);
+
+impl Query<Snapshot> for KubeService {
+    type Value = Option<Arc<Service>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Service>> {
+        let service = cx.get::<kube::Service>(&self.0)?;
+        Some(Arc::new(convert(cx, &service)))
+    }
+}
+
+/// The host of a Kubernetes Service.
+pub fn host_of(name: &ObjectName, domain: &str) -> Hostname {
+    format!("{}.{}.svc.{domain}", name.name, name.namespace).into()
+}
+
+/// The Kubernetes Service that would have that host.
+pub fn name_of(host: &str, domain: &str) -> Option<ObjectName> {
+    let (name, namespace) = host
+        .strip_suffix(domain)?
+        .strip_suffix(".svc.")?
+        .split_once('.')?;
+    let is_name = !name.is_empty() && !namespace.is_empty() && !namespace.contains('.');
+    is_name.then(|| ObjectName::new(namespace, name))
+}
+
+fn convert(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Service {
+    let settings = cx.settings();
+    let (spec, meta) = (&object.spec, &object.meta);
+    let external = &*spec.service_type == "ExternalName" && !spec.external_name.is_empty();
+    let headless = &*spec.cluster_ip == "None";
+    let addresses: Arc<[Arc<str>]> = if headless || spec.cluster_ip.is_empty() {
+        Arc::from([Arc::from(UNSPECIFIED)])
+    } else if spec.cluster_ips.len() > 1 {
+        spec.cluster_ips.as_slice().into()
+    } else {
+        Arc::from([spec.cluster_ip.clone()])
+    };
+    let host = host_of(&meta.name, &settings.domain);
+    Service {
+        namespace: meta.namespace().clone(),
+        name: meta.name.name.clone(),
+        object: object.key(),
+        registry: Registry::Kubernetes,
+        ports: spec.ports.iter().map(port).collect(),
+        resolution: match (headless, external) {
+            (true, _) => Resolution::Passthrough,
+            (false, true) => Resolution::Alias,
+            (false, false) => Resolution::ClientSide,
+        },
+        default_address: addresses[0].clone(),
+        cluster_vips: Arc::from([(settings.cluster.clone(), addresses)]),
+        auto_ipv4: None,
+        auto_ipv6: None,
+        mesh_external: external,
+        export_to: export_to(cx, meta.namespace(), &meta.annotations),
+        labels: meta.labels.clone(),
+        selector: spec.selector.clone(),
+        created: meta.created,
+        service_accounts: service_accounts(
+            &meta.annotations,
+            meta.namespace(),
+            &settings.mesh.trust_domain,
+        ),
+        aliases: alias::aliases_of(cx, &host),
+        passthrough_ports: Arc::from([]),
+        race_first_connect: false,
+        kube: KubeAttributes {
+            service_type: spec.service_type.clone(),
+            external_name: if external {
+                spec.external_name.clone()
+            } else {
+                Arc::from("")
+            },
+            node_local: &*spec.internal_traffic_policy == "Local",
+            traffic_distribution: traffic_distribution(
+                cx,
+                &spec.traffic_distribution,
+                &meta.annotations,
+                meta.namespace(),
+            ),
+            publish_not_ready: spec.publish_not_ready_addresses,
+            external_addresses: external_addresses(cx, object),
+            external_ports: external_ports(object, &settings.cluster),
+            object_name: Default::default(),
+        },
+        host,
+    }
+}
+
+fn port(port: &kube::ServicePort) -> Port {
+    Port {
+        name: port.name.clone(),
+        number: u16::try_from(port.port).unwrap_or(0),
+        protocol: protocol(port),
+    }
+}
+
+/// What a port speaks: by `appProtocol`, else by the part of its name before the first dash. Without either, ports
+/// where the server speaks first are TCP.
+///
+/// Istio: pkg/config/kube/conversion.go ConvertProtocol, 1.32.
+pub fn protocol(port: &kube::ServicePort) -> Protocol {
+    const SERVER_FIRST: [i32; 4] = [25, 53, 3306, 27017];
+    if &*port.protocol == "UDP" {
+        return Protocol::Udp;
+    }
+    let name = match port.app_protocol.as_deref() {
+        Some("kubernetes.io/h2c") => return Protocol::Http2,
+        Some("kubernetes.io/ws") => return Protocol::Http,
+        Some("kubernetes.io/wss") => return Protocol::Https,
+        Some(name) => name,
+        None => &port.name,
+    };
+    if name
+        .get(..8)
+        .is_some_and(|s| s.eq_ignore_ascii_case("grpc-web"))
+    {
+        return Protocol::GrpcWeb;
+    }
+    match Protocol::parse(name.split('-').next().unwrap_or(name)) {
+        Protocol::Unsupported if SERVER_FIRST.contains(&port.port) => Protocol::Tcp,
+        protocol => protocol,
+    }
+}
+
+fn export_to(cx: &Cx<'_, Snapshot>, namespace: &Namespace, annotations: &Labels) -> Visibility {
+    let written = annotations
+        .get("networking.istio.io/exportTo")
+        .unwrap_or_default();
+    let list: Vec<&str> = if written.is_empty() {
+        Vec::new()
+    } else {
+        written.split(',').map(str::trim).collect()
+    };
+    visibility::resolve(cx, namespace, list.into_iter())
+}
+
+fn service_accounts(annotations: &Labels, namespace: &str, trust_domain: &str) -> Arc<[Arc<str>]> {
+    let listed = |key: &str| {
+        annotations
+            .get(key)
+            .filter(|list| !list.is_empty())
+            .into_iter()
+            .flat_map(|list| list.split(','))
+    };
+    let canonical = listed("alpha.istio.io/canonical-serviceaccounts").map(Arc::from);
+    let kubernetes = listed("alpha.istio.io/kubernetes-serviceaccounts")
+        .map(|account| identity(trust_domain, namespace, account));
+    canonical.chain(kubernetes).collect()
+}
+
+/// Which endpoints are preferred: as the field says, else the object's annotation, else the namespace's.
+///
+/// Istio: pilot/pkg/model/service.go GetTrafficDistribution, 1.32.
+pub(super) fn traffic_distribution(
+    cx: &Cx<'_, Snapshot>,
+    field: &str,
+    annotations: &Labels,
+    namespace: &Namespace,
+) -> TrafficDistribution {
+    const ANNOTATION: &str = "networking.istio.io/traffic-distribution";
+    match field {
+        "PreferSameZone" | "PreferClose" => return TrafficDistribution::PreferSameZone,
+        "PreferSameNode" => return TrafficDistribution::PreferSameNode,
+        _ => {}
+    }
+    let read = |text: &str| match text.to_ascii_lowercase().as_str() {
+        "preferclose" | "prefersamezone" => TrafficDistribution::PreferSameZone,
+        "prefersamenode" => TrafficDistribution::PreferSameNode,
+        _ => TrafficDistribution::Any,
+    };
+    if let Some(own) = annotations.get(ANNOTATION).filter(|a| !a.is_empty()) {
+        return read(own);
+    }
+    let namespace = cx.get::<NamespaceSpec>(&ObjectName::new("", namespace.as_str()));
+    namespace
+        .and_then(|ns| ns.meta.annotations.get(ANNOTATION).map(read))
+        .unwrap_or_default()
+}
+
+/// Addresses by which the service is reached from outside of the cluster.
+fn external_addresses(
+    cx: &Cx<'_, Snapshot>,
+    object: &Object<kube::Service>,
+) -> Arc<[(ClusterId, Arc<[Arc<str>]>)]> {
+    let mut addresses: Vec<Arc<str>> = Vec::new();
+    match &*object.spec.service_type {
+        "LoadBalancer" => {
+            for ingress in &object.status.load_balancer.ingress {
+                if !ingress.ip.is_empty() {
+                    addresses.push(ingress.ip.clone());
+                } else if !ingress.hostname.is_empty() {
+                    addresses.push(ingress.hostname.clone());
+                }
+            }
+            addresses.extend(object.spec.external_ips.iter().cloned());
+        }
+        "NodePort" if object.meta.annotations.contains(NODE_SELECTOR) => {
+            if object.spec.external_ips.is_empty() {
+                addresses.extend(node_addresses(cx, &object.meta.annotations));
+            } else {
+                addresses.extend(object.spec.external_ips.iter().cloned());
+            }
+        }
+        _ => addresses.extend(object.spec.external_ips.iter().cloned()),
+    }
+    if addresses.is_empty() {
+        return Arc::from([]);
+    }
+    Arc::from([(cx.settings().cluster.clone(), Arc::from(addresses))])
+}
+
+/// The external addresses of the nodes that the annotation selects.
+///
+/// Istio: pilot/pkg/serviceregistry/kube/controller/controller.go updateServiceNodePortAddresses, 1.32.
+fn node_addresses(cx: &Cx<'_, Snapshot>, annotations: &Labels) -> Vec<Arc<str>> {
+    let selector = annotations.get(NODE_SELECTOR).unwrap_or_default();
+    let selector: std::collections::BTreeMap<String, String> =
+        serde_json::from_str(selector).unwrap_or_default();
+    let external = |node: &Arc<Object<Node>>| {
+        let mut addresses = node.status.addresses.iter();
+        addresses
+            .find(|a| &*a.address_type == "ExternalIP" && !a.address.is_empty())
+            .map(|a| a.address.clone())
+    };
+    cx.list::<Node>()
+        .iter()
+        .filter(|node| node.meta.labels.matches_map(&selector))
+        .filter_map(external)
+        .collect()
+}
+
+fn external_ports(
+    object: &Object<kube::Service>,
+    cluster: &ClusterId,
+) -> Arc<[(ClusterId, Arc<[(u16, u16)]>)]> {
+    let gateway =
+        &*object.spec.service_type == "NodePort" && object.meta.annotations.contains(NODE_SELECTOR);
+    if !gateway {
+        return Arc::from([]);
+    }
+    let number = |port: i32| u16::try_from(port).unwrap_or(0);
+    let mut ports: Vec<(u16, u16)> = object
+        .spec
+        .ports
+        .iter()
+        .map(|p| (number(p.port), number(p.node_port)))
+        .collect();
+    ports.sort_unstable();
+    Arc::from([(cluster.clone(), Arc::from(ports))])
+}
