@@ -70,8 +70,7 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
     for service in shared.own.iter() {
         let rule = outbound.rule(cx, view, service);
         let carries = carries_endpoints(service);
-        let endpoints =
-            carries.then(|| outbound.endpoint_client(cx, view, service, rule.as_ref()));
+        let endpoints = carries.then(|| outbound.endpoint_client(cx, view, service, rule.as_ref()));
         let key = ServiceClusters {
             service: ServiceKeyed(service.clone()),
             rule,
@@ -217,7 +216,13 @@ impl Outbound {
     ) -> Arc<EndpointClient> {
         let rule = rule.map(|r| &*r.0);
         let multi = self.multi_network;
-        Arc::new(EndpointClient::of(view, cx.settings(), multi, service, rule))
+        Arc::new(EndpointClient::of(
+            view,
+            cx.settings(),
+            multi,
+            service,
+            rule,
+        ))
     }
 }
 
