@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use body::Reply;
-pub use frames::frame;
+pub use frames::{Frames, frame};
 pub use response::{end, trailers_only};
 pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Token};
 

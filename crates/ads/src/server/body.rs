@@ -282,7 +282,7 @@ impl AdsBody {
         let mut taken = 0;
         loop {
             while !matches!(self.phase, Phase::Joining(..)) {
-                let Some(message) = self.frames.next()? else {
+                let Some(message) = self.frames.pop()? else {
                     break;
                 };
                 self.request(decode(self.protocol, &message)?)?;

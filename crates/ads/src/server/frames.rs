@@ -15,16 +15,17 @@ pub fn frame(message: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// Cuts incoming data into messages. A message within one piece of data is not copied.
+/// Cuts incoming data into messages; also of use to clients. A message within one piece of data is not copied.
 #[derive(Debug)]
-pub(crate) struct Frames {
+pub struct Frames {
     max: usize,
     whole: Bytes,
     partial: BytesMut,
 }
 
 impl Frames {
-    pub(crate) fn new(max: usize) -> Self {
+    /// Refuses messages of more than `max` bytes.
+    pub fn new(max: usize) -> Self {
         Self {
             max,
             whole: Bytes::new(),
@@ -32,8 +33,8 @@ impl Frames {
         }
     }
 
-    /// Takes in a piece; [`Frames::next`] must have returned `None` since the last one.
-    pub(crate) fn push(&mut self, data: Bytes) {
+    /// Takes in a piece; [`Frames::pop`] must have returned `None` since the last one.
+    pub fn push(&mut self, data: Bytes) {
         if self.partial.is_empty() {
             self.whole = data;
         } else {
@@ -45,7 +46,7 @@ impl Frames {
     ///
     /// # Errors
     /// The client's: a compressed message, or one that is too large.
-    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Status> {
+    pub fn pop(&mut self) -> Result<Option<Bytes>, Status> {
         let pending: &[u8] = if self.whole.is_empty() {
             &self.partial
         } else {
@@ -106,10 +107,10 @@ mod tests {
     fn too_large_and_compressed_messages_are_refused() {
         let mut frames = Frames::new(3);
         frames.push(frame(b"1234"));
-        assert_eq!(frames.next().unwrap_err().code, Code::ResourceExhausted);
+        assert_eq!(frames.pop().unwrap_err().code, Code::ResourceExhausted);
         let mut frames = Frames::new(3);
         frames.push(Bytes::from_static(&[1, 0, 0, 0, 0]));
-        assert_eq!(frames.next().unwrap_err().code, Code::Unimplemented);
+        assert_eq!(frames.pop().unwrap_err().code, Code::Unimplemented);
     }
 
     proptest! {
@@ -125,7 +126,7 @@ mod tests {
             while !wire.is_empty() {
                 let n = cuts.next().unwrap().min(wire.len());
                 frames.push(wire.split_to(n));
-                while let Some(m) = frames.next().unwrap() {
+                while let Some(m) = frames.pop().unwrap() {
                     got.push(m.to_vec());
                 }
             }
@@ -136,7 +137,7 @@ mod tests {
         fn arbitrary_bytes_never_panic(data in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut frames = Frames::new(64);
             frames.push(data.into());
-            while let Ok(Some(_)) = frames.next() {}
+            while let Ok(Some(_)) = frames.pop() {}
         }
     }
 }

@@ -1,0 +1,140 @@
+//! An ADS stream over a connection of its own, plaintext HTTP/2.
+
+use ads::server::{Frames, frame};
+use bytes::Bytes;
+use h2::client;
+use h2::{RecvStream, SendStream};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, TE};
+use http::{HeaderMap, Request};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use crate::error::Error;
+
+/// Large enough that the server never waits for a window.
+const WINDOW: u32 = 16 << 20;
+
+/// An open stream. Dropping it closes the connection.
+pub(crate) struct Connection {
+    send: SendStream<Bytes>,
+    response: Option<client::ResponseFuture>,
+    receive: Option<RecvStream>,
+    frames: Frames,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Connection {
+    /// Connects and opens the stream.
+    pub(crate) async fn open(
+        address: &str,
+        delta: bool,
+        token: Option<&str>,
+    ) -> Result<Self, Error> {
+        let connect = TcpStream::connect(address).await;
+        let socket = connect.map_err(|source| Error::Connect {
+            address: address.to_owned(),
+            source,
+        })?;
+        // Requests are small and must not wait for each other; a socket that cannot do without is still a socket.
+        let _ = socket.set_nodelay(true);
+        let mut builder = client::Builder::new();
+        builder
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .enable_push(false);
+        let (client, connection) = builder.handshake::<_, Bytes>(socket).await?;
+        let driver = tokio::spawn(async move {
+            // Its error reaches the stream, which tells it.
+            let _ = connection.await;
+        });
+        let mut client = client.ready().await?;
+        let method = if delta {
+            "DeltaAggregatedResources"
+        } else {
+            "StreamAggregatedResources"
+        };
+        let mut request = Request::post(format!(
+            "http://{address}/envoy.service.discovery.v3.AggregatedDiscoveryService/{method}"
+        ))
+        .header(CONTENT_TYPE, "application/grpc")
+        .header(TE, "trailers");
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let (response, send) = client.send_request(request.body(())?, false)?;
+        Ok(Self {
+            send,
+            response: Some(response),
+            receive: None,
+            frames: Frames::new(usize::MAX),
+            driver,
+        })
+    }
+
+    /// Sends one request message.
+    pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        Ok(self.send.send_data(frame(message), false)?)
+    }
+
+    /// The next response message.
+    ///
+    /// # Errors
+    /// [`Error::Status`] when the server ends the stream, in whatever way.
+    pub(crate) async fn receive(&mut self) -> Result<Bytes, Error> {
+        if let Some(response) = self.response.take() {
+            let (head, body) = response.await?.into_parts();
+            if let Some(status) = status(&head.headers) {
+                return Err(status);
+            }
+            if !head.status.is_success() {
+                return Err(Error::Status {
+                    code: 2,
+                    message: format!("HTTP status {}", head.status),
+                });
+            }
+            self.receive = Some(body);
+        }
+        loop {
+            let message = self
+                .frames
+                .pop()
+                .map_err(|_| Error::Response("not a gRPC message"))?;
+            if let Some(message) = message {
+                return Ok(message);
+            }
+            let ended = || Error::Status {
+                code: 14,
+                message: "stream ended without a status".to_owned(),
+            };
+            let body = self.receive.as_mut().ok_or_else(ended)?;
+            match body.data().await {
+                Some(data) => {
+                    let data = data?;
+                    body.flow_control().release_capacity(data.len())?;
+                    self.frames.push(data);
+                }
+                None => {
+                    let trailers = body.trailers().await?;
+                    return Err(trailers.as_ref().and_then(status).unwrap_or_else(ended));
+                }
+            }
+        }
+    }
+}
+
+/// The gRPC status among headers, if there is one.
+fn status(headers: &HeaderMap) -> Option<Error> {
+    let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
+    let message = headers
+        .get("grpc-message")
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default()
+        .to_owned();
+    Some(Error::Status { code, message })
+}

@@ -1,0 +1,21 @@
+//! An xDS client that subscribes as Envoy does: load generation and configuration dumps.
+//!
+//! [`run_load`] plays many proxies against any xDS server and measures how long configuration and changes take to
+//! reach them; [`fetch`] takes everything that one node gets. Resources are not decoded except for the names that they
+//! lead to, once per distinct resource, so thousands of proxies fit into one process.
+
+mod connection;
+mod error;
+mod fetch;
+mod learned;
+mod load;
+mod node;
+mod proxy;
+mod report;
+mod wire;
+
+pub use error::Error;
+pub use fetch::{FetchOptions, Fetched, fetch};
+pub use load::{LoadOptions, run_load};
+pub use node::NodeOptions;
+pub use report::{Latencies, Reached, Report};

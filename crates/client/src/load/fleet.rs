@@ -1,0 +1,237 @@
+//! The proxies of a load run: one task each, and what they have seen.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use xlate::TypeUrl;
+
+use super::LoadOptions;
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::learned::Learned;
+use crate::node::Template;
+use crate::proxy::Proxy;
+use crate::wire::Message;
+
+/// Times are nanoseconds since the start of the fleet; zero is never.
+#[derive(Debug, Default)]
+struct Seen {
+    configured: AtomicU64,
+    first: AtomicU64,
+    last: AtomicU64,
+}
+
+/// What all proxies need.
+#[derive(Debug)]
+struct Shared {
+    address: String,
+    delta: bool,
+    token: Option<String>,
+    types: Vec<TypeUrl>,
+    template: Template,
+    learned: Arc<Learned>,
+    start: Instant,
+    seen: Box<[Seen]>,
+    configured: AtomicUsize,
+    newest: AtomicU64,
+    responses: AtomicU64,
+    bytes: AtomicU64,
+    retries: AtomicU64,
+    failure: Mutex<Option<String>>,
+    fatal: Mutex<Option<Error>>,
+}
+
+/// Running proxies; dropping it ends them.
+#[derive(Debug)]
+pub(super) struct Fleet {
+    shared: Arc<Shared>,
+    _tasks: JoinSet<()>,
+}
+
+impl Fleet {
+    /// Starts the proxies.
+    pub(super) fn start(options: &LoadOptions) -> Result<Arc<Self>, Error> {
+        let shared = Arc::new(Shared {
+            address: options.address.clone(),
+            delta: !options.sotw,
+            token: options.token.clone(),
+            types: options.types.clone(),
+            template: options.node.template()?,
+            learned: Arc::default(),
+            start: Instant::now(),
+            seen: (0..options.proxies).map(|_| Seen::default()).collect(),
+            configured: AtomicUsize::new(0),
+            newest: AtomicU64::new(0),
+            responses: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            failure: Mutex::new(None),
+            fatal: Mutex::new(None),
+        });
+        let mut tasks = JoinSet::new();
+        for i in 0..options.proxies {
+            let delay = options
+                .rate
+                .filter(|r| *r > 0.0)
+                .map_or(0.0, |rate| i as f64 / rate);
+            tasks.spawn(Arc::clone(&shared).run(i, Duration::from_secs_f64(delay)));
+        }
+        Ok(Arc::new(Self {
+            shared,
+            _tasks: tasks,
+        }))
+    }
+
+    pub(super) fn configured(&self) -> usize {
+        self.shared.configured.load(Ordering::Relaxed)
+    }
+
+    /// From the start to the configuration of each proxy that has it.
+    pub(super) fn configuration_times(&self) -> Vec<Duration> {
+        let times = self
+            .shared
+            .seen
+            .iter()
+            .map(|s| s.configured.load(Ordering::Relaxed));
+        times
+            .filter(|t| *t != 0)
+            .map(Duration::from_nanos)
+            .collect()
+    }
+
+    /// Responses and bytes of all proxies so far.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        (
+            self.shared.responses.load(Ordering::Relaxed),
+            self.shared.bytes.load(Ordering::Relaxed),
+        )
+    }
+
+    pub(super) fn retries(&self) -> u64 {
+        self.shared.retries.load(Ordering::Relaxed)
+    }
+
+    /// Forgets who was reached, and returns the time since the start.
+    pub(super) fn begin_round(&self) -> Duration {
+        for seen in &self.shared.seen {
+            seen.first.store(0, Ordering::Relaxed);
+            seen.last.store(0, Ordering::Relaxed);
+        }
+        self.shared.start.elapsed()
+    }
+
+    /// When the newest response came.
+    pub(super) fn newest(&self) -> Duration {
+        Duration::from_nanos(self.shared.newest.load(Ordering::Relaxed))
+    }
+
+    /// When the first response of the round came.
+    pub(super) fn first_of_round(&self) -> Option<Duration> {
+        let firsts = self
+            .shared
+            .seen
+            .iter()
+            .map(|s| s.first.load(Ordering::Relaxed));
+        firsts.filter(|t| *t != 0).min().map(Duration::from_nanos)
+    }
+
+    /// From `begin` to the last response of each proxy that had one in this round.
+    pub(super) fn round_times(&self, begin: Duration) -> Vec<Duration> {
+        let lasts = self
+            .shared
+            .seen
+            .iter()
+            .map(|s| s.last.load(Ordering::Relaxed));
+        lasts
+            .filter(|t| *t != 0)
+            .map(|t| Duration::from_nanos(t).saturating_sub(begin))
+            .collect()
+    }
+
+    /// Waits until no response has come for a while.
+    pub(super) async fn quiet(&self, settle: Duration) {
+        loop {
+            let silence = self.shared.start.elapsed().saturating_sub(self.newest());
+            match settle.checked_sub(silence) {
+                Some(rest) if !rest.is_zero() => sleep(rest).await,
+                _ => return,
+            }
+        }
+    }
+
+    pub(super) fn last_failure(&self) -> Option<String> {
+        self.shared
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// A failure after which trying again is of no use.
+    pub(super) fn fatal(&self) -> Option<Error> {
+        self.shared
+            .fatal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+impl Shared {
+    /// One proxy: connects again when its stream ends, as proxies do.
+    async fn run(self: Arc<Self>, i: usize, delay: Duration) {
+        sleep(delay).await;
+        let mut wait = Duration::from_millis(200);
+        loop {
+            let Err(error) = self.serve(i).await;
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            if !error.is_transient() {
+                *self.fatal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                return;
+            }
+            self.retries.fetch_add(1, Ordering::Relaxed);
+            // Spread by number, so that runs can be compared.
+            let spread = wait.mul_f64((i * 37 % 100) as f64 / 100.0);
+            sleep(wait / 2 + spread).await;
+            wait = (wait * 2).min(Duration::from_secs(5));
+        }
+    }
+
+    async fn serve(&self, i: usize) -> Result<std::convert::Infallible, Error> {
+        let node = self.template.node(i);
+        let mut proxy = Proxy::new(
+            node,
+            self.delta,
+            false,
+            &self.types,
+            Arc::clone(&self.learned),
+        );
+        let mut connection =
+            Connection::open(&self.address, self.delta, self.token.as_deref()).await?;
+        for request in proxy.start() {
+            connection.send(&request)?;
+        }
+        let seen = &self.seen[i];
+        loop {
+            let data = connection.receive().await?;
+            let now = self.start.elapsed().as_nanos() as u64;
+            self.responses.fetch_add(1, Ordering::Relaxed);
+            self.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+            if seen.first.load(Ordering::Relaxed) == 0 {
+                seen.first.store(now, Ordering::Relaxed);
+            }
+            seen.last.store(now, Ordering::Relaxed);
+            self.newest.fetch_max(now, Ordering::Relaxed);
+            for request in proxy.on_response(Message::read(data, self.delta)?) {
+                connection.send(&request)?;
+            }
+            if seen.configured.load(Ordering::Relaxed) == 0 && proxy.is_configured() {
+                seen.configured.store(now, Ordering::Relaxed);
+                self.configured.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Who simulated proxies say that they are.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use clap::Args;
+use prost_types::value::Kind;
+use prost_types::{ListValue, Struct, Value};
+use proto_envoy::envoy::config::core::v3::{Locality, Node};
+use serde_json::{Map, Value as Json, json};
+
+use crate::error::Error;
+
+/// The identity of proxies. In every text `{i}` becomes the proxy's number, `{i%20}` that modulo 20, `{ip}` an address
+/// of its own and `{ns}` its namespace.
+#[derive(Args, Clone, Debug)]
+pub struct NodeOptions {
+    /// Node template in JSON: {"id": ..., "cluster": ..., "metadata": {...}, "locality": {...}}; {i}, {i%20}, {ip} and
+    /// {ns} are replaced
+    #[arg(long, value_name = "FILE")]
+    pub node: Option<PathBuf>,
+
+    /// Node id
+    #[arg(
+        long,
+        default_value = "sidecar~{ip}~proxy-{i}.{ns}~{ns}.svc.cluster.local",
+        conflicts_with = "node"
+    )]
+    pub id: String,
+
+    /// Namespaces, taken in turn
+    #[arg(
+        long = "namespace",
+        value_name = "NAMESPACE",
+        value_delimiter = ',',
+        default_value = "default"
+    )]
+    pub namespaces: Vec<String>,
+
+    /// Label of the workload, as KEY=VALUE
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair, conflicts_with = "node")]
+    pub labels: Vec<(String, String)>,
+
+    /// Further metadata, as KEY=VALUE
+    #[arg(long = "metadata", value_name = "KEY=VALUE", value_parser = pair, conflicts_with = "node")]
+    pub metadata: Vec<(String, String)>,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            node: None,
+            id: "sidecar~{ip}~proxy-{i}.{ns}~{ns}.svc.cluster.local".to_owned(),
+            namespaces: vec!["default".to_owned()],
+            labels: Vec::new(),
+            metadata: Vec::new(),
+        }
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// A readable template.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    json: Json,
+    namespaces: Vec<String>,
+}
+
+impl NodeOptions {
+    /// Reads the template file, or makes a template of the flags.
+    pub(crate) fn template(&self) -> Result<Template, Error> {
+        let json = match &self.node {
+            Some(path) => {
+                let read = std::fs::read(path);
+                let text = read.map_err(|source| Error::Template {
+                    path: path.clone(),
+                    source,
+                })?;
+                serde_json::from_slice(&text).map_err(Error::Node)?
+            }
+            None => {
+                let map = |pairs: &[(String, String)]| {
+                    pairs
+                        .iter()
+                        .map(|(k, v)| (k.clone(), Json::from(v.clone())))
+                        .collect::<Map<_, _>>()
+                };
+                let mut metadata = map(&self.metadata);
+                metadata.entry("NAMESPACE").or_insert("{ns}".into());
+                metadata.entry("INSTANCE_IPS").or_insert("{ip}".into());
+                metadata.entry("CLUSTER_ID").or_insert("Kubernetes".into());
+                metadata.entry("LABELS").or_insert(map(&self.labels).into());
+                json!({ "id": self.id, "metadata": metadata })
+            }
+        };
+        Ok(Template {
+            json,
+            namespaces: self.namespaces.clone(),
+        })
+    }
+}
+
+impl Template {
+    /// The node of proxy number `i`.
+    pub(crate) fn node(&self, i: usize) -> Node {
+        let text = |key: &str| self.filled(self.json[key].as_str().unwrap_or_default(), i);
+        let locality = &self.json["locality"];
+        let part = |key: &str| self.filled(locality[key].as_str().unwrap_or_default(), i);
+        Node {
+            id: text("id"),
+            cluster: text("cluster"),
+            metadata: self.json["metadata"].as_object().map(|m| self.object(m, i)),
+            locality: locality.is_object().then(|| Locality {
+                region: part("region"),
+                zone: part("zone"),
+                sub_zone: part("sub_zone"),
+            }),
+            user_agent_name: "envoy".to_owned(),
+            ..Node::default()
+        }
+    }
+
+    fn filled(&self, text: &str, i: usize) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            out += before;
+            let word = after
+                .split_once('}')
+                .and_then(|(word, tail)| Some((self.value(word, i)?, tail)));
+            match word {
+                Some((value, tail)) => {
+                    out += &value;
+                    rest = tail;
+                }
+                None => {
+                    out.push('{');
+                    rest = after;
+                }
+            }
+        }
+        out + rest
+    }
+
+    fn value(&self, word: &str, i: usize) -> Option<String> {
+        match word {
+            "i" => Some(i.to_string()),
+            "ip" => Some(Ipv4Addr::from(0x0a80_0001_u32.wrapping_add(i as u32)).to_string()),
+            "ns" => {
+                let at = i.checked_rem(self.namespaces.len())?;
+                Some(self.namespaces[at].replace("{i}", &i.to_string()))
+            }
+            _ => {
+                let by: usize = word.strip_prefix("i%")?.parse().ok()?;
+                Some(i.checked_rem(by)?.to_string())
+            }
+        }
+    }
+
+    fn object(&self, map: &Map<String, Json>, i: usize) -> Struct {
+        Struct {
+            fields: map
+                .iter()
+                .map(|(k, v)| (k.clone(), self.json(v, i)))
+                .collect(),
+        }
+    }
+
+    fn json(&self, value: &Json, i: usize) -> Value {
+        let kind = match value {
+            Json::Null => Kind::NullValue(0),
+            Json::Bool(b) => Kind::BoolValue(*b),
+            Json::Number(n) => Kind::NumberValue(n.as_f64().unwrap_or_default()),
+            Json::String(s) => Kind::StringValue(self.filled(s, i)),
+            Json::Array(a) => Kind::ListValue(ListValue {
+                values: a.iter().map(|v| self.json(v, i)).collect(),
+            }),
+            Json::Object(map) => Kind::StructValue(self.object(map, i)),
+        };
+        Value { kind: Some(kind) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_and_other_braces_stay() {
+        let template = Template {
+            json: Json::Null,
+            namespaces: vec!["a".into(), "b{i}".into()],
+        };
+        assert_eq!(
+            template.filled("x{i}.{ns}.{i%2}.{ip}", 3),
+            "x3.b3.1.10.128.0.4"
+        );
+        assert_eq!(template.filled("{ {x} {i%0} {", 3), "{ {x} {i%0} {");
+    }
+
+    #[test]
+    fn flags_make_a_node() {
+        let options = NodeOptions {
+            labels: vec![("app".into(), "web-{i}".into())],
+            ..NodeOptions::default()
+        };
+        let node = options.template().unwrap().node(1);
+        assert_eq!(
+            node.id,
+            "sidecar~10.128.0.2~proxy-1.default~default.svc.cluster.local"
+        );
+        let fields = node.metadata.unwrap().fields;
+        assert_eq!(
+            fields["NAMESPACE"].kind,
+            Some(Kind::StringValue("default".into()))
+        );
+        let Some(Kind::StructValue(labels)) = &fields["LABELS"].kind else {
+            panic!("labels are a struct")
+        };
+        assert_eq!(
+            labels.fields["app"].kind,
+            Some(Kind::StringValue("web-1".into()))
+        );
+    }
+}

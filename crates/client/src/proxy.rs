@@ -1,0 +1,252 @@
+//! One proxy without a socket: which requests it makes of which responses.
+//!
+//! As Envoy does: clusters first, then the assignments they name; listeners once those are there; then the routes that
+//! listeners name. Every response is taken.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message as _;
+use proto_envoy::envoy::config::core::v3::Node;
+use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use xlate::TypeUrl;
+
+use crate::learned::{Leads, Learned};
+use crate::wire::{Entry, Message};
+
+/// What is kept of a resource.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) version: Bytes,
+    pub(crate) body: Bytes,
+}
+
+#[derive(Debug, Default)]
+struct Subscription {
+    asked: bool,
+    answered: bool,
+    /// Names asked for; empty for everything.
+    names: BTreeSet<Arc<str>>,
+    /// Names that no response has spoken of.
+    waiting: BTreeSet<Arc<str>>,
+    nonce: String,
+    version: String,
+    /// Resources that lead somewhere.
+    leads: BTreeMap<Arc<str>, Leads>,
+    kept: BTreeMap<Arc<str>, Kept>,
+}
+
+/// The state of one proxy on one stream.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    delta: bool,
+    keep: bool,
+    node: Option<Node>,
+    learned: Arc<Learned>,
+    subscriptions: BTreeMap<TypeUrl, Subscription>,
+}
+
+impl Proxy {
+    /// A proxy that wants these types. `keep` keeps the resources.
+    pub(crate) fn new(
+        node: Node,
+        delta: bool,
+        keep: bool,
+        types: &[TypeUrl],
+        learned: Arc<Learned>,
+    ) -> Self {
+        let subscriptions = types
+            .iter()
+            .map(|t| (*t, Subscription::default()))
+            .collect();
+        Self {
+            delta,
+            keep,
+            node: Some(node),
+            learned,
+            subscriptions,
+        }
+    }
+
+    /// The first requests.
+    pub(crate) fn start(&mut self) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        let after_clusters = self.subscriptions.contains_key(&TypeUrl::Cluster);
+        for ty in [TypeUrl::Cluster, TypeUrl::NameTable, TypeUrl::Listener] {
+            if self.subscriptions.contains_key(&ty) && !(ty == TypeUrl::Listener && after_clusters)
+            {
+                out.push(self.request(ty, false, vec![], vec![]));
+            }
+        }
+        out
+    }
+
+    /// Takes in a response, and returns the requests that follow.
+    pub(crate) fn on_response(&mut self, message: Message) -> Vec<Vec<u8>> {
+        let ty = message.ty;
+        let Some(subscription) = self.subscriptions.get_mut(&ty) else {
+            return Vec::new();
+        };
+        subscription.nonce = message.nonce;
+        subscription.version = message.version;
+        subscription.answered = true;
+        if !self.delta {
+            // What there is not is not spoken of, so any response must do as an answer.
+            subscription.waiting.clear();
+            if matches!(
+                ty,
+                TypeUrl::Cluster | TypeUrl::Listener | TypeUrl::NameTable
+            ) {
+                subscription.leads.clear();
+                subscription.kept.clear();
+            }
+        }
+        for Entry {
+            name,
+            version,
+            body,
+        } in message.entries
+        {
+            let name = self.learned.name(&name);
+            subscription.waiting.remove(&name);
+            if matches!(ty, TypeUrl::Cluster | TypeUrl::Listener) {
+                let leads = self.learned.leads(ty, &body);
+                if leads.is_empty() {
+                    subscription.leads.remove(&name);
+                } else {
+                    subscription.leads.insert(Arc::clone(&name), leads);
+                }
+            }
+            if self.keep {
+                subscription.kept.insert(name, Kept { version, body });
+            }
+        }
+        for name in &message.removed {
+            let name = self.learned.name(name);
+            subscription.waiting.remove(&name);
+            subscription.leads.remove(&name);
+            subscription.kept.remove(&name);
+        }
+        let mut out = vec![self.request(ty, true, vec![], vec![])];
+        if matches!(ty, TypeUrl::Cluster | TypeUrl::Listener) {
+            self.follow(&mut out);
+        }
+        let ready = |ty| {
+            self.subscriptions
+                .get(&ty)
+                .is_none_or(|s: &Subscription| s.answered)
+        };
+        let late = |ty| {
+            self.subscriptions
+                .get(&ty)
+                .is_some_and(|s: &Subscription| !s.waiting.is_empty())
+        };
+        let listeners = self
+            .subscriptions
+            .get(&TypeUrl::Listener)
+            .is_some_and(|s| !s.asked);
+        if listeners && ready(TypeUrl::Cluster) && !late(TypeUrl::Endpoint) {
+            out.push(self.request(TypeUrl::Listener, false, vec![], vec![]));
+        }
+        out
+    }
+
+    /// Whether everything that was asked for has come.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.subscriptions
+            .iter()
+            .all(|(ty, s)| s.waiting.is_empty() && (s.answered || !named_first(*ty)))
+    }
+
+    /// What was kept, by type.
+    pub(crate) fn into_kept(self) -> BTreeMap<TypeUrl, BTreeMap<Arc<str>, Kept>> {
+        self.subscriptions
+            .into_iter()
+            .map(|(ty, s)| (ty, s.kept))
+            .collect()
+    }
+
+    /// Asks for what clusters and listeners lead to, and gives up what they no longer do.
+    fn follow(&mut self, out: &mut Vec<Vec<u8>>) {
+        let mut wanted: BTreeMap<TypeUrl, BTreeSet<Arc<str>>> = BTreeMap::new();
+        for subscription in self.subscriptions.values() {
+            for (ty, name) in subscription.leads.values().flat_map(|l| l.iter()) {
+                wanted.entry(*ty).or_default().insert(Arc::clone(name));
+            }
+        }
+        for ty in [
+            TypeUrl::Endpoint,
+            TypeUrl::Route,
+            TypeUrl::Secret,
+            TypeUrl::Extension,
+        ] {
+            let Some(subscription) = self.subscriptions.get_mut(&ty) else {
+                continue;
+            };
+            let wanted = wanted.remove(&ty).unwrap_or_default();
+            let new: Vec<_> = wanted.difference(&subscription.names).cloned().collect();
+            let old: Vec<_> = subscription.names.difference(&wanted).cloned().collect();
+            if new.is_empty() && old.is_empty() {
+                continue;
+            }
+            subscription.waiting.extend(new.iter().cloned());
+            for name in &old {
+                subscription.waiting.remove(name);
+                subscription.kept.remove(name);
+            }
+            subscription.names = wanted;
+            out.push(self.request(ty, false, new, old));
+        }
+    }
+
+    /// A request: an answer to the newest response, or a change of the subscription.
+    fn request(
+        &mut self,
+        ty: TypeUrl,
+        answer: bool,
+        subscribe: Vec<Arc<str>>,
+        unsubscribe: Vec<Arc<str>>,
+    ) -> Vec<u8> {
+        let node = self.node.take();
+        let Some(subscription) = self.subscriptions.get_mut(&ty) else {
+            return Vec::new();
+        };
+        subscription.asked = true;
+        let strings = |names: Vec<Arc<str>>| names.iter().map(|n| n.to_string()).collect();
+        if self.delta {
+            let response_nonce = if answer {
+                subscription.nonce.clone()
+            } else {
+                String::new()
+            };
+            let request = DeltaDiscoveryRequest {
+                node,
+                type_url: ty.as_str().to_owned(),
+                resource_names_subscribe: strings(subscribe),
+                resource_names_unsubscribe: strings(unsubscribe),
+                response_nonce,
+                ..DeltaDiscoveryRequest::default()
+            };
+            request.encode_to_vec()
+        } else {
+            let request = DiscoveryRequest {
+                node,
+                type_url: ty.as_str().to_owned(),
+                resource_names: subscription.names.iter().map(|n| n.to_string()).collect(),
+                version_info: subscription.version.clone(),
+                response_nonce: subscription.nonce.clone(),
+                ..DiscoveryRequest::default()
+            };
+            request.encode_to_vec()
+        }
+    }
+}
+
+/// Types that are asked for whole, whatever other resources name.
+fn named_first(ty: TypeUrl) -> bool {
+    matches!(
+        ty,
+        TypeUrl::Cluster | TypeUrl::Listener | TypeUrl::NameTable
+    )
+}
