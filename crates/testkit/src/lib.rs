@@ -1,1 +1,16 @@
-//! Test support: golden runner, snapshot builders, recorded-table readers.
+//! Test support: a world built from YAML, recorded scenarios and tables, messages as JSON.
+//!
+//! For tests only. What is recorded from the real istiod stands in a folder beside the repository, and is never copied
+//! into it: tests over it pass, and say so, where it is absent.
+
+mod compare;
+mod message;
+mod recorded;
+mod scenario;
+mod world;
+
+pub use compare::differences;
+pub use message::decode;
+pub use recorded::{Score, Table, recordings};
+pub use scenario::{Expected, Scenario};
+pub use world::{World, node, settings};

@@ -1,13 +1,174 @@
-//! The DNS name table of a view.
+//! The DNS name table of a view: what the agent beside a proxy answers without asking further.
+//!
+//! Istio: pkg/dns/server/name_table.go BuildNameTable, 1.32.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use incr::Cx;
+use model::change::ServiceKey;
+use model::service::{Address, Endpoint, Health, Registry, Resolution, Service};
+use proto_istio::nds::NameTable;
+use proto_istio::nds::name_table::NameInfo;
 use store::Snapshot;
 
-use crate::resource::ResourceSet;
+use crate::resource::{Resource, ResourceSet};
+use crate::scope::{self, ScopeOf};
+use crate::services::{EndpointsOf, addresses_for};
 use crate::view::View;
 
-/// The DNS name table that proxies of a view should have.
+/// Services of several clusters; their short names belong to the service of this one.
+const CLUSTERSET: &str = ".clusterset.local";
+
+/// The DNS name table that proxies of a view should have: one resource without a name.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
-    let _ = (cx, view);
-    ResourceSet::default()
+    let table = NameTable {
+        table: table(cx, view),
+    };
+    ResourceSet::new([Arc::new(Resource::encode("", &table))])
+}
+
+fn table(cx: &Cx<'_, Snapshot>, view: &View) -> BTreeMap<String, NameInfo> {
+    let mut table = BTreeMap::new();
+    let key = scope::key_of(cx, view);
+    if key.gateway {
+        return table;
+    }
+    let scope = cx.query(&ScopeOf(key));
+    for service in scope.egress.iter().flat_map(|egress| egress.services.iter()) {
+        let addresses = addresses_for(cx, service, view);
+        let ips = if addresses.iter().any(|a| &**a == "0.0.0.0") {
+            if service.resolution == Resolution::Passthrough && !service.ports.is_empty() {
+                of_workloads(cx, view, service, &mut table)
+            } else {
+                Vec::new()
+            }
+        } else {
+            // Ranges of addresses are no answer.
+            addresses
+                .iter()
+                .filter(|a| is_ip(a))
+                .map(|a| a.to_string())
+                .collect()
+        };
+        if !ips.is_empty() {
+            add(&mut table, service, ips);
+        }
+    }
+    table
+}
+
+fn is_ip(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok()
+}
+
+/// Adds the addresses of a service. Those of ServiceEntries of one host add up; a Kubernetes Service takes the place of
+/// a ServiceEntry, and is not added to.
+fn add(table: &mut BTreeMap<String, NameInfo>, service: &Service, ips: Vec<String>) {
+    let kubernetes = service.registry == Registry::Kubernetes;
+    let known = table.get_mut(service.host.as_str());
+    match known {
+        Some(known) if known.registry == registry(Registry::Kubernetes) => {}
+        Some(known) if !kubernetes => known.ips.extend(ips),
+        _ => {
+            let mut info = NameInfo {
+                ips,
+                registry: registry(service.registry).to_owned(),
+                ..NameInfo::default()
+            };
+            // The agent knows the shorter forms of these by itself.
+            if kubernetes && !service.host.ends_with(CLUSTERSET) {
+                info.namespace = service.namespace.to_string();
+                info.shortname = service.name.to_string();
+            }
+            table.insert(service.host.to_string(), info);
+        }
+    }
+}
+
+fn registry(registry: Registry) -> &'static str {
+    match registry {
+        Registry::Kubernetes => "Kubernetes",
+        Registry::External => "External",
+    }
+}
+
+/// The addresses of the workloads of a service that has none of its own; Pods with a host name are added under it.
+fn of_workloads(
+    cx: &Cx<'_, Snapshot>,
+    view: &View,
+    service: &Service,
+    table: &mut BTreeMap<String, NameInfo>,
+) -> Vec<String> {
+    let endpoints = cx.query(&EndpointsOf(ServiceKey {
+        namespace: service.namespace.clone(),
+        host: service.host.clone(),
+    }));
+    let mut ips = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut pods: BTreeMap<String, Named> = BTreeMap::new();
+    for port in service.ports.iter() {
+        let of_port = |e: &&Endpoint| {
+            if e.service_port == 0 {
+                e.port_name == port.name
+            } else {
+                e.service_port == port.number
+            }
+        };
+        for endpoint in endpoints.iter().filter(of_port) {
+            let Address::Socket { hosts, .. } = &endpoint.address else {
+                continue;
+            };
+            let answers = !hosts.is_empty() && hosts.iter().all(|h| is_ip(h));
+            let ready = service.kube.publish_not_ready || endpoint.health == Health::Healthy;
+            let same_network = same_or_unknown(&endpoint.network, &view.network);
+            if !answers || !ready || !seen.insert(hosts[0].clone()) || !same_network {
+                continue;
+            }
+            let own = hosts.iter().map(|h| h.to_string());
+            ips.extend(own.clone());
+            if let Some((_, domain)) = service.host.split_once('.')
+                && !endpoint.subdomain.is_empty()
+            {
+                let short = format!("{}.{}", endpoint.hostname, endpoint.subdomain);
+                let named = pods.entry(format!("{short}.{domain}")).or_default();
+                named.short = short;
+                if same_or_unknown(&endpoint.cluster, &view.cluster) {
+                    named.near.extend(own);
+                } else {
+                    named.far.extend(own);
+                }
+            }
+        }
+    }
+    for (host, named) in pods {
+        let info = NameInfo {
+            // Of Pods with one name, those of the proxy's own cluster.
+            ips: if named.near.is_empty() {
+                named.far
+            } else {
+                named.near
+            },
+            registry: registry(service.registry).to_owned(),
+            shortname: named.short,
+            namespace: service.namespace.to_string(),
+            ..NameInfo::default()
+        };
+        table.insert(host, info);
+    }
+    ips
+}
+
+/// The addresses under the name of a Pod.
+#[derive(Default)]
+struct Named {
+    short: String,
+    near: Vec<String>,
+    far: Vec<String>,
+}
+
+/// Whether two names of networks or clusters may be the same: one that is not known counts as any.
+fn same_or_unknown(a: &str, b: &str) -> bool {
+    a.is_empty() || b.is_empty() || a == b
 }

@@ -1,0 +1,159 @@
+//! Recorded scenarios: objects and proxies, and what the real istiod sent these proxies.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::mesh::read_mesh_networks;
+use model::node::Node;
+use model::parse::{Validation, parse};
+use model::settings::{Features, Settings};
+use model::{Change, SourceId};
+use serde_json::Value;
+use xlate::TypeUrl;
+
+use crate::message::decode;
+use crate::recorded::recordings;
+use crate::world::{World, node, settings};
+
+/// A scenario: a folder with `config/`, `nodes/` and `expected/`, and maybe `mesh.yaml`, `networks.yaml` and
+/// `scenario.json`.
+pub struct Scenario {
+    folder: PathBuf,
+    /// Its objects under its settings.
+    pub world: World,
+    /// Its proxies by name.
+    pub nodes: BTreeMap<String, Arc<Node>>,
+}
+
+/// What the real istiod sent: resources by name.
+pub type Expected = BTreeMap<String, Value>;
+
+impl Scenario {
+    /// A recorded scenario; `None` where there are no recordings.
+    pub fn recorded(name: &str) -> Option<Self> {
+        Some(Self::load(&recordings()?.join("scenarios").join(name)))
+    }
+
+    /// The names of the recorded scenarios, sorted; empty where there are no recordings.
+    pub fn names() -> Vec<String> {
+        let Some(folder) = recordings() else {
+            return Vec::new();
+        };
+        files(&folder.join("scenarios"))
+            .into_iter()
+            .filter(|path| path.join("nodes").is_dir())
+            .map(|path| stem(&path))
+            .collect()
+    }
+
+    /// Reads a folder.
+    ///
+    /// # Panics
+    ///
+    /// When it is no scenario.
+    pub fn load(folder: &Path) -> Self {
+        let mut world = World::new(read_settings(folder));
+        let source = SourceId {
+            rank: 0,
+            name: Arc::from("files"),
+        };
+        let mut batch = Vec::new();
+        for path in files(&folder.join("config")) {
+            let file: Arc<Path> = path.as_path().into();
+            let parsed = parse(&read(&path), &file, Validation::Warn);
+            batch.extend(
+                parsed
+                    .objects()
+                    .map(|o| Change::Put(source.clone(), o.clone())),
+            );
+        }
+        world.apply(batch);
+        let nodes = files(&folder.join("nodes"))
+            .into_iter()
+            .map(|path| (stem(&path), node(&json(&path))))
+            .collect();
+        Self {
+            folder: folder.to_owned(),
+            world,
+            nodes,
+        }
+    }
+
+    /// What the real istiod sent a proxy; `None` where it was not asked.
+    pub fn expected(&self, node: &str, ty: TypeUrl) -> Option<Expected> {
+        let name = match ty {
+            TypeUrl::Cluster => "clusters",
+            TypeUrl::Endpoint => "endpoints",
+            TypeUrl::Listener => "listeners",
+            TypeUrl::Route => "routes",
+            TypeUrl::Secret => "secrets",
+            TypeUrl::Extension => "extensions",
+            TypeUrl::NameTable => "nametable",
+        };
+        let path = self.folder.join(format!("expected/{node}/{name}.json"));
+        if !path.is_file() {
+            return None;
+        }
+        let Value::Array(resources) = json(&path)["resources"].take() else {
+            return Some(Expected::new());
+        };
+        let named = |mut r: Value| (r["name"].as_str().unwrap_or("").to_owned(), r["resource"].take());
+        Some(resources.into_iter().map(named).collect())
+    }
+
+    /// What we send a proxy, as JSON by name.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such proxy.
+    pub fn generated(&self, node: &str, ty: TypeUrl) -> Expected {
+        let node = &self.nodes[node];
+        let view = self.world.view(node);
+        let set = self.world.set(&view, ty);
+        let shown = |r: &Arc<xlate::Resource>| (r.name.to_string(), decode(ty.as_str(), &r.body));
+        set.iter().map(shown).collect()
+    }
+}
+
+fn read_settings(folder: &Path) -> Settings {
+    let mesh = folder.join("mesh.yaml");
+    let mut settings = settings(&if mesh.is_file() { read(&mesh) } else { String::new() });
+    let networks = folder.join("networks.yaml");
+    if networks.is_file() {
+        let file: Arc<Path> = networks.as_path().into();
+        let networks = read_mesh_networks(&read(&networks), &file);
+        settings.networks = Arc::new(networks.value.unwrap_or_default());
+    }
+    let options = folder.join("scenario.json");
+    if options.is_file() {
+        let options = json(&options);
+        let variables = options["env"].as_object().into_iter().flatten();
+        let variables = variables.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())));
+        settings.features = Arc::new(Features::from_env(variables));
+    }
+    settings
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder)
+        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files: Vec<PathBuf> = entries.collect();
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&read(path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem()
+        .map(|s| s.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}

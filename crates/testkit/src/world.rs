@@ -1,0 +1,172 @@
+//! A store and an engine over it, fed with YAML.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use incr::{Engine, Query};
+use model::mesh::{default_mesh_config, read_mesh_config};
+use model::node::Node;
+use model::parse::{Validation, parse};
+use model::settings::{Features, MeshNetworks, Settings};
+use model::{AnyObject, Change, ObjectKey, SourceId};
+use proto_envoy::envoy::config::core::v3 as core;
+use serde_json::Value;
+use store::{ChangeSet, Snapshot, Store};
+use xlate::view::ProxyKey;
+use xlate::{ResourceSet, TypeSet, TypeUrl, View, ViewOf};
+
+/// Objects, and what is derived from them.
+pub struct World {
+    /// The objects.
+    pub store: Store,
+    /// What is derived.
+    pub engine: Engine<Snapshot>,
+    source: SourceId,
+}
+
+/// Settings of a mesh whose configuration sets these fields over Istio's defaults.
+///
+/// # Panics
+///
+/// When the text is no mesh config.
+pub fn settings(mesh: &str) -> Settings {
+    let file: Arc<Path> = Path::new("mesh.yaml").into();
+    let read = read_mesh_config(mesh, &file);
+    let mesh = match read.value {
+        Some(mesh) => mesh,
+        None if mesh.trim().is_empty() => default_mesh_config(),
+        None => panic!("mesh config: {:?}", read.diagnostics),
+    };
+    Settings {
+        mesh: Arc::new(mesh),
+        networks: Arc::new(MeshNetworks::default()),
+        features: Arc::new(Features::default()),
+        domain: Arc::from("cluster.local"),
+        cluster: "Kubernetes".into(),
+        system_namespace: "istio-system".into(),
+    }
+}
+
+/// A proxy from its description: `{"id": ..., "metadata": {...}, "locality": {...}}`.
+///
+/// # Panics
+///
+/// When it describes no proxy.
+pub fn node(description: &Value) -> Arc<Node> {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let locality = &description["locality"];
+    let node = core::Node {
+        id: text(description, "id"),
+        cluster: text(description, "cluster"),
+        metadata: description["metadata"].as_object().map(|fields| {
+            let fields = fields.iter().map(|(k, v)| (k.clone(), value(v)));
+            prost_types::Struct {
+                fields: fields.collect(),
+            }
+        }),
+        locality: locality.is_object().then(|| core::Locality {
+            region: text(locality, "region"),
+            zone: text(locality, "zone"),
+            sub_zone: text(locality, "sub_zone"),
+        }),
+        ..core::Node::default()
+    };
+    Arc::new(xlate::node::from_envoy(&node).unwrap_or_else(|e| panic!("{e}")))
+}
+
+fn value(json: &Value) -> prost_types::Value {
+    use prost_types::value::Kind;
+    let kind = match json {
+        Value::Null => Kind::NullValue(0),
+        Value::Bool(b) => Kind::BoolValue(*b),
+        Value::Number(n) => Kind::NumberValue(n.as_f64().unwrap_or_default()),
+        Value::String(s) => Kind::StringValue(s.clone()),
+        Value::Array(list) => Kind::ListValue(prost_types::ListValue {
+            values: list.iter().map(value).collect(),
+        }),
+        Value::Object(fields) => Kind::StructValue(prost_types::Struct {
+            fields: fields.iter().map(|(k, v)| (k.clone(), value(v))).collect(),
+        }),
+    };
+    prost_types::Value { kind: Some(kind) }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new(settings(""))
+    }
+}
+
+impl World {
+    /// Nothing but settings.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            store: Store::new(Arc::new(settings)),
+            engine: Engine::new(),
+            source: SourceId {
+                rank: 0,
+                name: Arc::from("test"),
+            },
+        }
+    }
+
+    /// A world of these objects.
+    pub fn of(yaml: &str) -> Self {
+        let mut world = Self::default();
+        world.put(yaml);
+        world
+    }
+
+    /// The objects of a text.
+    ///
+    /// # Panics
+    ///
+    /// When one of them cannot be read.
+    pub fn objects(yaml: &str) -> Vec<AnyObject> {
+        let file: Arc<Path> = Path::new("test.yaml").into();
+        let parsed = parse(yaml, &file, Validation::Warn);
+        let objects: Vec<AnyObject> = parsed.objects().cloned().collect();
+        assert_eq!(
+            objects.len(),
+            parsed.documents.len(),
+            "{:?}",
+            parsed.diagnostics
+        );
+        objects
+    }
+
+    /// Puts the objects of a text, as one batch.
+    pub fn put(&mut self, yaml: &str) -> ChangeSet {
+        let source = self.source.clone();
+        let objects = Self::objects(yaml);
+        self.apply(objects.into_iter().map(|o| Change::Put(source.clone(), o)))
+    }
+
+    /// Deletes an object.
+    pub fn delete(&mut self, key: &ObjectKey) -> ChangeSet {
+        self.apply([Change::Delete(self.source.clone(), key.clone())])
+    }
+
+    /// Applies a batch.
+    pub fn apply(&mut self, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
+        let changes = self.store.apply(batch);
+        self.engine.commit(changes.keys.iter().copied());
+        changes
+    }
+
+    /// The value of a query.
+    pub fn get<Q: Query<Snapshot>>(&self, query: &Q) -> Arc<Q::Value> {
+        self.engine.get(&self.store.snapshot(), query)
+    }
+
+    /// The view of a proxy.
+    pub fn view(&self, node: &Arc<Node>) -> Arc<View> {
+        View::clone(&self.get(&ViewOf(ProxyKey(node.clone())))).into()
+    }
+
+    /// What proxies of a view get of a type.
+    pub fn set(&self, view: &Arc<View>, ty: TypeUrl) -> ResourceSet {
+        let view = view.clone();
+        ResourceSet::clone(&self.get(&TypeSet { view, ty }))
+    }
+}
