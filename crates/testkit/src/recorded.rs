@@ -30,8 +30,8 @@ impl Table {
     /// When the table is not there or is none.
     pub fn load(name: &str) -> Option<Self> {
         let path = recordings()?.join(format!("istio-tables/{name}.json"));
-        let text = std::fs::read_to_string(&path)
-            .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let mut table: Value =
             serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let Value::Array(cases) = table["cases"].take() else {
@@ -60,8 +60,7 @@ impl Score {
             self.equal += 1;
         } else {
             let shown: Vec<&str> = differences.iter().take(5).map(String::as_str).collect();
-            self.different
-                .push(format!("{case}: {}", shown.join("; ")));
+            self.different.push(format!("{case}: {}", shown.join("; ")));
         }
     }
 

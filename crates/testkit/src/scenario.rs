@@ -98,7 +98,12 @@ impl Scenario {
         let Value::Array(resources) = json(&path)["resources"].take() else {
             return Some(Expected::new());
         };
-        let named = |mut r: Value| (r["name"].as_str().unwrap_or("").to_owned(), r["resource"].take());
+        let named = |mut r: Value| {
+            (
+                r["name"].as_str().unwrap_or("").to_owned(),
+                r["resource"].take(),
+            )
+        };
         Some(resources.into_iter().map(named).collect())
     }
 
@@ -118,7 +123,11 @@ impl Scenario {
 
 fn read_settings(folder: &Path) -> Settings {
     let mesh = folder.join("mesh.yaml");
-    let mut settings = settings(&if mesh.is_file() { read(&mesh) } else { String::new() });
+    let mut settings = settings(&if mesh.is_file() {
+        read(&mesh)
+    } else {
+        String::new()
+    });
     let networks = folder.join("networks.yaml");
     if networks.is_file() {
         let file: Arc<Path> = networks.as_path().into();

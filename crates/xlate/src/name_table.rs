@@ -36,7 +36,11 @@ fn table(cx: &Cx<'_, Snapshot>, view: &View) -> BTreeMap<String, NameInfo> {
         return table;
     }
     let scope = cx.query(&ScopeOf(key));
-    for service in scope.egress.iter().flat_map(|egress| egress.services.iter()) {
+    for service in scope
+        .egress
+        .iter()
+        .flat_map(|egress| egress.services.iter())
+    {
         let addresses = addresses_for(cx, service, view);
         let ips = if addresses.iter().any(|a| &**a == "0.0.0.0") {
             if service.resolution == Resolution::Passthrough && !service.ports.is_empty() {
