@@ -1,5 +1,6 @@
 //! The one list of kinds, and what is derived from it.
 
+pub mod gateway_api;
 pub mod istio;
 pub mod kube;
 
@@ -62,6 +63,17 @@ macro_rules! for_each_kind {
             (ConfigMap, $crate::kinds::kube::ConfigMap, (), config_maps, "", "ConfigMap", "configmaps", Namespaced, ["v1"]),
             (Ingress, $crate::kinds::kube::Ingress, (), ingresses, "networking.k8s.io", "Ingress", "ingresses", Namespaced, ["v1"]),
             (IngressClass, $crate::kinds::kube::IngressClass, (), ingress_classes, "networking.k8s.io", "IngressClass", "ingressclasses", Cluster, ["v1"]),
+
+            (GatewayClass, $crate::kinds::gateway_api::GatewayClass, (), gateway_classes, "gateway.networking.k8s.io", "GatewayClass", "gatewayclasses", Cluster, ["v1", "v1beta1"]),
+            (KubeGateway, $crate::kinds::gateway_api::Gateway, (), kube_gateways, "gateway.networking.k8s.io", "Gateway", "gateways", Namespaced, ["v1", "v1beta1"]),
+            (ListenerSet, $crate::kinds::gateway_api::ListenerSet, (), listener_sets, "gateway.networking.k8s.io", "ListenerSet", "listenersets", Namespaced, ["v1"]),
+            (HttpRoute, $crate::kinds::gateway_api::HttpRoute, (), http_routes, "gateway.networking.k8s.io", "HTTPRoute", "httproutes", Namespaced, ["v1", "v1beta1"]),
+            (GrpcRoute, $crate::kinds::gateway_api::GrpcRoute, (), grpc_routes, "gateway.networking.k8s.io", "GRPCRoute", "grpcroutes", Namespaced, ["v1"]),
+            (TlsRoute, $crate::kinds::gateway_api::TlsRoute, (), tls_routes, "gateway.networking.k8s.io", "TLSRoute", "tlsroutes", Namespaced, ["v1", "v1alpha3", "v1alpha2"]),
+            (TcpRoute, $crate::kinds::gateway_api::TcpRoute, (), tcp_routes, "gateway.networking.k8s.io", "TCPRoute", "tcproutes", Namespaced, ["v1", "v1alpha2"]),
+            (UdpRoute, $crate::kinds::gateway_api::UdpRoute, (), udp_routes, "gateway.networking.k8s.io", "UDPRoute", "udproutes", Namespaced, ["v1", "v1alpha2"]),
+            (ReferenceGrant, $crate::kinds::gateway_api::ReferenceGrant, (), reference_grants, "gateway.networking.k8s.io", "ReferenceGrant", "referencegrants", Namespaced, ["v1", "v1beta1"]),
+            (BackendTlsPolicy, $crate::kinds::gateway_api::BackendTlsPolicy, (), backend_tls_policies, "gateway.networking.k8s.io", "BackendTLSPolicy", "backendtlspolicies", Namespaced, ["v1", "v1alpha3"]),
         }
     };
 }

@@ -52,13 +52,14 @@ pub mod code {
     pub const INVALID: &str = "IST0106";
 }
 
-/// What becomes of an object with fields that its kind does not have, or with keys that stand twice.
+/// What becomes of an object with fields that its kind does not have, with keys that stand twice, or with a name that no
+/// API server would take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Validation {
     /// It is refused, as `kubectl --validate=strict` and istiod's webhook would.
     #[default]
     Strict,
-    /// It is used without them, as an object that got past the webhook.
+    /// It is used as far as it is understood, as an object that got past the webhook.
     Warn,
 }
 
@@ -282,6 +283,7 @@ impl<'a> Reader<'a> {
         let refused = findings
             .iter()
             .any(|f| self.severity(f.fault) == Severity::Error);
+        findings.sort_by_key(|f| (f.span.line, f.span.column));
         for finding in findings {
             let diagnostic = self.diagnostic(finding, key.clone());
             self.parsed.diagnostics.push(diagnostic);
@@ -304,7 +306,7 @@ impl<'a> Reader<'a> {
         let code = match finding.fault {
             Fault::UnknownField => code::UNKNOWN_FIELD,
             Fault::DuplicateKey => code::DUPLICATE_KEY,
-            Fault::Invalid => code::INVALID,
+            Fault::Invalid | Fault::BadName => code::INVALID,
         };
         Diagnostic {
             object,

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use pilothouse_model::kinds::{Kinded, istio, kube};
+use pilothouse_model::kinds::{Kinded, gateway_api, istio, kube};
 use pilothouse_model::parse::{Parsed, Validation, parse};
-use pilothouse_model::{Kind, Object};
+use pilothouse_model::{Kind, Object, Severity};
 
 fn strict(text: &str) -> Parsed {
     parse(text, &Path::new("f.yaml").into(), Validation::Strict)
@@ -276,7 +276,77 @@ ports:
 }
 
 #[test]
-fn every_recorded_scenario_reads_without_errors() {
+fn routes_of_the_gateway_api_have_the_defaults_of_their_schemas() {
+    let parsed = strict(
+        "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: a}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - backendRefs: [{name: a, port: 80}]
+    timeouts: {request: 1h30m}
+    filters:
+    - type: RequestRedirect
+      requestRedirect: {scheme: https}
+",
+    );
+    let route = only::<gateway_api::HttpRoute>(&parsed);
+    assert_eq!(&*route.spec.parent_refs[0].kind, "Gateway");
+    let rule = &route.spec.rules[0];
+    assert_eq!(&*rule.matches[0].path.value, "/");
+    assert_eq!(rule.backend_refs[0].weight, 1);
+    assert_eq!(
+        rule.timeouts.as_ref().unwrap().request.unwrap().0.as_secs(),
+        5400
+    );
+    assert_eq!(
+        rule.filters[0]
+            .request_redirect
+            .as_ref()
+            .unwrap()
+            .status_code,
+        302
+    );
+}
+
+#[test]
+fn every_fault_of_a_typed_kind_is_told_at_once() {
+    let parsed = strict(
+        "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: a}
+spec:
+  hostname: [a.com]
+  rules:
+  - backendRefs: [{name: a, port: 80000}, {port: 80}]
+    filters: [{type: RequestRedirct}]
+",
+    );
+    let about = "HTTPRoute default/a";
+    assert_eq!(
+        said(&parsed),
+        [
+            format!(
+                "f.yaml:5:3: error[PIL0005]: {about}: spec.hostname: unknown field `hostname` (did you mean `hostnames`?)"
+            ),
+            format!(
+                "f.yaml:7:35: error[IST0106]: {about}: spec.rules[0].backendRefs[0].port: expected a whole number in range, found the number 80000"
+            ),
+            format!(
+                "f.yaml:7:43: error[IST0106]: {about}: spec.rules[0].backendRefs[1]: the field `name` is missing"
+            ),
+            format!(
+                "f.yaml:8:22: error[IST0106]: {about}: spec.rules[0].filters[0].type: \"RequestRedirct\" is none of RequestHeaderModifier, ResponseHeaderModifier, RequestMirror, RequestRedirect, URLRewrite, ExtensionRef, CORS, ExternalAuth (did you mean `RequestRedirect`?)"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn every_recorded_scenario_reads_as_what_got_past_the_webhook() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/scenarios");
     let Ok(scenarios) = std::fs::read_dir(&root) else {
         eprintln!("skipped: no recordings");
@@ -290,13 +360,13 @@ fn every_recorded_scenario_reads_without_errors() {
         };
         for file in files.flatten() {
             let text = std::fs::read_to_string(file.path()).unwrap();
-            let parsed = parse(&text, &file.path().into(), Validation::Strict);
+            let parsed = parse(&text, &file.path().into(), Validation::Warn);
             objects += parsed.objects().count();
             errors.extend(
                 parsed
                     .diagnostics
                     .iter()
-                    .filter(|d| d.code != "PIL0004")
+                    .filter(|d| d.severity == Severity::Error)
                     .map(|d| format!("{d:#}")),
             );
         }

@@ -231,3 +231,19 @@ mod kube {
     impl Indexed for Ingress {}
     impl Indexed for IngressClass {}
 }
+
+mod gateway_api {
+    use super::Indexed;
+    use model::kinds::gateway_api::*;
+
+    impl Indexed for GatewayClass {}
+    impl Indexed for Gateway {}
+    impl Indexed for ListenerSet {}
+    impl Indexed for HttpRoute {}
+    impl Indexed for GrpcRoute {}
+    impl Indexed for TlsRoute {}
+    impl Indexed for TcpRoute {}
+    impl Indexed for UdpRoute {}
+    impl Indexed for ReferenceGrant {}
+    impl Indexed for BackendTlsPolicy {}
+}

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::check::{self, Fault, Finding};
 use super::de::{Error, Problem};
 use super::node::{Node, Path, Step, Value};
-use crate::kinds::{Kinded, istio, kube};
+use crate::kinds::{Kinded, gateway_api, istio, kube};
 
 /// A kind that can be read from a tree.
 pub(super) trait Readable: Kinded {
@@ -92,6 +92,7 @@ fn typed<T: DeserializeOwned>(
 ) -> Option<T> {
     const MOST: usize = 50;
     let mut valid = true;
+    let first = findings.len();
     for _ in 0..MOST {
         let error = match T::deserialize(&*node) {
             Ok(value) => return valid.then_some(value),
@@ -99,7 +100,19 @@ fn typed<T: DeserializeOwned>(
         };
         let removed = remove(node, &error.steps);
         valid &= matches!(error.problem, Problem::UnknownField { .. });
-        findings.push(finding(error, within.clone(), node));
+        let missing = match &error.problem {
+            Problem::Missing(field) => Some(*field),
+            _ => None,
+        };
+        let found = finding(error, within.clone(), node);
+        // A field that is missing because it was taken out has been told already.
+        let told = missing.is_some_and(|field| {
+            let path = found.path.with(field);
+            findings[first..].iter().any(|f| f.path == path)
+        });
+        if !told {
+            findings.push(found);
+        }
         if !removed {
             return None;
         }
@@ -213,6 +226,33 @@ kinds_with_spec!(
     IngressClass,
 );
 kinds_without_spec!(EndpointSlice, Secret, ConfigMap);
+
+macro_rules! gateway_kinds {
+    ($($kind:ident),* $(,)?) => {$(
+        impl Readable for gateway_api::$kind {
+            fn read(mut document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)> {
+                unknown_fields(&document, findings);
+                let span = document.span;
+                let spec = document.take("spec").map(|e| e.value).filter(|n| !n.is_null());
+                let mut spec = spec.unwrap_or(Node { value: Value::Map(Vec::new()), span });
+                Some((typed(&mut spec, &Path::of("spec"), findings)?, ()))
+            }
+        }
+    )*};
+}
+
+gateway_kinds!(
+    GatewayClass,
+    Gateway,
+    ListenerSet,
+    HttpRoute,
+    GrpcRoute,
+    TlsRoute,
+    TcpRoute,
+    UdpRoute,
+    ReferenceGrant,
+    BackendTlsPolicy,
+);
 
 /// Reports what stands beside `metadata`, `spec` and `status`.
 fn unknown_fields(document: &Node<'_>, findings: &mut Vec<Finding>) {

@@ -28,6 +28,8 @@ pub(super) enum Fault {
     UnknownField,
     /// A key that stands twice.
     DuplicateKey,
+    /// A name that no API server would take.
+    BadName,
     /// A value that has no meaning in its place.
     Invalid,
 }

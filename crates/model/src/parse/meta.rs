@@ -83,19 +83,26 @@ pub(super) fn read(
         Scope::Namespaced if namespace.is_empty() => default_namespace,
         Scope::Namespaced => &namespace,
     };
+    let mut pairs = |field: &str| pairs(metadata, field, &path, &mut report);
+    let (labels, annotations) = (pairs("labels"), pairs("annotations"));
     let named = [
         ("name", &*name, name_fault(kind, &name)),
         ("namespace", namespace, label_fault(namespace)),
     ];
     for (field, text, fault) in named {
         if let (Some(fault), Some(node)) = (fault, metadata.get(field)) {
-            report(path.with(field), node, format!("{text:?} {fault}"), None);
+            findings.push(Finding {
+                fault: Fault::BadName,
+                path: path.with(field),
+                span: node.span,
+                message: format!("{text:?} {fault}"),
+                help: None,
+            });
         }
     }
-    let mut pairs = |field: &str| pairs(metadata, field, &path, &mut report);
     Some(RawMeta {
-        labels: pairs("labels"),
-        annotations: pairs("annotations"),
+        labels,
+        annotations,
         name: ObjectName::new(namespace, name),
         created,
         uid,

@@ -1,0 +1,42 @@
+//! The kinds of the Kubernetes Gateway API, in its experimental channel, which holds all that the standard one does.
+//!
+//! What the API's schemas default is defaulted here, so that a manifest from a file means what it means in a cluster.
+//! Statuses are written, never read.
+
+mod grpc_route;
+mod http_filter;
+mod http_route;
+mod listener;
+mod policy;
+mod reference;
+mod stream_routes;
+
+pub use grpc_route::{
+    GrpcBackendRef, GrpcFilter, GrpcFilterType, GrpcMatch, GrpcMethodMatch, GrpcRoute, GrpcRule,
+};
+pub use http_filter::{
+    Cors, ExternalAuth, ExternalAuthGrpc, ExternalAuthHttp, ExternalAuthProtocol, ForwardBody,
+    Fraction, Header, HeaderModifier, HttpFilter, HttpFilterType, PathModifier, PathModifierType,
+    RequestMirror, RequestRedirect, UrlRewrite,
+};
+pub use http_route::{
+    CookieConfig, CookieLifetime, HeaderConfig, HttpBackendRef, HttpMatch, HttpPathMatch,
+    HttpRoute, HttpRule, MatchType, NamedMatch, PathMatchType, Retry, SessionPersistence,
+    SessionType, Timeouts,
+};
+pub use listener::{
+    AllowedListeners, AllowedRoutes, BackendTls, CertificateValidation, ClientTls, FromNamespaces,
+    FrontendPortTls, FrontendTls, Gateway, GatewayAddress, GatewayClass, GatewayTls,
+    Infrastructure, Listener, ListenerSet, ListenerTls, RouteGroupKind, RouteNamespaces, TlsMode,
+    ValidationMode,
+};
+pub use policy::{
+    BackendTlsPolicy, BackendValidation, ReferenceGrant, ReferenceGrantFrom, ReferenceGrantTo,
+    SubjectAltName, SubjectAltNameType,
+};
+pub use reference::{
+    BackendObjectRef, BackendRef, GatewayDuration, LabelSelector, LocalObjectRef, ObjectRef,
+    ParametersRef, ParentRef, PolicyTargetRef, SecretRef, SelectorOperator, SelectorRequirement,
+    UseDefaultGateways,
+};
+pub use stream_routes::{StreamRule, TcpRoute, TlsRoute, UdpRoute};
