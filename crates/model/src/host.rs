@@ -55,6 +55,43 @@ pub fn more_specific(a: &str, b: &str) -> bool {
     }
 }
 
+/// The hosts that both lists cover: of each pair that overlaps, the narrower one, in the order of `a`.
+///
+/// Istio: pkg/config/host/names.go Intersection, 1.32.
+pub fn intersection<'a>(a: &[&'a str], b: &[&'a str]) -> Vec<&'a str> {
+    let mut both: Vec<&'a str> = Vec::with_capacity(a.len());
+    for one in a {
+        for other in b {
+            let narrower = if subset_of(one, other) {
+                one
+            } else if subset_of(other, one) {
+                other
+            } else {
+                continue;
+            };
+            if !both.contains(narrower) {
+                both.push(narrower);
+            }
+        }
+    }
+    both
+}
+
+/// Of hosts that may carry a namespace (`ns/host`, `*/host`), those that hold in `namespace`, without it.
+///
+/// Istio: pkg/config/host/names.go NamesForNamespace, 1.32.
+pub fn in_namespace<'a>(
+    hosts: impl IntoIterator<Item = &'a str>,
+    namespace: &str,
+) -> impl Iterator<Item = &'a str> {
+    hosts
+        .into_iter()
+        .filter_map(move |host| match host.split_once('/') {
+            Some((of, name)) => (of == namespace || of == "*").then_some(name),
+            None => Some(host),
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::{matches, more_specific, subset_of};

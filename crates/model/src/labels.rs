@@ -62,10 +62,109 @@ impl From<&BTreeMap<String, String>> for Labels {
     }
 }
 
+/// Labels that name the service a workload belongs to for telemetry, the first one counts.
+const SERVICE_NAMES: [&str; 3] = [
+    "service.istio.io/canonical-name",
+    "app.kubernetes.io/name",
+    "app",
+];
+
+/// Labels that name its revision, the first one counts.
+const SERVICE_REVISIONS: [&str; 3] = [
+    "service.istio.io/canonical-revision",
+    "app.kubernetes.io/version",
+    "version",
+];
+
+// Istio: pkg/kube/labels/labels.go, 1.32.
+impl Labels {
+    /// The service that a workload with these labels belongs to for telemetry, where they say so. Callers fall back to
+    /// the name of the workload.
+    pub fn canonical_service(&self) -> Option<&str> {
+        SERVICE_NAMES.iter().find_map(|name| self.get(name))
+    }
+
+    /// The revision of that service, where they say so. Callers fall back to `latest`.
+    pub fn canonical_revision(&self) -> Option<&str> {
+        SERVICE_REVISIONS.iter().find_map(|name| self.get(name))
+    }
+
+    /// The application, for which `app` counts before the labels of telemetry.
+    pub fn app(&self) -> Option<&str> {
+        SERVICE_NAMES.iter().rev().find_map(|name| self.get(name))
+    }
+}
+
+/// Why a pair cannot be a label, if it cannot.
+///
+/// Istio: pkg/config/labels/instance.go Validate, 1.32.
+pub fn fault(key: &str, value: &str) -> Option<&'static str> {
+    let (prefix, name) = match key.rsplit_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    let bad_prefix = prefix.is_some_and(|p| !p.split('.').all(is_dns_label));
+    if bad_prefix || !is_qualified(name) {
+        Some("is no key of a label")
+    } else if prefix.is_some_and(|p| p.len() > 253) {
+        Some("has a prefix of more than 253 characters")
+    } else if name.len() > 63 {
+        Some("has a name of more than 63 characters")
+    } else if !value.is_empty() && !is_qualified(value) {
+        Some("has a value that no label can have")
+    } else {
+        None
+    }
+}
+
+fn is_dns_label(text: &str) -> bool {
+    between_alphanumerics(text, |b| b == b'-')
+}
+
+fn is_qualified(text: &str) -> bool {
+    between_alphanumerics(text, |b| matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// Letters and digits, with others allowed between them.
+fn between_alphanumerics(text: &str, others: impl Fn(u8) -> bool) -> bool {
+    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    edge(bytes.first())
+        && edge(bytes.last())
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || others(*b))
+}
+
 impl<'de> serde::Deserialize<'de> for Labels {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Self(Arc::new(serde::Deserialize::deserialize(
             deserializer,
         )?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fault;
+
+    #[test]
+    fn keys_and_values_of_labels_have_a_form() {
+        for (key, value) in [("app", ""), ("a.b/c_d.e", "V-1"), ("A", "x.y")] {
+            assert_eq!(fault(key, value), None, "{key}={value}");
+        }
+        for (key, value) in [
+            ("", "a"),
+            ("-a", "a"),
+            ("a/", "a"),
+            ("a_b/c", "a"),
+            ("a/b/c", "a"),
+            ("a", "-"),
+            ("a", "b c"),
+        ] {
+            assert!(fault(key, value).is_some(), "{key}={value}");
+        }
+        assert!(fault(&"a".repeat(64), "").is_some());
+        assert!(fault(&format!("{}/a", "a.".repeat(126) + "aa"), "").is_some());
     }
 }

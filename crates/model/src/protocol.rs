@@ -1,5 +1,7 @@
 //! Application protocols of ports.
 
+use std::fmt;
+
 /// What a port speaks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Protocol {
@@ -57,6 +59,62 @@ impl Protocol {
         }
     }
 
+    /// What a port of a Kubernetes Service speaks: what its `appProtocol` says, else the part of its name before the
+    /// first dash. Without either, ports on which the server speaks first are TCP.
+    ///
+    /// Istio: pkg/config/kube/conversion.go ConvertProtocol, 1.32.
+    pub fn of_kube_port(
+        port: i32,
+        name: &str,
+        transport: &str,
+        app_protocol: Option<&str>,
+    ) -> Self {
+        const SERVER_FIRST: [i32; 4] = [25, 53, 3306, 27017];
+        const GRPC_WEB: &str = "grpc-web";
+        if transport == "UDP" {
+            return Self::Udp;
+        }
+        let name = match app_protocol {
+            Some("kubernetes.io/h2c") => return Self::Http2,
+            Some("kubernetes.io/ws") => return Self::Http,
+            Some("kubernetes.io/wss") => return Self::Https,
+            Some(name) => name,
+            None => name,
+        };
+        // It holds a dash of its own.
+        if name
+            .get(..GRPC_WEB.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(GRPC_WEB))
+        {
+            return Self::GrpcWeb;
+        }
+        match Self::parse(name.split('-').next().unwrap_or(name)) {
+            Self::Unsupported if SERVER_FIRST.contains(&port) => Self::Tcp,
+            protocol => protocol,
+        }
+    }
+
+    /// Its name as Istio prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Grpc => "GRPC",
+            Self::GrpcWeb => "GRPC-Web",
+            Self::Http => "HTTP",
+            Self::HttpProxy => "HTTP_PROXY",
+            Self::Http2 => "HTTP2",
+            Self::Https => "HTTPS",
+            Self::Tcp => "TCP",
+            Self::Tls => "TLS",
+            Self::Udp => "UDP",
+            Self::Mongo => "Mongo",
+            Self::Redis => "Redis",
+            Self::Mysql => "MySQL",
+            Self::Hbone => "HBONE",
+            Self::DoubleHbone => "DoubleHBONE",
+            Self::Unsupported => "UnsupportedProtocol",
+        }
+    }
+
     /// Whether it carries HTTP in the clear.
     pub fn is_http(self) -> bool {
         matches!(
@@ -105,5 +163,11 @@ impl Protocol {
             Self::Tls => Self::Tcp,
             other => other,
         }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

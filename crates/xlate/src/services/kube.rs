@@ -122,32 +122,14 @@ fn port(port: &kube::ServicePort) -> Port {
     }
 }
 
-/// What a port speaks: by `appProtocol`, else by the part of its name before the first dash. Without either, ports
-/// where the server speaks first are TCP.
-///
-/// Istio: pkg/config/kube/conversion.go ConvertProtocol, 1.32.
+/// What a port speaks.
 pub fn protocol(port: &kube::ServicePort) -> Protocol {
-    const SERVER_FIRST: [i32; 4] = [25, 53, 3306, 27017];
-    if &*port.protocol == "UDP" {
-        return Protocol::Udp;
-    }
-    let name = match port.app_protocol.as_deref() {
-        Some("kubernetes.io/h2c") => return Protocol::Http2,
-        Some("kubernetes.io/ws") => return Protocol::Http,
-        Some("kubernetes.io/wss") => return Protocol::Https,
-        Some(name) => name,
-        None => &port.name,
-    };
-    if name
-        .get(..8)
-        .is_some_and(|s| s.eq_ignore_ascii_case("grpc-web"))
-    {
-        return Protocol::GrpcWeb;
-    }
-    match Protocol::parse(name.split('-').next().unwrap_or(name)) {
-        Protocol::Unsupported if SERVER_FIRST.contains(&port.port) => Protocol::Tcp,
-        protocol => protocol,
-    }
+    Protocol::of_kube_port(
+        port.port,
+        &port.name,
+        &port.protocol,
+        port.app_protocol.as_deref(),
+    )
 }
 
 fn export_to(cx: &Cx<'_, Snapshot>, namespace: &Namespace, annotations: &Labels) -> Visibility {

@@ -1,0 +1,215 @@
+//! What Istio's own functions answered, recorded as tables beside the repository; skipped where there are none.
+
+use std::path::{Path, PathBuf};
+
+use pilothouse_model::mesh::{self, MeshConfig};
+use pilothouse_model::protocol::Protocol;
+use pilothouse_model::{Labels, host, labels};
+use serde_json::Value;
+
+fn table(name: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/conformance/istio-tables")
+        .join(name);
+    let Ok(text) = std::fs::read_to_string(path) else {
+        eprintln!("skipped: no recorded table {name}");
+        return Vec::new();
+    };
+    let table: Value = serde_json::from_str(&text).unwrap();
+    table["cases"].as_array().unwrap().clone()
+}
+
+/// Runs every case whose function `run` knows, and names those that differ.
+fn check(name: &str, run: impl Fn(&str, &Value) -> Option<Value>) {
+    let mut checked = 0;
+    let mut wrong = Vec::new();
+    for case in table(name) {
+        let function = case["fn"].as_str().unwrap();
+        let Some(got) = run(function, &case["in"]) else {
+            continue;
+        };
+        checked += 1;
+        if got != case["out"] {
+            wrong.push(format!(
+                "{function} {}: got {got}, recorded {}",
+                case["in"], case["out"]
+            ));
+        }
+    }
+    eprintln!("{name}: {} of {checked}", checked - wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn texts(value: &Value) -> Vec<&str> {
+    value
+        .as_array()
+        .map(|list| list.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default()
+}
+
+fn label_map(value: &Value) -> Labels {
+    value
+        .as_object()
+        .map(|map| {
+            map.iter()
+                .map(|(k, v)| (k.as_str(), v.as_str().unwrap()))
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+#[test]
+fn hosts_match_as_in_istio() {
+    check("host.json", |function, input| {
+        let text = |name: &str| input[name].as_str().unwrap_or_default();
+        Some(match function {
+            "host.MoreSpecific" => host::more_specific(text("a"), text("b")).into(),
+            "host.Name.IsWildCarded" => text("self").starts_with('*').into(),
+            "host.Name.Matches" => host::matches(text("self"), text("o")).into(),
+            "host.Name.SubsetOf" => host::subset_of(text("self"), text("o")).into(),
+            "host.Names.Intersection" => {
+                host::intersection(&texts(&input["self"]), &texts(&input["other"])).into()
+            }
+            "host.NamesForNamespace" => {
+                let hosts = texts(&input["hosts"]);
+                host::in_namespace(hosts, text("namespace"))
+                    .collect::<Vec<_>>()
+                    .into()
+            }
+            _ => return None,
+        })
+    });
+}
+
+#[test]
+fn every_pair_of_hosts_compares_as_in_istio() {
+    let mut wrong = Vec::new();
+    for case in table("matrix-host.json") {
+        let (a, b) = (case[0].as_str().unwrap(), case[1].as_str().unwrap());
+        let got = [
+            host::matches(a, b),
+            host::subset_of(a, b),
+            host::more_specific(a, b),
+        ];
+        let recorded = [&case[2], &case[3], &case[4]].map(|v| v.as_bool().unwrap());
+        if got != recorded {
+            wrong.push(format!("{a:?} {b:?}: got {got:?}, recorded {recorded:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn protocols_are_read_as_in_istio() {
+    check("protocol.json", |function, input| {
+        let protocol = |name: &str| Protocol::parse(input[name].as_str().unwrap());
+        Some(match function {
+            "protocol.Parse" => protocol("s").name().into(),
+            "protocol.Instance.IsHTTP" => protocol("self").is_http().into(),
+            _ => return None,
+        })
+    });
+}
+
+#[test]
+fn protocols_of_kubernetes_ports_are_found_as_in_istio() {
+    let mut wrong = Vec::new();
+    for case in table("matrix-protocol-detection.json") {
+        let got = Protocol::of_kube_port(
+            i32::try_from(case["port"].as_i64().unwrap()).unwrap(),
+            case["portName"].as_str().unwrap(),
+            case["transport"].as_str().unwrap(),
+            case["appProtocol"].as_str(),
+        );
+        if got.name() != case["protocol"] {
+            wrong.push(format!("{case}: got {got}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn labels_select_and_name_as_in_istio() {
+    check("labels.json", |function, input| {
+        let (this, that) = (label_map(&input["self"]), label_map(&input["that"]));
+        let of = label_map(&input["labels"]);
+        Some(match function {
+            "labels.Instance.SubsetOf" => that.matches(&this).into(),
+            // As selection of workloads by a service, where an empty selector selects nothing.
+            "labels.Instance.Match" => (!this.is_empty() && that.matches(&this)).into(),
+            "labels.Instance.Validate" => {
+                let valid = this.iter().all(|(k, v)| labels::fault(k, v).is_none());
+                if valid { Value::Null } else { return None }
+            }
+            "labels.GetApp" => {
+                serde_json::json!([of.app().unwrap_or_default(), of.app().is_some()])
+            }
+            "labels.CanonicalService" => serde_json::json!([
+                of.canonical_service().or(input["workloadName"].as_str()),
+                of.canonical_revision().unwrap_or("latest"),
+            ]),
+            "labels.HasCanonicalServiceName" => of.canonical_service().is_some().into(),
+            "labels.HasCanonicalServiceRevision" => of.canonical_revision().is_some().into(),
+            _ => return None,
+        })
+    });
+}
+
+#[test]
+fn mesh_config_is_laid_over_defaults_as_in_istio() {
+    let file = PathBuf::from("mesh.yaml").into();
+    let config =
+        |value: &Value| -> MeshConfig { proto_istio::json::from_value(value).unwrap().message };
+    // Recorded configs are compared as configs: their JSON leaves out fields that hold the zero of their type.
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for case in table("meshconfig-load.json") {
+        let (function, input) = (case["fn"].as_str().unwrap(), &case["in"]);
+        let yaml = input["yaml"].as_str().unwrap_or_default();
+        let out = &case["out"][0];
+        let same = match function {
+            "mesh.ApplyMeshConfig" => {
+                let read = mesh::apply_mesh_config(yaml, config(&input["defaultConfig"]), &file);
+                read.value == Some(config(out))
+            }
+            "mesh.ApplyMeshConfigDefaults" => {
+                mesh::read_mesh_config(yaml, &file).value == Some(config(out))
+            }
+            "mesh.ApplyProxyConfig" => {
+                let read = mesh::apply_proxy_config(yaml, config(&input["meshConfig"]), &file);
+                read.value == Some(config(out))
+            }
+            "mesh.ParseMeshNetworks" => {
+                let networks = serde_json::from_value(out.clone()).unwrap();
+                mesh::read_mesh_networks(yaml, &file).value == Some(networks)
+            }
+            _ => continue,
+        };
+        checked += 1;
+        if !same {
+            wrong.push(format!("{function} {}: {yaml}", case["test"]));
+        }
+    }
+    eprintln!(
+        "meshconfig-load.json: {} of {checked}",
+        checked - wrong.len()
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn recorded_scenarios_have_mesh_configs_that_read() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/scenarios");
+    for scenario in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        let path = scenario.path().join("mesh.yaml");
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        let read = mesh::read_mesh_config(&text, &path.into());
+        assert!(
+            read.value.is_some() && read.diagnostics.is_empty(),
+            "{:?}",
+            read.diagnostics
+        );
+    }
+}
