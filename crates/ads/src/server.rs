@@ -48,8 +48,9 @@ pub struct Options {
     pub keepalive_interval: Duration,
     /// A ping must be answered within this time.
     pub keepalive_timeout: Duration,
-    /// A client must take in a response within this time (up to twice of it).
-    pub send_timeout: Duration,
+    /// A client must answer a response within this time (up to twice of it), or its connection is closed. Long: an
+    /// Envoy is silent while it works through a large configuration. The dead are found by pings.
+    pub answer_timeout: Duration,
     /// How long listeners and routes wait for the assignments of new clusters.
     pub patience: Duration,
     /// How long streams may take to end at shutdown.
@@ -65,7 +66,7 @@ impl Default for Options {
             admission_wait: Duration::from_secs(1),
             keepalive_interval: Duration::from_secs(30),
             keepalive_timeout: Duration::from_secs(10),
-            send_timeout: Duration::from_secs(60),
+            answer_timeout: Duration::from_secs(300),
             patience: Duration::from_secs(1),
             drain_timeout: Duration::from_secs(5),
         }

@@ -127,7 +127,7 @@ impl Stream {
         out
     }
 
-    /// Whether responses wait for their answer.
+    /// How many responses wait for their answer.
     pub fn in_flight(&self) -> usize {
         self.watches
             .iter()

@@ -30,7 +30,7 @@ use super::frames::Frames;
 use super::response::end;
 use super::subscriber::{Incident, Join, Session, Subscription, Token};
 use crate::content::hex;
-use crate::out::{Out, Response};
+use crate::out::{Event, Out, Response};
 use crate::request::Request;
 use crate::status::{Code, Status};
 use crate::stream::{Protocol, Stream};
@@ -222,16 +222,12 @@ impl AdsBody {
         if matches!(self.phase, Phase::Ended) {
             return Poll::Ready(None);
         }
-        self.stall.end();
         let polled = catch_unwind(AssertUnwindSafe(|| self.step(cx))).unwrap_or_else(|_| {
             self.server.subscriber.on_incident(Incident::Panicked);
             Poll::Ready(Err(Status::new(Code::Internal, "internal error")))
         });
         match ready!(polled) {
-            Ok(chunk) => {
-                self.stall.begin();
-                Poll::Ready(Some(Frame::data(chunk)))
-            }
+            Ok(chunk) => Poll::Ready(Some(Frame::data(chunk))),
             Err(status) => {
                 tracing::debug!(peer = %self.peer, %status, "Stream ended.");
                 // Dropping the session tells the upper side at once.
@@ -402,6 +398,9 @@ impl AdsBody {
     }
 
     fn act(&mut self, out: Vec<Out>) -> Result<(), Status> {
+        let answered = |o: &Out| matches!(o, Out::Event(Event::Ack { .. } | Event::Nack { .. }));
+        self.stall
+            .note(self.stream.in_flight() > 0, out.iter().any(answered));
         for out in out {
             match out {
                 Out::Send(response) => self.due.push_back(response),
@@ -414,6 +413,13 @@ impl AdsBody {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for AdsBody {
+    fn drop(&mut self) {
+        // Nobody is left to answer.
+        self.stall.note(false, false);
     }
 }
 

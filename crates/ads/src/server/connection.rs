@@ -25,7 +25,9 @@ use crate::stream::Protocol;
 
 const SERVICE: &str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
 
-/// When the connection's streams gave data to a transport that has not asked for more since; zero if none waits.
+/// Since when the connection's streams wait for an answer without any; zero if none does.
+///
+/// Streams of one connection share it: progress of one counts for all, which is lenient and costs nothing.
 #[derive(Debug)]
 pub(super) struct Stall {
     epoch: Instant,
@@ -40,15 +42,14 @@ impl Stall {
         }
     }
 
-    /// Data was handed over.
-    pub(super) fn begin(&self) {
-        let millis = self.epoch.elapsed().as_millis() as u64;
-        self.since.store(millis.max(1), Ordering::Relaxed);
-    }
-
-    /// The transport asks for more: it has room.
-    pub(super) fn end(&self) {
-        self.since.store(0, Ordering::Relaxed);
+    /// Notes how a stream stands: whether it waits for answers, and whether one came.
+    pub(super) fn note(&self, waits: bool, progress: bool) {
+        if !waits {
+            self.since.store(0, Ordering::Relaxed);
+        } else if progress || self.since.load(Ordering::Relaxed) == 0 {
+            let millis = self.epoch.elapsed().as_millis() as u64;
+            self.since.store(millis.max(1), Ordering::Relaxed);
+        }
     }
 
     fn lasts(&self, limit: Duration) -> bool {
@@ -101,7 +102,7 @@ impl Server {
             .keep_alive_timeout(self.options.keepalive_timeout)
             .serve_connection(TokioIo::new(io), service);
         let mut connection = std::pin::pin!(connection);
-        let limit = self.options.send_timeout;
+        let limit = self.options.answer_timeout;
         let mut watchdog = tokio::time::interval_at(Instant::now() + limit, limit);
         let result = loop {
             tokio::select! {

@@ -83,7 +83,7 @@ pub enum Incident {
     Ended(Status),
     /// A defect ended a stream; others are not touched.
     Panicked,
-    /// A connection was closed because the client did not take in a response.
+    /// A connection was closed because the client did not answer a response.
     SendTimedOut,
     /// The system refused to accept a connection.
     AcceptFailed,

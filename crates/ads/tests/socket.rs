@@ -1,0 +1,459 @@
+//! The adapter over loopback, met by a client made of plain HTTP/2.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use h2::{RecvStream, SendStream, client};
+use pilothouse_ads::server::{
+    self, Frames, Incident, Join, Options, Server, Session, Subscriber, Subscription, frame,
+};
+use pilothouse_ads::{Code, Event, Status};
+use prost::Message;
+use proto_envoy::envoy::config::core::v3::Node;
+use proto_envoy::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use xlate::{Published, Resource, ResourceSet, TypeUrl};
+
+const DELTA: &str =
+    "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
+const SOTW: &str =
+    "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
+const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+
+/// Serves one view to everybody, refuses the node `stranger`, panics at acknowledgements of the node `bomb`.
+struct World {
+    published: watch::Sender<Arc<Published>>,
+    sessions: Arc<AtomicUsize>,
+    tokens: Mutex<Vec<Option<String>>>,
+    incidents: Mutex<Vec<Incident>>,
+}
+
+struct Seat {
+    bomb: bool,
+    sessions: Arc<AtomicUsize>,
+}
+
+impl Session for Seat {
+    fn on_event(&mut self, event: &Event) {
+        assert!(
+            !(self.bomb && matches!(event, Event::Ack { .. })),
+            "a seeded defect"
+        );
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.sessions.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Subscriber for World {
+    fn subscribe(&self, join: Join) -> BoxFuture<'static, Result<Subscription, Status>> {
+        self.tokens
+            .lock()
+            .unwrap()
+            .push(join.token.map(|t| t.expose().to_owned()));
+        let refused = join.node.id == "stranger";
+        self.sessions.fetch_add(1, Ordering::SeqCst);
+        let seat = Seat {
+            bomb: join.node.id == "bomb",
+            sessions: Arc::clone(&self.sessions),
+        };
+        let published = self.published.subscribe();
+        async move {
+            tokio::task::yield_now().await;
+            if refused {
+                return Err(Status::new(Code::Unauthenticated, "who are you?"));
+            }
+            Ok(Subscription {
+                published,
+                session: Box::new(seat),
+            })
+        }
+        .boxed()
+    }
+
+    fn on_incident(&self, incident: Incident) {
+        self.incidents.lock().unwrap().push(incident);
+    }
+}
+
+fn revision(n: u64, resources: &[(&str, usize)]) -> Arc<Published> {
+    let mut published = Published::new(n);
+    let resource = |(name, size): &(&str, usize)| {
+        Arc::new(Resource::from_bytes(*name, vec![n as u8; *size].into()))
+    };
+    published.set(
+        TypeUrl::Cluster,
+        ResourceSet::new(resources.iter().map(resource)),
+    );
+    Arc::new(published)
+}
+
+struct Running {
+    world: Arc<World>,
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+fn start(options: Options) -> Running {
+    let world = Arc::new(World {
+        published: watch::Sender::new(revision(1, &[("a", 3), ("b", 40_000)])),
+        sessions: Arc::default(),
+        tokens: Mutex::default(),
+        incidents: Mutex::default(),
+    });
+    let listener = server::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let server = Arc::new(Server::new(
+        Arc::clone(&world) as Arc<dyn Subscriber>,
+        options,
+    ));
+    let task = tokio::spawn(server::serve(listener, server, stop.clone()));
+    Running {
+        world,
+        address,
+        stop,
+        task,
+    }
+}
+
+struct Call {
+    send: SendStream<Bytes>,
+    response: Option<client::ResponseFuture>,
+    body: Option<RecvStream>,
+    frames: Frames,
+    release: bool,
+    _connection: JoinHandle<()>,
+}
+
+impl Call {
+    async fn open(address: SocketAddr, path: &str) -> Self {
+        let socket = TcpStream::connect(address).await.unwrap();
+        let (client, connection) = client::handshake(socket).await.unwrap();
+        let connection = tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        let request = http::Request::post(format!("http://{address}{path}"))
+            .header("content-type", "application/grpc")
+            .header("authorization", "Bearer sesame");
+        let (response, send) = client
+            .ready()
+            .await
+            .unwrap()
+            .send_request(request.body(()).unwrap(), false)
+            .unwrap();
+        Self {
+            send,
+            response: Some(response),
+            body: None,
+            frames: Frames::new(1 << 30),
+            release: true,
+            _connection: connection,
+        }
+    }
+
+    async fn delta(address: SocketAddr, node: &str) -> Self {
+        let mut call = Self::open(address, DELTA).await;
+        call.ask(&DeltaDiscoveryRequest {
+            node: named(node),
+            type_url: CDS.into(),
+            ..Default::default()
+        });
+        call
+    }
+
+    fn ask(&mut self, message: &impl Message) {
+        self.send
+            .send_data(frame(&message.encode_to_vec()), false)
+            .unwrap();
+    }
+
+    fn ack(&mut self, response: &DeltaDiscoveryResponse) {
+        let nonce = response.nonce.clone();
+        self.ask(&DeltaDiscoveryRequest {
+            type_url: CDS.into(),
+            response_nonce: nonce,
+            ..Default::default()
+        });
+    }
+
+    /// A message, or the gRPC status at the end.
+    async fn next<M: Message + Default>(&mut self) -> Result<M, u16> {
+        let code = |h: &http::HeaderMap| {
+            h.get("grpc-status")
+                .map(|v| v.to_str().unwrap().parse::<u16>().unwrap())
+        };
+        timeout(Duration::from_secs(10), async {
+            if let Some(response) = self.response.take() {
+                let response = response.await.map_err(|_| 999u16)?;
+                if let Some(code) = code(response.headers()) {
+                    return Err(code);
+                }
+                self.body = Some(response.into_body());
+            }
+            let body = self.body.as_mut().unwrap();
+            loop {
+                if let Some(message) = self.frames.pop().unwrap() {
+                    return Ok(M::decode(message).unwrap());
+                }
+                match body.data().await {
+                    Some(data) => {
+                        let data = data.map_err(|_| 999u16)?;
+                        if self.release {
+                            body.flow_control().release_capacity(data.len()).unwrap();
+                        }
+                        self.frames.push(data);
+                    }
+                    None => {
+                        return Err(body
+                            .trailers()
+                            .await
+                            .ok()
+                            .flatten()
+                            .as_ref()
+                            .and_then(code)
+                            .unwrap_or(999));
+                    }
+                }
+            }
+        })
+        .await
+        .expect("an answer in time")
+    }
+
+    async fn response(&mut self) -> DeltaDiscoveryResponse {
+        self.next().await.unwrap()
+    }
+
+    async fn status(&mut self) -> u16 {
+        match self.next::<DeltaDiscoveryResponse>().await {
+            Ok(response) => panic!(
+                "a response instead of an end: {} resources",
+                response.resources.len()
+            ),
+            Err(code) => code,
+        }
+    }
+}
+
+fn named(id: &str) -> Option<Node> {
+    Some(Node {
+        id: id.into(),
+        ..Default::default()
+    })
+}
+
+#[tokio::test]
+async fn delta_client_gets_resources_and_changes() {
+    let running = start(Options::default());
+    let mut call = Call::delta(running.address, "n").await;
+    let first = call.response().await;
+    assert_eq!(first.type_url, CDS);
+    let sizes: Vec<_> = first
+        .resources
+        .iter()
+        .map(|r| (&*r.name, r.resource.as_ref().unwrap().value.len()))
+        .collect();
+    assert_eq!(sizes, [("a", 3), ("b", 40_000)]);
+    call.ack(&first);
+    running
+        .world
+        .published
+        .send_replace(revision(2, &[("a", 3)]));
+    let second = call.response().await;
+    assert_eq!(
+        (second.resources.len(), &second.removed_resources[..]),
+        (1, &["b".to_owned()][..])
+    );
+    assert_ne!(second.nonce, first.nonce);
+    assert_eq!(
+        *running.world.tokens.lock().unwrap(),
+        [Some("sesame".to_owned())]
+    );
+}
+
+#[tokio::test]
+async fn state_of_the_world_client_gets_resources_and_changes() {
+    let running = start(Options::default());
+    let mut call = Call::open(running.address, SOTW).await;
+    call.ask(&DiscoveryRequest {
+        node: named("n"),
+        type_url: CDS.into(),
+        ..Default::default()
+    });
+    let first: DiscoveryResponse = call.next().await.unwrap();
+    assert_eq!(first.resources.len(), 2);
+    let (version_info, response_nonce) = (first.version_info, first.nonce);
+    call.ask(&DiscoveryRequest {
+        type_url: CDS.into(),
+        version_info,
+        response_nonce,
+        ..Default::default()
+    });
+    running
+        .world
+        .published
+        .send_replace(revision(2, &[("a", 3)]));
+    let second: DiscoveryResponse = call.next().await.unwrap();
+    assert_eq!(second.resources.len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_stream() {
+    let running = start(Options::default());
+    let mut call = Call::delta(running.address, "n").await;
+    call.response().await;
+    assert_eq!(running.world.sessions.load(Ordering::SeqCst), 1);
+    drop(call.send);
+    call._connection.abort();
+    for _ in 0..200 {
+        if running.world.sessions.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the session outlived its stream");
+}
+
+#[tokio::test]
+async fn bad_calls_are_told_what_is_wrong() {
+    let running = start(Options {
+        max_request_bytes: 1000,
+        ..Options::default()
+    });
+    let unknown = Call::open(running.address, "/some.Service/Method")
+        .await
+        .status()
+        .await;
+    assert_eq!(unknown, 12);
+    let mut call = Call::open(running.address, DELTA).await;
+    call.send.send_data(frame(&[0xff; 20]), false).unwrap();
+    assert_eq!(call.status().await, 3, "not a message");
+    let mut call = Call::open(running.address, DELTA).await;
+    call.send.send_data(frame(&[0; 2000]), false).unwrap();
+    assert_eq!(call.status().await, 8, "too large");
+    let mut call = Call::open(running.address, DELTA).await;
+    call.ask(&DeltaDiscoveryRequest {
+        type_url: CDS.into(),
+        ..Default::default()
+    });
+    assert_eq!(call.status().await, 3, "no node");
+    assert_eq!(
+        Call::delta(running.address, "stranger")
+            .await
+            .status()
+            .await,
+        16
+    );
+}
+
+#[tokio::test]
+async fn streams_above_the_limits_are_refused() {
+    let running = start(Options {
+        max_streams: 1,
+        ..Options::default()
+    });
+    let mut first = Call::delta(running.address, "n").await;
+    first.response().await;
+    assert_eq!(Call::delta(running.address, "n").await.status().await, 8);
+
+    let slow = Options {
+        streams_per_second: Some(0.5),
+        admission_wait: Duration::from_millis(1),
+        ..Options::default()
+    };
+    let running = start(slow);
+    Call::delta(running.address, "n").await.response().await;
+    assert_eq!(Call::delta(running.address, "n").await.status().await, 8);
+}
+
+#[tokio::test]
+async fn a_defect_in_one_stream_ends_only_that_stream() {
+    let running = start(Options::default());
+    let mut calm = Call::delta(running.address, "n").await;
+    let first = calm.response().await;
+    let mut bomb = Call::delta(running.address, "bomb").await;
+    let response = bomb.response().await;
+    bomb.ack(&response);
+    assert_eq!(bomb.status().await, 13);
+    assert!(
+        running
+            .world
+            .incidents
+            .lock()
+            .unwrap()
+            .contains(&Incident::Panicked)
+    );
+    calm.ack(&first);
+    running
+        .world
+        .published
+        .send_replace(revision(2, &[("a", 3)]));
+    assert_eq!(calm.response().await.resources.len(), 1);
+}
+
+#[tokio::test]
+async fn shutdown_ends_streams_and_returns() {
+    let running = start(Options::default());
+    let mut call = Call::delta(running.address, "n").await;
+    call.response().await;
+    running.stop.cancel();
+    assert_eq!(call.status().await, 14);
+    timeout(Duration::from_secs(5), running.task)
+        .await
+        .expect("drained in time")
+        .unwrap();
+    assert!(TcpStream::connect(running.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_delays_nobody_and_is_dropped() {
+    let running = start(Options {
+        answer_timeout: Duration::from_millis(300),
+        ..Options::default()
+    });
+    running
+        .world
+        .published
+        .send_replace(revision(2, &[("big", 1 << 20)]));
+    let mut stuck = Call::delta(running.address, "n").await;
+    stuck.release = false;
+    let mut quick = Call::delta(running.address, "n").await;
+    let first = quick.response().await;
+    quick.ack(&first);
+    for n in 3..10 {
+        running
+            .world
+            .published
+            .send_replace(revision(n, &[("big", 1 << 20)]));
+        let response = quick.response().await;
+        quick.ack(&response);
+    }
+    assert_eq!(
+        stuck.next::<DeltaDiscoveryResponse>().await.unwrap_err(),
+        999
+    );
+    assert!(
+        running
+            .world
+            .incidents
+            .lock()
+            .unwrap()
+            .contains(&Incident::SendTimedOut)
+    );
+}
