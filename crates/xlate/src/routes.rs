@@ -22,6 +22,8 @@ mod plan;
 mod retry;
 mod rule;
 mod service;
+#[cfg(test)]
+mod tables;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

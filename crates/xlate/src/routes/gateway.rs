@@ -341,6 +341,7 @@ mod tests {
             semantics: Default::default(),
             hosts: hosts.iter().map(|h| (*h).into()).collect(),
             gateways: Box::new([]),
+            layer4: false,
         };
         let server: Vec<String> = server.iter().map(|h| (*h).to_owned()).collect();
         let found = intersection(&server, &head);

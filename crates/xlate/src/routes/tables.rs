@@ -1,0 +1,218 @@
+//! What Istio's own tests recorded of its route building, when the recordings are there.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use incr::Engine;
+use model::change::{Change, SourceId};
+use model::kinds::istio::VirtualService;
+use model::object::{Meta, Object, ObjectName, Origin};
+use model::settings::Settings;
+use model::{Kinded, Labels};
+use prost::Message;
+use prost_reflect::DynamicMessage;
+use proto_envoy::envoy::config::route::v3::VirtualHost;
+use serde_json::{Value, json};
+use store::Store;
+
+use super::filters;
+use super::matching;
+use super::rule::{RuleRoutes, Target};
+use crate::json::pool;
+
+fn cases(function: &str) -> Vec<Value> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/conformance/istio-tables/core-route.json");
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        println!("skipped: {} is not there", path.display());
+        return Vec::new();
+    };
+    let mut table: Value = serde_json::from_str(&text).unwrap();
+    let Value::Array(cases) = table["cases"].take() else {
+        panic!("a table has cases");
+    };
+    let named = |case: &Value| case["fn"] == function;
+    cases.into_iter().filter(named).collect()
+}
+
+fn as_json(type_name: &str, message: &impl Message) -> Value {
+    let descriptor = pool().get_message_by_name(type_name).unwrap();
+    let bytes = message.encode_to_vec();
+    let message = DynamicMessage::decode(descriptor, bytes.as_slice()).unwrap();
+    serde_json::to_value(message).unwrap()
+}
+
+fn settings() -> Settings {
+    Settings {
+        mesh: Arc::default(),
+        networks: Arc::default(),
+        features: Arc::default(),
+        domain: "cluster.local".into(),
+        cluster: "Kubernetes".into(),
+        system_namespace: "istio-system".into(),
+    }
+}
+
+fn strings(map: &Value) -> Labels {
+    let map = map.as_object();
+    map.into_iter()
+        .flatten()
+        .map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default()))
+        .collect()
+}
+
+/// The routes of a rule on a port.
+fn routes(case: &Value) -> Value {
+    let input = &case["in"];
+    let object = &input["virtualService"];
+    let mut spec: VirtualService = serde_json::from_value(object["spec"].clone()).unwrap();
+    // The function is called with rules that have no hosts, which are delegates elsewhere.
+    spec.hosts = vec!["any.example.org".to_owned()];
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let name = ObjectName::new(
+        text(&object["metadata"]["namespace"]),
+        text(&object["metadata"]["name"]),
+    );
+    let source = SourceId {
+        rank: 0,
+        name: "test".into(),
+    };
+    let object = VirtualService::any(Arc::new(Object {
+        meta: Meta {
+            name: name.clone(),
+            labels: Labels::default(),
+            annotations: strings(&object["metadata"]["annotations"]),
+            created: None,
+            uid: "".into(),
+            resource_version: "".into(),
+            origin: Origin::Source(source.clone()),
+        },
+        spec,
+        status: (),
+    }));
+    let mut store = Store::new(Arc::new(settings()));
+    store.apply([Change::Put(source, object)]);
+    let gateways = input["gatewayNames"].as_object().unwrap();
+    let query = RuleRoutes {
+        rule: name,
+        gateway: gateways.keys().next().map_or("", |g| g).into(),
+        port: u16::try_from(input["listenPort"].as_u64().unwrap()).unwrap(),
+        tls: input["opts"]["IsTLS"] == true,
+        http3: input["opts"]["IsHTTP3AltSvcHeaderNeeded"] == true,
+        // The recorded proxies do not show their headers.
+        forwarded_host: case["out"].to_string().contains("appendXForwardedHost"),
+        namespace: text(&input["node"]["Metadata"]["Namespace"]).into(),
+        labels: strings(&input["node"]["Labels"]),
+        // The tests look services up in a registry that has one.
+        targets: Arc::from([Target {
+            host: "*.example.org".into(),
+            namespace: None,
+            port: Some(8080),
+            alias: None,
+            session: None,
+        }]),
+    };
+    let engine = Engine::new();
+    let list = engine.get(&*store.snapshot(), &query);
+    let host = VirtualHost::decode(list.bytes().clone()).unwrap();
+    let routes = host
+        .routes
+        .iter()
+        .map(|r| as_json("envoy.config.route.v3.Route", r));
+    routes.collect()
+}
+
+/// What cannot be made from the recorded input: DestinationRules, inference pools and labels of services are not in it.
+fn is_opaque(case: &Value) -> bool {
+    let out = case["out"].to_string();
+    let unseen = ["hashPolicy", "stateful", "ext_proc"];
+    unseen.iter().any(|u| out.contains(u)) || case["in"]["node"].is_null()
+}
+
+/// Lists whose order is that of a Go map.
+fn normalise(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for key in ["headers", "queryParameters", "dynamicMetadata"] {
+                if let Some(Value::Array(list)) = map.get_mut(key) {
+                    list.sort_by_key(Value::to_string);
+                }
+            }
+            map.values_mut().for_each(normalise);
+        }
+        Value::Array(list) => list.iter_mut().for_each(normalise),
+        _ => {}
+    }
+}
+
+#[test]
+fn routes_of_rules_are_those_that_istio_recorded() {
+    let (mut equal, mut different) = (0, 0);
+    for case in cases("route.BuildHTTPRoutesForVirtualService") {
+        if is_opaque(&case) || case["out"][0].is_null() {
+            continue;
+        }
+        let mut ours = routes(&case);
+        let mut theirs = case["out"][0].clone();
+        normalise(&mut ours);
+        normalise(&mut theirs);
+        if ours == theirs {
+            equal += 1;
+        } else {
+            different += 1;
+            println!("{}\n  ours   {ours}\n  theirs {theirs}", case["test"]);
+        }
+    }
+    println!("{equal} equal, {different} different");
+    assert_eq!(different, 0);
+}
+
+#[test]
+fn faults_are_those_that_istio_recorded() {
+    for case in cases("route.TranslateFault") {
+        let fault = serde_json::from_value(case["in"]["in"].clone()).unwrap();
+        let name = "envoy.extensions.filters.http.fault.v3.HTTPFault";
+        assert_eq!(as_json(name, &filters::fault(&fault)), case["out"]);
+    }
+}
+
+#[test]
+fn cors_policies_are_those_that_istio_recorded() {
+    for case in cases("route.TranslateCORSPolicy") {
+        let cors = serde_json::from_value(case["in"]["in"].clone()).unwrap();
+        let name = "envoy.extensions.filters.http.cors.v3.CorsPolicy";
+        assert_eq!(as_json(name, &filters::cors(&cors)), case["out"]);
+    }
+}
+
+#[test]
+fn claims_are_matched_as_istio_recorded() {
+    for case in cases("route.translateMetadataMatch") {
+        let name = case["in"]["name"].as_str().unwrap();
+        let text = match case["in"]["in"].clone() {
+            Value::Null => json!({}),
+            text => text,
+        };
+        let request = json!({ "headers": { name: text } });
+        let request = serde_json::from_value(request).unwrap();
+        let matched = matching::route_match(Some(&request), Default::default());
+        let ours = matched
+            .dynamic_metadata
+            .first()
+            .map(|m| as_json("envoy.type.matcher.v3.MetadataMatcher", m));
+        assert_eq!(ours.unwrap_or(Value::Null), case["out"], "{name}");
+    }
+}
+
+#[test]
+fn routes_that_take_everything_are_those_that_istio_recorded() {
+    for case in cases("route.IsCatchAllRoute") {
+        let descriptor = pool()
+            .get_message_by_name("envoy.config.route.v3.Route")
+            .unwrap();
+        let route = DynamicMessage::deserialize(descriptor, case["in"]["r"].clone()).unwrap();
+        let route: proto_envoy::envoy::config::route::v3::Route = route.transcode_to().unwrap();
+        let ours = route.r#match.as_ref().is_some_and(matching::is_catch_all);
+        assert_eq!(ours, case["out"] == true, "{}", case["test"]);
+    }
+}
