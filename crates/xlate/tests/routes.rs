@@ -1,28 +1,10 @@
 //! Route configurations against recordings of the real istiod, where those are there.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use model::settings::{MeshConfig, Settings};
 use pilothouse_xlate::TypeUrl;
 use serde_json::Value;
 use testkit::scenario::{Scenario, corpus, readable};
-
-fn settings() -> Settings {
-    let mesh: MeshConfig = serde_json::from_value(serde_json::json!({
-        "rootNamespace": "istio-system",
-        "outboundTrafficPolicy": { "mode": "ALLOW_ANY" },
-    }))
-    .unwrap();
-    Settings {
-        mesh: Arc::new(mesh),
-        networks: Arc::default(),
-        features: Arc::default(),
-        domain: "cluster.local".into(),
-        cluster: "Kubernetes".into(),
-        system_namespace: "istio-system".into(),
-    }
-}
 
 /// Lists whose order means nothing.
 fn normalise(value: &mut Value) {
@@ -56,7 +38,7 @@ fn scenarios() {
         if !folder.is_dir() || !name.starts_with(&only) {
             continue;
         }
-        let scenario = Scenario::load(&folder, settings());
+        let scenario = Scenario::load(&folder);
         for node in scenario.nodes.keys() {
             let recorded = scenario.recorded(node, "routes");
             let ours = scenario.generate(node, TypeUrl::Route);
