@@ -4,12 +4,14 @@
 //! into it: tests over it pass, and say so, where it is absent.
 
 mod compare;
+mod golden;
 mod message;
 mod recorded;
 mod scenario;
 mod world;
 
 pub use compare::differences;
+pub use golden::golden;
 pub use message::decode;
 pub use recorded::{Score, Table, recordings};
 pub use scenario::{Expected, Scenario};

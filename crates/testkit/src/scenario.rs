@@ -145,8 +145,10 @@ fn read_settings(folder: &Path) -> Settings {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
+    // An empty folder is not kept by version control: without one there are no files.
     let entries = std::fs::read_dir(folder)
-        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .into_iter()
+        .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()));
     let mut files: Vec<PathBuf> = entries.collect();
     files.sort();
