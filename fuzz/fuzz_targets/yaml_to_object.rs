@@ -1,0 +1,23 @@
+//! Any text as a manifest and as mesh config: no panic, and a reason told for each object that is refused.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use model::parse::{Validation, parse};
+use model::{Severity, mesh};
+
+fuzz_target!(|text: &str| {
+    let file = Path::new("fuzz.yaml").into();
+    for validation in [Validation::Strict, Validation::Warn] {
+        let parsed = parse(text, &file, validation);
+        let refused = parsed.documents.iter().filter(|d| d.object.is_none()).count();
+        let errors = parsed.diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
+        assert!(refused <= errors);
+        for diagnostic in &parsed.diagnostics {
+            let _ = format!("{diagnostic:#}");
+        }
+    }
+    let _ = mesh::read_mesh_config(text, &file);
+    let _ = mesh::read_mesh_networks(text, &file);
+});
