@@ -40,6 +40,8 @@ pub mod name {
     pub const CORS: &str = "envoy.filters.http.cors";
     /// Router.
     pub const ROUTER: &str = "envoy.filters.http.router";
+    /// Sessions bound to endpoints.
+    pub const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
     /// DNS resolution of the authority.
     pub const DYNAMIC_FORWARD_PROXY: &str = "envoy.filters.http.dynamic_forward_proxy";
     /// Access control of HTTP.

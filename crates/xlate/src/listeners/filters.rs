@@ -14,6 +14,7 @@ use proto_envoy::envoy::extensions::filters::http::{
     grpc_stats::v3::{FilterConfig as GrpcStats, filter_config::PerMethodStatSpecifier},
     grpc_web::v3::GrpcWeb,
     router::v3::Router,
+    stateful_session::v3::StatefulSession,
 };
 use proto_envoy::envoy::extensions::filters::listener::{
     http_inspector::v3::HttpInspector, original_dst::v3::OriginalDst,
@@ -127,6 +128,11 @@ pub fn grpc_stats() -> hcm::HttpFilter {
             ..Default::default()
         }),
     )
+}
+
+/// Sessions bound to endpoints, configured by routes.
+pub fn stateful_session() -> hcm::HttpFilter {
+    http(name::STATEFUL_SESSION, any(&StatefulSession::default()))
 }
 
 /// Sends the request on.

@@ -49,6 +49,8 @@ pub struct Input<'a> {
     pub capabilities: Capabilities,
     /// Whether HTTP/1.0 is accepted.
     pub http10: bool,
+    /// Whether routes may bind sessions to endpoints.
+    pub sessions: bool,
     /// When idle connections are closed, if the proxy states it.
     pub idle_timeout: Option<Duration>,
     /// Loggers.
@@ -169,6 +171,9 @@ impl HttpParts {
         }
         then.extend([filters::fault(), filters::cors()]);
         then.extend(input.metrics.iter().cloned());
+        if input.sessions && class != Class::SidecarInbound {
+            then.push(filters::stateful_session());
+        }
 
         common.access_log = input.access_log;
         common.tracing = input.tracing.tracing;

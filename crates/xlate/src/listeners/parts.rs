@@ -164,6 +164,7 @@ impl Query<Snapshot> for PartsOf {
             connection,
             capabilities,
             http10: settings.features.http10 || proxy_options::text(view, "HTTP10") == Some("1"),
+            sessions: settings.features.persistent_session_filter,
             idle_timeout,
             access_log: logs.http,
             tracing,
