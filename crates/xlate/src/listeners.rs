@@ -19,14 +19,17 @@ pub mod parts;
 pub mod provider_cluster;
 pub mod proxy_headers;
 pub mod proxy_options;
+pub mod refusal;
 pub mod tcp;
 pub mod tls;
 pub mod tracing;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::Cx;
 use model::node::Role;
+use model::service::Resolution;
 use proto_envoy::envoy::config::listener::v3::listener::ConnectionBalanceConfig;
 use proto_envoy::envoy::config::listener::v3::listener::connection_balance_config::{
     BalanceType, ExactBalance,
@@ -36,7 +39,7 @@ use store::{Reads, Snapshot};
 
 use crate::resource::ResourceSet;
 use crate::scope::{ScopeOf, SidecarScope, key_of};
-use crate::view::View;
+use crate::view::{ServiceTarget, View};
 use address::{Addressing, wildcards};
 use hcm::HttpParts;
 use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
@@ -91,18 +94,36 @@ struct Proxy<'a> {
 }
 
 impl Proxy<'_> {
-    /// The addresses that a Sidecar's ingress listener is named after if it states none.
+    /// The addresses that a Sidecar's ingress listener is named after if it states none: the proxy's own, else all.
     ///
     /// Istio: pilot/pkg/networking/core/listener_address.go getSidecarInboundBindIPs, 1.32.
     fn own_binds(&self) -> Box<[Arc<str>]> {
-        let binds = wildcards(self.view.families);
-        binds.iter().map(|b| Arc::from(*b)).collect()
+        let own = self.view.addresses.iter().find(|a| is_global_unicast(a));
+        match own {
+            Some(address) => Box::from([Arc::from(address.to_string())]),
+            None => {
+                let binds = wildcards(self.view.families);
+                binds.iter().map(|b| Arc::from(*b)).collect()
+            }
+        }
     }
 
     /// The proxy's own address, where that is an endpoint of a service which is dialled by its endpoints' addresses.
     fn own_headless_address(&self) -> Option<Arc<str>> {
-        None
+        let headless = |t: &ServiceTarget| t.service.resolution == Resolution::Passthrough;
+        let served = self.view.targets.iter().any(headless);
+        let first = self.view.addresses.first().filter(|_| served)?;
+        Some(first.to_string().into())
     }
+}
+
+/// As Go's `IP.IsGlobalUnicast`.
+fn is_global_unicast(address: &IpAddr) -> bool {
+    let link_local = match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !address.is_unspecified() && !address.is_loopback() && !address.is_multicast() && !link_local
 }
 
 /// What HTTP chains of outbound listeners depend on.

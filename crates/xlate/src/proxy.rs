@@ -9,14 +9,16 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::Labels;
 use model::kinds::istio::EnvoyFilter;
+use model::kinds::istio::Sidecar;
 use model::kinds::kube::Pod;
 use model::names::Namespace;
-use model::node::{Interception, Node};
+use model::node::{Interception, Node, Role};
 use model::object::{Object, ObjectName};
 use model::service::{Locality, Resolution};
 use serde_json::Value;
 use store::{Reads, Snapshot};
 
+use crate::scope;
 use crate::services;
 use crate::view::{Families, ServiceTarget, View};
 
@@ -56,6 +58,8 @@ pub const KEPT: &[&str] = &[
     "TLS_SERVER_ROOT_CERT",
     "UNPRIVILEGED_POD",
     "WORKLOAD_IDENTITY_SOCKET_FILE",
+    "credential",
+    "file-credential",
 ];
 
 /// Who a proxy is among the objects.
@@ -124,7 +128,10 @@ pub fn view_of(cx: &Cx<'_, Snapshot>, node: &Node) -> View {
         interception,
         version: node.version,
         extensions: node.extensions.clone(),
-        addresses: if interception == Interception::None || serves_headless(&targets) {
+        addresses: if interception == Interception::None
+            || serves_headless(&targets)
+            || lists_own_ports(cx, node, &labels)
+        {
             node.addresses.clone()
         } else {
             Arc::from([])
@@ -141,6 +148,18 @@ fn serves_headless(targets: &[ServiceTarget]) -> bool {
     targets
         .iter()
         .any(|t| t.service.resolution == Resolution::Passthrough)
+}
+
+/// Whether the Sidecar in force lists ports without an address to bind: the listeners of those are named after the
+/// proxy's own.
+fn lists_own_ports(cx: &Cx<'_, Snapshot>, node: &Node, labels: &Labels) -> bool {
+    if node.role != Role::Sidecar {
+        return false;
+    }
+    let sidecar = scope::sidecar_for(cx, &node.namespace, labels);
+    sidecar
+        .and_then(|name| cx.get::<Sidecar>(&name))
+        .is_some_and(|s| s.spec.ingress.iter().any(|l| l.bind.is_empty()))
 }
 
 /// A text of the metadata; `None` where it is absent or empty.

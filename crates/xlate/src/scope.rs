@@ -9,6 +9,8 @@ mod imports;
 mod merge;
 mod select;
 
+pub(crate) use select::sidecar_for;
+
 use std::sync::Arc;
 
 use incr::{Cx, Query};

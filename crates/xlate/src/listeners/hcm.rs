@@ -27,9 +27,9 @@ use hcm::http_connection_manager::{
 };
 
 use super::class::Class;
-use super::filters;
 use super::proxy_headers::ProxyHeaders;
 use super::tracing::TracingConfig;
+use super::{filters, refusal};
 use crate::capabilities::{Capabilities, name};
 use crate::resource::any;
 
@@ -61,6 +61,8 @@ pub struct Input<'a> {
     pub metrics: Vec<hcm::HttpFilter>,
     /// Filters that check who asks and whether they may, in the order in which they run.
     pub security: Vec<hcm::HttpFilter>,
+    /// Extensions of such filters that the proxy lacks; if there are any, every request is refused.
+    pub missing: Vec<String>,
     /// What stands before a gateway.
     pub topology: Option<Topology>,
 }
@@ -72,6 +74,8 @@ pub struct HttpParts {
     pub class: Class,
     /// Headers added.
     pub headers: ProxyHeaders,
+    /// Extensions that protect and that the proxy lacks; if there are any, every request is refused.
+    missing: Vec<String>,
     /// Everything but statistics prefix, routes and filters.
     common: hcm::HttpConnectionManager,
     /// Filters before the place of gRPC-Web.
@@ -181,6 +185,7 @@ impl HttpParts {
             class,
             internal_addresses: internal_addresses(input.networks),
             headers: input.headers,
+            missing: input.missing,
             common,
             first,
             then,
@@ -200,6 +205,9 @@ impl HttpParts {
             manager.http3_protocol_options = Some(Http3ProtocolOptions::default());
         }
         manager.route_specifier = Some(match options.routes {
+            _ if !self.missing.is_empty() => {
+                RouteSpecifier::RouteConfig(refusal::routes(&self.missing))
+            }
             Routes::Named(name) => RouteSpecifier::Rds(rds(name)),
             Routes::Inline(config) => RouteSpecifier::RouteConfig(*config),
         });

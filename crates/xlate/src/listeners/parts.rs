@@ -19,7 +19,7 @@ use super::class::Class;
 use super::hcm::HttpParts;
 use super::proxy_headers::ProxyHeaders;
 use super::tracing::tracing_config;
-use super::{filters, metrics, proxy_options};
+use super::{filters, metrics, proxy_options, refusal};
 use crate::capabilities::{Capabilities, name};
 use crate::security::{Security, SecurityOf};
 use crate::telemetry::AppliedTo;
@@ -70,6 +70,8 @@ pub struct TcpParts {
     pub metrics: Vec<listener::Filter>,
     /// Filters that check who connects and whether they may, in the order in which they run.
     pub security: Vec<listener::Filter>,
+    /// Whether every connection is refused, because the proxy lacks one of those filters.
+    pub refuses: bool,
     /// Loggers of TCP proxies.
     pub access_log: Vec<AccessLog>,
     /// Loggers of listeners.
@@ -146,11 +148,13 @@ impl Query<Snapshot> for PartsOf {
             ),
         };
         let idle_timeout = proxy_options::idle_timeout(view);
-        let security = match class {
+        let mut security = match class {
             // Clients are checked where they arrive.
             Class::SidecarOutbound => Security::default(),
             Class::SidecarInbound | Class::Gateway => (*cx.query(&SecurityOf::of(view))).clone(),
         };
+        let missing = refusal::take_missing(view, &mut security.http, |f| &f.name);
+        let missing_tcp = refusal::take_missing(view, &mut security.tcp, |f| &f.name);
         let connection = proxy_options::connection_settings(&proxy, mesh, class);
         let buffer_limit = connection
             .as_ref()
@@ -169,6 +173,7 @@ impl Query<Snapshot> for PartsOf {
             access_log: logs.http,
             tracing,
             security: security.http,
+            missing,
             topology: proxy.gateway_topology,
             metrics: metrics
                 .iter()
@@ -182,6 +187,7 @@ impl Query<Snapshot> for PartsOf {
                 .map(|config| filters::network(name::STATS, config))
                 .collect(),
             security: security.tcp,
+            refuses: !missing_tcp.is_empty(),
             access_log: logs.tcp,
             listener_log: logs.listener,
             idle_timeout,

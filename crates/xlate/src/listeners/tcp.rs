@@ -12,6 +12,7 @@ use proto_envoy::envoy::r#type::v3::{HashPolicy, hash_policy};
 use super::filters;
 use super::parts::TcpParts;
 use crate::capabilities::name;
+use crate::clusters::names;
 use crate::resource::any;
 
 /// Where a TCP proxy sends connections.
@@ -81,6 +82,9 @@ pub fn unlogged(cluster: &str) -> listener::Filter {
 
 /// The protocol's own filter and the TCP proxy, which end a chain.
 pub fn terminal(parts: &TcpParts, proxy: Proxy) -> Vec<listener::Filter> {
+    if parts.refuses {
+        return vec![unlogged(names::BLACK_HOLE)];
+    }
     let mut filters = Vec::with_capacity(2);
     if proxy.protocol == Protocol::Mongo && parts.capabilities.mongo {
         let config = MongoProxy {

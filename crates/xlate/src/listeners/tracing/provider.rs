@@ -58,7 +58,7 @@ pub(super) fn tracer(
             let config = any(&trace::DatadogConfig {
                 collector_cluster: cluster.cluster,
                 collector_hostname: cluster.host,
-                service_name: service_cluster(view),
+                service_name: view.service_cluster.to_string(),
                 ..Default::default()
             });
             ("envoy.tracers.datadog", config, p.max_tag_length, false)
@@ -146,7 +146,7 @@ fn open_telemetry(
         service_name: if semantic {
             service_name(view)
         } else {
-            service_cluster(view)
+            view.service_cluster.to_string()
         },
         ..Default::default()
     };
@@ -186,11 +186,6 @@ fn open_telemetry(
         config.resource_detectors.insert(at, detector);
     }
     config
-}
-
-/// The name under which the workload is known to collectors: the proxy's own cluster name.
-fn service_cluster(view: &View) -> String {
-    text(view, "SERVICE_CLUSTER").unwrap_or_default().to_owned()
 }
 
 /// The name that OpenTelemetry's conventions give a workload in Kubernetes.
