@@ -47,7 +47,7 @@ pub fn settings(mesh: &str) -> Settings {
     }
 }
 
-/// A proxy from its description: `{"id": ..., "metadata": {...}, "locality": {...}}`.
+/// A proxy from its description: `{"id": ..., "metadata": {...}, "locality": {...}, "extensions": [...]}`.
 ///
 /// # Panics
 ///
@@ -55,6 +55,11 @@ pub fn settings(mesh: &str) -> Settings {
 pub fn node(description: &Value) -> Arc<Node> {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let locality = &description["locality"];
+    let extensions = description["extensions"].as_array().into_iter().flatten();
+    let extensions = extensions.map(|name| core::Extension {
+        name: name.as_str().unwrap_or_default().to_owned(),
+        ..core::Extension::default()
+    });
     let node = core::Node {
         id: text(description, "id"),
         cluster: text(description, "cluster"),
@@ -64,6 +69,7 @@ pub fn node(description: &Value) -> Arc<Node> {
                 fields: fields.collect(),
             }
         }),
+        extensions: extensions.collect(),
         locality: locality.is_object().then(|| core::Locality {
             region: text(locality, "region"),
             zone: text(locality, "zone"),

@@ -81,7 +81,7 @@ fn of_workload(view: &View) -> [CustomTag; 5] {
         literal(if stated.is_empty() { default } else { stated })
     };
     let label = |key: &str| view.labels.get(key).unwrap_or_default();
-    let mesh = text(view, "MESH_ID").unwrap_or_default();
+    let stated = |key: &str| text(view, key).unwrap_or_default();
     [
         tag(
             "istio.canonical_revision",
@@ -91,8 +91,8 @@ fn of_workload(view: &View) -> [CustomTag; 5] {
             "istio.canonical_service",
             or(label("service.istio.io/canonical-name"), "unknown"),
         ),
-        tag("istio.mesh_id", or(mesh, "unknown")),
-        tag("istio.namespace", or(&view.namespace, "default")),
+        tag("istio.mesh_id", or(stated("MESH_ID"), "unknown")),
+        tag("istio.namespace", or(stated("NAMESPACE"), "default")),
         tag("istio.cluster_id", or(&view.cluster, "unknown")),
     ]
 }
