@@ -1,2 +1,184 @@
-//! Development tasks: the crate graph check and documentation.
-fn main() {}
+//! Development tasks that cargo has no word for. `cargo run -p xtask -- tidy` checks the crate graph and the sources.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+
+/// Which of our crates each of them may use in what it ships. Tests may use more.
+const GRAPH: &[(&str, &[&str])] = &[
+    ("proto-envoy", &[]),
+    ("proto-istio", &[]),
+    ("incr", &[]),
+    ("model", &["proto-istio"]),
+    ("store", &["model", "incr"]),
+    (
+        "xlate",
+        &["model", "store", "incr", "proto-envoy", "proto-istio"],
+    ),
+    ("ads", &["proto-envoy", "xlate"]),
+    ("client", &["proto-envoy", "proto-istio", "xlate"]),
+    ("sources", &["model"]),
+    (
+        "server",
+        &[
+            "model",
+            "store",
+            "incr",
+            "xlate",
+            "ads",
+            "sources",
+            "proto-envoy",
+            "proto-istio",
+        ],
+    ),
+    (
+        "pilothouse",
+        &[
+            "server", "client", "model", "sources", "store", "xlate", "incr",
+        ],
+    ),
+    (
+        "testkit",
+        &[
+            "model",
+            "store",
+            "incr",
+            "xlate",
+            "proto-envoy",
+            "proto-istio",
+            "sources",
+        ],
+    ),
+    ("demo", &[]),
+    ("xtask", &[]),
+];
+
+/// Words that generation may not name, with what they would bring in.
+const FORBIDDEN_IN_XLATE: &[(&str, &str)] = &[
+    ("std::time::Instant", "a clock"),
+    ("SystemTime", "a clock"),
+    ("std::env", "the environment"),
+    ("Mutex", "a lock"),
+    ("RwLock", "a lock"),
+    ("tokio", "async"),
+    ("async fn", "async"),
+    ("rand::", "chance"),
+    ("HashMap<", "an order that changes between runs"),
+];
+
+/// The longest a source file may be.
+const LONGEST_FILE: usize = 700;
+
+fn main() -> ExitCode {
+    let task = std::env::args().nth(1);
+    let result = match task.as_deref() {
+        Some("tidy") => tidy(),
+        _ => Err(anyhow::anyhow!("usage: cargo run -p xtask -- tidy")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tidy() -> anyhow::Result<()> {
+    let mut faults = graph()?;
+    faults.extend(sources()?);
+    if faults.is_empty() {
+        println!("tidy: the crate graph and the sources are as stated");
+        return Ok(());
+    }
+    for fault in &faults {
+        eprintln!("tidy: {fault}");
+    }
+    bail!("{} faults", faults.len())
+}
+
+/// Dependencies between our crates that the list does not allow.
+fn graph() -> anyhow::Result<Vec<String>> {
+    let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+        .args(["metadata", "--format-version=1", "--no-deps"])
+        .output()
+        .context("cannot run cargo metadata")?;
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("cargo metadata prints JSON")?;
+    let allowed: BTreeMap<&str, BTreeSet<&str>> = GRAPH
+        .iter()
+        .map(|(name, uses)| (*name, uses.iter().copied().collect()))
+        .collect();
+    let short = |name: &str| name.strip_prefix("pilothouse-").unwrap_or(name).to_owned();
+    let mut faults = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = short(package["name"].as_str().unwrap_or_default());
+        let Some(uses) = allowed.get(name.as_str()) else {
+            faults.push(format!("crate {name} is not in the list of xtask"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let target = short(dependency["name"].as_str().unwrap_or_default());
+            let ours = !dependency["path"].is_null();
+            if ours && dependency["kind"].is_null() && !uses.contains(target.as_str()) {
+                faults.push(format!("crate {name} may not depend on {target}"));
+            }
+        }
+    }
+    Ok(faults)
+}
+
+/// Sources that are too long, or that name what generation may not.
+fn sources() -> anyhow::Result<Vec<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("xtask lies in the workspace")?;
+    let mut faults = Vec::new();
+    let mut todo = vec![root.join("crates")];
+    while let Some(dir) = todo.pop() {
+        for entry in std::fs::read_dir(&dir)
+            .with_context(|| dir.display().to_string())?
+            .flatten()
+        {
+            let path = entry.path();
+            if path.is_dir() {
+                todo.push(path);
+                continue;
+            }
+            if path.extension().is_none_or(|e| e != "rs") {
+                continue;
+            }
+            let text =
+                std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let shown = path
+                .strip_prefix(root)
+                .unwrap_or(&path)
+                .display()
+                .to_string();
+            let lines = text.lines().count();
+            if lines > LONGEST_FILE {
+                faults.push(format!(
+                    "{shown} has {lines} lines, more than {LONGEST_FILE}"
+                ));
+            }
+            if shown.starts_with("crates/xlate/src") {
+                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+                for (line, number) in code.lines().zip(1..) {
+                    if line.trim_start().starts_with("//") {
+                        continue;
+                    }
+                    for (word, brings) in FORBIDDEN_IN_XLATE {
+                        if line.contains(word) {
+                            faults.push(format!(
+                                "{shown}:{number} names {word}: generation may not reach {brings}"
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(faults)
+}

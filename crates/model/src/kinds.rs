@@ -19,7 +19,9 @@ pub enum Scope {
 }
 
 /// A type that is the spec of one kind.
-pub trait Kinded: PartialEq + fmt::Debug + Send + Sync + Sized + 'static {
+pub trait Kinded:
+    PartialEq + fmt::Debug + serde::Serialize + Send + Sync + Sized + 'static
+{
     /// The kind whose spec this is.
     const KIND: Kind;
     /// The part of the status that generation reads.
@@ -131,6 +133,14 @@ macro_rules! declare_kinds {
             /// The object's metadata.
             pub fn meta(&self) -> &crate::object::Meta {
                 match self { $(AnyObject::$variant(o) => &o.meta),+ }
+            }
+
+            /// The spec as JSON, for people; values of secrets are left out.
+            pub fn spec_json(&self) -> serde_json::Value {
+                match self {
+                    $(AnyObject::$variant(o) => serde_json::to_value(&o.spec)),+
+                }
+                .unwrap_or_default()
             }
 
             /// Whether generation would see no difference between the two.

@@ -1,2 +1,80 @@
-//! The one binary.
-fn main() {}
+//! The `pilothouse` program: the server, and what operators run beside it.
+
+mod commands;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A control plane for Envoy: configuration and services in, exactly what changed out to exactly the proxies it
+/// concerns.
+#[derive(Parser)]
+#[command(
+    name = "pilothouse",
+    version,
+    propagate_version = true,
+    max_term_width = 110
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve xDS to proxies from folders of YAML.
+    #[command(alias = "discovery")]
+    Serve(Box<server::config::ServeOptions>),
+    /// Print the bootstrap that a sidecar or gateway Envoy starts with.
+    Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
+    /// Run a small HTTP backend that says who it is, for demos and tests.
+    Echo(commands::echo::EchoOptions),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Serve(options) => {
+            log(&options.log, options.log_json);
+            block_on(server::serve::serve(*options))
+        }
+        Command::Bootstrap(options) => {
+            commands::bootstrap::run(&options, &mut std::io::stdout().lock())
+        }
+        Command::Echo(options) => block_on(commands::echo::run(options)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pilothouse: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn block_on(future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
+}
+
+fn log(level: &str, json: bool) {
+    let filter = tracing_subscriber::EnvFilter::try_new(level).unwrap_or_else(|error| {
+        eprintln!("pilothouse: --log {level:?}: {error}; using info");
+        tracing_subscriber::EnvFilter::new("info")
+    });
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr);
+    if json {
+        subscriber.json().init();
+    } else {
+        subscriber.with_ansi(std::io::stderr().is_terminal()).init();
+    }
+}

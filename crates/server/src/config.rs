@@ -146,6 +146,17 @@ pub enum ValidationMode {
     Warn,
 }
 
+/// The environment variables that stand for flags.
+pub fn environment() -> Vec<String> {
+    ServeOptions::augment_args(clap::Command::new("serve"))
+        .get_arguments()
+        .filter_map(|arg| {
+            arg.get_env()
+                .map(|name| name.to_string_lossy().into_owned())
+        })
+        .collect()
+}
+
 /// Reads `HOST:PORT`; Istio's `:PORT` means every address.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') {

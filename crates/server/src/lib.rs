@@ -1,6 +1,11 @@
 //! Wiring, supervision, debug HTTP, metrics, readiness.
 
 pub mod config;
+pub mod debug;
 pub mod derive;
+pub mod findings;
+pub mod http;
 pub mod metrics;
+pub mod serve;
+pub mod settings;
 pub mod streams;

@@ -1,1 +1,22 @@
 //! Config from files.
+//!
+//! A [`Source`] tells what it knows as [`model::Change`]s, and what it finds wrong as diagnostics; the store applies
+//! them. Nothing here translates.
+
+pub mod files;
+pub mod folder;
+
+use model::{Change, Diagnostic, SourceId};
+use tokio::sync::mpsc;
+
+/// What a source says.
+#[derive(Debug)]
+pub enum Said {
+    /// Changes that belong together.
+    Changes(Vec<Change>),
+    /// Everything that is wrong with what the source holds; replaces what it said before.
+    Findings(SourceId, Vec<Diagnostic>),
+}
+
+/// Where sources speak to; full when the derive thread is behind.
+pub type Sink = mpsc::Sender<Said>;

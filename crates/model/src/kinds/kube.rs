@@ -14,7 +14,7 @@ mod slice;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use config::{Base64, ConfigMap, Secret};
 pub use ingress::{
@@ -27,7 +27,7 @@ pub use service::{LoadBalancerIngress, LoadBalancerStatus, Service, ServicePort,
 pub use slice::{EndpointConditions, EndpointPort, EndpointSlice, SliceEndpoint, TargetRef};
 
 /// A port by number or by name, as `targetPort` holds it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum IntOrString {
     /// A number.

@@ -24,7 +24,12 @@ pub struct BootstrapOptions {
     namespace: String,
 
     /// Address under which the mesh knows the workload; several separated by commas, the primary one first.
-    #[arg(long, value_name = "IP", value_delimiter = ',', default_value = "127.0.0.1")]
+    #[arg(
+        long,
+        value_name = "IP",
+        value_delimiter = ',',
+        default_value = "127.0.0.1"
+    )]
     ip: Vec<IpAddr>,
 
     /// Labels of the workload, which Sidecar and Gateway selectors see: `app=front,version=v1`.
@@ -101,13 +106,23 @@ pub fn run(options: &BootstrapOptions, out: &mut dyn Write) -> anyhow::Result<()
 }
 
 fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
-    let primary = o.ip.first().context("at least one address is needed (--ip)")?;
+    let primary =
+        o.ip.first()
+            .context("at least one address is needed (--ip)")?;
     let role = match o.role {
         ProxyRole::Sidecar => "sidecar",
         ProxyRole::Gateway => "router",
     };
-    let labels: BTreeMap<&str, &str> = o.label.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    let ips = o.ip.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
+    let labels: BTreeMap<&str, &str> = o
+        .label
+        .iter()
+        .map(|(k, v)| (k.as_str(), v.as_str()))
+        .collect();
+    let ips =
+        o.ip.iter()
+            .map(IpAddr::to_string)
+            .collect::<Vec<_>>()
+            .join(",");
     let mut metadata = json!({
         "NAME": o.name,
         "NAMESPACE": o.namespace,
@@ -170,8 +185,10 @@ fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
         },
     });
     if o.admin != "none" {
-        let admin: SocketAddr =
-            o.admin.parse().with_context(|| format!("--admin {:?} is neither HOST:PORT nor none", o.admin))?;
+        let admin: SocketAddr = o
+            .admin
+            .parse()
+            .with_context(|| format!("--admin {:?} is neither HOST:PORT nor none", o.admin))?;
         bootstrap["admin"] = json!({ "address": socket(admin) });
     }
     Ok(bootstrap)
@@ -194,17 +211,43 @@ mod tests {
 
     #[test]
     fn a_gateway_states_its_role_labels_and_address() {
-        let cli = Cli::parse_from(["x", "gateway", "--name", "gw", "-n", "shop", "--ip", "10.0.0.1", "-l", "istio=gw,app=in"]);
+        let cli = Cli::parse_from([
+            "x",
+            "gateway",
+            "--name",
+            "gw",
+            "-n",
+            "shop",
+            "--ip",
+            "10.0.0.1",
+            "-l",
+            "istio=gw,app=in",
+        ]);
         let value = bootstrap(&cli.options).unwrap();
-        assert_eq!(value["node"]["id"], "router~10.0.0.1~gw.shop~shop.svc.cluster.local");
+        assert_eq!(
+            value["node"]["id"],
+            "router~10.0.0.1~gw.shop~shop.svc.cluster.local"
+        );
         assert_eq!(value["node"]["metadata"]["LABELS"]["app"], "in");
         assert_eq!(value["node"]["metadata"].get("INTERCEPTION_MODE"), None);
-        assert_eq!(value["admin"]["address"]["socket_address"]["port_value"], 15000);
+        assert_eq!(
+            value["admin"]["address"]["socket_address"]["port_value"],
+            15000
+        );
     }
 
     #[test]
     fn metadata_that_is_json_is_taken_as_json() {
-        let cli = Cli::parse_from(["x", "sidecar", "--name", "a", "--metadata", "DNS_CAPTURE=true", "--metadata", "X=y"]);
+        let cli = Cli::parse_from([
+            "x",
+            "sidecar",
+            "--name",
+            "a",
+            "--metadata",
+            "DNS_CAPTURE=true",
+            "--metadata",
+            "X=y",
+        ]);
         let value = bootstrap(&cli.options).unwrap();
         assert_eq!(value["node"]["metadata"]["DNS_CAPTURE"], true);
         assert_eq!(value["node"]["metadata"]["X"], "y");

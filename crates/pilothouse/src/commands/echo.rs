@@ -47,7 +47,11 @@ fn call(text: &str) -> Result<Call, String> {
     let (url, address) = text.rsplit_once('@').ok_or_else(wrong)?;
     let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    Ok(Call { host: host.to_owned(), path: format!("/{path}"), address: address.parse().map_err(|_| wrong())? })
+    Ok(Call {
+        host: host.to_owned(),
+        path: format!("/{path}"),
+        address: address.parse().map_err(|_| wrong())?,
+    })
 }
 
 /// Serves until the process is told to end.
@@ -55,7 +59,9 @@ pub async fn run(options: EchoOptions) -> anyhow::Result<()> {
     let options = Arc::new(options);
     let mut servers = tokio::task::JoinSet::new();
     for address in options.listen.clone() {
-        let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address}"))?;
         servers.spawn(accept(listener, options.clone()));
     }
     tokio::select! {
@@ -73,7 +79,8 @@ async fn accept(listener: TcpListener, options: Arc<EchoOptions>) {
         };
         let options = options.clone();
         tokio::spawn(async move {
-            let service = hyper::service::service_fn(move |request| answer(request, peer, options.clone()));
+            let service =
+                hyper::service::service_fn(move |request| answer(request, peer, options.clone()));
             // A client that breaks off is its own business.
             let _ = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new())
                 .serve_connection(TokioIo::new(stream), service)
@@ -90,16 +97,30 @@ async fn answer(
     let (head, body) = request.into_parts();
     let length = match Limited::new(body, LARGEST_ANSWER).collect().await {
         Ok(body) => body.to_bytes().len(),
-        Err(_) => return Ok(text(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large")),
+        Err(_) => {
+            return Ok(text(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the request is too large",
+            ));
+        }
     };
     let headers: serde_json::Map<String, Value> = head
         .headers
         .iter()
-        .map(|(k, v)| (k.to_string(), String::from_utf8_lossy(v.as_bytes()).into_owned().into()))
+        .map(|(k, v)| {
+            (
+                k.to_string(),
+                String::from_utf8_lossy(v.as_bytes()).into_owned().into(),
+            )
+        })
         .collect();
     let mut asked = Vec::new();
     for call in &options.call {
-        asked.push(ask(call, &head.headers).await.unwrap_or_else(|e| json!({ "error": format!("{e:#}"), "host": call.host })));
+        asked.push(
+            ask(call, &head.headers)
+                .await
+                .unwrap_or_else(|e| json!({ "error": format!("{e:#}"), "host": call.host })),
+        );
     }
     let value = json!({
         "name": options.name,
@@ -111,7 +132,10 @@ async fn answer(
         "asked": asked,
     });
     let mut response = Response::new(Full::new(Bytes::from(value.to_string())));
-    response.headers_mut().insert(hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        hyper::header::CONTENT_TYPE,
+        hyper::header::HeaderValue::from_static("application/json"),
+    );
     Ok(response)
 }
 
@@ -122,11 +146,19 @@ fn text(status: StatusCode, message: &'static str) -> Response<Full<Bytes>> {
 }
 
 /// Headers that are handed on, so that rules on them hold along the way.
-const HANDED_ON: &[&str] = &["end-user", "x-request-id", "user-agent", "traceparent", "x-b3-traceid"];
+const HANDED_ON: &[&str] = &[
+    "end-user",
+    "x-request-id",
+    "user-agent",
+    "traceparent",
+    "x-b3-traceid",
+];
 
 async fn ask(call: &Call, headers: &hyper::HeaderMap) -> anyhow::Result<Value> {
-    let stream = tokio::time::timeout(Duration::from_secs(2), TcpStream::connect(call.address)).await??;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let stream =
+        tokio::time::timeout(Duration::from_secs(2), TcpStream::connect(call.address)).await??;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
     let mut request = Request::get(&call.path).header(hyper::header::HOST, &call.host);
     for name in HANDED_ON {
@@ -134,7 +166,11 @@ async fn ask(call: &Call, headers: &hyper::HeaderMap) -> anyhow::Result<Value> {
             request = request.header(*name, value);
         }
     }
-    let response = tokio::time::timeout(Duration::from_secs(5), sender.send_request(request.body(Full::new(Bytes::new()))?)).await??;
+    let response = tokio::time::timeout(
+        Duration::from_secs(5),
+        sender.send_request(request.body(Full::new(Bytes::new()))?),
+    )
+    .await??;
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), LARGEST_ANSWER)
         .collect()
@@ -142,8 +178,8 @@ async fn ask(call: &Call, headers: &hyper::HeaderMap) -> anyhow::Result<Value> {
         .map_err(|e| anyhow::anyhow!("the answer broke off: {e}"))?
         .to_bytes();
     driver.abort();
-    let mut value: Value =
-        serde_json::from_slice(&body).unwrap_or_else(|_| json!({ "text": String::from_utf8_lossy(&body) }));
+    let mut value: Value = serde_json::from_slice(&body)
+        .unwrap_or_else(|_| json!({ "text": String::from_utf8_lossy(&body) }));
     if status != 200 {
         value = json!({ "status": status, "answer": value });
     }

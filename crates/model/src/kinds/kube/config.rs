@@ -8,10 +8,10 @@ use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Named texts.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigMap {
     /// Texts by name.
@@ -21,10 +21,11 @@ pub struct ConfigMap {
 }
 
 /// Named secret values. Their contents never show in `Debug`.
-#[derive(Clone, PartialEq, Eq, Hash, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
 #[serde(default, from = "RawSecret")]
 pub struct Secret {
     /// `kubernetes.io/tls`, `Opaque`, ...
+    #[serde(rename = "type")]
     pub secret_type: Arc<str>,
     /// Values by name; what was written under `stringData` stands among them and wins.
     pub data: BTreeMap<Arc<str>, Base64>,
@@ -63,7 +64,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Bytes that are written in base64. `Debug` shows their length only.
+/// Bytes that are written in base64. `Debug` and `Serialize` show their length only.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Base64(pub Arc<[u8]>);
 
@@ -77,6 +78,13 @@ impl std::ops::Deref for Base64 {
 impl fmt::Debug for Base64 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<{} bytes>", self.0.len())
+    }
+}
+
+/// Shows the length only: what serializes objects are pages for people.
+impl Serialize for Base64 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{self:?}"))
     }
 }
 

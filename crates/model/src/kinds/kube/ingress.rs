@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What an Ingress asks for.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Ingress {
     /// The class; the annotation `kubernetes.io/ingress.class` where absent.
@@ -19,7 +19,7 @@ pub struct Ingress {
 }
 
 /// Where requests go: a Service or another object.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressBackend {
     /// A Service of the Ingress's namespace.
@@ -29,7 +29,7 @@ pub struct IngressBackend {
 }
 
 /// A Service and one of its ports.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressServiceBackend {
     /// Its name.
@@ -39,7 +39,7 @@ pub struct IngressServiceBackend {
 }
 
 /// A port by name or by number.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressPort {
     /// Name; empty where the number says it.
@@ -49,7 +49,7 @@ pub struct IngressPort {
 }
 
 /// An object of the same namespace.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceRef {
     /// Group; empty for the core group.
@@ -65,7 +65,7 @@ pub struct ResourceRef {
 }
 
 /// A certificate for hosts.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressTls {
     /// Hosts.
@@ -75,7 +75,7 @@ pub struct IngressTls {
 }
 
 /// Paths of a host.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressRule {
     /// Host; empty is every host.
@@ -85,7 +85,7 @@ pub struct IngressRule {
 }
 
 /// The paths of a rule.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressPaths {
     /// Paths, in the order written.
@@ -93,7 +93,7 @@ pub struct IngressPaths {
 }
 
 /// A path and where it leads.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressPath {
     /// The path; empty is every path.
@@ -105,7 +105,7 @@ pub struct IngressPath {
 }
 
 /// How a path matches.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum PathType {
     /// The whole path.
     Exact,
@@ -116,7 +116,7 @@ pub enum PathType {
 }
 
 /// What an IngressClass asks for.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressClass {
     /// Who implements it.

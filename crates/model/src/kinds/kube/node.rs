@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What a Node asks for; locality and the like stand in its labels.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Node {
     /// The cloud provider's name of it.
@@ -14,7 +14,7 @@ pub struct Node {
 }
 
 /// What a Node says of itself.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
     /// Addresses.
@@ -22,7 +22,7 @@ pub struct NodeStatus {
 }
 
 /// An address of a Node.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAddress {
     /// `InternalIP`, `ExternalIP`, `Hostname`, ...
@@ -33,5 +33,5 @@ pub struct NodeAddress {
 }
 
 /// A Namespace; all that is read of it are its labels and annotations.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 pub struct NamespaceSpec {}

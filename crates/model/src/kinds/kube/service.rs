@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::IntOrString;
 use crate::labels::Labels;
 
 /// What a Service asks for.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Service {
     /// `ClusterIP` (also when empty), `NodePort`, `LoadBalancer`, `ExternalName`.
@@ -51,7 +51,7 @@ pub struct Service {
 }
 
 /// One port of a Service.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServicePort {
     /// Its name; may be empty where there is only one.
@@ -69,7 +69,7 @@ pub struct ServicePort {
 }
 
 /// What became of a Service.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceStatus {
     /// Addresses of the load balancer.
@@ -77,7 +77,7 @@ pub struct ServiceStatus {
 }
 
 /// Addresses that a load balancer got.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LoadBalancerStatus {
     /// One for each address.
@@ -85,7 +85,7 @@ pub struct LoadBalancerStatus {
 }
 
 /// One address of a load balancer.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LoadBalancerIngress {
     /// IP address; empty where the load balancer has a name.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A part of the endpoints of a Service, which the label `kubernetes.io/service-name` names.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointSlice {
     /// `IPv4`, `IPv6` or `FQDN`.
@@ -17,7 +17,7 @@ pub struct EndpointSlice {
 }
 
 /// One endpoint.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SliceEndpoint {
     /// Addresses; consumers use the first only.
@@ -35,7 +35,7 @@ pub struct SliceEndpoint {
 }
 
 /// Whether an endpoint takes traffic; absent is not known.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointConditions {
     /// Ready; absent counts as ready.
@@ -47,7 +47,7 @@ pub struct EndpointConditions {
 }
 
 /// The object behind an endpoint.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TargetRef {
     /// `Pod`, `WorkloadEntry`, ...
@@ -59,7 +59,7 @@ pub struct TargetRef {
 }
 
 /// A port of all endpoints of a slice.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointPort {
     /// Name of the service port.

@@ -1,0 +1,4 @@
+//! The subcommands.
+
+pub mod bootstrap;
+pub mod echo;

@@ -1,0 +1,361 @@
+//! The pages under `/debug`, in the shapes that istioctl and existing tools read.
+
+mod dumps;
+mod registry;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use model::service::Service;
+use serde_json::{Map, Value, json};
+use xlate::TypeUrl;
+use xlate::services::{InNamespace, ServiceNamespaces};
+
+use crate::derive::{Closed, State};
+use crate::http::{Pages, text, typed};
+use crate::streams::{Connection, TypeState};
+
+/// The pages, with what each shows.
+const INDEX: &[(&str, &str)] = &[
+    ("adsz", "connected proxies and what they watch"),
+    (
+        "config_dump?proxyID=",
+        "everything one proxy should have, as Envoy's admin page prints it",
+    ),
+    (
+        "configz",
+        "objects in force, and what is wrong with objects",
+    ),
+    ("endpointShardz", "endpoints by service and source"),
+    (
+        "engine",
+        "figures of the engine: derived values, evaluations, by query",
+    ),
+    ("registryz", "services"),
+    (
+        "syncz",
+        "what was sent to each proxy and what it acknowledged",
+    ),
+];
+
+/// A page that cannot be shown.
+#[derive(Debug)]
+pub struct PageError {
+    /// Whose fault it is.
+    pub status: StatusCode,
+    /// For the person who asked.
+    pub message: String,
+}
+
+impl PageError {
+    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<Closed> for PageError {
+    fn from(closed: Closed) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, closed.to_string())
+    }
+}
+
+/// What a page holds.
+pub enum Page {
+    /// JSON.
+    Json(Value),
+    /// HTML.
+    Html(String),
+}
+
+impl Page {
+    /// As a response.
+    pub fn into_response(self) -> Response<Full<Bytes>> {
+        match self {
+            Page::Json(value) => match serde_json::to_vec_pretty(&value) {
+                Ok(body) => typed(StatusCode::OK, "application/json", body),
+                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+            },
+            Page::Html(body) => typed(StatusCode::OK, "text/html; charset=utf-8", body),
+        }
+    }
+}
+
+/// The page of that name; the empty name is the index.
+///
+/// # Errors
+///
+/// When there is no such page, or it needs something in the query that is not there.
+pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, PageError> {
+    Ok(match name {
+        "" => Page::Html(index()),
+        "list" => Page::Json(
+            INDEX
+                .iter()
+                .map(|(name, _)| name.trim_end_matches("?proxyID="))
+                .collect(),
+        ),
+        "syncz" => Page::Json(pages.connections.all().iter().map(sync_status).collect()),
+        "adsz" | "connections" => Page::Json(adsz(&pages.connections.all())),
+        "registryz" => Page::Json(pages.derive.ask(registry::services).await?),
+        "endpointShardz" | "endpointz" => Page::Json(pages.derive.ask(registry::endpoints).await?),
+        "configz" => {
+            let objects = pages.derive.ask(registry::objects).await?;
+            let kind = parameter(query, "kind");
+            let objects: Vec<Value> = objects
+                .into_iter()
+                .filter(|o| kind.is_none() || o["kind"].as_str() == kind)
+                .collect();
+            match parameter(query, "findings") {
+                Some(_) => Page::Json(pages.findings.all().iter().map(registry::finding).collect()),
+                None => Page::Json(objects.into()),
+            }
+        }
+        "config_dump" => {
+            let Some(proxy) = parameter(query, "proxyID") else {
+                return Err(PageError::new(
+                    StatusCode::BAD_REQUEST,
+                    "which proxy? add ?proxyID=NAME.NAMESPACE (see /debug/syncz)",
+                ));
+            };
+            let wanted = proxy.to_owned();
+            let found = pages
+                .derive
+                .ask(move |state| {
+                    state
+                        .proxies()
+                        .filter(|p| *p.node.id == *wanted || proxy_name(&p.node) == wanted)
+                        .last()
+                })
+                .await?;
+            let Some(found) = found else {
+                return Err(PageError::new(
+                    StatusCode::NOT_FOUND,
+                    format!("no proxy {proxy} is connected (see /debug/syncz)"),
+                ));
+            };
+            Page::Json(dumps::config_dump(&found))
+        }
+        "engine" => Page::Json(pages.derive.ask(engine).await?),
+        _ => {
+            return Err(PageError::new(
+                StatusCode::NOT_FOUND,
+                "no such page; /debug lists what there is",
+            ));
+        }
+    })
+}
+
+/// The value of a query parameter. Names of proxies need no unescaping.
+fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    query
+        .split('&')
+        .filter_map(|p| p.split_once('=').or(Some((p, ""))))
+        .find(|(k, _)| *k == name)
+        .map(|(_, v)| v)
+}
+
+/// `name.namespace`, as proxies are called on command lines.
+fn proxy_name(node: &model::node::Node) -> String {
+    format!("{}.{}", node.name, node.namespace)
+}
+
+/// Every service, in the order of namespaces.
+pub fn services(state: &State) -> Vec<Arc<Service>> {
+    let namespaces = state.get(&ServiceNamespaces);
+    namespaces
+        .iter()
+        .flat_map(|n| {
+            state
+                .get(&InNamespace(n.clone()))
+                .iter()
+                .cloned()
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn index() -> String {
+    let mut rows = String::new();
+    for (name, about) in INDEX {
+        rows.push_str(&format!(
+            "<tr><td><a href=\"/debug/{name}\">{name}</a></td><td>{about}</td></tr>\n"
+        ));
+    }
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Pilothouse</title><style>\
+         body{{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:50rem;padding:0 1rem;color:#1d2733;background:#fff}}\
+         td{{padding:.3rem 1.5rem .3rem 0;vertical-align:top}}a{{color:#0b5cad}}\
+         @media(prefers-color-scheme:dark){{body{{color:#dde4ec;background:#161b22}}a{{color:#7ab8ff}}}}\
+         </style></head><body><h1>Pilothouse {}</h1><p>Debug pages, shown to clients on this machine only.</p>\
+         <table>{rows}</table><p><a href=\"/metrics\">metrics</a> · <a href=\"/ready\">ready</a></p></body></html>\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn engine(state: &State) -> Value {
+    let stats = state.engine().stats();
+    json!({
+        "revision": state.store().snapshot().revision,
+        "views": state.views(),
+        "memos": stats.memos,
+        "inputs": stats.inputs,
+        "edges": stats.edges,
+        "roots": stats.roots,
+        "evaluations": stats.runs,
+        "unchanged": stats.unchanged,
+        "bookkeepingBytes": stats.bookkeeping_bytes,
+        "queries": stats.queries.iter().map(|q| json!({
+            "name": q.name, "memos": q.memos, "evaluations": q.runs, "unchanged": q.unchanged,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+/// RFC 3339, to the second.
+pub(crate) fn time(at: SystemTime) -> String {
+    let seconds = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
+    timestamp(i64::try_from(seconds).unwrap_or(i64::MAX))
+}
+
+/// RFC 3339 of seconds since the epoch.
+pub(crate) fn timestamp(seconds: i64) -> String {
+    let days = seconds.div_euclid(86_400);
+    let rest = seconds.rem_euclid(86_400);
+    // Civil date from days: counted in eras of 400 years that begin on 1 March.
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+/// How a version is written: hash of the content.
+fn version(t: &TypeState) -> String {
+    format!("{:016x}", t.version)
+}
+
+fn sync_status(c: &Connection) -> Value {
+    let mut row = json!({
+        "cluster_id": &*c.node.cluster,
+        "proxy": proxy_name(&c.node),
+        "proxy_type": role(c),
+        "istio_version": c.node.metadata.get("ISTIO_VERSION").cloned().unwrap_or(Value::Null),
+    });
+    let mut resources = Map::new();
+    for ty in TypeUrl::ALL {
+        let Some(t) = c.types[ty as usize].as_ref().filter(|t| t.revision > 0) else {
+            continue;
+        };
+        let sent = version(t);
+        let acked = if t.acked == Some(t.sent) {
+            sent.clone()
+        } else {
+            String::new()
+        };
+        let short = match ty {
+            TypeUrl::Cluster => "cluster",
+            TypeUrl::Listener => "listener",
+            TypeUrl::Route => "route",
+            TypeUrl::Endpoint => "endpoint",
+            TypeUrl::Extension => "extensionconfig",
+            TypeUrl::Secret | TypeUrl::NameTable => "",
+        };
+        if !short.is_empty() {
+            row[format!("{short}_sent")] = sent.clone().into();
+            row[format!("{short}_acked")] = acked.clone().into();
+        }
+        let mut entry = json!({ "sent": sent, "acked": acked, "sentTime": time(t.sent_at), "revision": t.revision });
+        if let Some(reason) = &t.refused {
+            entry["refused"] = (&**reason).into();
+        }
+        resources.insert(ty.as_str().into(), entry);
+    }
+    row["resources"] = resources.into();
+    row
+}
+
+fn role(c: &Connection) -> &'static str {
+    match c.node.role {
+        model::node::Role::Sidecar => "sidecar",
+        model::node::Role::Router => "router",
+        model::node::Role::Waypoint => "waypoint",
+        model::node::Role::Ztunnel => "ztunnel",
+    }
+}
+
+fn adsz(connections: &[Connection]) -> Value {
+    let clients: Vec<Value> = connections
+        .iter()
+        .map(|c| {
+            let watches: Map<String, Value> = TypeUrl::ALL
+                .into_iter()
+                .filter_map(|ty| {
+                    let selection = c.types[ty as usize].as_ref()?.selection.as_ref()?;
+                    let names: Vec<&str> = selection.names.iter().map(|n| &**n).collect();
+                    Some((ty.as_str().to_owned(), json!(names)))
+                })
+                .collect();
+            let labels: Map<String, Value> = c
+                .node
+                .labels
+                .iter()
+                .map(|(k, v)| (k.to_string(), (&**v).into()))
+                .collect();
+            json!({
+                "connectionId": format!("{}-{}", proxy_name(&c.node), c.number),
+                "connectedAt": time(c.since),
+                "address": c.peer.to_string(),
+                "labels": labels,
+                "metadata": &*c.node.metadata,
+                "locality": {
+                    "region": &*c.node.locality.region,
+                    "zone": &*c.node.locality.zone,
+                    "subZone": &*c.node.locality.subzone,
+                },
+                "watches": watches,
+            })
+        })
+        .collect();
+    json!({ "totalClients": clients.len(), "clients": clients })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_rfc_3339() {
+        assert_eq!(timestamp(0), "1970-01-01T00:00:00Z");
+        assert_eq!(timestamp(1_709_208_000), "2024-02-29T12:00:00Z");
+        assert_eq!(timestamp(-1), "1969-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn parameters_are_found_by_name() {
+        assert_eq!(parameter("a=1&proxyID=x.y", "proxyID"), Some("x.y"));
+        assert_eq!(parameter("findings", "findings"), Some(""));
+        assert_eq!(parameter("", "findings"), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! Services, endpoints and objects as debug pages show them.
+
+use std::collections::BTreeMap;
+
+use model::change::ServiceKey;
+use model::service::{
+    Address, Endpoint, Health, Resolution, Service, TrafficDistribution, Visibility,
+};
+use model::{Diagnostic, Kind, Severity};
+use serde_json::{Value, json};
+use xlate::services::EndpointsOf;
+
+use super::{services as all_services, timestamp};
+use crate::derive::State;
+
+/// `/debug/registryz`.
+pub(super) fn services(state: &State) -> Value {
+    all_services(state).iter().map(|s| service(s)).collect()
+}
+
+fn service(s: &Service) -> Value {
+    let addresses: BTreeMap<&str, Vec<&str>> = s
+        .cluster_vips
+        .iter()
+        .map(|(cluster, list)| (cluster.as_str(), list.iter().map(|a| &**a).collect()))
+        .collect();
+    let export_to: Option<Vec<&str>> = match &s.export_to {
+        Visibility::Public => None,
+        Visibility::Namespaces(list) => Some(list.iter().map(|n| n.as_str()).collect()),
+    };
+    let labels = |labels: &model::Labels| -> Value {
+        labels
+            .iter()
+            .map(|(k, v)| (k.to_string(), Value::from(&**v)))
+            .collect()
+    };
+    json!({
+        "Attributes": {
+            "ServiceRegistry": match s.registry {
+                model::service::Registry::Kubernetes => "Kubernetes",
+                model::service::Registry::External => "External",
+            },
+            "Name": &*s.name,
+            "Namespace": &*s.namespace,
+            "Labels": labels(&s.labels),
+            "ExportTo": export_to,
+            "LabelSelectors": labels(&s.selector),
+            "Type": &*s.kube.service_type,
+            "ExternalName": &*s.kube.external_name,
+            "NodeLocal": s.kube.node_local,
+            "TrafficDistribution": match s.kube.traffic_distribution {
+                TrafficDistribution::Any => 0,
+                TrafficDistribution::PreferSameZone => 1,
+                TrafficDistribution::PreferSameNode => 2,
+                TrafficDistribution::PreferSameNetwork => 3,
+            },
+            "ObjectName": &*s.object.name.name,
+            "PublishNotReadyAddresses": s.kube.publish_not_ready,
+        },
+        "ports": s.ports.iter().map(|p| json!({
+            "name": &*p.name, "port": p.number, "protocol": p.protocol.to_string(),
+        })).collect::<Vec<_>>(),
+        "creationTime": timestamp(s.created.unwrap_or_default().0),
+        "hostname": &*s.host,
+        "clusterVIPs": { "Addresses": addresses },
+        "defaultAddress": &*s.default_address,
+        "Resolution": match s.resolution {
+            Resolution::ClientSide => 0,
+            Resolution::Dns => 1,
+            Resolution::Passthrough => 2,
+            Resolution::DnsRoundRobin => 3,
+            Resolution::Alias => 4,
+            Resolution::DynamicDns => 5,
+        },
+        "MeshExternal": s.mesh_external,
+    })
+}
+
+/// `/debug/endpointShardz`.
+pub(super) fn endpoints(state: &State) -> Value {
+    let mut hosts: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
+    for s in all_services(state) {
+        let key = ServiceKey {
+            namespace: s.namespace.clone(),
+            host: s.host.clone(),
+        };
+        let list = state.get(&EndpointsOf(key));
+        let mut shards: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        let mut accounts: BTreeMap<&str, Value> = BTreeMap::new();
+        let provider = match s.registry {
+            model::service::Registry::Kubernetes => "Kubernetes",
+            model::service::Registry::External => "External",
+        };
+        for e in list.iter() {
+            shards
+                .entry(format!("{provider}/{}", e.cluster))
+                .or_default()
+                .push(endpoint(e));
+            if !e.service_account.is_empty() {
+                accounts.insert(&e.service_account, json!({}));
+            }
+        }
+        hosts.entry(s.host.to_string()).or_default().insert(
+            s.namespace.to_string(),
+            json!({ "Shards": shards, "ServiceAccounts": accounts }),
+        );
+    }
+    json!(hosts)
+}
+
+fn endpoint(e: &Endpoint) -> Value {
+    let (addresses, port): (Vec<&str>, u16) = match &e.address {
+        Address::Socket { hosts, port } => (hosts.iter().map(|h| &**h).collect(), *port),
+        Address::Unix(path) => (vec![path], 0),
+    };
+    let labels: BTreeMap<&str, &str> = e.labels.iter().map(|(k, v)| (&**k, &**v)).collect();
+    json!({
+        "Labels": labels,
+        "Addresses": addresses,
+        "ServicePortName": &*e.port_name,
+        "ServiceAccount": &*e.service_account,
+        "Network": &*e.network,
+        "Locality": { "Label": e.locality.to_string(), "ClusterID": &*e.cluster },
+        "EndpointPort": port,
+        "LbWeight": e.weight,
+        "TLSMode": if e.mutual_tls { "istio" } else { "disabled" },
+        "Namespace": &*e.namespace,
+        "WorkloadName": &*e.workload,
+        "HostName": &*e.hostname,
+        "SubDomain": &*e.subdomain,
+        "HealthStatus": match e.health {
+            Health::Unknown | Health::Healthy => 0,
+            Health::Unhealthy => 1,
+            Health::Draining => 2,
+            Health::Terminating => 3,
+        },
+        "NodeName": &*e.node,
+    })
+}
+
+/// `/debug/configz`: objects in force. Secrets are told by name only.
+pub(super) fn objects(state: &State) -> Vec<Value> {
+    let snapshot = state.store().snapshot();
+    Kind::ALL
+        .iter()
+        .flat_map(|kind| snapshot.tables.iter_any(*kind))
+        .map(|object| {
+            let meta = object.meta();
+            let map = |labels: &model::Labels| -> BTreeMap<String, String> {
+                labels
+                    .iter()
+                    .map(|(k, v)| (k.to_string(), v.to_string()))
+                    .collect()
+            };
+            let mut metadata = json!({
+                "name": &*meta.name.name,
+                "namespace": &*meta.name.namespace,
+                "labels": map(&meta.labels),
+                "annotations": map(&meta.annotations),
+            });
+            if let Some(created) = meta.created {
+                metadata["creationTimestamp"] = timestamp(created.0).into();
+            }
+            json!({
+                "kind": object.key().kind.name(),
+                "apiVersion": object.key().kind.api_version(),
+                "metadata": metadata,
+                "spec": object.spec_json(),
+                "origin": meta.origin.to_string(),
+            })
+        })
+        .collect()
+}
+
+/// A finding as JSON.
+pub(super) fn finding(d: &Diagnostic) -> Value {
+    json!({
+        "code": d.code,
+        "level": match d.severity {
+            Severity::Info => "Info",
+            Severity::Warning => "Warning",
+            Severity::Error => "Error",
+        },
+        "object": d.object.as_ref().map(ToString::to_string),
+        "origin": d.origin.as_ref().map(ToString::to_string),
+        "path": &*d.path,
+        "message": &*d.message,
+        "help": d.help.as_deref(),
+    })
+}

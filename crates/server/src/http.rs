@@ -1,0 +1,161 @@
+//! `/ready`, `/metrics`, `/version` and `/debug` over plain HTTP.
+//!
+//! Debug pages show configuration, so they answer only to clients on this machine, whatever address is listened on.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::debug;
+use crate::derive::Derive;
+use crate::findings::Findings;
+use crate::metrics::Metrics;
+use crate::streams::Connections;
+
+/// What the pages show.
+pub struct Pages {
+    /// Whether what was there at start is served.
+    pub ready: AtomicBool,
+    /// The derive thread.
+    pub derive: Derive,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Connected streams.
+    pub connections: Arc<Connections>,
+    /// What was found wrong with objects.
+    pub findings: Arc<Findings>,
+}
+
+type Page = Response<Full<Bytes>>;
+
+/// Serves until `stop`.
+pub async fn serve(listener: TcpListener, pages: Arc<Pages>, stop: CancellationToken) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => return,
+        };
+        let Ok((stream, peer)) = accepted else {
+            // Out of file descriptors: accepting again at once would spin.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let pages = pages.clone();
+        tokio::spawn(async move {
+            let service =
+                hyper::service::service_fn(move |request| answer(request, peer, pages.clone()));
+            // A client that breaks off is its own business.
+            let _ = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(Duration::from_secs(10))
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    pages: Arc<Pages>,
+) -> Result<Page, Infallible> {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return Ok(text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET is answered\n",
+        ));
+    }
+    let path = request.uri().path().to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let page = match path.as_str() {
+        "/ready" => {
+            if pages.ready.load(Ordering::Acquire) {
+                text(StatusCode::OK, "ready\n")
+            } else {
+                text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "starting: configuration is still being read\n",
+                )
+            }
+        }
+        "/metrics" => metrics(&pages).await,
+        "/version" => text(StatusCode::OK, concat!(env!("CARGO_PKG_VERSION"), "\n")),
+        _ if path == "/debug" || path.starts_with("/debug/") => {
+            if !peer.ip().to_canonical().is_loopback() {
+                return Ok(text(
+                    StatusCode::FORBIDDEN,
+                    "debug pages answer only to clients on this machine\n",
+                ));
+            }
+            match debug::page(
+                path.trim_start_matches("/debug").trim_matches('/'),
+                &query,
+                &pages,
+            )
+            .await
+            {
+                Ok(page) => page.into_response(),
+                Err(error) => text(error.status, format!("{}\n", error.message)),
+            }
+        }
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "not found; /debug lists what there is\n",
+        ),
+    };
+    Ok(page)
+}
+
+async fn metrics(pages: &Pages) -> Page {
+    let figures = pages
+        .derive
+        .ask(|state| {
+            let tables = &state.store().snapshot().tables;
+            (
+                state.views(),
+                state.engine().stats().memos,
+                tables.virtual_services.len(),
+                debug::services(state).len(),
+            )
+        })
+        .await;
+    if let Ok((views, memos, virtual_services, services)) = figures {
+        let set = |gauge: &prometheus::IntGauge, n: usize| {
+            gauge.set(i64::try_from(n).unwrap_or(i64::MAX))
+        };
+        set(&pages.metrics.views, views);
+        set(&pages.metrics.memos, memos);
+        set(&pages.metrics.virtual_services, virtual_services);
+        set(&pages.metrics.services, services);
+    }
+    match pages.metrics.text() {
+        Ok(body) => typed(StatusCode::OK, "text/plain; version=0.0.4", body),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
+}
+
+/// A page of plain text.
+pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Page {
+    typed(status, "text/plain; charset=utf-8", body)
+}
+
+/// A page of any type.
+pub fn typed(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Page {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static(content_type),
+    );
+    response
+}

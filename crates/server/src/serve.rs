@@ -1,0 +1,305 @@
+//! `pilothouse serve`: starts everything, watches over it, and takes it down in order.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use model::SourceId;
+use model::parse::Validation;
+use sources::Said;
+use sources::folder::Folder;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{ServeOptions, ValidationMode};
+use crate::derive::{Batch, Derive};
+use crate::findings::Findings;
+use crate::http::{self, Pages};
+use crate::metrics::Metrics;
+use crate::settings;
+use crate::streams::{Connections, Proxies, Revisions};
+
+/// Precedence of folders: the first folder wins over the second.
+const FOLDER_RANK: u8 = 10;
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+///
+/// When something that was asked for cannot start: an address is taken, a folder is not there.
+pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
+    let start = Instant::now();
+    check(&options)?;
+    let metrics = Arc::new(Metrics::new().context("cannot register metrics")?);
+    let findings = Arc::new(Findings::default());
+    let (first_settings, found) = settings::load(&options)?;
+    report(&findings, &metrics, &settings::source(), found);
+
+    let revisions = Arc::new(Revisions::default());
+    let (derive, thread) = {
+        let (metrics, revisions) = (metrics.clone(), revisions.clone());
+        Derive::start(Arc::new(first_settings), move |batch| {
+            on_batch(batch, &metrics, &revisions)
+        })
+        .context("cannot start the derive thread")?
+    };
+
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let connections = Arc::new(Connections::default());
+    let pages = Arc::new(Pages {
+        ready: AtomicBool::new(false),
+        derive: derive.clone(),
+        metrics: metrics.clone(),
+        connections: connections.clone(),
+        findings: findings.clone(),
+    });
+    let listener = TcpListener::bind(options.http_addr)
+        .await
+        .with_context(|| format!("cannot listen on {} (--http-addr)", options.http_addr))?;
+    tasks.spawn(http::serve(listener, pages.clone(), stop.clone()));
+    let grpc = ads::server::listen(options.grpc_addr)
+        .with_context(|| format!("cannot listen on {} (--grpc-addr)", options.grpc_addr))?;
+
+    let (sink, said) = mpsc::channel(64);
+    let mut waiting = Vec::new();
+    for (rank, dir) in (FOLDER_RANK..).zip(&options.config_dir) {
+        anyhow::ensure!(
+            dir.is_dir(),
+            "{} is not a folder (--config-dir)",
+            dir.display()
+        );
+        let id = SourceId {
+            rank,
+            name: format!("files:{}", dir.display()).into(),
+        };
+        waiting.push(id.clone());
+        let folder = Folder::new(id.clone(), dir.clone(), validation(options.validation));
+        let (sink, stop) = (sink.clone(), stop.clone());
+        tasks.spawn(async move {
+            if let Err(error) = sources::files::run(folder, sink, stop.clone()).await {
+                tracing::error!(source = %id, error = %error, reason = ?std::error::Error::source(&error).map(ToString::to_string), "A source cannot go on.");
+                stop.cancel();
+            }
+        });
+    }
+    tasks.spawn(settings::watch(options.clone(), sink.clone(), stop.clone()));
+    drop(sink);
+
+    // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
+    let synced = feed(
+        said,
+        derive.clone(),
+        findings,
+        metrics.clone(),
+        waiting,
+        &tasks,
+        &stop,
+    );
+    tokio::select! {
+        result = synced => result?,
+        () = signal(&stop) => {}
+    }
+    let server = Arc::new(ads::server::Server::new(
+        Arc::new(Proxies {
+            derive: derive.clone(),
+            metrics: metrics.clone(),
+            connections,
+            revisions,
+        }),
+        ads::server::Options {
+            max_request_bytes: options.max_request_bytes,
+            max_streams: options.max_streams,
+            streams_per_second: (options.max_streams_per_second > 0.0)
+                .then_some(options.max_streams_per_second),
+            keepalive_interval: options.keepalive_interval,
+            keepalive_timeout: options.keepalive_timeout,
+            drain_timeout: options.shutdown_duration,
+            ..ads::server::Options::default()
+        },
+    ));
+    tasks.spawn(ads::server::serve(grpc, server, stop.clone()));
+    pages.ready.store(true, Ordering::Release);
+    metrics.startup.set(start.elapsed().as_secs_f64());
+    tracing::info!(
+        xds = %options.grpc_addr,
+        http = %options.http_addr,
+        ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "Ready."
+    );
+    signal(&stop).await;
+    tracing::info!("Draining.");
+    pages.ready.store(false, Ordering::Release);
+    stop.cancel();
+    tasks.close();
+    let _ = tokio::time::timeout(
+        options.shutdown_duration + Duration::from_secs(1),
+        tasks.wait(),
+    )
+    .await;
+    drop((pages, derive));
+    // The thread ends when its last sender is gone; connections that would not end may still hold one.
+    if thread.is_finished() && thread.join().is_err() {
+        anyhow::bail!("the derive thread panicked");
+    }
+    tracing::info!("Stopped.");
+    Ok(())
+}
+
+/// Waits for SIGTERM, SIGINT or an internal reason to stop.
+async fn signal(stop: &CancellationToken) {
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "Cannot wait for SIGTERM.");
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    tokio::select! {
+        () = terminate => {}
+        _ = tokio::signal::ctrl_c() => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+fn check(options: &ServeOptions) -> anyhow::Result<()> {
+    if options.insecure_test_identities {
+        anyhow::ensure!(
+            is_loopback(options.grpc_addr),
+            "PILOTHOUSE_INSECURE_TEST_IDENTITIES is for loopback only, and --grpc-addr is {}",
+            options.grpc_addr
+        );
+        tracing::warn!(
+            "Bearer tokens sa:NAMESPACE:NAME are taken for identities without any proof. For tests only."
+        );
+    }
+    for (flag, address) in [
+        ("--grpc-addr", options.grpc_addr),
+        ("--http-addr", options.http_addr),
+    ] {
+        if !is_loopback(address) {
+            tracing::warn!(%address, flag, "Plaintext is served beyond this machine.");
+        }
+    }
+    if options.config_dir.is_empty() {
+        tracing::warn!("No source of configuration is given (--config-dir).");
+    }
+    Ok(())
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+fn validation(mode: ValidationMode) -> Validation {
+    match mode {
+        ValidationMode::Strict => Validation::Strict,
+        ValidationMode::Warn => Validation::Warn,
+    }
+}
+
+/// Hands what sources say to the derive thread; resolves when every source in `waiting` said all it had.
+async fn feed(
+    mut said: mpsc::Receiver<Said>,
+    derive: Derive,
+    findings: Arc<Findings>,
+    metrics: Arc<Metrics>,
+    mut waiting: Vec<SourceId>,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    while !waiting.is_empty() {
+        let Some(next) = said.recv().await else { break };
+        if let Said::Changes(changes) = &next {
+            for change in changes {
+                if let model::Change::Synced(id) = change {
+                    waiting.retain(|w| w != id);
+                }
+            }
+        }
+        pass_on(next, &derive, &findings, &metrics).await?;
+    }
+    // Everything handed over before this question is applied when it is answered.
+    derive.ask(|_| ()).await?;
+    let stop = stop.clone();
+    tasks.spawn(async move {
+        loop {
+            tokio::select! {
+                next = said.recv() => {
+                    let Some(next) = next else { return };
+                    if pass_on(next, &derive, &findings, &metrics).await.is_err() {
+                        return;
+                    }
+                }
+                () = stop.cancelled() => return,
+            }
+        }
+    });
+    Ok(())
+}
+
+async fn pass_on(
+    said: Said,
+    derive: &Derive,
+    findings: &Findings,
+    metrics: &Metrics,
+) -> Result<(), crate::derive::Closed> {
+    match said {
+        Said::Changes(changes) => derive.change(changes).await,
+        Said::Findings(source, found) => {
+            report(findings, metrics, &source, found);
+            Ok(())
+        }
+    }
+}
+
+/// Logs what is new among the findings, with the line it is about.
+fn report(
+    findings: &Findings,
+    metrics: &Metrics,
+    source: &SourceId,
+    found: Vec<model::Diagnostic>,
+) {
+    for diagnostic in findings.replace(source, found) {
+        let kind = diagnostic.object.as_ref().map_or("", |key| key.kind.name());
+        match diagnostic.severity {
+            model::Severity::Error => {
+                metrics.rejected_configs.with_label_values(&[kind]).inc();
+                tracing::error!("{diagnostic}");
+            }
+            model::Severity::Warning => tracing::warn!("{diagnostic}"),
+            model::Severity::Info => tracing::debug!("{diagnostic}"),
+        }
+    }
+}
+
+fn on_batch(batch: &Batch, metrics: &Metrics, revisions: &Revisions) {
+    metrics.batch(batch);
+    revisions.note(batch.revision, batch.since);
+    for key in &batch.changes.objects {
+        metrics
+            .config_events
+            .with_label_values(&[key.kind.name()])
+            .inc();
+    }
+    if !batch.changes.is_empty() {
+        tracing::debug!(
+            revision = batch.revision,
+            objects = batch.changes.objects.len(),
+            views = batch.views,
+            sets = batch.sets,
+            evaluations = batch.runs,
+            apply_us = u64::try_from(batch.apply.as_micros()).unwrap_or(u64::MAX),
+            generate_us = u64::try_from(batch.generate.as_micros()).unwrap_or(u64::MAX),
+            "Changes published."
+        );
+    }
+}

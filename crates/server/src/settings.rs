@@ -1,0 +1,135 @@
+//! Mesh-wide settings from files and the environment, watched.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use model::settings::{Features, Settings};
+use model::{Change, Diagnostic, Severity, SourceId};
+use sources::{Said, Sink};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::ServeOptions;
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Under which source findings about settings are shown.
+pub fn source() -> SourceId {
+    SourceId {
+        rank: 0,
+        name: "settings".into(),
+    }
+}
+
+/// Reads the settings as they are at start.
+///
+/// # Errors
+///
+/// When a file cannot be read, or what it says has no meaning: at start there is no last good version to go on with.
+pub fn load(options: &ServeOptions) -> anyhow::Result<(Settings, Vec<Diagnostic>)> {
+    let mut found = Vec::new();
+    let mesh = match &options.mesh_config {
+        Some(path) => {
+            let read = model::mesh::read_mesh_config(&text(path)?, &Arc::from(path.as_path()));
+            take(read.value, read.diagnostics, path, &mut found)?
+        }
+        None => model::mesh::default_mesh_config(),
+    };
+    let networks = match &options.mesh_networks {
+        Some(path) => {
+            let read = model::mesh::read_mesh_networks(&text(path)?, &Arc::from(path.as_path()));
+            take(read.value, read.diagnostics, path, &mut found)?
+        }
+        None => Default::default(),
+    };
+    let flags = crate::config::environment();
+    let handled: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let (features, of_environment) = Features::read_env(std::env::vars(), &handled);
+    found.extend(of_environment);
+    let settings = Settings {
+        mesh: Arc::new(mesh),
+        networks: Arc::new(networks),
+        features: Arc::new(features),
+        domain: options.domain.as_str().into(),
+        cluster: options.cluster_id.as_str().into(),
+        system_namespace: options.namespace.as_str().into(),
+    };
+    Ok((settings, found))
+}
+
+fn text(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn take<T>(
+    value: Option<T>,
+    diagnostics: Vec<Diagnostic>,
+    path: &Path,
+    found: &mut Vec<Diagnostic>,
+) -> anyhow::Result<T> {
+    match value {
+        Some(value) => {
+            found.extend(diagnostics);
+            Ok(value)
+        }
+        None => {
+            let errors: Vec<String> = diagnostics
+                .iter()
+                .filter(|d| d.severity == Severity::Error)
+                .map(ToString::to_string)
+                .collect();
+            anyhow::bail!("{} cannot be used:\n{}", path.display(), errors.join("\n"))
+        }
+    }
+}
+
+/// Tells the settings anew whenever a file of theirs changes; a version that cannot be used changes nothing.
+pub async fn watch(options: ServeOptions, out: Sink, stop: CancellationToken) {
+    let paths: Vec<PathBuf> = [&options.mesh_config, &options.mesh_networks]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    if paths.is_empty() {
+        return;
+    }
+    let stamps = |paths: &[PathBuf]| -> Vec<Option<(SystemTime, u64)>> {
+        paths
+            .iter()
+            .map(|p| {
+                std::fs::metadata(p)
+                    .ok()
+                    .and_then(|m| Some((m.modified().ok()?, m.len())))
+            })
+            .collect()
+    };
+    let mut known = stamps(&paths);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = stop.cancelled() => return,
+        }
+        let now = stamps(&paths);
+        if now == known {
+            continue;
+        }
+        known = now;
+        let said = match load(&options) {
+            Ok((settings, found)) => {
+                if out.send(Said::Findings(source(), found)).await.is_err() {
+                    return;
+                }
+                Said::Changes(vec![Change::Settings(Arc::new(settings))])
+            }
+            Err(error) => {
+                tracing::error!("{error:#}; the former settings stay in force");
+                continue;
+            }
+        };
+        if out.send(said).await.is_err() {
+            return;
+        }
+    }
+}
