@@ -72,6 +72,14 @@ pub(crate) struct Template {
 
 impl NodeOptions {
     /// Reads the template file, or makes a template of the flags.
+    /// The first proxy, as it introduces itself.
+    ///
+    /// # Errors
+    /// If the template cannot be read.
+    pub fn envoy(&self) -> Result<Node, Error> {
+        Ok(self.template()?.node(0))
+    }
+
     pub(crate) fn template(&self) -> Result<Template, Error> {
         let json = match &self.node {
             Some(path) => {

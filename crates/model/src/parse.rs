@@ -7,6 +7,7 @@
 mod body;
 mod check;
 mod de;
+mod encode;
 mod meta;
 mod nearest;
 mod node;

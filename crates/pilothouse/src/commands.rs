@@ -1,4 +1,5 @@
 //! The subcommands.
 
-pub mod bootstrap;
-pub mod echo;
+pub(crate) mod bootstrap;
+pub(crate) mod echo;
+pub(crate) mod proxy_config;

@@ -31,6 +31,11 @@ enum Command {
     Serve(Box<server::config::ServeOptions>),
     /// Print the bootstrap that a sidecar or gateway Envoy starts with.
     Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
+    /// Simulate many proxies against any xDS server and measure how fast and how much it sends.
+    Load(Box<client::LoadOptions>),
+    /// Print what a proxy gets: clusters, listeners, routes, endpoints.
+    #[command(visible_alias = "pc")]
+    ProxyConfig(Box<commands::proxy_config::ProxyConfigOptions>),
     /// Run a small HTTP backend that says who it is, for demos and tests.
     Echo(commands::echo::EchoOptions),
 }
@@ -45,6 +50,14 @@ fn main() -> ExitCode {
         Command::Bootstrap(options) => {
             commands::bootstrap::run(&options, &mut std::io::stdout().lock())
         }
+        Command::Load(options) => block_on(async {
+            client::run_load(*options, &mut std::io::stdout()).await?;
+            Ok(())
+        }),
+        Command::ProxyConfig(options) => block_on(commands::proxy_config::run(
+            *options,
+            &mut std::io::stdout(),
+        )),
         Command::Echo(options) => block_on(commands::echo::run(options)),
     };
     match result {

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::check::{self, Fault, Finding};
 use super::de::{Error, Problem};
+use super::encode::encode;
 use super::node::{Node, Path, Step, Value};
 use crate::kinds::{Kinded, gateway_api, istio, kube};
 
@@ -16,7 +17,7 @@ pub(super) trait Readable: Kinded {
 }
 
 /// Reads the spec of one of Istio's kinds, which is a message; its default where it is absent.
-fn message<T: DeserializeOwned + Message + Name + Default>(
+fn message<T: Message + Name + Default>(
     document: &mut Node<'_>,
     findings: &mut Vec<Finding>,
 ) -> Option<T> {
@@ -31,13 +32,12 @@ fn message<T: DeserializeOwned + Message + Name + Default>(
     if findings[before..].iter().any(|f| f.fault == Fault::Invalid) {
         return None;
     }
-    T::deserialize(&spec)
-        .map_err(|error| findings.push(finding(error, Path::of("spec"), &spec)))
-        .ok()
+    // A tree without faults encodes to bytes that decode.
+    T::decode(encode(&spec, &descriptor).as_slice()).ok()
 }
 
 /// Reads a status. What does not fit is overlooked: a status is written by machines, and only hints.
-fn status<T: DeserializeOwned + Message + Name + Default>(document: &mut Node<'_>) -> T {
+fn status<T: Message + Name + Default>(document: &mut Node<'_>) -> T {
     let descriptor = descriptors().get_message_by_name(&T::full_name());
     let (Some(entry), Some(descriptor)) = (document.take("status"), descriptor) else {
         return T::default();
@@ -49,7 +49,7 @@ fn status<T: DeserializeOwned + Message + Name + Default>(document: &mut Node<'_
         &mut Path::default(),
         &mut Vec::new(),
     );
-    T::deserialize(&node).unwrap_or_default()
+    T::decode(encode(&node, &descriptor).as_slice()).unwrap_or_default()
 }
 
 macro_rules! istio_kinds {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Flags of `pilothouse bootstrap`.
 #[derive(Args, Debug)]
-pub struct BootstrapOptions {
+pub(crate) struct BootstrapOptions {
     /// What the proxy is.
     #[arg(value_enum)]
     role: ProxyRole,
@@ -98,7 +98,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// Prints the bootstrap as JSON, which Envoy reads from a `.json` or `.yaml` file.
-pub fn run(options: &BootstrapOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(options: &BootstrapOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let bootstrap = bootstrap(options)?;
     serde_json::to_writer_pretty(&mut *out, &bootstrap)?;
     writeln!(out)?;

@@ -19,7 +19,7 @@ const LARGEST_ANSWER: usize = 1 << 20;
 
 /// Flags of `pilothouse echo`.
 #[derive(Args, Debug, Clone)]
-pub struct EchoOptions {
+pub(crate) struct EchoOptions {
     /// Who it is; part of every answer.
     #[arg(long, value_name = "NAME")]
     name: String,
@@ -55,7 +55,7 @@ fn call(text: &str) -> Result<Call, String> {
 }
 
 /// Serves until the process is told to end.
-pub async fn run(options: EchoOptions) -> anyhow::Result<()> {
+pub(crate) async fn run(options: EchoOptions) -> anyhow::Result<()> {
     let options = Arc::new(options);
     let mut servers = tokio::task::JoinSet::new();
     for address in options.listen.clone() {

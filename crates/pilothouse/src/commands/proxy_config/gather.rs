@@ -1,0 +1,176 @@
+//! Where the resources come from: a connected proxy, a server, or a folder.
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use incr::Engine;
+use model::parse::Validation;
+use model::settings::{Features, Settings};
+use model::{Change, Severity, SourceId};
+use serde_json::Value;
+use sources::folder::Folder;
+use store::Store;
+use xlate::view::ProxyKey;
+use xlate::{TypeSet, TypeUrl, ViewOf};
+
+use super::ProxyConfigOptions;
+
+/// The largest answer of a server that is read.
+const LARGEST_DUMP: usize = 1 << 30;
+
+/// Resources by type, as protobuf JSON.
+pub(super) type Gathered = Vec<(TypeUrl, Vec<Value>)>;
+
+pub(super) async fn gather(options: &ProxyConfigOptions) -> anyhow::Result<Gathered> {
+    let types = options.what.types();
+    if let Some(proxy) = &options.proxy {
+        return connected(&options.http_addr, proxy, types).await;
+    }
+    if !options.config_dir.is_empty() {
+        return offline(options, types);
+    }
+    // Assignments and routes are named by what other types say, so those are asked for too.
+    let asked = [
+        TypeUrl::Cluster,
+        TypeUrl::Endpoint,
+        TypeUrl::Listener,
+        TypeUrl::Route,
+    ];
+    let fetched = client::fetch(&options.fetch, &asked).await?;
+    Ok(types
+        .iter()
+        .map(|ty| {
+            let list = fetched.get(ty).into_iter().flatten();
+            (
+                *ty,
+                list.map(|r| xlate::json::from_bytes(ty.as_str(), &r.body))
+                    .collect(),
+            )
+        })
+        .collect())
+}
+
+/// The name of a resource of any type.
+pub(super) fn name(resource: &Value) -> &str {
+    resource["name"]
+        .as_str()
+        .or_else(|| resource["clusterName"].as_str())
+        .unwrap_or_default()
+}
+
+/// From the server's own page on a connected proxy.
+async fn connected(address: &str, proxy: &str, types: &[TypeUrl]) -> anyhow::Result<Gathered> {
+    let stream = tokio::net::TcpStream::connect(address)
+        .await
+        .with_context(|| format!("no server answers at {address} (--http-addr)"))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let driver = tokio::spawn(connection);
+    let request = hyper::Request::get(format!("/debug/config_dump?proxyID={proxy}"))
+        .header(hyper::header::HOST, address)
+        .body(Empty::<Bytes>::new())?;
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), LARGEST_DUMP)
+        .collect()
+        .await
+        .map_err(|e| anyhow::anyhow!("the answer broke off: {e}"))?
+        .to_bytes();
+    driver.abort();
+    if !status.is_success() {
+        bail!("{}", String::from_utf8_lossy(&body).trim_end());
+    }
+    let dump: Value = serde_json::from_slice(&body).context("the server's answer is no JSON")?;
+    let within = |list: &str, path: &[&str]| -> Vec<Value> {
+        let configs = dump["configs"].as_array().into_iter().flatten();
+        configs
+            .filter_map(|c| c[list].as_array())
+            .flatten()
+            .map(|entry| path.iter().fold(entry, |at, key| &at[*key]).clone())
+            .collect()
+    };
+    Ok(types
+        .iter()
+        .map(|ty| {
+            let resources = match ty {
+                TypeUrl::Cluster => within("dynamicActiveClusters", &["cluster"]),
+                TypeUrl::Listener => within("dynamicListeners", &["activeState", "listener"]),
+                TypeUrl::Route => within("dynamicRouteConfigs", &["routeConfig"]),
+                TypeUrl::Endpoint => within("dynamicEndpointConfigs", &["endpointConfig"]),
+                TypeUrl::Secret | TypeUrl::Extension | TypeUrl::NameTable => Vec::new(),
+            };
+            (*ty, resources)
+        })
+        .collect())
+}
+
+/// Derived here, without any server.
+fn offline(options: &ProxyConfigOptions, types: &[TypeUrl]) -> anyhow::Result<Gathered> {
+    let mesh = match &options.mesh_config {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            let read = model::mesh::read_mesh_config(&text, &Arc::from(path.as_path()));
+            read.value.with_context(|| {
+                read.diagnostics
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            })?
+        }
+        None => model::mesh::default_mesh_config(),
+    };
+    let mut store = Store::new(Arc::new(Settings {
+        mesh: Arc::new(mesh),
+        networks: Arc::default(),
+        features: Arc::new(Features::from_env(std::env::vars())),
+        domain: "cluster.local".into(),
+        cluster: "Kubernetes".into(),
+        system_namespace: "istio-system".into(),
+    }));
+    let mut changes: Vec<Change> = Vec::new();
+    for (rank, dir) in (10..).zip(&options.config_dir) {
+        anyhow::ensure!(dir.is_dir(), "{} is not a folder", dir.display());
+        let id = SourceId {
+            rank,
+            name: dir.display().to_string().into(),
+        };
+        let mut folder = Folder::new(id, dir, Validation::Strict);
+        changes.extend(folder.scan());
+        for finding in folder
+            .findings()
+            .iter()
+            .filter(|d| d.severity >= Severity::Warning)
+        {
+            eprintln!("{finding}");
+        }
+    }
+    store.apply(changes);
+    let snapshot = store.snapshot();
+    let node = options.fetch.node.envoy()?;
+    let node = xlate::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
+    let engine = Engine::new();
+    let view = engine.get(&*snapshot, &ViewOf(ProxyKey(Arc::new(node))));
+    Ok(types
+        .iter()
+        .map(|ty| {
+            let set = engine.get(
+                &*snapshot,
+                &TypeSet {
+                    view: Arc::clone(&view),
+                    ty: *ty,
+                },
+            );
+            (
+                *ty,
+                set.iter()
+                    .map(|r| xlate::json::from_bytes(ty.as_str(), &r.body))
+                    .collect(),
+            )
+        })
+        .collect())
+}
