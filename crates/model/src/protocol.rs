@@ -37,29 +37,6 @@ pub enum Protocol {
     Unsupported,
 }
 
-impl std::fmt::Display for Protocol {
-    /// As Istio prints it.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Protocol::Grpc => "GRPC",
-            Protocol::GrpcWeb => "GRPC-Web",
-            Protocol::Http => "HTTP",
-            Protocol::HttpProxy => "HTTP_PROXY",
-            Protocol::Http2 => "HTTP2",
-            Protocol::Https => "HTTPS",
-            Protocol::Tcp => "TCP",
-            Protocol::Tls => "TLS",
-            Protocol::Udp => "UDP",
-            Protocol::Mongo => "Mongo",
-            Protocol::Redis => "Redis",
-            Protocol::Mysql => "MySQL",
-            Protocol::Hbone => "HBONE",
-            Protocol::DoubleHbone => "DoubleHBONE",
-            Protocol::Unsupported => "UnsupportedProtocol",
-        })
-    }
-}
-
 impl Protocol {
     /// Reads a protocol as users write it, in any case; [`Protocol::Unsupported`] for what is none.
     ///

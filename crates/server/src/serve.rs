@@ -30,7 +30,7 @@ const FOLDER_RANK: u8 = 10;
 ///
 /// # Errors
 ///
-/// When something that was asked for cannot start: an address is taken, a folder is not there.
+/// When something that was asked for cannot start, as when an address is taken. A folder that is not there is waited for.
 pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let start = Instant::now();
     check(&options)?;
@@ -68,11 +68,6 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let (sink, said) = mpsc::channel(64);
     let mut waiting = Vec::new();
     for (rank, dir) in (FOLDER_RANK..).zip(&options.config_dir) {
-        anyhow::ensure!(
-            dir.is_dir(),
-            "{} is not a folder (--config-dir)",
-            dir.display()
-        );
         let id = SourceId {
             rank,
             name: format!("files:{}", dir.display()).into(),

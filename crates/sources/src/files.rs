@@ -35,7 +35,7 @@ pub struct WatchError {
 ///
 /// # Errors
 ///
-/// When the folder cannot be watched at start.
+/// When the folder is there at start and cannot be watched. One that is not there is an error to show, and waited for.
 pub async fn run(mut folder: Folder, out: Sink, stop: CancellationToken) -> Result<(), WatchError> {
     let (tell, mut events) = mpsc::channel::<()>(1);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -49,7 +49,9 @@ pub async fn run(mut folder: Folder, out: Sink, stop: CancellationToken) -> Resu
         path: folder.root().to_owned(),
         reason,
     })?;
-    watch(&mut watcher, folder.root())?;
+    if folder.root().exists() {
+        watch(&mut watcher, folder.root())?;
+    }
 
     let id = folder.id().clone();
     let mut first = true;
