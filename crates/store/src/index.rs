@@ -99,6 +99,9 @@ fn emit_labels(namespace: &Namespace, labels: &Labels, emit: &mut dyn FnMut(Obje
     }
 }
 
+/// The value of [`ObjectIndex::Label`] that holds the services that say which network lies behind them.
+pub const NETWORK_GATEWAY: &str = "?network-gateway";
+
 /// The value of [`ObjectIndex::Host`] that holds rules whose wildcard is only a part of a label (`*foo.com`): the labels
 /// of a host do not lead to them.
 pub const ODD_WILDCARD: &str = "*?";
@@ -191,6 +194,9 @@ mod kube {
 
     impl Indexed for Service {
         fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            if object.meta.labels.contains("topology.istio.io/network") {
+                emit(ObjectIndex::Label, super::NETWORK_GATEWAY.to_owned());
+            }
             let pairs = object.spec.selector.iter().map(|(k, v)| (&**k, &**v));
             emit_selector(object.namespace(), pairs, emit);
             if object.spec.selector.is_empty() {

@@ -26,7 +26,6 @@ mod tls;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
@@ -99,7 +98,7 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
             targets: view.targets.clone(),
             client: client.clone(),
             none_mode: view.interception == Interception::None,
-            addresses: addresses(view),
+            addresses: view.addresses.clone(),
         });
         resources.extend(inbound.iter().cloned());
     }
@@ -163,15 +162,6 @@ impl Query<Snapshot> for SharedClusters {
             own: own.into(),
         })
     }
-}
-
-/// The addresses that the proxy says it has.
-fn addresses(view: &View) -> Arc<[IpAddr]> {
-    let stated = view.metadata.get("INSTANCE_IPS").unwrap_or_default();
-    stated
-        .split(',')
-        .filter_map(|a| a.trim().parse().ok())
-        .collect()
 }
 
 /// What clusters and endpoints of a view are made from.

@@ -26,7 +26,6 @@ use crate::view::{Families, ServiceTarget, View};
 pub const KEPT: &[&str] = &[
     "BASE",
     "CLOUDRUN_ADDR",
-    "CREDENTIAL",
     "DISABLE_HBONE_SEND",
     "DNS_AUTO_ALLOCATE",
     "DNS_CAPTURE",
@@ -37,7 +36,6 @@ pub const KEPT: &[&str] = &[
     "ENVOY_SECURE_MERGED_METRICS_PORT",
     "ENVOY_SECURE_METRICS_PORT",
     "ENVOY_STATUS_PORT",
-    "FILE_CREDENTIAL",
     "GENERATOR",
     "HTTP10",
     "HTTP_PROXY_PORT",
@@ -151,8 +149,8 @@ fn serves_headless(targets: &[ServiceTarget]) -> bool {
         .any(|t| t.service.resolution == Resolution::Passthrough)
 }
 
-/// Whether the Sidecar in force lists ports without an address to bind: the listeners of those are named after the
-/// proxy's own.
+/// Whether the Sidecar in force lists ports without an address to bind, whose listeners are named after the proxy's
+/// own, or sends what it receives to the workload's own addresses.
 fn lists_own_ports(cx: &Cx<'_, Snapshot>, node: &Node, labels: &Labels) -> bool {
     if node.role != Role::Sidecar {
         return false;
@@ -160,7 +158,12 @@ fn lists_own_ports(cx: &Cx<'_, Snapshot>, node: &Node, labels: &Labels) -> bool 
     let sidecar = scope::sidecar_for(cx, &node.namespace, labels);
     sidecar
         .and_then(|name| cx.get::<Sidecar>(&name))
-        .is_some_and(|s| s.spec.ingress.iter().any(|l| l.bind.is_empty()))
+        .is_some_and(|s| {
+            let own = ["0.0.0.0:", "[::]:", ":::"];
+            let to_own = |endpoint: &str| own.iter().any(|a| endpoint.starts_with(a));
+            let mut listeners = s.spec.ingress.iter();
+            listeners.any(|l| l.bind.is_empty() || to_own(&l.default_endpoint))
+        })
 }
 
 /// A text of the metadata; `None` where it is absent or empty.

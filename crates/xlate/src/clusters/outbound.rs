@@ -37,6 +37,7 @@ use crate::destination_rule::{MergedRule, Policy, RuleKey, top_policy};
 use crate::endpoints::EndpointClient;
 use crate::endpoints::select::{By, Known, PERSISTENT_SESSION, Selection, has_label};
 use crate::resource::{Resource, any};
+use crate::services::AccountsOf;
 use crate::view::Families;
 
 /// Services with this label keep sessions by a header.
@@ -74,13 +75,10 @@ impl Query<Snapshot> for ServiceClusters {
             || service.resolution == Resolution::Passthrough
             || self.rule.as_ref().is_some_and(|r| passes_through(&r.0));
         let known = reads_endpoints.then(|| Known::read(cx, service));
-        let identities = if self.sni {
-            Arc::default()
+        let identities: Arc<Arc<[Arc<str>]>> = if self.sni {
+            Arc::new(Arc::from([]))
         } else {
-            cx.query(&Identities {
-                service: key_of(service),
-                stated: service.service_accounts.clone(),
-            })
+            cx.query(&AccountsOf(key_of(service)))
         };
         let accepts = cx.query(&PeerPolicies(service.namespace.clone()));
         let builder = Builder {
@@ -171,7 +169,7 @@ struct Builder<'a> {
     rule: Option<&'a MergedRule>,
     settings: &'a Settings,
     known: Option<&'a Known>,
-    identities: &'a [String],
+    identities: &'a [Arc<str>],
     accepts: MutualTls,
 }
 
@@ -491,46 +489,6 @@ fn apply_eds(draft: &mut Draft<'_>) {
             ..ConfigSource::default()
         }),
     });
-}
-
-/// The identities that servers of a service may have: those of its endpoints and those stated, in every trust domain
-/// of the mesh; sorted.
-///
-/// Between endpoints and clusters: when endpoints change and identities do not, no cluster is made again.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Identities {
-    service: ServiceKey,
-    stated: Arc<[Arc<str>]>,
-}
-
-impl Query<Snapshot> for Identities {
-    type Value = Vec<String>;
-
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Vec<String> {
-        let endpoints = cx.query(&crate::services::EndpointsOf(self.service.clone()));
-        let aliases = &cx.settings().mesh.trust_domain_aliases;
-        let mut all: Vec<String> = Vec::new();
-        let own = endpoints.iter().map(|e| &e.service_account);
-        for identity in own.chain(self.stated.iter()).filter(|i| !i.is_empty()) {
-            if all.iter().any(|known| **known == **identity) {
-                continue;
-            }
-            all.push(identity.to_string());
-            let path = identity
-                .strip_prefix("spiffe://")
-                .and_then(|rest| rest.split_once('/'));
-            if let Some((_, path)) = path {
-                all.extend(
-                    aliases
-                        .iter()
-                        .map(|alias| format!("spiffe://{alias}/{path}")),
-                );
-            }
-        }
-        all.sort();
-        all.dedup();
-        all
-    }
 }
 
 /// For providers without a registry of their own.

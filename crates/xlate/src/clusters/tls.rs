@@ -2,6 +2,8 @@
 //!
 //! Istio: pilot/pkg/networking/core/cluster_tls.go, 1.32.
 
+use std::sync::Arc;
+
 use model::service::Registry;
 use model::settings::MeshConfig;
 use prost_types::Struct;
@@ -52,7 +54,7 @@ pub(super) struct Tls<'a> {
 /// What the choice of TLS depends on besides the settings.
 pub(super) struct Peer<'a> {
     /// Identities of the service, sorted.
-    pub(super) identities: &'a [String],
+    pub(super) identities: &'a [Arc<str>],
     /// The name that tells services apart where connections of several arrive.
     pub(super) sni: &'a str,
     pub(super) external: bool,
@@ -112,7 +114,7 @@ impl<'a> Tls<'a> {
         mesh: &MeshConfig,
         peer: &Peer<'a>,
     ) -> (Option<Self>, bool) {
-        let identities = || peer.identities.iter().map(String::as_str).collect();
+        let identities = || peer.identities.iter().map(|i| &**i).collect();
         let Some(settings) = settings else {
             let auto = mesh.enable_auto_mtls != Some(false)
                 && !peer.external
@@ -276,7 +278,7 @@ fn originated(
     }
     apply_auto_sni(draft, tls);
     let sans = if peer.registry == Registry::External && tls.sans.is_empty() {
-        peer.identities.iter().map(String::as_str).collect()
+        peer.identities.iter().map(|i| &**i).collect()
     } else {
         tls.sans.clone()
     };

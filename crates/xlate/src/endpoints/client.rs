@@ -13,7 +13,8 @@ use super::locality::{LocalityLb, PLACE};
 use crate::destination_rule::MergedRule;
 use crate::view::{Families, View};
 
-const NODE: &str = "NODE_NAME";
+/// The label that names the node of the proxy.
+const NODE: &str = PLACE[5];
 const NETWORK_VIEW: &str = "REQUESTED_NETWORK_VIEW";
 
 /// What endpoints depend on of a proxy, reduced to what they do depend on for one service: proxies that differ in
@@ -76,7 +77,7 @@ impl EndpointClient {
         Self {
             locality: place.decides.then(|| view.locality.clone()),
             labels: place.labels(view),
-            node: node.then(|| view.metadata.get(NODE).unwrap_or_default().into()),
+            node: node.then(|| view.labels.get(NODE).unwrap_or_default().into()),
             ..Self::anywhere(view, multi_network)
         }
     }
@@ -139,30 +140,13 @@ impl Place {
         place
     }
 
-    /// The values of the labels; those of the client's place as Istio adds them to its own.
-    ///
-    /// Istio: pilot/pkg/serviceregistry/util/label/label.go AugmentLabels, 1.32.
+    /// The values of the labels, those of the proxy's place among them.
     fn labels(&self, view: &View) -> Option<Labels> {
-        if self.labels.is_empty() {
+        if self.labels.is_empty() || view.labels.is_empty() {
             return None;
         }
-        fn value<'a>(view: &'a View, name: &'a str) -> Option<(&'a str, &'a str)> {
-            let own = view.labels.get(name).filter(|v| !v.is_empty());
-            let [region, zone, subzone, network, cluster, node] = PLACE;
-            let place = match name {
-                n if n == region => Some(&*view.locality.region),
-                n if n == zone => Some(&*view.locality.zone),
-                n if n == subzone => Some(&*view.locality.subzone),
-                n if n == cluster => Some(&*view.cluster),
-                n if n == node => view.metadata.get(NODE),
-                // The label wins over what the proxy says of its network.
-                n if n == network => own.or(Some(&*view.network)),
-                _ => None,
-            };
-            let value = place.filter(|v| !v.is_empty()).or(own)?;
-            Some((name, value))
-        }
-        let values = self.labels.iter().filter_map(|name| value(view, name));
-        Some(values.collect())
+        let value = |name: &String| Some((Arc::from(name.as_str()), view.labels.get(name)?));
+        let values: Vec<(Arc<str>, &str)> = self.labels.iter().filter_map(value).collect();
+        Some(values.into_iter().collect())
     }
 }

@@ -7,12 +7,23 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::kinds::kube;
 use model::names::{ClusterId, Network};
+use model::object::ObjectName;
+use proto_istio::mesh::network::NetworkEndpoints;
 use proto_istio::mesh::network::istio_network_gateway::Gw;
-use store::{Reads, Snapshot};
+use proto_istio::mesh::network::network_endpoints::Ne;
+use store::index::NETWORK_GATEWAY;
+use store::{ObjectIndex, Reads, Snapshot};
 
 use super::client::EndpointClient;
 use super::groups::{Group, Member, Target};
+use super::locality::PLACE;
+use crate::services::{KubeService, name_of};
+
+/// The label that names the port of a gateway between networks.
+const GATEWAY_PORT: &str = "networking.istio.io/gatewayPort";
+const DEFAULT_PORT: u16 = 15443;
 
 /// Where another network is entered. Ordered as Istio orders gateways: by address, then port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -66,6 +77,7 @@ impl Query<Snapshot> for NetworkGateways {
                 }
             }
         }
+        all.extend(of_services(cx));
         all.sort();
         all.dedup();
         let is_ip = |g: &&Gateway| g.address.parse::<IpAddr>().is_ok();
@@ -75,6 +87,71 @@ impl Query<Snapshot> for NetworkGateways {
             named: GatewaySet::new(all),
         })
     }
+}
+
+/// Gateways that Kubernetes services are, by their label or because the mesh networks name them.
+///
+/// Istio: pilot/pkg/serviceregistry/kube/controller/network.go extractGatewaysInner, 1.32.
+fn of_services(cx: &Cx<'_, Snapshot>) -> Vec<Gateway> {
+    let settings = cx.settings();
+    let mut found = Vec::new();
+    let mut add = |name: ObjectName, stated: Option<(Network, u16)>| {
+        let Some(service) = (*cx.query(&KubeService(name))).clone() else {
+            return;
+        };
+        let of_label = service.labels.get(PLACE[3]).filter(|n| !n.is_empty());
+        let (network, port) = match (of_label, stated) {
+            (Some(network), _) => {
+                let port = service
+                    .labels
+                    .get(GATEWAY_PORT)
+                    .and_then(|p| p.parse().ok());
+                let port = port.unwrap_or(DEFAULT_PORT);
+                if service.ports.iter().all(|p| p.number != port) {
+                    return;
+                }
+                (Network::from(network), port)
+            }
+            (None, Some(stated)) => stated,
+            (None, None) => return,
+        };
+        let of_cluster = service.kube.external_ports.iter();
+        let node_port = of_cluster
+            .filter(|(cluster, _)| *cluster == settings.cluster)
+            .flat_map(|(_, ports)| ports.iter())
+            .find_map(|(own, node)| (*own == port).then_some(*node));
+        let addresses = service.kube.external_addresses.iter();
+        let addresses = addresses
+            .filter(|(cluster, _)| *cluster == settings.cluster)
+            .flat_map(|(_, addresses)| addresses.iter());
+        found.extend(addresses.map(|address| Gateway {
+            address: address.clone(),
+            port: node_port.unwrap_or(port),
+            network: network.clone(),
+            cluster: settings.cluster.clone(),
+        }));
+    };
+    let labelled = cx.names_by::<kube::Service>(ObjectIndex::Label, NETWORK_GATEWAY);
+    for name in &labelled {
+        add(name.clone(), None);
+    }
+    for (network, spec) in &settings.networks.networks {
+        let own = |e: &NetworkEndpoints| matches!(&e.ne, Some(Ne::FromRegistry(cluster)) if *settings.cluster == **cluster);
+        if !spec.endpoints.iter().any(own) {
+            continue;
+        }
+        for gateway in &spec.gateways {
+            let Some(Gw::RegistryServiceName(host)) = &gateway.gw else {
+                continue;
+            };
+            let port = u16::try_from(gateway.port).unwrap_or_default();
+            let name = name_of(host, &settings.domain);
+            if let Some(name) = name.filter(|n| !labelled.contains(n)) {
+                add(name, Some((network.as_str().into(), port)));
+            }
+        }
+    }
+    found
 }
 
 impl Gateways {

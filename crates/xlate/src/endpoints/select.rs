@@ -144,7 +144,7 @@ impl<'a> Selection<'a> {
         if client
             .networks
             .as_ref()
-            .is_some_and(|seen| !seen.contains(&endpoint.network))
+            .is_some_and(|seen| !endpoint.network.is_empty() && !seen.contains(&endpoint.network))
         {
             return false;
         }
