@@ -56,7 +56,6 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
             service: ServiceKeyed(service.clone()),
             rule,
             sni: outbound.sni,
-            role: view.role,
         });
         resources.extend(assignments.iter().cloned());
     }
@@ -69,6 +68,7 @@ struct SharedAssignments {
     scope: ScopeKey,
     client: Arc<EndpointClient>,
     sni: bool,
+    /// Gateways use EDS also for what sidecars let pass.
     role: Role,
 }
 
@@ -80,7 +80,7 @@ impl Query<Snapshot> for SharedAssignments {
         let mut shared = Vec::new();
         let mut own = Vec::new();
         for service in scope.services.iter() {
-            if !clusters::uses_eds(service, self.role) {
+            if !clusters::uses_eds(cx.settings(), service, self.role) {
                 continue;
             }
             let rule = rule_for_all(cx, &self.scope.namespace, &service.namespace, &service.host);
@@ -93,7 +93,6 @@ impl Query<Snapshot> for SharedAssignments {
                         rule: rule.map(RuleKey),
                         client: self.client.clone(),
                         sni: self.sni,
-                        role: self.role,
                     });
                     shared.extend(assignments.iter().cloned());
                 }
@@ -107,7 +106,7 @@ impl Query<Snapshot> for SharedAssignments {
     }
 }
 
-/// The assignments of every EDS cluster of a service, for one kind of client.
+/// The assignments of every EDS cluster of a service that has such, for one kind of client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ServiceAssignments {
     pub(crate) service: ServiceKeyed,
@@ -115,8 +114,6 @@ pub(crate) struct ServiceAssignments {
     pub(crate) client: Arc<EndpointClient>,
     /// Whether there are clusters that pass TLS through by SNI.
     pub(crate) sni: bool,
-    /// Gateways use EDS also for what sidecars let pass.
-    pub(crate) role: Role,
 }
 
 impl Query<Snapshot> for ServiceAssignments {
@@ -182,9 +179,6 @@ fn cluster_names<'a>(
 ) -> Vec<EdsName<'a>> {
     let service = &*key.service.0;
     let mut found = Vec::new();
-    if !clusters::uses_eds(service, key.role) {
-        return found;
-    }
     for port in service.ports.iter() {
         let whole = Policy::of_rule(rule, "", port.number);
         if port.protocol == Protocol::Udp || clusters::lets_pass(whole) {

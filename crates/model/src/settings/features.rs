@@ -62,6 +62,16 @@ declare_features! {
         "Give ServiceEntries without addresses one from a reserved range.";
     "PILOT_SEND_UNHEALTHY_ENDPOINTS" send_unhealthy_endpoints: bool = false,
         "Send endpoints that are not ready, marked as such.";
+    "PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS" auto_send_unhealthy_endpoints: bool = true,
+        "Send endpoints that are not ready unless a rule has a panic threshold that would use them.";
+    "PILOT_ENABLE_METADATA_EXCHANGE" metadata_exchange: bool = true,
+        "Let proxies of both ends tell each other who they are.";
+    "PILOT_DISABLE_MX_ALPN" disable_mx_alpn: bool = false,
+        "Do not offer the metadata exchange by ALPN.";
+    "PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES" eds_for_headless: bool = false,
+        "Let sidecars balance over the Pods of headless services.";
+    "ENABLE_LOCALITY_WEIGHTED_LB_CONFIG" locality_weighted_lb: bool = false,
+        "Balance by the weight of localities everywhere.";
     "PILOT_HTTP10" http10: bool = false,
         "Accept HTTP/1.0 on outbound listeners.";
     "PILOT_ENABLE_QUIC_LISTENERS" quic_listeners: bool = false,

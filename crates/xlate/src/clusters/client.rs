@@ -21,6 +21,8 @@ pub(crate) struct ClusterClient {
     pub(crate) certificates: Option<Arc<Certificates>>,
     /// Whether it has Istio's metadata exchange.
     pub(crate) metadata_exchange: bool,
+    /// Whether it offers the metadata exchange by ALPN.
+    pub(crate) peer_alpn: bool,
     /// Whether it has the c-ares resolver.
     pub(crate) cares: bool,
     /// Whether a server of the user's serves credentials.
@@ -49,12 +51,15 @@ impl ClusterClient {
                 root: text("TLS_CLIENT_ROOT_CERT"),
             })
         });
+        let metadata_exchange =
+            settings.features.metadata_exchange && view.has_extension(super::METADATA_EXCHANGE);
         Self {
             role: view.role,
             families: view.families,
             keep_header_case: keeps_header_case(view, settings),
             certificates,
-            metadata_exchange: view.has_extension(super::METADATA_EXCHANGE),
+            metadata_exchange,
+            peer_alpn: metadata_exchange && !settings.features.disable_mx_alpn,
             cares: view.has_extension("envoy.network.dns_resolver.cares"),
             credential_socket: view.metadata.get("credential") == Some("true"),
             file_credential_socket: view.metadata.get("file-credential") == Some("true"),

@@ -20,6 +20,7 @@ use proto_istio::networking::load_balancer_settings::{
 };
 
 use super::draft::Draft;
+use super::policy::always_sends_unhealthy;
 use crate::endpoints::EndpointClient;
 use crate::endpoints::locality::LocalityLb;
 
@@ -44,10 +45,12 @@ pub(super) fn apply(
         return;
     }
     // Endpoints that are not ready may be among them: no panic may use those.
-    draft
-        .common_lb()
-        .healthy_panic_threshold
-        .get_or_insert_with(Percent::default);
+    if settings.features.auto_send_unhealthy_endpoints || always_sends_unhealthy(settings, service) {
+        draft
+            .common_lb()
+            .healthy_panic_threshold
+            .get_or_insert_with(Percent::default);
+    }
     apply_locality(draft, settings, service, wanted, client);
 
     if draft.is_original_dst() {
@@ -93,6 +96,11 @@ fn apply_locality(
     wanted: Option<&LoadBalancerSettings>,
     client: Option<&EndpointClient>,
 ) {
+    let weighted =
+        LocalityConfigSpecifier::LocalityWeightedLbConfig(LocalityWeightedLbConfig::default());
+    if settings.features.locality_weighted_lb {
+        draft.common_lb().locality_config_specifier = Some(weighted.clone());
+    }
     let Some(locality) = LocalityLb::of(&settings.mesh, wanted, service) else {
         return;
     };
@@ -104,10 +112,7 @@ fn apply_locality(
                 && (!setting.failover.is_empty() || !setting.failover_priority.is_empty());
             // Weights of localities change what an algorithm like least request does: only where asked for.
             if failover || !setting.distribute.is_empty() {
-                common.locality_config_specifier =
-                    Some(LocalityConfigSpecifier::LocalityWeightedLbConfig(
-                        LocalityWeightedLbConfig::default(),
-                    ));
+                common.locality_config_specifier = Some(weighted);
             }
         }
         LocalityLb::ZoneAware(setting) => {

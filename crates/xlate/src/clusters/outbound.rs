@@ -127,21 +127,28 @@ fn passes_through(rule: &MergedRule) -> bool {
 }
 
 /// Istio: convertResolution.
-fn discovery(service: &Service, role: Role) -> DiscoveryType {
+fn discovery(settings: &Settings, service: &Service, role: Role) -> DiscoveryType {
     match service.resolution {
         Resolution::Dns if service.race_first_connect => DiscoveryType::LogicalDns,
         Resolution::Dns => DiscoveryType::StrictDns,
         Resolution::DnsRoundRobin => DiscoveryType::LogicalDns,
-        Resolution::Passthrough if role != Role::Router => DiscoveryType::OriginalDst,
+        Resolution::Passthrough if role != Role::Router => {
+            let headless = service.registry == Registry::Kubernetes;
+            if headless && settings.features.eds_for_headless {
+                DiscoveryType::Eds
+            } else {
+                DiscoveryType::OriginalDst
+            }
+        }
         _ => DiscoveryType::Eds,
     }
 }
 
 /// Whether the clusters of a service get their endpoints by EDS, unless a rule lets connections pass.
-pub(crate) fn uses_eds(service: &Service, role: Role) -> bool {
+pub(crate) fn uses_eds(settings: &Settings, service: &Service, role: Role) -> bool {
     service.resolution != Resolution::Alias
         && !is_dynamic(service)
-        && discovery(service, role) == DiscoveryType::Eds
+        && discovery(settings, service, role) == DiscoveryType::Eds
 }
 
 /// Whether a policy lets connections go where the client meant to go.
@@ -262,7 +269,7 @@ impl<'a> Builder<'a> {
         let ty = if variant.original {
             DiscoveryType::OriginalDst
         } else {
-            discovery(service, self.key.client.role)
+            discovery(self.settings, service, self.key.client.role)
         };
         let mut draft = Draft::new(name, ty);
         match ty {

@@ -238,7 +238,7 @@ fn istio_mutual(
     tls: &Tls<'_>,
 ) -> UpstreamTlsContext {
     let mut alpn = vec!["istio".to_owned()];
-    if client.metadata_exchange {
+    if client.peer_alpn {
         alpn.insert(0, "istio-peer-exchange".to_owned());
     }
     if draft.is_http2() {

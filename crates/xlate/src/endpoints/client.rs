@@ -21,7 +21,7 @@ const NETWORK_VIEW: &str = "REQUESTED_NETWORK_VIEW";
 /// nothing else share assignments.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct EndpointClient {
-    /// Sidecars reach other networks through gateways with a port for mutual TLS.
+    /// Whether it is a sidecar, where there are several networks: it reaches others by mutual TLS only.
     pub(crate) sidecar: bool,
     /// The cluster of the proxy.
     pub(crate) cluster: ClusterId,
@@ -43,12 +43,12 @@ impl EndpointClient {
     /// The proxy of a view, for services on whose endpoints its place has no say.
     pub(crate) fn anywhere(view: &View, multi_network: bool) -> Self {
         let mut client = Self {
-            sidecar: view.role == Role::Sidecar,
             cluster: view.cluster.clone(),
             networks: network_view(view),
             ..Self::default()
         };
         if multi_network {
+            client.sidecar = view.role == Role::Sidecar;
             client.network = view.network.clone();
             client.families = view.families;
         }

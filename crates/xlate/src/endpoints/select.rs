@@ -178,7 +178,8 @@ impl<'a> Selection<'a> {
     fn takes_unhealthy(&self, policy: Option<Policy<'_>>) -> bool {
         let outlier = policy.and_then(|p| p.outlier_detection);
         always_sends_unhealthy(self.settings, self.service)
-            || outlier.is_none_or(|o| o.min_health_percent <= 0)
+            || self.settings.features.auto_send_unhealthy_endpoints
+                && outlier.is_none_or(|o| o.min_health_percent <= 0)
     }
 
     /// Istio: pilot/pkg/xds/endpoints/mtls_checker.go, 1.32.
