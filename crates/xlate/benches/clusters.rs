@@ -78,7 +78,11 @@ fn one_endpoint_changes(bencher: Bencher) {
     }
     let mut endpoints = ENDPOINTS;
     bencher.bench_local(|| {
-        endpoints = if endpoints == ENDPOINTS { ENDPOINTS + 1 } else { ENDPOINTS };
+        endpoints = if endpoints == ENDPOINTS {
+            ENDPOINTS + 1
+        } else {
+            ENDPOINTS
+        };
         world.put(&entry(SERVICES / 2, endpoints));
         types.map(|ty| world.set(&view, ty).len())
     });

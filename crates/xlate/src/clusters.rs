@@ -41,19 +41,17 @@ use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode as OutboundMod
 use proto_istio::networking::server_tls_settings::TlSmode;
 use store::{Reads, Snapshot};
 
+use crate::capabilities::name::METADATA_EXCHANGE;
 use crate::destination_rule::{Client, RuleKey, Side, rule_for, rule_for_all};
 use crate::endpoints::{EndpointClient, NetworkGateways};
 use crate::resource::{Resource, ResourceSet, any};
-use crate::scope::{ScopeKey, ScopeOf, SidecarScope};
+use crate::scope::{ScopeKey, ScopeOf};
 use crate::view::View;
 use client::ClusterClient;
 
 pub(crate) use fixed::allow_any_dns_cache;
 pub(crate) use outbound::{ServiceClusters, carries_endpoints, lets_pass, uses_eds};
 pub(crate) use policy::always_sends_unhealthy;
-
-/// The filter that tells the other side's proxy who this one is; Istio's own.
-const METADATA_EXCHANGE: &str = "istio.metadata_exchange";
 
 /// Clusters that proxies of a view should have.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
@@ -79,19 +77,12 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
         };
         add_clusters(cx, key, outbound.sni, &mut resources);
     }
-    let mut fix = |cluster: Resource| resources.push(Arc::new(cluster));
-    fix(fixed::black_hole(settings));
-    if view.metadata.get("credential") == Some("true") {
-        fix(fixed::external_sds(settings));
-    }
+    let fixed = cx.query(&fixed::FixedClusters {
+        any_dynamic_dns: view.role == Role::Sidecar && allows_any_dynamic_dns(cx, &outbound.key),
+        client: client.clone(),
+    });
+    resources.extend(fixed.iter().cloned());
     if view.role == Role::Sidecar {
-        fix(fixed::passthrough(settings, &client));
-        fix(fixed::inbound_passthrough(settings, &client));
-        let scope = cx.query(&ScopeOf(outbound.key.clone()));
-        if allows_any_dynamic_dns(&scope) {
-            let cache = allow_any_dns_cache(settings, view.families);
-            fix(fixed::allow_any_dynamic_dns(settings, &client, cache));
-        }
         let inbound = cx.query(&inbound::InboundClusters {
             namespace: view.namespace.clone(),
             scope: outbound.key.clone(),
@@ -241,7 +232,8 @@ impl fmt::Debug for ServiceKeyed {
     }
 }
 
-fn allows_any_dynamic_dns(scope: &SidecarScope) -> bool {
+fn allows_any_dynamic_dns(cx: &Cx<'_, Snapshot>, scope: &ScopeKey) -> bool {
+    let scope = cx.query(&ScopeOf(scope.clone()));
     let policy = scope.outbound_policy.as_ref();
     policy.is_some_and(|p| p.mode == OutboundMode::AllowAnyDynamicDns as i32)
 }

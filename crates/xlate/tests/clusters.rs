@@ -8,8 +8,21 @@ use testkit::{Scenario, Score, World};
 
 /// The groups of scenarios whose clusters and endpoints are complete.
 const GROUPS: &[&str] = &[
-    "base", "se", "node", "kube-services", "istio-bookinfo", "istio-bench", "dr", "gw", "vs",
-    "sidecar", "mesh", "pa", "istio-net", "proxy-config", "trust-domain",
+    "base",
+    "se",
+    "node",
+    "kube-services",
+    "istio-bookinfo",
+    "istio-bench",
+    "dr",
+    "gw",
+    "vs",
+    "sidecar",
+    "mesh",
+    "pa",
+    "istio-net",
+    "proxy-config",
+    "trust-domain",
 ];
 
 #[test]
@@ -78,7 +91,11 @@ fn made_again(before: &ResourceSet, after: &ResourceSet) -> Vec<String> {
         let old = before.get(&r.name);
         old.is_none_or(|old| !Arc::ptr_eq(old, r))
     };
-    after.iter().filter(kept).map(|r| r.name.to_string()).collect()
+    after
+        .iter()
+        .filter(kept)
+        .map(|r| r.name.to_string())
+        .collect()
 }
 
 #[test]
@@ -114,7 +131,10 @@ spec:
     );
     let after = world.set(&proxy(&world, "shop"), TypeUrl::Cluster);
     let host = "orders.shop.svc.cluster.local";
-    let wanted = [format!("outbound|80|v1|{host}"), format!("outbound|80||{host}")];
+    let wanted = [
+        format!("outbound|80|v1|{host}"),
+        format!("outbound|80||{host}"),
+    ];
     assert_eq!(made_again(&before, &after), wanted);
 }
 
@@ -123,7 +143,8 @@ fn a_new_identity_makes_the_clusters_that_verify_it_again() {
     let mut world = shop();
     let view = proxy(&world, "shop");
     let before = world.set(&view, TypeUrl::Cluster);
-    world.put(&entry("orders", "10.0.0.1").replace("serviceAccount: orders", "serviceAccount: new"));
+    world
+        .put(&entry("orders", "10.0.0.1").replace("serviceAccount: orders", "serviceAccount: new"));
     let after = world.set(&proxy(&world, "shop"), TypeUrl::Cluster);
     let one = ["outbound|80||orders.shop.svc.cluster.local"];
     assert_eq!(made_again(&before, &after), one);
@@ -135,7 +156,10 @@ fn proxies_of_two_namespaces_share_every_cluster_of_services() {
     let ours = world.set(&proxy(&world, "shop"), TypeUrl::Cluster);
     let theirs = world.set(&proxy(&world, "other"), TypeUrl::Cluster);
     let made: Vec<String> = made_again(&ours, &theirs);
-    assert!(made.iter().all(|name| !name.starts_with("outbound")), "{made:?}");
+    assert!(
+        made.iter().all(|name| !name.starts_with("outbound")),
+        "{made:?}"
+    );
 }
 
 #[test]

@@ -79,5 +79,8 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    entries(folder).into_iter().filter(|p| p.is_file()).collect()
+    entries(folder)
+        .into_iter()
+        .filter(|p| p.is_file())
+        .collect()
 }

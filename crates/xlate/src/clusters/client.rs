@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::node::Role;
 use model::settings::Settings;
 
+use crate::capabilities::Capabilities;
 use crate::listeners::proxy_options::proxy_config;
 use crate::view::{Families, View};
 
@@ -23,6 +24,8 @@ pub(crate) struct ClusterClient {
     pub(crate) metadata_exchange: bool,
     /// Whether it offers the metadata exchange by ALPN.
     pub(crate) peer_alpn: bool,
+    /// Whether an agent serves it certificates.
+    pub(crate) agent: bool,
     /// Whether it has the c-ares resolver.
     pub(crate) cares: bool,
     /// Whether a server of the user's serves credentials.
@@ -51,13 +54,15 @@ impl ClusterClient {
                 root: text("TLS_CLIENT_ROOT_CERT"),
             })
         });
+        let capabilities = Capabilities::of(view);
         let metadata_exchange =
-            settings.features.metadata_exchange && view.has_extension(super::METADATA_EXCHANGE);
+            settings.features.metadata_exchange && capabilities.metadata_exchange;
         Self {
             role: view.role,
             families: view.families,
             keep_header_case: keeps_header_case(view, settings),
             certificates,
+            agent: capabilities.certificates,
             metadata_exchange,
             peer_alpn: metadata_exchange && !settings.features.disable_mx_alpn,
             cares: view.has_extension("envoy.network.dns_resolver.cares"),

@@ -2,6 +2,9 @@
 //!
 //! Istio: pilot/pkg/networking/core/cluster_builder.go, 1.32.
 
+use std::sync::Arc;
+
+use incr::{Cx, Query};
 use model::settings::Settings;
 use prost_types::Duration;
 use proto_envoy::envoy::config::cluster::v3::cluster::{DiscoveryType, LbPolicy};
@@ -19,6 +22,7 @@ use proto_envoy::envoy::extensions::clusters::dynamic_forward_proxy::v3::cluster
 use proto_envoy::envoy::extensions::common::dynamic_forward_proxy::v3::DnsCacheConfig;
 use proto_istio::networking::ClientTlsSettings;
 use proto_istio::networking::client_tls_settings::TlSmode;
+use store::{Reads, Snapshot};
 
 use super::client::ClusterClient;
 use super::draft::{Draft, as_client, header_case};
@@ -41,8 +45,37 @@ const CREDENTIAL_SOCKET: &str = "./var/run/secrets/credential-uds/socket";
 /// How many hosts the proxy of any host keeps.
 const MAX_HOSTS: u32 = 1024;
 
+/// The clusters of one kind of proxy that do not depend on services.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct FixedClusters {
+    pub(super) client: Arc<ClusterClient>,
+    /// Whether hosts that no service has are resolved as requests come.
+    pub(super) any_dynamic_dns: bool,
+}
+
+impl Query<Snapshot> for FixedClusters {
+    type Value = Arc<[Arc<Resource>]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let (settings, client) = (cx.settings(), &*self.client);
+        let mut made = vec![black_hole(settings)];
+        if client.credential_socket {
+            made.push(external_sds(settings));
+        }
+        if client.is_sidecar() {
+            made.push(passthrough(settings, client));
+            made.push(inbound_passthrough(settings, client));
+        }
+        if self.any_dynamic_dns {
+            let cache = allow_any_dns_cache(settings, client.families);
+            made.push(allow_any_dynamic_dns(settings, client, cache));
+        }
+        made.into_iter().map(Arc::new).collect()
+    }
+}
+
 /// Takes what no route takes, and drops it.
-pub(super) fn black_hole(settings: &Settings) -> Resource {
+fn black_hole(settings: &Settings) -> Resource {
     let mut draft = Draft::new(names::BLACK_HOLE.to_owned(), DiscoveryType::Static);
     draft.cluster.common_lb_config = None;
     draft.cluster.connect_timeout = settings.mesh.connect_timeout.map(|d| d.0);
@@ -73,14 +106,14 @@ fn draft_passthrough<'a>(settings: &Settings, client: &ClusterClient) -> Draft<'
 }
 
 /// Goes where the client meant to go.
-pub(super) fn passthrough(settings: &Settings, client: &ClusterClient) -> Resource {
+fn passthrough(settings: &Settings, client: &ClusterClient) -> Resource {
     let mut draft = draft_passthrough(settings, client);
     metadata_exchange(&mut draft.cluster, client.metadata_exchange);
     draft.finish()
 }
 
 /// Goes to the port of the workload that the client dialled.
-pub(super) fn inbound_passthrough(settings: &Settings, client: &ClusterClient) -> Resource {
+fn inbound_passthrough(settings: &Settings, client: &ClusterClient) -> Resource {
     let mut draft = draft_passthrough(settings, client);
     names::INBOUND_PASSTHROUGH.clone_into(&mut draft.cluster.name);
     let Families { v4, v6 } = client.families;
@@ -122,7 +155,7 @@ pub(super) fn inbound_bind(settings: &Settings, families: Families) -> BindConfi
 }
 
 /// Resolves whatever host a request names.
-pub(super) fn allow_any_dynamic_dns(
+fn allow_any_dynamic_dns(
     settings: &Settings,
     client: &ClusterClient,
     cache: DnsCacheConfig,
@@ -193,7 +226,7 @@ pub(crate) fn allow_any_dns_cache(settings: &Settings, families: Families) -> Dn
 }
 
 /// The server of the user's that has credentials.
-pub(super) fn external_sds(settings: &Settings) -> Resource {
+fn external_sds(settings: &Settings) -> Resource {
     let mut draft = Draft::new(sds::EXTERNAL.to_owned(), DiscoveryType::Static);
     draft.cluster.common_lb_config = None;
     draft.cluster.connect_timeout = settings.mesh.connect_timeout.map(|d| d.0);

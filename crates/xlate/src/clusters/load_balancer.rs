@@ -45,7 +45,8 @@ pub(super) fn apply(
         return;
     }
     // Endpoints that are not ready may be among them: no panic may use those.
-    if settings.features.auto_send_unhealthy_endpoints || always_sends_unhealthy(settings, service) {
+    if settings.features.auto_send_unhealthy_endpoints || always_sends_unhealthy(settings, service)
+    {
         draft
             .common_lb()
             .healthy_panic_threshold

@@ -57,6 +57,24 @@ pub(crate) fn workload(name: &str) -> SdsSecretConfig {
     over_grpc(name.to_owned(), AGENT, true)
 }
 
+/// [`OWN`] or [`ROOT`] for a proxy without an agent: it asks here, and connects to nobody until there is an answer.
+pub(super) fn without_agent(name: &str) -> SdsSecretConfig {
+    over_ads(name.to_owned())
+}
+
+fn over_ads(name: String) -> SdsSecretConfig {
+    SdsSecretConfig {
+        name,
+        sds_config: Some(ConfigSource {
+            config_source_specifier: Some(ConfigSourceSpecifier::Ads(
+                AggregatedConfigSource::default(),
+            )),
+            resource_api_version: ApiVersion::V3 as i32,
+            ..ConfigSource::default()
+        }),
+    }
+}
+
 /// A certificate in files that the agent, or the user's server, reads.
 pub(crate) fn file(name: String, own_server: bool) -> SdsSecretConfig {
     over_grpc(name, if own_server { FILES } else { AGENT }, false)
@@ -76,16 +94,7 @@ pub(crate) fn credential(name: &str, socket: bool) -> Option<SdsSecretConfig> {
         return Some(over_grpc(name.to_owned(), EXTERNAL, false));
     }
     let name = name.strip_prefix(EXTERNAL_PREFIX).unwrap_or(name);
-    Some(SdsSecretConfig {
-        name: resource_name(name),
-        sds_config: Some(ConfigSource {
-            config_source_specifier: Some(ConfigSourceSpecifier::Ads(
-                AggregatedConfigSource::default(),
-            )),
-            resource_api_version: ApiVersion::V3 as i32,
-            ..ConfigSource::default()
-        }),
-    })
+    Some(over_ads(resource_name(name)))
 }
 
 /// Istio: pilot/pkg/model/credentials/resource.go ToResourceName, 1.32.

@@ -117,6 +117,7 @@ impl<'a> Tls<'a> {
         let identities = || peer.identities.iter().map(|i| &**i).collect();
         let Some(settings) = settings else {
             let auto = mesh.enable_auto_mtls != Some(false)
+                && (client.agent || client.certificates.is_some())
                 && !peer.external
                 && matches!(
                     peer.accepts,
@@ -244,6 +245,11 @@ fn istio_mutual(
     if draft.is_http2() {
         alpn.push("h2".to_owned());
     }
+    let secret = if client.agent {
+        sds::workload
+    } else {
+        sds::without_agent
+    };
     let mut sni = tls.sni.to_owned();
     if draft.dynamic.is_some() {
         apply_auto_sni(draft, tls);
@@ -253,8 +259,8 @@ fn istio_mutual(
     UpstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
             tls_params: Some(tls_params()),
-            tls_certificate_sds_secret_configs: vec![sds::workload(sds::OWN)],
-            validation_context_type: Some(combined(names_of(&tls.sans), sds::workload(sds::ROOT))),
+            tls_certificate_sds_secret_configs: vec![secret(sds::OWN)],
+            validation_context_type: Some(combined(names_of(&tls.sans), secret(sds::ROOT))),
             alpn_protocols: alpn,
             ..CommonTlsContext::default()
         }),
