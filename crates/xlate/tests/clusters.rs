@@ -1,10 +1,18 @@
 //! Clusters and endpoints: against recordings of the real istiod, and how little is derived again after a change.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use pilothouse_xlate::{Resource, ResourceSet, TypeUrl, View};
 use serde_json::json;
-use testkit::{Scenario, Score, World};
+use testkit::{Scenario, Score, World, golden};
+
+#[test]
+fn golden_cases_give_the_clusters_and_endpoints_that_stand_beside_them() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    golden(&folder.join("clusters"), TypeUrl::Cluster);
+    golden(&folder.join("endpoints"), TypeUrl::Endpoint);
+}
 
 /// The groups of scenarios whose clusters and endpoints are complete.
 const GROUPS: &[&str] = &[
