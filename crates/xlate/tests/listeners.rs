@@ -1,11 +1,14 @@
 //! Listeners: golden cases of our own, and recordings of the real control plane where those are at hand.
 //!
-//! `UPDATE_GOLDEN=1` rewrites the golden files. `RECORDED=base-shop` names scenarios, and prints their differences.
+//! `UPDATE_GOLDEN=1` rewrites the golden files. `RECORDED=base-shop` names scenarios, or a folder
+//! of them by its path, and prints their differences.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pilothouse_xlate::TypeUrl;
+use prost::Message;
+use prost_reflect::DynamicMessage;
 use serde_json::Value;
 use testkit::{Scenario, World, decode, differences, node, settings};
 
@@ -34,15 +37,28 @@ const GROUPS: &[&str] = &[
 fn sidecars_get_the_listeners_that_were_recorded() {
     let only = std::env::var("RECORDED").ok();
     let (mut equal, mut all) = (0, 0);
-    for name in Scenario::names() {
+    let folders = match &only {
+        Some(folder) if folder.contains('/') => sorted(Path::new(folder)),
+        _ => Scenario::names().into_iter().map(PathBuf::from).collect(),
+    };
+    for folder in folders {
+        let name = folder.file_name().unwrap().to_string_lossy();
         let wanted = match &only {
-            Some(part) => name.contains(part.as_str()),
+            Some(part) => folder.is_absolute() || name.contains(part.as_str()),
             None => GROUPS.iter().any(|group| name.starts_with(group)),
         };
         if !wanted {
             continue;
         }
-        let (e, a) = score(&name, only.is_some());
+        let scenario = if folder.is_absolute() {
+            Some(Scenario::load(&folder))
+        } else {
+            Scenario::recorded(&name)
+        };
+        let Some(scenario) = scenario else {
+            continue;
+        };
+        let (e, a) = score(&name, &scenario, only.is_some());
         println!("{e:4}/{a:<4} {name}");
         equal += e;
         all += a;
@@ -51,11 +67,25 @@ fn sidecars_get_the_listeners_that_were_recorded() {
     assert!(only.is_some() || equal * 100 >= all * 95);
 }
 
-fn score(name: &str, explain: bool) -> (usize, usize) {
+fn sorted(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let mut list: Vec<PathBuf> = entries.map(|e| e.path()).collect();
+    list.sort();
+    list
+}
+
+/// A message as JSON with the names of the definitions, however the recording wrote them.
+fn normal(ty: TypeUrl, value: &Value) -> Value {
+    let (_, name) = ty.as_str().rsplit_once('/').unwrap();
+    let descriptor = pilothouse_xlate::json::pool()
+        .get_message_by_name(name)
+        .unwrap();
+    let message = DynamicMessage::deserialize(descriptor, value).unwrap();
+    decode(ty.as_str(), &message.encode_to_vec())
+}
+
+fn score(name: &str, scenario: &Scenario, explain: bool) -> (usize, usize) {
     let ty = TypeUrl::Listener;
-    let Some(scenario) = Scenario::recorded(name) else {
-        return (0, 0);
-    };
     let (mut equal, mut all) = (0, 0);
     for proxy in scenario.nodes.keys() {
         if !scenario.nodes[proxy].id.starts_with("sidecar~") {
@@ -71,7 +101,7 @@ fn score(name: &str, explain: bool) -> (usize, usize) {
         for listener in names {
             let (wanted, got) = (&expected.get(listener), &ours.get(listener));
             let differences = match (wanted, got) {
-                (Some(wanted), Some(got)) => differences(wanted, got),
+                (Some(wanted), Some(got)) => differences(&normal(ty, wanted), got),
                 (None, _) => vec!["too much".to_owned()],
                 (_, None) => vec!["missing".to_owned()],
             };
@@ -91,13 +121,7 @@ fn score(name: &str, explain: bool) -> (usize, usize) {
 #[test]
 fn golden_cases_give_the_listeners_that_stand_beside_them() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/listeners");
-    let mut cases: Vec<PathBuf> = std::fs::read_dir(root)
-        .unwrap()
-        .flatten()
-        .map(|e| e.path())
-        .collect();
-    cases.sort();
-    for case in cases {
+    for case in sorted(&root) {
         let read = |name: &str| std::fs::read_to_string(case.join(name)).unwrap_or_default();
         let mut world = World::new(settings(&read("mesh.yaml")));
         world.put(&read("in.yaml"));
@@ -115,5 +139,52 @@ fn golden_cases_give_the_listeners_that_stand_beside_them() {
             "{}: UPDATE_GOLDEN=1",
             case.display()
         );
+    }
+}
+
+fn service(name: &str, address: u8) -> String {
+    format!(
+        "
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{ name: {name}, namespace: shop }}
+spec:
+  hosts: [{name}.example.com]
+  addresses: [10.0.0.{address}]
+  ports: [{{ number: 5000, name: tcp, protocol: TCP }}]
+  resolution: DNS
+"
+    )
+}
+
+#[test]
+fn a_new_service_builds_its_own_listener_and_no_other() {
+    let built = |world: &World| {
+        let stats = world.engine.stats();
+        let of_type = stats
+            .queries
+            .iter()
+            .filter(|q| q.name.ends_with("OutboundListener"));
+        of_type.map(|q| q.runs).sum::<u64>()
+    };
+    let yaml: String = (1..=20).map(|at| service(&format!("s{at}"), at)).collect();
+    let mut world = World::of(&yaml);
+    let proxy = node(&serde_json::json!({
+        "id": "sidecar~10.1.0.1~web-0.shop~shop.svc.cluster.local",
+        "metadata": {"NAMESPACE": "shop", "CLUSTER_ID": "Kubernetes"},
+    }));
+    let view = world.view(&proxy);
+    let before = world.set(&view, TypeUrl::Listener);
+    let runs = built(&world);
+    assert_eq!(runs, 20);
+
+    world.put(&service("another", 99));
+    let after = world.set(&view, TypeUrl::Listener);
+    assert_eq!(built(&world) - runs, 1);
+    assert_eq!(after.len(), before.len() + 1);
+    for old in before.iter() {
+        let new = after.get(&old.name).unwrap();
+        assert!(Arc::ptr_eq(old, new), "{} was built again", old.name);
     }
 }
