@@ -77,7 +77,11 @@ pub(crate) fn alternative_hosts(host: &str, dns_domain: &str, absolute: bool) ->
 fn sidecar(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
     let client = Arc::new(client::RouteClient::of(cx, view));
     let scope = cx.query(&ScopeOf(client.scope.clone()));
-    let mut names = names(&scope);
+    let mut names = if client.proxyless {
+        proxyless_names(&scope)
+    } else {
+        names(&scope)
+    };
     let mesh_port = cx.settings().mesh.proxy_http_port;
     if mesh_port != 0 || proxy_options::port(view, "HTTP_PROXY_PORT").is_some_and(|p| p != 0) {
         names.insert(RouteName::HttpProxy);
@@ -133,4 +137,14 @@ fn names(scope: &SidecarScope) -> BTreeSet<RouteName> {
         }
     }
     names
+}
+
+/// The names by which gRPC libraries ask for the services of a scope.
+fn proxyless_names(scope: &SidecarScope) -> BTreeSet<RouteName> {
+    let services = scope.egress.iter().flat_map(|e| e.services.iter());
+    let ports = services.flat_map(|s| s.ports.iter().map(move |p| (s, p)));
+    ports
+        .filter(|(_, port)| port.protocol.is_http_or_sniffed())
+        .map(|(service, port)| RouteName::Proxyless(service.host.clone(), port.number))
+        .collect()
 }

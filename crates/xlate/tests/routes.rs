@@ -15,8 +15,8 @@ fn golden_cases_give_the_routes_that_stand_beside_them() {
     golden(&folder, TypeUrl::Route);
 }
 
-/// Groups of scenarios whose objects are all read. Ways in from Gateway API and Ingress, patches by EnvoyFilter and
-/// proxyless gRPC are others' matters.
+/// Groups of scenarios whose objects are all read here: ways in from Gateway API and Ingress are converted elsewhere, and
+/// EnvoyFilters patch what was made.
 const GROUPS: &[&str] = &[
     "base-",
     "dr-",
@@ -25,6 +25,7 @@ const GROUPS: &[&str] = &[
     "istio-bookinfo-",
     "istio-net-",
     "istio-testdata-",
+    "kube-grpc-proxyless",
     "kube-services",
     "mesh-",
     "node-",

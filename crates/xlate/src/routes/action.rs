@@ -11,7 +11,8 @@ use proto_envoy::envoy::config::route::v3::redirect_action::{
 };
 use proto_envoy::envoy::config::route::v3::route::Action;
 use proto_envoy::envoy::config::route::v3::route_action::{
-    ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier, RequestMirrorPolicy,
+    ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier, MaxStreamDuration,
+    RequestMirrorPolicy,
 };
 use proto_envoy::envoy::config::route::v3::route_match::PathSpecifier;
 use proto_envoy::envoy::config::route::v3::weighted_cluster::{ClusterWeight, cluster_weight};
@@ -200,7 +201,17 @@ fn forward(
     route: &mut Route,
 ) -> RouteAction {
     let mut action = RouteAction::default();
-    set_timeout(&mut action, stated.timeout.map(Into::into));
+    let timeout = stated.timeout.map(Into::into);
+    if building.key.proxyless {
+        // The libraries read this field instead.
+        action.timeout = Some(timeout.unwrap_or(NO_TIMEOUT));
+        action.max_stream_duration = Some(MaxStreamDuration {
+            max_stream_duration: action.timeout,
+            ..MaxStreamDuration::default()
+        });
+    } else {
+        set_timeout(&mut action, timeout);
+    }
     if building.rule.semantics == Semantics::Gateway {
         action.cluster_not_found_response_code =
             ClusterNotFoundResponseCode::InternalServerError as i32;

@@ -32,6 +32,8 @@ pub(super) struct RouteClient {
     pub(super) attempt_count: bool,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
+    /// Whether it is a gRPC library rather than an Envoy: it minds ports in host names and other timeouts.
+    pub(super) proxyless: bool,
 }
 
 impl RouteClient {
@@ -53,6 +55,7 @@ impl RouteClient {
             selectable: only(&view.labels, |key| selectors.contains(key)),
             attempt_count: headers.attempt_count,
             forwarded_host: headers.forwarded_host,
+            proxyless: view.metadata.get("GENERATOR") == Some("grpc"),
             view: Arc::new(View {
                 labels: only(&view.labels, |k| is_read(k) || selectors.contains(k)),
                 metadata: metadata

@@ -34,6 +34,8 @@ pub enum RouteName {
     Port(u16),
     /// One service whose protocol the proxy has to find out: `cart.shop.svc.cluster.local:80`.
     Sniffed(Hostname, u16),
+    /// One service for a gRPC library, by the name of its cluster: `outbound|80||cart.shop.svc.cluster.local`.
+    Proxyless(Hostname, u16),
     /// The HTTP proxy of proxies whose traffic is not intercepted: `http_proxy`.
     HttpProxy,
     /// A Unix socket: `unix://...`.
@@ -45,6 +47,9 @@ impl fmt::Display for RouteName {
         match self {
             RouteName::Port(port) => write!(f, "{port}"),
             RouteName::Sniffed(host, port) => write!(f, "{host}:{port}"),
+            RouteName::Proxyless(host, port) => {
+                f.write_str(&cluster_name(u32::from(*port), "", host))
+            }
             RouteName::HttpProxy => f.write_str("http_proxy"),
             RouteName::Unix(path) => f.write_str(path),
         }
@@ -65,7 +70,9 @@ impl Query<Snapshot> for ConfigOf {
         let name = self.name.to_string();
         let scope = cx.query(&ScopeOf(self.client.scope.clone()));
         let port = match &self.name {
-            RouteName::Port(port) | RouteName::Sniffed(_, port) => *port,
+            RouteName::Port(port) | RouteName::Sniffed(_, port) | RouteName::Proxyless(_, port) => {
+                *port
+            }
             RouteName::HttpProxy | RouteName::Unix(_) => 0,
         };
         let Some(egress) = scope.egress_for_routes(port, &name) else {
@@ -85,6 +92,16 @@ impl Query<Snapshot> for ConfigOf {
                 port
             },
         });
+        if let RouteName::Proxyless(host, _) = &self.name {
+            let mut bytes = ConfigBytes::new(&RouteConfiguration {
+                name: name.clone(),
+                ..RouteConfiguration::default()
+            });
+            for host in plan.covering(&host.to_ascii_lowercase()) {
+                bytes.host(&host.head, [&**host.routes.get(cx).bytes()]);
+            }
+            return Arc::new(Resource::from_bytes(name, bytes.finish()));
+        }
         let mut bytes = ConfigBytes::new(&configuration(&name));
         if let RouteName::Sniffed(host, _) = &self.name {
             let found = plan

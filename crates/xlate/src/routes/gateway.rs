@@ -196,6 +196,7 @@ impl Hosts<'_, '_> {
             tls: server.server.tls.is_some(),
             http3: self.http3,
             forwarded_host: client.forwarded_host,
+            proxyless: client.proxyless,
             namespace: client.namespace().clone(),
             labels: client.labels_for(self.cx, &head.name),
             targets: targets.collect(),

@@ -44,9 +44,24 @@ pub(super) struct PlanOf {
 pub(super) struct Plan {
     pub(super) hosts: Vec<PlannedHost>,
     by_domain: FxHashMap<String, usize>,
+    /// The domains with a wildcard, without ports.
+    wildcards: Vec<(String, usize)>,
 }
 
 impl Plan {
+    /// The virtual hosts of a service and of the wildcards that cover it.
+    ///
+    /// Istio: pilot/pkg/networking/grpcgen/rds.go filterVirtualHostsForHostname, 1.32.
+    pub(super) fn covering(&self, host: &str) -> impl Iterator<Item = &PlannedHost> {
+        let wildcards = self
+            .wildcards
+            .iter()
+            .filter(|(domain, _)| matches(domain, host));
+        let mut found: BTreeSet<usize> = wildcards.map(|(_, at)| *at).collect();
+        found.extend(self.by_domain.get(host));
+        found.into_iter().filter_map(|at| self.hosts.get(at))
+    }
+
     /// The virtual host of a domain.
     pub(super) fn of_domain(&self, domain: &str) -> Option<&PlannedHost> {
         self.hosts.get(*self.by_domain.get(domain)?)
@@ -272,6 +287,7 @@ fn rule_routes(
         tls: false,
         http3: false,
         forwarded_host: key.client.forwarded_host,
+        proxyless: key.client.proxyless,
         namespace: key.client.namespace().clone(),
         labels: key.client.labels_for(cx, &head.name),
         targets: targets.collect(),
@@ -388,8 +404,11 @@ fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, groups: &[Group<'_>]) -> Plan {
     for group in groups {
         for host in &group.hosts {
             let host = host.to_ascii_lowercase();
+            let named_port = key.client.proxyless.then(|| with_port(&host, group.port));
             let domains = Domains {
-                all: vec![bracketed(&host)],
+                all: std::iter::once(bracketed(&host))
+                    .chain(named_port)
+                    .collect(),
                 short: Vec::new(),
             };
             planned.add(group, &host, None, domains);
@@ -415,7 +434,7 @@ impl Planned<'_, '_> {
         let view = &self.key.client.view;
         let speaker = Speaker {
             dns_domain: &view.dns_domain,
-            port: (self.key.port == 0).then_some(port),
+            port: (self.key.port == 0 || self.key.client.proxyless).then_some(port),
             absolute: self.cx.settings().features.absolute_fqdn_vhost_domain,
         };
         let vips = &service.service.cluster_vips;
@@ -472,6 +491,9 @@ impl Planned<'_, '_> {
         let mut plan = Plan::default();
         for (at, (mut host, domains)) in self.hosts.into_iter().enumerate() {
             for domain in &domains {
+                if domain.starts_with('*') && !domain.contains(':') {
+                    plan.wildcards.push((domain.clone(), at));
+                }
                 plan.by_domain.insert(domain.clone(), at);
             }
             host.head = host.encode_head(domains, self.key.client.attempt_count);

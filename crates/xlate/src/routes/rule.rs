@@ -81,6 +81,8 @@ pub(super) struct RuleRoutes {
     pub(super) http3: bool,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
+    /// Whether the client is a gRPC library.
+    pub(super) proxyless: bool,
     /// The namespace of the client.
     pub(super) namespace: Namespace,
     /// Labels of the client, only those that the rule or its DestinationRules read.

@@ -101,6 +101,7 @@ fn routes(case: &Value) -> Value {
         http3: input["opts"]["IsHTTP3AltSvcHeaderNeeded"] == true,
         // The recorded proxies do not show their headers.
         forwarded_host: case["out"].to_string().contains("appendXForwardedHost"),
+        proxyless: false,
         namespace: text(&input["node"]["Metadata"]["Namespace"]).into(),
         labels: strings(&input["node"]["Labels"]),
         // The tests look services up in a registry that has one.
