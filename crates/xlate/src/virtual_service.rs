@@ -8,6 +8,8 @@
 mod delegate;
 mod destinations;
 mod resolve;
+#[cfg(test)]
+mod tables;
 
 use std::sync::Arc;
 

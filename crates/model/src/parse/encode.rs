@@ -35,7 +35,10 @@ fn fields(node: &Node<'_>, message: &MessageDescriptor, out: &mut Vec<u8>) {
                 let (key, value) = (pair.map_entry_key_field(), pair.map_entry_value_field());
                 for entry in pairs {
                     let mut body = Vec::new();
-                    let text = Node { value: Value::String(entry.key.clone()), span: entry.at };
+                    let text = Node {
+                        value: Value::String(entry.key.clone()),
+                        span: entry.at,
+                    };
                     one(&text, &key.kind(), key.number(), &mut body);
                     one(&entry.value, &value.kind(), value.number(), &mut body);
                     delimited(number, &body, out);
@@ -83,9 +86,15 @@ fn one(node: &Node<'_>, kind: &Kind, number: u32, out: &mut Vec<u8>) {
             let value = integer(node);
             varint(number, ((value << 1) ^ (value >> 63)).cast_unsigned(), out);
         }
-        Kind::Bool => varint(number, u64::from(matches!(node.value, Value::Bool(true))), out),
+        Kind::Bool => varint(
+            number,
+            u64::from(matches!(node.value, Value::Bool(true))),
+            out,
+        ),
         Kind::Enum(values) => {
-            let value = node.as_str().and_then(|name| values.get_value_by_name(name));
+            let value = node
+                .as_str()
+                .and_then(|name| values.get_value_by_name(name));
             let number_of_value = value.map_or(0, |v| v.number());
             varint(number, i64::from(number_of_value).cast_unsigned(), out);
         }
@@ -111,9 +120,10 @@ fn integer(node: &Node<'_>) -> i64 {
     match &node.value {
         Value::Int(value) => *value,
         Value::UInt(value) => value.cast_signed(),
-        Value::String(text) => {
-            text.parse::<i64>().or_else(|_| text.parse::<u64>().map(u64::cast_signed)).unwrap_or(0)
-        }
+        Value::String(text) => text
+            .parse::<i64>()
+            .or_else(|_| text.parse::<u64>().map(u64::cast_signed))
+            .unwrap_or(0),
         _ => 0,
     }
 }
@@ -133,8 +143,14 @@ fn float(node: &Node<'_>) -> f64 {
 fn base64(text: &str) -> Vec<u8> {
     const LENIENT: GeneralPurposeConfig =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-    let alphabet = if text.contains(['-', '_']) { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
-    GeneralPurpose::new(alphabet, LENIENT).decode(text).unwrap_or_default()
+    let alphabet = if text.contains(['-', '_']) {
+        &alphabet::URL_SAFE
+    } else {
+        &alphabet::STANDARD
+    };
+    GeneralPurpose::new(alphabet, LENIENT)
+        .decode(text)
+        .unwrap_or_default()
 }
 
 fn well_known(node: &Node<'_>, message: &MessageDescriptor, out: &mut Vec<u8>) {

@@ -65,7 +65,7 @@ fn delegate_routes(
 }
 
 /// The delegate's route with what the root's adds; none where their matches exclude each other.
-fn merge(root: &HttpRoute, mut route: HttpRoute) -> Option<HttpRoute> {
+pub(super) fn merge(root: &HttpRoute, mut route: HttpRoute) -> Option<HttpRoute> {
     route.r#match = merge_matches(&root.r#match, route.r#match)?;
     route.name = join(&root.name, &route.name);
     macro_rules! inherit {
@@ -103,7 +103,7 @@ fn join(root: &str, leaf: &str) -> String {
 
 /// Every pair of a root's and a delegate's match that can hold together; none where some match of the delegate fits
 /// no match of the root.
-fn merge_matches(
+pub(super) fn merge_matches(
     root: &[HttpMatchRequest],
     leaf: Vec<HttpMatchRequest>,
 ) -> Option<Vec<HttpMatchRequest>> {
@@ -166,7 +166,7 @@ fn merge_match(root: &HttpMatchRequest, leaf: &HttpMatchRequest) -> HttpMatchReq
 }
 
 /// Whether no request can satisfy both, or the delegate's is not within the root's.
-fn conflict(root: &HttpMatchRequest, leaf: &HttpMatchRequest) -> bool {
+pub(super) fn conflict(root: &HttpMatchRequest, leaf: &HttpMatchRequest) -> bool {
     let text = |root: Option<&StringMatch>, leaf: Option<&StringMatch>| {
         root.zip(leaf)
             .is_some_and(|(root, leaf)| text_conflict(root, leaf))

@@ -1,0 +1,93 @@
+//! What Istio's own tests recorded of delegates and short names, when the recordings are there.
+
+use std::path::PathBuf;
+
+use proto_istio::networking::{HttpMatchRequest, HttpRoute};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::delegate;
+use super::{gateway_name, host_name};
+
+fn cases(function: &str) -> Vec<Value> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/conformance/istio-tables/model.json");
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        println!("skipped: {} is not there", path.display());
+        return Vec::new();
+    };
+    let mut table: Value = serde_json::from_str(&text).unwrap();
+    let Value::Array(cases) = table["cases"].take() else {
+        panic!("a table has cases");
+    };
+    let named = |case: &Value| case["fn"] == function;
+    cases.into_iter().filter(named).collect()
+}
+
+fn read<T: DeserializeOwned + Default>(value: &Value) -> T {
+    if value.is_null() {
+        return T::default();
+    }
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+#[test]
+fn matches_contradict_each_other_as_recorded() {
+    for case in cases("model.hasConflict") {
+        let root: HttpMatchRequest = read(&case["in"]["root"]);
+        let leaf: HttpMatchRequest = read(&case["in"]["leaf"]);
+        let ours = delegate::conflict(&root, &leaf);
+        assert_eq!(ours, case["out"] == true, "{}", case["test"]);
+    }
+}
+
+#[test]
+fn matches_merge_as_recorded() {
+    for case in cases("model.mergeHTTPMatchRequests") {
+        let root: Vec<HttpMatchRequest> = read(&case["in"]["root"]);
+        let leaf: Vec<HttpMatchRequest> = read(&case["in"]["delegate"]);
+        let ours = delegate::merge_matches(&root, leaf);
+        assert_eq!(ours.is_none(), case["out"][1] == true, "{}", case["test"]);
+        let theirs: Vec<HttpMatchRequest> = read(&case["out"][0]);
+        assert_eq!(ours.unwrap_or_default(), theirs, "{}", case["test"]);
+    }
+}
+
+#[test]
+fn routes_merge_as_recorded() {
+    for case in cases("model.MergeHTTPRoutes") {
+        let root = HttpRoute {
+            delegate: None,
+            ..read(&case["in"]["root"])
+        };
+        let routes: Vec<HttpRoute> = read(&case["in"]["delegate"]);
+        let ours = routes
+            .into_iter()
+            .filter_map(|route| delegate::merge(&root, route));
+        let theirs: Vec<HttpRoute> = read(&case["out"]);
+        assert_eq!(ours.collect::<Vec<_>>(), theirs, "{}", case["test"]);
+    }
+}
+
+#[test]
+fn short_names_are_written_out_as_recorded() {
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    for case in cases("model.ResolveShortnameToFQDN") {
+        let meta = &case["in"]["meta"];
+        let host = text(&case["in"]["hostname"]);
+        let namespace = text(&meta["Namespace"]).into();
+        let ours = host_name(&host, &namespace, &text(&meta["Domain"]));
+        assert_eq!(ours.unwrap_or(host), text(&case["out"]), "{}", case["test"]);
+    }
+    for case in cases("model.resolveGatewayName") {
+        let gateway = text(&case["in"]["gwname"]);
+        let namespace = text(&case["in"]["meta"]["Namespace"]).into();
+        let ours = gateway_name(&gateway, &namespace);
+        assert_eq!(
+            ours.unwrap_or(gateway),
+            text(&case["out"]),
+            "{}",
+            case["test"]
+        );
+    }
+}
