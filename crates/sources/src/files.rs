@@ -1,18 +1,19 @@
 //! A folder of manifests as a source: watched, and told from the moment it changes.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+mod pending;
 
-use model::Change;
-use notify::{RecursiveMode, Watcher};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use model::{Change, Diagnostic};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::folder::Folder;
 use crate::{Said, Sink};
-
-/// How long events are gathered: an editor's write is several.
-const GATHER: Duration = Duration::from_millis(2);
+use pending::{Pending, Work};
 
 /// Without any event the folder is looked at this often: some file systems tell nothing.
 const LOOK: Duration = Duration::from_secs(30);
@@ -20,95 +21,168 @@ const LOOK: Duration = Duration::from_secs(30);
 /// After trouble (a folder that is gone) it is looked at sooner.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Watching is not possible.
+/// Events that may wait. More than that are a storm, after which everything is looked at.
+const EVENTS: usize = 4096;
+
+/// Why a folder is no longer told of.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot watch {path}")]
-pub struct WatchError {
-    /// What was to be watched.
-    pub path: PathBuf,
-    /// Why not. Operators can act: the folder must exist, and the system's limit of watches suffice.
-    #[source]
-    pub reason: notify::Error,
+pub enum FilesError {
+    /// It cannot be watched. Operators can act: it must exist, and the system's limit of watches suffice.
+    #[error("cannot watch {path}")]
+    Watch {
+        /// What was to be watched.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        reason: notify::Error,
+    },
+    /// Reading it panicked, which is a bug.
+    #[error("reading {path} panicked")]
+    Panicked {
+        /// What was read.
+        path: PathBuf,
+    },
 }
 
 /// Tells what the folder holds, then each change, until `stop`.
 ///
 /// # Errors
 ///
-/// When the folder is there at start and cannot be watched. One that is not there is an error to show, and waited for.
-pub async fn run(mut folder: Folder, out: Sink, stop: CancellationToken) -> Result<(), WatchError> {
-    let (tell, mut events) = mpsc::channel::<()>(1);
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if event.is_ok_and(|e| e.kind.is_access()) {
-            return;
+/// When the folder is there at start and cannot be watched, or reading it panics. One that is not there is an error to
+/// show, and waited for.
+pub async fn run(folder: Folder, out: Sink, stop: CancellationToken) -> Result<(), FilesError> {
+    let root = folder.root().to_owned();
+    let (tell, mut events) = mpsc::channel::<Event>(EVENTS);
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        // An error means that events were lost.
+        let event = event.unwrap_or_else(|_| lost());
+        if pending::matters(event.kind) {
+            // A full channel is emptied into a look at everything.
+            let _ = tell.try_send(event);
         }
-        // A full channel holds an event already, which will make the folder be looked at.
-        let _ = tell.try_send(());
     })
-    .map_err(|reason| WatchError {
-        path: folder.root().to_owned(),
-        reason,
-    })?;
-    if folder.root().exists() {
-        watch(&mut watcher, folder.root())?;
+    .map_err(|reason| cannot_watch(&root, reason))?;
+    let watched = watch(&mut watcher, &root);
+    if root.exists() {
+        watched?;
     }
 
-    let id = folder.id().clone();
-    let mut first = true;
+    let mut pending = Pending::new(&root);
+    let mut telling = Telling {
+        folder: Some(folder),
+        out,
+        findings: None,
+        synced: false,
+    };
+    let everything = Work {
+        all_except: Some(BTreeSet::new()),
+        ..Work::default()
+    };
+    let mut troubled = telling.tell(everything).await?;
     loop {
-        let scanned = tokio::task::spawn_blocking(move || {
-            let changes = folder.scan();
+        let look = if troubled { LOOK_AGAIN } else { LOOK };
+        let looking = Instant::now() + look;
+        loop {
+            let due = pending.due().map_or(looking, |due| due.min(looking));
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                () = telling.out.closed() => return Ok(()),
+                event = events.recv() => {
+                    let Some(event) = event else { return Ok(()) };
+                    let now = Instant::now();
+                    if events.len() + 1 >= EVENTS {
+                        pending.everything(now);
+                    }
+                    pending.note(&event, now);
+                    while let Ok(event) = events.try_recv() {
+                        pending.note(&event, now);
+                    }
+                }
+                () = tokio::time::sleep_until(due.into()) => break,
+            }
+        }
+        let now = Instant::now();
+        if now >= looking {
+            pending.everything(looking);
+        }
+        let work = pending.take(now + Duration::from_millis(1));
+        if work.replaced || troubled {
+            // It may be another folder under the old name. An error tells that it is not there yet.
+            let _ = watcher.unwatch(&root);
+            let _ = watch(&mut watcher, &root);
+        }
+        troubled = telling.tell(work).await?;
+    }
+}
+
+/// Reads and speaks.
+struct Telling {
+    /// Absent while it is read.
+    folder: Option<Folder>,
+    out: Sink,
+    /// What was said last.
+    findings: Option<Vec<Diagnostic>>,
+    synced: bool,
+}
+
+impl Telling {
+    /// Does some work and tells what came of it; whether there is trouble with the folder.
+    async fn tell(&mut self, work: Work) -> Result<bool, FilesError> {
+        let Some(mut folder) = self.folder.take() else {
+            return Ok(false);
+        };
+        let path = folder.root().to_owned();
+        let (folder, mut changes, findings) = tokio::task::spawn_blocking(move || {
+            let mut changes = folder.look(&work.files);
+            if let Some(unfinished) = &work.all_except {
+                changes.extend(folder.scan_except(unfinished));
+            }
             let findings = folder.findings();
             (folder, changes, findings)
         })
-        .await;
-        let (back, mut changes, findings) = match scanned {
-            Ok(scanned) => scanned,
-            // The runtime is going down, or reading panicked, which the panic's own report tells.
-            Err(_) => return Ok(()),
-        };
-        folder = back;
-        let trouble = findings
-            .iter()
-            .any(|d| d.code == crate::folder::code::UNREADABLE);
-        if out
-            .send(Said::Findings(id.clone(), findings))
-            .await
-            .is_err()
-        {
-            return Ok(());
+        .await
+        .map_err(|_| FilesError::Panicked { path })?;
+        let id = folder.id().clone();
+        let troubled = folder.is_troubled();
+        self.folder = Some(folder);
+        // Who no longer listens is found out by the caller.
+        if self.findings.as_ref() != Some(&findings) {
+            self.findings = Some(findings.clone());
+            let _ = self.out.send(Said::Findings(id.clone(), findings)).await;
         }
-        if std::mem::take(&mut first) {
-            changes.push(Change::Synced(id.clone()));
+        if !std::mem::replace(&mut self.synced, true) {
+            changes.push(Change::Synced(id));
         }
-        if !changes.is_empty() && out.send(Said::Changes(changes)).await.is_err() {
-            return Ok(());
+        if !changes.is_empty() {
+            let _ = self.out.send(Said::Changes(changes)).await;
         }
-        let pause = if trouble { LOOK_AGAIN } else { LOOK };
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            event = events.recv() => {
-                if event.is_none() {
-                    return Ok(());
-                }
-                tokio::time::sleep(GATHER).await;
-                while events.try_recv().is_ok() {}
-            }
-            () = tokio::time::sleep(pause) => {
-                if trouble {
-                    // The folder may be a new one under the old name. An error tells that it is not there yet.
-                    let _ = watch(&mut watcher, folder.root());
-                }
-            }
-        }
+        Ok(troubled)
     }
 }
 
-fn watch(watcher: &mut notify::RecommendedWatcher, path: &Path) -> Result<(), WatchError> {
-    watcher
-        .watch(path, RecursiveMode::Recursive)
-        .map_err(|reason| WatchError {
-            path: path.to_owned(),
-            reason,
-        })
+/// An event that stands for those that were lost.
+fn lost() -> Event {
+    Event::new(notify::EventKind::Other).set_flag(notify::event::Flag::Rescan)
 }
+
+/// Watches the folder, and where it stands, to see another one take its place.
+fn watch(watcher: &mut RecommendedWatcher, root: &Path) -> Result<(), FilesError> {
+    if let Some(parent) = root.parent().filter(|p| !p.as_os_str().is_empty()) {
+        // Not essential: without it a replaced folder is found by looking.
+        let _ = watcher.watch(parent, RecursiveMode::NonRecursive);
+    }
+    watcher
+        .watch(root, RecursiveMode::Recursive)
+        .map_err(|reason| cannot_watch(root, reason))
+}
+
+fn cannot_watch(root: &Path, reason: notify::Error) -> FilesError {
+    FilesError::Watch {
+        path: root.to_owned(),
+        reason,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Config from files.
 //!
-//! A [`Source`] tells what it knows as [`model::Change`]s, and what it finds wrong as diagnostics; the store applies
+//! A source tells what it knows as [`model::Change`]s, and what it finds wrong as diagnostics; the store applies
 //! them. Nothing here translates.
 
 pub mod files;

@@ -1,3 +1,7 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
 use super::*;
 
 fn folder(dir: &Path) -> Folder {
@@ -73,7 +77,7 @@ fn a_broken_file_changes_nothing_and_says_where_it_is_broken() {
         "{findings:?}"
     );
     std::fs::write(&file, entry("two", 82)).unwrap();
-    assert_eq!(names(&folder.scan()), ["+two", "-one"]);
+    assert_eq!(names(&folder.scan()), ["-one", "+two"]);
     assert_eq!(folder.findings(), []);
 }
 
@@ -92,8 +96,11 @@ fn a_bad_object_keeps_its_last_good_version_and_touches_no_other() {
     std::fs::write(&file, format!("{bad}---\n{}", entry("two", 81))).unwrap();
     assert_eq!(names(&folder.scan()), ["+two"]);
     let findings = folder.findings();
-    assert_eq!(findings.len(), 1, "{findings:?}");
-    assert_eq!(&*findings[0].path, "spec.resolutoin");
+    let said: Vec<_> = findings.iter().map(|d| (d.code, &*d.path)).collect();
+    assert_eq!(
+        said,
+        [("PIL0005", "spec.resolutoin"), (code::LAST_GOOD, "")]
+    );
 }
 
 #[test]
@@ -121,4 +128,112 @@ fn a_folder_that_is_gone_keeps_what_it_held() {
     std::fs::rename(&dir, parent.path().join("away")).unwrap();
     assert_eq!(names(&folder.scan()), [""; 0]);
     assert_eq!(folder.findings()[0].code, code::UNREADABLE);
+}
+
+#[test]
+fn one_file_is_a_folder_of_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.yaml");
+    std::fs::write(&file, entry("one", 80)).unwrap();
+    let (changes, findings) = load(&file, Validation::Strict);
+    assert_eq!(names(&changes), ["+one"]);
+    assert_eq!(findings, []);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_and_never_in_circles() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("..1")).unwrap();
+    std::fs::write(dir.path().join("..1/a.yaml"), entry("one", 80)).unwrap();
+    std::os::unix::fs::symlink("..1", dir.path().join("..data")).unwrap();
+    std::os::unix::fs::symlink("..data/a.yaml", dir.path().join("a.yaml")).unwrap();
+    std::os::unix::fs::symlink(".", dir.path().join("loop")).unwrap();
+    std::os::unix::fs::symlink("nowhere.yaml", dir.path().join("b.yaml")).unwrap();
+    let mut folder = folder(dir.path());
+    assert_eq!(names(&folder.scan()), ["+one"]);
+    let findings = folder.findings();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].code, code::UNREADABLE);
+
+    // As Kubernetes updates a mounted ConfigMap: a new folder, and the link swapped.
+    std::fs::create_dir(dir.path().join("..2")).unwrap();
+    std::fs::write(dir.path().join("..2/a.yaml"), entry("one", 81)).unwrap();
+    std::os::unix::fs::symlink("..2", dir.path().join("..tmp")).unwrap();
+    std::fs::rename(dir.path().join("..tmp"), dir.path().join("..data")).unwrap();
+    assert_eq!(names(&folder.scan()), ["+one"]);
+}
+
+/// What somebody does to a folder.
+#[derive(Debug, Clone)]
+enum Step {
+    /// Writes objects, by number and version, into a file.
+    Write(u8, Vec<(u8, u8)>),
+    Remove(u8),
+    Rename(u8, u8),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let objects = prop::collection::vec((0..6u8, 0..3u8), 0..4);
+    let step = prop_oneof![
+        4 => (0..4u8, objects).prop_map(|(file, objects)| Step::Write(file, objects)),
+        1 => (0..4u8).prop_map(Step::Remove),
+        1 => (0..4u8, 0..4u8).prop_map(|(from, to)| Step::Rename(from, to)),
+    ];
+    prop::collection::vec(step, 1..12)
+}
+
+/// What a store holds that was told `changes`.
+fn apply(view: &mut BTreeMap<String, String>, changes: Vec<Change>) {
+    for change in changes {
+        match change {
+            Change::Put(_, object) => {
+                let told = format!("{} {object:?}", object.meta().origin);
+                assert_ne!(
+                    view.insert(object.key().to_string(), told.clone()),
+                    Some(told)
+                );
+            }
+            Change::Delete(_, key) => assert!(view.remove(&key.to_string()).is_some()),
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn after_any_edits_the_view_is_that_of_a_fresh_load(steps in steps(), whole in any::<bool>()) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |file: u8| dir.path().join(format!("{file}.yaml"));
+        let mut folder = folder(dir.path());
+        let mut view = BTreeMap::new();
+        apply(&mut view, folder.scan());
+        for step in steps {
+            let paths = match step {
+                Step::Write(file, objects) => {
+                    let texts: Vec<String> =
+                        objects.iter().map(|(o, v)| entry(&format!("o{o}"), 80 + u16::from(*v))).collect();
+                    std::fs::write(path(file), texts.join("---\n")).unwrap();
+                    vec![path(file)]
+                }
+                Step::Remove(file) => {
+                    let _ = std::fs::remove_file(path(file));
+                    vec![path(file)]
+                }
+                Step::Rename(from, to) => {
+                    let _ = std::fs::rename(path(from), path(to));
+                    vec![path(from), path(to)]
+                }
+            };
+            let changes = if whole { folder.scan() } else { folder.look(&paths.into_iter().collect()) };
+            apply(&mut view, changes);
+            let (fresh, findings) = load(dir.path(), Validation::Strict);
+            let mut loaded = BTreeMap::new();
+            apply(&mut loaded, fresh);
+            prop_assert_eq!(&view, &loaded);
+            prop_assert_eq!(folder.findings(), findings);
+        }
+    }
 }

@@ -1,0 +1,246 @@
+//! Which files to look at, and when, as events of the disk come in.
+//!
+//! A file that somebody is writing is left alone until it is closed, so that what is read is whole. Where no close is
+//! told, a pause stands for it. No clock here: callers say what time it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode, CreateKind, Event, EventKind, ModifyKind, RemoveKind};
+
+use crate::folder::is_manifest;
+
+/// How long events are gathered: one save is several.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// How long a file must rest that is written and never closed.
+const REST: Duration = Duration::from_millis(50);
+
+/// A new folder is looked at again: what came into it before it was watched made no event.
+const NEW_FOLDER: Duration = Duration::from_millis(100);
+
+/// What is to be looked at.
+#[derive(Debug)]
+pub(super) struct Pending {
+    root: PathBuf,
+    /// Whole files.
+    ready: BTreeSet<PathBuf>,
+    /// Files that somebody is writing, and when they last did.
+    writing: BTreeMap<PathBuf, Instant>,
+    /// When to look at everything.
+    all: Option<Instant>,
+    /// Whether the root itself was replaced.
+    replaced: bool,
+    /// When the first of what is ready became so.
+    since: Option<Instant>,
+}
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(super) struct Work {
+    /// Look at everything but these.
+    pub(super) all_except: Option<BTreeSet<PathBuf>>,
+    /// Look at these.
+    pub(super) files: BTreeSet<PathBuf>,
+    /// The root must be watched anew.
+    pub(super) replaced: bool,
+}
+
+impl Pending {
+    pub(super) fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            ready: BTreeSet::new(),
+            writing: BTreeMap::new(),
+            all: None,
+            replaced: false,
+            since: None,
+        }
+    }
+
+    /// Takes note of an event.
+    pub(super) fn note(&mut self, event: &Event, now: Instant) {
+        if !matters(event.kind) {
+            return;
+        }
+        if event.need_rescan() {
+            self.everything(now);
+        }
+        for path in &event.paths {
+            if *path == self.root && !is_manifest(path) {
+                // Its own end, or another thing under its name.
+                self.replaced = true;
+                self.everything(now);
+            } else if path.starts_with(&self.root) {
+                self.note_path(path, event.kind, now);
+            }
+        }
+    }
+
+    fn note_path(&mut self, path: &Path, kind: EventKind, now: Instant) {
+        let manifest = is_manifest(path);
+        match kind {
+            EventKind::Access(_) if manifest => self.ready(path, now),
+            EventKind::Access(_) => {}
+            EventKind::Create(CreateKind::Folder) => {
+                self.everything(now);
+                self.all = Some(now + NEW_FOLDER);
+                self.since.get_or_insert(now);
+            }
+            EventKind::Remove(RemoveKind::Folder) => self.everything(now),
+            kind if is_written(kind) => {
+                if manifest {
+                    self.ready.remove(path);
+                    self.writing.insert(path.to_owned(), now);
+                }
+            }
+            _ if manifest => self.ready(path, now),
+            // A folder moved, or the link swapped that a mounted ConfigMap's files point through.
+            _ => self.everything(now),
+        }
+    }
+
+    fn ready(&mut self, path: &Path, now: Instant) {
+        self.writing.remove(path);
+        self.ready.insert(path.to_owned());
+        self.since.get_or_insert(now);
+    }
+
+    /// Looks at everything soon.
+    pub(super) fn everything(&mut self, now: Instant) {
+        let soon = now + GATHER;
+        self.all = Some(self.all.map_or(soon, |at| at.min(soon)));
+    }
+
+    /// When there is something to do, if nothing else happens.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let ready = self.since.map(|at| at + GATHER);
+        let rested = self.writing.values().min().map(|at| *at + REST);
+        [ready, rested, self.all].into_iter().flatten().min()
+    }
+
+    /// What there is to do by now.
+    pub(super) fn take(&mut self, now: Instant) -> Work {
+        let rested: Vec<PathBuf> = self
+            .writing
+            .iter()
+            .filter(|(_, at)| **at + REST <= now)
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in rested {
+            self.writing.remove(&path);
+            self.ready.insert(path);
+        }
+        self.since = None;
+        let all = self.all.take_if(|at| *at <= now).is_some();
+        Work {
+            all_except: all.then(|| self.writing.keys().cloned().collect()),
+            files: std::mem::take(&mut self.ready),
+            replaced: std::mem::take(&mut self.replaced),
+        }
+    }
+}
+
+/// Whether an event of the kind tells anything: files that are only opened and read do not change.
+pub(super) fn matters(kind: EventKind) -> bool {
+    let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
+    kind == closed || !matches!(kind, EventKind::Access(_))
+}
+
+/// Whether the event tells of a file that may not be whole yet.
+fn is_written(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Create(CreateKind::File | CreateKind::Any | CreateKind::Other)
+            | EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Any)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{DataChange, ModifyKind, RenameMode};
+
+    use super::*;
+
+    const WRITE: EventKind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+    const CLOSE: EventKind = EventKind::Access(AccessKind::Close(AccessMode::Write));
+    const RENAME: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+
+    fn event(kind: EventKind, path: &str) -> Event {
+        Event::new(kind).add_path(path.into())
+    }
+
+    fn files(work: &Work) -> Vec<&str> {
+        work.files.iter().filter_map(|p| p.to_str()).collect()
+    }
+
+    #[test]
+    fn a_file_is_looked_at_when_it_is_closed() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("/c"));
+        pending.note(
+            &event(EventKind::Create(CreateKind::File), "/c/a.yaml"),
+            start,
+        );
+        pending.note(&event(WRITE, "/c/a.yaml"), start);
+        assert_eq!(pending.due(), Some(start + REST));
+        assert_eq!(pending.take(start), Work::default());
+        pending.note(&event(CLOSE, "/c/a.yaml"), start);
+        assert_eq!(pending.due(), Some(start + GATHER));
+        assert_eq!(files(&pending.take(start + GATHER)), ["/c/a.yaml"]);
+        assert_eq!(pending.due(), None);
+    }
+
+    #[test]
+    fn a_file_that_is_never_closed_is_looked_at_when_it_rests() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("/c"));
+        pending.note(&event(WRITE, "/c/a.yaml"), start);
+        let later = start + REST / 2;
+        pending.note(&event(WRITE, "/c/a.yaml"), later);
+        assert_eq!(pending.take(start + REST), Work::default());
+        assert_eq!(files(&pending.take(later + REST)), ["/c/a.yaml"]);
+    }
+
+    #[test]
+    fn a_file_moved_into_place_is_looked_at_at_once() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("/c"));
+        pending.note(&event(RENAME, "/c/d/a.yaml"), start);
+        assert_eq!(files(&pending.take(start + GATHER)), ["/c/d/a.yaml"]);
+    }
+
+    #[test]
+    fn a_swapped_link_and_a_moved_folder_make_everything_be_looked_at() {
+        for path in ["/c/..data", "/c/folder"] {
+            let start = Instant::now();
+            let mut pending = Pending::new(Path::new("/c"));
+            pending.note(&event(WRITE, "/c/a.yaml"), start);
+            pending.note(&event(RENAME, path), start);
+            let work = pending.take(start + GATHER);
+            let unfinished = BTreeSet::from([PathBuf::from("/c/a.yaml")]);
+            assert_eq!(work.all_except, Some(unfinished), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_manifest_and_what_stands_beside_the_folder_is_passed_over() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("/c"));
+        pending.note(&event(WRITE, "/c/.a.yaml.swp"), start);
+        pending.note(&event(WRITE, "/c/readme.md"), start);
+        pending.note(&event(CLOSE, "/other/a.yaml"), start);
+        pending.note(&event(RENAME, "/cc"), start);
+        assert_eq!(pending.due(), None);
+    }
+
+    #[test]
+    fn a_root_that_is_replaced_is_watched_anew() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("/c"));
+        pending.note(&event(RENAME, "/c"), start);
+        let work = pending.take(start + GATHER);
+        assert!(work.replaced && work.all_except.is_some());
+    }
+}
