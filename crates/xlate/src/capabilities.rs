@@ -72,6 +72,8 @@ pub struct Capabilities {
     pub stats: bool,
     /// `istio.metadata_exchange`.
     pub metadata_exchange: bool,
+    /// Whether servers agree to it by ALPN.
+    pub metadata_exchange_alpn: bool,
     /// `istio.alpn`.
     pub alpn: bool,
     /// The Mongo filter.
@@ -87,6 +89,7 @@ impl Capabilities {
         Self {
             stats: view.has_extension(name::STATS),
             metadata_exchange: view.has_extension(name::METADATA_EXCHANGE),
+            metadata_exchange_alpn: view.has_extension(name::METADATA_EXCHANGE),
             alpn: view.has_extension(name::ALPN),
             mongo: view.has_extension(name::MONGO_PROXY),
             certificates: view.version.is_some() || view.extensions.is_none(),

@@ -15,6 +15,8 @@ use model::names::Namespace;
 use model::node::{Interception, Node, Role};
 use model::object::{Object, ObjectName};
 use model::service::{Locality, Resolution};
+use model::settings::MeshConfig;
+use proto_istio::mesh::mesh_config::extension_provider::{Provider, ServiceAttributeEnrichment};
 use serde_json::Value;
 use store::{Reads, Snapshot};
 
@@ -247,6 +249,15 @@ fn interception(node: &Node) -> Interception {
     }
 }
 
+/// Whether a tracer of the mesh names workloads by the conventions of OpenTelemetry.
+fn names_workloads(mesh: &MeshConfig) -> bool {
+    let conventions = ServiceAttributeEnrichment::OtelSemanticConventions;
+    mesh.extension_providers.iter().any(|p| match &p.provider {
+        Some(Provider::Opentelemetry(p)) => p.service_attribute_enrichment() == conventions,
+        _ => false,
+    })
+}
+
 /// The metadata that generation reads: texts as they are, other values as JSON.
 fn kept(cx: &Cx<'_, Snapshot>, node: &Node) -> Labels {
     let matched = cx.query(&MatchedKeys);
@@ -255,6 +266,10 @@ fn kept(cx: &Cx<'_, Snapshot>, node: &Node) -> Labels {
     // Only a proxy that balances among its like needs to know which those are.
     if node.metadata.contains_key("ENABLE_SELF_DISCOVERY") {
         keys.push("WORKLOAD_NAME");
+    }
+    // Only tracers that name workloads as OpenTelemetry does need to know how.
+    if names_workloads(&cx.settings().mesh) {
+        keys.extend(["WORKLOAD_NAME", "ANNOTATIONS"]);
     }
     let of_key = |key: &str| match node.metadata.get(key)? {
         Value::Null => None,

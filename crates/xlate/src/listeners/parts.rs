@@ -129,7 +129,10 @@ impl Query<Snapshot> for PartsOf {
             namespace: view.namespace.clone(),
             labels: view.labels.clone(),
         });
-        let capabilities = Capabilities::of(view);
+        let mut capabilities = Capabilities::of(view);
+        capabilities.metadata_exchange &= settings.features.metadata_exchange;
+        capabilities.metadata_exchange_alpn &=
+            capabilities.metadata_exchange && !settings.features.disable_mx_alpn;
         let logs = access_logs(cx, view, &applied, mesh, class);
         let metrics = if capabilities.stats {
             metrics::configs(&applied, mesh, class)

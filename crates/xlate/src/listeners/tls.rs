@@ -80,7 +80,7 @@ impl MutualTls {
                 stated.cipher_suites
             },
             minimum: minimum as i32,
-            offers_metadata_exchange: capabilities.metadata_exchange,
+            offers_metadata_exchange: capabilities.metadata_exchange_alpn,
         }
     }
 
