@@ -49,6 +49,12 @@ pub mod name {
     pub const HTTP_RBAC: &str = "envoy.filters.http.rbac";
     /// Access control of TCP.
     pub const NETWORK_RBAC: &str = "envoy.filters.network.rbac";
+    /// Authorizers asked about requests.
+    pub const EXT_AUTHZ_HTTP: &str = "envoy.filters.http.ext_authz";
+    /// Authorizers asked about connections.
+    pub const EXT_AUTHZ_NETWORK: &str = "envoy.filters.network.ext_authz";
+    /// JSON web tokens.
+    pub const JWT_AUTHN: &str = "envoy.filters.http.jwt_authn";
     /// Detection of TLS.
     pub const TLS_INSPECTOR: &str = "envoy.filters.listener.tls_inspector";
     /// Detection of HTTP.

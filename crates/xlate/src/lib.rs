@@ -4,12 +4,14 @@
 //! environment, randomness, lock or socket is named in this crate.
 
 pub mod authn;
+pub mod authz;
 pub mod capabilities;
 pub mod clusters;
 pub mod destination_rule;
 pub mod endpoints;
 pub mod gateways;
 pub mod json;
+pub mod jwt;
 pub mod listeners;
 pub mod name_table;
 pub mod node;

@@ -1,12 +1,16 @@
 //! The filters that check who a client is and what it may do, for the side of a proxy at which clients arrive.
 
 use incr::{Cx, Query};
+use model::diagnostic::Diagnostic;
 use model::labels::Labels;
 use model::names::Namespace;
+use model::node::Role;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
-use store::Snapshot;
+use store::{Reads, Snapshot};
 
+use crate::authz::{self, Policies, Surroundings};
+use crate::jwt;
 use crate::view::View;
 
 /// Filters in the order in which they run.
@@ -16,6 +20,8 @@ pub struct Security {
     pub http: Vec<hcm::HttpFilter>,
     /// Of TCP chains.
     pub tcp: Vec<listener::Filter>,
+    /// What of the policies makes no sense or cannot be enforced as written.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// What decides those filters.
@@ -25,6 +31,8 @@ pub struct SecurityOf {
     pub namespace: Namespace,
     /// Its labels.
     pub labels: Labels,
+    /// Whether it is a gateway.
+    pub gateway: bool,
 }
 
 impl SecurityOf {
@@ -33,6 +41,7 @@ impl SecurityOf {
         Self {
             namespace: view.namespace.clone(),
             labels: view.labels.clone(),
+            gateway: view.role != Role::Sidecar,
         }
     }
 }
@@ -40,7 +49,30 @@ impl SecurityOf {
 impl Query<Snapshot> for SecurityOf {
     type Value = Security;
 
-    fn eval(&self, _: &Cx<'_, Snapshot>) -> Security {
-        Security::default()
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Security {
+        let mut diagnostics = Vec::new();
+        let policies = Policies::of_workload(cx, &self.namespace, &self.labels);
+        let jwt = jwt::filter(
+            cx,
+            &self.namespace,
+            &self.labels,
+            self.gateway,
+            &mut diagnostics,
+        );
+        let (http, tcp) = Surroundings::with(cx, cx.settings(), |around| {
+            let http = authz::http(&policies, around, &mut diagnostics);
+            let tcp = authz::tcp(&policies, around, &mut diagnostics);
+            (http, tcp)
+        });
+        Security {
+            http: http
+                .custom
+                .into_iter()
+                .chain(jwt)
+                .chain(http.local)
+                .collect(),
+            tcp: tcp.custom.into_iter().chain(tcp.local).collect(),
+            diagnostics,
+        }
     }
 }

@@ -76,6 +76,12 @@ declare_features! {
         "Accept HTTP/1.0 on outbound listeners.";
     "PILOT_ENABLE_QUIC_LISTENERS" quic_listeners: bool = false,
         "Serve HTTP/3 beside TLS on gateways whose service has the port for UDP as well.";
+    "PILOT_SCOPE_GATEWAY_TO_NAMESPACE" scope_gateway_to_namespace: bool = false,
+        "Let gateway proxies serve Gateways of their own namespace only.";
+    "PILOT_ENABLE_STRICT_GATEWAY_MERGING" strict_gateway_merging: bool = true,
+        "Keep Gateways of other namespaces off proxies that the Gateway API runs.";
+    "PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS" multiple_custom_authz_providers: bool = false,
+        "Let policies of one workload ask several authorizers.";
     "PILOT_ENABLE_PERSISTENT_SESSION_FILTER" persistent_session_filter: bool = false,
         "Bind sessions to endpoints for services that are labelled so.";
     "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN" absolute_fqdn_vhost_domain: bool = true,

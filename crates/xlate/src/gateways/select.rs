@@ -60,8 +60,13 @@ impl Query<Snapshot> for AllGateways {
 }
 
 pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
+    let features = &cx.settings().features;
     let all = cx.query(&AllGateways);
-    let selected = all.0.iter().filter_map(|gateway| {
+    let reachable = all
+        .0
+        .iter()
+        .filter(|g| !features.scope_gateway_to_namespace || *g.namespace() == key.namespace);
+    let selected = reachable.filter_map(|gateway| {
         if let Some(services) = gateway.meta.annotations.get(SERVICES) {
             let instances = reached_through(gateway, services, key);
             return (!instances.is_empty()).then(|| Selected {
@@ -79,7 +84,12 @@ pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
                 by_labels: true,
             })
     });
-    keep_apart(selected.collect())
+    let selected = selected.collect();
+    if features.strict_gateway_merging {
+        keep_apart(selected)
+    } else {
+        selected
+    }
 }
 
 /// The proxy's instances of the services that a Gateway names.

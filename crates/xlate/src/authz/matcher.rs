@@ -1,0 +1,228 @@
+//! Texts of policies, with their wildcards, as matchers.
+//!
+//! Istio: pilot/pkg/security/authz/matcher, 1.32.
+
+use proto_envoy::envoy::config::route::v3::{HeaderMatcher, header_matcher};
+use proto_envoy::envoy::extensions::path::r#match::uri_template::v3::UriTemplateMatchConfig;
+use proto_envoy::envoy::r#type::matcher::v3::{
+    ListMatcher, MetadataMatcher, OrMatcher, PathMatcher, RegexMatcher, StringMatcher,
+    ValueMatcher, list_matcher, metadata_matcher, path_matcher, string_matcher, value_matcher,
+};
+use string_matcher::MatchPattern;
+
+/// Where the JWT filter leaves what it found.
+const JWT_FILTER: &str = "envoy.filters.http.jwt_authn";
+/// The key of the claims there.
+pub(super) const JWT_PAYLOAD: &str = "payload";
+
+fn string(pattern: MatchPattern) -> StringMatcher {
+    StringMatcher {
+        match_pattern: Some(pattern),
+        ..Default::default()
+    }
+}
+
+pub(super) fn exact(text: impl Into<String>) -> StringMatcher {
+    string(MatchPattern::Exact(text.into()))
+}
+
+pub(super) fn prefix(text: impl Into<String>) -> StringMatcher {
+    string(MatchPattern::Prefix(text.into()))
+}
+
+pub(super) fn suffix(text: impl Into<String>) -> StringMatcher {
+    string(MatchPattern::Suffix(text.into()))
+}
+
+pub(super) fn regex(regex: impl Into<String>) -> StringMatcher {
+    string(MatchPattern::SafeRegex(RegexMatcher {
+        regex: regex.into(),
+        ..Default::default()
+    }))
+}
+
+/// Anything that is not empty.
+pub(super) fn anything() -> StringMatcher {
+    regex(".+")
+}
+
+/// A text with a wildcard at its start or end.
+pub(super) fn text(stated: &str) -> StringMatcher {
+    prefixed(stated, "")
+}
+
+/// The same, of texts that all start alike. `*` alone is anything.
+pub(super) fn prefixed(stated: &str, start: &str) -> StringMatcher {
+    // Envoy refuses empty prefixes and suffixes.
+    if stated == "*" {
+        return anything();
+    }
+    match (stated.strip_prefix('*'), stated.strip_suffix('*')) {
+        (Some(end), _) if start.is_empty() => suffix(end),
+        (Some(end), _) => regex(format!("{start}.*{}", quote(end))),
+        (None, Some(begin)) => prefix(format!("{start}{begin}")),
+        (None, None) => exact(format!("{start}{stated}")),
+    }
+}
+
+/// Escapes what has a meaning in regular expressions.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len());
+    for c in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(c) {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    quoted
+}
+
+/// A header with that value.
+pub(super) fn header(name: &str, stated: &str) -> HeaderMatcher {
+    header_of(name, stated, false)
+}
+
+/// A host, whose case does not matter.
+pub(super) fn host(name: &str, stated: &str) -> HeaderMatcher {
+    header_of(name, stated, true)
+}
+
+fn header_of(name: &str, stated: &str, ignore_case: bool) -> HeaderMatcher {
+    use header_matcher::HeaderMatchSpecifier;
+    let specifier = if stated == "*" {
+        HeaderMatchSpecifier::PresentMatch(true)
+    } else {
+        HeaderMatchSpecifier::StringMatch(StringMatcher {
+            ignore_case,
+            ..text(stated)
+        })
+    };
+    HeaderMatcher {
+        name: name.to_owned(),
+        header_match_specifier: Some(specifier),
+        ..Default::default()
+    }
+}
+
+pub(super) fn path(stated: &str) -> PathMatcher {
+    PathMatcher {
+        rule: Some(path_matcher::Rule::Path(text(stated))),
+    }
+}
+
+/// A path with `{*}` for one segment or `{**}` for several; `None` where it has neither.
+pub(super) fn path_template(stated: &str) -> Option<UriTemplateMatchConfig> {
+    (stated.contains("{*}") || stated.contains("{**}")).then(|| UriTemplateMatchConfig {
+        path_template: stated.replace("{*}", "*").replace("{**}", "**"),
+    })
+}
+
+pub(super) fn string_value(matcher: StringMatcher) -> ValueMatcher {
+    value(value_matcher::MatchPattern::StringMatch(matcher))
+}
+
+fn value(pattern: value_matcher::MatchPattern) -> ValueMatcher {
+    ValueMatcher {
+        match_pattern: Some(pattern),
+    }
+}
+
+/// A list that holds such a value.
+pub(super) fn list_value(of: ValueMatcher) -> ValueMatcher {
+    value(value_matcher::MatchPattern::ListMatch(Box::new(
+        ListMatcher {
+            match_pattern: Some(list_matcher::MatchPattern::OneOf(Box::new(of))),
+        },
+    )))
+}
+
+/// One of several; the one itself where it is alone.
+pub(super) fn any_value(mut values: Vec<ValueMatcher>) -> ValueMatcher {
+    if values.len() == 1
+        && let Some(only) = values.pop()
+    {
+        return only;
+    }
+    value(value_matcher::MatchPattern::OrMatch(OrMatcher {
+        value_matchers: values,
+    }))
+}
+
+/// One of several texts.
+pub(super) fn any_text(stated: &[String]) -> ValueMatcher {
+    any_value(stated.iter().map(|s| string_value(text(s))).collect())
+}
+
+/// Metadata that a filter leaves under keys.
+pub(super) fn metadata<'a>(
+    filter: &str,
+    keys: impl IntoIterator<Item = &'a str>,
+    value: ValueMatcher,
+) -> MetadataMatcher {
+    use metadata_matcher::{PathSegment, path_segment};
+    MetadataMatcher {
+        filter: filter.to_owned(),
+        path: keys
+            .into_iter()
+            .map(|key| PathSegment {
+                segment: Some(path_segment::Segment::Key(key.to_owned())),
+            })
+            .collect(),
+        value: Some(value),
+        ..Default::default()
+    }
+}
+
+/// A claim that is a text.
+pub(super) fn claim(name: &str, matcher: StringMatcher) -> MetadataMatcher {
+    metadata(JWT_FILTER, [JWT_PAYLOAD, name], string_value(matcher))
+}
+
+/// A claim, possibly inside others, that is such a value or a list with one.
+pub(super) fn claim_or_list(path: &[&str], value: ValueMatcher) -> MetadataMatcher {
+    let keys = std::iter::once(JWT_PAYLOAD).chain(path.iter().copied());
+    let either = any_value(vec![list_value(value.clone()), value]);
+    metadata(JWT_FILTER, keys, either)
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::{Message, Name};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::recorded::cases;
+
+    fn shown<M: Message + Name>(message: &M) -> Value {
+        let mut json = crate::json::from_bytes(&M::type_url(), &message.encode_to_vec());
+        json.as_object_mut().unwrap().remove("@type");
+        json
+    }
+
+    fn check<M: Message + Name>(function: &str, build: impl Fn(&Value) -> M) {
+        for case in cases("authz-matcher.json", function) {
+            assert_eq!(shown(&build(&case["in"])), case["out"], "{case}");
+        }
+    }
+
+    fn of<'a>(value: &'a Value, key: &str) -> &'a str {
+        value[key].as_str().unwrap()
+    }
+
+    #[test]
+    fn matchers_are_those_of_the_recording() {
+        check("matcher.HeaderMatcher", |i| header(of(i, "k"), of(i, "v")));
+        check("matcher.HostMatcher", |i| host(of(i, "k"), of(i, "v")));
+        check("matcher.PathMatcher", |i| path(of(i, "path")));
+        check("matcher.PathTemplateMatcher", |i| {
+            path_template(of(i, "path")).unwrap_or(UriTemplateMatchConfig {
+                path_template: of(i, "path").to_owned(),
+            })
+        });
+        check("matcher.StringMatcher", |i| text(of(i, "v")));
+        check("matcher.StringMatcherRegex", |i| regex(of(i, "regex")));
+        check("matcher.StringMatcherWithPrefix", |i| {
+            prefixed(of(i, "v"), of(i, "prefix"))
+        });
+    }
+}
