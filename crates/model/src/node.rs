@@ -44,6 +44,26 @@ pub struct IstioVersion {
     pub patch: u16,
 }
 
+/// Who a proxy has proven to be.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Identity {
+    /// Namespace of its service account.
+    pub namespace: Namespace,
+    /// Name of its service account.
+    pub service_account: Arc<str>,
+}
+
+impl Identity {
+    /// The identity in a token `sa:NAMESPACE:NAME`, which proves nothing: for tests alone.
+    pub fn of_test_token(token: &str) -> Option<Self> {
+        let (namespace, name) = token.strip_prefix("sa:")?.split_once(':')?;
+        (!namespace.is_empty() && !name.is_empty()).then(|| Self {
+            namespace: namespace.into(),
+            service_account: name.into(),
+        })
+    }
+}
+
 /// What a proxy says of itself in `Node`: id `role~ip~name.namespace~dns-domain` and metadata.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Node {
@@ -75,6 +95,8 @@ pub struct Node {
     pub version: Option<IstioVersion>,
     /// Names of the extensions the proxy has, from `node.extensions`; `None` where the proxy does not say.
     pub extensions: Option<Arc<BTreeSet<Arc<str>>>>,
+    /// Who it has proven to be; nothing it says of itself.
+    pub identity: Option<Identity>,
     /// Envoy's own version from `user_agent_build_version`, if stated.
     pub envoy_version: Option<(u32, u32, u32)>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use incr::{Engine, Query};
 use model::mesh::{default_mesh_config, read_mesh_config};
-use model::node::Node;
+use model::node::{Identity, Node};
 use model::parse::{Validation, parse};
 use model::settings::{Features, MeshNetworks, Settings};
 use model::{AnyObject, Change, ObjectKey, SourceId};
@@ -77,7 +77,11 @@ pub fn node(description: &Value) -> Arc<Node> {
         }),
         ..core::Node::default()
     };
-    Arc::new(xlate::node::from_envoy(&node).unwrap_or_else(|e| panic!("{e}")))
+    let mut node = xlate::node::from_envoy(&node).unwrap_or_else(|e| panic!("{e}"));
+    node.identity = description["token"]
+        .as_str()
+        .and_then(Identity::of_test_token);
+    Arc::new(node)
 }
 
 fn value(json: &Value) -> prost_types::Value {

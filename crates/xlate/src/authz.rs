@@ -228,7 +228,8 @@ impl Sets {
     fn enforced(rules: Rbac) -> Self {
         Self {
             enforced: Some(rules),
-            ..Self::default()
+            shadow: None,
+            prefix: Some(""),
         }
     }
 

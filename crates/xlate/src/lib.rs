@@ -22,6 +22,7 @@ pub mod resource;
 pub mod roots;
 pub mod routes;
 pub mod scope;
+pub mod secrets;
 pub mod security;
 pub mod services;
 pub mod telemetry;

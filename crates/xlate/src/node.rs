@@ -98,6 +98,7 @@ pub fn from_envoy(node: &core::Node) -> Result<Node, String> {
         service_cluster: node.cluster.as_str().into(),
         version,
         extensions: if istio { None } else { extensions(node) },
+        identity: None,
         envoy_version: envoy_version(node),
         metadata: Arc::new(metadata),
     })

@@ -140,6 +140,7 @@ pub fn view_of(cx: &Cx<'_, Snapshot>, node: &Node) -> View {
         targets,
         metadata: kept(cx, node),
         service_cluster: node.service_cluster.clone(),
+        identity: node.identity.clone(),
     }
 }
 

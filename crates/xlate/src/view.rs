@@ -8,7 +8,7 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::labels::Labels;
 use model::names::{ClusterId, Namespace, Network};
-use model::node::{Interception, IstioVersion, Node, Role};
+use model::node::{Identity, Interception, IstioVersion, Node, Role};
 use model::service::{Locality, Port, Service};
 use store::Snapshot;
 
@@ -65,6 +65,8 @@ pub struct View {
     pub service_cluster: Arc<str>,
     /// The service ports its workload serves, oldest service first; empty for gateways unless something needs them.
     pub targets: Arc<[ServiceTarget]>,
+    /// Who its proxies have proven to be, which decides the secrets they may read.
+    pub identity: Option<Identity>,
     /// Metadata keys that generation reads (`DNS_CAPTURE`, `HTTP10`, `MESH_ID`, ...) by name: texts as they are,
     /// other values as JSON. Which keys there are says [`crate::proxy`].
     pub metadata: Labels,

@@ -429,10 +429,8 @@ mod tests {
                 "model.destPortGenerator.permission",
                 Attribute::DestinationPort,
             ),
-            ("model.connSNIGenerator.permission", Attribute::ServerName),
             ("model.hostGenerator.permission", Attribute::Host),
             ("model.pathGenerator.permission", Attribute::Path),
-            ("model.methodGenerator.permission", Attribute::Method),
         ];
         for (function, attribute) in table {
             for case in cases(MODEL, function) {

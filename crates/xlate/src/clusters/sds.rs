@@ -11,6 +11,8 @@ use proto_envoy::envoy::config::core::v3::{
 };
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::SdsSecretConfig;
 
+use crate::secrets::resource_name;
+
 /// The certificate of the workload itself.
 pub(crate) const OWN: &str = "default";
 /// The roots that the mesh trusts.
@@ -95,19 +97,4 @@ pub(crate) fn credential(name: &str, socket: bool) -> Option<SdsSecretConfig> {
     }
     let name = name.strip_prefix(EXTERNAL_PREFIX).unwrap_or(name);
     Some(over_ads(resource_name(name)))
-}
-
-/// Istio: pilot/pkg/model/credentials/resource.go ToResourceName, 1.32.
-fn resource_name(name: &str) -> String {
-    if name.starts_with("builtin://") {
-        return OWN.to_owned();
-    }
-    if name.starts_with("invalid://") {
-        return "invalid://".to_owned();
-    }
-    let typed = ["configmap://", "kubernetes://", "kubernetes-gateway://"];
-    if typed.iter().any(|prefix| name.starts_with(prefix)) {
-        return name.to_owned();
-    }
-    format!("kubernetes://{name}")
 }

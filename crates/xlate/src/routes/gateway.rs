@@ -336,6 +336,7 @@ mod tests {
 
     fn common(server: &[&str], hosts: &[&str]) -> Vec<String> {
         let head = RuleHead {
+            layer4: false,
             name: model::ObjectName::new("shop", "rule"),
             created: None,
             export_to: Visibility::Public,
