@@ -336,7 +336,6 @@ mod tests {
 
     fn common(server: &[&str], hosts: &[&str]) -> Vec<String> {
         let head = RuleHead {
-            layer4: false,
             name: model::ObjectName::new("shop", "rule"),
             created: None,
             export_to: Visibility::Public,
