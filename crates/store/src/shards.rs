@@ -27,7 +27,8 @@ pub struct ServiceShards {
 }
 
 impl ServiceShards {
-    /// Takes what one shard knows; an empty list drops the shard and keeps the service.
+    /// Takes what one shard knows; an empty list drops the shard and keeps the service. `None` where the service is not
+    /// known and nothing is told of it.
     ///
     /// Istio: pilot/pkg/model/endpointshards.go UpdateServiceEndpoints, 1.32.
     pub fn update(
@@ -35,13 +36,17 @@ impl ServiceShards {
         shard: &ShardKey,
         list: &Arc<[Endpoint]>,
         send_unhealthy: bool,
-    ) -> (ServiceShards, ShardUpdate) {
-        let mut after = before.cloned().unwrap_or_default();
+    ) -> (Option<ServiceShards>, ShardUpdate) {
         if list.is_empty() {
-            after.shards.remove(shard);
-            after.count_accounts();
+            let after = before.map(|before| {
+                let mut after = before.clone();
+                after.shards.remove(shard);
+                after.count_accounts();
+                after
+            });
             return (after, ShardUpdate::Endpoints);
         }
+        let mut after = before.cloned().unwrap_or_default();
         let old = after.shards.insert(shard.clone(), list.clone());
         let mut update = match (before, old) {
             (None, _) => ShardUpdate::Service,
@@ -53,7 +58,7 @@ impl ServiceShards {
         if accounts != after.service_accounts {
             update = ShardUpdate::Service;
         }
-        (after, update)
+        (Some(after), update)
     }
 
     /// Every endpoint, in the order of the shards.

@@ -148,6 +148,9 @@ impl Store {
                 let send_unhealthy = next.settings.features.send_unhealthy_endpoints;
                 let (after, update) =
                     ServiceShards::update(before.map(|a| &**a), &shard, &list, send_unhealthy);
+                let Some(after) = after else {
+                    return;
+                };
                 touched.shards(&service, before.is_none(), update);
                 next.shards.insert_mut(service, Arc::new(after));
             }

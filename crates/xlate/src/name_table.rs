@@ -11,7 +11,7 @@ use model::change::ServiceKey;
 use model::service::{Address, Endpoint, Health, Registry, Resolution, Service};
 use proto_istio::nds::NameTable;
 use proto_istio::nds::name_table::NameInfo;
-use store::Snapshot;
+use store::{Reads, Snapshot};
 
 use crate::resource::{Resource, ResourceSet};
 use crate::scope::{self, ScopeOf};
@@ -131,14 +131,17 @@ fn of_workloads(
                 continue;
             }
             let own = hosts.iter().map(|h| h.to_string());
-            ips.extend(own.clone());
+            let same_cluster = same_or_unknown(&endpoint.cluster, &view.cluster);
+            if same_cluster || cx.settings().features.multicluster_headless {
+                ips.extend(own.clone());
+            }
             if let Some((_, domain)) = service.host.split_once('.')
                 && !endpoint.subdomain.is_empty()
             {
                 let short = format!("{}.{}", endpoint.hostname, endpoint.subdomain);
                 let named = pods.entry(format!("{short}.{domain}")).or_default();
                 named.short = short;
-                if same_or_unknown(&endpoint.cluster, &view.cluster) {
+                if same_cluster {
                     named.near.extend(own);
                 } else {
                     named.far.extend(own);

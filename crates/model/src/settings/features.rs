@@ -72,6 +72,12 @@ declare_features! {
         "Let sidecars balance over the Pods of headless services.";
     "ENABLE_LOCALITY_WEIGHTED_LB_CONFIG" locality_weighted_lb: bool = false,
         "Balance by the weight of localities everywhere.";
+    "LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES" canonical_external: bool = false,
+        "Name the canonical service of ServiceEntries outside of the mesh, for telemetry.";
+    "ENABLE_MULTICLUSTER_HEADLESS" multicluster_headless: bool = true,
+        "Answer names of headless services with workloads of every cluster of the network.";
+    "PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS" workload_entry_health_checks: bool = true,
+        "Leave out WorkloadEntries whose health checks fail.";
     "PILOT_HTTP10" http10: bool = false,
         "Accept HTTP/1.0 on outbound listeners.";
     "PILOT_ENABLE_QUIC_LISTENERS" quic_listeners: bool = false,

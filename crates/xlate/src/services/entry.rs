@@ -55,7 +55,7 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
         auto_ipv6: None,
         mesh_external: spec.location() == service_entry::Location::MeshExternal,
         export_to: visibility::of_entry(cx, meta.namespace(), &spec.export_to),
-        labels: meta.labels.clone(),
+        labels: labels(cx, entry),
         selector: spec
             .workload_selector
             .as_ref()
@@ -111,6 +111,37 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
         }));
     }
     services.into()
+}
+
+/// The labels of the object, with those that name the canonical service where that is asked for.
+///
+/// Istio: pilot/pkg/serviceregistry/serviceentry/conversion.go ensureCanonicalServiceLabels, 1.32.
+fn labels(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> Labels {
+    const NAMES: [&str; 3] = [
+        "service.istio.io/canonical-name",
+        "app.kubernetes.io/name",
+        "app",
+    ];
+    const REVISIONS: [&str; 3] = [
+        "service.istio.io/canonical-revision",
+        "app.kubernetes.io/version",
+        "version",
+    ];
+    let own = &entry.meta.labels;
+    let external = entry.spec.location() == service_entry::Location::MeshExternal;
+    if !external || !cx.settings().features.canonical_external {
+        return own.clone();
+    }
+    let first = |keys: &[&str]| keys.iter().find_map(|key| own.get(key)).map(Arc::from);
+    let name = first(&NAMES).unwrap_or_else(|| entry.meta.name.name.as_arc().clone());
+    let revision = first(&REVISIONS).unwrap_or_else(|| Arc::from("latest"));
+    own.iter()
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .chain([
+            (Arc::from(NAMES[0]), name),
+            (Arc::from(REVISIONS[0]), revision),
+        ])
+        .collect()
 }
 
 pub(super) fn resolution(spec: &ServiceEntry) -> Resolution {

@@ -9,7 +9,7 @@ use model::Labels;
 use model::kinds::istio::WorkloadEntry;
 use model::kinds::kube::Pod;
 use model::names::{ClusterId, Namespace, Network};
-use model::object::{Meta, ObjectName};
+use model::object::{Meta, Object, ObjectName};
 use model::service::{Address, Endpoint, Locality};
 use store::index::label_value;
 use store::snapshot::Stored;
@@ -114,6 +114,9 @@ impl Query<Snapshot> for WorkloadOfEntry {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Workload>> {
         let entry = cx.get::<WorkloadEntry>(&self.0)?;
+        if cx.settings().features.workload_entry_health_checks && !is_healthy(&entry) {
+            return None;
+        }
         // The labels of the object win over those of its spec.
         let labels: Labels = Labels::from(&entry.spec.labels)
             .iter()
@@ -129,6 +132,24 @@ impl Query<Snapshot> for WorkloadOfEntry {
         );
         Some(Arc::new(workload))
     }
+}
+
+/// Whether a WorkloadEntry takes traffic: its health is not checked, or its status says that it is healthy.
+///
+/// Istio: pilot/pkg/serviceregistry/serviceentry/conversion.go isHealthy, 1.32.
+fn is_healthy(entry: &Object<WorkloadEntry>) -> bool {
+    let checked = entry
+        .meta
+        .annotations
+        .get("proxy.istio.io/health-checks-enabled");
+    if !matches!(
+        checked,
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True")
+    ) {
+        return true;
+    }
+    let mut conditions = entry.status.conditions.iter();
+    conditions.any(|c| c.r#type == "Healthy" && c.status.eq_ignore_ascii_case("true"))
 }
 
 /// A workload of what a WorkloadEntry, or an endpoint of a ServiceEntry, says. `meta` is that of the WorkloadEntry.

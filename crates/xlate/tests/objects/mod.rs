@@ -1,0 +1,253 @@
+//! Objects by number, small enough that they meet: few names, few hosts, few addresses.
+
+use proptest::prelude::*;
+
+/// One object: of which kind, where, by which name, in which variant.
+#[derive(Clone, Debug)]
+pub struct Pick {
+    kind: u8,
+    namespace: u8,
+    name: u8,
+    variant: u8,
+}
+
+/// Any object.
+pub fn pick() -> impl Strategy<Value = Pick> {
+    (0..12u8, 0..2u8, 0..3u8, 0..8u8).prop_map(|(kind, namespace, name, variant)| Pick {
+        kind,
+        namespace,
+        name,
+        variant,
+    })
+}
+
+impl Pick {
+    /// The object as text.
+    pub fn yaml(&self) -> String {
+        let namespace = ["one", "two"][usize::from(self.namespace)];
+        let (kind, version, body) = self.body(namespace);
+        let name = match kind {
+            "Namespace" => namespace.to_owned(),
+            _ => format!("n{}", self.name),
+        };
+        format!(
+            "apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n  namespace: {namespace}\n{}{body}",
+            self.metadata(),
+        )
+    }
+
+    fn metadata(&self) -> String {
+        match self.kind {
+            // Pods carry the labels that selectors ask for; slices say whose they are.
+            1 | 4 => format!(
+                "  labels: {{app: {}, security.istio.io/tlsMode: istio}}\n",
+                self.app()
+            ),
+            3 => format!(
+                "  labels: {{kubernetes.io/service-name: n{}}}\n",
+                self.variant % 3
+            ),
+            _ => String::new(),
+        }
+    }
+
+    fn app(&self) -> char {
+        if self.variant % 2 == 0 { 'a' } else { 'b' }
+    }
+
+    fn host(&self) -> String {
+        match self.variant % 4 {
+            0 => format!("n{}.one.svc.cluster.local", self.name),
+            1 => "*.wild.example.com".to_owned(),
+            _ => format!("h{}.example.com", self.name),
+        }
+    }
+
+    fn body(&self, namespace: &str) -> (&'static str, &'static str, String) {
+        const ISTIO: &str = "networking.istio.io/v1";
+        let (name, variant, app, host) = (self.name, self.variant, self.app(), self.host());
+        match self.kind {
+            0 => ("ServiceEntry", ISTIO, self.service_entry()),
+            1 => (
+                "WorkloadEntry",
+                ISTIO,
+                format!(
+                    "spec: {{address: 10.9.0.{}, serviceAccount: wl, weight: {variant}}}\n",
+                    variant % 4 + 1
+                ),
+            ),
+            2 => ("Service", "v1", self.service()),
+            3 => (
+                "EndpointSlice",
+                "discovery.k8s.io/v1",
+                format!(
+                    "addressType: IPv4\nports: [{{name: http, port: 8080}}]\nendpoints:\n- addresses: [10.9.0.{}]\n  \
+                     conditions: {{ready: {}}}\n  targetRef: {{kind: Pod, name: n{name}, namespace: {namespace}}}\n\
+                     - addresses: [10.6.0.{variant}]\n",
+                    variant % 4 + 1,
+                    variant < 5,
+                ),
+            ),
+            4 => (
+                "Pod",
+                "v1",
+                format!(
+                    "spec: {{serviceAccountName: sa{}, containers: [{{name: c, ports: [{{name: http, containerPort: 8080}}]}}]}}\n\
+                     status: {{phase: Running, podIP: 10.9.0.{}, conditions: [{{type: Ready, status: \"{}\"}}]}}\n",
+                    variant % 3,
+                    name + 1,
+                    if variant == 7 { "False" } else { "True" },
+                ),
+            ),
+            5 => (
+                "VirtualService",
+                ISTIO,
+                format!(
+                    "spec:\n  hosts: [\"{host}\"]\n  gateways: [{}]\n  http:\n  - match: [{{uri: {{prefix: /{variant}}}}}]\n    \
+                     route: [{{destination: {{host: {}, subset: v{}}}, weight: 30}}, {{destination: {{host: h0.example.com}}, weight: 70}}]\n  \
+                     - route: [{{destination: {{host: \"{}\"}}}}]\n",
+                    if variant % 3 == 0 { "mesh, n0" } else { "mesh" },
+                    if variant % 2 == 0 {
+                        "n1"
+                    } else {
+                        "h1.example.com"
+                    },
+                    variant % 3,
+                    if host.starts_with('*') {
+                        "h0.example.com"
+                    } else {
+                        &host
+                    },
+                ),
+            ),
+            6 => (
+                "DestinationRule",
+                ISTIO,
+                format!(
+                    "spec:\n  host: \"{host}\"\n  trafficPolicy: {{loadBalancer: {{simple: {}}}, tls: {{mode: {}}}}}\n  \
+                     subsets: [{{name: v0, labels: {{app: a}}}}, {{name: v{}, labels: {{app: b}}}}]\n",
+                    if variant % 2 == 0 {
+                        "ROUND_ROBIN"
+                    } else {
+                        "LEAST_REQUEST"
+                    },
+                    if variant % 3 == 0 {
+                        "ISTIO_MUTUAL"
+                    } else {
+                        "DISABLE"
+                    },
+                    variant % 3 + 1,
+                ),
+            ),
+            7 => (
+                "Gateway",
+                ISTIO,
+                format!(
+                    "spec:\n  selector: {{istio: ingressgateway}}\n  servers:\n  - port: {{number: 80, name: http, protocol: HTTP}}\n    \
+                     hosts: [\"{host}\"]\n  - port: {{number: {}, name: tcp, protocol: TCP}}\n    hosts: [\"*\"]\n",
+                    9000 + u16::from(variant),
+                ),
+            ),
+            8 => (
+                "Sidecar",
+                ISTIO,
+                format!(
+                    "spec:\n{}  egress:\n  - hosts: [\"{}\"]\n",
+                    if variant % 2 == 0 {
+                        ""
+                    } else {
+                        "  workloadSelector: {labels: {app: a}}\n"
+                    },
+                    ["./*", "*/*", "one/*", "*/h0.example.com"][usize::from(variant % 4)],
+                ),
+            ),
+            9 => (
+                "PeerAuthentication",
+                "security.istio.io/v1",
+                format!(
+                    "spec:\n{}  mtls: {{mode: {}}}\n",
+                    if variant % 2 == 0 {
+                        ""
+                    } else {
+                        "  selector: {matchLabels: {app: a}}\n"
+                    },
+                    ["STRICT", "PERMISSIVE", "DISABLE"][usize::from(variant % 3)],
+                ),
+            ),
+            10 => (
+                "Namespace",
+                "v1",
+                format!(
+                    "  annotations: {{networking.istio.io/traffic-distribution: {}}}\n",
+                    if app == 'a' { "PreferSameZone" } else { "Any" }
+                ),
+            ),
+            _ => (
+                "ConfigMap",
+                "v1",
+                format!("data: {{variant: \"{variant}\"}}\n"),
+            ),
+        }
+    }
+
+    fn service_entry(&self) -> String {
+        let (name, variant, host) = (self.name, self.variant, self.host());
+        let resolution = match variant {
+            _ if host.starts_with('*') => "NONE",
+            2 | 6 => "DNS",
+            3 => "DNS_ROUND_ROBIN",
+            _ => "STATIC",
+        };
+        let endpoints = match (resolution, variant) {
+            ("NONE", _) => String::new(),
+            ("DNS", 6) => "  endpoints: [{address: far.example.com}]\n".to_owned(),
+            ("DNS" | "DNS_ROUND_ROBIN", _) => String::new(),
+            (_, 4) => "  workloadSelector: {labels: {app: a}}\n".to_owned(),
+            _ => format!(
+                "  endpoints: [{{address: 10.9.0.{}}}, {{address: 10.8.0.{variant}, locality: r/z}}]\n",
+                name + 1
+            ),
+        };
+        let addresses = match variant {
+            0 => format!("  addresses: [10.96.0.{}]\n", name + 1),
+            5 => "  addresses: [10.96.1.1, 10.96.1.2]\n".to_owned(),
+            _ => String::new(),
+        };
+        let export = if variant == 7 {
+            "  exportTo: [\".\"]\n"
+        } else {
+            ""
+        };
+        format!(
+            "spec:\n  hosts: [\"{host}\"]\n  resolution: {resolution}\n  location: {}\n{addresses}{endpoints}{export}  ports:\n  \
+             - {{number: 80, name: http, protocol: HTTP}}\n  - {{number: {}, name: tcp, protocol: TCP}}\n",
+            if variant % 2 == 0 {
+                "MESH_INTERNAL"
+            } else {
+                "MESH_EXTERNAL"
+            },
+            7000 + u16::from(variant),
+        )
+    }
+
+    fn service(&self) -> String {
+        let (name, variant, app) = (self.name, self.variant, self.app());
+        match variant {
+            6 => "spec: {type: ExternalName, externalName: h0.example.com, ports: [{name: http, port: 80}]}\n".to_owned(),
+            7 => format!("spec: {{type: ExternalName, externalName: n{}.one.svc.cluster.local}}\n", (name + 1) % 3),
+            _ => format!(
+                "spec:\n  clusterIP: {}\n  selector: {{app: {app}}}\n  ports: [{{name: http, port: 80, targetPort: {}}}, {{name: tcp, port: 7000}}]\n",
+                if variant % 3 == 0 { "None".to_owned() } else { format!("10.96.2.{}", name + 1) },
+                if variant % 2 == 0 { "8080" } else { "http" },
+            ),
+        }
+    }
+}
+
+/// A service with two endpoints.
+pub fn shop() -> String {
+    "{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: shop, namespace: one}, spec: \
+     {hosts: [shop.example.com], addresses: [10.96.3.1], resolution: STATIC, location: MESH_INTERNAL, \
+     ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.8.0.1}, {address: 10.8.0.2}]}}"
+        .to_owned()
+}
