@@ -6,9 +6,9 @@ use model::Labels;
 use model::change::{ServiceKey, ShardKey};
 use model::service::{Address, Endpoint, Health, Locality};
 use model::{Change, Hostname};
+use pilothouse_store::input;
+use pilothouse_store::shards::{ServiceShards, ShardUpdate};
 use serde_json::Value;
-use store::input;
-use store::shards::{ServiceShards, ShardUpdate};
 use testkit::{Score, Table, World};
 
 fn text(value: &Value, key: &str) -> Arc<str> {

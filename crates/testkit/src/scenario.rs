@@ -16,7 +16,7 @@ use crate::message::decode;
 use crate::recorded::recordings;
 use crate::world::{World, node, settings};
 
-/// A scenario: a folder with `config/`, `nodes/` and `expected/`, and maybe `mesh.yaml`, `networks.yaml` and
+/// A scenario: a folder with `nodes/` and `expected/`, and maybe `config/`, `mesh.yaml`, `networks.yaml` and
 /// `scenario.json`.
 pub struct Scenario {
     folder: PathBuf,
@@ -59,7 +59,8 @@ impl Scenario {
             name: Arc::from("files"),
         };
         let mut batch = Vec::new();
-        for path in files(&folder.join("config")) {
+        let config = folder.join("config");
+        for path in config.is_dir().then(|| files(&config)).unwrap_or_default() {
             let file: Arc<Path> = path.as_path().into();
             let parsed = parse(&read(&path), &file, Validation::Warn);
             batch.extend(

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use model::node::Node;
+use pilothouse_xlate::TypeUrl;
 use serde_json::json;
 use testkit::{World, node};
-use xlate::TypeUrl;
 
 fn main() {
     divan::main();

@@ -12,12 +12,12 @@ use model::node::Node;
 use model::object::ObjectKey;
 use model::service::{Address, Endpoint};
 use model::{Hostname, SourceId};
+use pilothouse_xlate::view::ProxyKey;
+use pilothouse_xlate::{ResourceSet, TypeSet, TypeUrl, View, ViewOf};
 use proptest::prelude::*;
 use serde_json::json;
 use store::Snapshot;
 use testkit::{World, node};
-use xlate::view::ProxyKey;
-use xlate::{ResourceSet, TypeSet, TypeUrl, View, ViewOf};
 
 use objects::{Pick, pick};
 

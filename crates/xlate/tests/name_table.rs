@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use model::change::{Change, ServiceKey, ShardKey};
 use model::service::{Address, Endpoint, Health};
+use pilothouse_xlate::TypeUrl;
 use serde_json::{Value, json};
 use testkit::{Scenario, Score, Table, World, differences, node, settings};
-use xlate::TypeUrl;
 
 const HEADLESS: &str = "{apiVersion: v1, kind: Service, metadata: {name: headless-svc, namespace: testns}, spec: \
      {clusterIP: None, ports: [{name: tcp-port, port: 9000}]}}";
@@ -22,6 +22,7 @@ fn workload(name: &str, ip: &str, network: &str, cluster: &str, port: &str) -> E
         network: network.into(),
         cluster: cluster.into(),
         hostname: name.into(),
+        health: Health::Healthy,
         ..Endpoint::default()
     }
 }
@@ -72,8 +73,15 @@ fn inputs(case: &str) -> (String, &'static str, &'static str, Vec<Endpoint>) {
             "{{apiVersion: v1, kind: Service, metadata: {{name: mysql-svc, namespace: testns, creationTimestamp: \
              \"{created}\"}}, spec: {{clusterIP: 10.0.0.7, ports: [{{name: tcp, port: 3306}}]}}}}"
         );
-        let entry = entry("hosts: [mysql-svc.testns.svc.cluster.local], addresses: [10.0.0.5], resolution: NONE");
-        (format!("{service}\n---\n{entry}"), "testns", HOST, Vec::new())
+        let entry = entry(
+            "hosts: [mysql-svc.testns.svc.cluster.local], addresses: [10.0.0.5], resolution: NONE",
+        );
+        (
+            format!("{service}\n---\n{entry}"),
+            "testns",
+            HOST,
+            Vec::new(),
+        )
     };
     match case {
         _ if case.contains("service_entry_with_resolution_=_NONE") => {
@@ -81,14 +89,21 @@ fn inputs(case: &str) -> (String, &'static str, &'static str, Vec<Endpoint>) {
             (objects, "testns", "foo.bar.com", four())
         }
         _ if case.contains("publish_unready") => {
-            let service = HEADLESS.replace("clusterIP: None", "clusterIP: None, publishNotReadyAddresses: true");
+            let service = HEADLESS.replace(
+                "clusterIP: None",
+                "clusterIP: None, publishNotReadyAddresses: true",
+            );
             (service, "testns", HOST, below("headless-svc", health()))
         }
-        _ if case.contains("unhealthy_pods") => {
-            (HEADLESS.to_owned(), "testns", HOST, below("headless-svc", health()))
-        }
+        _ if case.contains("unhealthy_pods") => (
+            HEADLESS.to_owned(),
+            "testns",
+            HOST,
+            below("headless-svc", health()),
+        ),
         _ if case.contains("cidr") => {
-            let objects = entry("hosts: [a.example.com], addresses: [172.217.0.0/16], resolution: STATIC");
+            let objects =
+                entry("hosts: [a.example.com], addresses: [172.217.0.0/16], resolution: STATIC");
             (objects, "testns", HOST, Vec::new())
         }
         _ if case.contains("dual_stack") => {
@@ -97,7 +112,8 @@ fn inputs(case: &str) -> (String, &'static str, &'static str, Vec<Endpoint>) {
             (service.to_owned(), "testns", HOST, Vec::new())
         }
         _ if case.contains("multiple_VIPs") => {
-            let objects = entry("hosts: [mysql.foo.bar], addresses: [10.0.0.5, 10.0.0.6], resolution: NONE");
+            let objects =
+                entry("hosts: [mysql.foo.bar], addresses: [10.0.0.5, 10.0.0.6], resolution: NONE");
             (objects, "testns", HOST, Vec::new())
         }
         _ if case.contains("created_before_k8s") => decorated("2025-01-01T00:00:00Z"),
@@ -110,7 +126,12 @@ fn inputs(case: &str) -> (String, &'static str, &'static str, Vec<Endpoint>) {
                 workload("kafka-0", "10.0.2.1", "", "cluster1", "tcp-replication"),
             ];
             let list = below("kafka-brokers", list);
-            (service.to_owned(), "kafka", "kafka-brokers.kafka.svc.cluster.local", list)
+            (
+                service.to_owned(),
+                "kafka",
+                "kafka-brokers.kafka.svc.cluster.local",
+                list,
+            )
         }
         _ if case.contains("TestPodNameTable") => {
             let clusters = match case.rsplit('/').next().unwrap() {
@@ -119,9 +140,19 @@ fn inputs(case: &str) -> (String, &'static str, &'static str, Vec<Endpoint>) {
                 "local_cluster_preferred_over_remote" => ["cluster1", "cluster2", "", ""],
                 _ => ["cluster1", "cluster1", "cluster2", "cluster2"],
             };
-            (HEADLESS.to_owned(), "testns", HOST, below("headless-svc", mysql(clusters)))
+            (
+                HEADLESS.to_owned(),
+                "testns",
+                HOST,
+                below("headless-svc", mysql(clusters)),
+            )
         }
-        _ => (HEADLESS.to_owned(), "testns", HOST, below("headless-svc", four())),
+        _ => (
+            HEADLESS.to_owned(),
+            "testns",
+            HOST,
+            below("headless-svc", four()),
+        ),
     }
 }
 
@@ -141,7 +172,12 @@ fn name_tables_are_those_that_istio_builds() {
         let mut features = (*settings.features).clone();
         features.multicluster_headless = cfg["MulticlusterHeadlessEnabled"] == true;
         settings.features = features.into();
-        settings.cluster = if cluster.is_empty() { "Kubernetes" } else { cluster }.into();
+        settings.cluster = if cluster.is_empty() {
+            "Kubernetes"
+        } else {
+            cluster
+        }
+        .into();
         let mut world = World::new(settings);
         let (objects, namespace, host, list) = inputs(name);
         world.put(&objects);
@@ -201,7 +237,9 @@ fn name_tables_of_scenarios_are_those_that_istiod_sent() {
             continue;
         }
         let Some(scenario) = Scenario::recorded(&name).filter(|s| {
-            s.nodes.keys().any(|node| s.expected(node, TypeUrl::NameTable).is_some())
+            s.nodes
+                .keys()
+                .any(|node| s.expected(node, TypeUrl::NameTable).is_some())
         }) else {
             continue;
         };

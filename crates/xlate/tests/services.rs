@@ -1,13 +1,17 @@
 //! Services and endpoints against tables recorded from Istio's own tests.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use model::change::ServiceKey;
+use model::mesh::read_mesh_networks;
 use model::object::ObjectName;
 use model::service::{Address, Endpoint, Health, Registry, Resolution, Service};
+use pilothouse_xlate::services::{
+    EndpointsOf, EntryServices, KubeService, WorkloadOfEntry, host_of, name_of,
+};
 use serde_json::{Map, Value, json};
 use testkit::{Score, Table, World, differences, settings};
-use xlate::services::{EndpointsOf, EntryServices, KubeService, WorkloadOfEntry, host_of, name_of};
 
 /// The object without what is its zero in Go.
 fn sparse(value: Value) -> Value {
@@ -162,7 +166,8 @@ fn endpoint(endpoint: &Endpoint) -> Value {
         "Namespace": *endpoint.namespace,
         "WorkloadName": *endpoint.workload,
         "HealthStatus": match endpoint.health {
-            Health::Healthy => 0,
+            Health::Unknown => 0,
+            Health::Healthy => 1,
             Health::Unhealthy => 2,
             Health::Draining => 3,
             Health::Terminating => 4,
@@ -287,6 +292,15 @@ fn workload_entries_become_the_workloads_that_istio_makes_of_them() {
         let (yaml, name) = manifest(&cfg, "WorkloadEntry");
         let mut settings = settings("");
         settings.cluster = input["clusterID"].as_str().unwrap_or_default().into();
+        // The function that names networks by address is the mesh networks here.
+        if case["test"]
+            .as_str()
+            .is_some_and(|test| test.contains("from_cb"))
+        {
+            let networks = r#"{networks: {cb-network1: {endpoints: [{fromCidr: 0.0.0.0/0}]}}}"#;
+            let read = read_mesh_networks(networks, &Path::new("networks.yaml").into());
+            settings.networks = Arc::new(read.value.unwrap());
+        }
         let mut world = World::new(settings);
         world.put(&yaml);
         let workload = world.get(&WorkloadOfEntry(name.clone()));

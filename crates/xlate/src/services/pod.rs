@@ -8,7 +8,7 @@ use model::Labels;
 use model::kinds::kube::{self, Pod};
 use model::names::Namespace;
 use model::object::{Object, ObjectName};
-use model::service::{Address, Endpoint, Locality};
+use model::service::{Address, Endpoint, Health, Locality};
 use store::{ObjectIndex, Reads, Snapshot};
 
 use super::network::network_of;
@@ -144,7 +144,10 @@ impl Query<Snapshot> for WorkloadOfPod {
         let endpoint = (*cx.query(&PodOf(self.0.clone()))).clone()?;
         Some(Arc::new(Workload {
             name: self.0.clone(),
-            endpoint: Endpoint::clone(&endpoint),
+            endpoint: Endpoint {
+                health: Health::Healthy,
+                ..Endpoint::clone(&endpoint)
+            },
             ports: named_ports(&pod),
             named: false,
         }))

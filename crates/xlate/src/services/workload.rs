@@ -142,10 +142,7 @@ fn is_healthy(entry: &Object<WorkloadEntry>) -> bool {
         .meta
         .annotations
         .get("proxy.istio.io/health-checks-enabled");
-    if !matches!(
-        checked,
-        Some("1" | "t" | "T" | "true" | "TRUE" | "True")
-    ) {
+    if !matches!(checked, Some("1" | "t" | "T" | "true" | "TRUE" | "True")) {
         return true;
     }
     let mut conditions = entry.status.conditions.iter();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 /// One object: of which kind, where, by which name, in which variant.
 #[derive(Clone, Debug)]
-pub struct Pick {
+pub(crate) struct Pick {
     kind: u8,
     namespace: u8,
     name: u8,
@@ -12,7 +12,7 @@ pub struct Pick {
 }
 
 /// Any object.
-pub fn pick() -> impl Strategy<Value = Pick> {
+pub(crate) fn pick() -> impl Strategy<Value = Pick> {
     (0..12u8, 0..2u8, 0..3u8, 0..8u8).prop_map(|(kind, namespace, name, variant)| Pick {
         kind,
         namespace,
@@ -23,7 +23,7 @@ pub fn pick() -> impl Strategy<Value = Pick> {
 
 impl Pick {
     /// The object as text.
-    pub fn yaml(&self) -> String {
+    pub(crate) fn yaml(&self) -> String {
         let namespace = ["one", "two"][usize::from(self.namespace)];
         let (kind, version, body) = self.body(namespace);
         let name = match kind {
@@ -245,7 +245,7 @@ impl Pick {
 }
 
 /// A service with two endpoints.
-pub fn shop() -> String {
+pub(crate) fn shop() -> String {
     "{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: shop, namespace: one}, spec: \
      {hosts: [shop.example.com], addresses: [10.96.3.1], resolution: STATIC, location: MESH_INTERNAL, \
      ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.8.0.1}, {address: 10.8.0.2}]}}"
