@@ -375,3 +375,38 @@ fn every_recorded_scenario_reads_as_what_got_past_the_webhook() {
     assert!(errors.is_empty(), "{}", errors.join("\n"));
     assert!(Kind::ALL.len() > 20);
 }
+
+#[test]
+fn every_recorded_object_reads_back_from_its_json() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/scenarios");
+    let mut checked = 0;
+    for scenario in std::fs::read_dir(&root).into_iter().flatten().flatten() {
+        let files = std::fs::read_dir(scenario.path().join("config"));
+        for file in files.into_iter().flatten().flatten() {
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            let parsed = parse(&text, &file.path().into(), Validation::Warn);
+            for object in parsed.objects() {
+                // Only messages have a JSON form of their own to compare with.
+                let kind = object.key().kind;
+                if !kind.group().ends_with(".istio.io") {
+                    continue;
+                }
+                let name = &object.meta().name;
+                let json = serde_json::json!({
+                    "apiVersion": kind.api_version(),
+                    "kind": kind.name(),
+                    "metadata": {"name": &*name.name, "namespace": &*name.namespace},
+                    "spec": object.spec_json(),
+                });
+                let again = parse(&json.to_string(), &file.path().into(), Validation::Warn);
+                let back = again
+                    .objects()
+                    .next()
+                    .unwrap_or_else(|| panic!("{:?}", again.diagnostics));
+                assert_eq!(back.spec_json(), object.spec_json(), "{}", object.key());
+                checked += 1;
+            }
+        }
+    }
+    eprintln!("{checked} objects");
+}
