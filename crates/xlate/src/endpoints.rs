@@ -13,6 +13,7 @@ pub(crate) mod client;
 pub(crate) mod groups;
 pub(crate) mod locality;
 pub(crate) mod network;
+mod peers;
 pub(crate) mod select;
 
 use std::sync::Arc;
@@ -39,16 +40,18 @@ use select::{By, Known, Selection};
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
     let outbound = Outbound::of(cx, view);
     let client = Arc::new(EndpointClient::anywhere(view, outbound.multi_network));
+    let peers = peers::Peers::of(view, &client);
     let shared = cx.query(&SharedAssignments {
         scope: outbound.key.clone(),
         client,
         sni: outbound.sni,
         role: view.role,
     });
-    if shared.own.is_empty() {
+    if shared.own.is_empty() && peers.is_none() {
         return shared.set.clone();
     }
     let mut resources = shared.set.to_vec();
+    resources.extend(peers.map(|peers| (*cx.query(&peers)).clone()));
     for service in shared.own.iter() {
         let rule = outbound.rule(cx, view, service);
         let assignments = cx.query(&ServiceAssignments {

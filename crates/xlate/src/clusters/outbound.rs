@@ -35,7 +35,9 @@ use super::{ServiceKeyed, load_balancer, metadata_exchange, names, policy, tls};
 use crate::authn::{MutualTls, PeerPolicies};
 use crate::destination_rule::{MergedRule, Policy, RuleKey, top_policy};
 use crate::endpoints::EndpointClient;
-use crate::endpoints::select::{By, Known, PERSISTENT_SESSION, Selection, has_label};
+use crate::endpoints::select::{
+    By, Known, PERSISTENT_SESSION, Selection, has_label, only_mutual_tls,
+};
 use crate::resource::{Resource, any};
 use crate::services::AccountsOf;
 use crate::view::Families;
@@ -274,7 +276,10 @@ impl<'a> Builder<'a> {
         let mut draft = Draft::new(name, ty);
         match ty {
             DiscoveryType::StrictDns | DiscoveryType::LogicalDns => {
-                let groups = self.selection()?.groups(port, variant.subset, By::Number);
+                let mut groups = self.selection()?.groups(port, variant.subset, By::Number);
+                if self.key.sni {
+                    only_mutual_tls(&mut groups);
+                }
                 if groups.is_empty() {
                     return None;
                 }

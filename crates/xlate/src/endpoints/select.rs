@@ -83,7 +83,7 @@ impl<'a> Selection<'a> {
         let tls = tls_mode(self.rule, subset_name, port.number);
         let local = is_cluster_local(self.settings, &self.service.host);
 
-        let mut by_locality: BTreeMap<String, Group<'a>> = BTreeMap::new();
+        let mut groups: Vec<Group<'a>> = Vec::new();
         for endpoint in self.known.endpoints.iter() {
             if !self.serves(endpoint, port, by)
                 || labels.is_some_and(|l| !endpoint.labels.matches_map(l))
@@ -97,16 +97,18 @@ impl<'a> Selection<'a> {
                 mutual_tls: endpoint.mutual_tls && self.speaks_tls(endpoint, tls),
                 all_addresses: self.settings.features.dual_stack,
             };
-            let key = endpoint.locality.to_string();
-            let group = by_locality.entry(key).or_insert_with(|| Group {
-                locality: &endpoint.locality,
-                priority: 0,
-                weight: None,
-                members: Vec::new(),
-            });
-            group.members.push(member);
+            // Localities are few: looking through them is cheaper than naming each.
+            match groups.iter_mut().find(|g| *g.locality == endpoint.locality) {
+                Some(group) => group.members.push(member),
+                None => groups.push(Group {
+                    locality: &endpoint.locality,
+                    priority: 0,
+                    weight: None,
+                    members: vec![member],
+                }),
+            }
         }
-        let mut groups: Vec<Group<'a>> = by_locality.into_values().collect();
+        groups.sort_by_cached_key(|g| g.locality.to_string());
         for group in &mut groups {
             group.weigh();
         }

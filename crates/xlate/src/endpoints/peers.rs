@@ -1,0 +1,87 @@
+//! The endpoints that are like the proxy itself: what zone-aware routing compares the zones of a service with.
+//!
+//! Istio: pilot/pkg/xds/endpoints/endpoint_builder.go (`isSelfDiscoveryCluster`), 1.32.
+
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use store::{Reads, Snapshot};
+
+use super::client::EndpointClient;
+use super::groups::Target;
+use super::select::{By, Known, Selection};
+use super::{ServiceKeyed, encode};
+use crate::resource::Resource;
+use crate::view::View;
+
+/// The name of the cluster in bootstraps of proxies that discover themselves.
+const LOCAL_CLUSTER: &str = "local_cluster";
+/// Pods of one template are balanced alike; those of others need not be.
+const TEMPLATES: [&str; 2] = ["pod-template-hash", "rollouts-pod-template-hash"];
+
+/// The endpoints of the first service of a proxy that run the same workload in the same region.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Peers {
+    /// The service and its port; `None` where the workload serves none.
+    service: Option<(ServiceKeyed, u16)>,
+    client: Arc<EndpointClient>,
+    workload: Arc<str>,
+    region: Arc<str>,
+    templates: [Arc<str>; 2],
+}
+
+impl Peers {
+    /// Those of the proxies of a view, if they discover themselves.
+    pub(super) fn of(view: &View, client: &Arc<EndpointClient>) -> Option<Self> {
+        if !view.metadata_flag("ENABLE_SELF_DISCOVERY") {
+            return None;
+        }
+        let first = view.targets.first();
+        let label = |name: &str| Arc::from(view.labels.get(name).unwrap_or_default());
+        Some(Self {
+            service: first.map(|t| (ServiceKeyed(t.service.clone()), t.port.number)),
+            client: client.clone(),
+            workload: view.metadata("WORKLOAD_NAME").unwrap_or_default().into(),
+            region: view.locality.region.clone(),
+            templates: TEMPLATES.map(label),
+        })
+    }
+}
+
+impl Query<Snapshot> for Peers {
+    type Value = Arc<Resource>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
+        let nothing = || Arc::new(encode(LOCAL_CLUSTER, &[]));
+        let Some((service, port)) = &self.service else {
+            return nothing();
+        };
+        let service = &*service.0;
+        let Some(port) = service.ports.iter().find(|p| p.number == *port) else {
+            return nothing();
+        };
+        let known = Known::read(cx, service);
+        let selection = Selection {
+            service,
+            rule: None,
+            client: &self.client,
+            settings: cx.settings(),
+            known: &known,
+        };
+        let mut groups = selection.groups(port, "", By::Name);
+        groups.retain_mut(|group| {
+            group.members.retain(|member| match member.target {
+                Target::Gateway(_) => false,
+                Target::Workload(endpoint) => {
+                    let label = |name: &str| endpoint.labels.get(name).unwrap_or_default();
+                    endpoint.workload == self.workload
+                        && TEMPLATES.map(label) == self.templates.each_ref().map(|t| &**t)
+                        && (self.region.is_empty() || endpoint.locality.region == self.region)
+                }
+            });
+            group.weigh();
+            !group.members.is_empty()
+        });
+        Arc::new(encode(LOCAL_CLUSTER, &groups))
+    }
+}
