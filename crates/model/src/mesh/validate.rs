@@ -1,13 +1,14 @@
 //! Values of mesh config that have the right type and no meaning.
 // Istio: pkg/config/validation/agent/validation.go ValidateMeshConfig, ValidateMeshNetworks, 1.32.
 
+mod proxy;
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use proto_istio::mesh::network::istio_network_gateway::Gw;
 use proto_istio::mesh::network::network_endpoints::Ne;
-use proto_istio::mesh::proxy_config::ClusterName;
-use proto_istio::mesh::{MeshConfig, MeshNetworks, Network, ProxyConfig};
+use proto_istio::mesh::{MeshConfig, MeshNetworks, Network};
 use proto_istio::wkt::Duration;
 
 use crate::diagnostic::{Diagnostic, Severity};
@@ -39,64 +40,13 @@ pub(super) fn mesh_config(config: &MeshConfig) -> Vec<Diagnostic> {
     }
     match &config.default_config {
         None => faults.error("defaultConfig", "a default proxy config is needed"),
-        Some(proxy) => proxy_config(proxy, &mut faults),
+        Some(proxy) => proxy::check(proxy, &mut faults),
     }
     faults.trust_domain("trustDomain", &config.trust_domain);
     for (index, alias) in config.trust_domain_aliases.iter().enumerate() {
         faults.trust_domain(&format!("trustDomainAliases[{index}]"), alias);
     }
     faults.0
-}
-
-fn proxy_config(config: &ProxyConfig, faults: &mut Faults) {
-    let needed = [
-        ("configPath", &config.config_path),
-        ("binaryPath", &config.binary_path),
-        ("discoveryAddress", &config.discovery_address),
-    ];
-    for (field, value) in needed {
-        if value.is_empty() {
-            faults.error(&format!("defaultConfig.{field}"), "must not be empty");
-        }
-    }
-    match &config.cluster_name {
-        Some(ClusterName::ServiceCluster(name)) if name.is_empty() => {
-            faults.error("defaultConfig.serviceCluster", "must not be empty");
-        }
-        Some(_) => {}
-        None => faults.error(
-            "defaultConfig.serviceCluster",
-            "serviceCluster or tracingServiceName is needed",
-        ),
-    }
-    let drain = config.drain_duration.map_or(0, Duration::as_nanos);
-    if drain < MILLISECOND * 1000 {
-        faults.error("defaultConfig.drainDuration", "must be at least one second");
-    }
-    let addresses = [
-        ("discoveryAddress", &config.discovery_address),
-        ("statsdUdpAddress", &config.statsd_udp_address),
-    ];
-    for (field, address) in addresses {
-        if !address.is_empty() && !is_address(address) {
-            let message = format!("{address:?} is not HOST:PORT");
-            faults.error(&format!("defaultConfig.{field}"), &message);
-        }
-    }
-    faults.port(
-        "defaultConfig.proxyAdminPort",
-        config.proxy_admin_port.into(),
-    );
-    faults.port("defaultConfig.statusPort", config.status_port.into());
-    if config
-        .proxy_metadata
-        .contains_key("ISTIO_META_DNS_AUTO_ALLOCATE")
-    {
-        faults.warning(
-            "defaultConfig.proxyMetadata",
-            "ISTIO_META_DNS_AUTO_ALLOCATE is deprecated: addresses are allocated by the control plane",
-        );
-    }
 }
 
 /// What is wrong with mesh networks.
@@ -203,3 +153,6 @@ fn is_address(address: &str) -> bool {
     };
     port && host
 }
+
+#[cfg(test)]
+mod tests;
