@@ -195,6 +195,27 @@ fn endpoints_do_not_reach_routes() {
 }
 
 #[test]
+fn a_namespace_that_is_not_imported_does_not_reach_the_scope() {
+    let sidecar = "
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: { name: default, namespace: shop }
+spec: { egress: [{ hosts: [./*] }] }
+";
+    // Addresses that are allocated depend on every entry without one.
+    let with_address =
+        |entry: String| entry.replace("  hosts:", "  addresses: [10.9.0.1]\n  hosts:");
+    let world = World::of(&(with_address(entry("cart", 80)) + sidecar));
+    let view = world.view(&self::sidecar());
+    let mut counted = Counted { world, view };
+    counted.world.set(&counted.view, TypeUrl::Route);
+    let elsewhere = with_address(entry("bank", 80)).replace("namespace: shop", "namespace: bank");
+    let runs = counted.runs_after(&elsewhere, ["ScopeOf", "PlanOf", "ConfigOf"]);
+    assert_eq!(runs, [0; 3]);
+}
+
+#[test]
 fn what_an_edit_gives_is_what_starting_over_gives() {
     let mut counted = Counted::new();
     counted.runs_after(&rule("s3", "5s"), []);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use incr::{Cx, Query};
+use incr::Cx;
 use model::host::{Hostname, matches, subset_of};
 use model::names::Namespace;
 use model::service::{Port, Registry, Service, ServiceAlias, Visibility};
@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use store::Snapshot;
 
 use super::{EgressScope, port_to_match};
-use crate::services::{OfHost, VisibleTo};
+use crate::services::{InNamespace, OfHost, VisibleTo};
 use crate::virtual_service::{MESH, RuleHead, RuleLists, RulesFor, Semantics};
 
 /// The hosts imported from one namespace, or from every one.
@@ -105,11 +105,10 @@ impl Imports {
                     found.extend(service.filter(|s| s.export_to.allows(viewer)).cloned());
                 }
             } else {
-                let services = cx.query(&VisibleIn {
-                    owner: owner.clone(),
-                    viewer: viewer.clone(),
-                });
-                found.extend(services.iter().cloned());
+                // What happens in other namespaces does not reach this scope.
+                let services = cx.query(&InNamespace(owner.clone()));
+                let visible = services.iter().filter(|s| s.export_to.allows(viewer));
+                found.extend(visible.cloned());
             }
         }
         sort(&mut found);
@@ -144,25 +143,6 @@ fn sort(services: &mut [Arc<Service>]) {
                 &b.namespace,
             ))
     });
-}
-
-/// The services of one namespace that another may see: what happens elsewhere does not reach its readers.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct VisibleIn {
-    owner: Namespace,
-    viewer: Namespace,
-}
-
-impl Query<Snapshot> for VisibleIn {
-    type Value = Arc<[Arc<Service>]>;
-
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Arc<Service>]> {
-        cx.query(&VisibleTo(self.viewer.clone()))
-            .iter()
-            .filter(|s| s.namespace == self.owner)
-            .cloned()
-            .collect()
-    }
 }
 
 /// What an egress listener of a Sidecar in force in `namespace` imports.
