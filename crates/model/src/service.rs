@@ -10,6 +10,9 @@ use crate::names::{ClusterId, Name, Namespace, Network};
 use crate::object::{ObjectKey, Timestamp};
 use crate::protocol::Protocol;
 
+/// Values by cluster, sorted by its name.
+pub type PerCluster<T> = Arc<[(ClusterId, Arc<[T]>)]>;
+
 /// How the addresses behind a service are found by the proxy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Resolution {
@@ -70,7 +73,7 @@ pub struct Service {
     /// The first virtual IP or `0.0.0.0`; for a ServiceEntry the address (IP or CIDR) that this service stands for.
     pub default_address: Arc<str>,
     /// Virtual IPs by cluster; none for a ServiceEntry.
-    pub cluster_vips: Arc<[(ClusterId, Arc<[Arc<str>]>)]>,
+    pub cluster_vips: PerCluster<Arc<str>>,
     /// Automatically allocated address for IPv4, if any.
     pub auto_ipv4: Option<IpAddr>,
     /// Automatically allocated address for IPv6, if any.
@@ -120,9 +123,9 @@ pub struct KubeAttributes {
     /// `publishNotReadyAddresses`.
     pub publish_not_ready: bool,
     /// Load balancer addresses and external IPs by cluster.
-    pub external_addresses: Arc<[(ClusterId, Arc<[Arc<str>]>)]>,
+    pub external_addresses: PerCluster<Arc<str>>,
     /// Service port to node port, by cluster.
-    pub external_ports: Arc<[(ClusterId, Arc<[(u16, u16)]>)]>,
+    pub external_ports: PerCluster<(u16, u16)>,
     /// The name of the ServiceEntry; empty for a Service, whose name says it.
     pub object_name: Name,
 }

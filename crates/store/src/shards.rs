@@ -80,7 +80,7 @@ fn compare(old: &[Endpoint], new: &[Endpoint], send_unhealthy: bool) -> ShardUpd
     let after: BTreeSet<&Endpoint> = new.iter().collect();
     let gone = before.difference(&after).next().is_some();
     let visible = |e: &&Endpoint| send_unhealthy || e.health != Health::Unhealthy;
-    if gone || after.difference(&before).any(|e| visible(&e)) {
+    if gone || after.difference(&before).any(|e| visible(e)) {
         ShardUpdate::Endpoints
     } else {
         ShardUpdate::None

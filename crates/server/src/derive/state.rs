@@ -211,49 +211,56 @@ impl State {
             }
         }
         // Proxies that moved brought new roots with them.
-        let dirty = self.engine.changed_roots();
-        let mut fresh: FxHashMap<Arc<View>, Published> = FxHashMap::default();
-        let mut sets = 0;
-        for root in dirty {
-            let Some(Root::Set(view, ty)) = self.roots.get(&root) else {
-                continue;
-            };
-            let (view, ty) = (view.clone(), *ty);
-            let Some(set) = self.pull(
-                &snapshot,
-                &TypeSet {
-                    view: view.clone(),
-                    ty,
-                },
-            ) else {
-                continue;
-            };
-            let Some(entry) = self.views.get(&view) else {
-                continue;
-            };
-            if entry.published.get(ty) == Some(&*set) {
-                continue;
+        let mut order: Vec<Arc<View>> = Vec::new();
+        let mut dirty: FxHashMap<Arc<View>, Vec<TypeUrl>> = FxHashMap::default();
+        for root in self.engine.changed_roots() {
+            if let Some(Root::Set(view, ty)) = self.roots.get(&root) {
+                let types = dirty.entry(view.clone()).or_insert_with(|| {
+                    order.push(view.clone());
+                    Vec::new()
+                });
+                types.push(*ty);
             }
-            sets += 1;
-            fresh
-                .entry(view)
-                .or_insert_with(|| entry.published.at(snapshot.revision))
-                .set(ty, ResourceSet::clone(&set));
         }
-        let views = fresh.len();
-        for (view, published) in fresh {
-            let published = Arc::new(published);
-            let Some(entry) = self.views.get_mut(&view) else {
-                continue;
-            };
-            entry.published = published.clone();
-            for id in &entry.proxies {
-                if let Some(proxy) = self.proxies.get(id) {
-                    proxy.sender.send_replace(published.clone());
-                }
-            }
+        // A view is published as soon as its own sets are there: its proxies get them while the next view is derived.
+        let (mut views, mut sets) = (0, 0);
+        for view in order {
+            let types = dirty.remove(&view).unwrap_or_default();
+            let changed = self.publish_view(&snapshot, &view, &types);
+            views += usize::from(changed > 0);
+            sets += changed;
         }
         (views, sets)
+    }
+
+    /// Pulls the sets of one view and hands those that changed to its proxies; returns how many that are.
+    fn publish_view(&mut self, snapshot: &Snapshot, view: &Arc<View>, types: &[TypeUrl]) -> usize {
+        let Some(before) = self.views.get(view).map(|entry| entry.published.clone()) else {
+            return 0;
+        };
+        let mut published = before.at(snapshot.revision);
+        let mut changed = 0;
+        for ty in types {
+            let query = TypeSet {
+                view: view.clone(),
+                ty: *ty,
+            };
+            if let Some(set) = self.pull(snapshot, &query)
+                && before.get(*ty) != Some(&*set)
+            {
+                published.set(*ty, ResourceSet::clone(&set));
+                changed += 1;
+            }
+        }
+        if changed > 0
+            && let Some(entry) = self.views.get_mut(view)
+        {
+            entry.published = Arc::new(published);
+            for proxy in entry.proxies.iter().filter_map(|id| self.proxies.get(id)) {
+                proxy.sender.send_replace(entry.published.clone());
+            }
+        }
+        changed
     }
 
     /// Puts a proxy into the view it belongs to.
