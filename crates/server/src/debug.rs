@@ -224,6 +224,14 @@ pub(crate) fn time(at: SystemTime) -> String {
     timestamp(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
+/// RFC 3339, to the microsecond: what measures propagation reads it.
+fn precise_time(at: SystemTime) -> String {
+    let micros = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |d| d.subsec_micros());
+    time(at).replace('Z', &format!(".{micros:06}Z"))
+}
+
 /// RFC 3339 of seconds since the epoch.
 pub(crate) fn timestamp(seconds: i64) -> String {
     let days = seconds.div_euclid(86_400);
@@ -286,7 +294,10 @@ fn sync_status(c: &Connection) -> Value {
             row[format!("{short}_sent")] = sent.clone().into();
             row[format!("{short}_acked")] = acked.clone().into();
         }
-        let mut entry = json!({ "sent": sent, "acked": acked, "sentTime": time(t.sent_at), "revision": t.revision });
+        let mut entry = json!({ "sent": sent, "acked": acked, "sentTime": precise_time(t.sent_at), "revision": t.revision });
+        if let Some(at) = t.acked_at {
+            entry["ackedTime"] = precise_time(at).into();
+        }
         if let Some(reason) = &t.refused {
             entry["refused"] = (&**reason).into();
         }
@@ -350,6 +361,12 @@ mod tests {
         assert_eq!(timestamp(0), "1970-01-01T00:00:00Z");
         assert_eq!(timestamp(1_709_208_000), "2024-02-29T12:00:00Z");
         assert_eq!(timestamp(-1), "1969-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn precise_times_have_six_digits_of_a_second() {
+        let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(1_002_003);
+        assert_eq!(precise_time(at), "1970-01-01T00:00:01.002003Z");
     }
 
     #[test]

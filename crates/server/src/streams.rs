@@ -54,6 +54,8 @@ pub struct TypeState {
     pub sent_at: SystemTime,
     /// Nonce of the newest response that was acknowledged.
     pub acked: Option<u64>,
+    /// When that was.
+    pub acked_at: Option<SystemTime>,
     /// What the proxy said when it refused the newest response.
     pub refused: Option<Arc<str>>,
     /// What the proxy asks for.
@@ -68,6 +70,7 @@ impl Default for TypeState {
             revision: 0,
             sent_at: SystemTime::UNIX_EPOCH,
             acked: None,
+            acked_at: None,
             refused: None,
             selection: None,
         }
@@ -249,6 +252,7 @@ impl Session for StreamSession {
             Event::Ack { ty, nonce, .. } => {
                 let revision = self.with_type(*ty, |t| {
                     t.acked = Some(*nonce);
+                    t.acked_at = Some(SystemTime::now());
                     (t.sent == *nonce).then_some(t.revision)
                 });
                 if let Some(since) = revision.and_then(|r| self.revisions.since(r)) {

@@ -1,0 +1,75 @@
+//! A backend that behaves as a test says and counts what it is asked.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+
+/// What a backend does with its nth request (from 0).
+pub(crate) type Behaviour = fn(&str, usize) -> (Duration, StatusCode);
+
+/// Answers at once.
+pub(crate) fn prompt(_: &str, _: usize) -> (Duration, StatusCode) {
+    (Duration::ZERO, StatusCode::OK)
+}
+
+/// A backend that runs until the test ends.
+pub(crate) struct Backend {
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Backend {
+    /// Listens. Its name is its answer.
+    pub(crate) async fn start(
+        address: SocketAddr,
+        name: &'static str,
+        behaviour: Behaviour,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let backend = Self { seen: seen.clone() };
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let seen = seen.clone();
+                let service =
+                    service_fn(move |request| answer(request, name, behaviour, seen.clone()));
+                let http = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service);
+                tokio::spawn(http);
+            }
+        });
+        backend
+    }
+
+    /// The paths it was asked for, in order.
+    pub(crate) fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    name: &'static str,
+    behaviour: Behaviour,
+    seen: Arc<Mutex<Vec<String>>>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let before = {
+        let mut seen = seen.lock().unwrap();
+        seen.push(path.clone());
+        seen.len() - 1
+    };
+    let (delay, status) = behaviour(&path, before);
+    tokio::time::sleep(delay).await;
+    let mut response = Response::new(Full::new(Bytes::from_static(name.as_bytes())));
+    *response.status_mut() = status;
+    Ok(response)
+}

@@ -1,0 +1,38 @@
+//! What real Envoys make of what they are sent: stock ones of two versions, downloaded into the project's cache.
+//!
+//! Without Envoy the tests pass and say loudly that they did nothing; with `PILOTHOUSE_REQUIRE_ENVOY=1` they fail.
+
+mod backend;
+mod dumps;
+mod load;
+mod rig;
+mod security;
+mod shop;
+mod survival;
+mod traffic;
+
+/// Makes of each function a test with every version of Envoy.
+macro_rules! with_each_envoy {
+    ($($module:ident :: $name:ident,)*) => {
+        mod envoy_1_36 {
+            $(#[tokio::test] async fn $name() { crate::rig::with("1.36.4", crate::$module::$name).await; })*
+        }
+        mod envoy_1_40 {
+            $(#[tokio::test] async fn $name() { crate::rig::with("1.40.0", crate::$module::$name).await; })*
+        }
+    };
+}
+
+with_each_envoy! {
+    shop::the_shop_is_routed_as_its_yaml_says,
+    traffic::a_request_that_takes_too_long_is_answered_for,
+    traffic::a_failure_is_tried_again_as_often_as_the_route_says,
+    traffic::a_matching_header_and_a_rewritten_path_reach_the_backend,
+    load::edits_under_load_lose_no_request,
+    load::a_route_to_a_service_that_comes_and_goes_with_it_loses_no_request,
+    survival::a_broken_file_changes_nothing,
+    survival::traffic_outlives_the_control_plane_and_configuration_catches_up,
+    security::a_redirected_sidecar_with_default_settings_refuses_nothing,
+    security::permissive_without_certificates_is_plain_text,
+    security::strict_without_certificates_takes_nothing,
+}

@@ -1,0 +1,151 @@
+//! A mesh for one test: its own addresses, folder and processes.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use demo::envoy::{self, Envoy};
+use demo::http::{Client, Reply};
+use demo::mesh::{Mesh, Setup};
+use demo::shop::{Block, HOST};
+use hyper::Method;
+use tempfile::TempDir;
+
+/// How long anything may take to happen on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a test stands on.
+pub(crate) struct Rig {
+    pub(crate) block: Block,
+    dir: TempDir,
+    envoy: Envoy,
+}
+
+/// Runs a test with Envoy of that version, if it can be had.
+pub(crate) async fn with(version: &str, test: impl AsyncFnOnce(Rig)) {
+    let cache = root().join(".cache/envoy");
+    match envoy::fetch(version, &cache) {
+        Ok(envoy) => {
+            // Bootstraps and logs of a test that fails stay.
+            let dir = tempfile::Builder::new()
+                .prefix("pilothouse-")
+                .disable_cleanup(true)
+                .tempdir()
+                .unwrap();
+            let path = dir.path().to_owned();
+            println!("logs: {}", path.display());
+            test(Rig {
+                block: Block::free(),
+                dir,
+                envoy,
+            })
+            .await;
+            std::fs::remove_dir_all(path).unwrap();
+        }
+        Err(error) if std::env::var_os("PILOTHOUSE_REQUIRE_ENVOY").is_some() => panic!("{error:#}"),
+        Err(error) => {
+            // Past the capture of the test harness, so that it is seen.
+            let text = format!("\n!!! NOT TESTED with Envoy {version}: {error:#}\n");
+            std::io::stderr().write_all(text.as_bytes()).unwrap();
+        }
+    }
+}
+
+impl Rig {
+    /// The folder that is served.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.dir.path().join("config")
+    }
+
+    /// Writes a file of the folder in one step; addresses are moved into the block of the test.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let folder = self.folder();
+        std::fs::create_dir_all(&folder).unwrap();
+        let scratch = folder.join(".scratch");
+        std::fs::write(&scratch, self.block.place(text)).unwrap();
+        std::fs::rename(&scratch, folder.join(name)).unwrap();
+    }
+
+    /// Takes files of `examples/shop` into the folder; all of them if none is named.
+    pub(crate) fn example(&self, names: &[&str]) {
+        let shop = root().join("examples/shop");
+        if names.is_empty() {
+            self.block.copy(&shop, &self.folder()).unwrap();
+        }
+        for name in names {
+            self.write(name, &std::fs::read_to_string(shop.join(name)).unwrap());
+        }
+    }
+
+    /// Starts Pilothouse on the folder.
+    pub(crate) async fn mesh(&self) -> Mesh {
+        let setup = Setup {
+            pilothouse: pilothouse().to_owned(),
+            envoy: self.envoy.clone(),
+            config: self.folder(),
+            run: self.dir.path().join("run"),
+            block: self.block,
+        };
+        Mesh::start(setup).await.unwrap()
+    }
+
+    /// Starts Pilothouse and a gateway.
+    pub(crate) async fn gateway(&self) -> Mesh {
+        let mut mesh = self.mesh().await;
+        mesh.start_gateway().unwrap();
+        mesh.wait_for_proxies().await.unwrap();
+        mesh
+    }
+
+    /// A client of the gateway.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.block.gateway(), HOST)
+    }
+
+    /// Asks the gateway once.
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.client().get(path).await.unwrap()
+    }
+
+    /// Asks the gateway once, with headers.
+    pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Reply {
+        self.client()
+            .send(Method::GET, path, headers)
+            .await
+            .unwrap()
+    }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let start = Instant::now();
+    while !is_so().await {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "not within {PATIENCE:?}: {what}"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The program, as `$PILOTHOUSE` says or freshly built.
+fn pilothouse() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        if let Some(program) = std::env::var_os("PILOTHOUSE") {
+            return program.into();
+        }
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "-p", "pilothouse"])
+            .status()
+            .unwrap();
+        assert!(status.success(), "pilothouse does not build");
+        demo::mesh::pilothouse_beside_us().unwrap()
+    })
+}

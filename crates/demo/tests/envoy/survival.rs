@@ -1,0 +1,89 @@
+//! Mistakes and crashes.
+
+use std::time::Duration;
+
+use demo::check::nothing_refused;
+use demo::http::Client;
+use demo::shop::WORKLOADS;
+use demo::{admin, control};
+
+use crate::backend::{Backend, prompt};
+use crate::dumps::assert_has_what_was_sent;
+use crate::rig::{Rig, until};
+use crate::traffic::{SERVICES, all_to};
+
+pub(crate) async fn a_broken_file_changes_nothing(rig: Rig) {
+    let _blue = Backend::start(rig.block.proxy(&WORKLOADS[0]), "blue", prompt).await;
+    let _green = Backend::start(rig.block.proxy(&WORKLOADS[1]), "green", prompt).await;
+    rig.write("services.yaml", SERVICES);
+    rig.write("routes.yaml", &all_to("blue"));
+    let mesh = rig.gateway().await;
+    assert_eq!(rig.get("/").await.text(), "blue");
+    let gateway = &mesh.proxies()[0];
+    let updates = async || admin::stats(gateway.admin, "update_success").await.unwrap();
+    let before = updates().await;
+
+    let pages = rig.block.pages();
+    let findings = async || {
+        control::findings(&mut Client::new(pages, pages.to_string()))
+            .await
+            .unwrap()
+    };
+    for (broken, said) in [
+        (
+            all_to("green").replace("http:", "http: [unfinished"),
+            "routes.yaml",
+        ),
+        (
+            all_to("green").replace("gateways:", "gatewayz:"),
+            "gatewayz",
+        ),
+    ] {
+        rig.write("routes.yaml", &broken);
+        until(said, async || {
+            findings()
+                .await
+                .iter()
+                .any(|f| f.contains("routes.yaml") && f.contains(said))
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(updates().await, before, "nothing is sent");
+        assert_eq!(rig.get("/").await.text(), "blue");
+    }
+    rig.write("routes.yaml", &all_to("green"));
+    until("the repaired file is in force", async || {
+        rig.get("/").await.text() == "green"
+    })
+    .await;
+    assert_eq!(findings().await, Vec::<String>::new());
+    nothing_refused(&mesh).await.unwrap();
+    mesh.stop().await;
+}
+
+pub(crate) async fn traffic_outlives_the_control_plane_and_configuration_catches_up(rig: Rig) {
+    let _blue = Backend::start(rig.block.proxy(&WORKLOADS[0]), "blue", prompt).await;
+    let _green = Backend::start(rig.block.proxy(&WORKLOADS[1]), "green", prompt).await;
+    rig.write("services.yaml", SERVICES);
+    rig.write("routes.yaml", &all_to("blue"));
+    let mut mesh = rig.gateway().await;
+    assert_eq!(rig.get("/").await.text(), "blue");
+
+    mesh.kill_control_plane().unwrap();
+    rig.write("routes.yaml", &all_to("green"));
+    for _ in 0..50 {
+        assert_eq!(
+            rig.get("/").await.text(),
+            "blue",
+            "the last configuration stays in force"
+        );
+    }
+    mesh.start_control_plane().await.unwrap();
+    until("what was edited meanwhile is in force", async || {
+        rig.get("/").await.text() == "green"
+    })
+    .await;
+    nothing_refused(&mesh).await.unwrap();
+    assert_has_what_was_sent(&mesh, &mesh.proxies()[0]).await;
+    mesh.stop().await;
+}
