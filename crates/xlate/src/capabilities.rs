@@ -9,7 +9,7 @@
 //! | `istio.metadata_exchange` (HTTP and TCP) | left out, and servers do not offer its ALPN |
 //! | `istio.alpn` | left out: clusters state their ALPN in the TLS context |
 //! | protocol filters (Mongo, Redis, MySQL) | left out: the TCP proxy behind them remains |
-//! | certificates from an agent | clients speak plain text where they may, and nothing where a rule wants mutual TLS |
+//! | certificates from an agent | clients and servers speak plain text where they may, and nothing where a rule wants mutual TLS |
 //! | access loggers, tracers, formatters | left out: they only observe |
 //! | a filter that protects (RBAC, JWT, external authorization) | the chain refuses all traffic |
 
@@ -85,7 +85,7 @@ pub struct Capabilities {
     /// The Mongo filter.
     pub mongo: bool,
     /// An agent beside the proxy serves it its certificates, as beside Istio's own. A stock Envoy has none: what names
-    /// the agent's cluster would be refused.
+    /// the agent's cluster would be refused. `PILOTHOUSE_CERTIFICATES` in its metadata says that its bootstrap knows one.
     pub certificates: bool,
 }
 
@@ -98,7 +98,9 @@ impl Capabilities {
             metadata_exchange_alpn: view.has_extension(name::METADATA_EXCHANGE),
             alpn: view.has_extension(name::ALPN),
             mongo: view.has_extension(name::MONGO_PROXY),
-            certificates: view.version.is_some() || view.extensions.is_none(),
+            certificates: view.version.is_some()
+                || view.extensions.is_none()
+                || view.metadata_flag("PILOTHOUSE_CERTIFICATES"),
         }
     }
 }

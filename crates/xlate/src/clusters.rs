@@ -12,6 +12,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/cluster.go, 1.32.
 
+pub(crate) mod agentless;
 mod client;
 mod draft;
 mod fixed;

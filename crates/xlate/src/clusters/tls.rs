@@ -26,6 +26,7 @@ use proto_envoy::envoy::extensions::transport_sockets::tls::v3::{
 use proto_istio::networking::ClientTlsSettings;
 use proto_istio::networking::client_tls_settings::TlSmode as Mode;
 
+use super::agentless;
 use super::client::ClusterClient;
 use super::draft::Draft;
 use super::metadata::text;
@@ -174,9 +175,16 @@ pub(super) fn apply(
 ) {
     let (tls, found) = Tls::effective(settings, client, mesh, peer);
     let Some(tls) = tls else { return };
-    let Some(context) = context(draft, client, mesh, &tls, peer) else {
+    let Some(mut context) = context(draft, client, mesh, &tls, peer) else {
         return;
     };
+    if let Some(common) = context
+        .common_tls_context
+        .as_mut()
+        .filter(|_| !client.agent)
+    {
+        agentless::adapt(common);
+    }
     let socket = TransportSocket {
         name: TLS.to_owned(),
         config_type: Some(ConfigType::TypedConfig(any(&context))),
@@ -245,11 +253,6 @@ fn istio_mutual(
     if draft.is_http2() {
         alpn.push("h2".to_owned());
     }
-    let secret = if client.agent {
-        sds::workload
-    } else {
-        sds::without_agent
-    };
     let mut sni = tls.sni.to_owned();
     if draft.dynamic.is_some() {
         apply_auto_sni(draft, tls);
@@ -259,8 +262,8 @@ fn istio_mutual(
     UpstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
             tls_params: Some(tls_params()),
-            tls_certificate_sds_secret_configs: vec![secret(sds::OWN)],
-            validation_context_type: Some(combined(names_of(&tls.sans), secret(sds::ROOT))),
+            tls_certificate_sds_secret_configs: vec![sds::workload(sds::OWN)],
+            validation_context_type: Some(combined(names_of(&tls.sans), sds::workload(sds::ROOT))),
             alpn_protocols: alpn,
             ..CommonTlsContext::default()
         }),

@@ -22,6 +22,7 @@ use super::parts::{Keyed, Parts, PartsOf, TcpParts};
 use super::tcp::{self, Policy, Upstream};
 use super::tls::MutualTls;
 use super::{Proxy, config_metadata};
+use crate::authn;
 use crate::clusters::names;
 use crate::resource::Resource;
 use ports::PortChain;
@@ -39,7 +40,11 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         class: Class::SidecarInbound,
     });
     let mesh = &cx.settings().mesh;
-    let tls = Keyed::new(MutualTls::of(view, mesh, parts.tcp.capabilities));
+    let tls = parts
+        .tcp
+        .capabilities
+        .certificates
+        .then(|| Keyed::new(MutualTls::of(view, mesh, parts.tcp.capabilities)));
     let chains = ports::chains(cx, proxy);
     let shared = |name: String, binds: Vec<Arc<str>>, port: u16| InboundListener {
         name,
@@ -91,7 +96,8 @@ struct InboundListener {
     plain_http: &'static [&'static str],
     additional_addresses: bool,
     chains: Box<[PortChain]>,
-    tls: Arc<Keyed<MutualTls>>,
+    /// `None` where the proxy has no certificates.
+    tls: Option<Arc<Keyed<MutualTls>>>,
     parts: Parts,
 }
 
@@ -161,7 +167,12 @@ impl InboundListener {
     }
 
     fn of_port(&self, chain: &PortChain) -> Vec<listener::FilterChain> {
-        matching::chains(handling(chain.port.protocol), chain.mode, self.plain_http)
+        let mode = match (&self.tls, chain.mode) {
+            (None, authn::MutualTls::Strict) => return vec![self.closed(chain)],
+            (None, authn::MutualTls::Permissive) => authn::MutualTls::Disable,
+            (_, mode) => mode,
+        };
+        matching::chains(handling(chain.port.protocol), mode, self.plain_http)
             .into_iter()
             .map(|kind| listener::FilterChain {
                 name: match (chain.passthrough, kind.http) {
@@ -175,11 +186,40 @@ impl InboundListener {
                 } else {
                     self.tcp_filters(chain)
                 },
-                transport_socket: kind.terminates.then(|| self.tls.socket(kind.http)),
+                transport_socket: self
+                    .tls
+                    .as_ref()
+                    .filter(|_| kind.terminates)
+                    .map(|tls| tls.socket(kind.http)),
                 metadata: chain.sidecar.as_ref().map(config_metadata::sidecar),
                 ..Default::default()
             })
             .collect()
+    }
+
+    /// Takes connections and closes them: mutual TLS is asked for, and the proxy cannot speak it.
+    fn closed(&self, chain: &PortChain) -> listener::FilterChain {
+        listener::FilterChain {
+            name: if chain.passthrough {
+                VIRTUAL_INBOUND.to_owned()
+            } else {
+                chain.name()
+            },
+            filter_chain_match: Some(listener::FilterChainMatch {
+                destination_port: (chain.target_port != 0).then_some(chain.target_port.into()),
+                ..Default::default()
+            }),
+            filters: self
+                .parts
+                .tcp
+                .metrics
+                .iter()
+                .cloned()
+                .chain([tcp::unlogged(names::BLACK_HOLE)])
+                .collect(),
+            metadata: chain.sidecar.as_ref().map(config_metadata::sidecar),
+            ..Default::default()
+        }
     }
 
     fn http_filters(&self, chain: &PortChain) -> Vec<listener::Filter> {

@@ -15,7 +15,7 @@ use tls::certificate_validation_context::TrustChainVerification;
 use tls::common_tls_context::{CombinedCertificateValidationContext, ValidationContextType};
 
 use crate::capabilities::Capabilities;
-use crate::clusters::sds;
+use crate::clusters::{agentless, sds};
 use crate::gateways::{GatewayServer, is_http, is_passthrough};
 use crate::listeners::proxy_options::text;
 use crate::view::View;
@@ -35,6 +35,8 @@ pub(super) struct Contexts {
     /// The proxy's own certificate, key and root in files.
     own: Files,
     exchanges_metadata: bool,
+    /// Whether an agent beside the proxy has its certificates and reads files.
+    agent: bool,
 }
 
 #[derive(Default)]
@@ -71,6 +73,7 @@ impl Contexts {
                 root: own("TLS_SERVER_ROOT_CERT"),
             },
             exchanges_metadata: capabilities.metadata_exchange,
+            agent: capabilities.certificates,
         }
     }
 
@@ -118,6 +121,9 @@ impl Contexts {
             TlsMode::Simple | TlsMode::Mutual | TlsMode::OptionalMutual
         ) {
             common.tls_params = self.parameters(stated);
+        }
+        if !self.agent {
+            agentless::adapt(&mut common);
         }
         Some(tls::DownstreamTlsContext {
             common_tls_context: Some(common),
