@@ -1,6 +1,8 @@
 //! Under any interleaving of changes, delays, lost connections and refusals a client ends with exactly what the server
 //! has; and while nothing is lost or refused, no route ever names a cluster that the client cannot use.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! The adapter over loopback, met by a client made of plain HTTP/2.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -15,6 +15,8 @@
 //! ```
 //! `UPDATE_GOLDEN=1` rewrites the expected lines.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;

@@ -79,8 +79,8 @@ fn compare(old: &[Endpoint], new: &[Endpoint], send_unhealthy: bool) -> ShardUpd
     let before: BTreeSet<&Endpoint> = old.iter().collect();
     let after: BTreeSet<&Endpoint> = new.iter().collect();
     let gone = before.difference(&after).next().is_some();
-    let visible = |e: &&Endpoint| send_unhealthy || e.health != Health::Unhealthy;
-    if gone || after.difference(&before).any(|e| visible(e)) {
+    let visible = |e: &Endpoint| send_unhealthy || e.health != Health::Unhealthy;
+    if gone || after.difference(&before).copied().any(visible) {
         ShardUpdate::Endpoints
     } else {
         ShardUpdate::None

@@ -1,5 +1,7 @@
 //! What updates of endpoint shards mean.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
 use std::sync::Arc;
 
 use model::Labels;

@@ -60,7 +60,11 @@ impl Scenario {
         };
         let mut batch = Vec::new();
         let config = folder.join("config");
-        for path in config.is_dir().then(|| files(&config)).unwrap_or_default() {
+        for path in if config.is_dir() {
+            files(&config)
+        } else {
+            Vec::new()
+        } {
             let file: Arc<Path> = path.as_path().into();
             let parsed = parse(&read(&path), &file, Validation::Warn);
             batch.extend(

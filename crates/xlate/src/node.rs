@@ -24,11 +24,7 @@ use serde_json::{Map, Number, Value};
 /// A sentence for the proxy's operator, when the id is not of the form `role~ip~name.namespace~dns-domain` or when neither
 /// it nor the metadata holds an IP address.
 pub fn from_envoy(node: &core::Node) -> Result<Node, String> {
-    let metadata = node
-        .metadata
-        .as_ref()
-        .map(|fields| object(fields))
-        .unwrap_or_default();
+    let metadata = node.metadata.as_ref().map(object).unwrap_or_default();
     let parts: Vec<&str> = node.id.split('~').collect();
     let [role, address, name, dns_domain] = parts[..] else {
         return Err(format!(

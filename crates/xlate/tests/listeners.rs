@@ -3,6 +3,8 @@
 //! `UPDATE_GOLDEN=1` rewrites the golden files. `RECORDED=base-shop` names scenarios, or a folder
 //! of them by its path, and prints their differences.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -2,6 +2,8 @@
 //!
 //! Without Envoy the tests pass and say loudly that they did nothing; with `PILOTHOUSE_REQUIRE_ENVOY=1` they fail.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
 mod backend;
 mod dumps;
 mod load;

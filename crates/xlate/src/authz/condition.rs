@@ -321,10 +321,7 @@ fn request_principal(value: &str) -> (StringMatcher, StringMatcher) {
         }
     } else if let Some(rest) = value.strip_suffix('*') {
         match parts {
-            Some((issuer, subject)) => (
-                matcher::exact(issuer),
-                some(subject, |text| matcher::prefix(text)),
-            ),
+            Some((issuer, subject)) => (matcher::exact(issuer), some(subject, matcher::prefix)),
             None => (matcher::prefix(rest), matcher::anything()),
         }
     } else {

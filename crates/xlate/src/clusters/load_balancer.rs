@@ -100,7 +100,7 @@ fn apply_locality(
     let weighted =
         LocalityConfigSpecifier::LocalityWeightedLbConfig(LocalityWeightedLbConfig::default());
     if settings.features.locality_weighted_lb {
-        draft.common_lb().locality_config_specifier = Some(weighted.clone());
+        draft.common_lb().locality_config_specifier = Some(weighted);
     }
     let Some(locality) = LocalityLb::of(&settings.mesh, wanted, service) else {
         return;

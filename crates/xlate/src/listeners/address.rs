@@ -145,7 +145,7 @@ impl Addressing {
             let allocated = service.auto_ipv4.into_iter().chain(service.auto_ipv6);
             addresses.extend(allocated.map(|a| Arc::from(a.to_string())));
         }
-        if !self.dual_stack || !(self.families.v4 && self.families.v6) {
+        if !(self.dual_stack && self.families.v4 && self.families.v6) {
             addresses.retain(|a| self.speaks(a));
         }
         if !addresses.is_empty() || service.default_address.is_empty() {

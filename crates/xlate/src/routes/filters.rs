@@ -69,7 +69,6 @@ pub(super) fn fault(stated: &HttpFaultInjection) -> HttpFault {
             fault_delay_secifier: Some(fault_delay::FaultDelaySecifier::FixedDelay(
                 (*fixed).into(),
             )),
-            ..FaultDelay::default()
         })
     });
     let abort = stated.abort.as_ref().and_then(|abort| {

@@ -10,7 +10,8 @@ use model::names::{ClusterId, Namespace};
 use model::object::{Object, ObjectName};
 use model::protocol::Protocol;
 use model::service::{
-    KubeAttributes, Port, Registry, Resolution, Service, TrafficDistribution, Visibility,
+    KubeAttributes, PerCluster, Port, Registry, Resolution, Service, TrafficDistribution,
+    Visibility,
 };
 use model::{Hostname, Labels};
 use store::{Reads, Snapshot};
@@ -191,7 +192,7 @@ pub(super) fn traffic_distribution(
 fn external_addresses(
     cx: &Cx<'_, Snapshot>,
     object: &Object<kube::Service>,
-) -> Arc<[(ClusterId, Arc<[Arc<str>]>)]> {
+) -> PerCluster<Arc<str>> {
     let mut addresses: Vec<Arc<str>> = Vec::new();
     match &*object.spec.service_type {
         "LoadBalancer" => {
@@ -239,10 +240,7 @@ fn node_addresses(cx: &Cx<'_, Snapshot>, annotations: &Labels) -> Vec<Arc<str>> 
         .collect()
 }
 
-fn external_ports(
-    object: &Object<kube::Service>,
-    cluster: &ClusterId,
-) -> Arc<[(ClusterId, Arc<[(u16, u16)]>)]> {
+fn external_ports(object: &Object<kube::Service>, cluster: &ClusterId) -> PerCluster<(u16, u16)> {
     let gateway =
         &*object.spec.service_type == "NodePort" && object.meta.annotations.contains(NODE_SELECTOR);
     if !gateway {

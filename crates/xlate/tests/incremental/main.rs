@@ -1,6 +1,8 @@
 //! The property that everything rests on: whatever changed, in whatever order, what is derived piece by piece equals
 //! what is derived from nothing, byte for byte.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
 mod objects;
 
 use std::collections::BTreeMap;
