@@ -41,8 +41,8 @@ fn proxy() -> ProxyKey {
 
 fn pull(engine: &Engine<Snapshot>, snapshot: &Snapshot, ty: TypeUrl) -> usize {
     let view = engine.get(snapshot, &ViewOf(proxy()));
-    let view = Arc::clone(&view);
-    engine.get(snapshot, &TypeSet { view, ty }).len()
+    let key = TypeSet { view: Arc::clone(&view), ty };
+    engine.get(snapshot, &key).len()
 }
 
 fn cold(bencher: Bencher, services: usize, ty: TypeUrl) {
