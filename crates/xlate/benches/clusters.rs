@@ -41,7 +41,10 @@ fn proxy() -> ProxyKey {
 
 fn pull(engine: &Engine<Snapshot>, snapshot: &Snapshot, ty: TypeUrl) -> usize {
     let view = engine.get(snapshot, &ViewOf(proxy()));
-    let key = TypeSet { view: Arc::clone(&view), ty };
+    let key = TypeSet {
+        view: Arc::clone(&view),
+        ty,
+    };
     engine.get(snapshot, &key).len()
 }
 

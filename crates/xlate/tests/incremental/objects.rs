@@ -52,7 +52,11 @@ impl Pick {
     }
 
     fn app(&self) -> char {
-        if self.variant.is_multiple_of(2) { 'a' } else { 'b' }
+        if self.variant.is_multiple_of(2) {
+            'a'
+        } else {
+            'b'
+        }
     }
 
     fn host(&self) -> String {
