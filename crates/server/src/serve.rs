@@ -105,6 +105,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             metrics: metrics.clone(),
             connections,
             revisions,
+            test_identities: options.insecure_test_identities,
         }),
         ads::server::Options {
             max_request_bytes: options.max_request_bytes,

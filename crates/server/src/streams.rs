@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use ads::server::{Incident, Join, Session, Subscriber, Subscription};
 use ads::{Code, Event, Response, Selection, Status};
-use model::node::Node;
+use model::node::{Identity, Node};
 use rustc_hash::FxHashMap;
 use tokio::sync::watch;
 use xlate::{Published, TypeUrl};
@@ -151,6 +151,8 @@ pub struct Proxies {
     pub connections: Arc<Connections>,
     /// For the time of convergence.
     pub revisions: Arc<Revisions>,
+    /// Whether tokens `sa:NAMESPACE:NAME` are taken for those identities; for tests.
+    pub test_identities: bool,
 }
 
 impl Subscriber for Proxies {
@@ -165,9 +167,15 @@ impl Subscriber for Proxies {
             self.connections.clone(),
             self.revisions.clone(),
         );
+        let identity = join
+            .token
+            .as_ref()
+            .filter(|_| self.test_identities)
+            .and_then(|token| Identity::of_test_token(token.expose()));
         Box::pin(async move {
-            let node = xlate::node::from_envoy(&join.node)
+            let mut node = xlate::node::from_envoy(&join.node)
                 .map_err(|message| Status::new(Code::InvalidArgument, message))?;
+            node.identity = identity;
             let node = Arc::new(node);
             let subscription = derive
                 .subscribe(node.clone())
