@@ -109,19 +109,25 @@ fn addresses(metadata: &Map<String, Value>) -> Option<Vec<IpAddr>> {
 /// `1.31.0`, with anything before (`release-`) and behind; a missing patch counts as the newest.
 fn istio_version(text: &str) -> Option<IstioVersion> {
     let text = text.strip_prefix("release-").unwrap_or(text);
-    let mut parts = text.split('.').map(|part| {
-        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-        part[..digits].parse::<u16>().ok()
-    });
-    let (major, minor) = (parts.next()??, parts.next()??);
+    // A part with anything behind its digits is the last one: the patch of `1.32-alpha.0` is not stated.
+    let (major, rest) = leading_number(text)?;
+    let (minor, rest) = leading_number(rest.strip_prefix('.')?)?;
+    let patch = rest.strip_prefix('.').and_then(leading_number);
     if major == 0 {
         return None;
     }
     Some(IstioVersion {
         major,
         minor,
-        patch: parts.next().flatten().unwrap_or(u16::MAX),
+        patch: patch.map_or(u16::MAX, |(patch, _)| patch),
     })
+}
+
+/// The number a text starts with, and what follows it.
+fn leading_number(text: &str) -> Option<(u16, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(digits);
+    Some((number.parse().ok()?, rest))
 }
 
 fn extensions(node: &core::Node) -> Option<Arc<BTreeSet<Arc<str>>>> {
