@@ -50,7 +50,7 @@ pub struct Folder {
     root: PathBuf,
     validation: Validation,
     files: BTreeMap<Arc<Path>, File>,
-    /// Where each object stands; the first place, by path, is in force.
+    /// Where each object stands; see [`in_force`].
     places: HashMap<ObjectKey, BTreeSet<Place>>,
     /// Objects that stand in more than one place.
     doubled: BTreeSet<ObjectKey>,
@@ -253,8 +253,8 @@ impl Folder {
             } else {
                 self.doubled.remove(&key);
             }
-            let first = places.and_then(|p| p.first());
-            let Some(object) = first.and_then(|place| self.object(place)).cloned() else {
+            let place = places.and_then(in_force);
+            let Some(object) = place.and_then(|place| self.object(place)).cloned() else {
                 self.places.remove(&key);
                 if self.told.remove(&key).is_some() {
                     changes.push(Change::Delete(self.id.clone(), key));
@@ -274,20 +274,30 @@ impl Folder {
 
     /// The places of an object that are not in force.
     fn doubles(&self, key: &ObjectKey) -> Vec<Diagnostic> {
-        let places = self.places.get(key).into_iter().flatten();
-        let mut objects = places.filter_map(|place| self.object(place));
-        let Some(winner) = objects.next() else {
+        let Some(places) = self.places.get(key) else {
             return Vec::new();
         };
+        let place = in_force(places);
+        let Some(winner) = place.and_then(|place| self.object(place)) else {
+            return Vec::new();
+        };
+        let others = places.iter().filter(|other| Some(*other) != place);
+        let objects = others.filter_map(|place| self.object(place));
         let say = |object: &AnyObject| {
             let winner = &winner.meta().origin;
-            let message = format!("stands in {winner} already; this one is not used");
+            let message = format!("stands in {winner} too; this one is not used");
             Diagnostic::new(code::TWICE, Severity::Warning, message)
                 .about(key.clone(), object.meta().origin.clone())
                 .help("remove one of the two")
         };
         objects.map(say).collect()
     }
+}
+
+/// The place of an object that counts: in the first file that holds it the last document, as when the file is applied.
+fn in_force(places: &BTreeSet<Place>) -> Option<&Place> {
+    let (path, _) = places.first()?;
+    places.iter().take_while(|(other, _)| other == path).last()
 }
 
 #[cfg(test)]

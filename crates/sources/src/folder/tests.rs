@@ -237,3 +237,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn of_two_documents_of_one_file_with_one_object_the_last_is_in_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut folder = folder(dir.path());
+    let text = format!("{}---\n{}", entry("one", 80), entry("one", 81));
+    std::fs::write(dir.path().join("a.yaml"), text).unwrap();
+    let changes = folder.scan();
+    let [Change::Put(_, AnyObject::ServiceEntry(one))] = &changes[..] else {
+        panic!("{changes:?}");
+    };
+    assert_eq!(one.spec.ports[0].number, 81);
+    assert_eq!(folder.findings()[0].code, code::TWICE);
+}
