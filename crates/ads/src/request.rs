@@ -24,12 +24,11 @@ pub enum Ask {
         /// On the first request for a type after a reconnect: what the client still has, name and version.
         initial: Vec<(String, String)>,
     },
-    /// State of the world: the whole subscription.
+    /// State of the world: the whole subscription. The version that a client states is not read: it names what the
+    /// client accepted last, and of a response that it refused since then it may have taken parts.
     Sotw {
         /// All names.
         names: Vec<String>,
-        /// The version that the client holds; empty if none.
-        version: String,
     },
 }
 
@@ -79,7 +78,6 @@ impl From<DiscoveryRequest> for Request {
             }),
             ask: Ask::Sotw {
                 names: r.resource_names,
-                version: r.version_info,
             },
         }
     }

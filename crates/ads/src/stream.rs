@@ -47,7 +47,8 @@ pub struct Stream {
     last_nonce: u64,
     introduced: bool,
     /// New clusters that were sent and whose assignments have not been taken, with the nonce of that response:
-    /// assignments that were sent before it do not count.
+    /// assignments that were sent before it do not count. One that is no longer published stays until the client has
+    /// let go of it: published again before that, it is not sent again, and its assignment is still awaited.
     warming: BTreeMap<Arc<str>, u64>,
     /// The adapter ran out of patience; holds until clusters are sent again.
     released: bool,
@@ -203,9 +204,10 @@ impl Stream {
             return;
         };
         if !self.warming.is_empty() {
-            let has = |ty, name: &str| published.get(ty).is_some_and(|set| set.get(name).is_some());
+            let clusters = self.watches[TypeUrl::Cluster as usize].as_deref();
+            let sent = clusters.and_then(|w| w.sent.as_ref());
             self.warming
-                .retain(|name, _| has(TypeUrl::Cluster, name) && has(TypeUrl::Endpoint, name));
+                .retain(|name, _| sent.is_some_and(|set| set.get(name).is_some()));
         }
         // Once more from the first: what listeners and routes let go of may leave now.
         for ty in TypeUrl::ALL
@@ -332,9 +334,20 @@ impl Stream {
         let waits = matches!(ty, TypeUrl::Listener | TypeUrl::Route) && !self.released;
         let clusters = self.watches[TypeUrl::Cluster as usize].as_deref();
         waits
-            && (!self.warming.is_empty()
+            && (self.warms()
                 || clusters.is_some_and(|w| w.in_flight.is_some())
                 || self.assignments_are_late())
+    }
+
+    /// Whether a cluster that listeners and routes may name waits for its assignment.
+    fn warms(&self) -> bool {
+        let Some(published) = self.published.as_deref() else {
+            return false;
+        };
+        let has = |ty, name: &str| published.get(ty).is_some_and(|set| set.get(name).is_some());
+        self.warming
+            .keys()
+            .any(|name| has(TypeUrl::Cluster, name) && has(TypeUrl::Endpoint, name))
     }
 
     /// Whether there are assignments that the client lacks and cannot be sent yet.

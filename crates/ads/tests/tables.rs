@@ -33,9 +33,8 @@ struct Case {
     published: Published,
     introduced: bool,
     nonces: BTreeMap<TypeUrl, u64>,
-    /// What the client has: name to version as told, and the version of whole sets.
+    /// What the client has: name to version as told.
     held: BTreeMap<TypeUrl, BTreeMap<String, u64>>,
-    stated: BTreeMap<TypeUrl, u64>,
     /// `held` before the newest response.
     before: BTreeMap<TypeUrl, BTreeMap<String, u64>>,
 }
@@ -51,7 +50,6 @@ impl Case {
             introduced: false,
             nonces: BTreeMap::new(),
             held: BTreeMap::new(),
-            stated: BTreeMap::new(),
             before: BTreeMap::new(),
         }
     }
@@ -126,7 +124,6 @@ impl Case {
         };
         let (mut names, mut subscribe, mut unsubscribe, mut initial) =
             (vec![], vec![], vec![], vec![]);
-        let mut version = String::new();
         let mut node = Some(Node {
             id: "sidecar~10.0.0.1~web.shop~shop.svc.cluster.local".into(),
             ..Node::default()
@@ -137,13 +134,6 @@ impl Case {
                 "stale" => nonce = format!("{:016x}", newest + 1000),
                 "foreign-nonce" => nonce = "abc".into(),
                 "anonymous" => node = None,
-                "~" if self.protocol == Protocol::Sotw => {
-                    version = self
-                        .stated
-                        .get(&ty.expect("known"))
-                        .map(|v| format!("{v:016x}"))
-                        .unwrap_or_default();
-                }
                 "~" => {
                     let held = self
                         .held
@@ -175,7 +165,7 @@ impl Case {
                 unsubscribe,
                 initial,
             },
-            Protocol::Sotw => Ask::Sotw { names, version },
+            Protocol::Sotw => Ask::Sotw { names },
         };
         Request {
             node: node.map(Box::new),
@@ -193,7 +183,6 @@ impl Case {
                 self.nonces.insert(content.ty, response.nonce);
                 let held = self.held.entry(content.ty).or_default();
                 self.before.insert(content.ty, held.clone());
-                self.stated.insert(content.ty, content.version);
                 let mut line = format!(
                     "< {} #{}",
                     content.ty.short().to_lowercase(),

@@ -61,7 +61,7 @@ spec: {rules: [{filters: [{type: CORS, cors: {maxAge: 5}}]}]}
 ";
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 2))]
 
     #[test]
     fn any_text_is_read_without_a_panic(text in any::<String>()) {

@@ -32,9 +32,7 @@ impl Stream {
             ) => {
                 self.subscribe_delta(ty, &subscribe, &unsubscribe, initial);
             }
-            (Protocol::Sotw, Ask::Sotw { names, version }) => {
-                self.subscribe_sotw(ty, names, &version, answers)
-            }
+            (Protocol::Sotw, Ask::Sotw { names }) => self.subscribe_sotw(ty, names, answers),
             _ => {
                 out.push(Out::End(Status::new(
                     Code::InvalidArgument,
@@ -120,7 +118,7 @@ impl Stream {
         watch.select(Selection { wildcard, names });
     }
 
-    fn subscribe_sotw(&mut self, ty: TypeUrl, names: Vec<String>, version: &str, answers: bool) {
+    fn subscribe_sotw(&mut self, ty: TypeUrl, names: Vec<String>, answers: bool) {
         let first = self.watches[ty as usize].is_none();
         let named = names.iter().any(|n| n != WILDCARD);
         let everything = names.iter().any(|n| n == WILDCARD);
@@ -131,11 +129,14 @@ impl Stream {
         let watch = self.watches[ty as usize].get_or_insert_default();
         if first {
             watch.fresh = true;
-            watch.stated = parse_hex(version);
         } else if !answers && watch.in_flight.is_none() && watch.sent.is_some() {
             // No response is known to the client: it starts over.
             watch.fresh = true;
             watch.covered = Selection::default();
+        }
+        if !first && !everything && lists_same(&names, &watch.selection) {
+            // Every answer repeats the names: the usual case costs no copy of them.
+            return;
         }
         // An empty list goes on with everything; once something was named it gives everything up.
         let goes_on = first || watch.selection.wildcard && watch.selection.names.is_empty();
@@ -161,6 +162,20 @@ impl Stream {
             watch.notes.retain(|n, _| wildcard || names.contains(n));
         }
         watch.select(Selection { wildcard, names });
+    }
+}
+
+/// Whether the list says what the selection says. Clients repeat it in any order.
+fn lists_same(names: &[String], selection: &Selection) -> bool {
+    if selection.wildcard || names.is_empty() || names.len() != selection.names.len() {
+        return false;
+    }
+    let same =
+        |names: &mut dyn Iterator<Item = &str>| names.eq(selection.names.iter().map(|n| &**n));
+    same(&mut names.iter().map(String::as_str)) || {
+        let mut sorted: Vec<&str> = names.iter().map(String::as_str).collect();
+        sorted.sort_unstable();
+        same(&mut sorted.into_iter())
     }
 }
 

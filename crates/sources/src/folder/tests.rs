@@ -201,7 +201,7 @@ fn apply(view: &mut BTreeMap<String, String>, changes: Vec<Change>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 5))]
 
     #[test]
     fn after_any_edits_the_view_is_that_of_a_fresh_load(steps in steps(), whole in any::<bool>()) {

@@ -1,0 +1,251 @@
+//! What differs between what a client has and what it should have, name by name.
+
+use std::sync::Arc;
+
+use xlate::{Resource, ResourceSet, TypeUrl};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Note, Plan, Setting, Watch};
+use crate::change::same;
+use crate::content::Item;
+use crate::stream::Protocol;
+
+impl Watch {
+    /// Only what differs.
+    pub(super) fn plan_parts(&self, setting: &Setting<'_>) -> Plan {
+        let mut parts = Parts {
+            watch: self,
+            setting,
+            plan: Plan::default(),
+            cover: Cursor::new(setting.cover),
+            sent: Cursor::new(self.sent.as_ref()),
+        };
+        match &self.sent {
+            Some(sent) if self.covered.same(&self.selection) => {
+                if !same(sent, setting.target) {
+                    let change = setting.fanout.change(sent, setting.target);
+                    let mine = |r: &Arc<Resource>| {
+                        self.selection.selects(&r.name) && !self.notes.contains_key(&r.name)
+                    };
+                    for (resource, _) in change.changed.iter().filter(|(r, _)| mine(r)) {
+                        parts.consider(&resource.name, Some(resource));
+                    }
+                    parts.rewind();
+                    for resource in change.removed.iter().filter(|r| mine(r)) {
+                        parts.consider(&resource.name, None);
+                    }
+                }
+                if !self.notes.is_empty() {
+                    parts.rewind();
+                    for name in self.notes.keys().filter(|n| self.selection.selects(n)) {
+                        parts.consider(name, setting.target.get(name));
+                    }
+                    parts.sort();
+                }
+            }
+            _ => {
+                if self.selection.wildcard {
+                    for resource in setting.target.iter() {
+                        parts.consider(&resource.name, Some(resource));
+                    }
+                    parts.rewind();
+                    let gone = self.sent.iter().flat_map(|s| s.iter()).map(|r| &r.name);
+                    let named = self.selection.names.iter().chain(self.notes.keys());
+                    let mut absent: Vec<&Arc<str>> = gone.chain(named).collect();
+                    absent.sort_unstable();
+                    absent.dedup();
+                    let mut target = Cursor::new(Some(setting.target));
+                    for name in absent.into_iter().filter(|n| target.seek(n).is_none()) {
+                        parts.consider(name, None);
+                    }
+                } else {
+                    let mut target = Cursor::new(Some(setting.target));
+                    for name in self.selection.names.iter() {
+                        parts.consider(name, target.seek(name));
+                    }
+                }
+            }
+        }
+        parts.finish()
+    }
+}
+
+/// Builds a plan name by name, in ascending order.
+struct Parts<'a> {
+    watch: &'a Watch,
+    setting: &'a Setting<'a>,
+    plan: Plan,
+    cover: Cursor<'a>,
+    sent: Cursor<'a>,
+}
+
+impl<'a> Parts<'a> {
+    /// Decides about one selected name that `target` has or lacks.
+    fn consider(&mut self, name: &Arc<str>, target: Option<&Arc<Resource>>) {
+        let watch = self.watch;
+        let covered = watch.sent.is_some() && watch.covered.selects(name);
+        let had = if covered { self.sent.seek(name) } else { None };
+        let note = match watch.notes.get(name) {
+            None if !covered && watch.selection.names.contains(name) => Some(Note::Asked),
+            note => note.copied(),
+        };
+        match target {
+            Some(resource) => {
+                let version = wire_version(resource, self.cover.seek(name));
+                let send = match note {
+                    Some(Note::Asked) => true,
+                    Some(Note::Has(has)) => has != Some(version),
+                    Some(Note::Rejected(refused)) => refused != resource.version,
+                    None => had.is_none_or(|h| h.version != resource.version),
+                };
+                if send {
+                    self.plan.touched.push((Arc::clone(name), had.is_none()));
+                    self.plan.items.push(Item {
+                        version,
+                        resource: Arc::clone(resource),
+                    });
+                }
+                self.sum(resource, u64::wrapping_add);
+            }
+            None => {
+                let say = match note {
+                    Some(Note::Asked) => {
+                        self.plan.answer = true;
+                        removable(self.setting) || self.setting.ty == TypeUrl::Route
+                    }
+                    Some(Note::Has(_) | Note::Rejected(_)) => removable(self.setting),
+                    None => had.is_some() && removable(self.setting),
+                };
+                if say && self.setting.protocol == Protocol::Delta {
+                    self.plan.removed.push(Arc::clone(name));
+                }
+            }
+        }
+        if let Some(had) = had {
+            self.sum(had, u64::wrapping_sub);
+        }
+    }
+
+    /// Keeps the hash over what the client will have, which only state of the world tells.
+    fn sum(&mut self, resource: &Resource, with: fn(u64, u64) -> u64) {
+        if self.setting.protocol == Protocol::Sotw {
+            self.plan.version = with(self.plan.version, mixed(resource));
+        }
+    }
+
+    /// Allows names to be considered from the first again.
+    fn rewind(&mut self) {
+        self.cover.at = 0;
+        self.sent.at = 0;
+    }
+
+    fn sort(&mut self) {
+        self.plan
+            .items
+            .sort_by(|a, b| a.resource.name.cmp(&b.resource.name));
+        self.plan.removed.sort_unstable();
+    }
+
+    fn finish(mut self) -> Plan {
+        let watch = self.watch;
+        // The hash over what the client had is known; what went and came was summed on the way.
+        if watch.sent.is_some() && watch.covered.same(&watch.selection) {
+            self.plan.version = self
+                .plan
+                .version
+                .wrapping_add(watch.stated.unwrap_or_default());
+        } else if self.setting.protocol == Protocol::Sotw {
+            let selected = self
+                .setting
+                .target
+                .iter()
+                .filter(|r| watch.selection.selects(&r.name));
+            self.plan.version = selected.fold(0, |sum, r| sum.wrapping_add(mixed(r)));
+        }
+        match self.setting.protocol {
+            // What there is not is named; only a wildcard can have nothing to name.
+            Protocol::Delta => {
+                self.plan.answer =
+                    watch.fresh && watch.selection.wildcard && watch.notes.is_empty();
+            }
+            Protocol::Sotw => self.plan.answer |= watch.fresh,
+        }
+        self.plan
+    }
+}
+
+/// Looks up ascending names in a sorted set, faster than a search from the start each time.
+pub(super) struct Cursor<'a> {
+    set: &'a [Arc<Resource>],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(set: Option<&'a ResourceSet>) -> Self {
+        Self {
+            set: set.map_or(&[], |s| &**s),
+            at: 0,
+        }
+    }
+
+    /// The resource of that name; names must not descend between calls.
+    pub(super) fn seek(&mut self, name: &str) -> Option<&'a Arc<Resource>> {
+        let rest = &self.set[self.at..];
+        let mut step = 1;
+        while rest.get(step).is_some_and(|r| &*r.name < name) {
+            step *= 2;
+        }
+        let low = if rest.first().is_some_and(|r| &*r.name < name) {
+            step / 2
+        } else {
+            0
+        };
+        let high = rest.len().min(step + 1);
+        self.at += low + rest[low..high].partition_point(|r| &*r.name < name);
+        self.set.get(self.at).filter(|r| &*r.name == name)
+    }
+}
+
+/// Whether the client is told that a resource is gone. Envoy drops routes with their listener and logs an error if
+/// told earlier; extensions in use must not vanish under it (Istio: pilot/pkg/xds/delta.go neverRemoveDelta, 1.32).
+pub(super) fn removable(setting: &Setting<'_>) -> bool {
+    setting.protocol == Protocol::Delta
+        && !matches!(setting.ty, TypeUrl::Route | TypeUrl::Extension)
+}
+
+/// The version on the wire. An assignment's version covers its cluster: Envoy waits for the assignment again whenever
+/// the cluster changes, and a reconnect in between must not look as if it had it.
+pub(super) fn wire_version(resource: &Resource, cluster: Option<&Arc<Resource>>) -> u64 {
+    match cluster {
+        Some(cluster) => resource.version ^ cluster.version.rotate_left(32),
+        None => resource.version,
+    }
+}
+
+pub(super) fn mixed(resource: &Resource) -> u64 {
+    (xxh3_64(resource.name.as_bytes()) ^ resource.version.rotate_left(17))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursor_finds_what_a_search_finds() {
+        let set = ResourceSet::new((0..50).map(|i| {
+            Arc::new(Resource::from_bytes(
+                format!("{:03}", i * 2),
+                bytes::Bytes::from_static(b"x"),
+            ))
+        }));
+        for step in [1, 2, 3, 7, 40] {
+            let mut cursor = Cursor::new(Some(&set));
+            for i in (0..110).step_by(step) {
+                let name = format!("{i:03}");
+                assert_eq!(cursor.seek(&name), set.get(&name), "{name} by {step}");
+                assert_eq!(cursor.seek(&name), set.get(&name), "{name} again");
+            }
+        }
+    }
+}
