@@ -173,7 +173,7 @@ fn kinds_and_versions_that_do_not_exist_are_named_and_foreign_ones_passed_over()
 ---
 {apiVersion: networking.istio.io/v9, kind: VirtualService, metadata: {name: a}}
 ---
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}
+{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}}
 ---
 {apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: a}}
 ---
@@ -185,7 +185,7 @@ fn kinds_and_versions_that_do_not_exist_are_named_and_foreign_ones_passed_over()
         [
             "f.yaml:1:44: error[PIL0003]: unknown kind \"VirtualServce\" of networking.istio.io (did you mean VirtualService of networking.istio.io/v1?)",
             "f.yaml:3:14: error[PIL0003]: VirtualService of networking.istio.io has no version \"v9\" (served versions are v1, v1beta1, v1alpha3)",
-            "f.yaml:5: info[PIL0004]: objects of kind Deployment are not read",
+            "f.yaml:5: info[PIL0004]: objects of kind StatefulSet are not read",
             "f.yaml:7: info[PIL0004]: objects of kind Service are not read",
             "f.yaml:9:1: error[PIL0002]: the object has no apiVersion",
         ]

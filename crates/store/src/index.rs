@@ -236,6 +236,10 @@ mod kube {
     impl Indexed for ConfigMap {}
     impl Indexed for Ingress {}
     impl Indexed for IngressClass {}
+    impl Indexed for Deployment {}
+    impl Indexed for MutatingWebhookConfiguration {}
+    impl Indexed for ValidatingWebhookConfiguration {}
+    impl Indexed for CustomResourceDefinition {}
 }
 
 mod gateway_api {

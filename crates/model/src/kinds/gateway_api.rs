@@ -1,7 +1,7 @@
 //! The kinds of the Kubernetes Gateway API, in its experimental channel, which holds all that the standard one does.
 //!
 //! What the API's schemas default is defaulted here, so that a manifest from a file means what it means in a cluster.
-//! Statuses are written, never read.
+//! Of statuses only conditions are read, by analysis.
 
 mod grpc_route;
 mod http_filter;
@@ -9,6 +9,7 @@ mod http_route;
 mod listener;
 mod policy;
 mod reference;
+mod status;
 mod stream_routes;
 
 pub use grpc_route::{
@@ -39,4 +40,5 @@ pub use reference::{
     ParametersRef, ParentRef, PolicyTargetRef, SecretRef, SelectorOperator, SelectorRequirement,
     UseDefaultGateways,
 };
+pub use status::{GatewayStatus, ParentStatus, RouteStatus};
 pub use stream_routes::{StreamRule, TcpRoute, TlsRoute, UdpRoute};

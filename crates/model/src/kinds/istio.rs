@@ -10,3 +10,6 @@ pub use proto_istio::telemetry::Telemetry;
 
 /// Conditions of a WorkloadEntry, its health among them.
 pub use proto_istio::meta::IstioStatus as WorkloadEntryStatus;
+
+/// Conditions of an AuthorizationPolicy, whether proxies took it among them.
+pub use proto_istio::meta::IstioStatus as AuthorizationPolicyStatus;

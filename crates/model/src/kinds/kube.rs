@@ -1,10 +1,12 @@
 //! The kinds of Kubernetes that services, endpoints, certificates and ingress are read from.
 //!
 //! Only the fields that are read have a place here: Kubernetes has many more, and reading one of its objects never
-//! complains about them. Kinds without a `spec` (EndpointSlice, Secret, ConfigMap) keep their top-level fields in the
+//! complains about them. Kinds without a `spec` (EndpointSlice, Secret, ConfigMap, webhook configurations) keep their top-level fields in the
 //! type that stands for the spec.
 
+mod cluster;
 mod config;
+mod deployment;
 mod ingress;
 mod node;
 mod pod;
@@ -16,13 +18,20 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use cluster::{
+    CustomResourceDefinition, DefinitionNames, MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration, Webhook, WebhookClient, WebhookService,
+};
 pub use config::{Base64, ConfigMap, Secret};
+pub use deployment::{Deployment, PodTemplate, TemplateMeta};
 pub use ingress::{
     Ingress, IngressBackend, IngressClass, IngressPath, IngressPaths, IngressPort, IngressRule,
     IngressServiceBackend, IngressTls, PathType, ResourceRef,
 };
 pub use node::{NamespaceSpec, Node, NodeAddress, NodeStatus};
-pub use pod::{Container, ContainerPort, Pod, PodCondition, PodIp, PodStatus};
+pub use pod::{
+    Container, ContainerPort, EnvVar, Pod, PodCondition, PodIp, PodStatus, SecurityContext,
+};
 pub use service::{LoadBalancerIngress, LoadBalancerStatus, Service, ServicePort, ServiceStatus};
 pub use slice::{EndpointConditions, EndpointPort, EndpointSlice, SliceEndpoint, TargetRef};
 
@@ -53,4 +62,19 @@ impl fmt::Display for IntOrString {
             IntOrString::String(text) => f.write_str(text),
         }
     }
+}
+
+/// One statement about an object.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// What is stated: `Accepted`, `Programmed`, ...
+    #[serde(rename = "type")]
+    pub condition: Arc<str>,
+    /// `True`, `False` or `Unknown`.
+    pub status: Arc<str>,
+    /// Why, in one word.
+    pub reason: Arc<str>,
+    /// Why, in a sentence.
+    pub message: Arc<str>,
 }

@@ -75,7 +75,7 @@ istio_kinds!(
     WorkloadGroup,
     EnvoyFilter,
     ProxyConfig,
-    AuthorizationPolicy,
+    AuthorizationPolicy with AuthorizationPolicyStatus,
     PeerAuthentication,
     RequestAuthentication,
     Telemetry,
@@ -224,29 +224,43 @@ kinds_with_spec!(
     NamespaceSpec,
     Ingress,
     IngressClass,
+    Deployment,
+    CustomResourceDefinition,
 );
-kinds_without_spec!(EndpointSlice, Secret, ConfigMap);
+kinds_without_spec!(
+    EndpointSlice,
+    Secret,
+    ConfigMap,
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+);
 
 macro_rules! gateway_kinds {
-    ($($kind:ident),* $(,)?) => {$(
+    ($($kind:ident $(with $status:ident)?),* $(,)?) => {$(
         impl Readable for gateway_api::$kind {
             fn read(mut document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)> {
                 unknown_fields(&document, findings);
                 let span = document.span;
                 let spec = document.take("spec").map(|e| e.value).filter(|n| !n.is_null());
                 let mut spec = spec.unwrap_or(Node { value: Value::Map(Vec::new()), span });
-                Some((typed(&mut spec, &Path::of("spec"), findings)?, ()))
+                let spec = typed(&mut spec, &Path::of("spec"), findings)?;
+                Some((spec, gateway_kinds!(@status document $($status)?)))
             }
         }
     )*};
+    (@status $document:ident) => { () };
+    (@status $document:ident $status:ident) => {
+        // As other statuses: what does not fit is overlooked.
+        part::<gateway_api::$status>(&mut $document, "status", &mut Vec::new()).unwrap_or_default()
+    };
 }
 
 gateway_kinds!(
     GatewayClass,
-    Gateway,
+    Gateway with GatewayStatus,
     ListenerSet,
-    HttpRoute,
-    GrpcRoute,
+    HttpRoute with RouteStatus,
+    GrpcRoute with RouteStatus,
     TlsRoute,
     TcpRoute,
     UdpRoute,

@@ -22,6 +22,26 @@ pub struct Pod {
     pub subdomain: Arc<str>,
     /// Shares the addresses of its node.
     pub host_network: bool,
+    /// The user that its containers run as.
+    pub security_context: SecurityContext,
+}
+
+/// The user that processes run as.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SecurityContext {
+    /// Its number, where one is stated.
+    pub run_as_user: Option<i64>,
+}
+
+/// A variable in the environment of a container.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EnvVar {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its value; empty where another object holds it.
+    pub value: Arc<str>,
 }
 
 /// A container.
@@ -34,6 +54,12 @@ pub struct Container {
     pub ports: Vec<ContainerPort>,
     /// `Always` on an init container that runs beside the others.
     pub restart_policy: Arc<str>,
+    /// The image it runs.
+    pub image: Arc<str>,
+    /// Its environment.
+    pub env: Vec<EnvVar>,
+    /// The user that it runs as, where that is not the pod's.
+    pub security_context: SecurityContext,
 }
 
 impl Container {

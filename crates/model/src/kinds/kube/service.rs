@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::IntOrString;
+use super::{Condition, IntOrString};
 use crate::labels::Labels;
 
 /// What a Service asks for.
@@ -74,6 +74,8 @@ pub struct ServicePort {
 pub struct ServiceStatus {
     /// Addresses of the load balancer.
     pub load_balancer: LoadBalancerStatus,
+    /// Conditions.
+    pub conditions: Vec<Condition>,
 }
 
 /// Addresses that a load balancer got.
