@@ -151,6 +151,9 @@ impl Store {
                 let Some(after) = after else {
                     return;
                 };
+                if before.is_some_and(|before| **before == after) {
+                    return;
+                }
                 touched.shards(&service, before.is_none(), update);
                 next.shards.insert_mut(service, Arc::new(after));
             }
@@ -260,14 +263,12 @@ impl Touched {
         if new {
             self.keys.insert(input::shard_services());
         }
-        if update == ShardUpdate::None {
-            return;
-        }
+        // Also where no proxy is to be told: what generation reads must never differ from what it has read.
         self.keys.insert(input::shards(service));
-        let reason = if update == ShardUpdate::Service {
-            Reason::Service
-        } else {
-            Reason::Endpoint
+        let reason = match update {
+            ShardUpdate::None => return,
+            ShardUpdate::Endpoints => Reason::Endpoint,
+            ShardUpdate::Service => Reason::Service,
         };
         *self.changes.reasons.entry(reason).or_default() += 1;
     }

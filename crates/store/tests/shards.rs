@@ -158,7 +158,7 @@ fn a_new_unhealthy_endpoint_is_stored_without_a_push() {
 }
 
 #[test]
-fn a_new_unhealthy_endpoint_touches_nothing_that_is_read() {
+fn a_new_unhealthy_endpoint_is_read_again_and_no_reason_to_push() {
     let service = ServiceKey {
         namespace: "shop".into(),
         host: Hostname::from("reviews.consul"),
@@ -173,10 +173,41 @@ fn a_new_unhealthy_endpoint_touches_nothing_that_is_read() {
     let changes = world.apply([tell(vec![one.clone()])]);
     assert!(changes.keys.contains(&input::shards(&service)));
     let two = at("10.0.0.2", "", Health::Unhealthy);
+    let changes = world.apply([tell(vec![one.clone(), two.clone()])]);
+    assert!(changes.keys.contains(&input::shards(&service)));
+    assert!(changes.reasons.is_empty());
     assert!(world.apply([tell(vec![one, two])]).is_empty());
     let snapshot = world.store.snapshot();
     let stored = snapshot.shards.get(&service).unwrap();
     assert_eq!(stored.endpoints().count(), 2);
+}
+
+#[test]
+fn whatever_differs_is_read_again() {
+    let service = ServiceKey {
+        namespace: "shop".into(),
+        host: Hostname::from("reviews.consul"),
+    };
+    let one = at("10.0.0.1", "", Health::Healthy);
+    let two = at("10.0.0.2", "", Health::Healthy);
+    let mut world = World::default();
+    for list in [
+        vec![one.clone()],
+        vec![one.clone(), one.clone()],
+        vec![one.clone(), two.clone()],
+        vec![two, one],
+        vec![],
+    ] {
+        let changes = world.apply([Change::Endpoints {
+            service: service.clone(),
+            shard: shard("Consul/one"),
+            list: list.clone().into(),
+        }]);
+        assert!(changes.keys.contains(&input::shards(&service)), "{list:?}");
+        let snapshot = world.store.snapshot();
+        let stored = snapshot.shards.get(&service).unwrap();
+        assert_eq!(stored.endpoints().cloned().collect::<Vec<_>>(), list);
+    }
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn differing(a: &ResourceSet, b: &ResourceSet) -> Option<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 5, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 5, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_derived_piece_by_piece_equals_what_is_derived_from_nothing(
