@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::host::Hostname;
+use crate::jwks::{FetchedKeys, KeySource};
 use crate::kinds::AnyObject;
 use crate::names::{ClusterId, Namespace};
 use crate::object::ObjectKey;
@@ -72,6 +73,8 @@ pub enum Change {
         /// All of them.
         list: Arc<[Endpoint]>,
     },
+    /// What fetching the keys of an issuer has given; nothing where nobody asks for them any more.
+    Keys(KeySource, Option<Arc<FetchedKeys>>),
     /// Mesh-wide settings were replaced.
     Settings(Arc<Settings>),
     /// The source starts over: what it does not `Put` again before its next `Synced` is gone.

@@ -6,6 +6,7 @@
 pub mod change;
 pub mod diagnostic;
 pub mod host;
+pub mod jwks;
 pub mod kinds;
 pub mod labels;
 pub mod mesh;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use ipnet::IpNet;
 
 /// Flags of `pilothouse serve`. Istio's spellings are accepted as aliases.
 #[derive(Args, Clone, Debug)]
@@ -114,6 +115,33 @@ pub struct ServeOptions {
     /// How long a ping may go unanswered before the connection is closed.
     #[arg(long, alias = "keepaliveTimeout", env = "PILOTHOUSE_KEEPALIVE_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub keepalive_timeout: Duration,
+
+    /// How often the keys of token issuers are fetched anew.
+    #[arg(long, env = "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", value_name = "DURATION", default_value = "20m", value_parser = duration)]
+    pub jwks_refresh_interval: Duration,
+
+    /// Ranges of addresses that are not asked for keys of token issuers, besides link-local ones and the metadata
+    /// services of clouds. Comma-separated.
+    #[arg(
+        long,
+        env = "BLOCKED_CIDRS_IN_JWKS_URIS",
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    pub jwks_blocked_cidrs: Vec<IpNet>,
+
+    /// PEM file of further roots for servers of keys of token issuers; one that is not there is none.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_JWKS_ROOTS",
+        value_name = "FILE",
+        default_value = "/cacerts/extra.pem"
+    )]
+    pub jwks_roots: PathBuf,
+
+    /// Take any certificate of servers of keys of token issuers. Insecure.
+    #[arg(long, env = "JWKS_RESOLVER_INSECURE_SKIP_VERIFY")]
+    pub jwks_insecure_skip_verify: bool,
 
     /// How long connections have to end by themselves after SIGTERM.
     #[arg(long, alias = "shutdownDuration", env = "PILOTHOUSE_SHUTDOWN_DURATION", value_name = "DURATION", default_value = "10s", value_parser = duration)]

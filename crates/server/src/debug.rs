@@ -104,6 +104,11 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "adsz" | "connections" => Page::Json(adsz(&pages.connections.all())),
         "registryz" => Page::Json(pages.derive.ask(registry::services).await?),
         "endpointShardz" | "endpointz" => Page::Json(pages.derive.ask(registry::endpoints).await?),
+        "configz" if parameter(query, "findings").is_some() => {
+            let read = pages.findings.all();
+            let generated = pages.derive.ask(State::findings).await?;
+            Page::Json(registry::findings(&read, &generated))
+        }
         "configz" => {
             let objects = pages.derive.ask(registry::objects).await?;
             let kind = parameter(query, "kind");
@@ -111,10 +116,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
                 .into_iter()
                 .filter(|o| kind.is_none() || o["kind"].as_str() == kind)
                 .collect();
-            match parameter(query, "findings") {
-                Some(_) => Page::Json(pages.findings.all().iter().map(registry::finding).collect()),
-                None => Page::Json(objects.into()),
-            }
+            Page::Json(objects.into())
         }
         "config_dump" => {
             let Some(proxy) = parameter(query, "proxyID") else {

@@ -5,19 +5,23 @@
 //! view it happened in with what it had, is counted and logged, and is tried again with the next change that concerns
 //! the view.
 
+mod found;
 mod state;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use model::Change;
+use model::jwks::KeySource;
 use model::node::Node;
 use model::settings::Settings;
+use model::{Change, Diagnostic};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use xlate::{Published, TypeUrl};
 
-pub use state::{ProxyRow, State};
+pub use found::Totals;
+pub use state::{FindingRow, ProxyRow, State};
 
 /// How many batches of changes may wait before sources are made to. What streams say never waits: it is bounded by
 /// their number.
@@ -48,12 +52,16 @@ enum Message {
     Ask(Question),
 }
 
+/// The sources that keys of token issuers are to be fetched from, each with the time an answer may take.
+pub type KeysWanted = Arc<BTreeMap<KeySource, Duration>>;
+
 /// The way to the derive thread. Clones share it.
 #[derive(Clone)]
 pub struct Derive {
     queue: mpsc::UnboundedSender<Message>,
     room: Arc<Semaphore>,
     proxies: Arc<AtomicU64>,
+    keys: watch::Receiver<KeysWanted>,
 }
 
 /// The derive thread has ended; the process is going down.
@@ -75,15 +83,17 @@ impl Derive {
         on_batch: impl FnMut(&Batch) + Send + 'static,
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
         let (queue, inbox) = mpsc::unbounded_channel();
+        let (want_keys, keys) = watch::channel(KeysWanted::default());
         let thread = std::thread::Builder::new()
             .name("derive".into())
             .stack_size(16 << 20)
-            .spawn(move || run(settings, inbox, on_batch))?;
+            .spawn(move || run(settings, want_keys, inbox, on_batch))?;
         Ok((
             Derive {
                 queue,
                 room: Arc::new(Semaphore::new(WAITING_CHANGES)),
                 proxies: Arc::default(),
+                keys,
             },
             thread,
         ))
@@ -158,6 +168,11 @@ impl Derive {
         self.queue.send(message).map_err(|_| Closed)
     }
 
+    /// Which keys are to be fetched.
+    pub fn wanted_keys(&self) -> watch::Receiver<KeysWanted> {
+        self.keys.clone()
+    }
+
     /// How many proxies are connected.
     pub fn connected(&self) -> u64 {
         self.proxies.load(Ordering::Relaxed)
@@ -180,19 +195,24 @@ pub struct Batch {
     /// Evaluations run.
     pub runs: u64,
     /// Time to apply the changes.
-    pub apply: std::time::Duration,
+    pub apply: Duration,
     /// Time to derive and publish.
-    pub generate: std::time::Duration,
+    pub generate: Duration,
     /// Panics caught.
     pub panics: u64,
+    /// What generation found and had not found before.
+    pub found: Vec<Diagnostic>,
+    /// How many findings of generation are in force.
+    pub findings: Totals,
 }
 
 fn run(
     settings: Arc<Settings>,
+    want_keys: watch::Sender<KeysWanted>,
     mut inbox: mpsc::UnboundedReceiver<Message>,
     mut on_batch: impl FnMut(&Batch),
 ) {
-    let mut state = State::new(settings);
+    let mut state = State::new(settings, want_keys);
     let mut waiting = Vec::new();
     while let Some(first) = inbox.blocking_recv() {
         waiting.push(first);

@@ -31,6 +31,12 @@ pub struct Metrics {
     pub expired_nonces: IntCounterVec,
     /// Panics caught, and other faults of ours.
     pub internal_errors: IntCounter,
+    /// Findings of generation in force, by level.
+    pub findings: IntGaugeVec,
+    /// Keys of token issuers fetched.
+    pub keys_fetched: IntCounter,
+    /// Attempts to fetch keys that failed.
+    pub keys_failed: IntCounter,
     /// Documents that were refused.
     pub rejected_configs: IntCounterVec,
     /// Events by kind.
@@ -101,6 +107,27 @@ impl Metrics {
                 r,
                 "pilot_total_xds_internal_errors",
                 "Faults of the control plane itself; panics caught are among them.",
+            )?,
+            findings: {
+                let gauge = IntGaugeVec::new(
+                    Opts::new(
+                        "pilothouse_findings",
+                        "What of the objects in force cannot be honoured for connected proxies, by level.",
+                    ),
+                    &["level"],
+                )?;
+                r.register(Box::new(gauge.clone()))?;
+                gauge
+            },
+            keys_fetched: counter(
+                r,
+                "pilot_jwks_resolver_network_fetch_success_total",
+                "Keys of token issuers fetched.",
+            )?,
+            keys_failed: counter(
+                r,
+                "pilot_jwks_resolver_network_fetch_fail_total",
+                "Attempts to fetch keys of token issuers that failed.",
             )?,
             rejected_configs: counters(
                 r,
@@ -199,6 +226,12 @@ impl Metrics {
         self.stages
             .with_label_values(&["generate"])
             .observe(batch.generate.as_secs_f64());
+        for (level, count) in [
+            ("error", batch.findings.errors),
+            ("warning", batch.findings.warnings),
+        ] {
+            self.findings.with_label_values(&[level]).set(count);
+        }
         self.evaluations.inc_by(batch.runs);
         self.internal_errors.inc_by(batch.panics);
         self.revision

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use model::SourceId;
 use model::parse::Validation;
-use sources::Said;
 use sources::folder::Folder;
+use sources::{Said, jwks};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,12 @@ use crate::streams::{Connections, Proxies, Revisions};
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
+
+/// How long the start waits for keys of token issuers. A rule gives an answer 5 s where it does not say.
+const KEYS_AT_START: Duration = Duration::from_secs(5);
+
+/// Keys are not fetched more often than this.
+const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -83,6 +89,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         });
     }
     tasks.spawn(settings::watch(options.clone(), sink.clone(), stop.clone()));
+    tasks.spawn(keys(&options, &derive, sink.clone(), &metrics, &stop));
     drop(sink);
 
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
@@ -98,6 +105,10 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     tokio::select! {
         result = synced => result?,
         () = signal(&stop) => {}
+    }
+    tokio::select! {
+        result = first_keys(&derive) => result?,
+        () = stop.cancelled() => {}
     }
     let server = Arc::new(ads::server::Server::new(
         Arc::new(Proxies {
@@ -143,6 +154,47 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         anyhow::bail!("the derive thread panicked");
     }
     tracing::info!("Stopped.");
+    Ok(())
+}
+
+/// Fetches the keys of token issuers.
+fn keys(
+    options: &ServeOptions,
+    derive: &Derive,
+    sink: sources::Sink,
+    metrics: &Arc<Metrics>,
+    stop: &CancellationToken,
+) -> impl Future<Output = ()> + use<> {
+    let (metrics, stop) = (metrics.clone(), stop.clone());
+    let wanted = derive.wanted_keys();
+    let options = jwks::Options {
+        refresh: options.jwks_refresh_interval.max(SHORTEST_REFRESH),
+        blocked: options.jwks_blocked_cidrs.clone(),
+        extra_roots: Some(options.jwks_roots.clone()),
+        insecure: options.jwks_insecure_skip_verify,
+        attempted: Arc::new(move |succeeded| {
+            if succeeded {
+                metrics.keys_fetched.inc();
+            } else {
+                metrics.keys_failed.inc();
+            }
+        }),
+    };
+    async move {
+        if let Err(error) = jwks::run(wanted, options, sink, stop.clone()).await {
+            tracing::error!(%error, reason = ?std::error::Error::source(&error).map(ToString::to_string), "Keys of token issuers cannot be fetched (--jwks-roots).");
+            stop.cancel();
+        }
+    }
+}
+
+/// Waits until an outcome is known of fetching each key, so that proxies which reconnect after a restart do not refuse
+/// good tokens meanwhile; but not for long.
+async fn first_keys(derive: &Derive) -> anyhow::Result<()> {
+    let start = Instant::now();
+    while !derive.ask(crate::derive::State::has_keys).await? && start.elapsed() < KEYS_AT_START {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     Ok(())
 }
 
@@ -279,6 +331,13 @@ fn report(
 
 fn on_batch(batch: &Batch, metrics: &Metrics, revisions: &Revisions) {
     metrics.batch(batch);
+    for finding in &batch.found {
+        match finding.severity {
+            model::Severity::Error => tracing::error!("{finding}"),
+            model::Severity::Warning => tracing::warn!("{finding}"),
+            model::Severity::Info => tracing::debug!("{finding}"),
+        }
+    }
     revisions.note(batch.revision, batch.since);
     for key in &batch.changes.objects {
         metrics

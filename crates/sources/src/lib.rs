@@ -1,10 +1,11 @@
-//! Config from files.
+//! Config from files, and keys of token issuers that it names.
 //!
 //! A source tells what it knows as [`model::Change`]s, and what it finds wrong as diagnostics; the store applies
 //! them. Nothing here translates.
 
 pub mod files;
 pub mod folder;
+pub mod jwks;
 
 use model::{Change, Diagnostic, SourceId};
 use tokio::sync::mpsc;

@@ -4,6 +4,7 @@
 
 use incr::InputKey;
 use model::change::ServiceKey;
+use model::jwks::KeySource;
 use model::{Kind, Namespace, ObjectName};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -73,6 +74,14 @@ pub fn settings() -> InputKey {
 /// The endpoint shards of a service.
 pub fn shards(service: &ServiceKey) -> InputKey {
     key(9, 0, &[&service.namespace, &service.host])
+}
+
+/// The keys fetched from a source.
+pub fn keys(source: &KeySource) -> InputKey {
+    match source {
+        KeySource::Uri(uri) => key(11, 0, &[uri]),
+        KeySource::Issuer(issuer) => key(12, 0, &[issuer]),
+    }
 }
 
 /// Which services have endpoint shards.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use incr::Cx;
 use model::change::ServiceKey;
+use model::jwks::{FetchedKeys, KeySource};
 use model::settings::Settings;
 use model::{Namespace, Object, ObjectName};
 
@@ -33,6 +34,8 @@ pub trait Reads {
     fn names_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<ObjectName>;
     /// Mesh config, networks and features.
     fn settings(&self) -> &Settings;
+    /// The keys fetched from a source; `None` until an answer or a failure came.
+    fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>>;
     /// The endpoint shards of a service.
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>>;
 }
@@ -108,6 +111,11 @@ impl Reads for Cx<'_, Snapshot> {
     fn settings(&self) -> &Settings {
         self.read(input::settings());
         &self.snapshot().settings
+    }
+
+    fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>> {
+        self.read(input::keys(source));
+        self.snapshot().keys.get(source).cloned()
     }
 
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {

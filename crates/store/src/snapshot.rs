@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use model::change::ServiceKey;
+use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::settings::Settings;
 use model::{Namespace, Object, ObjectName};
@@ -114,6 +115,8 @@ pub struct Snapshot {
     pub tables: Tables,
     /// Mesh-wide settings.
     pub settings: Arc<Settings>,
+    /// Keys of token issuers that were fetched.
+    pub keys: RedBlackTreeMapSync<KeySource, Arc<FetchedKeys>>,
     /// Endpoints that registries told, by service.
     pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,
 }

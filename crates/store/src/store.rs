@@ -76,6 +76,7 @@ impl Store {
                 revision: 0,
                 tables: Tables::default(),
                 settings,
+                keys: RedBlackTreeMapSync::new_sync(),
                 shards: RedBlackTreeMapSync::new_sync(),
             }),
         }
@@ -156,6 +157,19 @@ impl Store {
                 }
                 touched.shards(&service, before.is_none(), update);
                 next.shards.insert_mut(service, Arc::new(after));
+            }
+            Change::Keys(source, fetched) => {
+                if next.keys.get(&source) == fetched.as_ref() {
+                    return;
+                }
+                touched.keys.insert(input::keys(&source));
+                *touched.changes.reasons.entry(Reason::Config).or_default() += 1;
+                match fetched {
+                    Some(fetched) => next.keys.insert_mut(source, fetched),
+                    None => {
+                        next.keys.remove_mut(&source);
+                    }
+                }
             }
             Change::Settings(settings) => {
                 if *settings != *next.settings {

@@ -9,7 +9,7 @@ use incr::{Cx, Query};
 use model::kinds::istio::PeerAuthentication;
 use model::labels::Labels;
 use model::names::Namespace;
-use model::object::Object;
+use model::object::{Object, ObjectName};
 use model::settings::MeshConfig;
 use proto_istio::security::peer_authentication::MutualTls as Setting;
 use proto_istio::security::peer_authentication::mutual_tls::Mode;
@@ -44,16 +44,26 @@ pub struct PeerPolicies(pub Namespace);
 /// What they say, ready to be asked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Peers {
-    /// The policy of the mesh; the inner value is `None` for `UNSET`.
-    mesh: Option<Option<MutualTls>>,
+    /// The policy of the mesh.
+    mesh: Option<GeneralPolicy>,
     /// The policy of the namespace, unless it is the root namespace.
-    namespace: Option<Option<MutualTls>>,
+    namespace: Option<GeneralPolicy>,
     /// Policies with a selector, oldest first.
     workloads: Vec<WorkloadPolicy>,
+    /// Policies of the root namespace with a selector, which have no effect.
+    ignored: Vec<(ObjectName, BTreeMap<String, String>)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct GeneralPolicy {
+    name: ObjectName,
+    /// `None` for `UNSET`.
+    mode: Option<MutualTls>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct WorkloadPolicy {
+    name: ObjectName,
     selector: BTreeMap<String, String>,
     mode: Option<MutualTls>,
     ports: BTreeMap<u32, Option<MutualTls>>,
@@ -62,8 +72,9 @@ struct WorkloadPolicy {
 impl Peers {
     /// The mode that policies of the namespace or the mesh state; `None` where there is none of them.
     pub fn of_namespace(&self) -> Option<MutualTls> {
-        let mesh = self.mesh.map(|m| m.unwrap_or(MutualTls::Permissive));
-        match self.namespace {
+        let or_permissive = |p: &GeneralPolicy| p.mode.unwrap_or(MutualTls::Permissive);
+        let mesh = self.mesh.as_ref().map(or_permissive);
+        match self.namespace.as_ref().map(|n| n.mode) {
             Some(Some(mode)) => Some(mode),
             Some(None) => Some(mesh.unwrap_or(MutualTls::Permissive)),
             None => mesh,
@@ -72,8 +83,9 @@ impl Peers {
 
     /// The mode in force for a port of a workload.
     pub fn of_workload(&self, labels: &Labels, port: u16) -> MutualTls {
-        let mut mode = self.mesh.flatten().unwrap_or(MutualTls::Permissive);
-        mode = self.namespace.flatten().unwrap_or(mode);
+        let general = |p: &Option<GeneralPolicy>| p.as_ref().and_then(|p| p.mode);
+        let mut mode = general(&self.mesh).unwrap_or(MutualTls::Permissive);
+        mode = general(&self.namespace).unwrap_or(mode);
         let own = self
             .workloads
             .iter()
@@ -84,6 +96,35 @@ impl Peers {
             Some(of_port) => of_port.unwrap_or(mode),
             None => mode,
         }
+    }
+
+    /// The policy, and the field of it, that decides the mode of a port; `None` where none states any.
+    pub fn deciding(&self, labels: &Labels, port: u16) -> Option<(&ObjectName, String)> {
+        let own = self
+            .workloads
+            .iter()
+            .find(|w| labels.matches_map(&w.selector));
+        if let Some(own) = own {
+            if let Some(Some(_)) = own.ports.get(&u32::from(port)) {
+                return Some((&own.name, format!("spec.portLevelMtls[{port}].mode")));
+            }
+            if own.mode.is_some() {
+                return Some((&own.name, "spec.mtls.mode".to_owned()));
+            }
+        }
+        [&self.namespace, &self.mesh]
+            .into_iter()
+            .flatten()
+            .find(|p| p.mode.is_some())
+            .map(|p| (&p.name, "spec.mtls.mode".to_owned()))
+    }
+
+    /// Policies that select a workload with these labels and have no effect.
+    pub fn ignored(&self, labels: &Labels) -> impl Iterator<Item = &ObjectName> {
+        self.ignored
+            .iter()
+            .filter(|(_, selector)| labels.matches_map(selector))
+            .map(|(name, _)| name)
     }
 
     /// The ports of a workload that its policy states a mode for, sorted.
@@ -111,9 +152,17 @@ impl Query<Snapshot> for PeerPolicies {
         };
         let mut peers = Peers::default();
         for policy in oldest_first(cx, &root) {
-            if general(&policy) {
-                peers.mesh = Some(MutualTls::of(policy.spec.mtls.as_ref()));
-                break;
+            match &policy.spec.selector {
+                Some(selector) if !general(&policy) => {
+                    let ignored = (policy.meta.name.clone(), selector.match_labels.clone());
+                    peers.ignored.push(ignored);
+                }
+                _ => {
+                    peers.mesh.get_or_insert_with(|| GeneralPolicy {
+                        name: policy.meta.name.clone(),
+                        mode: MutualTls::of(policy.spec.mtls.as_ref()),
+                    });
+                }
             }
         }
         if self.0 == root {
@@ -124,6 +173,7 @@ impl Query<Snapshot> for PeerPolicies {
             let mode = MutualTls::of(spec.mtls.as_ref());
             match &spec.selector {
                 Some(selector) if !general(&policy) => peers.workloads.push(WorkloadPolicy {
+                    name: policy.meta.name.clone(),
                     selector: selector.match_labels.clone(),
                     mode,
                     ports: spec
@@ -133,7 +183,8 @@ impl Query<Snapshot> for PeerPolicies {
                         .collect(),
                 }),
                 _ => {
-                    peers.namespace.get_or_insert(mode);
+                    let name = policy.meta.name.clone();
+                    peers.namespace.get_or_insert(GeneralPolicy { name, mode });
                 }
             }
         }

@@ -30,10 +30,12 @@ use proto_istio::security::authorization_policy::{Action as Stated, ActionDetail
 use store::{Reads, Snapshot};
 
 use crate::capabilities::name::{EXT_AUTHZ_HTTP, EXT_AUTHZ_NETWORK, HTTP_RBAC, NETWORK_RBAC};
+use crate::findings::{self, code};
 use crate::listeners::filters;
 use crate::listeners::provider_cluster::{self, ProviderCluster};
 use crate::policy_target::Target;
 use crate::resource::any;
+use condition::Unfit;
 use provider::{POLICY_PREFIX, SHADOW_PREFIX, authorizer};
 use rule::{Generation, Strictness};
 pub use trust_domain::TrustDomains;
@@ -43,10 +45,6 @@ const DRY_RUN: &str = "istio.io/dry-run";
 const TCP_STAT_PREFIX: &str = "tcp.";
 /// What the names of rules end in that deny because their authorizer cannot be asked.
 const BAD_PROVIDER: &str = "-deny-due-to-bad-CUSTOM-action";
-/// Told of rules and conditions that make no sense.
-const INVALID: &str = "PIL0401";
-/// Told of policies whose authorizer cannot be asked.
-const NO_AUTHORIZER: &str = "PIL0402";
 
 type PolicyObject = Arc<Object<AuthorizationPolicy>>;
 
@@ -314,19 +312,35 @@ impl Building<'_, '_> {
                     authorizer(self.around.mesh, self.around.lookup, provider)
                 };
                 match found {
-                    Ok(authorizer) => Asked::Authorizer {
-                        sets: Sets {
-                            shadow: Some(enforced),
-                            enforced: (!dry.policies.is_empty()).then_some(dry),
-                            prefix: Some(SHADOW_PREFIX),
-                        },
-                        authorizer: Box::new(authorizer),
-                    },
+                    Ok(authorizer) => {
+                        if self.tcp && authorizer.tcp.is_none() {
+                            for policy in of {
+                                let why = format!(
+                                    "authorizer {provider:?} understands requests only: \
+                                     connections to TCP ports are let through unasked"
+                                );
+                                self.report(
+                                    policy,
+                                    code::UNASKED,
+                                    "spec.provider.name".to_owned(),
+                                    why,
+                                );
+                            }
+                        }
+                        Asked::Authorizer {
+                            sets: Sets {
+                                shadow: Some(enforced),
+                                enforced: (!dry.policies.is_empty()).then_some(dry),
+                                prefix: Some(SHADOW_PREFIX),
+                            },
+                            authorizer: Box::new(authorizer),
+                        }
+                    }
                     Err(why) => {
                         for policy in of {
                             self.report(
                                 policy,
-                                NO_AUTHORIZER,
+                                code::NO_AUTHORIZER,
                                 "spec.provider.name".to_owned(),
                                 format!("everything the policy is about is denied: {why}"),
                             );
@@ -349,20 +363,34 @@ impl Building<'_, '_> {
         };
         for (at, rule) in policy.spec.rules.iter().enumerate() {
             let mut problems = Vec::new();
-            let mut invalid = |why| problems.push(why);
+            let strictness = match action {
+                Action::Allow => Strictness::Drop,
+                Action::Deny | Action::Log => Strictness::Widen,
+            };
             let mut generation = Generation {
                 namespace: &name.namespace,
                 trust_domains: &self.around.trust_domains,
                 tcp: self.tcp,
-                strictness: match action {
-                    Action::Allow => Strictness::Drop,
-                    Action::Deny | Action::Log => Strictness::Widen,
-                },
-                invalid: &mut invalid,
+                strictness,
+                unfit: &mut |why| problems.push(why),
             };
             let generated = generation.policy(rule);
             for why in problems {
-                self.report(policy, INVALID, format!("spec.rules[{at}]"), why);
+                let (code, why) = match why {
+                    Unfit::Invalid(why) => (code::NOT_UNDERSTOOD, why),
+                    Unfit::RequestsOnly(what) => (
+                        code::REQUESTS_ONLY,
+                        format!("a TCP port does not know {what} of its connections"),
+                    ),
+                };
+                let effect = match strictness {
+                    Strictness::Drop => "the whole rule is left out and allows nothing",
+                    Strictness::Widen => {
+                        "the condition is left out, and the rule takes all that its others match"
+                    }
+                };
+                let path = format!("spec.rules[{at}]");
+                self.report(policy, code, path, format!("{why}: {effect}"));
             }
             rules
                 .policies
@@ -374,11 +402,7 @@ impl Building<'_, '_> {
     }
 
     fn report(&mut self, policy: &PolicyObject, code: &'static str, path: String, why: String) {
-        let diagnostic = Diagnostic {
-            object: Some(policy.key()),
-            origin: Some(policy.meta.origin.clone()),
-            ..Diagnostic::new(code, Severity::Error, why).at(path)
-        };
+        let diagnostic = findings::about(policy, code, Severity::Error, why).at(path);
         if !self.diagnostics.contains(&diagnostic) {
             self.diagnostics.push(diagnostic);
         }

@@ -61,6 +61,11 @@ pub fn rule_for(
     rules.choose(client, service_namespace, &root).cloned()
 }
 
+/// Puts rules into the order in which they are merged.
+pub(crate) fn in_order(rules: &mut [Arc<Object<DestinationRule>>]) {
+    merge::sort(rules);
+}
+
 /// The rule is not the same for all clients of the namespace: some rules select workloads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DependsOnLabels;
@@ -255,7 +260,7 @@ fn candidates(cx: &Cx<'_, Snapshot>, host: &Hostname) -> Vec<Arc<Object<Destinat
 /// The host of a rule; a short name is one of the rule's own namespace.
 ///
 /// Istio: pilot/pkg/model/config.go ResolveShortnameToFQDN, 1.32.
-fn resolve(rule: &Object<DestinationRule>, domain: &str) -> Hostname {
+pub(crate) fn resolve(rule: &Object<DestinationRule>, domain: &str) -> Hostname {
     let host = rule.spec.host.as_str();
     if host == "*" || host.contains('.') || host.parse::<std::net::IpAddr>().is_ok() {
         return Hostname::from(host);

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::diagnostic::Diagnostic;
 use model::host::Hostname;
 use model::labels::Labels;
 use model::names::Namespace;
@@ -147,6 +148,8 @@ pub struct MergedGateway {
     pub by_route: BTreeMap<Arc<str>, Vec<usize>>,
     /// Route configurations whose answers offer HTTP/3.
     pub http3_routes: BTreeSet<Arc<str>>,
+    /// What of the servers is not served, and why.
+    pub refused: Vec<Diagnostic>,
     /// Whether some server forwards TLS by the names of clusters.
     pub auto_passthrough: bool,
 }

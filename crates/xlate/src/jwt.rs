@@ -3,14 +3,17 @@
 //! Istio: pilot/pkg/security/authn/policy_applier.go convertToEnvoyJwtConfig, 1.32.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use incr::Cx;
+use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
+use model::jwks::KeySource;
 use model::kinds::istio::RequestAuthentication;
 use model::labels::Labels;
 use model::names::Namespace;
-use model::object::Object;
-use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
+use model::settings::JwksFetch;
+use prost_types::Duration;
+use proto_envoy::envoy::config::core::v3::{DataSource, HttpUri, data_source, http_uri};
 use proto_envoy::envoy::config::route::v3::{RouteMatch, route_match};
 use proto_envoy::envoy::extensions::filters::http::jwt_authn::v3 as envoy;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
@@ -18,7 +21,8 @@ use proto_istio::security::JwtRule;
 use store::{Reads, Snapshot};
 
 use crate::capabilities::name::JWT_AUTHN;
-use crate::listeners::filters;
+use crate::findings::{about, code};
+use crate::listeners::{filters, provider_cluster};
 use crate::policy_target::Target;
 use crate::resource::any;
 
@@ -26,8 +30,13 @@ use crate::resource::any;
 const PAYLOAD: &str = "payload";
 /// Claims that hold several values with spaces between them.
 const SPACE_DELIMITED: [&str; 2] = ["permission", "scope"];
-/// Told of rules whose keys are not known.
-const NO_KEYS: &str = "PIL0411";
+/// How long proxies keep keys that they fetched. Istio: policy_applier.go, 1.32.
+const CACHE_SECONDS: i64 = 300;
+/// How long fetching keys may take where the rule does not say. Istio: policy_applier.go, 1.32.
+const TIMEOUT: Duration = Duration {
+    seconds: 5,
+    nanos: 0,
+};
 
 /// A key for tokens of issuers whose keys are not known: nobody has the private half, so every token is refused. Without
 /// any key Envoy would not say why.
@@ -58,40 +67,198 @@ pub fn filter(
                 target_ref: policy.spec.target_ref.as_ref(),
             };
             if target.covers(namespace, labels) {
-                report(&policy, diagnostics);
-                rules.extend(policy.spec.jwt_rules.iter().cloned());
+                for (at, rule) in policy.spec.jwt_rules.iter().enumerate() {
+                    let keys = keys(cx, rule).unwrap_or_else(|trouble| {
+                        let why = format!("{}: every token of the issuer is refused", trouble.why);
+                        let found = about(&policy, trouble.code, Severity::Error, why);
+                        let path = format!("spec.jwtRules[{at}]{}", trouble.field);
+                        diagnostics.push(found.at(path));
+                        trouble.instead
+                    });
+                    rules.push((rule.clone(), keys));
+                }
             }
         }
     }
     config(rules, gateway).map(|config| filters::http(JWT_AUTHN, any(&config)))
 }
 
-fn report(policy: &Object<RequestAuthentication>, diagnostics: &mut Vec<Diagnostic>) {
-    for (at, rule) in policy.spec.jwt_rules.iter().enumerate() {
-        if rule.jwks.is_empty() {
-            let why = format!(
-                "the keys of issuer {:?} are not known here: its tokens are refused",
-                rule.issuer
-            );
-            diagnostics.push(Diagnostic {
-                object: Some(policy.key()),
-                origin: Some(policy.meta.origin.clone()),
-                ..Diagnostic::new(NO_KEYS, Severity::Error, why)
-                    .at(format!("spec.jwtRules[{at}]"))
-                    .help("state the keys in jwks".to_owned())
-            });
+/// Where a proxy has the keys of an issuer from.
+#[derive(Clone, PartialEq, Debug)]
+enum Keys {
+    /// It is told them.
+    Stated(String),
+    /// It fetches them from a cluster that it knows.
+    Fetched(Box<envoy::RemoteJwks>),
+}
+
+/// Why the keys of a rule are of no use, and what the proxy gets instead of them.
+struct Trouble {
+    code: &'static str,
+    field: &'static str,
+    why: String,
+    instead: Keys,
+}
+
+impl Trouble {
+    fn refusing(code: &'static str, field: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            code,
+            field,
+            why: why.into(),
+            instead: Keys::Stated(REFUSES_ALL.to_owned()),
         }
     }
 }
 
+fn keys(cx: &Cx<'_, Snapshot>, rule: &JwtRule) -> Result<Keys, Trouble> {
+    if rule.issuer.is_empty() {
+        // Envoy would take tokens of any issuer for good.
+        let why = "the rule names no issuer";
+        return Err(Trouble::refusing(code::NO_ISSUER, ".issuer", why));
+    }
+    if let Some(fetched) = fetched_by_proxy(cx, rule) {
+        return fetched.map(|remote| Keys::Fetched(Box::new(remote)));
+    }
+    let Some(source) = source(rule) else {
+        return match model::jwks::check(&rule.jwks) {
+            Ok(()) => Ok(Keys::Stated(rule.jwks.clone())),
+            Err(why) => {
+                let why = format!("the text {why}");
+                Err(Trouble::refusing(code::BAD_KEYS, ".jwks", why))
+            }
+        };
+    };
+    let field = match source {
+        KeySource::Uri(_) => ".jwksUri",
+        KeySource::Issuer(_) => ".issuer",
+    };
+    let no_keys = |why: String| Trouble::refusing(code::NO_KEYS, field, why);
+    let Some(fetched) = cx.keys(&source) else {
+        return Err(no_keys(format!("keys are not yet fetched from {source}")));
+    };
+    let keys = fetched
+        .keys
+        .as_ref()
+        .map(|keys| Keys::Stated(keys.to_string()));
+    match (keys, &fetched.trouble) {
+        (Some(keys), None) => Ok(keys),
+        (Some(keys), Some(why)) => Err(Trouble {
+            why: format!("keys cannot be fetched anew from {source}: {why}"),
+            instead: keys,
+            ..no_keys(String::new())
+        }),
+        (None, why) => Err(no_keys(format!(
+            "keys cannot be fetched from {source}: {}",
+            why.as_deref().unwrap_or("nothing came")
+        ))),
+    }
+}
+
+/// Where the control plane fetches the keys of a rule from; `None` for a rule that states them.
+fn source(rule: &JwtRule) -> Option<KeySource> {
+    if !rule.jwks.is_empty() {
+        None
+    } else if !rule.jwks_uri.is_empty() {
+        Some(KeySource::Uri(rule.jwks_uri.as_str().into()))
+    } else {
+        Some(KeySource::Issuer(rule.issuer.as_str().into()))
+    }
+}
+
+/// How proxies fetch the keys of a rule themselves, where the mesh wants that.
+fn fetched_by_proxy(
+    cx: &Cx<'_, Snapshot>,
+    rule: &JwtRule,
+) -> Option<Result<envoy::RemoteJwks, Trouble>> {
+    let mode = cx.settings().features.jwks_fetch;
+    if mode == JwksFetch::ControlPlane || rule.jwks_uri.is_empty() {
+        return None;
+    }
+    let remote = |cluster: String| envoy::RemoteJwks {
+        http_uri: Some(HttpUri {
+            uri: rule.jwks_uri.clone(),
+            timeout: Some(timeout(rule)),
+            http_upstream_type: Some(http_uri::HttpUpstreamType::Cluster(cluster)),
+        }),
+        cache_duration: Some(Duration {
+            seconds: CACHE_SECONDS,
+            nanos: 0,
+        }),
+        ..Default::default()
+    };
+    let (host, port) = host_and_port(&rule.jwks_uri).unwrap_or_default();
+    match provider_cluster::lookup(cx, host, port) {
+        Some(found) => Some(Ok(remote(found.cluster))),
+        None if mode == JwksFetch::Hybrid => None,
+        None => Some(Err(Trouble {
+            code: code::NO_KEY_SERVICE,
+            field: ".jwksUri",
+            why: format!("proxies fetch the keys themselves, and know no service {host:?}"),
+            // A cluster that is not there: Envoy gets no keys, and says so.
+            instead: Keys::Fetched(Box::new(remote(format!("outbound|{port}||{host}")))),
+        })),
+    }
+}
+
+fn timeout(rule: &JwtRule) -> Duration {
+    rule.timeout.as_ref().map_or(TIMEOUT, |stated| stated.0)
+}
+
+/// Host and port of an `http` or `https` address.
+fn host_and_port(uri: &str) -> Option<(&str, u32)> {
+    let (scheme, rest) = uri.split_once("://")?;
+    let default = match scheme.to_ascii_lowercase().as_str() {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, a)| a);
+    if let Some(v6) = authority.strip_prefix('[') {
+        let (host, port) = v6.split_once(']')?;
+        let port = port.strip_prefix(':').map(str::parse).transpose().ok()?;
+        return Some((host, port.unwrap_or(default)));
+    }
+    match authority.rsplit_once(':') {
+        Some((host, "")) => Some((host, default)),
+        Some((host, port)) => Some((host, port.parse().ok()?)),
+        None => Some((authority, default)),
+    }
+}
+
+/// Every source that keys are to be fetched from, each with the longest time that a rule gives it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct WantedKeys;
+
+impl Query<Snapshot> for WantedKeys {
+    type Value = Arc<BTreeMap<KeySource, std::time::Duration>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let mut wanted = BTreeMap::new();
+        for policy in cx.list::<RequestAuthentication>() {
+            for rule in &policy.spec.jwt_rules {
+                if rule.issuer.is_empty() || fetched_by_proxy(cx, rule).is_some() {
+                    continue;
+                }
+                let Some(source) = source(rule) else { continue };
+                let limit = std::time::Duration::try_from(timeout(rule)).unwrap_or_default();
+                let longest: &mut std::time::Duration = wanted.entry(source).or_default();
+                *longest = limit.max(*longest);
+            }
+        }
+        Arc::new(wanted)
+    }
+}
+
 /// The configuration of the filter, rules in the order of their issuers.
-fn config(mut rules: Vec<JwtRule>, gateway: bool) -> Option<envoy::JwtAuthentication> {
-    rules.sort_by(|a, b| a.issuer.cmp(&b.issuer));
+fn config(mut rules: Vec<(JwtRule, Keys)>, gateway: bool) -> Option<envoy::JwtAuthentication> {
+    rules.sort_by(|(a, _), (b, _)| a.issuer.cmp(&b.issuer));
     let name = |at: usize| format!("origins-{at}");
     let providers: BTreeMap<String, envoy::JwtProvider> = rules
         .iter()
         .enumerate()
-        .map(|(at, rule)| (name(at), provider(rule, gateway)))
+        .map(|(at, (rule, keys))| (name(at), provider(rule, keys, gateway)))
         .collect();
     let named = |at| requirement(Requires::ProviderName(name(at)));
     let or_none = |at| {
@@ -139,11 +306,8 @@ fn any_of(requirements: Vec<envoy::JwtRequirement>) -> envoy::JwtRequirement {
     }))
 }
 
-fn provider(rule: &JwtRule, gateway: bool) -> envoy::JwtProvider {
-    let keys = match rule.jwks.as_str() {
-        "" => REFUSES_ALL,
-        keys => keys,
-    };
+fn provider(rule: &JwtRule, keys: &Keys, gateway: bool) -> envoy::JwtProvider {
+    use envoy::jwt_provider::JwksSourceSpecifier as Specifier;
     envoy::JwtProvider {
         issuer: rule.issuer.clone(),
         audiences: rule.audiences.clone(),
@@ -173,12 +337,13 @@ fn provider(rule: &JwtRule, gateway: bool) -> envoy::JwtProvider {
             .collect(),
         from_params: rule.from_params.clone(),
         from_cookies: rule.from_cookies.clone(),
-        jwks_source_specifier: Some(envoy::jwt_provider::JwksSourceSpecifier::LocalJwks(
-            DataSource {
-                specifier: Some(data_source::Specifier::InlineString(keys.to_owned())),
+        jwks_source_specifier: Some(match keys {
+            Keys::Stated(keys) => Specifier::LocalJwks(DataSource {
+                specifier: Some(data_source::Specifier::InlineString(keys.clone())),
                 ..Default::default()
-            },
-        )),
+            }),
+            Keys::Fetched(remote) => Specifier::RemoteJwks((**remote).clone()),
+        }),
         ..Default::default()
     }
 }
@@ -206,15 +371,11 @@ mod tests {
             let input = &case["in"];
             let mut rules: Vec<JwtRule> =
                 serde_json::from_value(input["jwtRules"].clone()).unwrap();
-            // Keys that Istio fetched in its tests.
-            for (at, rule) in rules
-                .iter_mut()
-                .enumerate()
-                .filter(|(_, r)| r.jwks.is_empty())
-            {
+            // Keys as Istio stated or fetched them in its tests; where proxies fetch is for another test.
+            let keys = |at: usize| {
                 let keys = &case["out"]["providers"][format!("origins-{at}")]["localJwks"];
-                rule.jwks = keys["inlineString"].as_str().unwrap_or_default().to_owned();
-            }
+                Keys::Stated(keys["inlineString"].as_str().unwrap_or_default().to_owned())
+            };
             let issuers: Vec<_> = rules.iter().map(|r| r.issuer.clone()).collect();
             if !issuers.is_sorted() {
                 // The recorded function is called with sorted rules everywhere but in this table.
@@ -222,6 +383,8 @@ mod tests {
                     rule.issuer = format!("{at}");
                 }
             }
+            let rules = rules.into_iter().enumerate();
+            let rules = rules.map(|(at, rule)| (rule, keys(at))).collect();
             let found = config(rules, input["clearRouteCache"] == true).map(|mut c| {
                 for (at, issuer) in issuers.iter().enumerate() {
                     if let Some(p) = c.providers.get_mut(&format!("origins-{at}")) {

@@ -9,6 +9,7 @@ pub mod capabilities;
 pub mod clusters;
 pub mod destination_rule;
 pub mod endpoints;
+pub mod findings;
 pub mod gateways;
 pub mod json;
 pub mod jwt;

@@ -37,6 +37,7 @@ use proto_envoy::envoy::config::listener::v3::listener::connection_balance_confi
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use store::{Reads, Snapshot};
 
+use crate::findings::ServedPort;
 use crate::resource::ResourceSet;
 use crate::scope::{ScopeOf, SidecarScope, key_of};
 use crate::view::{ServiceTarget, View};
@@ -56,14 +57,32 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
 }
 
 fn sidecar(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
+    let Some(proxy) = proxy(cx, view) else {
+        return ResourceSet::default();
+    };
+    let mut listeners = outbound::listeners(cx, &proxy);
+    listeners.extend(inbound::listeners(cx, &proxy));
+    ResourceSet::new(listeners)
+}
+
+/// The ports at which sidecars of a view take connections for their workload.
+pub(crate) fn served_ports(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> Vec<ServedPort> {
+    match proxy(cx, view) {
+        Some(proxy) => inbound::served_ports(cx, &proxy),
+        None => Vec::new(),
+    }
+}
+
+/// `None` for a mesh without a port for sidecars.
+fn proxy<'a>(cx: &Cx<'_, Snapshot>, view: &'a Arc<View>) -> Option<Proxy<'a>> {
     let settings = cx.settings();
     let port = |number: i32| u16::try_from(number).unwrap_or(0);
     let outbound_port = port(settings.mesh.proxy_listen_port);
     let inbound_port = port(settings.mesh.proxy_inbound_listen_port);
     if outbound_port == 0 {
-        return ResourceSet::default();
+        return None;
     }
-    let proxy = Proxy {
+    Some(Proxy {
         view,
         scope: (*cx.query(&ScopeOf(key_of(cx, view)))).clone(),
         addressing: Addressing::of(view, &settings.features),
@@ -75,10 +94,7 @@ fn sidecar(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
         } else {
             PLAIN_HTTP
         },
-    };
-    let mut listeners = outbound::listeners(cx, &proxy);
-    listeners.extend(inbound::listeners(cx, &proxy));
-    ResourceSet::new(listeners)
+    })
 }
 
 /// A sidecar, with what its listeners are decided by.

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::diagnostic::{Diagnostic, Severity};
+use model::kinds::Kind;
 use model::kinds::istio::{DestinationRule, Gateway};
 use model::kinds::kube::{ConfigMap, Secret};
 use model::node::Identity;
@@ -21,6 +23,7 @@ use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use proto_istio::networking::{ClientTlsSettings, ServerTlsSettings, TrafficPolicy};
 use store::{Reads, Snapshot};
 
+use crate::findings::{about_named, code};
 use crate::gateways::{self, GatewayServer, MergedGateway};
 use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeOf, key_of};
@@ -57,6 +60,44 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
         }
         (*cx.query(&SecretOf(credential))).clone()
     }))
+}
+
+/// Credentials of a gateway's servers that its proxies do not get: their clients wait for a certificate in vain.
+pub(crate) fn missing(
+    cx: &Cx<'_, Snapshot>,
+    view: &View,
+    merged: &MergedGateway,
+) -> Vec<Diagnostic> {
+    let Some(identity) = &view.identity else {
+        return Vec::new();
+    };
+    let verified = verified(cx, merged, identity);
+    let mut found = Vec::new();
+    for server in &merged.servers {
+        for name in server.server.tls.as_ref().into_iter().flat_map(of_server) {
+            let why = match Credential::parse(&name, &identity.namespace) {
+                None => "is no name of a credential",
+                Some(credential) if !may_read(identity, &credential, &verified) => {
+                    "may not be read by the proxy, which belongs to another namespace"
+                }
+                Some(credential) => match *cx.query(&SecretOf(credential)) {
+                    None => "is not there, or lacks the keys that a proxy needs",
+                    Some(_) => continue,
+                },
+            };
+            found.push(
+                about_named(
+                    Kind::Gateway,
+                    &server.gateway,
+                    code::NO_CREDENTIAL,
+                    Severity::Error,
+                    format!("{name} {why}: clients get no answer"),
+                )
+                .at("spec.servers"),
+            );
+        }
+    }
+    found
 }
 
 /// Whether a proxy may read a credential. `verified` are the names that Gateways refer to on its behalf.

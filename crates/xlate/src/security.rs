@@ -22,6 +22,8 @@ pub struct Security {
     pub tcp: Vec<listener::Filter>,
     /// What of the policies makes no sense or cannot be enforced as written.
     pub diagnostics: Vec<Diagnostic>,
+    /// The same, where it matters only to proxies with TCP ports.
+    pub tcp_diagnostics: Vec<Diagnostic>,
 }
 
 /// What decides those filters.
@@ -59,11 +61,13 @@ impl Query<Snapshot> for SecurityOf {
             self.gateway,
             &mut diagnostics,
         );
+        let mut tcp_diagnostics = Vec::new();
         let (http, tcp) = Surroundings::with(cx, cx.settings(), |around| {
             let http = authz::http(&policies, around, &mut diagnostics);
-            let tcp = authz::tcp(&policies, around, &mut diagnostics);
+            let tcp = authz::tcp(&policies, around, &mut tcp_diagnostics);
             (http, tcp)
         });
+        tcp_diagnostics.retain(|d| !diagnostics.contains(d));
         Security {
             http: http
                 .custom
@@ -73,6 +77,7 @@ impl Query<Snapshot> for SecurityOf {
                 .collect(),
             tcp: tcp.custom.into_iter().chain(tcp.local).collect(),
             diagnostics,
+            tcp_diagnostics,
         }
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! Istio: pilot/pkg/model/telemetry.go, 1.32.
 
+mod findings;
 pub mod logging;
 pub mod metrics;
 pub mod tracing;
@@ -22,6 +23,8 @@ use store::{Reads, Snapshot};
 
 use crate::listeners::class::Class;
 use crate::policy_target::Target;
+
+pub use findings::findings;
 
 /// The Telemetry resources in force for a workload: of the root namespace, of its namespace, then those that select it.
 /// What comes later overrides what comes before.

@@ -20,6 +20,7 @@ use model::object::{Object, ObjectName, Timestamp};
 use model::service::Visibility;
 use store::{Reads, Snapshot};
 
+pub(crate) use delegate::find as delegate;
 pub use destinations::{Destinations, DestinationsOf};
 pub use resolve::{gateway_name, host_name};
 
@@ -117,7 +118,7 @@ impl RuleHead {
         &self.name.namespace
     }
 
-    fn is_public(&self) -> bool {
+    pub(crate) fn is_public(&self) -> bool {
         self.export_to == Visibility::Public
     }
 
@@ -217,7 +218,7 @@ impl Query<Snapshot> for HeadsIn {
 
 /// The heads of every rule, oldest first.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct AllHeads;
+pub(crate) struct AllHeads;
 
 impl Query<Snapshot> for AllHeads {
     type Value = Arc<[Arc<RuleHead>]>;

@@ -34,7 +34,7 @@ macro_rules! declare_features {
 
         impl Default for Features {
             fn default() -> Self {
-                Self { $($field: $default),* }
+                Self { $($field: <$type>::from($default)),* }
             }
         }
 
@@ -90,8 +90,79 @@ declare_features! {
         "Let policies of one workload ask several authorizers.";
     "PILOT_ENABLE_PERSISTENT_SESSION_FILTER" persistent_session_filter: bool = false,
         "Bind sessions to endpoints for services that are labelled so.";
+    "PILOT_JWT_ENABLE_REMOTE_JWKS" jwks_fetch: JwksFetch = "istiod",
+        "Who fetches the keys of token issuers: the control plane (`false`, `istiod`), proxies where they know the service and the control plane else (`true`, `hybrid`), or proxies (`envoy`).";
+    "PILOT_TRACE_SAMPLING" trace_sampling: Percentage = 1.0,
+        "Percentage of requests that are traced where nothing else is stated.";
     "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN" absolute_fqdn_vhost_domain: bool = true,
         "Match host names that end in a dot as well.";
+}
+
+/// Who fetches the keys of token issuers that policies name by address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JwksFetch {
+    /// The control plane.
+    ControlPlane,
+    /// Proxies from services that they know, else the control plane.
+    Hybrid,
+    /// Proxies.
+    Proxy,
+}
+
+impl JwksFetch {
+    /// Istio: pkg/jwt/jwt.go ConvertToJwksFetchMode, 1.32.
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "istiod" | "false" => Self::ControlPlane,
+            "hybrid" | "true" => Self::Hybrid,
+            "envoy" => Self::Proxy,
+            _ => return None,
+        })
+    }
+}
+
+impl From<&str> for JwksFetch {
+    /// What has no meaning leaves it to the control plane.
+    fn from(text: &str) -> Self {
+        Self::parse(text).unwrap_or(Self::ControlPlane)
+    }
+}
+
+impl Assign for JwksFetch {
+    fn assign(&mut self, text: &str) -> bool {
+        match Self::parse(text) {
+            Some(mode) => *self = mode,
+            None => return false,
+        }
+        true
+    }
+}
+
+/// A share of 0 to 100.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Percentage(f64);
+
+impl Percentage {
+    /// From 0 to 100.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl From<f64> for Percentage {
+    fn from(value: f64) -> Self {
+        Self(value.clamp(0.0, 100.0))
+    }
+}
+
+impl Assign for Percentage {
+    fn assign(&mut self, text: &str) -> bool {
+        match text.parse::<f64>() {
+            Ok(value) if (0.0..=100.0).contains(&value) => self.0 = value,
+            _ => return false,
+        }
+        true
+    }
 }
 
 /// A type that a flag may have.

@@ -10,8 +10,8 @@ use model::{Diagnostic, Kind, Severity};
 use serde_json::{Value, json};
 use xlate::services::EndpointsOf;
 
-use super::{services as all_services, timestamp};
-use crate::derive::State;
+use super::{proxy_name, services as all_services, timestamp};
+use crate::derive::{FindingRow, State};
 
 /// `/debug/registryz`.
 pub(super) fn services(state: &State) -> Value {
@@ -172,8 +172,17 @@ pub(super) fn objects(state: &State) -> Vec<Value> {
         .collect()
 }
 
-/// A finding as JSON.
-pub(super) fn finding(d: &Diagnostic) -> Value {
+/// `/debug/configz?findings`: what was found when objects were read, then what generation found.
+pub(super) fn findings(read: &[Diagnostic], generated: &[FindingRow]) -> Value {
+    let of_proxies = generated.iter().map(|row| {
+        let mut shown = finding(&row.finding);
+        shown["proxies"] = row.proxies.iter().map(|n| proxy_name(n)).collect();
+        shown
+    });
+    read.iter().map(finding).chain(of_proxies).collect()
+}
+
+fn finding(d: &Diagnostic) -> Value {
     json!({
         "code": d.code,
         "level": match d.severity {

@@ -6,16 +6,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use incr::{Engine, Query, RootId};
-use model::Change;
 use model::node::Node;
 use model::settings::Settings;
+use model::{Change, Diagnostic};
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Snapshot, Store};
 use tokio::sync::watch;
+use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
+use xlate::jwt::WantedKeys;
 use xlate::view::ProxyKey;
 use xlate::{Published, ResourceSet, TypeSet, TypeUrl, View, ViewOf};
 
-use super::{Batch, ProxyId, Subscription};
+use super::found::{Found, placed};
+use super::{Batch, KeysWanted, ProxyId, Subscription};
 
 /// Number of types.
 const TYPES: usize = TypeUrl::ALL.len();
@@ -29,6 +32,10 @@ pub struct State {
     roots: FxHashMap<RootId, Root>,
     next_proxy: u64,
     panics: u64,
+    found: Found,
+    /// Those that are the same for every view.
+    of_mesh: Option<Findings>,
+    keys: watch::Sender<KeysWanted>,
 }
 
 struct Proxy {
@@ -46,12 +53,27 @@ struct ViewEntry {
     /// The root of each type and how many proxies want it.
     types: [Option<(RootId, usize)>; TYPES],
     published: Arc<Published>,
+    /// The root of its findings, once it wants any type.
+    findings_root: Option<RootId>,
+    findings: Option<Findings>,
 }
 
 enum Root {
     /// The proxies with this key; several only while one reconnects.
     Proxy(Vec<ProxyId>),
     Set(Arc<View>, TypeUrl),
+    Findings(Arc<View>),
+    FindingsOfMesh,
+    Keys,
+}
+
+/// A finding of generation, for debug pages.
+#[derive(Clone, Debug)]
+pub struct FindingRow {
+    /// The finding, with where its object was read from.
+    pub finding: Diagnostic,
+    /// The connected proxies that it concerns; empty for one that concerns any.
+    pub proxies: Vec<Arc<Node>>,
 }
 
 /// A connected proxy, for debug pages.
@@ -66,15 +88,22 @@ pub struct ProxyRow {
 }
 
 impl State {
-    pub(super) fn new(settings: Arc<Settings>) -> Self {
+    pub(super) fn new(settings: Arc<Settings>, keys: watch::Sender<KeysWanted>) -> Self {
+        let mut engine = Engine::new();
+        let mut roots = FxHashMap::default();
+        roots.insert(engine.root(&WantedKeys), Root::Keys);
+        roots.insert(engine.root(&FindingsOfMesh), Root::FindingsOfMesh);
         Self {
             store: Store::new(settings),
-            engine: Engine::new(),
+            engine,
             proxies: BTreeMap::new(),
             views: FxHashMap::default(),
-            roots: FxHashMap::default(),
+            roots,
             next_proxy: 0,
             panics: 0,
+            found: Found::default(),
+            of_mesh: None,
+            keys,
         }
     }
 
@@ -102,6 +131,39 @@ impl State {
         })
     }
 
+    /// Whether an outcome is known of fetching each of the keys that are wanted.
+    pub fn has_keys(&self) -> bool {
+        let snapshot = self.store.snapshot();
+        let wanted = self.keys.borrow();
+        wanted
+            .keys()
+            .all(|source| snapshot.keys.get(source).is_some())
+    }
+
+    /// Every finding of generation in force.
+    pub fn findings(&self) -> Vec<FindingRow> {
+        let snapshot = self.store.snapshot();
+        let concerned = |finding: &Diagnostic| {
+            let views = self.views.values().filter(|view| {
+                let of_view = view.findings.as_ref();
+                of_view.is_some_and(|f| f.binary_search(finding).is_ok())
+            });
+            let ids = views.flat_map(|view| &view.proxies);
+            let mut nodes: Vec<Arc<Node>> = ids
+                .filter_map(|id| Some(self.proxies.get(id)?.node.clone()))
+                .collect();
+            nodes.sort_by(|a, b| a.id.cmp(&b.id));
+            nodes
+        };
+        self.found
+            .all()
+            .map(|finding| FindingRow {
+                proxies: concerned(finding),
+                finding: placed(finding.clone(), &snapshot),
+            })
+            .collect()
+    }
+
     /// How many views there are.
     pub fn views(&self) -> usize {
         self.views.len()
@@ -117,7 +179,7 @@ impl State {
             .or_insert_with(|| Root::Proxy(Vec::new()))
         {
             Root::Proxy(ids) => ids.push(id),
-            Root::Set(..) => unreachable!("a root of ViewOf is never one of TypeSet"),
+            _ => unreachable!("a root of ViewOf is that of a proxy"),
         }
         let (sender, published) = watch::channel(Arc::new(Published::new(0)));
         self.proxies.insert(
@@ -183,7 +245,8 @@ impl State {
         let apply = start.elapsed();
         let (views, sets) = self.publish();
         self.engine.collect();
-        if !had_changes && sets == 0 {
+        let found = self.found.take_new(&self.store.snapshot());
+        if !had_changes && sets == 0 && found.is_empty() {
             return None;
         }
         Some(Batch {
@@ -196,6 +259,8 @@ impl State {
             apply,
             generate: start.elapsed() - apply,
             panics: self.panics - panics,
+            found,
+            findings: self.found.totals(),
         })
     }
 
@@ -213,13 +278,20 @@ impl State {
         // Proxies that moved brought new roots with them.
         let mut order: Vec<Arc<View>> = Vec::new();
         let mut dirty: FxHashMap<Arc<View>, Vec<TypeUrl>> = FxHashMap::default();
+        let mut findings: Vec<Option<Arc<View>>> = Vec::new();
         for root in self.engine.changed_roots() {
-            if let Some(Root::Set(view, ty)) = self.roots.get(&root) {
-                let types = dirty.entry(view.clone()).or_insert_with(|| {
-                    order.push(view.clone());
-                    Vec::new()
-                });
-                types.push(*ty);
+            match self.roots.get(&root) {
+                Some(Root::Set(view, ty)) => {
+                    let types = dirty.entry(view.clone()).or_insert_with(|| {
+                        order.push(view.clone());
+                        Vec::new()
+                    });
+                    types.push(*ty);
+                }
+                Some(Root::Findings(view)) => findings.push(Some(view.clone())),
+                Some(Root::FindingsOfMesh) => findings.push(None),
+                Some(Root::Keys) => self.want_keys(&snapshot),
+                Some(Root::Proxy(_)) | None => {}
             }
         }
         // A view is published as soon as its own sets are there: its proxies get them while the next view is derived.
@@ -230,7 +302,43 @@ impl State {
             views += usize::from(changed > 0);
             sets += changed;
         }
+        // Nobody waits for findings: first the proxies.
+        for view in findings {
+            self.look_at(&snapshot, view.as_ref());
+        }
         (views, sets)
+    }
+
+    fn want_keys(&mut self, snapshot: &Snapshot) {
+        if let Some(wanted) = self.pull(snapshot, &WantedKeys) {
+            self.keys.send_if_modified(|now| {
+                let other = **now != **wanted;
+                if other {
+                    *now = Arc::clone(&wanted);
+                }
+                other
+            });
+        }
+    }
+
+    /// Takes the findings of a view, or of the mesh, as they are.
+    fn look_at(&mut self, snapshot: &Snapshot, view: Option<&Arc<View>>) {
+        let found = match view {
+            Some(view) => self.pull(snapshot, &FindingsOfView(view.clone())),
+            None => self.pull(snapshot, &FindingsOfMesh),
+        };
+        let Some(found) = found.map(|f| Findings::clone(&f)) else {
+            return;
+        };
+        let slot = match view {
+            Some(view) => match self.views.get_mut(view) {
+                Some(entry) => &mut entry.findings,
+                None => return,
+            },
+            None => &mut self.of_mesh,
+        };
+        let before = slot.replace(found.clone());
+        self.found.replace(before.as_ref(), Some(&found));
     }
 
     /// Pulls the sets of one view and hands those that changed to its proxies; returns how many that are.
@@ -304,6 +412,11 @@ impl State {
         let Some(entry) = self.views.get_mut(view) else {
             return;
         };
+        if entry.findings_root.is_none() {
+            let root = self.engine.root(&FindingsOfView(view.clone()));
+            entry.findings_root = Some(root);
+            self.roots.insert(root, Root::Findings(view.clone()));
+        }
         match &mut entry.types[ty as usize] {
             Some((_, count)) => *count += 1,
             empty => {
@@ -338,6 +451,11 @@ impl State {
             }
         }
         if entry.proxies.is_empty() {
+            if let Some(root) = entry.findings_root {
+                self.roots.remove(&root);
+                self.engine.release(root);
+            }
+            self.found.replace(entry.findings.as_ref(), None);
             self.views.remove(view);
         }
     }

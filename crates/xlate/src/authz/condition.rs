@@ -41,8 +41,8 @@ pub(super) enum Attribute {
 /// Why a condition makes nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Unfit {
-    /// It is about requests, which a TCP chain does not see.
-    RequestsOnly,
+    /// It is about requests, which a TCP chain does not see. Holds what it looks at.
+    RequestsOnly(String),
     /// It says nothing that makes sense.
     Invalid(String),
 }
@@ -103,8 +103,23 @@ impl Attribute {
 
     pub(super) fn check(&self, tcp: bool) -> Result<(), Unfit> {
         match tcp && self.is_of_requests() {
-            true => Err(Unfit::RequestsOnly),
+            true => Err(Unfit::RequestsOnly(self.label())),
             false => Ok(()),
+        }
+    }
+
+    /// What of requests it looks at, as it is written in policies.
+    fn label(&self) -> String {
+        match self {
+            Self::Host => "hosts".to_owned(),
+            Self::Method => "methods".to_owned(),
+            Self::Path => "paths".to_owned(),
+            Self::RequestPrincipal => "requestPrincipals".to_owned(),
+            Self::Audiences => "request.auth.audiences".to_owned(),
+            Self::Presenter => "request.auth.presenter".to_owned(),
+            Self::Header(key) => format!("request.headers{key}"),
+            Self::Claims(key) => format!("request.auth.claims{key}"),
+            other => format!("{other:?}"),
         }
     }
 

@@ -42,8 +42,8 @@ pub(super) struct Generation<'a> {
     pub(super) trust_domains: &'a TrustDomains,
     pub(super) tcp: bool,
     pub(super) strictness: Strictness,
-    /// Told of conditions that make no sense.
-    pub(super) invalid: &'a mut dyn FnMut(String),
+    /// Told of conditions that make nothing.
+    pub(super) unfit: &'a mut dyn FnMut(Unfit),
 }
 
 impl Generation<'_> {
@@ -53,7 +53,10 @@ impl Generation<'_> {
         let mut asking = Vec::new();
         for when in &rule.when {
             let Some(attribute) = Attribute::of_key(&when.key) else {
-                (self.invalid)(format!("there is no attribute {}", when.key));
+                (self.unfit)(Unfit::Invalid(format!(
+                    "there is no attribute {}",
+                    when.key
+                )));
                 match self.strictness {
                     Strictness::Drop => return None,
                     Strictness::Widen => continue,
@@ -148,10 +151,10 @@ impl Generation<'_> {
         for condition in own.iter().chain(common) {
             let attribute = &condition.attribute;
             if let Err(why) = attribute.check(self.tcp) {
-                self.unfit(why)?;
+                self.leave_out(why)?;
                 continue;
             }
-            let mut unfit = |why| self.unfit(why);
+            let mut unfit = |why| self.leave_out(why);
             rules.extend(attribute_values(&condition.values, |v| {
                 attribute.permission(v, &mut unfit)
             })?);
@@ -173,11 +176,11 @@ impl Generation<'_> {
         for condition in own.iter().chain(common) {
             let attribute = &condition.attribute;
             if let Err(why) = attribute.check(self.tcp) {
-                self.unfit(why)?;
+                self.leave_out(why)?;
                 continue;
             }
             let namespace = self.namespace;
-            let mut unfit = |why| self.unfit(why);
+            let mut unfit = |why| self.leave_out(why);
             ids.extend(attribute_values(&condition.values, |v| {
                 attribute.principal(v, namespace, &mut unfit)
             })?);
@@ -207,10 +210,8 @@ impl Generation<'_> {
     }
 
     /// Drops the rule, or what makes no sense of it.
-    fn unfit(&mut self, why: Unfit) -> Result<(), Unfit> {
-        if let Unfit::Invalid(why) = &why {
-            (self.invalid)(why.clone());
-        }
+    fn leave_out(&mut self, why: Unfit) -> Result<(), Unfit> {
+        (self.unfit)(why.clone());
         match self.strictness {
             Strictness::Drop => Err(why),
             Strictness::Widen => Ok(()),

@@ -133,6 +133,6 @@ spec:
     let made = http(&policies, &around, &mut diagnostics);
     assert_eq!(made.local.len(), 1);
     assert_eq!(diagnostics.len(), 1);
-    assert_eq!(diagnostics[0].code, INVALID);
+    assert_eq!(diagnostics[0].code, code::NOT_UNDERSTOOD);
     assert_eq!(&*diagnostics[0].path, "spec.rules[0]");
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::Cx;
+use model::diagnostic::Severity;
 use model::kinds::istio::Gateway;
 use model::names::Namespace;
 use model::object::Object;
@@ -17,6 +18,7 @@ use store::{Reads, Snapshot};
 use super::select::Selected;
 use super::server::{is_http, is_passthrough, is_tls, terminates_https};
 use super::{GatewayServer, Instance, MergedGateway, PortServers, ServerPort};
+use crate::findings::{about, code};
 
 pub(super) fn merge(cx: &Cx<'_, Snapshot>, selected: &[Selected]) -> MergedGateway {
     let mut merging = Merging {
@@ -24,8 +26,8 @@ pub(super) fn merge(cx: &Cx<'_, Snapshot>, selected: &[Selected]) -> MergedGatew
         ..Merging::default()
     };
     for selected in selected {
-        for server in &selected.gateway.spec.servers {
-            merging.server(selected, server);
+        for (field, server) in selected.gateway.spec.servers.iter().enumerate() {
+            merging.server(selected, field, server);
         }
     }
     merging.merged
@@ -44,11 +46,17 @@ struct Merging {
 }
 
 impl Merging {
-    fn server(&mut self, selected: &Selected, stated: &Server) {
+    fn server(&mut self, selected: &Selected, field: usize, stated: &Server) {
+        let gateway = &selected.gateway;
+        let refused = |why: String| {
+            about(gateway, code::SERVER_REFUSED, Severity::Error, why)
+                .at(format!("spec.servers[{field}]"))
+        };
         let Some(port) = &stated.port else {
+            let why = "the server has no port and is not served".to_owned();
+            self.merged.refused.push(refused(why));
             return;
         };
-        let gateway = &selected.gateway;
         let at = self.merged.servers.len();
         self.merged.servers.push(GatewayServer {
             server: Server {
@@ -68,23 +76,28 @@ impl Merging {
                 bind: stated.bind.as_str().into(),
             };
             let route = route_name(stated, resolved, gateway);
-            if self.tls(at, &socket, &route) {
-                let udp = selected.instances.iter().any(|i| i.udp && i.port == number);
-                self.place(at, socket, route, udp);
+            let udp = selected.instances.iter().any(|i| i.udp && i.port == number);
+            let placed = self
+                .tls(at, &socket, &route)
+                .and_then(|()| self.place(at, socket, route, udp));
+            if let Err(why) = placed {
+                let why = format!("the server is not served on port {resolved}: {why}");
+                self.merged.refused.push(refused(why));
             }
         }
     }
 
-    /// Takes the names of a server with TLS settings; false if another server has one of them on the same address.
-    fn tls(&mut self, at: usize, socket: &ServerPort, route: &Arc<str>) -> bool {
+    /// Takes the names of a server with TLS settings. The error says which of them another server has on the same
+    /// address.
+    fn tls(&mut self, at: usize, socket: &ServerPort, route: &Arc<str>) -> Result<(), String> {
         let server = &mut self.merged.servers[at];
         let Some(tls) = &server.server.tls else {
-            return true;
+            return Ok(());
         };
         let known = self.tls_hosts.entry(socket.number).or_default();
-        let taken = |host: &String| known.get(host).is_some_and(|bind| **bind == *socket.bind);
-        if server.server.hosts.iter().any(taken) {
-            return false;
+        let taken = |host: &str| known.get(host).is_some_and(|bind| **bind == *socket.bind);
+        if let Some(host) = server.server.hosts.iter().find(|h| taken(h)) {
+            return Err(format!("another server has TLS for {host} there"));
         }
         for host in &server.server.hosts {
             known.insert(host.clone(), socket.bind.to_string());
@@ -97,22 +110,32 @@ impl Merging {
         server.sni_hosts = names.collect::<BTreeSet<String>>().into_iter().collect();
         server.tls_route = route.clone();
         self.merged.auto_passthrough |= tls.mode() == TlsMode::AutoPassthrough;
-        true
+        Ok(())
     }
 
-    /// Puts a server on a socket.
-    fn place(&mut self, at: usize, socket: ServerPort, route: Arc<str>, udp: bool) {
+    /// Puts a server on a socket. The error says why it does not fit there.
+    fn place(
+        &mut self,
+        at: usize,
+        socket: ServerPort,
+        route: Arc<str>,
+        udp: bool,
+    ) -> Result<(), String> {
         if self.taken.insert(socket.number) {
             self.open(at, &socket, &route);
         } else if let Some(current) = self.plain.get(&socket.number).cloned() {
             if current.bind == socket.bind {
                 let (new, held) = (parse(&socket), parse(&current));
                 let mergeable = (new.is_http() || new == held) && held.is_http();
-                if mergeable && !route.is_empty() {
-                    self.join(at, &current, &route);
+                if !mergeable || route.is_empty() {
+                    return Err(format!(
+                        "its protocol {} does not go with {}, which another server has there",
+                        socket.protocol, current.protocol
+                    ));
                 }
+                self.join(at, &current, &route);
                 // No further: whoever was there first also speaks for HTTP/3.
-                return;
+                return Ok(());
             }
             if self.merged.by_port.contains_key(&socket) {
                 self.join(at, &socket, &route);
@@ -124,11 +147,11 @@ impl Merging {
             }
         } else if is_tls(&self.merged.servers[at].server) {
             if !self.join_tls(at, &socket, &route) {
-                return;
+                return Err("its route configuration is that of another server".to_owned());
             }
         } else {
             self.open(at, &socket, &route);
-            return;
+            return Ok(());
         }
         let server = &self.merged.servers[at].server;
         if self.http3 && udp && terminates_https(server) {
@@ -136,6 +159,7 @@ impl Merging {
             quic.servers.push(at);
             self.merged.http3_routes.insert(route);
         }
+        Ok(())
     }
 
     /// A socket of its own.

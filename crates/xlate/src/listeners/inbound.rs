@@ -16,7 +16,7 @@ use proto_envoy::envoy::config::listener::v3 as listener;
 use store::{Reads, Snapshot};
 
 use super::address::{additional, listener_name, socket, wildcards};
-use super::class::{Class, handling};
+use super::class::{Class, Handling, handling};
 use super::hcm::{HttpParts, Options, Routes};
 use super::parts::{Keyed, Parts, PartsOf, TcpParts};
 use super::tcp::{self, Policy, Upstream};
@@ -24,6 +24,7 @@ use super::tls::MutualTls;
 use super::{Proxy, config_metadata};
 use crate::authn;
 use crate::clusters::names;
+use crate::findings::ServedPort;
 use crate::resource::Resource;
 use ports::PortChain;
 
@@ -82,6 +83,21 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
     listeners
         .iter()
         .map(|key| (*cx.query(key)).clone())
+        .collect()
+}
+
+/// The ports of its filter chains.
+pub(super) fn served_ports(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<ServedPort> {
+    let redirected = proxy.view.interception != Interception::None;
+    let others = redirected.then(|| ports::passthrough(cx, proxy));
+    ports::chains(cx, proxy)
+        .iter()
+        .chain(others.iter().flatten())
+        .map(|chain| ServedPort {
+            number: chain.target_port,
+            tcp: !chain.passthrough && handling(chain.port.protocol) == Handling::Tcp,
+            mode: chain.mode,
+        })
         .collect()
 }
 

@@ -1,5 +1,7 @@
 //! What a chain does when a filter that protects it cannot be loaded by the proxy: it refuses everything.
 
+use std::collections::BTreeSet;
+
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::config::route::v3 as route;
 
@@ -24,6 +26,16 @@ pub fn take_missing<F>(
     missing.sort();
     missing.dedup();
     missing
+}
+
+/// The extensions of filters that the proxy cannot load.
+pub fn missing<'f, F>(
+    view: &View,
+    filters: &'f [F],
+    name: impl Fn(&'f F) -> &'f str,
+) -> BTreeSet<&'f str> {
+    let names = filters.iter().map(name);
+    names.filter(|name| !view.has_extension(name)).collect()
 }
 
 /// Routes that refuse every request, and say which extensions are missing.

@@ -9,14 +9,11 @@ use incr::Cx;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager as hcm;
 use proto_envoy::envoy::r#type::v3::Percent;
 use proto_istio::mesh::{MeshConfig, ProxyConfig};
-use store::Snapshot;
+use store::{Reads, Snapshot};
 
 use super::class::Class;
 use crate::telemetry::{Applied, tracing};
 use crate::view::View;
-
-/// Percentage of requests traced where nothing is stated. Istio: `PILOT_TRACE_SAMPLING`.
-const DEFAULT_SAMPLING: f64 = 1.0;
 
 /// How a connection manager traces.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,6 +36,7 @@ pub fn tracing_config(
         tracing: None,
         use_request_id: true,
     };
+    let default = cx.settings().features.trace_sampling.get();
     let stated = proxy.tracing.clone().unwrap_or_default();
     let max_path_tag_length =
         (stated.max_path_tag_length != 0).then_some(stated.max_path_tag_length);
@@ -51,7 +49,7 @@ pub fn tracing_config(
             tracing: Some(hcm::Tracing {
                 custom_tags: tags::all(view, stated.enable_istio_tags.unwrap_or(true), own),
                 max_path_tag_length,
-                ..sampled(sampling(&stated))
+                ..sampled(sampling(&stated, default))
             }),
             use_request_id: true,
         };
@@ -71,7 +69,7 @@ pub fn tracing_config(
     let percentage = if tracer.samples {
         100.0
     } else {
-        spec.sampling.unwrap_or_else(|| sampling(&stated))
+        spec.sampling.unwrap_or_else(|| sampling(&stated, default))
     };
     let own = if spec.custom_tags.is_empty() {
         tags::of_proxy(&stated)
@@ -107,9 +105,10 @@ fn sampled(percentage: f64) -> hcm::Tracing {
     }
 }
 
-fn sampling(stated: &proto_istio::mesh::Tracing) -> f64 {
+/// The percentage of requests that are traced where no Telemetry resource says it.
+fn sampling(stated: &proto_istio::mesh::Tracing, default: f64) -> f64 {
     match stated.sampling {
-        0.0 => DEFAULT_SAMPLING,
+        0.0 => default,
         // As Istio: what is no percentage counts as one percent.
         over if over > 100.0 => 1.0,
         stated => stated,

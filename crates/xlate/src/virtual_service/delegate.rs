@@ -3,11 +3,12 @@
 //! Istio: pilot/pkg/model/virtualservice.go MergeHTTPRoutes and virtualservice_controller.go, 1.32.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use incr::Cx;
 use model::kinds::istio::VirtualService;
 use model::names::Namespace;
-use model::object::ObjectName;
+use model::object::{Object, ObjectName};
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{Delegate, HttpMatchRequest, HttpRoute, StringMatch};
 use store::{Reads, Snapshot};
@@ -28,9 +29,11 @@ pub(super) fn merge_all(
             merged.push(root);
             continue;
         };
-        let Some((name, sub)) = delegate_routes(cx, namespace, &delegate) else {
+        let Ok(object) = find(cx, namespace, &delegate) else {
             continue;
         };
+        let name = object.meta.name.clone();
+        let sub = resolved_routes(cx, &object);
         if !from.contains(&name) {
             from.push(name);
         }
@@ -39,11 +42,12 @@ pub(super) fn merge_all(
     merged
 }
 
-fn delegate_routes(
+/// The delegate that a route of `namespace` names. The error says why there is none for it.
+pub(crate) fn find(
     cx: &Cx<'_, Snapshot>,
     namespace: &Namespace,
     delegate: &Delegate,
-) -> Option<(ObjectName, Vec<HttpRoute>)> {
+) -> Result<Arc<Object<VirtualService>>, String> {
     let name = ObjectName {
         namespace: if delegate.namespace.is_empty() {
             namespace.clone()
@@ -52,16 +56,29 @@ fn delegate_routes(
         },
         name: delegate.name.as_str().into(),
     };
-    let object = cx.get::<VirtualService>(&name)?;
-    if !object.spec.hosts.is_empty() || !export_to(cx, &object).allows(namespace) {
-        return None;
+    let Some(object) = cx.get::<VirtualService>(&name) else {
+        return Err(format!("there is no VirtualService {name}"));
+    };
+    if !object.spec.hosts.is_empty() {
+        return Err(format!(
+            "VirtualService {name} has hosts, so it is no delegate"
+        ));
     }
+    if !export_to(cx, &object).allows(namespace) {
+        return Err(format!(
+            "VirtualService {name} is not exported to {namespace}"
+        ));
+    }
+    Ok(object)
+}
+
+fn resolved_routes(cx: &Cx<'_, Snapshot>, object: &Object<VirtualService>) -> Vec<HttpRoute> {
     let mut spec = VirtualService {
         http: object.spec.http.clone(),
         ..VirtualService::default()
     };
-    resolve::resolve(&mut spec, &name.namespace, &cx.settings().domain);
-    Some((name, spec.http))
+    resolve::resolve(&mut spec, object.namespace(), &cx.settings().domain);
+    spec.http
 }
 
 /// The delegate's route with what the root's adds; none where their matches exclude each other.

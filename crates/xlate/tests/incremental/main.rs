@@ -14,6 +14,7 @@ use model::node::Node;
 use model::object::ObjectKey;
 use model::service::{Address, Endpoint};
 use model::{Hostname, SourceId};
+use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
 use pilothouse_xlate::view::ProxyKey;
 use pilothouse_xlate::{ResourceSet, TypeSet, TypeUrl, View, ViewOf};
 use proptest::prelude::*;
@@ -142,7 +143,9 @@ impl Served {
             let view = view.clone();
             self.world.engine.root(&TypeSet { view, ty })
         };
-        TypeUrl::ALL.into_iter().map(root).collect()
+        let mut roots: Vec<RootId> = TypeUrl::ALL.into_iter().map(root).collect();
+        roots.push(self.world.engine.root(&FindingsOfView(view.clone())));
+        roots
     }
 
     fn release(&mut self, gone: Connected) {
@@ -176,6 +179,7 @@ impl Served {
             for ty in TypeUrl::ALL {
                 got.insert((proxy, ty), self.world.set(&view, ty));
             }
+            self.world.get(&FindingsOfView(view));
         }
         got
     }
@@ -228,11 +232,20 @@ proptest! {
                 let wanted = from_nothing(&snapshot, &proxies[*proxy], *ty);
                 prop_assert_eq!(differing(set, &wanted), None, "{} of proxy {}", ty, proxy);
             }
+            let fresh = Engine::new();
+            for connected in served.connected.values() {
+                let query = FindingsOfView(connected.view.clone());
+                prop_assert_eq!(served.world.get(&query), fresh.get(&*snapshot, &query));
+            }
+            let of_mesh = served.world.get(&FindingsOfMesh);
+            prop_assert_eq!(of_mesh, fresh.get(&*snapshot, &FindingsOfMesh));
         }
         let all: Vec<usize> = served.connected.keys().copied().collect();
         for proxy in all {
             served.toggle(proxy, &proxies[proxy]);
         }
+        // Those of the mesh are nobody's root here.
+        served.world.engine.collect();
         prop_assert_eq!(served.world.engine.stats().memos, 0);
     }
 

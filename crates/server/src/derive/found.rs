@@ -1,0 +1,136 @@
+//! The findings of generation in force: which there are, for how many views, and what is new among them.
+
+use std::collections::BTreeMap;
+
+use model::{Diagnostic, Severity};
+use store::Snapshot;
+use xlate::findings::Findings;
+
+/// Counts findings over the views that have them.
+#[derive(Default)]
+pub(super) struct Found {
+    counts: BTreeMap<Diagnostic, usize>,
+    new: Vec<Diagnostic>,
+}
+
+/// How many findings there are, by severity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Of what does not work.
+    pub errors: i64,
+    /// Of what works otherwise than it seems.
+    pub warnings: i64,
+}
+
+impl Found {
+    /// A view, or the mesh, has these findings in place of those.
+    pub(super) fn replace(&mut self, before: Option<&Findings>, after: Option<&Findings>) {
+        // First those that come, so that what stays is not new.
+        for finding in after.into_iter().flat_map(|f| f.iter()) {
+            match self.counts.get_mut(finding) {
+                Some(count) => *count += 1,
+                None => {
+                    self.counts.insert(finding.clone(), 1);
+                    self.new.push(finding.clone());
+                }
+            }
+        }
+        for finding in before.into_iter().flat_map(|f| f.iter()) {
+            if let Some(count) = self.counts.get_mut(finding) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(finding);
+                }
+            }
+        }
+    }
+
+    /// What came since this was last asked, with where its objects were read from.
+    pub(super) fn take_new(&mut self, snapshot: &Snapshot) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.new)
+            .into_iter()
+            .filter(|finding| self.counts.contains_key(finding))
+            .map(|finding| placed(finding, snapshot))
+            .collect()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.counts.keys()
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for finding in self.counts.keys() {
+            match finding.severity {
+                Severity::Error => totals.errors += 1,
+                Severity::Warning => totals.warnings += 1,
+                Severity::Info => {}
+            }
+        }
+        totals
+    }
+}
+
+/// The finding, with where its object was read from.
+pub(super) fn placed(mut finding: Diagnostic, snapshot: &Snapshot) -> Diagnostic {
+    if finding.origin.is_none()
+        && let Some(key) = &finding.object
+        && let Some(object) = snapshot.tables.get_any(key.kind, &key.name)
+    {
+        finding.origin = Some(object.meta().origin.clone());
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(codes: &[&'static str]) -> Findings {
+        codes
+            .iter()
+            .map(|code| Diagnostic::new(code, Severity::Error, "x"))
+            .collect()
+    }
+
+    fn new(found: &mut Found) -> Vec<&'static str> {
+        let snapshot = store::Store::new(settings()).snapshot();
+        found.take_new(&snapshot).iter().map(|f| f.code).collect()
+    }
+
+    fn settings() -> std::sync::Arc<model::settings::Settings> {
+        std::sync::Arc::new(model::settings::Settings {
+            mesh: Default::default(),
+            networks: Default::default(),
+            features: Default::default(),
+            domain: "cluster.local".into(),
+            cluster: "c".into(),
+            system_namespace: "s".into(),
+        })
+    }
+
+    #[test]
+    fn a_finding_is_new_once_however_many_views_have_it() {
+        let mut found = Found::default();
+        let (a, ab) = (findings(&["A"]), findings(&["A", "B"]));
+        found.replace(None, Some(&a));
+        assert_eq!(new(&mut found), ["A"]);
+        found.replace(None, Some(&ab));
+        assert_eq!(new(&mut found), ["B"]);
+        found.replace(Some(&ab), Some(&a));
+        assert_eq!(new(&mut found), [""; 0]);
+        assert_eq!(found.totals().errors, 1);
+        found.replace(Some(&a), None);
+        found.replace(Some(&a), None);
+        assert_eq!(found.all().count(), 0);
+    }
+
+    #[test]
+    fn a_finding_that_is_gone_again_is_not_told() {
+        let mut found = Found::default();
+        let a = findings(&["A"]);
+        found.replace(None, Some(&a));
+        found.replace(Some(&a), None);
+        assert_eq!(new(&mut found), [""; 0]);
+    }
+}

@@ -1,0 +1,172 @@
+//! The derive thread by itself: what it finds, and for whom.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use model::jwks::{FetchedKeys, KeySource};
+use model::node::Node;
+use model::parse::{Validation, parse};
+use model::{Change, ObjectKey, SourceId};
+use pilothouse_server::derive::{Derive, Totals};
+use serde_json::json;
+use xlate::TypeUrl;
+
+/// A thread under test, with the messages of what it found new.
+struct Running {
+    derive: Derive,
+    told: Arc<Mutex<Vec<String>>>,
+    totals: Arc<Mutex<Totals>>,
+}
+
+impl Running {
+    fn start() -> Self {
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let totals: Arc<Mutex<Totals>> = Arc::default();
+        let (tell, count) = (told.clone(), totals.clone());
+        let settings = Arc::new(testkit::settings(""));
+        let (derive, _thread) = Derive::start(settings, move |batch| {
+            let mut told = tell.lock().unwrap();
+            told.extend(batch.found.iter().map(ToString::to_string));
+            *count.lock().unwrap() = batch.findings;
+        })
+        .unwrap();
+        Self {
+            derive,
+            told,
+            totals,
+        }
+    }
+
+    async fn put(&self, yaml: &str) -> ObjectKey {
+        let parsed = parse(yaml, &Arc::from(Path::new("a.yaml")), Validation::Warn);
+        let objects: Vec<_> = parsed.objects().cloned().collect();
+        let key = objects[0].key();
+        let changes = objects.into_iter().map(|o| Change::Put(source(), o));
+        self.derive.change(changes.collect()).await.unwrap();
+        key
+    }
+
+    /// What was told since this was last asked.
+    async fn told(&self) -> Vec<String> {
+        // Behind everything that was said before.
+        self.derive.ask(|_| ()).await.unwrap();
+        std::mem::take(&mut *self.told.lock().unwrap())
+    }
+
+    fn errors(&self) -> i64 {
+        self.totals.lock().unwrap().errors
+    }
+
+    /// The findings, each with the ids of its proxies.
+    async fn page(&self) -> Vec<(&'static str, Vec<String>)> {
+        let rows = self.derive.ask(|state| state.findings()).await.unwrap();
+        let ids = |nodes: &[Arc<Node>]| nodes.iter().map(|n| n.id.to_string()).collect();
+        rows.iter()
+            .map(|row| (row.finding.code, ids(&row.proxies)))
+            .collect()
+    }
+}
+
+fn source() -> SourceId {
+    SourceId {
+        rank: 0,
+        name: "test".into(),
+    }
+}
+
+fn proxy(name: &str, namespace: &str) -> Arc<Node> {
+    testkit::node(&json!({
+        "id": format!("sidecar~10.0.0.1~{name}.{namespace}~{namespace}.svc.cluster.local"),
+        "metadata": {"NAMESPACE": namespace, "ISTIO_VERSION": "1.32.0"},
+    }))
+}
+
+const TYPO: &str = "
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: typo, namespace: shop}
+spec: {action: DENY, rules: [{when: [{key: source.namspace, values: [a]}]}]}
+";
+
+#[tokio::test]
+async fn findings_are_told_once_and_stand_while_a_proxy_has_them() {
+    let running = Running::start();
+    let key = running.put(TYPO).await;
+    assert_eq!(running.told().await, [""; 0], "nobody has it");
+
+    let one = running
+        .derive
+        .subscribe(proxy("one", "shop"))
+        .await
+        .unwrap();
+    running.derive.want(one.proxy, TypeUrl::Listener).unwrap();
+    let told = running.told().await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with("a.yaml:2: error[PIL0401]: AuthorizationPolicy shop/typo"),
+        "{told:?}"
+    );
+    assert!(told[0].contains("spec.rules[0]"), "{told:?}");
+
+    let two = running
+        .derive
+        .subscribe(proxy("two", "shop"))
+        .await
+        .unwrap();
+    running.derive.want(two.proxy, TypeUrl::Listener).unwrap();
+    let other = running.derive.subscribe(proxy("x", "other")).await.unwrap();
+    running.derive.want(other.proxy, TypeUrl::Listener).unwrap();
+    assert_eq!(running.told().await, [""; 0]);
+    let ids: Vec<String> = ["one", "two"]
+        .iter()
+        .map(|name| proxy(name, "shop").id.to_string())
+        .collect();
+    assert_eq!(running.page().await, [("PIL0401", ids)]);
+    assert_eq!(running.errors(), 1);
+
+    running
+        .derive
+        .change(vec![Change::Delete(source(), key)])
+        .await
+        .unwrap();
+    assert_eq!(running.page().await, []);
+    assert_eq!(running.errors(), 0);
+    running.put(TYPO).await;
+    assert_eq!(running.told().await.len(), 1, "it is new again");
+
+    for subscription in [one, two, other] {
+        running.derive.leave(subscription.proxy).unwrap();
+    }
+    assert_eq!(running.page().await, []);
+}
+
+#[tokio::test]
+async fn keys_are_wanted_while_a_policy_names_them() {
+    let running = Running::start();
+    let mut wanted = running.derive.wanted_keys();
+    let key = running
+        .put(
+            "
+apiVersion: security.istio.io/v1
+kind: RequestAuthentication
+metadata: {name: t, namespace: shop}
+spec: {jwtRules: [{issuer: me, jwksUri: 'https://me/keys', timeout: 3s}]}
+",
+        )
+        .await;
+    let known = || running.derive.ask(|state| state.has_keys());
+    assert!(!known().await.unwrap());
+    let uri = KeySource::Uri("https://me/keys".into());
+    assert_eq!(wanted.borrow_and_update()[&uri].as_secs(), 3);
+    let outcome = Some(Arc::new(FetchedKeys::default()));
+    let fetched = vec![Change::Keys(uri, outcome)];
+    running.derive.change(fetched).await.unwrap();
+    assert!(known().await.unwrap());
+
+    let gone = vec![Change::Delete(source(), key)];
+    running.derive.change(gone).await.unwrap();
+    assert!(known().await.unwrap());
+    assert!(wanted.borrow_and_update().is_empty());
+}

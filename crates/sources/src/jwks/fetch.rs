@@ -1,0 +1,299 @@
+//! One fetch: a plain GET with limits of time, size and place.
+
+mod insecure;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
+use http::{HeaderValue, Request, Uri};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use model::jwks::{BadKeys, KeySource};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::Options;
+use super::guard::Guard;
+
+/// Below the issuer. OpenID Connect Discovery 1.0, section 4.
+const DISCOVERY: &str = "/.well-known/openid-configuration";
+/// The largest answer that is read.
+const LARGEST: usize = 1 << 20;
+/// How often an answer may send elsewhere.
+const REDIRECTS: usize = 5;
+
+/// Why keys did not come. Each can be tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The address makes no sense. Who wrote the policy can act.
+    #[error("{0:?} is no address of http or https")]
+    Address(String),
+    /// All addresses of the host are of ranges that are not asked. Operators can act.
+    #[error("{0} has an address that must not be asked")]
+    Blocked(String),
+    /// The host has no address.
+    #[error("{0} has no address")]
+    Unknown(String),
+    /// Nobody takes connections.
+    #[error("{0} takes no connection")]
+    Connect(String),
+    /// The server's certificate is not trusted, or it speaks no TLS.
+    #[error("no TLS with {0}: {1}")]
+    Tls(String, String),
+    /// The connection broke.
+    #[error("no answer from {0}")]
+    Broken(String),
+    /// Another status than success.
+    #[error("{0} answered {1}")]
+    Status(String, u16),
+    /// Sent on and on.
+    #[error("too many redirections")]
+    Redirected,
+    /// Larger than is read.
+    #[error("the answer of {0} is larger than {LARGEST} bytes, or broke off")]
+    TooLarge(String),
+    /// Took too long.
+    #[error("no answer in {0:?}")]
+    TimedOut(Duration),
+    /// The OpenID configuration names no keys.
+    #[error("the OpenID configuration has no jwks_uri")]
+    Undiscovered,
+    /// The answer is not a JWKS.
+    #[error("the answer {0}")]
+    BadKeys(#[from] BadKeys),
+}
+
+/// Why the file of further roots cannot be used. Operators can act.
+#[derive(Debug, thiserror::Error)]
+pub enum RootsError {
+    /// It cannot be read, or is not PEM.
+    #[error("cannot read roots from {0}")]
+    Unreadable(String, #[source] rustls::pki_types::pem::Error),
+    /// A certificate of it is none.
+    #[error("{0} has a certificate that is none")]
+    Malformed(String, #[source] rustls::Error),
+    /// The crypto library supports no version of TLS: a bug.
+    #[error("no version of TLS")]
+    NoVersion(#[source] rustls::Error),
+}
+
+/// What fetches need.
+pub(super) struct Fetcher {
+    guard: Guard,
+    tls: TlsConnector,
+}
+
+impl Fetcher {
+    pub(super) fn new(options: &Options) -> Result<Self, RootsError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(RootsError::NoVersion)?;
+        let config = if options.insecure {
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(insecure::AnyCertificate(provider)))
+                .with_no_client_auth()
+        } else {
+            builder
+                .with_root_certificates(roots(options)?)
+                .with_no_client_auth()
+        };
+        Ok(Self {
+            guard: Guard::new(&options.blocked),
+            tls: TlsConnector::from(Arc::new(config)),
+        })
+    }
+
+    /// The keys of a source, as they came.
+    pub(super) async fn fetch(
+        &self,
+        source: &KeySource,
+        limit: Duration,
+    ) -> Result<Arc<str>, FetchError> {
+        let fetch = async {
+            let uri = match source {
+                KeySource::Uri(uri) => uri.to_string(),
+                KeySource::Issuer(issuer) => self.discover(issuer).await?,
+            };
+            let body = self.get(&uri).await?;
+            let text = std::str::from_utf8(&body).map_err(|_| BadKeys::NotJson)?;
+            model::jwks::check(text)?;
+            Ok(Arc::from(text))
+        };
+        tokio::time::timeout(limit, fetch)
+            .await
+            .unwrap_or(Err(FetchError::TimedOut(limit)))
+    }
+
+    async fn discover(&self, issuer: &str) -> Result<String, FetchError> {
+        let base = issuer.strip_suffix('/').unwrap_or(issuer);
+        let body = self.get(&format!("{base}{DISCOVERY}")).await?;
+        let found: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
+        let uri = found.as_ref().and_then(|f| f["jwks_uri"].as_str());
+        uri.map(str::to_owned).ok_or(FetchError::Undiscovered)
+    }
+
+    async fn get(&self, uri: &str) -> Result<Bytes, FetchError> {
+        let mut target = Target::parse(uri)?;
+        for _ in 0..=REDIRECTS {
+            let stream = self.connect(&target).await?;
+            let answer = if target.tls {
+                let name = ServerName::try_from(target.host.clone())
+                    .map_err(|_| FetchError::Address(uri.to_owned()))?;
+                let stream = self
+                    .tls
+                    .connect(name, stream)
+                    .await
+                    .map_err(|error| FetchError::Tls(target.host.clone(), error.to_string()))?;
+                ask(stream, &target).await?
+            } else {
+                ask(stream, &target).await?
+            };
+            match answer {
+                Answer::Body(body) => return Ok(body),
+                Answer::Elsewhere(location) => target = target.join(&location)?,
+            }
+        }
+        Err(FetchError::Redirected)
+    }
+
+    /// Connects to the first address that may be asked and answers. The address is looked up once and used as it was
+    /// checked, so that a name cannot lead elsewhere in between.
+    async fn connect(&self, target: &Target) -> Result<TcpStream, FetchError> {
+        let host = &target.host;
+        let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), target.port))
+            .await
+            .map_err(|_| FetchError::Unknown(host.clone()))?
+            .collect();
+        let (allowed, blocked): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|a| self.guard.allows(a.ip()));
+        for address in &allowed {
+            if let Ok(stream) = TcpStream::connect(address).await {
+                return Ok(stream);
+            }
+        }
+        Err(match (allowed.is_empty(), blocked.is_empty()) {
+            (true, true) => FetchError::Unknown(host.clone()),
+            (_, false) => FetchError::Blocked(host.clone()),
+            (false, true) => FetchError::Connect(host.clone()),
+        })
+    }
+}
+
+/// Where a request goes.
+struct Target {
+    tls: bool,
+    host: String,
+    port: u16,
+    uri: Uri,
+}
+
+impl Target {
+    fn parse(text: &str) -> Result<Self, FetchError> {
+        let wrong = || FetchError::Address(text.to_owned());
+        let uri: Uri = text.parse().map_err(|_| wrong())?;
+        let tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(wrong()),
+        };
+        let host = uri.host().ok_or_else(wrong)?;
+        Ok(Self {
+            tls,
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            uri,
+        })
+    }
+
+    /// Where an answer sends. Not from TLS to clear text.
+    fn join(&self, location: &str) -> Result<Self, FetchError> {
+        let joined = match (location.starts_with('/'), self.uri.authority()) {
+            (true, Some(authority)) if !location.starts_with("//") => {
+                let scheme = if self.tls { "https" } else { "http" };
+                Self::parse(&format!("{scheme}://{authority}{location}"))?
+            }
+            _ => Self::parse(location)?,
+        };
+        if self.tls && !joined.tls {
+            return Err(FetchError::Address(location.to_owned()));
+        }
+        Ok(joined)
+    }
+}
+
+enum Answer {
+    Body(Bytes),
+    Elsewhere(String),
+}
+
+async fn ask(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    target: &Target,
+) -> Result<Answer, FetchError> {
+    let broken = |_| FetchError::Broken(target.host.clone());
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(broken)?;
+    let path = target.uri.path_and_query().map_or("/", |p| p.as_str());
+    let authority = target.uri.authority().map_or("", |a| a.as_str());
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, a)| a);
+    let request = Request::get(path)
+        .header(HOST, authority)
+        .header(ACCEPT, HeaderValue::from_static("application/json"))
+        .header(USER_AGENT, HeaderValue::from_static("pilothouse"))
+        .body(Empty::<Bytes>::new())
+        .map_err(|_| FetchError::Address(target.uri.to_string()))?;
+    let exchange = async {
+        let response = sender.send_request(request).await.map_err(broken)?;
+        let status = response.status();
+        if status.is_redirection()
+            && let Some(location) = response.headers().get(LOCATION)
+        {
+            let location = location.to_str().unwrap_or_default().to_owned();
+            return Ok(Answer::Elsewhere(location));
+        }
+        if !status.is_success() {
+            return Err(FetchError::Status(target.host.clone(), status.as_u16()));
+        }
+        let body = Limited::new(response.into_body(), LARGEST).collect().await;
+        let body = body.map_err(|_| FetchError::TooLarge(target.host.clone()))?;
+        Ok(Answer::Body(body.to_bytes()))
+    };
+    // The connection works only while it is asked to, and is closed with the answer.
+    tokio::pin!(exchange);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        answer = &mut exchange => answer,
+        _ = &mut connection => exchange.await,
+    }
+}
+
+/// The system's roots and further ones.
+fn roots(options: &Options) -> Result<RootCertStore, RootsError> {
+    let mut roots = RootCertStore::empty();
+    // What of the system's cannot be read, others make up for; without any, every server is refused with a reason.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let Some(path) = options.extra_roots.as_ref().filter(|p| p.exists()) else {
+        return Ok(roots);
+    };
+    let shown = path.display().to_string();
+    let certificates = CertificateDer::pem_file_iter(path)
+        .map_err(|error| RootsError::Unreadable(shown.clone(), error))?;
+    for certificate in certificates {
+        let certificate =
+            certificate.map_err(|error| RootsError::Unreadable(shown.clone(), error))?;
+        roots
+            .add(certificate)
+            .map_err(|error| RootsError::Malformed(shown.clone(), error))?;
+    }
+    Ok(roots)
+}

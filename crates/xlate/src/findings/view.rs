@@ -1,0 +1,128 @@
+//! What concerns the proxies of one view.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::diagnostic::{Diagnostic, Severity};
+use model::kinds::Kind;
+use model::node::Role;
+use store::Snapshot;
+
+use super::{Findings, about_named, code, in_order};
+use crate::authn::{MutualTls, PeerPolicies};
+use crate::capabilities::Capabilities;
+use crate::gateways::{self, MergedGatewayOf};
+use crate::listeners::{self, refusal};
+use crate::secrets;
+use crate::security::SecurityOf;
+use crate::telemetry;
+use crate::view::View;
+
+/// The findings for proxies of a view.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FindingsOfView(pub Arc<View>);
+
+impl Query<Snapshot> for FindingsOfView {
+    type Value = Findings;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
+        let view = &self.0;
+        let mut found = Vec::new();
+        match view.role {
+            Role::Sidecar => {
+                let ports = listeners::served_ports(cx, view);
+                of_security(cx, view, ports.iter().any(|p| p.tcp), &mut found);
+                of_certificates(cx, view, &ports, &mut found);
+            }
+            Role::Router => {
+                let merged = cx.query(&MergedGatewayOf(gateways::key_of(view)));
+                let merged = (*merged).clone();
+                let tcp = merged
+                    .iter()
+                    .flat_map(|m| &m.servers)
+                    .any(|s| !gateways::is_http(&s.server));
+                of_security(cx, view, tcp, &mut found);
+                if let Some(merged) = &merged {
+                    found.extend(merged.refused.iter().cloned());
+                    found.extend(secrets::missing(cx, view, merged));
+                }
+            }
+            Role::Waypoint | Role::Ztunnel => {}
+        }
+        found.extend(telemetry::findings(cx, view));
+        in_order(found)
+    }
+}
+
+fn of_security(cx: &Cx<'_, Snapshot>, view: &View, tcp: bool, found: &mut Vec<Diagnostic>) {
+    let security = cx.query(&SecurityOf::of(view));
+    found.extend(security.diagnostics.iter().cloned());
+    if tcp {
+        found.extend(security.tcp_diagnostics.iter().cloned());
+    }
+    let mut missing: BTreeSet<&str> = refusal::missing(view, &security.http, |f| &f.name);
+    if tcp {
+        missing.extend(refusal::missing(view, &security.tcp, |f| &f.name));
+    }
+    for name in missing {
+        let why = format!(
+            "a policy needs {name}, which the proxy cannot load: what it should protect is refused"
+        );
+        found.push(Diagnostic::new(code::LACKS_FILTER, Severity::Error, why));
+    }
+}
+
+/// A port that a sidecar serves.
+pub(crate) struct ServedPort {
+    /// Its number; 0 for all that are not listed.
+    pub(crate) number: u16,
+    /// Whether it is taken for TCP, not requests.
+    pub(crate) tcp: bool,
+    /// What it asks of clients.
+    pub(crate) mode: MutualTls,
+}
+
+fn of_certificates(
+    cx: &Cx<'_, Snapshot>,
+    view: &View,
+    ports: &[ServedPort],
+    found: &mut Vec<Diagnostic>,
+) {
+    let peers = cx.query(&PeerPolicies(view.namespace.clone()));
+    for ignored in peers.ignored(&view.labels) {
+        let why = "a policy of the root namespace cannot select workloads: it has no effect";
+        let severity = Severity::Error;
+        found.push(
+            about_named(
+                Kind::PeerAuthentication,
+                ignored,
+                code::ROOT_SELECTOR,
+                severity,
+                why,
+            )
+            .at("spec.selector")
+            .help("put it into the namespace of the workload"),
+        );
+    }
+    if Capabilities::of(view).certificates {
+        return;
+    }
+    for port in ports.iter().filter(|p| p.mode == MutualTls::Strict) {
+        let what = match port.number {
+            0 => "every port that no service lists".to_owned(),
+            number => format!("port {number}"),
+        };
+        let why = format!(
+            "mutual TLS is STRICT and the proxy has no certificates: {what} takes no connections"
+        );
+        let severity = Severity::Error;
+        found.push(match peers.deciding(&view.labels, port.number) {
+            Some((policy, path)) => {
+                let kind = Kind::PeerAuthentication;
+                about_named(kind, policy, code::NO_CERTIFICATES, severity, why).at(path)
+            }
+            None => Diagnostic::new(code::NO_CERTIFICATES, severity, why),
+        });
+    }
+}
