@@ -17,6 +17,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "xlate",
         &["model", "store", "incr", "proto-envoy", "proto-istio"],
     ),
+    ("analysis", &["model", "store", "incr", "proto-istio"]),
     ("ads", &["proto-envoy", "xlate"]),
     ("client", &["proto-envoy", "proto-istio", "xlate", "ads"]),
     ("sources", &["model"]),

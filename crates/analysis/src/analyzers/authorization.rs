@@ -1,0 +1,113 @@
+//! Authorization policies that apply to nothing, or name what does not exist.
+
+use incr::Cx;
+use model::kinds::istio::AuthorizationPolicy;
+use model::kinds::kube::NamespaceSpec;
+use model::{Namespace, Object};
+use store::{Reads, Snapshot};
+
+use crate::code;
+use crate::facts::selector_text;
+use crate::facts::workloads::{self, Workload, WorkloadsIn};
+use crate::finding::Report;
+
+/// Istio: pkg/config/analysis/analyzers/authz/authorizationpolicies.go, 1.32.
+pub(crate) fn check(
+    cx: &Cx<'_, Snapshot>,
+    policy: &Object<AuthorizationPolicy>,
+    report: &mut Report<'_>,
+) {
+    workloads(cx, policy, report);
+    namespaces(cx, policy, report);
+}
+
+fn workloads(cx: &Cx<'_, Snapshot>, policy: &Object<AuthorizationPolicy>, report: &mut Report<'_>) {
+    let counts = |w: &Workload| w.in_mesh || w.ambient;
+    let within = |namespace: &Namespace| {
+        let workloads = cx.query(&WorkloadsIn(namespace.clone()));
+        match &policy.spec.selector {
+            Some(selector) => workloads.matching(&selector.match_labels).any(counts),
+            None => workloads.list.iter().any(counts),
+        }
+    };
+    let mesh_wide = policy.namespace().as_str() == cx.settings().mesh.root_namespace;
+    let (found, place) = match (&policy.spec.selector, mesh_wide) {
+        (None, true) => return,
+        (Some(_), true) => (
+            workloads::namespaces(cx).iter().any(within),
+            "the mesh".to_owned(),
+        ),
+        (_, false) => (
+            within(policy.namespace()),
+            format!("namespace {}", policy.namespace()),
+        ),
+    };
+    if found {
+        return;
+    }
+    match &policy.spec.selector {
+        Some(selector) => {
+            let labels = selector_text(&selector.match_labels);
+            report
+                .add(
+                    policy,
+                    &code::NO_WORKLOADS,
+                    "spec.selector",
+                    format!("no workload of {place} has the labels {labels}, so the policy protects nothing"),
+                )
+                .help("correct the labels, or inject the workloads that the policy is for");
+        }
+        None => {
+            report
+                .add(
+                    policy,
+                    &code::NO_WORKLOADS,
+                    "",
+                    format!("{place} has no workload in the mesh, so the policy protects nothing"),
+                )
+                .help("put the policy into the namespace of the workloads, or inject them");
+        }
+    }
+}
+
+fn namespaces(
+    cx: &Cx<'_, Snapshot>,
+    policy: &Object<AuthorizationPolicy>,
+    report: &mut Report<'_>,
+) {
+    for (i, rule) in policy.spec.rules.iter().enumerate() {
+        for (j, from) in rule.from.iter().enumerate() {
+            let Some(source) = &from.source else { continue };
+            let lists = [
+                ("namespaces", &source.namespaces),
+                ("notNamespaces", &source.not_namespaces),
+            ];
+            for (field, list) in lists {
+                for (k, pattern) in list.iter().enumerate() {
+                    let known = cx.names::<NamespaceSpec>();
+                    if !known.iter().any(|n| matches(&n.name, pattern)) {
+                        report
+                            .add(
+                                policy,
+                                &code::NOT_FOUND,
+                                format!("spec.rules[{i}].from[{j}].source.{field}[{k}]"),
+                                format!("there is no namespace {pattern:?}"),
+                            )
+                            .help("a rule for a namespace that does not exist matches no request");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a pattern means a namespace: in full, or by its end or its beginning.
+fn matches(namespace: &str, pattern: &str) -> bool {
+    if let Some(end) = pattern.strip_prefix('*') {
+        namespace.ends_with(end)
+    } else if let Some(start) = pattern.strip_suffix('*') {
+        namespace.starts_with(start)
+    } else {
+        namespace.eq_ignore_ascii_case(pattern)
+    }
+}

@@ -1,0 +1,124 @@
+//! Gateways that serve the same host on the same port of the same workloads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use incr::Cx;
+use model::kinds::istio::Gateway;
+use model::{Object, ObjectName};
+use proto_istio::networking::Server;
+use store::{Reads, Snapshot};
+
+use crate::code;
+use crate::facts::workloads::{WorkloadsIn, namespaces};
+use crate::facts::{first_label, selector_text};
+use crate::finding::Report;
+
+/// The gateways that serve a port: by name, the hosts and where each is bound.
+type Served<'a> = BTreeMap<&'a ObjectName, BTreeMap<&'a str, &'a str>>;
+
+/// Istio: pkg/config/analysis/analyzers/gateway/conflictinggateway.go, 1.32.
+pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
+    let gateways = cx.list::<Gateway>();
+    let texts: Vec<String> = gateways
+        .iter()
+        .map(|g| selector_text(&g.spec.selector))
+        .collect();
+    let mut groups: BTreeMap<&str, BTreeMap<u32, Served<'_>>> = BTreeMap::new();
+    let mut selectors: BTreeMap<&str, &Arc<Object<Gateway>>> = BTreeMap::new();
+    for (gateway, text) in gateways.iter().zip(&texts) {
+        for server in &gateway.spec.servers {
+            let ports = groups.entry(text).or_default();
+            let served = ports.entry(port(server)).or_default();
+            let hosts = server.hosts.iter().map(|h| (&**h, &*server.bind));
+            // Of several servers on one port the last stands for the gateway.
+            served.insert(&gateway.meta.name, hosts.collect());
+            selectors.insert(text, gateway);
+        }
+    }
+    let mut related: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (gateway, text) in gateways.iter().zip(&texts) {
+        let related = related.entry(text).or_insert_with(|| {
+            let same =
+                |other: &&str| **other == **text || overlap(cx, text, gateway, other, &selectors);
+            groups.keys().copied().filter(same).collect()
+        });
+        one(gateway, text, related, &groups, report);
+    }
+}
+
+fn port(server: &Server) -> u32 {
+    server.port.as_ref().map_or(0, |p| p.number)
+}
+
+/// Whether two different selectors mean a common workload. Only those of which one contains the other are looked at.
+fn overlap(
+    cx: &Cx<'_, Snapshot>,
+    text: &str,
+    gateway: &Object<Gateway>,
+    other: &str,
+    selectors: &BTreeMap<&str, &Arc<Object<Gateway>>>,
+) -> bool {
+    let Some(theirs) = selectors.get(other) else {
+        return false;
+    };
+    if !other.contains(text) && !text.contains(other) {
+        return false;
+    }
+    namespaces(cx).into_iter().any(|namespace| {
+        let workloads = cx.query(&WorkloadsIn(namespace));
+        let mut both = workloads.matching(&gateway.spec.selector);
+        both.any(|w| w.labels.matches_map(&theirs.spec.selector))
+    })
+}
+
+fn one(
+    gateway: &Object<Gateway>,
+    text: &str,
+    related: &[&str],
+    groups: &BTreeMap<&str, BTreeMap<u32, Served<'_>>>,
+    report: &mut Report<'_>,
+) {
+    if related.is_empty() && !text.is_empty() {
+        report
+            .add(
+                gateway,
+                &code::NOT_FOUND,
+                first_label("spec.selector", &gateway.spec.selector),
+                format!("no gateway with servers has the selector {text}"),
+            )
+            .help("add servers to the gateway, or remove it");
+        return;
+    }
+    let mut told = BTreeSet::new();
+    for (i, server) in gateway.spec.servers.iter().enumerate() {
+        let number = port(server);
+        let others = related
+            .iter()
+            .filter_map(|selector| groups.get(selector)?.get(&number))
+            .flatten();
+        let mut rivals: Vec<&ObjectName> = others
+            .filter(|(name, hosts)| {
+                let taken = |h: &String| hosts.get(h.as_str()) == Some(&server.bind.as_str());
+                ***name != gateway.meta.name && server.hosts.iter().any(taken)
+            })
+            .map(|(name, _)| *name)
+            .collect();
+        rivals.sort();
+        if rivals.is_empty() || !told.insert((number, rivals.clone(), server.hosts.join(","))) {
+            continue;
+        }
+        report
+            .add(
+                gateway,
+                &code::CONFLICTING_GATEWAYS,
+                format!("spec.servers[{i}]"),
+                format!(
+                    "{} serves {} on port {number} of the same workloads, too",
+                    crate::facts::several(&rivals),
+                    server.hosts.join(", ")
+                ),
+            )
+            .help("which of them answers is not defined; serve the host from one Gateway, or bind the routes to both");
+    }
+}

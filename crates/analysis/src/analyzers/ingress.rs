@@ -1,0 +1,84 @@
+//! What Ingresses refer to.
+
+use incr::Cx;
+use model::kinds::kube::{Ingress, IngressBackend, Secret, Service};
+use model::{Object, ObjectName};
+use store::{Reads, Snapshot};
+
+use crate::code;
+use crate::finding::Report;
+
+pub(crate) fn check(cx: &Cx<'_, Snapshot>, ingress: &Object<Ingress>, report: &mut Report<'_>) {
+    let spec = &ingress.spec;
+    if let Some(default) = &spec.default_backend {
+        leads(
+            cx,
+            ingress,
+            default,
+            "spec.defaultBackend".to_owned(),
+            report,
+        );
+    }
+    for (i, rule) in spec.rules.iter().enumerate() {
+        let paths = rule.http.iter().flat_map(|h| &h.paths);
+        for (j, path) in paths.enumerate() {
+            let at = format!("spec.rules[{i}].http.paths[{j}].backend");
+            leads(cx, ingress, &path.backend, at, report);
+        }
+    }
+    for (i, tls) in spec.tls.iter().enumerate() {
+        let name = ObjectName::new(ingress.namespace().clone(), tls.secret_name.clone());
+        if !tls.secret_name.is_empty() && cx.get::<Secret>(&name).is_none() {
+            report
+                .add(
+                    ingress,
+                    &code::SECRET_NOT_FOUND,
+                    format!("spec.tls[{i}].secretName"),
+                    format!("there is no Secret {name}"),
+                )
+                .help("HTTPS for these hosts fails until the Secret exists");
+        }
+    }
+}
+
+fn leads(
+    cx: &Cx<'_, Snapshot>,
+    ingress: &Object<Ingress>,
+    backend: &IngressBackend,
+    path: String,
+    report: &mut Report<'_>,
+) {
+    let Some(to) = &backend.service else { return };
+    let name = ObjectName::new(ingress.namespace().clone(), to.name.clone());
+    let Some(service) = cx.get::<Service>(&name) else {
+        report
+            .add(
+                ingress,
+                &code::BACKEND_NOT_FOUND,
+                format!("{path}.service.name"),
+                format!("there is no Service {name}"),
+            )
+            .help("an Ingress leads to Services of its own namespace; requests to others get 503");
+        return;
+    };
+    let mut ports = service.spec.ports.iter();
+    let stated = &to.port;
+    let known = match stated.name.is_empty() {
+        true => ports.any(|p| p.port == stated.number),
+        false => ports.any(|p| p.name == stated.name),
+    };
+    if !known {
+        let port = match stated.name.is_empty() {
+            true => stated.number.to_string(),
+            false => stated.name.to_string(),
+        };
+        report
+            .add(
+                ingress,
+                &code::BACKEND_NOT_FOUND,
+                format!("{path}.service.port"),
+                format!("the Service {name} has no port {port}"),
+            )
+            .help("name a port of the Service, by number or by name");
+    }
+}

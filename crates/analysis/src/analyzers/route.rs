@@ -1,0 +1,351 @@
+//! What objects of the Gateway API refer to.
+
+use std::sync::Arc;
+
+use incr::Cx;
+use model::kinds::Kinded;
+use model::kinds::gateway_api::{
+    BackendTlsPolicy, Gateway, GrpcRoute, HttpRoute, Listener, ListenerSet, ParentRef,
+    ReferenceGrant, SecretRef, StreamRule, TcpRoute, TlsRoute, UdpRoute,
+};
+use model::kinds::istio::ServiceEntry;
+use model::kinds::kube::{Secret, Service};
+use model::{Namespace, Object, ObjectName};
+use store::{Reads, Snapshot};
+
+use crate::code;
+use crate::facts::hosts;
+use crate::facts::several;
+use crate::finding::Report;
+
+const GROUP: &str = "gateway.networking.k8s.io";
+
+/// An object that takes requests, as the different routes name it.
+struct Backend<'a> {
+    group: &'a str,
+    kind: &'a str,
+    name: &'a str,
+    namespace: Option<&'a Arc<str>>,
+    port: Option<u16>,
+}
+
+macro_rules! backend {
+    ($of:expr) => {
+        Backend {
+            group: &$of.group,
+            kind: &$of.kind,
+            name: &$of.name,
+            namespace: $of.namespace.as_ref(),
+            port: $of.port,
+        }
+    };
+}
+
+pub(crate) fn http(cx: &Cx<'_, Snapshot>, route: &Object<HttpRoute>, report: &mut Report<'_>) {
+    parents(cx, route, &route.spec.parent_refs, report);
+    for (i, rule) in route.spec.rules.iter().enumerate() {
+        for (j, of) in rule.backend_refs.iter().enumerate() {
+            let path = format!("spec.rules[{i}].backendRefs[{j}]");
+            leads(cx, route, &backend!(of), path, report);
+        }
+        for (j, filter) in rule.filters.iter().enumerate() {
+            if let Some(mirror) = &filter.request_mirror {
+                let path = format!("spec.rules[{i}].filters[{j}].requestMirror.backendRef");
+                leads(cx, route, &backend!(mirror.backend_ref), path, report);
+            }
+        }
+    }
+}
+
+pub(crate) fn grpc(cx: &Cx<'_, Snapshot>, route: &Object<GrpcRoute>, report: &mut Report<'_>) {
+    parents(cx, route, &route.spec.parent_refs, report);
+    for (i, rule) in route.spec.rules.iter().enumerate() {
+        for (j, of) in rule.backend_refs.iter().enumerate() {
+            let path = format!("spec.rules[{i}].backendRefs[{j}]");
+            leads(cx, route, &backend!(of), path, report);
+        }
+    }
+}
+
+macro_rules! stream_routes {
+    ($($kind:ident: $function:ident;)+) => {$(
+        pub(crate) fn $function(cx: &Cx<'_, Snapshot>, route: &Object<$kind>, report: &mut Report<'_>) {
+            parents(cx, route, &route.spec.parent_refs, report);
+            streams(cx, route, &route.spec.rules, report);
+        }
+    )+};
+}
+
+stream_routes! {
+    TlsRoute: tls;
+    TcpRoute: tcp;
+    UdpRoute: udp;
+}
+
+fn streams<T: Kinded>(
+    cx: &Cx<'_, Snapshot>,
+    route: &Object<T>,
+    rules: &[StreamRule],
+    report: &mut Report<'_>,
+) {
+    for (i, rule) in rules.iter().enumerate() {
+        for (j, of) in rule.backend_refs.iter().enumerate() {
+            let path = format!("spec.rules[{i}].backendRefs[{j}]");
+            leads(cx, route, &backend!(of), path, report);
+        }
+    }
+}
+
+fn home(stated: Option<&Arc<str>>, own: &Namespace) -> Namespace {
+    stated.map_or_else(|| own.clone(), |n| Namespace::from(&**n))
+}
+
+fn parents<T: Kinded>(
+    cx: &Cx<'_, Snapshot>,
+    route: &Object<T>,
+    parents: &[ParentRef],
+    report: &mut Report<'_>,
+) {
+    for (i, parent) in parents.iter().enumerate() {
+        let namespace = home(parent.namespace.as_ref(), route.namespace());
+        let name = ObjectName::new(namespace, parent.name.clone());
+        let path = format!("spec.parentRefs[{i}]");
+        let listeners = match (&*parent.group, &*parent.kind) {
+            (GROUP, "Gateway") => cx.get::<Gateway>(&name).map(|g| names(&g.spec.listeners)),
+            (GROUP, "ListenerSet") => cx
+                .get::<ListenerSet>(&name)
+                .map(|s| names(&s.spec.listeners)),
+            ("", "Service") => cx.get::<Service>(&name).map(|_| Vec::new()),
+            ("networking.istio.io", "ServiceEntry") => {
+                cx.get::<ServiceEntry>(&name).map(|_| Vec::new())
+            }
+            _ => continue,
+        };
+        let Some(listeners) = listeners else {
+            report
+                .add(
+                    route,
+                    &code::PARENT_NOT_FOUND,
+                    path,
+                    format!("there is no {} {name}", parent.kind),
+                )
+                .help("correct name and namespace; until then the route is attached to nothing");
+            continue;
+        };
+        let section = parent.section_name.as_deref();
+        if let Some(section) =
+            section.filter(|s| &*parent.group == GROUP && !listeners.iter().any(|l| **l == **s))
+        {
+            report
+                .add(
+                    route,
+                    &code::PARENT_NOT_FOUND,
+                    format!("{path}.sectionName"),
+                    format!("the {} {name} has no listener {section}", parent.kind),
+                )
+                .help(format!("its listeners are {}", several(&listeners)));
+        }
+    }
+}
+
+fn names(listeners: &[Listener]) -> Vec<Arc<str>> {
+    listeners.iter().map(|l| l.name.clone()).collect()
+}
+
+fn leads<T: Kinded>(
+    cx: &Cx<'_, Snapshot>,
+    route: &Object<T>,
+    backend: &Backend<'_>,
+    path: String,
+    report: &mut Report<'_>,
+) {
+    let namespace = home(backend.namespace, route.namespace());
+    let name = ObjectName::new(namespace, backend.name);
+    let ports: Option<Vec<u32>> = match (backend.group, backend.kind) {
+        ("", "Service") => cx.get::<Service>(&name).map(|s| {
+            let ports = s.spec.ports.iter();
+            ports.filter_map(|p| u32::try_from(p.port).ok()).collect()
+        }),
+        ("networking.istio.io", "Hostname") => {
+            hosts::find(cx, route.namespace(), &[], backend.name).map(|d| d.ports)
+        }
+        _ => return,
+    };
+    let Some(ports) = ports else {
+        report
+            .add(
+                route,
+                &code::BACKEND_NOT_FOUND,
+                path,
+                format!("there is no {} {}", backend.kind, shown(backend, &name)),
+            )
+            .help("requests that the rule sends there get 500");
+        return;
+    };
+    match backend.port {
+        Some(port) if !ports.contains(&u32::from(port)) => {
+            report
+                .add(
+                    route,
+                    &code::BACKEND_NOT_FOUND,
+                    format!("{path}.port"),
+                    format!("{} has no port {port}", shown(backend, &name)),
+                )
+                .help(format!("its ports are {}", several(&ports)));
+        }
+        _ => {}
+    }
+    if backend.kind == "Service" {
+        let kind = T::KIND;
+        granted(
+            cx,
+            route,
+            (kind.group(), kind.name()),
+            ("", "Service"),
+            &name,
+            path,
+            report,
+        );
+    }
+}
+
+fn shown(backend: &Backend<'_>, name: &ObjectName) -> String {
+    match backend.kind {
+        "Hostname" => backend.name.to_owned(),
+        _ => name.to_string(),
+    }
+}
+
+/// Reports a reference into another namespace that no ReferenceGrant there allows.
+fn granted<T: Kinded>(
+    cx: &Cx<'_, Snapshot>,
+    object: &Object<T>,
+    from: (&str, &str),
+    to: (&str, &str),
+    name: &ObjectName,
+    path: String,
+    report: &mut Report<'_>,
+) {
+    if name.namespace == *object.namespace() {
+        return;
+    }
+    let grants = cx.list_in::<ReferenceGrant>(&name.namespace);
+    let allowed = grants.iter().any(|grant| {
+        let spec = &grant.spec;
+        spec.from
+            .iter()
+            .any(|f| (&*f.group, &*f.kind) == from && *f.namespace == *object.namespace().as_str())
+            && spec.to.iter().any(|t| {
+                (&*t.group, &*t.kind) == to
+                    && t.name.as_ref().is_none_or(|n| **n == *name.name.as_str())
+            })
+    });
+    if !allowed {
+        report
+            .add(
+                object,
+                &code::REFERENCE_NOT_GRANTED,
+                path,
+                format!(
+                    "{} {name} may not be referred to from {}",
+                    to.1,
+                    object.namespace()
+                ),
+            )
+            .help(format!(
+                "create a ReferenceGrant in {} that lets {} of {} refer to it",
+                name.namespace,
+                from.1,
+                object.namespace()
+            ));
+    }
+}
+
+pub(crate) fn gateway(cx: &Cx<'_, Snapshot>, object: &Object<Gateway>, report: &mut Report<'_>) {
+    certificates(cx, object, &object.spec.listeners, report);
+}
+
+pub(crate) fn listener_set(
+    cx: &Cx<'_, Snapshot>,
+    object: &Object<ListenerSet>,
+    report: &mut Report<'_>,
+) {
+    parents(
+        cx,
+        object,
+        std::slice::from_ref(&object.spec.parent_ref),
+        report,
+    );
+    certificates(cx, object, &object.spec.listeners, report);
+}
+
+fn certificates<T: Kinded>(
+    cx: &Cx<'_, Snapshot>,
+    object: &Object<T>,
+    listeners: &[Listener],
+    report: &mut Report<'_>,
+) {
+    for (i, listener) in listeners.iter().enumerate() {
+        let Some(tls) = &listener.tls else { continue };
+        for (
+            j,
+            SecretRef {
+                group,
+                kind,
+                name,
+                namespace,
+            },
+        ) in tls.certificate_refs.iter().enumerate()
+        {
+            if !group.is_empty() || &**kind != "Secret" {
+                continue;
+            }
+            let name = ObjectName::new(home(namespace.as_ref(), object.namespace()), name.clone());
+            let path = format!("spec.listeners[{i}].tls.certificateRefs[{j}]");
+            if cx.get::<Secret>(&name).is_none() {
+                report
+                    .add(
+                        object,
+                        &code::SECRET_NOT_FOUND,
+                        path,
+                        format!("there is no Secret {name}"),
+                    )
+                    .help("the listener refuses connections until the Secret exists");
+                continue;
+            }
+            let kind = T::KIND;
+            granted(
+                cx,
+                object,
+                (kind.group(), kind.name()),
+                ("", "Secret"),
+                &name,
+                path,
+                report,
+            );
+        }
+    }
+}
+
+pub(crate) fn backend_tls_policy(
+    cx: &Cx<'_, Snapshot>,
+    object: &Object<BackendTlsPolicy>,
+    report: &mut Report<'_>,
+) {
+    for (i, target) in object.spec.target_refs.iter().enumerate() {
+        if !target.group.is_empty() || &*target.kind != "Service" {
+            continue;
+        }
+        let name = ObjectName::new(object.namespace().clone(), target.name.clone());
+        if cx.get::<Service>(&name).is_none() {
+            report
+                .add(
+                    object,
+                    &code::TARGET_NOT_FOUND,
+                    format!("spec.targetRefs[{i}]"),
+                    format!("there is no Service {name}"),
+                )
+                .help("correct the name: a policy applies to Services of its own namespace");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Sidecars of a namespace.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use incr::Cx;
+use model::kinds::istio::Sidecar;
+use model::{Name, Namespace, Object, ObjectName};
+use store::{Reads, Snapshot};
+
+use crate::code;
+use crate::facts::workloads::{NamespaceLabels, WorkloadsIn};
+use crate::facts::{first_label, selector_text, several};
+use crate::finding::Report;
+
+/// Objects that select the same workloads, and these workloads.
+type Sharing<'a> = (Vec<&'a Object<Sidecar>>, Vec<&'a Name>);
+
+/// Istio: pkg/config/analysis/analyzers/sidecar/selector.go, 1.32.
+pub(crate) fn check(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mut Report<'_>) {
+    let sidecars = cx.list_in::<Sidecar>(namespace);
+    if sidecars.is_empty() {
+        return;
+    }
+    let workloads = cx.query(&WorkloadsIn(namespace.clone()));
+    let mut selected: BTreeMap<&ObjectName, (bool, Vec<&Object<Sidecar>>)> = BTreeMap::new();
+    let mut general = Vec::new();
+    for sidecar in &sidecars {
+        let labels = sidecar.spec.workload_selector.as_ref().map(|s| &s.labels);
+        let Some(labels) = labels.filter(|l| !l.is_empty()) else {
+            general.push(&**sidecar);
+            continue;
+        };
+        let mut found = false;
+        for workload in workloads.matching(labels) {
+            found = true;
+            let entry = selected.entry(&workload.name);
+            let (_, sharing) = entry.or_insert((workload.ambient, Vec::new()));
+            sharing.push(sidecar);
+        }
+        if !found {
+            report
+                .add(
+                    sidecar,
+                    &code::NOT_FOUND,
+                    first_label("spec.workloadSelector.labels", labels),
+                    format!(
+                        "no workload of {namespace} has the labels {}",
+                        selector_text(labels)
+                    ),
+                )
+                .help("correct the labels, or remove the Sidecar: it applies to nothing");
+        }
+    }
+    let mut ineffective = BTreeSet::new();
+    // Each group of Sidecars that share workloads is told once, with the workloads.
+    let mut shared: BTreeMap<Vec<&Name>, Sharing<'_>> = BTreeMap::new();
+    for (workload, (ambient, sharing)) in selected {
+        if ambient {
+            for sidecar in sharing {
+                if ineffective.insert(&sidecar.meta.name) {
+                    no_effect(sidecar, "the workloads it selects are", report);
+                }
+            }
+        } else if sharing.len() > 1 {
+            let names = sharing.iter().map(|s| &s.meta.name.name).collect();
+            let group = shared.entry(names).or_insert_with(|| (sharing, Vec::new()));
+            group.1.push(&workload.name);
+        }
+    }
+    for (names, (sharing, workloads)) in shared {
+        for sidecar in sharing {
+            report
+                .add(
+                    sidecar,
+                    &code::CONFLICTING_SIDECARS,
+                    "spec.workloadSelector",
+                    format!(
+                        "the Sidecars {} select the same workloads: {}",
+                        several(&names),
+                        several(&workloads)
+                    ),
+                )
+                .help("only one of them applies; make their selectors exclude each other");
+        }
+    }
+    let labels = cx.query(&NamespaceLabels(namespace.clone()));
+    let ambient = labels.as_ref().as_ref().is_some_and(|l| {
+        l.get("istio-injection") != Some("enabled")
+            && l.get("istio.io/rev").unwrap_or_default().is_empty()
+            && l.get("istio.io/dataplane-mode") == Some("ambient")
+    });
+    if ambient {
+        for sidecar in general {
+            if ineffective.insert(&sidecar.meta.name) {
+                no_effect(sidecar, "its namespace is", report);
+            }
+        }
+    } else if general.len() > 1 {
+        let names: Vec<&Name> = general.iter().map(|s| &s.meta.name.name).collect();
+        for sidecar in &general {
+            report
+                .add(
+                    sidecar,
+                    &code::SEVERAL_DEFAULT_SIDECARS,
+                    "",
+                    format!(
+                        "the Sidecars {} of {namespace} all select nothing in particular",
+                        several(&names)
+                    ),
+                )
+                .help("only the oldest applies; merge them or give them selectors");
+        }
+    }
+}
+
+fn no_effect(sidecar: &Object<Sidecar>, what: &str, report: &mut Report<'_>) {
+    report
+        .add(
+            sidecar,
+            &code::INEFFECTIVE_POLICY,
+            "",
+            format!("{what} in ambient mode, where a Sidecar has no effect"),
+        )
+        .help("remove the Sidecar, or inject the workloads");
+}

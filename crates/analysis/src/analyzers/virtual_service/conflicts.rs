@@ -1,0 +1,115 @@
+//! Hosts that several VirtualServices route for sidecars.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use incr::Cx;
+use model::kinds::istio::VirtualService;
+use model::{ObjectName, Timestamp, host};
+use store::{Reads, Snapshot};
+
+use crate::code;
+use crate::facts::mesh_hosts::{MeshHosts, MeshHostsOf};
+use crate::facts::several;
+use crate::finding::Report;
+
+/// Who routes a host in a scope, with when each was created.
+type Routers<'a> = Vec<(&'a ObjectName, Option<Timestamp>)>;
+
+/// Istio: pkg/config/analysis/analyzers/virtualservice/conflictingmeshgatewayhosts.go, 1.32.
+pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
+    let names = cx.names::<VirtualService>();
+    let all: Vec<(ObjectName, MeshHosts)> = names
+        .into_iter()
+        .filter_map(|name| {
+            let hosts = cx.query(&MeshHostsOf(name.clone()));
+            Some((name, (*hosts).clone()?))
+        })
+        .collect();
+    let mut scopes: BTreeMap<&str, BTreeMap<&str, Routers<'_>>> = BTreeMap::new();
+    for (name, hosts) in &all {
+        for scope in &hosts.scopes {
+            for host in &hosts.hosts {
+                let of_scope = scopes.entry(scope).or_default();
+                of_scope
+                    .entry(host)
+                    .or_default()
+                    .push((name, hosts.created));
+            }
+        }
+    }
+    let empty = BTreeMap::new();
+    let for_all = scopes.get("*").unwrap_or(&empty);
+    let mut told = BTreeSet::new();
+    for (scope, hosts) in &scopes {
+        for (host, routers) in hosts {
+            let mut routers = routers.clone();
+            if *scope != "*" {
+                routers.extend(overlapping(for_all, host));
+            }
+            if routers.len() > 1 {
+                conflict(cx, host, routers, &mut told, report);
+            }
+        }
+    }
+}
+
+/// Who routes hosts that overlap with this one for all namespaces.
+fn overlapping<'a>(
+    for_all: &BTreeMap<&str, Routers<'a>>,
+    wanted: &str,
+) -> impl Iterator<Item = (&'a ObjectName, Option<Timestamp>)> {
+    let mut found: Routers<'a> = Vec::new();
+    if wanted.starts_with('*') {
+        let others = for_all.iter().filter(|(h, _)| host::matches(wanted, h));
+        found.extend(others.flat_map(|(_, routers)| routers.iter().copied()));
+    } else {
+        found.extend(for_all.get(wanted).into_iter().flatten().copied());
+        // Wildcards stand together at the beginning.
+        let wildcards = for_all.range("*"..="*\u{10ffff}");
+        let covering = wildcards.filter(|(h, _)| host::matches(wanted, h));
+        found.extend(covering.flat_map(|(_, routers)| routers.iter().copied()));
+    }
+    found.into_iter()
+}
+
+fn conflict(
+    cx: &Cx<'_, Snapshot>,
+    host: &str,
+    mut routers: Routers<'_>,
+    told: &mut BTreeSet<ObjectName>,
+    report: &mut Report<'_>,
+) {
+    // Istio: pilot/pkg/model/config.go sortConfigByCreationTime, 1.32.
+    routers.sort_by_key(|(name, created)| {
+        (
+            created.unwrap_or_default(),
+            format!("{}.{}", name.name, name.namespace),
+        )
+    });
+    let mut names: Vec<&ObjectName> = routers.iter().map(|(name, _)| *name).collect();
+    names.dedup();
+    let winner = names.first().copied();
+    for name in &names {
+        if !told.insert((*name).clone()) {
+            continue;
+        }
+        let Some(object) = cx.get::<VirtualService>(name) else {
+            continue;
+        };
+        let message = match names.len() {
+            1 => format!("the host {host} stands more than once in this VirtualService"),
+            _ => format!("{} route {host} for sidecars", several(&names)),
+        };
+        let reported = report.add(
+            &object,
+            &code::CONFLICTING_MESH_HOSTS,
+            "spec.hosts",
+            message,
+        );
+        if let Some(winner) = winner.filter(|_| names.len() > 1) {
+            reported.help(format!(
+                "only {winner} is in force where both are seen: it is the oldest, or the first by name; merge their rules, or export them to different namespaces"
+            ));
+        }
+    }
+}

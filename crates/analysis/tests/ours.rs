@@ -1,0 +1,216 @@
+//! Findings that istioctl does not have, and that an analysis after changes is the one from scratch.
+
+use model::AnyObject;
+use model::{Change, SourceId};
+use pilothouse_analysis::{Analysis, Finding};
+use testkit::{World, settings};
+
+/// What our own analyzers say about these objects: `code object: path: message`.
+fn ours(yaml: &str) -> Vec<String> {
+    let all = World::of(yaml).get(&Analysis);
+    let ours = all.iter().filter(|f| f.diagnostic.code.starts_with("PIL"));
+    ours.map(|f| {
+        let d = &f.diagnostic;
+        let object = d.object.as_ref().expect("each is about an object");
+        format!("{} {object}: {}: {}", d.code, d.path, d.message)
+    })
+    .collect()
+}
+
+const SERVICES: &str = "
+{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{name: http, port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: b, namespace: other}, spec: {ports: [{name: http, port: 80}]}}
+";
+
+#[test]
+fn routes_are_told_what_they_lead_to_does_not_exist() {
+    let yaml = format!(
+        "{SERVICES}---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {{name: g}}, spec: {{gatewayClassName: istio, listeners: [{{name: web, port: 80, protocol: HTTP}}, {{name: tls, port: 443, protocol: HTTPS, tls: {{certificateRefs: [{{name: absent}}]}}}}]}}}}
+---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: r}}, spec: {{parentRefs: [{{name: g, sectionName: wbe}}, {{name: none}}], rules: [{{backendRefs: [{{name: a, port: 80}}, {{name: a, port: 81}}, {{name: c, port: 80}}, {{name: b, namespace: other, port: 80}}]}}]}}}}
+"
+    );
+    assert_eq!(
+        ours(&yaml),
+        [
+            "PIL0105 HTTPRoute default/r: spec.rules[0].backendRefs[1].port: default/a has no port 81",
+            "PIL0105 HTTPRoute default/r: spec.rules[0].backendRefs[2]: there is no Service default/c",
+            "PIL0106 HTTPRoute default/r: spec.parentRefs[0].sectionName: the Gateway default/g has no listener wbe",
+            "PIL0106 HTTPRoute default/r: spec.parentRefs[1]: there is no Gateway default/none",
+            "PIL0107 Gateway default/g: spec.listeners[1].tls.certificateRefs[0]: there is no Secret default/absent",
+            "PIL0108 HTTPRoute default/r: spec.rules[0].backendRefs[3]: Service other/b may not be referred to from default",
+        ]
+    );
+}
+
+#[test]
+fn a_grant_allows_a_reference_into_its_namespace() {
+    let yaml = format!(
+        "{SERVICES}---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: TCPRoute, metadata: {{name: r}}, spec: {{rules: [{{backendRefs: [{{name: b, namespace: other, port: 80}}]}}]}}}}
+---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: ReferenceGrant, metadata: {{name: g, namespace: other}}, spec: {{from: [{{group: gateway.networking.k8s.io, kind: TCPRoute, namespace: default}}], to: [{{group: '', kind: Service}}]}}}}
+"
+    );
+    assert_eq!(ours(&yaml), [""; 0]);
+}
+
+#[test]
+fn an_ingress_is_told_which_of_its_backends_do_not_exist() {
+    let yaml = format!(
+        "{SERVICES}---
+{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: i}}, spec: {{tls: [{{secretName: s}}], rules: [{{http: {{paths: [
+  {{path: /, pathType: Prefix, backend: {{service: {{name: a, port: {{name: http}}}}}}}},
+  {{path: /, pathType: Prefix, backend: {{service: {{name: a, port: {{number: 8080}}}}}}}},
+  {{path: /, pathType: Prefix, backend: {{service: {{name: z, port: {{number: 80}}}}}}}}]}}}}]}}}}
+"
+    );
+    assert_eq!(
+        ours(&yaml),
+        [
+            "PIL0105 Ingress default/i: spec.rules[0].http.paths[1].backend.service.port: the Service default/a has no port 8080",
+            "PIL0105 Ingress default/i: spec.rules[0].http.paths[2].backend.service.name: there is no Service default/z",
+            "PIL0107 Ingress default/i: spec.tls[0].secretName: there is no Secret default/s",
+        ]
+    );
+}
+
+#[test]
+fn policies_that_select_or_target_nothing_are_told() {
+    let yaml = format!(
+        "{SERVICES}---
+{{apiVersion: v1, kind: Pod, metadata: {{name: p, labels: {{app: a}}}}, spec: {{containers: [{{name: c}}]}}}}
+---
+{{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {{name: good}}, spec: {{selector: {{matchLabels: {{app: a}}}}}}}}
+---
+{{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {{name: bad}}, spec: {{selector: {{matchLabels: {{app: b}}}}}}}}
+---
+{{apiVersion: telemetry.istio.io/v1, kind: Telemetry, metadata: {{name: t}}, spec: {{targetRefs: [{{kind: Service, name: a}}, {{kind: Service, name: x}}]}}}}
+"
+    );
+    assert_eq!(
+        ours(&yaml),
+        [
+            "PIL0104 Telemetry default/t: spec.targetRefs[1]: there is no Service default/x",
+            "PIL0103 PeerAuthentication default/bad: spec.selector: no workload of namespace default has the labels app=b",
+        ]
+    );
+}
+
+#[test]
+fn of_two_rules_for_one_host_the_older_is_named_as_the_one_that_counts() {
+    let yaml = format!(
+        "{SERVICES}---
+{{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {{name: new, creationTimestamp: '2025-01-02T00:00:00Z'}}, spec: {{host: a, trafficPolicy: {{}}, subsets: [{{name: v1}}]}}}}
+---
+{{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {{name: old, creationTimestamp: '2025-01-01T00:00:00Z'}}, spec: {{host: a.default.svc.cluster.local, trafficPolicy: {{portLevelSettings: [{{port: {{number: 81}}}}]}}, subsets: [{{name: v1}}]}}}}
+---
+{{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {{name: a-first}}, spec: {{hosts: [h.example.com], gateways: [g], http: [{{route: [{{destination: {{host: a}}}}]}}]}}}}
+---
+{{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {{name: b-second}}, spec: {{hosts: [h.example.com], gateways: [default/g], http: [{{delegate: {{name: gone}}}}]}}}}
+"
+    );
+    assert_eq!(
+        ours(&yaml),
+        [
+            "PIL0110 VirtualService default/b-second: spec.http[0].delegate: there is no VirtualService default/gone to delegate to",
+            "PIL0101 VirtualService default/b-second: spec.hosts[0]: no rule matches on the Gateway default/g: the older default/a-first takes every request to h.example.com with rule 0",
+            "PIL0102 DestinationRule default/new: spec.subsets[0]: the subset v1 has no effect: default/old defines it for a.default.svc.cluster.local as well, and is older",
+            "PIL0102 DestinationRule default/new: spec.trafficPolicy: the traffic policy has no effect: default/old is for a.default.svc.cluster.local as well, and is older",
+            "PIL0109 DestinationRule default/old: spec.trafficPolicy.portLevelSettings[0].port: a.default.svc.cluster.local has no port 81, so these settings apply to nothing",
+        ]
+    );
+}
+
+/// Objects that refer to each other in most of the ways that analyzers look at.
+const MIXED: &str = "
+{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {istio-injection: enabled}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop, labels: {app: a, version: v1}}, spec: {containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop}, spec: {selector: {app: a}, ports: [{name: x, port: 80}]}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: shop}, spec: {template: {metadata: {labels: {app: b}}, spec: {containers: [{name: c}]}}}}
+---
+{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: d, namespace: shop}, spec: {host: a, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: shop}, spec: {hosts: [a], gateways: [g, mesh], http: [{route: [{destination: {host: a, subset: v2}}]}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: w}, spec: {hosts: [a.shop.svc.cluster.local], http: [{route: [{destination: {host: ext.com}}]}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g, namespace: shop}, spec: {selector: {app: a}, servers: [{port: {number: 80, protocol: HTTP, name: http}, hosts: [a]}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: h, namespace: shop}, spec: {selector: {app: a}, servers: [{port: {number: 80, protocol: HTTP, name: http}, hosts: [a]}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: e, namespace: shop}, spec: {hosts: ['*.com'], ports: [{number: 80, name: tcp, protocol: TCP}], resolution: NONE}}
+---
+{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: s, namespace: shop}, spec: {workloadSelector: {labels: {app: a}}}}
+---
+{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: t, namespace: shop}, spec: {workloadSelector: {labels: {version: v1}}}}
+---
+{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: z, namespace: shop}, spec: {selector: {matchLabels: {app: b}}, rules: [{from: [{source: {namespaces: [shop, none]}}]}]}}
+---
+{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: r, namespace: shop}, spec: {selector: {matchLabels: {app: q}}}}
+";
+
+#[test]
+fn an_analysis_after_changes_is_the_one_from_scratch() {
+    let source = SourceId {
+        rank: 0,
+        name: "test".into(),
+    };
+    let objects: Vec<AnyObject> = World::objects(MIXED);
+    let mut world = World::default();
+    let mut codes = std::collections::BTreeSet::new();
+    let mut compare = |world: &World, step: &str| {
+        let mut scratch = World::new(settings(""));
+        let there = model::Kind::ALL.iter().flat_map(|k| {
+            world
+                .store
+                .snapshot()
+                .tables
+                .iter_any(*k)
+                .collect::<Vec<_>>()
+        });
+        scratch.apply(
+            there
+                .map(|o| Change::Put(source.clone(), o))
+                .collect::<Vec<_>>(),
+        );
+        let found: Vec<Finding> = (*world.get(&Analysis)).clone();
+        assert_eq!(found, *scratch.get(&Analysis), "after {step}");
+        codes.extend(found.iter().map(|f| f.diagnostic.code));
+    };
+    for object in &objects {
+        world.apply([Change::Put(source.clone(), object.clone())]);
+        compare(&world, &format!("adding {}", object.key()));
+    }
+    for object in &objects {
+        world.apply([Change::Delete(source.clone(), object.key())]);
+        compare(&world, &format!("removing {}", object.key()));
+        world.apply([Change::Put(source.clone(), object.clone())]);
+        compare(&world, &format!("adding {} again", object.key()));
+    }
+    assert!(
+        codes.len() > 10,
+        "the objects bring few findings: {codes:?}"
+    );
+}
+
+#[test]
+fn a_change_analyses_what_it_concerns_again_and_nothing_else() {
+    let mut world = World::default();
+    let mut yaml = String::from(SERVICES);
+    for i in 0..200 {
+        yaml.push_str(&format!("---\n{{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {{name: v{i}}}, spec: {{hosts: [h{i}.com], http: [{{route: [{{destination: {{host: s{i}.other.svc.cluster.local}}}}]}}]}}}}\n"));
+    }
+    world.put(&yaml);
+    let before = world.get(&Analysis).len();
+    let runs = world.engine.stats().runs;
+    world.put("{apiVersion: v1, kind: Service, metadata: {name: s7, namespace: other}, spec: {ports: [{name: http, port: 80}]}}");
+    assert_eq!(world.get(&Analysis).len(), before - 1);
+    let again = world.engine.stats().runs - runs;
+    assert!(again < 20, "{again} queries ran for one Service");
+}
