@@ -111,6 +111,7 @@ async fn demo(cli: &Cli, slot: &mut Option<Mesh>) -> anyhow::Result<bool> {
         config: config.clone(),
         run: run.clone(),
         block: Block(0),
+        flags: Vec::new(),
     };
     let mesh = slot.insert(Mesh::start(setup).await?);
     done(&format!("Pilothouse, serving {shown}"));

@@ -29,6 +29,8 @@ pub struct Setup {
     pub run: PathBuf,
     /// Addresses.
     pub block: Block,
+    /// Further flags of `pilothouse serve`.
+    pub flags: Vec<String>,
 }
 
 /// A proxy of the mesh.
@@ -100,12 +102,13 @@ impl Mesh {
         for address in [block.xds(), block.pages()] {
             vacant(address)?;
         }
-        let args = [
+        let mut args = vec![
             "serve".to_owned(),
             format!("--config-dir={}", self.setup.config.display()),
             format!("--grpc-addr={}", block.xds()),
             format!("--http-addr={}", block.pages()),
         ];
+        args.extend_from_slice(&self.setup.flags);
         let mut process = Process::start(
             "pilothouse",
             &self.setup.pilothouse,
@@ -231,6 +234,8 @@ impl Mesh {
             "--disable-hot-restart",
             "--concurrency",
             "1",
+            "--file-flush-interval-msec",
+            "100",
         ];
         let args: Vec<String> = args.iter().map(|&a| a.to_owned()).collect();
         let log = self.log(&format!("{name}-envoy"));

@@ -6,11 +6,15 @@
 
 mod backend;
 mod dumps;
+mod grpc;
 mod load;
+mod policy;
 mod rig;
 mod security;
 mod shop;
 mod survival;
+mod telemetry;
+mod tokens;
 mod traffic;
 
 /// Makes of each function a test with every version of Envoy.
@@ -37,4 +41,11 @@ with_each_envoy! {
     security::a_redirected_sidecar_with_default_settings_refuses_nothing,
     security::permissive_without_certificates_is_plain_text,
     security::strict_without_certificates_takes_nothing,
+    policy::a_denied_request_is_denied_and_a_dry_run_only_logs,
+    policy::a_denied_connection_is_closed,
+    policy::an_authorizer_is_asked_over_http_and_obeyed,
+    policy::an_authorizer_is_asked_over_grpc_and_obeyed,
+    tokens::a_valid_token_is_taken_and_an_invalid_one_refused,
+    telemetry::access_logs_are_written_as_text_and_as_json,
+    telemetry::spans_arrive_at_an_otlp_receiver,
 }

@@ -1,6 +1,7 @@
 //! A mesh for one test: its own addresses, folder and processes.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -14,7 +15,7 @@ use hyper::Method;
 use tempfile::TempDir;
 
 /// How long anything may take to happen on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a test stands on.
 pub(crate) struct Rig {
@@ -79,21 +80,48 @@ impl Rig {
         }
     }
 
+    /// The path of a file beside the folder.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes mesh configuration and gives the flag that names it.
+    pub(crate) fn mesh_config(&self, text: &str) -> String {
+        let path = self.beside("mesh.yaml");
+        std::fs::write(&path, self.block.place(text)).unwrap();
+        format!("--mesh-config={}", path.display())
+    }
+
+    /// An address of the files, in the block of the test.
+    pub(crate) fn address(&self, text: &str) -> SocketAddr {
+        self.block.place(text).parse().unwrap()
+    }
+
     /// Starts Pilothouse on the folder.
     pub(crate) async fn mesh(&self) -> Mesh {
+        self.mesh_with(Vec::new()).await
+    }
+
+    async fn mesh_with(&self, flags: Vec<String>) -> Mesh {
         let setup = Setup {
             pilothouse: pilothouse().to_owned(),
             envoy: self.envoy.clone(),
             config: self.folder(),
             run: self.dir.path().join("run"),
             block: self.block,
+            flags,
         };
         Mesh::start(setup).await.unwrap()
     }
 
     /// Starts Pilothouse and a gateway.
     pub(crate) async fn gateway(&self) -> Mesh {
-        let mut mesh = self.mesh().await;
+        self.gateway_with(Vec::new()).await
+    }
+
+    /// Starts Pilothouse with further flags, and a gateway.
+    pub(crate) async fn gateway_with(&self, flags: Vec<String>) -> Mesh {
+        let mut mesh = self.mesh_with(flags).await;
         mesh.start_gateway().unwrap();
         mesh.wait_for_proxies().await.unwrap();
         mesh

@@ -5,9 +5,11 @@ use demo::http::{Client, get};
 use demo::mesh::Mesh;
 use demo::shop::WORKLOADS;
 use demo::{admin, control};
+use serde_json::Value;
 
 use crate::dumps::assert_has_what_was_sent;
-use crate::rig::Rig;
+use crate::policy::findings;
+use crate::rig::{Rig, until};
 
 /// A mode for everything in the namespace.
 fn mode(mode: &str) -> String {
@@ -66,20 +68,32 @@ pub(crate) async fn permissive_without_certificates_is_plain_text(rig: Rig) {
 pub(crate) async fn strict_without_certificates_takes_nothing(rig: Rig) {
     let mesh = front(&rig, "STRICT").await;
     let address = rig.block.proxy(&WORKLOADS[1]);
-    let reply = Client::new(address, "details").get("/details/7").await;
-    assert!(reply.is_err(), "plain text was taken: {reply:?}");
-    let accepted = admin::stats(mesh.proxies()[1].admin, "downstream_cx_total")
-        .await
-        .unwrap();
-    assert!(
-        accepted
+    // A proxy is ready before its workers listen: until then nobody takes the connection that is to be closed.
+    until("connections are taken, and closed", async || {
+        let reply = Client::new(address, "details").get("/details/7").await;
+        assert!(reply.is_err(), "plain text was taken: {reply:?}");
+        let taken = admin::stats(mesh.proxies()[1].admin, "downstream_cx_total").await;
+        let taken = taken.unwrap();
+        taken
             .iter()
-            .any(|(name, n)| name.contains("9080") && *n > 0),
-        "nobody listens: {accepted:?}"
-    );
-    let rows = control::syncz(&mut Client::new(rig.block.pages(), "pilothouse"))
-        .await
-        .unwrap();
-    assert!(rows.iter().all(demo::syncz::Row::is_current), "{rows:?}");
+            .any(|(name, n)| name.contains("9080") && *n > 0)
+    })
+    .await;
+    // Nor has the control plane to have read every acknowledgement by then.
+    until("every proxy has what it was sent", async || {
+        let rows = control::syncz(&mut Client::new(rig.block.pages(), "pilothouse")).await;
+        rows.unwrap().iter().all(demo::syncz::Row::is_current)
+    })
+    .await;
+    let found = findings(&rig).await;
+    let code = |f: &&Value| f["code"] == "PIL0421";
+    let strict: Vec<&Value> = found.iter().filter(code).collect();
+    assert!(!strict.is_empty(), "{found:?}");
+    for finding in strict {
+        assert_eq!(finding["object"], "PeerAuthentication shop/default");
+        assert_eq!(finding["path"], "spec.mtls.mode");
+        let origin = finding["origin"].as_str().unwrap();
+        assert!(origin.ends_with("security.yaml:1"), "{origin}");
+    }
     mesh.stop().await;
 }

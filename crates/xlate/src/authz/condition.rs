@@ -434,6 +434,64 @@ mod tests {
     }
 
     #[test]
+    fn principals_are_those_of_the_recording() {
+        let table = [
+            (
+                "model.srcNamespaceGenerator.principal",
+                Attribute::Namespace,
+            ),
+            (
+                "model.srcPrincipalGenerator.principal",
+                Attribute::Principal,
+            ),
+            (
+                "model.srcTrustDomainGenerator.principal",
+                Attribute::TrustDomain,
+            ),
+            (
+                "model.requestHeaderGenerator.principal",
+                Attribute::Header("[x-foo]".to_owned()),
+            ),
+        ];
+        for (function, attribute) in table {
+            for case in cases(MODEL, function) {
+                let found = attribute
+                    .identifier(text(&case["in"], "value"), "")
+                    .unwrap();
+                let found = shown(&principal(found));
+                // Waypoints know the peer from elsewhere; what is asked of it is the same.
+                let wanted = match &case["out"][0]["filterState"]["stringMatch"] {
+                    Value::Null => case["out"][0].clone(),
+                    name => serde_json::json!({"authenticated": {"principalName": name}}),
+                };
+                assert_eq!(found, wanted, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn claims_are_those_of_the_recording() {
+        for case in cases(MODEL, "model.MetadataMatcherForJWTClaims") {
+            let claims: Vec<&str> = case["in"]["claims"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            let value = &case["in"]["value"];
+            let value = match value.as_object().and_then(|o| o.iter().next()) {
+                Some((form, v)) if form == "exact" => matcher::exact(v.as_str().unwrap()),
+                Some((form, v)) if form == "prefix" => matcher::prefix(v.as_str().unwrap()),
+                Some((form, v)) if form == "suffix" => matcher::suffix(v.as_str().unwrap()),
+                Some((_, v)) => matcher::regex(text(v, "regex")),
+                None => panic!("{case}"),
+            };
+            let found = matcher::claim_or_list(&claims, matcher::string_value(value));
+            assert_eq!(shown(&found), case["out"], "{case}");
+        }
+    }
+
+    #[test]
     fn permissions_are_those_of_the_recording() {
         let table = [
             ("model.destIPGenerator.permission", Attribute::DestinationIp),
@@ -449,6 +507,18 @@ mod tests {
                 let rule = attribute.permission_rule(text(&case["in"], "value"));
                 assert_eq!(shown(&permission(rule.unwrap())), case["out"][0], "{case}");
             }
+        }
+        for case in cases(MODEL, "model.envoyFilterGenerator.permission") {
+            let attribute = Attribute::of_key(text(&case["in"], "key"));
+            let Some(Attribute::FilterMetadata(key)) = attribute else {
+                // A name of no filter at all.
+                assert!(!case["out"][1].is_null(), "{case}");
+                continue;
+            };
+            let rule = filter_metadata(&key, &[text(&case["in"], "value").to_owned()]);
+            let found = rule.ok().map(|rule| shown(&permission(rule)));
+            let wanted = Some(&case["out"][0]).filter(|_| case["out"][1].is_null());
+            assert_eq!(found.as_ref(), wanted, "{case}");
         }
         for case in cases(MODEL, "model.convertToPort") {
             let found = port(text(&case["in"], "v")).ok().map(Value::from);

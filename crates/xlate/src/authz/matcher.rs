@@ -220,6 +220,33 @@ mod tests {
             })
         });
         check("matcher.StringMatcher", |i| text(of(i, "v")));
+        let cased = |matcher: StringMatcher, input: &Value| StringMatcher {
+            ignore_case: input["ignoreCase"] == true,
+            ..matcher
+        };
+        check("matcher.StringMatcherExact", |i| {
+            cased(exact(of(i, "exact")), i)
+        });
+        check("matcher.StringMatcherPrefix", |i| {
+            cased(prefix(of(i, "prefix")), i)
+        });
+        check("matcher.StringMatcherSuffix", |i| {
+            cased(suffix(of(i, "suffix")), i)
+        });
+        check("matcher.MetadataStringMatcher", |i| {
+            let value = string_value(exact(of(&i["m"], "exact")));
+            metadata(of(i, "filter"), [of(i, "key")], value)
+        });
+        check("matcher.MetadataListMatcher", |i| {
+            let keys: Vec<&str> = i["keys"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            let value = string_value(regex(of(&i["value"]["safeRegex"], "regex")));
+            metadata(of(i, "filter"), keys, list_value(value))
+        });
         check("matcher.StringMatcherRegex", |i| regex(of(i, "regex")));
         check("matcher.StringMatcherWithPrefix", |i| {
             prefixed(of(i, "v"), of(i, "prefix"))

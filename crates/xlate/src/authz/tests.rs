@@ -37,76 +37,129 @@ fn lookup(service: &str, port: u32) -> Option<ProviderCluster> {
     })
 }
 
+fn table(name: &str) -> Vec<Value> {
+    let Ok(text) = std::fs::read_to_string(shared().join("istio-tables").join(name)) else {
+        eprintln!("skipped: no {name}");
+        return Vec::new();
+    };
+    let table: Value = serde_json::from_str(&text).unwrap();
+    table["cases"].as_array().unwrap().clone()
+}
+
+/// The filters for policies, as the recording of Istio's test shows them.
+fn filters(policies: &Policies, case: &Value, tcp_chain: bool) -> Vec<Value> {
+    let mesh: MeshConfig = match &case["meshConfig"] {
+        Value::Null => MeshConfig::default(),
+        config => serde_json::from_value(config.clone()).unwrap(),
+    };
+    let domains: Vec<String> =
+        serde_json::from_value(case["trustDomains"]["TrustDomains"].clone()).unwrap_or_default();
+    let around = Surroundings {
+        mesh: &mesh,
+        trust_domains: match domains.split_first() {
+            Some((first, others)) => TrustDomains::new(first, others),
+            None => TrustDomains::new("cluster.local", &[]),
+        },
+        several_providers: case["features"]["EnableMultipleCustomAuthzProviders"] == true,
+        lookup: &lookup,
+    };
+    let mut diagnostics = Vec::new();
+    if tcp_chain {
+        let made = tcp(policies, &around, &mut diagnostics);
+        let all = made.custom.iter().chain(&made.local);
+        all.map(|f| match &f.config_type {
+            Some(listener::filter::ConfigType::TypedConfig(c)) => shown(&f.name, c),
+            _ => Value::Null,
+        })
+        .collect()
+    } else {
+        let made = http(policies, &around, &mut diagnostics);
+        let all = made.custom.iter().chain(&made.local);
+        all.map(|f| match &f.config_type {
+            Some(hcm::http_filter::ConfigType::TypedConfig(c)) => shown(&f.name, c),
+            _ => Value::Null,
+        })
+        .collect()
+    }
+}
+
+/// Whether the filters are those wanted; says in what they are not.
+fn agree(case: &Value, found: Vec<Value>, wanted: &Value) -> bool {
+    let wanted = wanted.as_array().cloned().unwrap_or_default();
+    if found != wanted {
+        let (found, wanted) = (Value::from(found), Value::from(wanted));
+        eprintln!("{}:\nfound  {found}\nwanted {wanted}", case["test"]);
+        return false;
+    }
+    true
+}
+
 #[test]
 fn filters_are_those_of_the_recording() {
-    let table = shared().join("istio-tables/authz-builder.json");
-    let Ok(table) = std::fs::read_to_string(table) else {
-        eprintln!("skipped: no authz-builder.json");
-        return;
-    };
-    let table: Value = serde_json::from_str(&table).unwrap();
     let inputs = shared().join("istio/pilot/pkg/security/authz/builder/testdata");
-    let (mut equal, mut all) = (0, 0);
-    for case in table["cases"].as_array().unwrap() {
+    for case in table("authz-builder.json") {
         let Ok(text) = std::fs::read_to_string(inputs.join(case["in"].as_str().unwrap())) else {
             continue;
         };
-        // The other form is that of waypoints.
-        if case["extended"] == true {
-            continue;
-        }
-        all += 1;
-        let mesh: MeshConfig = match &case["meshConfig"] {
-            Value::Null => MeshConfig::default(),
-            config => serde_json::from_value(config.clone()).unwrap(),
-        };
-        let domains: Vec<String> =
-            serde_json::from_value(case["trustDomains"]["TrustDomains"].clone())
-                .unwrap_or_default();
-        let around = Surroundings {
-            mesh: &mesh,
-            trust_domains: match domains.split_first() {
-                Some((first, others)) => TrustDomains::new(first, others),
-                None => TrustDomains::new("cluster.local", &[]),
-            },
-            several_providers: case["features"]["EnableMultipleCustomAuthzProviders"] == true,
-            lookup: &lookup,
-        };
-        let policies = policies(&text);
-        let mut diagnostics = Vec::new();
-        let found: Vec<Value> = if case["kind"] == "tcp" {
-            let made = tcp(&policies, &around, &mut diagnostics);
-            made.custom
-                .iter()
-                .chain(&made.local)
-                .map(|f| match &f.config_type {
-                    Some(listener::filter::ConfigType::TypedConfig(c)) => shown(&f.name, c),
-                    _ => Value::Null,
-                })
-                .collect()
-        } else {
-            let made = http(&policies, &around, &mut diagnostics);
-            made.custom
-                .iter()
-                .chain(&made.local)
-                .map(|f| match &f.config_type {
-                    Some(hcm::http_filter::ConfigType::TypedConfig(c)) => shown(&f.name, c),
-                    _ => Value::Null,
-                })
-                .collect()
-        };
-        let wanted = case["got"].as_array().cloned().unwrap_or_default();
-        if found == wanted {
-            equal += 1;
-        } else {
-            eprintln!(
-                "{}:\nfound  {}\nwanted {}",
-                case["test"],
-                Value::from(found),
-                Value::from(wanted)
-            );
-        }
+        let found = filters(&policies(&text), &case, case["kind"] == "tcp");
+        assert!(agree(&case, found, &case["got"]));
     }
+}
+
+#[test]
+fn builders_give_the_filters_of_the_recording() {
+    let surroundings = table("authz-builder.json");
+    let calls = table("authz-builder-misc.json");
+    let (mut equal, mut all) = (0, 0);
+    for made in calls.iter().filter(|c| c["fn"] == "builder.New") {
+        let same = |c: &&Value| c["test"] == made["test"];
+        let mut built = calls.iter().filter(|c| c["fn"] != "builder.New");
+        // Without the other table the mesh's providers and trust domains are not known.
+        let (Some(built), Some(case)) = (built.find(same), surroundings.iter().find(same)) else {
+            continue;
+        };
+        let mut policies = Policies::default();
+        for list in ["Custom", "Audit", "Deny", "Allow"] {
+            for policy in made["in"]["policies"][list]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                let object = json!({
+                    "apiVersion": "security.istio.io/v1",
+                    "kind": "AuthorizationPolicy",
+                    "metadata": {
+                        "name": policy["Name"],
+                        "namespace": policy["Namespace"],
+                        "annotations": policy["Annotations"],
+                    },
+                    "spec": policy["Spec"],
+                });
+                let file = Arc::from(Path::new("policy.json"));
+                let parsed = model::parse::parse(&object.to_string(), &file, Default::default());
+                let object = parsed.objects().next().unwrap();
+                policies.add(AuthorizationPolicy::of(object).unwrap().clone());
+            }
+        }
+        // Each is asked for authorizers or for the rest.
+        match made["in"]["option"]["IsCustomBuilder"] == true {
+            true => {
+                policies = Policies {
+                    custom: policies.custom,
+                    ..Policies::default()
+                }
+            }
+            false => policies.custom.clear(),
+        }
+        let tcp_chain = built["fn"] == "builder.Builder.BuildTCP";
+        all += 1;
+        equal += usize::from(agree(
+            made,
+            filters(&policies, case, tcp_chain),
+            &built["out"],
+        ));
+    }
+    println!("{equal} of {all}");
     assert_eq!(equal, all);
 }
 

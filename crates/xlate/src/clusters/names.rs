@@ -82,3 +82,38 @@ pub(super) fn fill(
         .replace("%SERVICE_PORT%", &port.number.to_string())
         .replace("%SERVICE_PORT_NAME%", &port.name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorded::{cases, service};
+
+    #[test]
+    fn names_of_statistics_are_those_of_the_recording() {
+        for case in cases("networking-telemetry.json", "telemetry.BuildStatPrefix") {
+            let input = &case["in"];
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            let number =
+                |value: &serde_json::Value| u16::try_from(value.as_u64().unwrap_or(0)).unwrap();
+            let attributes = &input["attributes"];
+            let mut of = service(&text(&input["host"]), &text(&attributes["Namespace"]));
+            of.name = text(&attributes["Name"]).into();
+            if attributes["ServiceRegistry"] == "Kubernetes" {
+                of.registry = Registry::Kubernetes;
+            }
+            let port = Port {
+                name: text(&input["port"]["Name"]).into(),
+                number: number(&input["port"]["Port"]),
+                protocol: model::protocol::Protocol::Grpc,
+            };
+            let found = stat_prefix(
+                &text(&input["statPattern"]),
+                &of,
+                &text(&input["subset"]),
+                &port,
+                number(&input["targetPort"]),
+            );
+            assert_eq!(found, text(&case["out"]), "{case}");
+        }
+    }
+}

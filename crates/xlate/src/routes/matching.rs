@@ -210,4 +210,16 @@ mod tests {
         assert_eq!(claim("@request.auth.claims[]"), None);
         assert_eq!(claim("x-header"), None);
     }
+
+    #[test]
+    fn claims_are_those_of_the_recording() {
+        for case in crate::recorded::cases("jwt-claims.json", "jwt.ToRoutingClaim") {
+            let found = claim(case["in"]["headerName"].as_str().unwrap());
+            let wanted = case["out"]["Claims"].as_array().map(|list| {
+                let texts = list.iter().map(|c| c.as_str().unwrap());
+                texts.collect::<Vec<_>>()
+            });
+            assert_eq!(found, wanted, "{case}");
+        }
+    }
 }

@@ -184,3 +184,42 @@ fn of_ingress(
         mode: peers.of_workload(&proxy.view.labels, number),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorded::cases;
+
+    #[test]
+    fn names_of_statistics_are_those_of_the_recording() {
+        let table = "networking-telemetry.json";
+        for case in cases(table, "telemetry.BuildInboundStatPrefix") {
+            let input = &case["in"];
+            // The other side of a connection knows no subsets.
+            if input["subset"] != "" {
+                continue;
+            }
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            let of = &input["tm"];
+            let kube = of["KubernetesServiceName"].as_str();
+            let chain = PortChain {
+                host: text(&of["InstanceHostname"]).into(),
+                kube: kube
+                    .map(|name| (name.into(), text(&of["KubernetesServiceNamespace"]).into())),
+                port: Port {
+                    name: text(&input["portName"]).into(),
+                    number: u16::try_from(input["port"].as_u64().unwrap()).unwrap(),
+                    protocol: Protocol::Grpc,
+                },
+                target_port: 0,
+                binds: Box::from([]),
+                passthrough: false,
+                own_listener: false,
+                sidecar: None,
+                mode: MutualTls::Disable,
+            };
+            let found = chain.stat_prefix(&text(&input["statPattern"]));
+            assert_eq!(found, text(&case["out"]), "{case}");
+        }
+    }
+}
