@@ -2,15 +2,20 @@
 
 use incr::Cx;
 use model::node::Role;
-use prost_types::Any;
 use proto_envoy::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use proto_envoy::envoy::config::core::v3::{
     HeaderValue, HeaderValueOption, HttpService, HttpUri, TypedExtensionConfig, http_uri,
 };
 use proto_envoy::envoy::config::trace::v3 as trace;
-use proto_envoy::envoy::extensions::tracers::opentelemetry::resource_detectors::v3::EnvironmentResourceDetectorConfig;
+use proto_envoy::envoy::extensions::tracers::opentelemetry::resource_detectors::v3::{
+    DynatraceResourceDetectorConfig, EnvironmentResourceDetectorConfig,
+};
+use proto_envoy::envoy::extensions::tracers::opentelemetry::samplers::v3::DynatraceSamplerConfig;
 use proto_istio::mesh::mesh_config::ExtensionProvider;
 use proto_istio::mesh::mesh_config::extension_provider::http_header::HeaderValue as Stated;
+use proto_istio::mesh::mesh_config::extension_provider::open_telemetry_tracing_provider::{
+    DynatraceSampler, Sampling,
+};
 use proto_istio::mesh::mesh_config::extension_provider::{
     HttpHeader, OpenTelemetryTracingProvider, Provider, ServiceAttributeEnrichment,
     ZipkinTracingProvider,
@@ -27,6 +32,10 @@ use crate::view::View;
 const ZIPKIN_TIMEOUT_SECONDS: u64 = 5;
 const ENVIRONMENT_DETECTOR: &str = "envoy.tracers.opentelemetry.resource_detectors.environment";
 const DYNATRACE_DETECTOR: &str = "envoy.tracers.opentelemetry.resource_detectors.dynatrace";
+
+const DYNATRACE_SAMPLER: &str = "envoy.tracers.opentelemetry.samplers.dynatrace";
+/// Where Dynatrace tells how much to sample.
+const DYNATRACE_SAMPLING: &str = "api/v2/samplingConfiguration";
 
 /// A tracer and what it changes of tracing.
 pub(super) struct Tracer {
@@ -73,8 +82,15 @@ pub(super) fn tracer(
         }
         Provider::Opentelemetry(p) => {
             let cluster = lookup(cx, &p.service, p.port)?;
-            let config = any(&open_telemetry(view, p, cluster));
-            let samples = p.sampling.is_some();
+            let sampler = match &p.sampling {
+                Some(Sampling::DynatraceSampler(s)) => Some(dynatrace(cx, p, s, &cluster)?),
+                None => None,
+            };
+            let samples = sampler.is_some();
+            let config = any(&trace::OpenTelemetryConfig {
+                sampler,
+                ..open_telemetry(view, p, cluster)
+            });
             (
                 "envoy.tracers.opentelemetry",
                 config,
@@ -176,16 +192,56 @@ fn open_telemetry(
     if detectors.dynatrace.is_some() {
         let detector = TypedExtensionConfig {
             name: DYNATRACE_DETECTOR.to_owned(),
-            typed_config: Some(Any {
-                type_url: "type.googleapis.com/envoy.extensions.tracers.opentelemetry.resource_detectors.v3.DynatraceResourceDetectorConfig".to_owned(),
-                value: Vec::new(),
-            }),
+            typed_config: Some(any(&DynatraceResourceDetectorConfig {})),
         };
         // Before the environment's, if that was only implied.
         let at = usize::from(detectors.environment.is_some());
         config.resource_detectors.insert(at, detector);
     }
     config
+}
+
+/// Sampling as Dynatrace decides: asked at a service of its own, or where spans are exported to over HTTP. `None` where
+/// neither is known.
+///
+/// Istio: pilot/pkg/networking/core/tracing.go configureDynatraceSampler, 1.32.
+fn dynatrace(
+    cx: &Cx<'_, Snapshot>,
+    p: &OpenTelemetryTracingProvider,
+    stated: &DynatraceSampler,
+    exporter: &ProviderCluster,
+) -> Option<TypedExtensionConfig> {
+    let service = match &stated.http_service {
+        None => {
+            let http = p.http.as_ref()?;
+            http_service(
+                join_path(&exporter.host, DYNATRACE_SAMPLING),
+                &exporter.cluster,
+                http.timeout.map(|t| t.0),
+                &http.headers,
+            )
+        }
+        Some(api) => {
+            let own = lookup(cx, &api.service, api.port)?;
+            let http = api.http.clone().unwrap_or_default();
+            http_service(
+                join_path(&own.host, &http.path),
+                &own.cluster,
+                http.timeout.map(|t| t.0),
+                &http.headers,
+            )
+        }
+    };
+    let config = DynatraceSamplerConfig {
+        tenant: stated.tenant.clone(),
+        cluster_id: stated.cluster_id,
+        root_spans_per_minute: stated.root_spans_per_minute,
+        http_service: Some(service),
+    };
+    Some(TypedExtensionConfig {
+        name: DYNATRACE_SAMPLER.to_owned(),
+        typed_config: Some(any(&config)),
+    })
 }
 
 /// The name that OpenTelemetry's conventions give a workload in Kubernetes.
@@ -236,7 +292,8 @@ fn http_service(
     }
 }
 
-/// A header with its value. Values from the environment of the control plane are not read: generation has none.
+/// A header with its value. Generation has no environment: values of that were put in when the mesh config was read, and
+/// a variable that was not set then is empty.
 fn header(stated: &HttpHeader) -> HeaderValue {
     let value = match &stated.header_value {
         Some(Stated::Value(value)) => value.clone(),
