@@ -1,4 +1,7 @@
-//! Development tasks that cargo has no word for. `cargo run -p xtask -- tidy` checks the crate graph and the sources.
+//! Development tasks that cargo has no word for. `cargo run -p xtask -- tidy` checks the crate graph,
+//! the sources and that `docs/reference/` is current, which `-- reference` writes.
+
+mod reference;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,6 +27,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     (
         "server",
         &[
+            "analysis",
             "model",
             "store",
             "incr",
@@ -37,7 +41,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     (
         "pilothouse",
         &[
-            "server", "client", "model", "sources", "store", "xlate", "incr",
+            "analysis", "server", "client", "model", "sources", "store", "xlate", "incr",
         ],
     ),
     (
@@ -76,7 +80,12 @@ fn main() -> ExitCode {
     let task = std::env::args().nth(1);
     let result = match task.as_deref() {
         Some("tidy") => tidy(),
-        _ => Err(anyhow::anyhow!("usage: cargo run -p xtask -- tidy")),
+        Some("reference") => root().and_then(reference::write).map(|pages| {
+            println!("reference: {pages} pages");
+        }),
+        _ => Err(anyhow::anyhow!(
+            "usage: cargo run -p xtask -- tidy|reference"
+        )),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -90,8 +99,9 @@ fn main() -> ExitCode {
 fn tidy() -> anyhow::Result<()> {
     let mut faults = graph()?;
     faults.extend(sources()?);
+    faults.extend(reference::stale(root()?)?);
     if faults.is_empty() {
-        println!("tidy: the crate graph and the sources are as stated");
+        println!("tidy: the crate graph, the sources and the reference are as stated");
         return Ok(());
     }
     for fault in &faults {
@@ -131,11 +141,16 @@ fn graph() -> anyhow::Result<Vec<String>> {
     Ok(faults)
 }
 
+/// The folder of the workspace.
+fn root() -> anyhow::Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("xtask lies in the workspace")
+}
+
 /// Sources that are too long, or that name what generation may not.
 fn sources() -> anyhow::Result<Vec<String>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("xtask lies in the workspace")?;
+    let root = root()?;
     let mut faults = Vec::new();
     let mut todo = vec![root.join("crates")];
     while let Some(dir) = todo.pop() {

@@ -8,6 +8,7 @@ mod body;
 mod check;
 mod de;
 mod encode;
+mod locate;
 mod meta;
 mod nearest;
 mod node;
@@ -22,6 +23,8 @@ use std::sync::Arc;
 use crate::diagnostic::{Diagnostic, Excerpt, Severity};
 use crate::kinds::{AnyObject, Kind};
 use crate::object::{Meta, Object, ObjectKey, Origin};
+
+pub use locate::Locator;
 
 use body::Readable;
 use check::{Fault, Finding};

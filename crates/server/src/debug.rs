@@ -21,6 +21,7 @@ use crate::streams::{Connection, TypeState};
 /// The pages, with what each shows.
 const INDEX: &[(&str, &str)] = &[
     ("adsz", "connected proxies and what they watch"),
+    ("analysis", "what is wrong between objects"),
     (
         "config_dump?proxyID=",
         "everything one proxy should have, as Envoy's admin page prints it",
@@ -143,6 +144,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             };
             Page::Json(dumps::config_dump(&found))
         }
+        "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
         _ => {
             return Err(PageError::new(

@@ -17,6 +17,7 @@ use model::jwks::KeySource;
 use model::node::Node;
 use model::settings::Settings;
 use model::{Change, Diagnostic};
+use store::Snapshot;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use xlate::{Published, TypeUrl};
 
@@ -184,6 +185,8 @@ impl Derive {
 pub struct Batch {
     /// The revision it made.
     pub revision: u64,
+    /// The objects at that revision.
+    pub snapshot: Arc<Snapshot>,
     /// What changed.
     pub changes: store::ChangeSet,
     /// When its oldest change was handed over.

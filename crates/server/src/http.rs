@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::analysis::Analyst;
 use crate::debug;
 use crate::derive::Derive;
 use crate::findings::Findings;
@@ -34,6 +35,8 @@ pub struct Pages {
     pub connections: Arc<Connections>,
     /// What was found wrong with objects.
     pub findings: Arc<Findings>,
+    /// What is found between objects.
+    pub analyst: Analyst,
 }
 
 type Page = Response<Full<Bytes>>;

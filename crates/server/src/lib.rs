@@ -1,5 +1,6 @@
 //! Wiring, supervision, debug HTTP, metrics, readiness.
 
+pub mod analysis;
 pub mod config;
 pub mod debug;
 pub mod derive;

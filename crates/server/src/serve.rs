@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::analysis::Analyst;
 use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Batch, Derive};
 use crate::findings::Findings;
@@ -46,10 +47,15 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     report(&findings, &metrics, &settings::source(), found);
 
     let revisions = Arc::new(Revisions::default());
+    let analyst = Analyst::start().context("cannot start the analysis thread")?;
     let (derive, thread) = {
         let (metrics, revisions) = (metrics.clone(), revisions.clone());
+        let analyst = analyst.clone();
         Derive::start(Arc::new(first_settings), move |batch| {
-            on_batch(batch, &metrics, &revisions)
+            on_batch(batch, &metrics, &revisions);
+            if !batch.changes.is_empty() {
+                analyst.changed(batch.snapshot.clone(), &batch.changes.keys);
+            }
         })
         .context("cannot start the derive thread")?
     };
@@ -63,6 +69,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         metrics: metrics.clone(),
         connections: connections.clone(),
         findings: findings.clone(),
+        analyst,
     });
     let listener = TcpListener::bind(options.http_addr)
         .await

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use xlate::services::EndpointsOf;
 
 use super::{proxy_name, services as all_services, timestamp};
+use crate::analysis::Analyst;
 use crate::derive::{FindingRow, State};
 
 /// `/debug/registryz`.
@@ -195,5 +196,31 @@ fn finding(d: &Diagnostic) -> Value {
         "path": &*d.path,
         "message": &*d.message,
         "help": d.help.as_deref(),
+    })
+}
+
+/// `/debug/analysis`: what is found between objects at the revision named, the worst first.
+pub(super) fn analysis(analyst: &Analyst) -> Value {
+    let (analyzed, current) = analyst.latest();
+    let findings: Vec<Value> = analyzed
+        .current()
+        .map(|f| {
+            let mut shown = finding(&f.diagnostic);
+            shown["analyzer"] = f.analyzer.into();
+            if let Some(key) = &f.diagnostic.object {
+                shown["group"] = key.kind.group().into();
+                shown["kind"] = key.kind.name().into();
+                shown["namespace"] = (&*key.name.namespace).into();
+                shown["name"] = (&*key.name.name).into();
+            }
+            shown
+        })
+        .collect();
+    json!({
+        "revision": analyzed.revision,
+        "current": current,
+        "milliseconds": analyzed.took.as_secs_f64() * 1e3,
+        "evaluations": analyzed.runs,
+        "findings": findings,
     })
 }

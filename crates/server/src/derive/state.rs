@@ -251,6 +251,7 @@ impl State {
         }
         Some(Batch {
             revision: self.store.snapshot().revision,
+            snapshot: self.store.snapshot(),
             changes: changed,
             since,
             views,

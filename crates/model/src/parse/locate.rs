@@ -1,0 +1,140 @@
+//! Where a field stands in the text that an object was read from.
+//!
+//! Objects in a store remember the line of their document only. Who shows a finding about one of their fields reads
+//! the text again and asks here.
+
+use crate::diagnostic::Excerpt;
+
+use super::node::{Node, Span, Value};
+use super::yaml;
+
+/// A text by the places of its fields.
+pub struct Locator<'a> {
+    lines: Vec<&'a str>,
+    documents: Vec<(u32, Node<'a>)>,
+}
+
+impl<'a> Locator<'a> {
+    /// Reads a text; documents that cannot be read hold no field.
+    pub fn new(text: &'a str) -> Self {
+        let documents = yaml::documents(text).into_iter();
+        Self {
+            lines: text.lines().collect(),
+            documents: documents
+                .filter_map(|d| Some((d.line, d.node.ok()?)))
+                .collect(),
+        }
+    }
+
+    /// The line that holds a field of the object whose document or list item begins at `line`, or the innermost part
+    /// of the way to it that is there. The empty path is the name of the object.
+    pub fn find(&self, line: u32, path: &str) -> Option<Excerpt> {
+        let object = self.object(line)?;
+        let path = match path {
+            "" => "metadata.name",
+            path => path,
+        };
+        let span = walk(object, path);
+        let text = self
+            .lines
+            .get(usize::try_from(span.line).ok()?.checked_sub(1)?)?;
+        Some(Excerpt {
+            line: span.line,
+            column: span.column,
+            length: span.length,
+            text: (*text).into(),
+        })
+    }
+
+    fn object(&self, line: u32) -> Option<&Node<'a>> {
+        let at = self.documents.partition_point(|(first, _)| *first <= line);
+        let (first, document) = self.documents.get(at.checked_sub(1)?)?;
+        if *first == line {
+            return Some(document);
+        }
+        let items = match document.get("items").map(|n| &n.value) {
+            Some(Value::Seq(items)) => items,
+            _ => return Some(document),
+        };
+        items.iter().find(|item| item.span.line == line)
+    }
+}
+
+/// The place of the last step of a path that is there.
+fn walk(object: &Node<'_>, path: &str) -> Span {
+    let (mut at, mut span) = (object, object.span);
+    for step in steps(path) {
+        let next = match &at.value {
+            Value::Seq(items) => step
+                .parse::<usize>()
+                .ok()
+                .and_then(|i| items.get(i))
+                .map(|item| (item.span, item)),
+            Value::Map(entries) => entries
+                .iter()
+                .find(|e| *e.key == *step)
+                .map(|e| (e.at, &e.value)),
+            _ => None,
+        };
+        let Some((place, node)) = next else { break };
+        (span, at) = (place, node);
+    }
+    // A value says more than its key does, where it is one.
+    match &at.value {
+        Value::Map(_) | Value::Seq(_) | Value::Null => span,
+        _ => at.span,
+    }
+}
+
+/// The steps of a path as `spec.http[0].headers["a.b"]`.
+fn steps(path: &str) -> Vec<String> {
+    let mut steps = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(quoted) = rest.strip_prefix("[\"") {
+            let end = quoted.find("\"]").unwrap_or(quoted.len());
+            steps.push(quoted[..end].to_owned());
+            rest = quoted.get(end + 2..).unwrap_or_default();
+        } else {
+            let plain = rest.trim_start_matches(['.', '[']);
+            let end = plain.find(['.', '[', ']']).unwrap_or(plain.len());
+            steps.push(plain[..end].to_owned());
+            rest = plain[end..].trim_start_matches([']', '.']);
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Locator, steps};
+
+    #[test]
+    fn paths_are_cut_into_steps() {
+        assert_eq!(
+            steps("spec.http[0].headers[\"a.b\"].exact"),
+            ["spec", "http", "0", "headers", "a.b", "exact"]
+        );
+        assert_eq!(steps("a[1][\"x/y\"]"), ["a", "1", "x/y"]);
+        assert_eq!(steps("[\"broken"), ["broken"]);
+    }
+
+    #[test]
+    fn a_field_is_found_in_its_document_and_a_missing_one_at_its_parent() {
+        let text =
+            "a: 1\n---\nmetadata:\n  name: x\nspec:\n  ports:\n  - number: 1\n  - number: 2\n";
+        let locator = Locator::new(text);
+        let at = |path: &str| locator.find(3, path).map(|e| (e.line, e.column));
+        assert_eq!(at("spec.ports[1].number"), Some((8, 13)));
+        assert_eq!(at("spec.ports[1].name"), Some((8, 5)));
+        assert_eq!(at(""), Some((4, 9)));
+        assert_eq!(Locator::new("").find(1, "a"), None);
+    }
+
+    #[test]
+    fn objects_of_a_list_are_found_by_their_own_line() {
+        let text = "kind: List\nitems:\n- metadata:\n    name: a\n- metadata:\n    name: b\n";
+        let locator = Locator::new(text);
+        assert_eq!(locator.find(5, "metadata.name").map(|e| e.line), Some(6));
+    }
+}

@@ -1,0 +1,301 @@
+//! `docs/reference/`: a page for each kind and one of all codes, from the definitions that the programs are built from.
+//!
+//! Kinds come from the one list in `model`, fields from our `.proto` files and from the Rust types of the other kinds,
+//! descriptions from their comments, examples from `docs/reference/examples/`, which a test validates.
+
+mod proto;
+mod rust;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+/// Where the pages are.
+const FOLDER: &str = "docs/reference";
+
+/// A message, a struct or an enum.
+#[derive(Debug, Default)]
+struct Definition {
+    about: String,
+    members: Vec<Member>,
+    is_enum: bool,
+}
+
+/// A field or a value.
+#[derive(Debug)]
+struct Member {
+    name: String,
+    /// As it is shown; empty for values.
+    shape: String,
+    /// Keys of the definitions that it is made of.
+    refers: Vec<String>,
+    about: String,
+}
+
+type Definitions = BTreeMap<String, Definition>;
+
+/// A row of the list of kinds.
+struct Kind {
+    spec: String,
+    group: String,
+    kind: String,
+    plural: String,
+    namespaced: bool,
+    versions: Vec<String>,
+}
+
+/// Writes every page; returns how many there are.
+pub(crate) fn write(root: &Path) -> anyhow::Result<usize> {
+    let pages = pages(root)?;
+    let folder = root.join(FOLDER);
+    for (name, text) in &pages {
+        let path = folder.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(pages.len())
+}
+
+/// Pages that are not what they would be if they were written now.
+pub(crate) fn stale(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for (name, text) in pages(root)? {
+        let path = root.join(FOLDER).join(&name);
+        if std::fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+            faults.push(format!(
+                "{FOLDER}/{name} is out of date: cargo run -p xtask -- reference"
+            ));
+        }
+    }
+    Ok(faults)
+}
+
+fn pages(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let read =
+        |path: &str| std::fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
+    let kinds = kinds(&read("crates/model/src/kinds.rs")?)?;
+    let messages = proto::definitions(&root.join("crates/proto-istio/proto/istio"))?;
+    let types = rust::definitions(&root.join("crates/model/src/kinds"))?;
+    let mut pages = BTreeMap::new();
+    let mut index = String::from(
+        "# Reference\n\nEvery kind that is read, with its fields. The pages are generated from the definitions \
+         (`cargo run -p xtask -- reference`).\n\n[Codes of findings](findings.md)\n\n| kind | group | versions |\n|---|---|---|\n",
+    );
+    for kind in &kinds {
+        let page = format!("{}.md", kind.page());
+        let example = read(&format!("{FOLDER}/examples/{}.yaml", kind.page()))?;
+        let (definitions, top) = match kind.spec.strip_prefix("istio::") {
+            Some(name) => (&messages, proto::key(&messages, name, &kind.group)?),
+            None => (&types, kind.spec.clone()),
+        };
+        pages.insert(page.clone(), kind.render(definitions, &top, &example)?);
+        let group = if kind.group.is_empty() {
+            "core"
+        } else {
+            &kind.group
+        };
+        writeln!(
+            index,
+            "| [{}]({page}) | {group} | {} |",
+            kind.kind,
+            kind.versions.join(", ")
+        )?;
+    }
+    pages.insert("README.md".to_owned(), index);
+    let constants = [
+        "crates/model/src/parse.rs",
+        "crates/sources/src/folder.rs",
+        "crates/xlate/src/findings.rs",
+    ];
+    let constants = constants.into_iter().map(read);
+    let constants = constants.collect::<anyhow::Result<Vec<_>>>()?;
+    let catalogue = read("crates/analysis/src/code.rs")?;
+    pages.insert("findings.md".to_owned(), findings(&catalogue, &constants));
+    Ok(pages)
+}
+
+/// The rows of `for_each_kind!`.
+fn kinds(source: &str) -> anyhow::Result<Vec<Kind>> {
+    let mut kinds = Vec::new();
+    for line in source.lines() {
+        let Some(row) = line.trim().strip_prefix('(') else {
+            continue;
+        };
+        let Some((_, spec)) = row.split_once("$crate::kinds::") else {
+            continue;
+        };
+        let (spec, _) = spec.split_once(',').context("a row has a spec type")?;
+        let quoted: Vec<&str> = row.split('"').skip(1).step_by(2).collect();
+        let [group, kind, plural, versions @ ..] = quoted.as_slice() else {
+            bail!("a row has group, kind and plural: {line}");
+        };
+        kinds.push(Kind {
+            spec: spec.to_owned(),
+            group: (*group).to_owned(),
+            kind: (*kind).to_owned(),
+            plural: (*plural).to_owned(),
+            namespaced: row.contains("Namespaced"),
+            versions: versions.iter().map(ToString::to_string).collect(),
+        });
+    }
+    if kinds.is_empty() {
+        bail!("the list of kinds has no rows");
+    }
+    Ok(kinds)
+}
+
+impl Kind {
+    /// The name of the page, without its ending.
+    fn page(&self) -> String {
+        match self.group.as_str() {
+            "" => format!("core.{}", self.kind),
+            group => format!("{group}.{}", self.kind),
+        }
+    }
+
+    fn render(&self, all: &Definitions, top: &str, example: &str) -> anyhow::Result<String> {
+        let definition = all
+            .get(top)
+            .with_context(|| format!("{top} of {} is not defined", self.kind))?;
+        let version = self.versions.first().map_or("v1", String::as_str);
+        let api = match self.group.as_str() {
+            "" => version.to_owned(),
+            group => format!("{group}/{version}"),
+        };
+        let mut page = format!("# {}\n\n", self.kind);
+        if !definition.about.is_empty() {
+            writeln!(page, "{}\n", definition.about)?;
+        }
+        writeln!(page, "| | |\n|---|---|")?;
+        writeln!(page, "| apiVersion | `{api}` |")?;
+        let others = self.versions.get(1..).unwrap_or_default();
+        if !others.is_empty() {
+            writeln!(page, "| also read | {} |", others.join(", "))?;
+        }
+        writeln!(page, "| plural | `{}` |", self.plural)?;
+        let scope = if self.namespaced {
+            "namespace"
+        } else {
+            "cluster"
+        };
+        writeln!(page, "| scope | {scope} |\n")?;
+        writeln!(page, "## Example\n\n```yaml\n{}\n```\n", example.trim_end())?;
+        let mut seen = BTreeSet::from([top.to_owned()]);
+        let mut queue = VecDeque::from([top.to_owned()]);
+        while let Some(key) = queue.pop_front() {
+            let Some(definition) = all.get(&key) else {
+                continue;
+            };
+            let title = if key == top { "Fields" } else { short(&key) };
+            writeln!(page, "## {title}\n")?;
+            if key != top && !definition.about.is_empty() {
+                writeln!(page, "{}\n", definition.about)?;
+            }
+            definition.render(&mut page)?;
+            for refers in definition.members.iter().flat_map(|m| &m.refers) {
+                if all.contains_key(refers) && seen.insert(refers.clone()) {
+                    queue.push_back(refers.clone());
+                }
+            }
+        }
+        Ok(format!("{}\n", page.trim_end()))
+    }
+}
+
+/// The name of a definition without what it is nested in or where it stands.
+fn short(key: &str) -> &str {
+    key.rsplit("::").next().unwrap_or(key)
+}
+
+impl Definition {
+    fn render(&self, page: &mut String) -> anyhow::Result<()> {
+        if self.members.is_empty() {
+            writeln!(page, "No fields are read.\n")?;
+            return Ok(());
+        }
+        if self.is_enum {
+            writeln!(page, "| value | |\n|---|---|")?;
+            for member in &self.members {
+                writeln!(page, "| `{}` | {} |", member.name, cell(&member.about))?;
+            }
+        } else {
+            writeln!(page, "| field | type | |\n|---|---|---|")?;
+            for member in &self.members {
+                let mut shape = member.shape.clone();
+                for refers in &member.refers {
+                    let title = short(refers);
+                    let anchor: String = title.to_lowercase().replace('.', "");
+                    shape =
+                        shape.replace(&format!("{{{refers}}}"), &format!("[{title}](#{anchor})"));
+                }
+                writeln!(
+                    page,
+                    "| `{}` | {shape} | {} |",
+                    member.name,
+                    cell(&member.about)
+                )?;
+            }
+        }
+        writeln!(page)?;
+        Ok(())
+    }
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// The page of codes: rows of the catalogue of analysis, and the constants of reading and generation with their comments.
+fn findings(catalogue: &str, constants: &[String]) -> String {
+    let mut page = String::from(
+        "# Findings\n\nCodes of istioctl mean what they mean there. `galley.istio.io/analyze-suppress` on an object \
+         lists codes that are not wanted about it.\n\n| code | level | name | |\n|---|---|---|---|\n",
+    );
+    let mut rows = BTreeMap::new();
+    for line in catalogue.lines() {
+        let quoted: Vec<&str> = line.split('"').collect();
+        if let [_, id, level, name, _, about, _] = quoted.as_slice()
+            && (id.starts_with("IST") || id.starts_with("PIL"))
+        {
+            rows.insert(
+                *id,
+                format!("{} | {name} | {}", level.trim().to_lowercase(), cell(about)),
+            );
+        }
+    }
+    let mut about = String::new();
+    for line in constants.iter().flat_map(|c| c.lines()).map(str::trim) {
+        if let Some(comment) = line.strip_prefix("/// ") {
+            about.push_str(if about.is_empty() { "" } else { " " });
+            about.push_str(comment);
+        } else {
+            let quoted: Vec<&str> = line.split('"').collect();
+            if let ([_, id, _], true) = (quoted.as_slice(), line.starts_with("pub const"))
+                && (id.starts_with("IST") || id.starts_with("PIL"))
+            {
+                rows.insert(id, format!(" | | {}", cell(&about)));
+            }
+            about.clear();
+        }
+    }
+    for (id, row) in rows {
+        page.push_str(&format!("| {id} | {row} |\n"));
+    }
+    page
+}
+
+/// A name as JSON has it: `lower_case` as `lowerCase`.
+fn camel(name: &str) -> String {
+    let mut parts = name.split('_');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut chars = part.chars();
+        out.extend(chars.next().map(|c| c.to_ascii_uppercase()));
+        out.push_str(chars.as_str());
+    }
+    out
+}
