@@ -30,6 +30,8 @@ pub mod code {
     pub const REQUESTS_ONLY: &str = "PIL0403";
     /// An authorizer understands requests only and the proxy serves a TCP port.
     pub const UNASKED: &str = "PIL0404";
+    /// A policy is for something that only waypoints serve.
+    pub const FOR_WAYPOINTS: &str = "PIL0405";
     /// The keys of an issuer are not known.
     pub const NO_KEYS: &str = "PIL0411";
     /// The keys of an issuer are no JWKS.
@@ -38,6 +40,8 @@ pub mod code {
     pub const NO_ISSUER: &str = "PIL0413";
     /// The proxy that should fetch keys does not know the service that has them.
     pub const NO_KEY_SERVICE: &str = "PIL0414";
+    /// A place of tokens, or a header for a claim, has no name.
+    pub const NAMELESS: &str = "PIL0415";
     /// Mutual TLS is asked of a proxy without certificates.
     pub const NO_CERTIFICATES: &str = "PIL0421";
     /// A PeerAuthentication of the root namespace selects workloads, which has no effect.

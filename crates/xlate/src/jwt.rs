@@ -75,6 +75,11 @@ pub fn filter(
                         diagnostics.push(found.at(path));
                         trouble.instead
                     });
+                    for field in nameless(rule) {
+                        let why = "a name that is empty is left out";
+                        let found = about(&policy, code::NAMELESS, Severity::Error, why);
+                        diagnostics.push(found.at(format!("spec.jwtRules[{at}].{field}")));
+                    }
                     rules.push((rule.clone(), keys));
                 }
             }
@@ -153,6 +158,35 @@ fn keys(cx: &Cx<'_, Snapshot>, rule: &JwtRule) -> Result<Keys, Trouble> {
             why.as_deref().unwrap_or("nothing came")
         ))),
     }
+}
+
+/// The fields of a rule that hold an empty name, for which Envoy would refuse the whole listener.
+fn nameless(rule: &JwtRule) -> Vec<&'static str> {
+    let claims = &rule.output_claim_to_headers;
+    [
+        (
+            "fromHeaders",
+            rule.from_headers.iter().any(|h| h.name.is_empty()),
+        ),
+        ("fromParams", rule.from_params.iter().any(String::is_empty)),
+        (
+            "fromCookies",
+            rule.from_cookies.iter().any(String::is_empty),
+        ),
+        (
+            "outputClaimToHeaders",
+            claims
+                .iter()
+                .any(|c| c.header.is_empty() || c.claim.is_empty()),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(field, empty)| empty.then_some(field))
+    .collect()
+}
+
+fn named(names: &[String]) -> Vec<String> {
+    names.iter().filter(|n| !n.is_empty()).cloned().collect()
 }
 
 /// Where the control plane fetches the keys of a rule from; `None` for a rule that states them.
@@ -321,6 +355,7 @@ fn provider(rule: &JwtRule, keys: &Keys, gateway: bool) -> envoy::JwtProvider {
         claim_to_headers: rule
             .output_claim_to_headers
             .iter()
+            .filter(|to| !to.header.is_empty() && !to.claim.is_empty())
             .map(|to| envoy::JwtClaimToHeader {
                 header_name: to.header.clone(),
                 claim_name: to.claim.clone(),
@@ -330,13 +365,14 @@ fn provider(rule: &JwtRule, keys: &Keys, gateway: bool) -> envoy::JwtProvider {
         from_headers: rule
             .from_headers
             .iter()
+            .filter(|from| !from.name.is_empty())
             .map(|from| envoy::JwtHeader {
                 name: from.name.clone(),
                 value_prefix: from.prefix.clone(),
             })
             .collect(),
-        from_params: rule.from_params.clone(),
-        from_cookies: rule.from_cookies.clone(),
+        from_params: named(&rule.from_params),
+        from_cookies: named(&rule.from_cookies),
         jwks_source_specifier: Some(match keys {
             Keys::Stated(keys) => Specifier::LocalJwks(DataSource {
                 specifier: Some(data_source::Specifier::InlineString(keys.clone())),

@@ -149,7 +149,7 @@ impl Attribute {
         Ok(match self {
             Self::Host => Rule::Header(matcher::host(":authority", value)),
             Self::Method => Rule::Header(matcher::header(":method", value)),
-            Self::Path => match matcher::path_template(value) {
+            Self::Path => match matcher::path_template(value).map_err(Unfit::Invalid)? {
                 Some(template) => Rule::UriTemplate(TypedExtensionConfig {
                     name: "uri-template".to_owned(),
                     typed_config: Some(any(&template)),
@@ -174,7 +174,7 @@ impl Attribute {
             Self::RequestPrincipal => Some(Ok(request_principals(values))),
             Self::Audiences => Some(Ok(claim(&["aud"], values))),
             Self::Presenter => Some(Ok(claim(&["azp"], values))),
-            Self::Claims(key) => Some(nested_names(key).map(|path| claim(&path, values))),
+            Self::Claims(key) => Some(claim_path(key).map(|path| claim(&path, values))),
             _ => None,
         };
         match whole {
@@ -205,7 +205,13 @@ impl Attribute {
                 authenticated(matcher::regex(service_account(namespace, value)))
             }
             Self::Principal => authenticated(matcher::prefixed(value, SPIFFE)),
-            Self::Header(key) => Identifier::Header(matcher::header(name(key)?, value)),
+            Self::Header(key) => {
+                let name = name(key)?;
+                if name.is_empty() {
+                    return Err(Unfit::Invalid("a header without a name".to_owned()));
+                }
+                Identifier::Header(matcher::header(name, value))
+            }
             _ => return Err(Unfit::Invalid(format!("{self:?} is nobody"))),
         })
     }
@@ -260,6 +266,7 @@ fn filter_metadata(key: &str, values: &[String]) -> Result<Rule, Unfit> {
     let stated = key.strip_suffix(']').unwrap_or(key);
     let (filter, name) = stated
         .split_once('[')
+        .filter(|(filter, name)| !filter.is_empty() && !name.is_empty())
         .ok_or_else(|| Unfit::Invalid(format!("{key} names no metadata")))?;
     let values = values.iter().map(|value| {
         if value.starts_with('[') && value.ends_with(']') {
@@ -354,6 +361,15 @@ fn name(key: &str) -> Result<&str, Unfit> {
     key.strip_prefix('[')
         .and_then(|k| k.strip_suffix(']'))
         .ok_or_else(|| Unfit::Invalid(format!("{key} is not of the form [name]")))
+}
+
+/// The path to a claim. Envoy refuses a listener with a name that is empty.
+fn claim_path(key: &str) -> Result<Vec<&str>, Unfit> {
+    let names = nested_names(key)?;
+    if names.is_empty() || names.iter().any(|name| name.is_empty()) {
+        return Err(Unfit::Invalid("a claim without a name".to_owned()));
+    }
+    Ok(names)
 }
 
 /// The names in `[outer][inner]`. What is not of that form is one name, brackets and all.

@@ -110,11 +110,41 @@ pub(super) fn path(stated: &str) -> PathMatcher {
     }
 }
 
+const ONE_SEGMENT: &str = "{*}";
+const ANY_SEGMENTS: &str = "{**}";
+
 /// A path with `{*}` for one segment or `{**}` for several; `None` where it has neither.
-pub(super) fn path_template(stated: &str) -> Option<UriTemplateMatchConfig> {
-    (stated.contains("{*}") || stated.contains("{**}")).then(|| UriTemplateMatchConfig {
-        path_template: stated.replace("{*}", "*").replace("{**}", "**"),
-    })
+///
+/// # Errors
+///
+/// Where braces stand for something else, or where Envoy would refuse the template and with it the whole listener. As
+/// pkg/config/security/security.go CheckValidPathTemplate, 1.32.
+pub(super) fn path_template(stated: &str) -> Result<Option<UriTemplateMatchConfig>, String> {
+    let template = stated.contains(ONE_SEGMENT) || stated.contains(ANY_SEGMENTS);
+    let mut last = false;
+    for segment in stated.trim_matches('/').split('/') {
+        if segment == ONE_SEGMENT || segment == ANY_SEGMENTS {
+            if last {
+                return Err(format!("{stated}: {ANY_SEGMENTS} is not the last operator"));
+            }
+            last = segment == ANY_SEGMENTS;
+        } else if segment.contains(['{', '}']) {
+            return Err(format!(
+                "{stated}: braces stand for {ONE_SEGMENT} and {ANY_SEGMENTS} only, between slashes"
+            ));
+        } else if template && !is_literal(segment) {
+            return Err(format!("{stated}: {segment:?} is no segment of a path"));
+        }
+    }
+    Ok(template.then(|| UriTemplateMatchConfig {
+        path_template: stated.replace(ONE_SEGMENT, "*").replace(ANY_SEGMENTS, "**"),
+    }))
+}
+
+/// Characters of a path's segment, RFC 3986 appendix A.
+fn is_literal(segment: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._~%!$&'()+,;:@=".contains(c);
+    !segment.is_empty() && segment.chars().all(fits)
 }
 
 pub(super) fn string_value(matcher: StringMatcher) -> ValueMatcher {
@@ -215,7 +245,8 @@ mod tests {
         check("matcher.HostMatcher", |i| host(of(i, "k"), of(i, "v")));
         check("matcher.PathMatcher", |i| path(of(i, "path")));
         check("matcher.PathTemplateMatcher", |i| {
-            path_template(of(i, "path")).unwrap_or(UriTemplateMatchConfig {
+            let found = path_template(of(i, "path")).unwrap();
+            found.unwrap_or(UriTemplateMatchConfig {
                 path_template: of(i, "path").to_owned(),
             })
         });

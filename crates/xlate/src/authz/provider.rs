@@ -117,6 +117,9 @@ fn over_http(p: &OverHttp, lookup: Lookup<'_>, name: &str) -> Result<Authorizer,
     if headers.iter().any(|list| list.iter().any(|h| h == "*")) {
         return Err("\"*\" alone is no pattern for headers".to_owned());
     }
+    if p.include_additional_headers_in_check.contains_key("") {
+        return Err("a header without a name".to_owned());
+    }
     let [asked, asked_formerly, on_deny, on_allow, upstream] = headers.map(|list| patterns(list));
     let additional: Vec<HeaderValue> = p
         .include_additional_headers_in_check

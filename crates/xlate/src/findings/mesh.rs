@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
-use model::kinds::Kind;
-use model::kinds::istio::{DestinationRule, VirtualService};
+use model::kinds::istio::{
+    AuthorizationPolicy, DestinationRule, RequestAuthentication, VirtualService,
+};
+use model::kinds::{Kind, Kinded};
 use model::names::Namespace;
-use model::object::ObjectName;
+use model::object::{Object, ObjectName};
+use proto_istio::types::PolicyTargetReference;
 use store::{Reads, Snapshot};
 
 use super::{Findings, about, about_named, code, in_order};
@@ -29,7 +32,53 @@ impl Query<Snapshot> for FindingsOfMesh {
         for namespace in cx.namespaces::<DestinationRule>() {
             found.extend_from_slice(&cx.query(&TakenSubsets(namespace)));
         }
+        found.extend_from_slice(&cx.query(&ForWaypoints));
         in_order(found)
+    }
+}
+
+/// Policies that refer to what only waypoints serve: they protect nothing here.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct ForWaypoints;
+
+impl Query<Snapshot> for ForWaypoints {
+    type Value = Findings;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
+        let mut found = Vec::new();
+        for policy in cx.list::<AuthorizationPolicy>() {
+            let spec = &policy.spec;
+            let of = (&*spec.target_refs, spec.target_ref.as_ref());
+            foreign_targets(&policy, of, &mut found);
+        }
+        for policy in cx.list::<RequestAuthentication>() {
+            let spec = &policy.spec;
+            let of = (&*spec.target_refs, spec.target_ref.as_ref());
+            foreign_targets(&policy, of, &mut found);
+        }
+        in_order(found)
+    }
+}
+
+fn foreign_targets<T: Kinded>(
+    policy: &Object<T>,
+    (several, single): (&[PolicyTargetReference], Option<&PolicyTargetReference>),
+    found: &mut Vec<Diagnostic>,
+) {
+    let several = several
+        .iter()
+        .enumerate()
+        .map(|(at, target)| (format!("spec.targetRefs[{at}]"), target));
+    let single = single.map(|target| ("spec.targetRef".to_owned(), target));
+    for (path, target) in several.chain(single) {
+        if target.kind == "Gateway" {
+            continue;
+        }
+        let why = format!(
+            "a {} is served by waypoints, of which there are none here: the policy protects nothing there",
+            target.kind
+        );
+        found.push(about(policy, code::FOR_WAYPOINTS, Severity::Error, why).at(path));
     }
 }
 
@@ -141,6 +190,6 @@ impl Query<Snapshot> for TakenSubsets {
     }
 }
 
-fn taken(rule: &model::Object<DestinationRule>, at: usize, why: String) -> Diagnostic {
+fn taken(rule: &Object<DestinationRule>, at: usize, why: String) -> Diagnostic {
     about(rule, code::SUBSET_TAKEN, Severity::Warning, why).at(format!("spec.subsets[{at}].name"))
 }

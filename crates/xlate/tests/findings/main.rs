@@ -1,0 +1,8 @@
+//! What cannot be honoured as written: it fails closed, and says so.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+mod authorization;
+mod others;
+mod support;
+mod tokens;
