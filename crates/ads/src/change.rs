@@ -14,42 +14,15 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// One pass over both.
+    /// Costs what differs.
     pub(crate) fn between(from: &ResourceSet, to: &ResourceSet) -> Self {
         let mut change = Change::default();
-        let (mut old, mut new) = (from.iter().peekable(), to.iter().peekable());
-        loop {
-            match (old.peek(), new.peek()) {
-                (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {
-                    old.next();
-                    new.next();
-                }
-                (Some(a), Some(b)) => match a.name.cmp(&b.name) {
-                    std::cmp::Ordering::Equal => {
-                        if a.version != b.version {
-                            change.changed.push((Arc::clone(b), false));
-                        }
-                        old.next();
-                        new.next();
-                    }
-                    std::cmp::Ordering::Less => change.removed.extend(old.next().cloned()),
-                    std::cmp::Ordering::Greater => change
-                        .changed
-                        .extend(new.next().map(|r| (Arc::clone(r), true))),
-                },
-                (Some(_), None) => change.removed.extend(old.next().cloned()),
-                (None, Some(_)) => change
-                    .changed
-                    .extend(new.next().map(|r| (Arc::clone(r), true))),
-                (None, None) => return change,
-            }
-        }
+        to.since(from, |old, new| match new {
+            Some(new) => change.changed.push((Arc::clone(new), old.is_none())),
+            None => change.removed.extend(old.cloned()),
+        });
+        change
     }
-}
-
-/// Whether both are the same set in memory; equal copies are not recognised.
-pub(crate) fn same(a: &ResourceSet, b: &ResourceSet) -> bool {
-    std::ptr::eq(a.as_ptr(), b.as_ptr()) && a.len() == b.len()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! What streams share: differences, responses and name lists that were computed once.
 //!
 //! One change reaches a thousand streams of a view as the same pair of sets. The first stream computes the difference
-//! and encodes the response; the others find both here. Entries hold the sets and resources that they were computed
-//! from, so the addresses that serve as keys cannot be reused while an entry lives; [`Fanout::sweep`] lets go of what
-//! nobody asked for lately.
+//! and encodes the response; the others find both here. Responses hold the resources that they were computed from, so
+//! the addresses that serve as keys cannot be reused while an entry lives; [`Fanout::sweep`] lets go of what nobody
+//! asked for lately.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,8 +19,8 @@ use crate::names::Names;
 /// Entries of one kind above which everything unused since the last sweep goes, in case nobody sweeps.
 const LIMIT: usize = 4096;
 
-/// A set by its address.
-type Address = (usize, usize);
+/// A set by its content: its fingerprint and length.
+type ByContent = (u64, usize);
 
 #[derive(Debug)]
 struct Kept<T> {
@@ -28,11 +28,9 @@ struct Kept<T> {
     used: u64,
 }
 
-/// The two sets stay here so that their addresses keep their meaning.
 #[derive(Debug)]
 struct Step {
-    _from: ResourceSet,
-    _to: ResourceSet,
+    to: ResourceSet,
     change: Change,
     /// `to` and what is only in `from`, made when asked for.
     union: std::sync::OnceLock<ResourceSet>,
@@ -41,7 +39,7 @@ struct Step {
 #[derive(Debug, Default)]
 struct Tables {
     epoch: u64,
-    steps: FxHashMap<(Address, Address), Kept<Step>>,
+    steps: FxHashMap<(ByContent, ByContent), Kept<Step>>,
     contents: FxHashMap<u64, Kept<Content>>,
     names: FxHashMap<u64, Vec<Weak<[Arc<str>]>>>,
 }
@@ -66,7 +64,7 @@ impl SharedChange {
     pub(crate) fn union(&self) -> ResourceSet {
         let step = &self.0;
         step.union
-            .get_or_init(|| ResourceSet::new(step._to.iter().chain(&step.change.removed).cloned()))
+            .get_or_init(|| step.to.and(step.change.removed.iter().cloned()))
             .clone()
     }
 }
@@ -84,7 +82,7 @@ impl Fanout {
 
     /// The difference between two sets.
     pub(crate) fn change(&self, from: &ResourceSet, to: &ResourceSet) -> SharedChange {
-        let key = (address(from), address(to));
+        let key = (by_content(from), by_content(to));
         {
             let mut tables = self.tables();
             let epoch = tables.epoch;
@@ -96,8 +94,7 @@ impl Fanout {
         // Computed outside the lock: two streams may do it at once, which costs less than all waiting for one.
         let step = Arc::new(Step {
             change: Change::between(from, to),
-            _from: from.clone(),
-            _to: to.clone(),
+            to: to.clone(),
             union: std::sync::OnceLock::new(),
         });
         let mut tables = self.tables();
@@ -174,8 +171,8 @@ impl Fanout {
     }
 }
 
-fn address(set: &ResourceSet) -> Address {
-    (set.as_ptr().addr(), set.len())
+fn by_content(set: &ResourceSet) -> ByContent {
+    (set.fingerprint(), set.len())
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use xlate::{Published, ResourceSet, TypeUrl};
 
-use crate::change::same;
 use crate::content::{Content, parse_hex};
 use crate::fanout::Fanout;
 use crate::out::{Event, Out, Response};
@@ -288,7 +287,7 @@ impl Stream {
             _ => &[],
         };
         match &watch.sent {
-            Some(sent) if !users.is_empty() && !same(sent, set) => {
+            Some(sent) if !users.is_empty() && sent != set => {
                 let change = self.fanout.change(sent, set);
                 if !change.removed.is_empty() && users.iter().any(|user| self.unsettled(*user)) {
                     change.union()
@@ -317,7 +316,7 @@ impl Stream {
         let Some(sent) = &watch.sent else {
             return !watch.selection.is_empty();
         };
-        if same(sent, set) {
+        if sent == set {
             return false;
         }
         let change = self.fanout.change(sent, set);
@@ -361,7 +360,7 @@ impl Stream {
             return false;
         };
         match &watch.sent {
-            Some(sent) if watch.in_flight.is_some() && !same(sent, set) => {
+            Some(sent) if watch.in_flight.is_some() && sent != set => {
                 let change = self.fanout.change(sent, set);
                 change
                     .changed

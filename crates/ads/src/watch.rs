@@ -10,15 +10,14 @@ mod refusal;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use xlate::{ResourceSet, TypeUrl};
+use xlate::{Cursor, ResourceSet, TypeUrl};
 
-use crate::change::same;
 use crate::content::Item;
 use crate::fanout::Fanout;
 use crate::names::Selection;
 use crate::out::Response;
 use crate::stream::Protocol;
-use parts::{Cursor, mixed, wire_version};
+use parts::{mixed, wire_version};
 
 /// How a client deviates from the set that the last response was made from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,10 +161,7 @@ impl Watch {
     /// Clusters and listeners whole: everything selected, if its hash is another than the client's.
     fn plan_whole(&self, setting: &Setting<'_>) -> Plan {
         let asks = self.asks();
-        let change = self
-            .sent
-            .as_ref()
-            .filter(|sent| !same(sent, setting.target));
+        let change = self.sent.as_ref().filter(|sent| *sent != setting.target);
         let change = change.map(|sent| setting.fanout.change(sent, setting.target));
         let mut plan = Plan {
             whole: true,

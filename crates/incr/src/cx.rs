@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::fault::Fault;
 use crate::graph::Graph;
 use crate::memo::{Colour, Node, Target};
+use crate::query::{Changed, ChangedMember};
 use crate::{InputKey, Query};
 
 /// What an evaluation may use: the snapshot, and other queries. Records what it asks for.
@@ -61,30 +62,48 @@ pub(crate) fn refresh<S: 'static>(snapshot: &S, graph: &RefCell<Graph<S>>, id: u
     let Some(running) = Running::enter(graph, id) else {
         return;
     };
-    if needs_evaluation(snapshot, graph, id) {
-        evaluate(snapshot, graph, id);
-    } else {
-        let mut graph = graph.borrow_mut();
-        graph.validated += 1;
-        graph.settle(id);
+    match need(snapshot, graph, id) {
+        Need::Nothing => {
+            let mut graph = graph.borrow_mut();
+            graph.validated += 1;
+            graph.settle(id);
+        }
+        Need::Update(changed) => {
+            if !update(graph, id, &changed) {
+                evaluate(snapshot, graph, id);
+            }
+        }
+        Need::Evaluation => evaluate(snapshot, graph, id),
     }
     running.done();
 }
 
-/// Whether the stored value may be out of date: refreshes the memos it was made from until one has changed.
-fn needs_evaluation<S: 'static>(snapshot: &S, cell: &RefCell<Graph<S>>, id: u32) -> bool {
+/// What a memo that is not clean needs.
+enum Need {
+    Nothing,
+    /// These members, and nothing else, have changed.
+    Update(Vec<u32>),
+    Evaluation,
+}
+
+/// Refreshes the memos that a stored value was made from, as far as that tells whether it is out of date.
+fn need<S: 'static>(snapshot: &S, cell: &RefCell<Graph<S>>, id: u32) -> Need {
     let mut graph = cell.borrow_mut();
-    let memo = &graph.memos[id];
+    let memo = &mut graph.memos[id];
     if memo.colour == Colour::Dirty {
-        return true;
+        return Need::Evaluation;
     }
-    let verified = memo.verified;
+    let (verified, query) = (memo.verified, memo.query.clone());
+    let mut stale = std::mem::take(&mut memo.stale);
     if graph.has(Fault::TrustCheck) {
-        return false;
+        return Need::Nothing;
     }
+    stale.sort_unstable();
+    stale.dedup();
+    let mut changed = Vec::new();
     // Its dependencies stay as they are meanwhile: it is marked as running.
-    for i in 0..memo.deps.len() {
-        let Target::Memo(dep) = graph.memos[id].deps[i].node.target() else {
+    for place in stale {
+        let Target::Memo(dep) = graph.memos[id].deps[place as usize].node.target() else {
             continue;
         };
         if graph.memos[dep].colour != Colour::Clean {
@@ -93,15 +112,65 @@ fn needs_evaluation<S: 'static>(snapshot: &S, cell: &RefCell<Graph<S>>, id: u32)
             let panicked = catch_unwind(AssertUnwindSafe(|| refresh(snapshot, cell, dep))).is_err();
             graph = cell.borrow_mut();
             if panicked {
-                return true;
+                return Need::Evaluation;
             }
         }
-        let dep = &graph.memos[dep];
-        if dep.changed > verified || dep.colour != Colour::Clean {
-            return true;
+        let memo = &graph.memos[dep];
+        if memo.colour != Colour::Clean {
+            return Need::Evaluation;
+        }
+        if memo.changed > verified {
+            if !query.has_member(&*memo.query) {
+                return Need::Evaluation;
+            }
+            changed.push(dep);
         }
     }
-    false
+    if changed.is_empty() {
+        Need::Nothing
+    } else {
+        Need::Update(changed)
+    }
+}
+
+/// Takes changes of members into the stored value. False if the query cannot.
+fn update<S: 'static>(cell: &RefCell<Graph<S>>, id: u32, changed: &[u32]) -> bool {
+    let (query, former, changed) = {
+        let graph = cell.borrow();
+        let memo = &graph.memos[id];
+        let mut list = Vec::with_capacity(changed.len());
+        for member in changed {
+            let member = &graph.memos[*member];
+            // What this memo saw of the member must be known.
+            let (Some(after), Some(former)) = (member.value.clone(), &member.former) else {
+                return false;
+            };
+            if former.1 > memo.verified {
+                return false;
+            }
+            list.push(ChangedMember {
+                query: member.query.clone(),
+                before: former.0.clone(),
+                after,
+            });
+        }
+        if graph.has(Fault::UpdateAllButLast) {
+            list.pop();
+        }
+        let Some(former) = memo.value.clone() else {
+            return false;
+        };
+        (memo.query.clone(), former, list)
+    };
+    // Outside of any borrow: both may panic.
+    let Some(value) = query.update_any(&former, &Changed(&changed)) else {
+        return false;
+    };
+    let same = query.same(&former, &value);
+    let mut graph = cell.borrow_mut();
+    graph.store(id, value, same);
+    graph.settle(id);
+    true
 }
 
 fn evaluate<S: 'static>(snapshot: &S, cell: &RefCell<Graph<S>>, id: u32) {

@@ -50,6 +50,7 @@ impl<S: 'static> Engine<S> {
     pub fn commit(&mut self, changed: impl IntoIterator<Item = InputKey>) {
         let graph = self.graph.get_mut();
         graph.revision += 1;
+        graph.forget_formers();
         graph.mark(changed);
     }
 

@@ -12,6 +12,10 @@ pub(crate) enum Fault {
     DontPropagateCheck,
     /// Dependents of a changed memo are taken as valid.
     TrustCheck,
+    /// A memo is not told which of its dependencies were marked.
+    ForgetStale,
+    /// A value that was brought up to date misses the last change.
+    UpdateAllButLast,
     /// A different list of dependencies is not stored.
     KeepOldDeps,
     /// A released root is not considered for freeing.

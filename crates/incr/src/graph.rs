@@ -51,6 +51,8 @@ pub(crate) struct Graph<S> {
     pub(crate) spare: Vec<Vec<Node>>,
     /// Roots to tell the caller of. May name roots that are gone.
     pub(crate) pending: Vec<RootId>,
+    /// Memos that hold their former value.
+    pub(crate) formers: Vec<u32>,
     /// Nodes that may have neither readers nor roots; each has `queued` set.
     pub(crate) orphans: Vec<Node>,
     pub(crate) roots: usize,
@@ -78,6 +80,7 @@ impl<S: 'static> Graph<S> {
             frames: Vec::new(),
             spare: Vec::new(),
             pending: Vec::new(),
+            formers: Vec::new(),
             orphans: Vec::new(),
             roots: 0,
             edges: 0,
@@ -144,7 +147,9 @@ impl<S: 'static> Graph<S> {
         let id = self.memos.insert(Memo {
             query: query.clone(),
             value: None,
+            former: None,
             deps: SmallVec::new(),
+            stale: SmallVec::new(),
             links: Links::default(),
             verified: 0,
             changed: 0,
@@ -264,6 +269,16 @@ impl<S: 'static> Graph<S> {
             parent.tainted = true;
         }
 
+        self.store(id, value, same);
+        if frame.tainted {
+            self.memos[id].colour = Colour::Dirty;
+        } else {
+            self.settle(id);
+        }
+    }
+
+    /// Stores a value derived anew.
+    pub(crate) fn store(&mut self, id: u32, value: AnyValue, same: bool) {
         let (revision, keep) = (self.revision, self.has(Fault::KeepChangedRevision));
         let memo = &mut self.memos[id];
         let family = &mut self.families[memo.family as usize];
@@ -273,15 +288,16 @@ impl<S: 'static> Graph<S> {
             self.unchanged += 1;
             family.unchanged += 1;
         } else {
+            let since = memo.changed;
             if !keep {
                 memo.changed = revision;
             }
-            memo.value = Some(value);
-        }
-        if frame.tainted {
-            memo.colour = Colour::Dirty;
-        } else {
-            self.settle(id);
+            if let Some(former) = memo.value.replace(value)
+                && memo.former.is_none()
+            {
+                memo.former = Some(Box::new((former, since)));
+                self.formers.push(id);
+            }
         }
     }
 
@@ -289,6 +305,7 @@ impl<S: 'static> Graph<S> {
     pub(crate) fn settle(&mut self, id: u32) {
         let memo = &mut self.memos[id];
         memo.colour = Colour::Clean;
+        memo.stale.clear();
         memo.verified = self.revision;
         // A root that stayed dirty after it was named (it was not pulled, or panicked) is not marked by later commits.
         // If somebody else's pull succeeds then, its owner must still hear of it.
@@ -378,9 +395,14 @@ impl<S: 'static> Graph<S> {
         }
         while let Some(id) = todo.pop() {
             for i in 0..self.memos[id].links.readers.len() {
-                let reader = self.memos[id].links.readers[i].memo;
-                if self.memos[reader].colour == Colour::Clean {
-                    self.memos[reader].colour = Colour::Check;
+                let Reader { memo: reader, at } = self.memos[id].links.readers[i];
+                let forgets = self.has(Fault::ForgetStale);
+                let memo = &mut self.memos[reader];
+                if memo.colour != Colour::Dirty && !forgets {
+                    memo.tell_stale(at);
+                }
+                if memo.colour == Colour::Clean {
+                    memo.colour = Colour::Check;
                     todo.push(reader);
                     self.touch(reader);
                 }
@@ -405,6 +427,15 @@ impl<S: 'static> Graph<S> {
 
     // ---- freeing ----
 
+    /// Drops former values. What was not brought up to date by means of them is evaluated.
+    pub(crate) fn forget_formers(&mut self) {
+        for id in self.formers.drain(..) {
+            if let Some(memo) = self.memos.get_mut(id) {
+                memo.former = None;
+            }
+        }
+    }
+
     pub(crate) fn enqueue(&mut self, node: Node) {
         if !std::mem::replace(&mut self.links(node).queued, true) {
             self.orphans.push(node);
@@ -413,6 +444,7 @@ impl<S: 'static> Graph<S> {
 
     /// Frees what has no reader and is no root, and what that was the last reader of.
     pub(crate) fn collect(&mut self) {
+        self.forget_formers();
         while let Some(node) = self.orphans.pop() {
             let links = self.links(node);
             links.queued = false;

@@ -28,13 +28,18 @@
 //! evaluated until it is pulled, and the caller pulls its *roots*: those that [`Engine::changed_roots`] names. A memo
 //! whose evaluation gives an equal value keeps its old `changed` revision, so the spread stops there.
 //!
+//! A memo remembers which of its dependencies were marked since it was last up to date, and validates those alone: a memo
+//! with a hundred thousand dependencies costs no more than one with two. One that gathers the values of many others may
+//! say how to take in the change of some ([`Query::update`]), so that it is not evaluated whole for each.
+//!
 //! # Invariants
 //!
 //! 1. A clean memo depends on clean memos only; so one that is not clean has no clean dependents, and a commit may stop
 //!    marking at any memo that was already marked.
 //! 2. `changed <= verified <= revision`. A memo in colour check needs an evaluation exactly when one of its memos has
 //!    `changed` above its own `verified`. Dependencies are validated in the order they were asked for: those behind a
-//!    changed one might not be asked for any more, and must not be evaluated.
+//!    changed one might not be asked for any more, and must not be evaluated, unless all before them that changed are
+//!    members of a query that can be updated: those do not decide who else is asked for.
 //! 3. The stored graph has no cycles, because edges are stored when an evaluation ends and its dependencies are
 //!    clean by then. A query that needs itself panics, naming the queries on the way.
 //! 4. A memo lives while it is a root or a memo that lives depends on it. What may have lost its last reader stands in
@@ -93,5 +98,5 @@ mod tests;
 pub use cx::Cx;
 pub use engine::{Engine, Pulled, RootId};
 pub use explain::Explanation;
-pub use query::{InputKey, Query};
+pub use query::{Changed, InputKey, Query};
 pub use stats::{QueryStats, Stats};

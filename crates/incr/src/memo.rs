@@ -84,8 +84,12 @@ pub(crate) struct Memo<S> {
     pub(crate) query: Arc<dyn AnyQuery<S>>,
     /// None until the first evaluation ends.
     pub(crate) value: Option<AnyValue>,
+    /// The value before and the revision that brought it, until nothing is left to be brought up to date.
+    pub(crate) former: Option<Box<(AnyValue, u64)>>,
     /// In the order of the first request for each; no two alike.
     pub(crate) deps: SmallVec<[Dep; 2]>,
+    /// The places in `deps` of those that were marked since this was last up to date. May hold a place twice.
+    pub(crate) stale: SmallVec<[u32; 4]>,
     pub(crate) links: Links,
     /// The last revision at which the value was known to be current.
     pub(crate) verified: u64,
@@ -104,4 +108,16 @@ pub(crate) struct Memo<S> {
     pub(crate) pending: bool,
     /// It was touched since `changed_roots` was last asked.
     pub(crate) touched: bool,
+}
+
+impl<S> Memo<S> {
+    /// Notes that the dependency at that place was marked.
+    pub(crate) fn tell_stale(&mut self, at: u32) {
+        if self.stale.len() > self.deps.len() {
+            // Marked again and again without a pull.
+            self.stale.sort_unstable();
+            self.stale.dedup();
+        }
+        self.stale.push(at);
+    }
 }

@@ -25,13 +25,15 @@ mod policy;
 pub(crate) mod sds;
 mod tls;
 
+use std::any::TypeId;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use incr::{Cx, Query};
+use incr::{Changed, Cx, Query};
 use model::kinds::istio::Gateway;
 use model::labels::Labels;
+use model::names::Namespace;
 use model::node::{Interception, Role};
 use model::service::Service;
 use prost_types::value::Kind;
@@ -43,10 +45,11 @@ use proto_istio::networking::server_tls_settings::TlSmode;
 use store::{Reads, Snapshot};
 
 use crate::capabilities::name::METADATA_EXCHANGE;
-use crate::destination_rule::{Client, RuleKey, Side, rule_for, rule_for_all};
+use crate::destination_rule::{Client, HasRules, RuleKey, Side, rule_for, rule_for_all};
 use crate::endpoints::{EndpointClient, NetworkGateways};
 use crate::resource::{Resource, ResourceSet, any};
 use crate::scope::{ScopeKey, ScopeOf};
+use crate::shared::{Gathering, Part, Shareable, Shared};
 use crate::view::View;
 use client::ClusterClient;
 
@@ -64,8 +67,8 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
         client: client.clone(),
         sni: outbound.sni,
     });
-    let mut resources = shared.set.to_vec();
-    for service in shared.own.iter() {
+    let mut resources = Vec::new();
+    for service in shared.own.values() {
         let rule = outbound.rule(cx, view, service);
         let carries = carries_endpoints(service);
         let endpoints = carries.then(|| outbound.endpoint_client(cx, view, service, rule.as_ref()));
@@ -76,7 +79,9 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
             endpoints,
             sni: false,
         };
-        add_clusters(cx, key, outbound.sni, &mut resources);
+        clusters_of(cx, key, outbound.sni, |part| {
+            resources.extend_from_slice(part);
+        });
     }
     let fixed = cx.query(&fixed::FixedClusters {
         any_dynamic_dns: view.role == Role::Sidecar && allows_any_dynamic_dns(cx, &outbound.key),
@@ -94,20 +99,20 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
         });
         resources.extend(inbound.iter().cloned());
     }
-    ResourceSet::new(resources)
+    shared.set.and(resources)
 }
 
 /// The clusters of a service, and those that pass TLS through by SNI where they are wanted.
-fn add_clusters(
+fn clusters_of(
     cx: &Cx<'_, Snapshot>,
     mut key: ServiceClusters,
     sni: bool,
-    resources: &mut Vec<Arc<Resource>>,
+    mut take: impl FnMut(&[Arc<Resource>]),
 ) {
-    resources.extend(cx.query(&key).iter().cloned());
+    take(&cx.query(&key));
     if sni && !key.service.0.mesh_external {
         key.sni = true;
-        resources.extend(cx.query(&key).iter().cloned());
+        take(&cx.query(&key));
     }
 }
 
@@ -119,40 +124,80 @@ struct SharedClusters {
     sni: bool,
 }
 
-/// What views share, and the services on which the single view has a say: by its labels or by where it stands.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Shared {
-    pub(crate) set: ResourceSet,
-    pub(crate) own: Arc<[Arc<Service>]>,
-}
-
 impl Query<Snapshot> for SharedClusters {
     type Value = Arc<Shared>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Shared> {
         let scope = cx.query(&ScopeOf(self.scope.clone()));
-        let mut shared = Vec::new();
-        let mut own = Vec::new();
+        let mut gathering = Gathering::default();
         for service in scope.services.iter() {
-            let rule = rule_for_all(cx, &self.scope.namespace, &service.namespace, &service.host);
-            match rule {
-                Ok(rule) if !carries_endpoints(service) => {
-                    let key = ServiceClusters {
-                        service: ServiceKeyed(service.clone()),
-                        rule: rule.map(RuleKey),
-                        client: self.client.clone(),
-                        endpoints: None,
-                        sni: false,
-                    };
-                    add_clusters(cx, key, self.sni, &mut shared);
+            if carries_endpoints(service) {
+                gathering.leave(service);
+            } else if *cx.query(&HasRules(service.host.clone())) {
+                let ruled = cx.query(&RuledClusters {
+                    namespace: self.scope.namespace.clone(),
+                    service: ServiceKeyed(service.clone()),
+                    client: self.client.clone(),
+                    sni: self.sni,
+                });
+                match &*ruled {
+                    Some(part) => gathering.share(part),
+                    None => gathering.leave(service),
                 }
-                _ => own.push(service.clone()),
+            } else {
+                let key = ServiceClusters {
+                    service: ServiceKeyed(service.clone()),
+                    rule: None,
+                    client: self.client.clone(),
+                    endpoints: None,
+                    sni: false,
+                };
+                clusters_of(cx, key, self.sni, |part| gathering.share(part));
             }
         }
-        Arc::new(Shared {
-            set: ResourceSet::new(shared),
-            own: own.into(),
-        })
+        gathering.finish()
+    }
+
+    fn has_members(ty: TypeId) -> bool {
+        ty == TypeId::of::<ServiceClusters>() || ty == TypeId::of::<RuledClusters>()
+    }
+
+    fn update(&self, former: &Arc<Shared>, changed: &Changed<'_, Snapshot>) -> Option<Arc<Shared>> {
+        Some(former.updated::<ServiceClusters, RuledClusters>(changed))
+    }
+}
+
+/// The clusters of a service that rules concern, where all clients of a namespace have the same rule.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct RuledClusters {
+    namespace: Namespace,
+    service: ServiceKeyed,
+    client: Arc<ClusterClient>,
+    sni: bool,
+}
+
+impl Query<Snapshot> for RuledClusters {
+    type Value = Option<Part>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Part> {
+        let service = &*self.service.0;
+        let rule = rule_for_all(cx, &self.namespace, &service.namespace, &service.host).ok()?;
+        let key = ServiceClusters {
+            service: self.service.clone(),
+            rule: rule.map(RuleKey),
+            client: self.client.clone(),
+            endpoints: None,
+            sni: false,
+        };
+        let mut found = Vec::new();
+        clusters_of(cx, key, self.sni, |part| found.extend_from_slice(part));
+        Some(found.into())
+    }
+}
+
+impl Shareable for RuledClusters {
+    fn service(&self) -> &Arc<Service> {
+        &self.service.0
     }
 }
 

@@ -101,6 +101,18 @@ pub fn rule_for_all(
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RulesOf(pub Hostname);
 
+/// Whether any rule names a host.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct HasRules(pub Hostname);
+
+impl Query<Snapshot> for HasRules {
+    type Value = bool;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
+        cx.query(&RulesOf(self.0.clone())).is_some()
+    }
+}
+
 /// Rules by the pool they are looked for in; each list is of the most specific host in its pool.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HostRules {

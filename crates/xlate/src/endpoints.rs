@@ -16,21 +16,25 @@ pub(crate) mod network;
 mod peers;
 pub(crate) mod select;
 
+use std::any::TypeId;
 use std::sync::Arc;
 
-use incr::{Cx, Query};
+use incr::{Changed, Cx, Query};
+use model::names::Namespace;
 use model::node::Role;
 use model::protocol::Protocol;
+use model::service::Service;
 use proto_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use store::{Reads, Snapshot};
 
 pub(crate) use client::EndpointClient;
 pub use network::{Gateway, Gateways, NetworkGateways};
 
-use crate::clusters::{self, Outbound, ServiceKeyed, Shared, names};
-use crate::destination_rule::{MergedRule, Policy, RuleKey, rule_for_all};
+use crate::clusters::{self, Outbound, ServiceKeyed, names};
+use crate::destination_rule::{HasRules, MergedRule, Policy, RuleKey, rule_for_all};
 use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeKey, ScopeOf};
+use crate::shared::{Gathering, Part, Shareable, Shared};
 use crate::view::View;
 use groups::Group;
 use locality::LocalityLb;
@@ -47,12 +51,9 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
         sni: outbound.sni,
         role: view.role,
     });
-    if shared.own.is_empty() && peers.is_none() {
-        return shared.set.clone();
-    }
-    let mut resources = shared.set.to_vec();
+    let mut resources = Vec::new();
     resources.extend(peers.map(|peers| (*cx.query(&peers)).clone()));
-    for service in shared.own.iter() {
+    for service in shared.own.values() {
         let rule = outbound.rule(cx, view, service);
         let assignments = cx.query(&ServiceAssignments {
             client: outbound.endpoint_client(cx, view, service, rule.as_ref()),
@@ -62,7 +63,7 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
         });
         resources.extend(assignments.iter().cloned());
     }
-    ResourceSet::new(resources)
+    shared.set.and(resources)
 }
 
 /// The assignments of a scope that are the same wherever the client stands.
@@ -80,32 +81,78 @@ impl Query<Snapshot> for SharedAssignments {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Shared> {
         let scope = cx.query(&ScopeOf(self.scope.clone()));
-        let mut shared = Vec::new();
-        let mut own = Vec::new();
+        let settings = cx.settings();
+        let mut gathering = Gathering::default();
         for service in scope.services.iter() {
-            if !clusters::uses_eds(cx.settings(), service, self.role) {
+            if !clusters::uses_eds(settings, service, self.role) {
                 continue;
             }
-            let rule = rule_for_all(cx, &self.scope.namespace, &service.namespace, &service.host);
-            match rule {
-                Ok(rule)
-                    if !EndpointClient::place_decides(cx.settings(), service, rule.as_deref()) =>
-                {
-                    let assignments = cx.query(&ServiceAssignments {
-                        service: ServiceKeyed(service.clone()),
-                        rule: rule.map(RuleKey),
-                        client: self.client.clone(),
-                        sni: self.sni,
-                    });
-                    shared.extend(assignments.iter().cloned());
+            if *cx.query(&HasRules(service.host.clone())) {
+                let ruled = cx.query(&RuledAssignments {
+                    namespace: self.scope.namespace.clone(),
+                    service: ServiceKeyed(service.clone()),
+                    client: self.client.clone(),
+                    sni: self.sni,
+                });
+                match &*ruled {
+                    Some(part) => gathering.share(part),
+                    None => gathering.leave(service),
                 }
-                _ => own.push(service.clone()),
+            } else if EndpointClient::place_decides(settings, service, None) {
+                gathering.leave(service);
+            } else {
+                gathering.share(&cx.query(&ServiceAssignments {
+                    service: ServiceKeyed(service.clone()),
+                    rule: None,
+                    client: self.client.clone(),
+                    sni: self.sni,
+                }));
             }
         }
-        Arc::new(Shared {
-            set: ResourceSet::new(shared),
-            own: own.into(),
-        })
+        gathering.finish()
+    }
+
+    fn has_members(ty: TypeId) -> bool {
+        ty == TypeId::of::<ServiceAssignments>() || ty == TypeId::of::<RuledAssignments>()
+    }
+
+    fn update(&self, former: &Arc<Shared>, changed: &Changed<'_, Snapshot>) -> Option<Arc<Shared>> {
+        Some(former.updated::<ServiceAssignments, RuledAssignments>(changed))
+    }
+}
+
+/// The assignments of a service that rules concern, where all clients of a namespace have the same rule and it does not
+/// matter where they stand.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct RuledAssignments {
+    namespace: Namespace,
+    service: ServiceKeyed,
+    client: Arc<EndpointClient>,
+    sni: bool,
+}
+
+impl Query<Snapshot> for RuledAssignments {
+    type Value = Option<Part>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Part> {
+        let service = &*self.service.0;
+        let rule = rule_for_all(cx, &self.namespace, &service.namespace, &service.host).ok()?;
+        if EndpointClient::place_decides(cx.settings(), service, rule.as_deref()) {
+            return None;
+        }
+        let assignments = cx.query(&ServiceAssignments {
+            service: self.service.clone(),
+            rule: rule.map(RuleKey),
+            client: self.client.clone(),
+            sni: self.sni,
+        });
+        Some((*assignments).clone())
+    }
+}
+
+impl Shareable for RuledAssignments {
+    fn service(&self) -> &Arc<Service> {
+        &self.service.0
     }
 }
 

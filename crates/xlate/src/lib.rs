@@ -26,13 +26,14 @@ pub mod scope;
 pub mod secrets;
 pub mod security;
 pub mod services;
+mod shared;
 pub mod telemetry;
 pub mod type_url;
 pub mod view;
 pub mod virtual_service;
 
 pub use published::Published;
-pub use resource::{Resource, ResourceSet};
+pub use resource::{Cursor, Resource, ResourceSet};
 pub use roots::TypeSet;
 pub use type_url::TypeUrl;
 pub use view::{View, ViewOf};

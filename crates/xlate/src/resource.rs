@@ -1,11 +1,17 @@
 //! Encoded resources and sorted sets of them: what generation makes and streams send.
 
+mod difference;
+mod tree;
+
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::{Message, Name};
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
+
+use tree::{Builder, Edit, Node, Parts};
 
 /// One xDS resource, encoded once and shared by every stream that gets it.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,9 +46,10 @@ impl fmt::Debug for Resource {
     }
 }
 
-/// Resources of one type, sorted by name, each name once. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct ResourceSet(Arc<[Arc<Resource>]>);
+/// Resources of one type, sorted by name, each name once. Clones share it, and sets made from one another share what
+/// they have in common.
+#[derive(Clone, Default)]
+pub struct ResourceSet(Option<Arc<Node>>);
 
 impl ResourceSet {
     /// Sorts by name; of two resources with one name the first given stays.
@@ -50,39 +57,190 @@ impl ResourceSet {
         let mut list: Vec<_> = resources.into_iter().collect();
         list.sort_by(|a, b| a.name.cmp(&b.name));
         list.dedup_by(|b, a| a.name == b.name);
-        Self(list.into())
+        let mut builder = Builder::default();
+        for resource in list {
+            builder.push(resource);
+        }
+        Self(builder.finish())
     }
 
     /// The resource of that name.
     pub fn get(&self, name: &str) -> Option<&Arc<Resource>> {
-        self.0
-            .binary_search_by(|r| (*r.name).cmp(name))
-            .ok()
-            .map(|at| &self.0[at])
+        self.0.as_ref()?.get(name)
     }
-}
 
-impl std::ops::Deref for ResourceSet {
-    type Target = [Arc<Resource>];
-    fn deref(&self) -> &Self::Target {
-        &self.0
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |root| root.len)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Every resource, by name.
+    pub fn iter(&self) -> Iter<'_> {
+        let mut iter = Iter {
+            inner: SmallVec::new(),
+            leaf: [].iter(),
+            left: self.len(),
+        };
+        if let Some(root) = &self.0 {
+            iter.inner.push(std::slice::from_ref(root).iter());
+        }
+        iter
+    }
+
+    /// A hash of names and versions: equal sets have equal ones, whichever way they were made.
+    pub fn fingerprint(&self) -> u64 {
+        self.0.as_ref().map_or(0, |root| root.hash)
+    }
+
+    /// This set and what else is given; where a name is taken already, that stays. Costs what is added.
+    pub fn and(&self, more: impl IntoIterator<Item = Arc<Resource>>) -> Self {
+        let more = more.into_iter().filter(|r| self.get(&r.name).is_none());
+        let mut edits: Vec<Edit> = more.map(|r| (r.name.clone(), Some(r))).collect();
+        edits.sort_by(|a, b| a.0.cmp(&b.0));
+        edits.dedup_by(|b, a| a.0 == b.0);
+        self.edit(&edits)
+    }
+
+    /// This set without the names in `gone` and with `new` in place of what had their names. Costs what is given.
+    pub fn replaced<'a>(
+        &self,
+        gone: impl IntoIterator<Item = &'a Arc<str>>,
+        new: impl IntoIterator<Item = Arc<Resource>>,
+    ) -> Self {
+        let mut edits: Vec<Edit> = new.into_iter().map(|r| (r.name.clone(), Some(r))).collect();
+        edits.extend(gone.into_iter().map(|name| (name.clone(), None)));
+        // Stable: what is new comes before what is gone, the first given first.
+        edits.sort_by(|a, b| a.0.cmp(&b.0));
+        edits.dedup_by(|b, a| a.0 == b.0);
+        self.edit(&edits)
+    }
+
+    fn edit(&self, edits: &[Edit]) -> Self {
+        if edits.is_empty() {
+            return self.clone();
+        }
+        let mut builder = Builder::default();
+        match &self.0 {
+            Some(root) => tree::edit(root, edits, true, &mut builder),
+            None => edits
+                .iter()
+                .filter_map(|(_, new)| new.clone())
+                .for_each(|r| builder.push(r)),
+        }
+        Self(builder.finish())
+    }
+
+    /// Calls `visit` with each name that is not alike in both sets, in order: as it is in `older` and as it is here.
+    /// Costs what differs.
+    pub fn since(
+        &self,
+        older: &ResourceSet,
+        mut visit: impl FnMut(Option<&Arc<Resource>>, Option<&Arc<Resource>>),
+    ) {
+        if self != older {
+            difference::between(older.0.as_ref(), self.0.as_ref(), &mut visit);
+        }
+    }
+
+    /// Whether both are the same in memory.
+    pub fn same(&self, other: &ResourceSet) -> bool {
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        }
     }
 }
 
 impl PartialEq for ResourceSet {
-    /// Compares names and versions; bodies are equal where versions are.
+    /// Compares hashes over names and versions; bodies are equal where versions are.
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-            || self.0.len() == other.0.len()
-                && self
-                    .0
-                    .iter()
-                    .zip(other.0.iter())
-                    .all(|(a, b)| Arc::ptr_eq(a, b) || a.version == b.version && a.name == b.name)
+        self.same(other) || self.len() == other.len() && self.fingerprint() == other.fingerprint()
     }
 }
 
 impl Eq for ResourceSet {}
+
+impl fmt::Debug for ResourceSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
+    }
+}
+
+impl<'a> IntoIterator for &'a ResourceSet {
+    type Item = &'a Arc<Resource>;
+    type IntoIter = Iter<'a>;
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// Looks up names that are near each other faster than one by one.
+pub struct Cursor<'a> {
+    set: Option<&'a ResourceSet>,
+    near: &'a [Arc<Resource>],
+}
+
+impl<'a> Cursor<'a> {
+    /// Over a set, or over nothing.
+    pub fn new(set: Option<&'a ResourceSet>) -> Self {
+        Self { set, near: &[] }
+    }
+
+    /// The resource of that name.
+    pub fn seek(&mut self, name: &str) -> Option<&'a Arc<Resource>> {
+        let near = match self.near {
+            [first, .., last] => *first.name <= *name && *name <= *last.name,
+            _ => false,
+        };
+        if !near {
+            self.near = self.set?.0.as_ref()?.leaf_of(name)?;
+        }
+        let at = self.near.binary_search_by(|r| (*r.name).cmp(name)).ok()?;
+        self.near.get(at)
+    }
+}
+
+/// The resources of a set, by name.
+#[derive(Clone)]
+pub struct Iter<'a> {
+    inner: SmallVec<[std::slice::Iter<'a, Arc<Node>>; 6]>,
+    leaf: std::slice::Iter<'a, Arc<Resource>>,
+    left: usize,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a Arc<Resource>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(resource) = self.leaf.next() {
+                self.left -= 1;
+                return Some(resource);
+            }
+            match self.inner.last_mut()?.next() {
+                Some(node) => match &node.parts {
+                    Parts::Leaf(list) => self.leaf = list.iter(),
+                    Parts::Inner(list) => self.inner.push(list.iter()),
+                },
+                None => {
+                    self.inner.pop();
+                }
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
 
 /// Packs a message into `Any`, under `type.googleapis.com`.
 pub fn any<M: Message + Name>(message: &M) -> prost_types::Any {
@@ -91,3 +249,6 @@ pub fn any<M: Message + Name>(message: &M) -> prost_types::Any {
         value: message.encode_to_vec(),
     }
 }
+
+#[cfg(test)]
+mod tests;

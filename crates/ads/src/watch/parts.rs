@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use xlate::{Resource, ResourceSet, TypeUrl};
+use xlate::{Cursor, Resource, TypeUrl};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Note, Plan, Setting, Watch};
-use crate::change::same;
 use crate::content::Item;
 use crate::stream::Protocol;
 
@@ -22,7 +21,7 @@ impl Watch {
         };
         match &self.sent {
             Some(sent) if self.covered.same(&self.selection) => {
-                if !same(sent, setting.target) {
+                if sent != setting.target {
                     let change = setting.fanout.change(sent, setting.target);
                     let mine = |r: &Arc<Resource>| {
                         self.selection.selects(&r.name) && !self.notes.contains_key(&r.name)
@@ -30,13 +29,11 @@ impl Watch {
                     for (resource, _) in change.changed.iter().filter(|(r, _)| mine(r)) {
                         parts.consider(&resource.name, Some(resource));
                     }
-                    parts.rewind();
                     for resource in change.removed.iter().filter(|r| mine(r)) {
                         parts.consider(&resource.name, None);
                     }
                 }
                 if !self.notes.is_empty() {
-                    parts.rewind();
                     for name in self.notes.keys().filter(|n| self.selection.selects(n)) {
                         parts.consider(name, setting.target.get(name));
                     }
@@ -48,7 +45,6 @@ impl Watch {
                     for resource in setting.target.iter() {
                         parts.consider(&resource.name, Some(resource));
                     }
-                    parts.rewind();
                     let gone = self.sent.iter().flat_map(|s| s.iter()).map(|r| &r.name);
                     let named = self.selection.names.iter().chain(self.notes.keys());
                     let mut absent: Vec<&Arc<str>> = gone.chain(named).collect();
@@ -70,7 +66,7 @@ impl Watch {
     }
 }
 
-/// Builds a plan name by name, in ascending order.
+/// Builds a plan name by name, in ascending order as far as possible.
 struct Parts<'a> {
     watch: &'a Watch,
     setting: &'a Setting<'a>,
@@ -133,12 +129,6 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Allows names to be considered from the first again.
-    fn rewind(&mut self) {
-        self.cover.at = 0;
-        self.sent.at = 0;
-    }
-
     fn sort(&mut self) {
         self.plan
             .items
@@ -174,38 +164,6 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Looks up ascending names in a sorted set, faster than a search from the start each time.
-pub(super) struct Cursor<'a> {
-    set: &'a [Arc<Resource>],
-    at: usize,
-}
-
-impl<'a> Cursor<'a> {
-    pub(super) fn new(set: Option<&'a ResourceSet>) -> Self {
-        Self {
-            set: set.map_or(&[], |s| &**s),
-            at: 0,
-        }
-    }
-
-    /// The resource of that name; names must not descend between calls.
-    pub(super) fn seek(&mut self, name: &str) -> Option<&'a Arc<Resource>> {
-        let rest = &self.set[self.at..];
-        let mut step = 1;
-        while rest.get(step).is_some_and(|r| &*r.name < name) {
-            step *= 2;
-        }
-        let low = if rest.first().is_some_and(|r| &*r.name < name) {
-            step / 2
-        } else {
-            0
-        };
-        let high = rest.len().min(step + 1);
-        self.at += low + rest[low..high].partition_point(|r| &*r.name < name);
-        self.set.get(self.at).filter(|r| &*r.name == name)
-    }
-}
-
 /// Whether the client is told that a resource is gone. Envoy drops routes with their listener and logs an error if
 /// told earlier; extensions in use must not vanish under it (Istio: pilot/pkg/xds/delta.go neverRemoveDelta, 1.32).
 pub(super) fn removable(setting: &Setting<'_>) -> bool {
@@ -225,27 +183,4 @@ pub(super) fn wire_version(resource: &Resource, cluster: Option<&Arc<Resource>>)
 pub(super) fn mixed(resource: &Resource) -> u64 {
     (xxh3_64(resource.name.as_bytes()) ^ resource.version.rotate_left(17))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cursor_finds_what_a_search_finds() {
-        let set = ResourceSet::new((0..50).map(|i| {
-            Arc::new(Resource::from_bytes(
-                format!("{:03}", i * 2),
-                bytes::Bytes::from_static(b"x"),
-            ))
-        }));
-        for step in [1, 2, 3, 7, 40] {
-            let mut cursor = Cursor::new(Some(&set));
-            for i in (0..110).step_by(step) {
-                let name = format!("{i:03}");
-                assert_eq!(cursor.seek(&name), set.get(&name), "{name} by {step}");
-                assert_eq!(cursor.seek(&name), set.get(&name), "{name} again");
-            }
-        }
-    }
 }

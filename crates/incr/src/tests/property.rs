@@ -125,7 +125,7 @@ impl Run {
             self.engine.get_with_changed(&self.world, &Clusters(view))
         }));
         let pulled = pulled.ok()?;
-        let clusters = pulled.value.iter().filter_map(|c| (**c).clone()).collect();
+        let clusters = pulled.value.values().filter_map(Clone::clone).collect();
         Some((clusters, pulled.changed_at))
     }
 
@@ -279,6 +279,18 @@ fn a_mark_that_does_not_spread_is_caught() {
 #[test]
 fn a_check_that_looks_at_nothing_is_caught() {
     let report = caught(Fault::TrustCheck);
+    assert!(report.contains("from scratch"), "{report}");
+}
+
+#[test]
+fn a_memo_that_is_not_told_what_was_marked_is_caught() {
+    let report = caught(Fault::ForgetStale);
+    assert!(report.contains("from scratch"), "{report}");
+}
+
+#[test]
+fn an_update_that_misses_a_change_is_caught() {
+    let report = caught(Fault::UpdateAllButLast);
     assert!(report.contains("from scratch"), "{report}");
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Each value is derived twice: by queries through the engine, and by [`World::expected`], which knows of no engine.
 
+use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
-use std::sync::Arc;
 
-use crate::{Cx, InputKey, Query};
+use crate::{Changed, Cx, InputKey, Query};
 
 pub(super) const NAMESPACES: u8 = 3;
 pub(super) const SERVICES: u8 = 5;
@@ -203,11 +203,27 @@ impl Query<World> for Visible {
 pub(super) struct Clusters(pub(super) u8);
 
 impl Query<World> for Clusters {
-    type Value = Vec<Arc<Option<String>>>;
+    type Value = BTreeMap<Service, Option<String>>;
     fn eval(&self, cx: &Cx<'_, World>) -> Self::Value {
         cx.query(&Visible(self.0))
             .iter()
-            .map(|s| cx.query(&Cluster(*s)))
+            .map(|s| (*s, (*cx.query(&Cluster(*s))).clone()))
             .collect()
+    }
+
+    fn has_members(ty: TypeId) -> bool {
+        ty == TypeId::of::<Cluster>()
+    }
+
+    /// Every second view can be updated.
+    fn update(&self, former: &Self::Value, changed: &Changed<'_, World>) -> Option<Self::Value> {
+        (self.0 % 2 == 0).then(|| {
+            let mut clusters = former.clone();
+            for (cluster, before, after) in changed.members::<Cluster>() {
+                let former = clusters.insert(cluster.0, after.clone());
+                assert_eq!(former.as_ref(), Some(before), "what it was derived with");
+            }
+            clusters
+        })
     }
 }
