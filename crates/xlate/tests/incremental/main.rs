@@ -16,7 +16,7 @@ use model::service::{Address, Endpoint};
 use model::{Hostname, SourceId};
 use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
 use pilothouse_xlate::view::ProxyKey;
-use pilothouse_xlate::{ResourceSet, TypeSet, TypeUrl, View, ViewOf};
+use pilothouse_xlate::{Resource, ResourceSet, TypeSet, TypeUrl, View, ViewOf};
 use proptest::prelude::*;
 use serde_json::json;
 use store::Snapshot;
@@ -194,12 +194,16 @@ fn from_nothing(snapshot: &Snapshot, node: &Arc<Node>, ty: TypeUrl) -> ResourceS
 
 /// The first resource in which two sets differ.
 fn differing(a: &ResourceSet, b: &ResourceSet) -> Option<String> {
-    let same = |at: &usize| match ((**a).get(*at), (**b).get(*at)) {
-        (Some(a), Some(b)) => a.name == b.name && a.version == b.version && a.body == b.body,
-        _ => false,
+    if a != b {
+        let mut found = None;
+        b.since(a, |a, b| found = found.take().or(Some(format!("{a:?} against {b:?}"))));
+        return found.or(Some("fingerprints".to_owned()));
+    }
+    let same = |(a, b): &(&Arc<Resource>, &Arc<Resource>)| {
+        a.name == b.name && a.version == b.version && a.body == b.body
     };
-    let at = (0..a.len().max(b.len())).find(|at| !same(at))?;
-    Some(format!("{:?} against {:?}", (**a).get(at), (**b).get(at)))
+    let (a, b) = a.iter().zip(b).find(|pair| !same(pair))?;
+    Some(format!("{a:?} against {b:?}"))
 }
 
 proptest! {
