@@ -12,7 +12,9 @@ use tokio::task::JoinHandle;
 use crate::error::Error;
 
 /// Large enough that the server never waits for a window.
-const WINDOW: u32 = 16 << 20;
+pub(crate) const WINDOW: u32 = 16 << 20;
+/// As HTTP/2 has it if nothing is said: what a client that does not read keeps for it.
+pub(crate) const SMALL_WINDOW: u32 = (1 << 16) - 1;
 
 /// An open stream. Dropping it closes the connection.
 pub(crate) struct Connection {
@@ -35,6 +37,7 @@ impl Connection {
         address: &str,
         delta: bool,
         token: Option<&str>,
+        window: u32,
     ) -> Result<Self, Error> {
         let connect = TcpStream::connect(address).await;
         let socket = connect.map_err(|source| Error::Connect {
@@ -45,8 +48,8 @@ impl Connection {
         let _ = socket.set_nodelay(true);
         let mut builder = client::Builder::new();
         builder
-            .initial_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
+            .initial_window_size(window)
+            .initial_connection_window_size(window)
             .enable_push(false);
         let (client, connection) = builder.handshake::<_, Bytes>(socket).await?;
         let driver = tokio::spawn(async move {

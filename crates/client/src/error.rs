@@ -48,6 +48,17 @@ pub enum Error {
     /// The node template is no node in JSON.
     #[error("node template is not valid")]
     Node(#[source] serde_json::Error),
+    /// The scenario is none.
+    #[error("scenario {path} is not valid")]
+    Scenario {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The server of a scenario cannot be started or used, or its mesh not be written.
+    #[error("the server of the scenario")]
+    Server(#[source] io::Error),
     /// A header value that HTTP does not allow.
     #[error("token or address is not valid in a request")]
     Request(#[from] http::Error),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use clap::Args;
 use xlate::TypeUrl;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, WINDOW};
 use crate::error::Error;
 use crate::node::NodeOptions;
 use crate::proxy::Proxy;
@@ -99,13 +99,13 @@ pub async fn fetch(
     let mut proxy = Proxy::new(node, delta, true, &all, Arc::default());
     let received = tokio::time::timeout(limit, async {
         let mut connection =
-            Connection::open(&options.address, delta, options.token.as_deref()).await?;
+            Connection::open(&options.address, delta, options.token.as_deref(), WINDOW).await?;
         for request in proxy.start() {
             connection.send(&request)?;
         }
         while !proxy.is_configured() {
             let message = Message::read(connection.receive().await?, delta)?;
-            for request in proxy.on_response(message) {
+            for request in proxy.on_response(message, false) {
                 connection.send(&request)?;
             }
         }

@@ -16,6 +16,9 @@ mod wire;
 
 pub use error::Error;
 pub use fetch::{FetchOptions, Fetched, fetch};
-pub use load::{LoadOptions, run_load};
+pub use load::{
+    Change, LoadOptions, MeshShape, Sample, Scenario, ScenarioResult, Sight, Step, StepResult,
+    Usage, run_load, run_scenario,
+};
 pub use node::NodeOptions;
-pub use report::{Latencies, Reached, Report};
+pub use report::{Latencies, Reached, Report, Spread};

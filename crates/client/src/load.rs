@@ -1,8 +1,14 @@
 //! Many simulated proxies, and how long configuration and changes take to reach them.
 
 mod fleet;
+mod mesh;
+mod picture;
+mod process;
+mod run;
+mod scenario;
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +22,12 @@ use xlate::TypeUrl;
 use crate::error::Error;
 use crate::node::NodeOptions;
 use crate::report::{Latencies, Reached, Report};
-use fleet::Fleet;
+use fleet::{Conduct, Fleet};
+
+pub use mesh::{Change, MeshShape, Sight};
+pub use process::Usage;
+pub use run::{Sample, ScenarioResult, StepResult, run_scenario};
+pub use scenario::{Scenario, Step};
 
 /// What to load and how.
 #[derive(Args, Clone, Debug)]
@@ -73,6 +84,18 @@ pub struct LoadOptions {
     #[arg(long)]
     pub json: bool,
 
+    /// Run a scenario: generate its mesh, start a server for it, and measure both ends
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["address", "proxies", "changes", "watch", "sotw"])]
+    pub scenario: Option<PathBuf>,
+
+    /// The program that a scenario runs as its server; this one if not given
+    #[arg(long, value_name = "FILE", requires = "scenario")]
+    pub program: Option<PathBuf>,
+
+    /// Draw the run of a scenario
+    #[arg(long, value_name = "FILE", requires = "scenario")]
+    pub svg: Option<PathBuf>,
+
     /// Who the proxies are.
     #[command(flatten)]
     pub node: NodeOptions,
@@ -101,7 +124,7 @@ fn parse_change(text: &str) -> Result<(String, String), String> {
 /// When proxies do not get their configuration in time, a change cannot be made, or the report cannot be written.
 pub async fn run_load(options: LoadOptions, out: &mut (dyn Write + Send)) -> Result<Report, Error> {
     let bar = progress(options.proxies as u64);
-    let fleet = Fleet::start(&options)?;
+    let fleet = Fleet::start(&options, Conduct::default())?;
     let limit = Duration::from_secs_f64(options.timeout.max(0.0));
     let deadline = Instant::now() + limit;
     while fleet.configured() < options.proxies {

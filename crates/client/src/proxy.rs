@@ -10,6 +10,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use proto_envoy::google::rpc::Status;
 use xlate::TypeUrl;
 
 use crate::learned::{Leads, Learned};
@@ -34,7 +35,16 @@ struct Subscription {
     version: String,
     /// Resources that lead somewhere.
     leads: BTreeMap<Arc<str>, Leads>,
+    /// What it has, to be said when it connects again.
+    versions: BTreeMap<Arc<str>, Arc<str>>,
     kept: BTreeMap<Arc<str>, Kept>,
+}
+
+/// What a request says of the newest response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    Taken,
+    Refused,
 }
 
 /// The state of one proxy on one stream.
@@ -42,6 +52,8 @@ struct Subscription {
 pub(crate) struct Proxy {
     delta: bool,
     keep: bool,
+    /// Whether versions are kept.
+    remembers: bool,
     node: Option<Node>,
     learned: Arc<Learned>,
     subscriptions: BTreeMap<TypeUrl, Subscription>,
@@ -63,27 +75,83 @@ impl Proxy {
         Self {
             delta,
             keep,
+            remembers: false,
             node: Some(node),
             learned,
             subscriptions,
         }
     }
 
+    /// From here on versions are kept, and said when it connects again.
+    pub(crate) fn remember(&mut self) {
+        self.remembers = self.delta;
+    }
+
+    /// The proxy on a new connection: with what it has, if it remembers that, else from nothing.
+    pub(crate) fn again(mut self, node: Node) -> Self {
+        for subscription in self.subscriptions.values_mut() {
+            if self.remembers {
+                subscription.asked = false;
+                subscription.answered = false;
+                subscription.waiting.clear();
+                subscription.nonce.clear();
+            } else {
+                *subscription = Subscription::default();
+            }
+        }
+        self.node = Some(node);
+        self
+    }
+
     /// The first requests.
     pub(crate) fn start(&mut self) -> Vec<Vec<u8>> {
+        let resumes = self.subscriptions.values().any(|s| !s.versions.is_empty());
+        if resumes {
+            return self.resume();
+        }
         let mut out = Vec::new();
         let after_clusters = self.subscriptions.contains_key(&TypeUrl::Cluster);
         for ty in [TypeUrl::Cluster, TypeUrl::NameTable, TypeUrl::Listener] {
             if self.subscriptions.contains_key(&ty) && !(ty == TypeUrl::Listener && after_clusters)
             {
-                out.push(self.request(ty, false, vec![], vec![]));
+                out.push(self.request(ty, None, vec![], vec![]));
             }
         }
         out
     }
 
-    /// Takes in a response, and returns the requests that follow.
-    pub(crate) fn on_response(&mut self, message: Message) -> Vec<Vec<u8>> {
+    /// The first requests of a proxy that has its configuration already: everything it was subscribed to, at once.
+    ///
+    /// Nothing need be sent to it, so it asks for one assignment more that there is not: the answer shows that the server
+    /// has taken in all that was said before.
+    fn resume(&mut self) -> Vec<Vec<u8>> {
+        let types: Vec<TypeUrl> = self.subscriptions.keys().copied().collect();
+        let last = |ty: &TypeUrl| *ty == TypeUrl::Endpoint;
+        let mut out = Vec::new();
+        for ty in types
+            .iter()
+            .filter(|t| !last(t))
+            .chain(types.iter().filter(|t| last(t)))
+        {
+            let Some(subscription) = self.subscriptions.get_mut(ty) else {
+                continue;
+            };
+            let mut names: Vec<Arc<str>> = subscription.names.iter().cloned().collect();
+            subscription.answered = true;
+            if *ty == TypeUrl::Endpoint {
+                let probe: Arc<str> = "no-such-cluster".into();
+                subscription.waiting.insert(Arc::clone(&probe));
+                names.push(probe);
+            } else if names.is_empty() && !named_first(*ty) {
+                continue;
+            }
+            out.push(self.request(*ty, None, names, vec![]));
+        }
+        out
+    }
+
+    /// Takes in a response, or refuses it, and returns the requests that follow.
+    pub(crate) fn on_response(&mut self, message: Message, refused: bool) -> Vec<Vec<u8>> {
         let ty = message.ty;
         let Some(subscription) = self.subscriptions.get_mut(&ty) else {
             return Vec::new();
@@ -91,6 +159,9 @@ impl Proxy {
         subscription.nonce = message.nonce;
         subscription.version = message.version;
         subscription.answered = true;
+        if refused {
+            return vec![self.request(ty, Some(Answer::Refused), vec![], vec![])];
+        }
         if !self.delta {
             // What there is not is not spoken of, so any response must do as an answer.
             subscription.waiting.clear();
@@ -118,6 +189,10 @@ impl Proxy {
                     subscription.leads.insert(Arc::clone(&name), leads);
                 }
             }
+            if self.remembers {
+                let version = self.learned.name(&version);
+                subscription.versions.insert(Arc::clone(&name), version);
+            }
             if self.keep {
                 subscription.kept.insert(name, Kept { version, body });
             }
@@ -127,8 +202,9 @@ impl Proxy {
             subscription.waiting.remove(&name);
             subscription.leads.remove(&name);
             subscription.kept.remove(&name);
+            subscription.versions.remove(&name);
         }
-        let mut out = vec![self.request(ty, true, vec![], vec![])];
+        let mut out = vec![self.request(ty, Some(Answer::Taken), vec![], vec![])];
         if matches!(ty, TypeUrl::Cluster | TypeUrl::Listener) {
             self.follow(&mut out);
         }
@@ -147,7 +223,7 @@ impl Proxy {
             .get(&TypeUrl::Listener)
             .is_some_and(|s| !s.asked);
         if listeners && ready(TypeUrl::Cluster) && !late(TypeUrl::Endpoint) {
-            out.push(self.request(TypeUrl::Listener, false, vec![], vec![]));
+            out.push(self.request(TypeUrl::Listener, None, vec![], vec![]));
         }
         out
     }
@@ -194,9 +270,10 @@ impl Proxy {
             for name in &old {
                 subscription.waiting.remove(name);
                 subscription.kept.remove(name);
+                subscription.versions.remove(name);
             }
             subscription.names = wanted;
-            out.push(self.request(ty, false, new, old));
+            out.push(self.request(ty, None, new, old));
         }
     }
 
@@ -204,7 +281,7 @@ impl Proxy {
     fn request(
         &mut self,
         ty: TypeUrl,
-        answer: bool,
+        answer: Option<Answer>,
         subscribe: Vec<Arc<str>>,
         unsubscribe: Vec<Arc<str>>,
     ) -> Vec<u8> {
@@ -212,10 +289,20 @@ impl Proxy {
         let Some(subscription) = self.subscriptions.get_mut(&ty) else {
             return Vec::new();
         };
-        subscription.asked = true;
+        let first = !std::mem::replace(&mut subscription.asked, true);
+        let error_detail = (answer == Some(Answer::Refused)).then(|| Status {
+            code: 13,
+            message: "refused by a simulated proxy".to_owned(),
+            ..Status::default()
+        });
         let strings = |names: Vec<Arc<str>>| names.iter().map(|n| n.to_string()).collect();
         if self.delta {
-            let response_nonce = if answer {
+            let initial = if first {
+                Some(&subscription.versions)
+            } else {
+                None
+            };
+            let response_nonce = if answer.is_some() {
                 subscription.nonce.clone()
             } else {
                 String::new()
@@ -226,6 +313,12 @@ impl Proxy {
                 resource_names_subscribe: strings(subscribe),
                 resource_names_unsubscribe: strings(unsubscribe),
                 response_nonce,
+                initial_resource_versions: initial
+                    .into_iter()
+                    .flatten()
+                    .map(|(name, version)| (name.to_string(), version.to_string()))
+                    .collect(),
+                error_detail,
                 ..DeltaDiscoveryRequest::default()
             };
             request.encode_to_vec()
@@ -236,6 +329,7 @@ impl Proxy {
                 resource_names: subscription.names.iter().map(|n| n.to_string()).collect(),
                 version_info: subscription.version.clone(),
                 response_nonce: subscription.nonce.clone(),
+                error_detail,
                 ..DiscoveryRequest::default()
             };
             request.encode_to_vec()

@@ -6,6 +6,8 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
+use crate::load::ScenarioResult;
+
 /// How long something took to reach proxies, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latencies {
@@ -34,6 +36,34 @@ impl Latencies {
             p50_ms: at(0.5),
             p99_ms: at(0.99),
             last_ms: times.last().map_or(0.0, ms),
+        }
+    }
+}
+
+/// How long something took in several rounds, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// The median round.
+    pub p50_ms: f64,
+    /// The 99th percentile; of fewer than 100 rounds, the slowest.
+    pub p99_ms: f64,
+    /// The slowest round.
+    pub max_ms: f64,
+}
+
+impl Spread {
+    /// Of these times, in any order; all zero if there are none.
+    pub fn of(times: Vec<Duration>) -> Self {
+        let Latencies {
+            p50_ms,
+            p99_ms,
+            last_ms,
+            ..
+        } = Latencies::of(times);
+        Self {
+            p50_ms,
+            p99_ms,
+            max_ms: last_ms,
         }
     }
 }
@@ -202,6 +232,66 @@ impl Report {
             .map(median)
             .filter(|(_, rounds, _)| *rounds > 1)
             .collect()
+    }
+}
+
+impl ScenarioResult {
+    /// Writes what matters, for people.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let s = &self.scenario;
+        writeln!(out, "{}", s.about)?;
+        writeln!(
+            out,
+            "{} proxies, {} services in {} namespaces; ready after {}, all configured after {} ({:.2} s of CPU)",
+            s.proxies,
+            s.mesh.namespaces * s.mesh.services,
+            s.mesh.namespaces,
+            millis(self.ready_ms),
+            millis(self.configured.last_ms),
+            self.configured_cpu_s
+        )?;
+        writeln!(
+            out,
+            "memory {} before the first proxy, {} with all of them: {} each",
+            size(self.rss_before_bytes),
+            size(self.rss_idle_bytes),
+            size(self.rss_per_proxy_bytes)
+        )?;
+        let mut table = new_table(&[
+            "",
+            "rounds",
+            "p50",
+            "p99",
+            "last p50",
+            "last p99",
+            "responses",
+            "bytes",
+            "server CPU",
+            "per response",
+            "missed",
+        ]);
+        for step in &self.steps {
+            table.add_row([
+                step.label.clone(),
+                step.rounds.to_string(),
+                millis(step.proxy.p50_ms),
+                millis(step.proxy.p99_ms),
+                millis(step.last.p50_ms),
+                millis(step.last.p99_ms),
+                step.responses.to_string(),
+                size(step.bytes),
+                format!("{:.2} s", step.server_cpu_s),
+                format!("{:.1} µs", step.server_cpu_us_per_response),
+                step.missed.to_string(),
+            ]);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        writeln!(out, "{table}")
     }
 }
 

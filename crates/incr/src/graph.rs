@@ -60,6 +60,7 @@ pub(crate) struct Graph<S> {
     pub(crate) runs: u64,
     pub(crate) unchanged: u64,
     pub(crate) validated: u64,
+    pub(crate) reads: u64,
     stamps: u64,
     serials: u64,
     #[cfg(test)]
@@ -87,6 +88,7 @@ impl<S: 'static> Graph<S> {
             runs: 0,
             unchanged: 0,
             validated: 0,
+            reads: 0,
             stamps: 0,
             serials: 0,
             #[cfg(test)]
@@ -225,6 +227,7 @@ impl<S: 'static> Graph<S> {
             .last()
             .expect("reads happen in evaluations")
             .stamp;
+        self.reads += 1;
         let last = &mut self.links(node).stamp;
         if *last != stamp {
             *last = stamp;

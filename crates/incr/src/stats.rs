@@ -22,6 +22,8 @@ pub struct Stats {
     pub unchanged: u64,
     /// Memos found up to date without an evaluation, because nothing they depend on had changed.
     pub validated: u64,
+    /// Reads recorded: what evaluations asked for.
+    pub reads: u64,
     /// Estimate of the memory for keeping track: all but the values and what queries point to.
     pub bookkeeping_bytes: usize,
     /// By type of query, in the order of first use.
@@ -61,6 +63,7 @@ impl<S: 'static> Engine<S> {
             runs: graph.runs,
             unchanged: graph.unchanged,
             validated: graph.validated,
+            reads: graph.reads,
             bookkeeping_bytes: graph.memos.bytes()
                 + graph.inputs.bytes()
                 + shared

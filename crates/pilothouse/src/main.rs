@@ -51,7 +51,11 @@ fn main() -> ExitCode {
             commands::bootstrap::run(&options, &mut std::io::stdout().lock())
         }
         Command::Load(options) => block_on(async {
-            client::run_load(*options, &mut std::io::stdout()).await?;
+            let out = &mut std::io::stdout();
+            match options.scenario.clone() {
+                Some(path) => _ = client::run_scenario(*options, &path, out).await?,
+                None => _ = client::run_load(*options, out).await?,
+            }
             Ok(())
         }),
         Command::ProxyConfig(options) => block_on(commands::proxy_config::run(

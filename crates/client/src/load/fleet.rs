@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use xlate::TypeUrl;
 
 use super::LoadOptions;
-use crate::connection::Connection;
+use crate::connection::{Connection, SMALL_WINDOW, WINDOW};
 use crate::error::Error;
 use crate::learned::Learned;
 use crate::node::Template;
@@ -24,6 +25,22 @@ struct Seen {
     last: AtomicU64,
 }
 
+/// How the proxies of a fleet behave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Conduct {
+    /// One in this many stops reading once it is configured; 0 for none.
+    pub(super) slow: usize,
+    /// One in this many refuses what it is sent once it is configured; 0 for none.
+    pub(super) refusing: usize,
+    /// They keep what they would say when they connect again.
+    pub(super) remembers: bool,
+}
+
+/// The last of every `each` proxies; none for 0.
+fn is_one_in(each: usize, i: usize) -> bool {
+    each > 0 && i % each == each - 1
+}
+
 /// What all proxies need.
 #[derive(Debug)]
 struct Shared {
@@ -31,6 +48,10 @@ struct Shared {
     delta: bool,
     token: Option<String>,
     types: Vec<TypeUrl>,
+    conduct: Conduct,
+    /// Counts how often all were told to connect again.
+    reconnects: watch::Sender<u64>,
+    reached: AtomicUsize,
     template: Template,
     learned: Arc<Learned>,
     start: Instant,
@@ -53,12 +74,15 @@ pub(super) struct Fleet {
 
 impl Fleet {
     /// Starts the proxies.
-    pub(super) fn start(options: &LoadOptions) -> Result<Arc<Self>, Error> {
+    pub(super) fn start(options: &LoadOptions, conduct: Conduct) -> Result<Arc<Self>, Error> {
         let shared = Arc::new(Shared {
             address: options.address.clone(),
             delta: !options.sotw,
             token: options.token.clone(),
             types: options.types.clone(),
+            conduct,
+            reconnects: watch::Sender::new(0),
+            reached: AtomicUsize::new(0),
             template: options.node.template()?,
             learned: Arc::default(),
             start: Instant::now(),
@@ -120,7 +144,30 @@ impl Fleet {
             seen.first.store(0, Ordering::Relaxed);
             seen.last.store(0, Ordering::Relaxed);
         }
+        self.shared.reached.store(0, Ordering::Relaxed);
         self.shared.start.elapsed()
+    }
+
+    /// Proxies that had a response in this round.
+    pub(super) fn reached(&self) -> usize {
+        self.shared.reached.load(Ordering::Relaxed)
+    }
+
+    /// Proxies that read what they are sent.
+    pub(super) fn reading(&self) -> usize {
+        let all = self.shared.seen.len();
+        all - all.checked_div(self.shared.conduct.slow).unwrap_or(0)
+    }
+
+    /// Makes every proxy connect again, and returns the time since the start.
+    pub(super) fn reconnect(&self) -> Duration {
+        for seen in &self.shared.seen {
+            seen.configured.store(0, Ordering::Relaxed);
+        }
+        self.shared.configured.store(0, Ordering::Relaxed);
+        let begin = self.shared.start.elapsed();
+        self.shared.reconnects.send_modify(|n| *n += 1);
+        begin
     }
 
     /// When the newest response came.
@@ -185,8 +232,22 @@ impl Shared {
     async fn run(self: Arc<Self>, i: usize, delay: Duration) {
         sleep(delay).await;
         let mut wait = Duration::from_millis(200);
+        let mut proxy = Proxy::new(
+            self.template.node(i),
+            self.delta,
+            false,
+            &self.types,
+            Arc::clone(&self.learned),
+        );
+        if self.conduct.remembers {
+            proxy.remember();
+        }
         loop {
-            let Err(error) = self.serve(i).await;
+            let Err(error) = self.serve(i, &mut proxy).await else {
+                proxy = proxy.again(self.template.node(i));
+                continue;
+            };
+            proxy = proxy.again(self.template.node(i));
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
             if !error.is_transient() {
                 *self.fatal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -200,35 +261,43 @@ impl Shared {
         }
     }
 
-    async fn serve(&self, i: usize) -> Result<std::convert::Infallible, Error> {
-        let node = self.template.node(i);
-        let mut proxy = Proxy::new(
-            node,
-            self.delta,
-            false,
-            &self.types,
-            Arc::clone(&self.learned),
-        );
+    /// One connection; ends well when all are to connect again.
+    async fn serve(&self, i: usize, proxy: &mut Proxy) -> Result<(), Error> {
+        let slow = is_one_in(self.conduct.slow, i);
+        let refuses = is_one_in(self.conduct.refusing, i);
+        let window = if slow { SMALL_WINDOW } else { WINDOW };
+        let mut reconnects = self.reconnects.subscribe();
         let mut connection =
-            Connection::open(&self.address, self.delta, self.token.as_deref()).await?;
+            Connection::open(&self.address, self.delta, self.token.as_deref(), window).await?;
         for request in proxy.start() {
             connection.send(&request)?;
         }
         let seen = &self.seen[i];
         loop {
-            let data = connection.receive().await?;
+            let is_configured = seen.configured.load(Ordering::Relaxed) != 0;
+            if slow && is_configured {
+                // The sender lives as long as this.
+                let _ = reconnects.changed().await;
+                return Ok(());
+            }
+            let data = tokio::select! {
+                data = connection.receive() => data?,
+                _ = reconnects.changed() => return Ok(()),
+            };
             let now = self.start.elapsed().as_nanos() as u64;
             self.responses.fetch_add(1, Ordering::Relaxed);
             self.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
             if seen.first.load(Ordering::Relaxed) == 0 {
                 seen.first.store(now, Ordering::Relaxed);
+                self.reached.fetch_add(1, Ordering::Relaxed);
             }
             seen.last.store(now, Ordering::Relaxed);
             self.newest.fetch_max(now, Ordering::Relaxed);
-            for request in proxy.on_response(Message::read(data, self.delta)?) {
+            let refused = refuses && is_configured;
+            for request in proxy.on_response(Message::read(data, self.delta)?, refused) {
                 connection.send(&request)?;
             }
-            if seen.configured.load(Ordering::Relaxed) == 0 && proxy.is_configured() {
+            if !is_configured && proxy.is_configured() {
                 seen.configured.store(now, Ordering::Relaxed);
                 self.configured.fetch_add(1, Ordering::Relaxed);
             }

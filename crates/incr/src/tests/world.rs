@@ -217,7 +217,7 @@ impl Query<World> for Clusters {
 
     /// Every second view can be updated.
     fn update(&self, former: &Self::Value, changed: &Changed<'_, World>) -> Option<Self::Value> {
-        (self.0 % 2 == 0).then(|| {
+        self.0.is_multiple_of(2).then(|| {
             let mut clusters = former.clone();
             for (cluster, before, after) in changed.members::<Cluster>() {
                 let former = clusters.insert(cluster.0, after.clone());

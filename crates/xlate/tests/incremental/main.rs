@@ -196,7 +196,9 @@ fn from_nothing(snapshot: &Snapshot, node: &Arc<Node>, ty: TypeUrl) -> ResourceS
 fn differing(a: &ResourceSet, b: &ResourceSet) -> Option<String> {
     if a != b {
         let mut found = None;
-        b.since(a, |a, b| found = found.take().or(Some(format!("{a:?} against {b:?}"))));
+        b.since(a, |a, b| {
+            found = found.take().or(Some(format!("{a:?} against {b:?}")))
+        });
         return found.or(Some("fingerprints".to_owned()));
     }
     let same = |(a, b): &(&Arc<Resource>, &Arc<Resource>)| {

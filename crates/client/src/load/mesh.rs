@@ -1,0 +1,183 @@
+//! Generated meshes: folders of manifests, and single changes of them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The shape of a mesh.
+///
+/// Namespaces are `n0`, `n1`, ...; each holds the same number of services. Of the services in `n0`, and their rules,
+/// each has a file of its own, to be changed; every other namespace is one file.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeshShape {
+    /// Namespaces, and so views: proxies take them in turn.
+    pub namespaces: usize,
+    /// Services of each namespace.
+    pub services: usize,
+    /// Endpoints of each service.
+    #[serde(default = "five")]
+    pub endpoints: usize,
+    /// Every second service has a VirtualService, and a DestinationRule with two subsets.
+    #[serde(default)]
+    pub rules: bool,
+    /// What proxies see.
+    #[serde(default)]
+    pub sees: Sight,
+    /// WorkloadEntries in all, which are the endpoints in place of those listed in ServiceEntries.
+    #[serde(default)]
+    pub workloads: usize,
+}
+
+fn five() -> usize {
+    5
+}
+
+/// What proxies see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sight {
+    /// Their own namespace and `n0`, by the Sidecar of the root namespace.
+    #[default]
+    Own,
+    /// Every service.
+    Everything,
+}
+
+/// What a change is made to; all are in `n0`, which every proxy sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    /// One endpoint of a service gets another address.
+    Endpoint,
+    /// The timeout of a route changes.
+    Rule,
+    /// A service comes or goes.
+    Service,
+}
+
+impl MeshShape {
+    /// Writes the mesh below a folder.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(&self, root: &Path) -> io::Result<()> {
+        fs::create_dir_all(root.join("n0"))?;
+        if self.sees == Sight::Own {
+            let sidecar = "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: default, namespace: istio-system}\n\
+                spec: {egress: [{hosts: [./*, n0/*]}]}\n";
+            fs::write(root.join("sidecar.yaml"), sidecar)?;
+        }
+        for namespace in 0..self.namespaces {
+            let mut text = String::new();
+            for service in 0..self.services {
+                let entry = self.service(namespace, service, 0);
+                let rules = (self.rules && service.is_multiple_of(2))
+                    .then(|| self.rules(namespace, service, 0));
+                if namespace == 0 {
+                    fs::write(self.path(root, Change::Endpoint, service), entry)?;
+                    if let Some(rules) = rules {
+                        fs::write(self.path(root, Change::Rule, service), rules)?;
+                    }
+                } else {
+                    text += &entry;
+                    text += rules.as_deref().unwrap_or_default();
+                }
+            }
+            self.workloads_of(namespace, &mut text);
+            if !text.is_empty() {
+                fs::write(root.join(format!("n{namespace}-all.yaml")), text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a change for the `round`th time: a file is replaced, or a service's removed.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn change(&self, root: &Path, change: Change, round: usize) -> io::Result<()> {
+        let service = match change {
+            Change::Endpoint => round % self.services.max(1),
+            Change::Rule => round * 2 % self.services.max(1) / 2 * 2,
+            Change::Service => self.services,
+        };
+        let path = self.path(root, change, service);
+        let text = match change {
+            Change::Service if path.exists() => return fs::remove_file(path),
+            Change::Endpoint | Change::Service => self.service(0, service, round + 1),
+            Change::Rule => self.rules(0, service, round + 1),
+        };
+        // Hidden files are not read; a rename shows the whole file at once.
+        let part = root.join("n0/.part");
+        fs::write(&part, text)?;
+        fs::rename(part, path)
+    }
+
+    fn path(&self, root: &Path, change: Change, service: usize) -> PathBuf {
+        let kind = if change == Change::Rule { "r" } else { "s" };
+        root.join(format!("n0/{kind}{service}.yaml"))
+    }
+
+    fn service(&self, namespace: usize, service: usize, round: usize) -> String {
+        let number = namespace * (self.services + 1) + service;
+        let (a, b, c) = (number >> 16 & 63, number >> 8 & 255, number & 255);
+        let mut text = format!(
+            "---\napiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{name: s{service}, namespace: n{namespace}}}\nspec:\n  \
+             hosts: [s{service}.n{namespace}.svc.cluster.local]\n  addresses: [240.{a}.{b}.{c}]\n  location: MESH_INTERNAL\n  \
+             resolution: STATIC\n  ports: [{{number: 80, name: http, protocol: HTTP}}]\n"
+        );
+        if self.workloads > 0 {
+            let _ = writeln!(text, "  workloadSelector: {{labels: {{app: s{service}}}}}");
+            return text;
+        }
+        text += "  endpoints:\n";
+        for endpoint in 0..self.endpoints {
+            // The last one moves.
+            let moved = if endpoint + 1 == self.endpoints {
+                round % 250
+            } else {
+                0
+            };
+            let _ = writeln!(
+                text,
+                "  - {{address: {}.{b}.{c}.{}, labels: {{app: s{service}, version: v{}}}}}",
+                11 + a,
+                endpoint % 4 * 64 + moved % 64 + 1,
+                endpoint % 2 + 1
+            );
+        }
+        text
+    }
+
+    fn rules(&self, namespace: usize, service: usize, round: usize) -> String {
+        let host = format!("s{service}.n{namespace}.svc.cluster.local");
+        let timeout = round % 100 + 1;
+        format!(
+            "---\napiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {{name: s{service}, namespace: n{namespace}}}\nspec:\n  \
+             host: {host}\n  subsets:\n  - {{name: v1, labels: {{version: v1}}}}\n  - {{name: v2, labels: {{version: v2}}}}\n\
+             ---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {{name: s{service}, namespace: n{namespace}}}\nspec:\n  \
+             hosts: [{host}]\n  http:\n  - timeout: {timeout}s\n    route:\n    \
+             - {{destination: {{host: {host}, subset: v1}}, weight: 90}}\n    - {{destination: {{host: {host}, subset: v2}}, weight: 10}}\n"
+        )
+    }
+
+    /// The share of a namespace of all WorkloadEntries.
+    fn workloads_of(&self, namespace: usize, text: &mut String) {
+        let (all, parts) = (self.workloads, self.namespaces.max(1));
+        for number in all * namespace / parts..all * (namespace + 1) / parts {
+            let (a, b, c) = (number >> 16, number >> 8 & 255, number & 255);
+            let service = number % self.services.max(1);
+            let _ = write!(
+                text,
+                "---\napiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {{name: w{number}, namespace: n{namespace}}}\n\
+                 spec: {{address: 172.{}.{b}.{c}, labels: {{app: s{service}, version: v{}}}}}\n",
+                16 + a,
+                number % 2 + 1
+            );
+        }
+    }
+}

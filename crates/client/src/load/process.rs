@@ -1,0 +1,114 @@
+//! The server under load: started for the run, and watched from outside.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// Processor time is told in these units, on every Linux there is.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What a process has used.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Usage {
+    /// Seconds of processor time since it started.
+    pub cpu_s: f64,
+    /// Resident memory.
+    pub rss_bytes: u64,
+}
+
+/// A server that was started for the run; it is ended when this is dropped.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    pub(super) xds: SocketAddr,
+    http: SocketAddr,
+    started: Instant,
+}
+
+impl Process {
+    /// Starts `program serve` on free ports, for a folder.
+    pub(super) fn start(program: &Path, folder: &Path) -> io::Result<Self> {
+        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+        let (xds, http) = (free()?, free()?);
+        let child = Command::new(program)
+            .arg("serve")
+            .arg("--config-dir")
+            .arg(folder)
+            .args(["--grpc-addr", &xds.to_string()])
+            .args(["--http-addr", &http.to_string()])
+            .args(["--log", "error"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Self {
+            child,
+            xds,
+            http,
+            started: Instant::now(),
+        })
+    }
+
+    /// Waits until it says that it is ready, and tells how long that took.
+    pub(super) fn ready(&mut self, limit: Duration) -> io::Result<Duration> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!("the server ended with {status}")));
+            }
+            if self
+                .get("/ready")
+                .is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+            {
+                return Ok(self.started.elapsed());
+            }
+            if self.started.elapsed() > limit {
+                return Err(io::Error::other("the server is not ready"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A page of its own, head and all.
+    fn get(&self, path: &str) -> io::Result<String> {
+        let mut socket = TcpStream::connect(self.http)?;
+        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+        write!(
+            socket,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// What it has used so far; nothing where the system does not tell.
+    pub(super) fn usage(&self) -> Usage {
+        usage(self.child.id()).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has nothing to lose.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn usage(pid: u32) -> Option<Usage> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks: f64 = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let rss = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = rss.split_whitespace().next()?.parse().ok()?;
+    Some(Usage {
+        cpu_s: ticks / TICKS_PER_SECOND,
+        rss_bytes: kilobytes * 1024,
+    })
+}

@@ -1,0 +1,345 @@
+//! Runs a scenario against a server that is started for it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::fleet::{Conduct, Fleet};
+use super::mesh::Change;
+use super::process::{Process, Usage};
+use super::scenario::{Scenario, Step};
+use super::{LoadOptions, picture};
+use crate::error::Error;
+use crate::report::{Latencies, Spread};
+
+/// How often the server's usage is looked at.
+const SAMPLING: Duration = Duration::from_millis(200);
+
+/// What a step came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepResult {
+    /// What happened.
+    pub label: String,
+    /// When it began, in seconds of the run.
+    pub at_s: f64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Changes made, or reconnects.
+    pub rounds: usize,
+    /// Responses to all proxies.
+    pub responses: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Processor time of the server.
+    pub server_cpu_s: f64,
+    /// The same for each response.
+    pub server_cpu_us_per_response: f64,
+    /// From the change to each proxy's last response, over all rounds.
+    pub proxy: Latencies,
+    /// From the change to the last proxy's last response, over the rounds.
+    pub last: Spread,
+    /// Proxies that a round should have reached and did not.
+    pub missed: usize,
+    /// Every time, for the picture.
+    #[serde(skip)]
+    pub(super) times: Vec<Duration>,
+}
+
+/// The server at one moment of the run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Sample {
+    /// Seconds of the run.
+    pub at_s: f64,
+    /// What it had used.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+/// All of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct ScenarioResult {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// From the start of the server until it was ready.
+    pub ready_ms: f64,
+    /// Resident memory before the first proxy.
+    pub rss_before_bytes: u64,
+    /// Resident memory when every proxy was configured and quiet.
+    pub rss_idle_bytes: u64,
+    /// The difference for each proxy.
+    pub rss_per_proxy_bytes: u64,
+    /// From the start of the proxies to each one's full configuration.
+    pub configured: Latencies,
+    /// Processor time of the server until then.
+    pub configured_cpu_s: f64,
+    /// Streams that had to be opened again.
+    pub retries: u64,
+    /// What the steps came to.
+    pub steps: Vec<StepResult>,
+    /// The server over time.
+    pub samples: Vec<Sample>,
+}
+
+struct Run {
+    scenario: Scenario,
+    folder: PathBuf,
+    server: Arc<Process>,
+    start: Instant,
+    limit: Duration,
+    settle: Duration,
+    /// How often each kind of change was made.
+    made: [usize; 3],
+}
+
+/// Runs a scenario and writes what it came to: as JSON, or in a few lines.
+///
+/// # Errors
+/// When the scenario or the server cannot be used, or proxies are not configured in time.
+pub async fn run_scenario(
+    options: LoadOptions,
+    path: &Path,
+    out: &mut (dyn std::io::Write + Send),
+) -> Result<ScenarioResult, Error> {
+    let scenario = Scenario::read(path)?;
+    let failed = Error::Server;
+    let folder = std::env::temp_dir().join(format!("pilothouse-load-{}", std::process::id()));
+    let _cleanup = Cleanup(folder.clone());
+    scenario.mesh.write(&folder).map_err(failed)?;
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().map_err(failed)?,
+    };
+    let limit = Duration::from_secs_f64(options.timeout.max(0.0));
+    let mut server = Process::start(&program, &folder).map_err(failed)?;
+    let ready = server.ready(limit).map_err(failed)?;
+    let rss_before_bytes = server.usage().rss_bytes;
+    let mut run = Run {
+        folder,
+        server: Arc::new(server),
+        start: Instant::now(),
+        limit,
+        settle: Duration::from_millis(options.settle),
+        made: [0; 3],
+        scenario,
+    };
+    let samples = Arc::new(Mutex::new(Vec::new()));
+    let done = Arc::new(AtomicBool::new(false));
+    let watching = tokio::spawn(watch(
+        Arc::clone(&run.server),
+        run.start,
+        Arc::clone(&samples),
+        Arc::clone(&done),
+    ));
+
+    let mut fleet_options = options.clone();
+    fleet_options.address = run.server.xds.to_string();
+    fleet_options.proxies = run.scenario.proxies;
+    fleet_options.node.namespaces = run.scenario.namespaces();
+    let conduct = Conduct {
+        slow: run.scenario.slow,
+        refusing: run.scenario.refusing,
+        remembers: run
+            .scenario
+            .steps
+            .iter()
+            .any(|s| matches!(s, Step::Reconnect)),
+    };
+    let fleet = Fleet::start(&fleet_options, conduct)?;
+    run.configured(&fleet).await?;
+    let configured = Latencies::of(fleet.configuration_times());
+    fleet.quiet(run.settle).await;
+    let usage = run.server.usage();
+    let mut result = ScenarioResult {
+        scenario: run.scenario.clone(),
+        ready_ms: ready.as_secs_f64() * 1e3,
+        rss_before_bytes,
+        rss_idle_bytes: usage.rss_bytes,
+        rss_per_proxy_bytes: usage.rss_bytes.saturating_sub(rss_before_bytes)
+            / (run.scenario.proxies.max(1) as u64),
+        configured,
+        configured_cpu_s: usage.cpu_s,
+        retries: 0,
+        steps: Vec::new(),
+        samples: Vec::new(),
+    };
+    for step in run.scenario.steps.clone() {
+        result.steps.push(run.step(&fleet, &step).await?);
+    }
+    done.store(true, Ordering::Relaxed);
+    // It ends by itself; a panic of it costs the picture.
+    let _ = watching.await;
+    result.retries = fleet.retries();
+    result.samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
+    if let Some(path) = &options.svg {
+        std::fs::write(path, picture::draw(&result)).map_err(failed)?;
+    }
+    let io = Error::from;
+    if options.json {
+        serde_json::to_writer_pretty(&mut *out, &result).map_err(|e| io(e.into()))?;
+        writeln!(out).map_err(io)?;
+    } else {
+        result.write_text(out).map_err(io)?;
+    }
+    Ok(result)
+}
+
+async fn watch(
+    server: Arc<Process>,
+    start: Instant,
+    samples: Arc<Mutex<Vec<Sample>>>,
+    done: Arc<AtomicBool>,
+) {
+    while !done.load(Ordering::Relaxed) {
+        let sample = Sample {
+            at_s: start.elapsed().as_secs_f64(),
+            usage: server.usage(),
+        };
+        samples
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(sample);
+        sleep(SAMPLING).await;
+    }
+}
+
+/// Removes the generated mesh.
+struct Cleanup(PathBuf);
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        // What is left lies among temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Run {
+    /// Waits until every proxy has its configuration.
+    async fn configured(&self, fleet: &Fleet) -> Result<(), Error> {
+        let begin = Instant::now();
+        let all = self.scenario.proxies;
+        while fleet.configured() < all {
+            if let Some(error) = fleet.fatal() {
+                return Err(error);
+            }
+            if begin.elapsed() > self.limit {
+                return Err(Error::Timeout {
+                    ready: fleet.configured(),
+                    all,
+                    limit: self.limit,
+                    last: fleet.last_failure(),
+                });
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, change: Change) -> Result<(), Error> {
+        let made = &mut self.made[change as usize];
+        let round = *made;
+        *made += 1;
+        self.scenario
+            .mesh
+            .change(&self.folder, change, round)
+            .map_err(Error::Server)
+    }
+
+    async fn step(&mut self, fleet: &Fleet, step: &Step) -> Result<StepResult, Error> {
+        fleet.quiet(self.settle).await;
+        let begin = Instant::now();
+        let (responses, bytes) = fleet.totals();
+        let cpu = self.server.usage().cpu_s;
+        let mut times = Vec::new();
+        let mut lasts = Vec::new();
+        let (mut rounds, mut missed) = (0, 0);
+        match step {
+            Step::Change { what, times: n } => {
+                for _ in 0..*n {
+                    fleet.quiet(self.settle).await;
+                    let start = fleet.begin_round();
+                    self.change(*what)?;
+                    let reached = self.follow(fleet, start).await;
+                    missed += fleet.reading().saturating_sub(reached.len());
+                    lasts.extend(reached.iter().max());
+                    times.extend(reached);
+                    rounds += 1;
+                }
+            }
+            Step::Churn {
+                seconds,
+                endpoint,
+                rule,
+                service,
+            } => {
+                rounds = self.churn(*seconds, [*endpoint, *rule, *service]).await?;
+                fleet.quiet(self.settle).await;
+            }
+            Step::Reconnect => {
+                let start = fleet.reconnect();
+                self.configured(fleet).await?;
+                times = fleet.configuration_times();
+                for time in &mut times {
+                    *time = time.saturating_sub(start);
+                }
+                lasts.extend(times.iter().max());
+                rounds = 1;
+            }
+            Step::Idle { seconds } => sleep(Duration::from_secs_f64(seconds.max(0.0))).await,
+        }
+        let now = fleet.totals();
+        let responses = now.0 - responses;
+        let server_cpu_s = self.server.usage().cpu_s - cpu;
+        Ok(StepResult {
+            label: step.label(),
+            at_s: begin.duration_since(self.start).as_secs_f64(),
+            seconds: begin.elapsed().as_secs_f64(),
+            rounds,
+            responses,
+            bytes: now.1 - bytes,
+            server_cpu_s,
+            server_cpu_us_per_response: server_cpu_s * 1e6 / responses.max(1) as f64,
+            proxy: Latencies::of(times.clone()),
+            last: Spread::of(lasts),
+            missed,
+            times,
+        })
+    }
+
+    /// Waits until a change has reached every proxy that reads, and returns how long each took.
+    async fn follow(&self, fleet: &Fleet, start: Duration) -> Vec<Duration> {
+        let begin = Instant::now();
+        while fleet.reached() < fleet.reading() && begin.elapsed() < self.limit {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // A change may take more than one response.
+        fleet.quiet(self.settle).await;
+        fleet.round_times(start)
+    }
+
+    async fn churn(&mut self, seconds: f64, rates: [f64; 3]) -> Result<usize, Error> {
+        let begin = Instant::now();
+        let end = begin + Duration::from_secs_f64(seconds.max(0.0));
+        let kinds = [Change::Endpoint, Change::Rule, Change::Service];
+        let mut made = [0_u32; 3];
+        loop {
+            let due = |at: usize| {
+                let after = f64::from(made[at] + 1) / rates[at];
+                after
+                    .is_finite()
+                    .then(|| begin + Duration::from_secs_f64(after))
+            };
+            let next = (0..3).filter_map(|at| Some((due(at)?, at))).min();
+            let Some((at, kind)) = next.filter(|(at, _)| *at < end) else {
+                sleep_until(end).await;
+                return Ok(made.iter().map(|n| *n as usize).sum());
+            };
+            sleep_until(at).await;
+            self.change(kinds[kind])?;
+            made[kind] += 1;
+        }
+    }
+}
