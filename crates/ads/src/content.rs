@@ -93,6 +93,11 @@ impl Content {
         self.body.get_or_init(|| self.encode()).clone()
     }
 
+    /// Whether [`body`](Self::body) was called before.
+    pub fn is_encoded(&self) -> bool {
+        self.body.get().is_some()
+    }
+
     fn encode(&self) -> Bytes {
         match self.protocol {
             Protocol::Delta => self.encode_delta(),

@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 pub use body::Reply;
 pub use frames::{Frames, frame};
 pub use response::{end, trailers_only};
-pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Token};
+pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Token, Work};
 
 use crate::fanout::Fanout;
 use admission::Admission;

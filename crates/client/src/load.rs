@@ -92,6 +92,10 @@ pub struct LoadOptions {
     #[arg(long, value_name = "FILE", requires = "scenario")]
     pub program: Option<PathBuf>,
 
+    /// Write all that a scenario came to, as JSON
+    #[arg(long, value_name = "FILE", requires = "scenario")]
+    pub results: Option<PathBuf>,
+
     /// Draw the run of a scenario
     #[arg(long, value_name = "FILE", requires = "scenario")]
     pub svg: Option<PathBuf>,

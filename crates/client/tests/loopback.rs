@@ -186,6 +186,10 @@ async fn a_change_is_followed_to_every_proxy() {
             settle: 100,
             timeout: 20.0,
             json: true,
+            scenario: None,
+            program: None,
+            results: None,
+            svg: None,
             node: NodeOptions::default(),
         };
         let mut out = Vec::new();

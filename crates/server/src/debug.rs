@@ -1,6 +1,7 @@
 //! The pages under `/debug`, in the shapes that istioctl and existing tools read.
 
 mod dumps;
+mod memory;
 mod registry;
 
 use std::sync::Arc;
@@ -34,6 +35,10 @@ const INDEX: &[(&str, &str)] = &[
     (
         "engine",
         "figures of the engine: derived values, evaluations, by query",
+    ),
+    (
+        "memory",
+        "who holds memory: resources by type, view and service, the engine",
     ),
     ("registryz", "services"),
     (
@@ -146,6 +151,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         }
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
+        "memory" => Page::Json(pages.derive.ask(memory::page).await?),
         _ => {
             return Err(PageError::new(
                 StatusCode::NOT_FOUND,

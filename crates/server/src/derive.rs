@@ -9,6 +9,7 @@ mod found;
 mod state;
 
 use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -28,8 +29,8 @@ pub use state::{FindingRow, ProxyRow, State};
 /// their number.
 const WAITING_CHANGES: usize = 64;
 
-/// How many messages are taken together.
-const BATCH: usize = 4096;
+/// How much of what streams say is taken together. While thousands connect at once, changes are taken in between.
+const TURN: usize = 256;
 
 /// A connected proxy, unique for the life of the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -199,7 +200,11 @@ pub struct Batch {
     pub runs: u64,
     /// Time to apply the changes.
     pub apply: Duration,
-    /// Time to derive and publish.
+    /// Time to mark what they may affect.
+    pub dirty: Duration,
+    /// Time of the derivations, encoding of resources included.
+    pub evaluate: Duration,
+    /// Time to mark, derive and publish.
     pub generate: Duration,
     /// Panics caught.
     pub panics: u64,
@@ -216,23 +221,33 @@ fn run(
     mut on_batch: impl FnMut(&Batch),
 ) {
     let mut state = State::new(settings, want_keys);
-    let mut waiting = Vec::new();
-    while let Some(first) = inbox.blocking_recv() {
-        waiting.push(first);
-        while waiting.len() < BATCH
-            && let Ok(message) = inbox.try_recv()
-        {
-            waiting.push(message);
-        }
+    // What streams said and has to wait.
+    let mut waiting = VecDeque::new();
+    loop {
         let mut changes = Vec::new();
         let mut since = None;
-        let mut questions = Vec::new();
-        for message in waiting.drain(..) {
+        let mut next = match waiting.is_empty() {
+            true => match inbox.blocking_recv() {
+                Some(first) => Some(first),
+                None => return,
+            },
+            false => inbox.try_recv().ok(),
+        };
+        while let Some(message) = next {
             match message {
                 Message::Changes(list, at, _permit) => {
                     changes.extend(list);
                     since.get_or_insert(at);
                 }
+                other => waiting.push_back(other),
+            }
+            next = inbox.try_recv().ok();
+        }
+        let mut questions = Vec::new();
+        let turn = waiting.len().min(TURN);
+        for message in waiting.drain(..turn) {
+            match message {
+                Message::Changes(..) => unreachable!("changes do not wait here"),
                 Message::Subscribe(node, reply) => {
                     let subscription = state.subscribe(node);
                     let proxy = subscription.proxy;

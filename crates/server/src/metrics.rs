@@ -49,8 +49,8 @@ pub struct Metrics {
     pub config_size: HistogramVec,
     /// Streams refused by admission.
     pub refused_streams: IntCounter,
-    /// Seconds a batch took, by stage (`apply`, `generate`, `wait`).
-    pub stages: HistogramVec,
+    /// Seconds of each stage of a push.
+    pub stages: Stages,
     /// Queries evaluated.
     pub evaluations: IntCounter,
     /// Memos kept.
@@ -160,21 +160,7 @@ impl Metrics {
                 "pilothouse_refused_streams_total",
                 "Streams refused by admission.",
             )?,
-            stages: {
-                let stages = HistogramVec::new(
-                    HistogramOpts::new(
-                        "pilothouse_batch_seconds",
-                        "Time of a batch of changes, by stage.",
-                    )
-                    .buckets(vec![
-                        1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.5,
-                        1.0, 5.0,
-                    ]),
-                    &["stage"],
-                )?;
-                r.register(Box::new(stages.clone()))?;
-                stages
-            },
+            stages: Stages::new(r)?,
             evaluations: counter(r, "pilothouse_evaluations_total", "Queries evaluated.")?,
             memos: gauge(r, "pilothouse_memos", "Derived values kept.")?,
             views: gauge(
@@ -220,12 +206,18 @@ impl Metrics {
                 .with_label_values(&[reason_label(*reason)])
                 .inc_by(*count);
         }
-        self.stages
-            .with_label_values(&["apply"])
-            .observe(batch.apply.as_secs_f64());
-        self.stages
-            .with_label_values(&["generate"])
-            .observe(batch.generate.as_secs_f64());
+        let times = [
+            (&self.stages.apply, batch.apply),
+            (&self.stages.dirty, batch.dirty),
+            (&self.stages.evaluate, batch.evaluate),
+            (
+                &self.stages.publish,
+                batch.generate.saturating_sub(batch.dirty + batch.evaluate),
+            ),
+        ];
+        for (stage, time) in times {
+            stage.observe(time.as_secs_f64());
+        }
         for (level, count) in [
             ("error", batch.findings.errors),
             ("warning", batch.findings.warnings),
@@ -236,6 +228,55 @@ impl Metrics {
         self.internal_errors.inc_by(batch.panics);
         self.revision
             .set(i64::try_from(batch.revision).unwrap_or(i64::MAX));
+    }
+}
+
+/// Seconds of each stage of a push, `pilothouse_stage_seconds`.
+pub struct Stages {
+    /// A source reads what changed.
+    pub read: Histogram,
+    /// The store takes a batch in.
+    pub apply: Histogram,
+    /// What the batch may affect is marked.
+    pub dirty: Histogram,
+    /// Derivations, and the encoding of resources.
+    pub evaluate: Histogram,
+    /// What changed is handed to the streams, and findings are gathered.
+    pub publish: Histogram,
+    /// A stream works out what its proxy lacks.
+    pub merge: Histogram,
+    /// A response is encoded, once for all streams that send the same.
+    pub encode: Histogram,
+    /// From a change until a response with it is given to the connection.
+    pub write: Histogram,
+    /// From a response until its acknowledgement.
+    pub ack: Histogram,
+}
+
+impl Stages {
+    fn new(registry: &Registry) -> prometheus::Result<Self> {
+        let stages = HistogramVec::new(
+            HistogramOpts::new("pilothouse_stage_seconds", "Time of a push, by stage.").buckets(
+                vec![
+                    1e-6, 1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1,
+                    0.5, 1.0, 5.0,
+                ],
+            ),
+            &["stage"],
+        )?;
+        registry.register(Box::new(stages.clone()))?;
+        let stage = |name| stages.with_label_values(&[name]);
+        Ok(Self {
+            read: stage("read"),
+            apply: stage("apply"),
+            dirty: stage("dirty"),
+            evaluate: stage("evaluate"),
+            publish: stage("publish"),
+            merge: stage("merge"),
+            encode: stage("encode"),
+            write: stage("write"),
+            ack: stage("ack"),
+        })
     }
 }
 

@@ -309,6 +309,10 @@ async fn pass_on(
 ) -> Result<(), crate::derive::Closed> {
     match said {
         Said::Changes(changes) => derive.change(changes).await,
+        Said::Read(time) => {
+            metrics.stages.read.observe(time.as_secs_f64());
+            Ok(())
+        }
         Said::Findings(source, found) => {
             report(findings, metrics, &source, found);
             Ok(())

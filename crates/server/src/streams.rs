@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use ads::server::{Incident, Join, Session, Subscriber, Subscription};
+use ads::server::{Incident, Join, Session, Subscriber, Subscription, Work};
 use ads::{Code, Event, Response, Selection, Status};
 use model::node::{Identity, Node};
 use rustc_hash::FxHashMap;
@@ -258,11 +258,17 @@ impl Session for StreamSession {
                 let _ = self.derive.want(self.proxy, *ty);
             }
             Event::Ack { ty, nonce, .. } => {
-                let revision = self.with_type(*ty, |t| {
+                let (revision, after) = self.with_type(*ty, |t| {
+                    let now = SystemTime::now();
                     t.acked = Some(*nonce);
-                    t.acked_at = Some(SystemTime::now());
-                    (t.sent == *nonce).then_some(t.revision)
+                    t.acked_at = Some(now);
+                    let newest = t.sent == *nonce;
+                    let after = now.duration_since(t.sent_at).ok().filter(|_| newest);
+                    (newest.then_some(t.revision), after)
                 });
+                if let Some(after) = after {
+                    self.metrics.stages.ack.observe(after.as_secs_f64());
+                }
                 if let Some(since) = revision.and_then(|r| self.revisions.since(r)) {
                     self.metrics
                         .convergence
@@ -304,9 +310,21 @@ impl Session for StreamSession {
         }
     }
 
+    fn on_work(&mut self, work: Work, took: Duration) {
+        let stages = &self.metrics.stages;
+        match work {
+            Work::Merge => stages.merge.observe(took.as_secs_f64()),
+            Work::Encode => stages.encode.observe(took.as_secs_f64()),
+        }
+    }
+
     fn on_send(&mut self, response: &Response, bytes: usize) {
         let ty = response.content.ty;
         let revision = self.published.borrow().revision;
+        if let Some(since) = self.revisions.since(revision) {
+            let after = since.elapsed().as_secs_f64();
+            self.metrics.stages.write.observe(after);
+        }
         self.metrics
             .pushes
             .with_label_values(&[type_label(ty)])

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use model::jwks::{FetchedKeys, KeySource};
 use model::node::Node;
 use model::parse::{Validation, parse};
-use model::{Change, ObjectKey, SourceId};
+use model::{Change, Kind, ObjectKey, SourceId};
 use pilothouse_server::derive::{Derive, Totals};
 use serde_json::json;
 use xlate::TypeUrl;
@@ -67,6 +67,50 @@ impl Running {
             .map(|row| (row.finding.code, ids(&row.proxies)))
             .collect()
     }
+}
+
+/// A ServiceEntry.
+fn service(name: usize) -> Vec<Change> {
+    let yaml = format!(
+        "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{name: s{name}, namespace: shop}}\n\
+         spec: {{hosts: [s{name}.example.com], ports: [{{number: 80, name: http, protocol: HTTP}}], resolution: DNS}}\n"
+    );
+    let parsed = parse(&yaml, &Arc::from(Path::new("a.yaml")), Validation::Warn);
+    let objects = parsed.objects().cloned();
+    objects.map(|o| Change::Put(source(), o)).collect()
+}
+
+#[tokio::test]
+async fn a_source_that_floods_is_taken_in_few_batches_and_made_to_wait() {
+    const ROOM: usize = 64;
+    let (entered, mut batches) = tokio::sync::mpsc::unbounded_channel();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (derive, _thread) = Derive::start(Arc::new(testkit::settings("")), move |batch| {
+        entered.send(batch.changes.objects.len()).unwrap();
+        // Goes on when the test says so, and freely once the test has dropped its end.
+        _ = held.recv();
+    })
+    .unwrap();
+    derive.change(service(0)).await.unwrap();
+    assert_eq!(batches.recv().await, Some(1));
+
+    // The thread is busy: what fits is kept, and the next one waits.
+    for name in 1..=ROOM {
+        derive.change(service(name)).await.unwrap();
+    }
+    let mut waits = Box::pin(derive.change(service(ROOM + 1)));
+    tokio::select! {
+        biased;
+        _ = &mut waits => panic!("nothing makes the source wait"),
+        () = std::future::ready(()) => {}
+    }
+    release.send(()).unwrap();
+    assert_eq!(batches.recv().await, Some(ROOM), "one batch");
+    waits.await.unwrap();
+    drop(release);
+    assert_eq!(batches.recv().await, Some(1));
+    let known = derive.ask(|state| state.store().snapshot().tables.count(Kind::ServiceEntry));
+    assert_eq!(known.await.unwrap(), ROOM + 2, "nothing is lost");
 }
 
 fn source() -> SourceId {

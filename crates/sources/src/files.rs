@@ -133,6 +133,7 @@ impl Telling {
             return Ok(false);
         };
         let path = folder.root().to_owned();
+        let start = Instant::now();
         let (folder, mut changes, findings) = tokio::task::spawn_blocking(move || {
             let mut changes = folder.look(&work.files);
             if let Some(unfinished) = &work.all_except {
@@ -155,6 +156,7 @@ impl Telling {
             changes.push(Change::Synced(id));
         }
         if !changes.is_empty() {
+            let _ = self.out.send(Said::Read(start.elapsed())).await;
             let _ = self.out.send(Said::Changes(changes)).await;
         }
         Ok(troubled)

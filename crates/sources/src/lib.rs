@@ -15,6 +15,8 @@ use tokio::sync::mpsc;
 pub enum Said {
     /// Changes that belong together.
     Changes(Vec<Change>),
+    /// Reading what is told next took that long.
+    Read(std::time::Duration),
     /// Everything that is wrong with what the source holds; replaces what it said before.
     Findings(SourceId, Vec<Diagnostic>),
 }

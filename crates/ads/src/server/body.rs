@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use futures::future::BoxFuture;
@@ -28,7 +29,7 @@ use super::Server;
 use super::connection::{Place, Stall};
 use super::frames::Frames;
 use super::response::end;
-use super::subscriber::{Incident, Join, Session, Subscription, Token};
+use super::subscriber::{Incident, Join, Session, Subscription, Token, Work};
 use crate::content::hex;
 use crate::out::{Event, Out, Response};
 use crate::request::Request;
@@ -256,8 +257,12 @@ impl AdsBody {
         self.changes(cx)?;
         self.wait(cx)?;
         if let Some(response) = self.due.pop_front() {
+            let start = (!response.content.is_encoded()).then(Instant::now);
             let body = response.content.body();
             if let Phase::Joined(_, session) = &mut self.phase {
+                if let Some(start) = start {
+                    session.on_work(Work::Encode, start.elapsed());
+                }
                 session.on_send(&response, body.len() + HEAD - 5);
             }
             let head = head(response.nonce, body.len());
@@ -371,7 +376,11 @@ impl AdsBody {
             }
             let newest = Arc::clone(&published.borrow_and_update());
             future.set(changed(published));
+            let start = Instant::now();
             let out = self.stream.on_published(newest);
+            if let Phase::Joined(_, session) = &mut self.phase {
+                session.on_work(Work::Merge, start.elapsed());
+            }
             self.act(out)?;
         }
         Ok(())

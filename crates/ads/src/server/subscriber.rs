@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use proto_envoy::envoy::config::core::v3::Node;
@@ -64,10 +65,24 @@ pub trait Session: Send {
     /// Something happened; subscriptions are told here before they are answered.
     fn on_event(&mut self, event: &Event);
 
+    /// A part of the work for the stream took that long.
+    fn on_work(&mut self, work: Work, took: Duration) {
+        let _ = (work, took);
+    }
+
     /// A response goes out, with its size on the wire.
     fn on_send(&mut self, response: &Response, bytes: usize) {
         let _ = (response, bytes);
     }
+}
+
+/// Work for one stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Working out what the client lacks of a new revision.
+    Merge,
+    /// Encoding a response that no other stream has encoded.
+    Encode,
 }
 
 /// What happens to the server and not within one session.

@@ -177,12 +177,15 @@ pub async fn run_scenario(
     if let Some(path) = &options.svg {
         std::fs::write(path, picture::draw(&result)).map_err(failed)?;
     }
-    let io = Error::from;
+    if let Some(path) = &options.results {
+        let json = serde_json::to_vec_pretty(&result).map_err(std::io::Error::from)?;
+        std::fs::write(path, json).map_err(failed)?;
+    }
     if options.json {
-        serde_json::to_writer_pretty(&mut *out, &result).map_err(|e| io(e.into()))?;
-        writeln!(out).map_err(io)?;
+        serde_json::to_writer_pretty(&mut *out, &result).map_err(std::io::Error::from)?;
+        writeln!(out)?;
     } else {
-        result.write_text(out).map_err(io)?;
+        result.write_text(out)?;
     }
     Ok(result)
 }

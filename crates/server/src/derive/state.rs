@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use incr::{Engine, Query, RootId};
 use model::node::Node;
@@ -32,6 +32,8 @@ pub struct State {
     roots: FxHashMap<RootId, Root>,
     next_proxy: u64,
     panics: u64,
+    /// Time spent on derivations since the batch began.
+    pulling: Duration,
     found: Found,
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
@@ -101,6 +103,7 @@ impl State {
             roots,
             next_proxy: 0,
             panics: 0,
+            pulling: Duration::ZERO,
             found: Found::default(),
             of_mesh: None,
             keys,
@@ -162,6 +165,13 @@ impl State {
                 finding: placed(finding.clone(), &snapshot),
             })
             .collect()
+    }
+
+    /// Every view, with how many proxies have it and what they should have.
+    pub fn published(&self) -> impl Iterator<Item = (&View, usize, &Published)> + '_ {
+        self.views
+            .iter()
+            .map(|(view, entry)| (&**view, entry.proxies.len(), &*entry.published))
     }
 
     /// How many views there are.
@@ -239,10 +249,12 @@ impl State {
         } else {
             store::ChangeSet::default()
         };
+        let apply = start.elapsed();
         if !changed.is_empty() {
             self.engine.commit(changed.keys.iter().copied());
         }
-        let apply = start.elapsed();
+        let dirty = start.elapsed() - apply;
+        self.pulling = Duration::ZERO;
         let (views, sets) = self.publish();
         self.engine.collect();
         let found = self.found.take_new(&self.store.snapshot());
@@ -258,6 +270,8 @@ impl State {
             sets,
             runs: self.engine.stats().runs - runs,
             apply,
+            dirty,
+            evaluate: self.pulling,
             generate: start.elapsed() - apply,
             panics: self.panics - panics,
             found,
@@ -468,7 +482,10 @@ impl State {
         query: &Q,
     ) -> Option<Arc<Q::Value>> {
         let engine = &self.engine;
-        match catch_unwind(AssertUnwindSafe(|| engine.get(snapshot, query))) {
+        let start = Instant::now();
+        let pulled = catch_unwind(AssertUnwindSafe(|| engine.get(snapshot, query)));
+        self.pulling += start.elapsed();
+        match pulled {
             Ok(value) => Some(value),
             Err(panic) => {
                 self.panics += 1;

@@ -1,0 +1,53 @@
+//! The smallest scenario, from its file to its results.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+fn the_small_scenario_reaches_every_proxy_in_every_step() {
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/scenarios/small.json");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (picture, results) = (folder.join("small.svg"), folder.join("small.json"));
+    let run = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
+        .args(["load", "--timeout", "120", "--settle", "300"])
+        .arg("--scenario")
+        .arg(scenario)
+        .arg("--svg")
+        .arg(&picture)
+        .arg("--results")
+        .arg(&results)
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{words}");
+    let result: Value = serde_json::from_slice(&std::fs::read(results).unwrap()).unwrap();
+    let steps = result["steps"].as_array().unwrap();
+    let labels: Vec<&str> = steps.iter().map(|s| s["label"].as_str().unwrap()).collect();
+    assert_eq!(
+        labels,
+        [
+            "endpoint change",
+            "rule change",
+            "service added or removed",
+            "churn",
+            "reconnect",
+            "idle"
+        ]
+    );
+    for step in &steps[..3] {
+        assert_eq!(step["missed"], 0, "{step}");
+        assert!(step["responses"].as_u64().unwrap() >= 2 * 22, "{step}");
+    }
+    let bytes = steps[4]["bytes"].as_u64().unwrap();
+    let proxies = result["scenario"]["proxies"].as_u64().unwrap();
+    assert!(
+        bytes < 300 * proxies,
+        "who has everything is sent next to nothing: {bytes} bytes"
+    );
+    let picture = std::fs::read_to_string(picture).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+}
