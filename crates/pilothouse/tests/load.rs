@@ -44,8 +44,9 @@ fn the_small_scenario_reaches_every_proxy_in_every_step() {
     }
     let bytes = steps[4]["bytes"].as_u64().unwrap();
     let proxies = result["scenario"]["proxies"].as_u64().unwrap();
+    // A configuration takes 50 kB here; only those that did not read or refused lack something.
     assert!(
-        bytes < 300 * proxies,
+        bytes < 1_500 * proxies,
         "who has everything is sent next to nothing: {bytes} bytes"
     );
     let picture = std::fs::read_to_string(picture).unwrap();
