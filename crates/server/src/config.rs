@@ -125,10 +125,11 @@ pub struct ServeOptions {
     #[arg(
         long,
         env = "BLOCKED_CIDRS_IN_JWKS_URIS",
-        value_name = "CIDR",
-        value_delimiter = ','
+        value_name = "CIDRS",
+        default_value = "",
+        value_parser = cidrs
     )]
-    pub jwks_blocked_cidrs: Vec<IpNet>,
+    pub jwks_blocked_cidrs: Cidrs,
 
     /// PEM file of further roots for servers of keys of token issuers; one that is not there is none.
     #[arg(
@@ -140,7 +141,7 @@ pub struct ServeOptions {
     pub jwks_roots: PathBuf,
 
     /// Take any certificate of servers of keys of token issuers. Insecure.
-    #[arg(long, env = "JWKS_RESOLVER_INSECURE_SKIP_VERIFY")]
+    #[arg(long, env = "JWKS_RESOLVER_INSECURE_SKIP_VERIFY", value_parser = clap::builder::BoolishValueParser::new())]
     pub jwks_insecure_skip_verify: bool,
 
     /// How long connections have to end by themselves after SIGTERM.
@@ -164,6 +165,10 @@ pub struct ServeOptions {
     )]
     pub log: String,
 }
+
+/// Ranges of addresses.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Cidrs(pub Vec<IpNet>);
 
 /// How strict validation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -195,6 +200,16 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     full.parse().map_err(|_| {
         format!("{text:?} is not HOST:PORT (an IP address and a port, as 127.0.0.1:15010)")
     })
+}
+
+/// Reads `10.0.0.0/8, fd00::/8`; nothing is no range.
+fn cidrs(text: &str) -> Result<Cidrs, String> {
+    let stated = text.split(',').map(str::trim).filter(|c| !c.is_empty());
+    let read = stated.map(|cidr| {
+        let wrong = |_| format!("{cidr:?} is no range of addresses, as 10.0.0.0/8");
+        cidr.parse::<IpNet>().map_err(wrong)
+    });
+    read.collect::<Result<_, _>>().map(Cidrs)
 }
 
 /// Reads `1h2m3.5s`, `100ms`.
@@ -236,6 +251,14 @@ mod tests {
         assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
         assert!(duration("5").is_err());
         assert!(duration("5 parsecs").is_err());
+    }
+
+    #[test]
+    fn ranges_are_read_with_spaces_and_without_any() {
+        let read = |text| cidrs(text).map(|c| c.0.len());
+        assert_eq!(read(""), Ok(0));
+        assert_eq!(read("10.0.0.0/8, fd00::/8,"), Ok(2));
+        assert!(read("10.0.0.1").is_err());
     }
 
     #[test]

@@ -176,7 +176,7 @@ fn keys(
     let wanted = derive.wanted_keys();
     let options = jwks::Options {
         refresh: options.jwks_refresh_interval.max(SHORTEST_REFRESH),
-        blocked: options.jwks_blocked_cidrs.clone(),
+        blocked: options.jwks_blocked_cidrs.0.clone(),
         extra_roots: Some(options.jwks_roots.clone()),
         insecure: options.jwks_insecure_skip_verify,
         attempted: Arc::new(move |succeeded| {

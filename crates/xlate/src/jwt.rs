@@ -69,8 +69,12 @@ pub fn filter(
             if target.covers(namespace, labels) {
                 for (at, rule) in policy.spec.jwt_rules.iter().enumerate() {
                     let keys = keys(cx, rule).unwrap_or_else(|trouble| {
-                        let why = format!("{}: every token of the issuer is refused", trouble.why);
-                        let found = about(&policy, trouble.code, Severity::Error, why);
+                        let (severity, effect) = match trouble.kept {
+                            true => (Severity::Warning, "those of before stay in force"),
+                            false => (Severity::Error, "every token of the issuer is refused"),
+                        };
+                        let why = format!("{}: {effect}", trouble.why);
+                        let found = about(&policy, trouble.code, severity, why);
                         let path = format!("spec.jwtRules[{at}]{}", trouble.field);
                         diagnostics.push(found.at(path));
                         trouble.instead
@@ -103,6 +107,8 @@ struct Trouble {
     field: &'static str,
     why: String,
     instead: Keys,
+    /// Whether that is what was in force before.
+    kept: bool,
 }
 
 impl Trouble {
@@ -112,6 +118,7 @@ impl Trouble {
             field,
             why: why.into(),
             instead: Keys::Stated(REFUSES_ALL.to_owned()),
+            kept: false,
         }
     }
 }
@@ -151,6 +158,7 @@ fn keys(cx: &Cx<'_, Snapshot>, rule: &JwtRule) -> Result<Keys, Trouble> {
         (Some(keys), Some(why)) => Err(Trouble {
             why: format!("keys cannot be fetched anew from {source}: {why}"),
             instead: keys,
+            kept: true,
             ..no_keys(String::new())
         }),
         (None, why) => Err(no_keys(format!(
@@ -231,6 +239,7 @@ fn fetched_by_proxy(
             why: format!("proxies fetch the keys themselves, and know no service {host:?}"),
             // A cluster that is not there: Envoy gets no keys, and says so.
             instead: Keys::Fetched(Box::new(remote(format!("outbound|{port}||{host}")))),
+            kept: false,
         })),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use model::Change;
 use model::jwks::{FetchedKeys, KeySource};
 use model::settings::{Features, Settings};
+use model::{Change, Severity};
 use pilothouse_xlate as xlate;
 use serde_json::{Value, json};
 use testkit::settings;
@@ -108,6 +108,8 @@ fn tokens_are_refused_until_keys_are_fetched_and_the_last_good_ones_are_kept() {
         assert_eq!(fetched(Some(good), None), (vec![], Some(good.to_owned())));
         let (found, told) = fetched(Some(good), Some("nobody answers"));
         assert_eq!((found.len(), told.as_deref()), (1, Some(good)));
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert!(found[0].message.ends_with("those of before stay in force"));
         case.world.apply([Change::Keys(source.clone(), None)]);
         assert!(refuses_all(&case));
     }
