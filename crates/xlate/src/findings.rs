@@ -44,6 +44,8 @@ pub mod code {
     pub const NAMELESS: &str = "PIL0415";
     /// Mutual TLS is asked of a proxy without certificates.
     pub const NO_CERTIFICATES: &str = "PIL0421";
+    /// A DestinationRule asks a proxy without certificates to show one.
+    pub const NO_CLIENT_CERTIFICATE: &str = "PIL0423";
     /// A PeerAuthentication of the root namespace selects workloads, which has no effect.
     pub const ROOT_SELECTOR: &str = "PIL0422";
     /// The proxy cannot load a filter that protects.

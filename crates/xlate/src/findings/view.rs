@@ -6,8 +6,13 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
+use model::kinds::istio::DestinationRule;
+use model::names::Namespace;
 use model::node::Role;
-use store::Snapshot;
+use model::object::ObjectName;
+use proto_istio::networking::TrafficPolicy;
+use proto_istio::networking::client_tls_settings::TlSmode as TlsMode;
+use store::{Reads, Snapshot};
 
 use super::{Findings, about_named, code, in_order};
 use crate::authn::{MutualTls, PeerPolicies};
@@ -49,6 +54,9 @@ impl Query<Snapshot> for FindingsOfView {
                 }
             }
             Role::Waypoint | Role::Ztunnel => {}
+        }
+        if !Capabilities::of(view).certificates {
+            of_clients(cx, view, &mut found);
         }
         found.extend(telemetry::findings(cx, view));
         in_order(found)
@@ -125,4 +133,55 @@ fn of_certificates(
             None => Diagnostic::new(code::NO_CERTIFICATES, severity, why),
         });
     }
+}
+
+/// Rules by which the proxy, which has no certificates, should show one: it connects to nobody they are about.
+fn of_clients(cx: &Cx<'_, Snapshot>, view: &View, found: &mut Vec<Diagnostic>) {
+    let root = Namespace::from(cx.settings().mesh.root_namespace.as_str());
+    let spaces: BTreeSet<&Namespace> = [&view.namespace, &root].into();
+    for space in spaces {
+        for (name, path) in cx.query(&MutualRules(space.clone())).iter() {
+            let why = "mutual TLS is ISTIO_MUTUAL and the proxy has no certificates: it connects to nobody there";
+            let severity = Severity::Error;
+            let code = code::NO_CLIENT_CERTIFICATE;
+            let finding = about_named(Kind::DestinationRule, name, code, severity, why);
+            found.push(finding.at(path.as_str()));
+        }
+    }
+}
+
+/// The DestinationRules of a namespace that ask clients for the mesh's certificates, each with the first field that
+/// does.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct MutualRules(Namespace);
+
+impl Query<Snapshot> for MutualRules {
+    type Value = Arc<[(ObjectName, String)]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let rules = cx.list_in::<DestinationRule>(&self.0);
+        let asking = rules.iter().filter_map(|rule| {
+            let own = ("spec.trafficPolicy".to_owned(), &rule.spec.traffic_policy);
+            let subsets = rule.spec.subsets.iter().enumerate();
+            let subsets = subsets.map(|(at, s)| {
+                (
+                    format!("spec.subsets[{at}].trafficPolicy"),
+                    &s.traffic_policy,
+                )
+            });
+            let path = std::iter::once(own)
+                .chain(subsets)
+                .find_map(|(path, policy)| asks(policy.as_ref()?).then_some(path))?;
+            Some((rule.meta.name.clone(), path))
+        });
+        asking.collect()
+    }
+}
+
+fn asks(policy: &TrafficPolicy) -> bool {
+    let ports = policy.port_level_settings.iter().map(|port| &port.tls);
+    std::iter::once(&policy.tls)
+        .chain(ports)
+        .flatten()
+        .any(|tls| tls.mode() == TlsMode::IstioMutual)
 }

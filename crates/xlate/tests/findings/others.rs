@@ -49,6 +49,27 @@ fn strict_without_certificates_takes_no_connections() {
 }
 
 #[test]
+fn a_client_without_certificates_is_told_that_it_should_show_one() {
+    let yaml = format!(
+        "{HTTP_ONLY}---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {{name: mutual, namespace: shop}}
+spec:
+  host: cart
+  subsets: [{{name: v1, trafficPolicy: {{tls: {{mode: ISTIO_MUTUAL}}}}}}]
+"
+    );
+    let proxy = stock(&["envoy.filters.http.router"]);
+    let case = Case::with(settings(""), proxy, &yaml);
+    let (found, object, path) = case.only();
+    assert_eq!(found, code::NO_CLIENT_CERTIFICATE);
+    assert_eq!(object, "DestinationRule shop/mutual");
+    assert_eq!(path, "spec.subsets[0].trafficPolicy");
+    assert_eq!(Case::with(settings(""), json!({}), &yaml).findings(), []);
+}
+
+#[test]
 fn a_policy_of_the_root_namespace_that_selects_workloads_is_told_of() {
     let yaml = peers(
         "istio-system",
