@@ -24,6 +24,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("ads", &["proto-envoy", "xlate"]),
     ("client", &["proto-envoy", "proto-istio", "xlate", "ads"]),
     ("sources", &["model"]),
+    ("apiserver", &["model", "sources", "proto-istio"]),
     (
         "server",
         &[
@@ -34,6 +35,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "xlate",
             "ads",
             "sources",
+            "apiserver",
             "proto-envoy",
             "proto-istio",
         ],
@@ -41,7 +43,15 @@ const GRAPH: &[(&str, &[&str])] = &[
     (
         "pilothouse",
         &[
-            "analysis", "server", "client", "model", "sources", "store", "xlate", "incr",
+            "analysis",
+            "apiserver",
+            "server",
+            "client",
+            "model",
+            "sources",
+            "store",
+            "xlate",
+            "incr",
         ],
     ),
     (

@@ -140,6 +140,17 @@ macro_rules! declare_kinds {
                 match self { $(AnyObject::$variant(o) => &o.meta),+ }
             }
 
+            /// Says where the object was read from. An object that is shared already stays as it is.
+            pub fn set_origin(&mut self, origin: crate::object::Origin) {
+                match self {
+                    $(AnyObject::$variant(o) => {
+                        if let Some(o) = Arc::get_mut(o) {
+                            o.meta.origin = origin;
+                        }
+                    }),+
+                }
+            }
+
             /// The spec as JSON, for people; values of secrets are left out.
             pub fn spec_json(&self) -> serde_json::Value {
                 match self {

@@ -8,6 +8,7 @@ mod body;
 mod check;
 mod de;
 mod encode;
+mod json;
 mod locate;
 mod meta;
 mod nearest;
@@ -30,6 +31,7 @@ use body::Readable;
 use check::{Fault, Finding};
 use node::{Node, Span, Value};
 
+pub use json::{from_json, to_json};
 pub(crate) use nearest::nearest;
 pub(crate) use tree::Tree;
 

@@ -2,4 +2,5 @@
 
 pub(crate) mod bootstrap;
 pub(crate) mod echo;
+pub(crate) mod ledger;
 pub(crate) mod proxy_config;

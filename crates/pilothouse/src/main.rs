@@ -26,7 +26,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve xDS to proxies from folders of YAML.
+    /// Serve xDS to proxies from folders of YAML and the Kubernetes API.
     #[command(alias = "discovery")]
     Serve(Box<server::config::ServeOptions>),
     /// Print the bootstrap that a sidecar or gateway Envoy starts with.
@@ -38,6 +38,24 @@ enum Command {
     ProxyConfig(Box<commands::proxy_config::ProxyConfigOptions>),
     /// Run a small HTTP backend that says who it is, for demos and tests.
     Echo(commands::echo::EchoOptions),
+    /// Print a kubeconfig for the Kubernetes API of `serve --data`.
+    Kubeconfig(commands::ledger::KubeconfigOptions),
+    /// Show what was done to the objects of the Kubernetes API, newest first.
+    History(commands::ledger::HistoryOptions),
+    /// Show what differs between two revisions of the store.
+    Diff(commands::ledger::DiffOptions),
+    /// Show an object of the store, or all, as it is or was at a revision.
+    Get(commands::ledger::GetOptions),
+    /// Put the objects of the store, or one, back as they were at a revision, as a new revision.
+    Rollback(commands::ledger::RollbackOptions),
+    /// Apply a folder of manifests to the store.
+    Import(commands::ledger::ImportOptions),
+    /// Write the objects of the store to a folder of manifests.
+    Export(commands::ledger::ToOptions),
+    /// Copy the store to a file, while it is served.
+    Backup(commands::ledger::ToOptions),
+    /// Make a store from a backup.
+    Restore(commands::ledger::RestoreOptions),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +81,15 @@ fn main() -> ExitCode {
             &mut std::io::stdout(),
         )),
         Command::Echo(options) => block_on(commands::echo::run(options)),
+        Command::Kubeconfig(options) => commands::ledger::kubeconfig(&options, &mut out()),
+        Command::History(options) => block_on(commands::ledger::history(options, &mut out())),
+        Command::Diff(options) => block_on(commands::ledger::diff(options, &mut out())),
+        Command::Get(options) => block_on(commands::ledger::get(options, &mut out())),
+        Command::Rollback(options) => block_on(commands::ledger::rollback(options, &mut out())),
+        Command::Import(options) => block_on(commands::ledger::import(options, &mut out())),
+        Command::Export(options) => block_on(commands::ledger::export(options, &mut out())),
+        Command::Backup(options) => block_on(commands::ledger::backup(options, &mut out())),
+        Command::Restore(options) => commands::ledger::restore(&options, &mut out()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -71,6 +98,10 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn out() -> std::io::Stdout {
+    std::io::stdout()
 }
 
 fn block_on(future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {

@@ -21,6 +21,10 @@ pub struct ServeOptions {
     )]
     pub config_dir: Vec<PathBuf>,
 
+    /// The Kubernetes API.
+    #[command(flatten)]
+    pub api: crate::api::ApiOptions,
+
     /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Istio's defaults without one.
     #[arg(
         long,
@@ -191,7 +195,7 @@ pub fn environment() -> Vec<String> {
 }
 
 /// Reads `HOST:PORT`; Istio's `:PORT` means every address.
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') {
         format!("[::]{text}")
     } else {
@@ -213,7 +217,7 @@ fn cidrs(text: &str) -> Result<Cidrs, String> {
 }
 
 /// Reads `1h2m3.5s`, `100ms`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration, as 30s or 1m30s");
     let mut rest = text;
     let mut total = 0.0;

@@ -1,6 +1,7 @@
 //! Wiring, supervision, debug HTTP, metrics, readiness.
 
 pub mod analysis;
+pub mod api;
 pub mod config;
 pub mod debug;
 pub mod derive;

@@ -95,6 +95,11 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             }
         });
     }
+    if let Some(data) = &options.api.data {
+        let source = crate::api::start(data, &options.api, &options.namespace, &stop).await?;
+        waiting.push(source.id().clone());
+        tasks.spawn(source.run(sink.clone(), stop.clone()));
+    }
     tasks.spawn(settings::watch(options.clone(), sink.clone(), stop.clone()));
     tasks.spawn(keys(&options, &derive, sink.clone(), &metrics, &stop));
     drop(sink);
@@ -244,8 +249,8 @@ fn check(options: &ServeOptions) -> anyhow::Result<()> {
             tracing::warn!(%address, flag, "Plaintext is served beyond this machine.");
         }
     }
-    if options.config_dir.is_empty() {
-        tracing::warn!("No source of configuration is given (--config-dir).");
+    if options.config_dir.is_empty() && options.api.data.is_none() {
+        tracing::warn!("No source of configuration is given (--config-dir or --data).");
     }
     Ok(())
 }

@@ -1,0 +1,374 @@
+//! Who may do what.
+//!
+//! A user comes by a bearer token or a client certificate and has groups; grants give a user or a group one of three
+//! roles in some namespaces or in all. Nothing that is not granted is allowed.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::resource::Resource;
+
+/// The group that may do everything, as in Kubernetes.
+pub const MASTERS: &str = "system:masters";
+
+/// Somebody who asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Who {
+    /// The user's name.
+    pub name: Arc<str>,
+    /// The user's groups.
+    pub groups: Arc<[Arc<str>]>,
+}
+
+impl Who {
+    /// A user of some groups.
+    pub fn new(name: &str, groups: &[&str]) -> Self {
+        Self {
+            name: name.into(),
+            groups: groups.iter().map(|g| (*g).into()).collect(),
+        }
+    }
+
+    /// The operator of this machine.
+    pub fn local() -> Self {
+        Self::new("local", &[MASTERS])
+    }
+}
+
+/// What somebody wants to do with objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// Read one.
+    Get,
+    /// Read many.
+    List,
+    /// Be told of changes.
+    Watch,
+    /// Make one.
+    Create,
+    /// Replace one.
+    Update,
+    /// Change one.
+    Patch,
+    /// Delete one.
+    Delete,
+    /// Delete many.
+    DeleteCollection,
+}
+
+impl Verb {
+    const NAMES: [(Self, &'static str); 8] = [
+        (Self::Get, "get"),
+        (Self::List, "list"),
+        (Self::Watch, "watch"),
+        (Self::Create, "create"),
+        (Self::Update, "update"),
+        (Self::Patch, "patch"),
+        (Self::Delete, "delete"),
+        (Self::DeleteCollection, "deletecollection"),
+    ];
+
+    /// As refusals and reviews name it.
+    pub fn name(self) -> &'static str {
+        let found = Self::NAMES.iter().find(|(verb, _)| *verb == self);
+        found.map_or("", |(_, name)| name)
+    }
+
+    /// By its name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let found = Self::NAMES.iter().find(|(_, known)| *known == name);
+        found.map(|(verb, _)| *verb)
+    }
+
+    fn reads(self) -> bool {
+        matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+}
+
+/// What a grant allows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Reading, except Secrets.
+    Read,
+    /// Reading and writing all objects of its namespaces.
+    Write,
+    /// Everything; with all namespaces also objects of cluster scope, and the ledger.
+    Admin,
+}
+
+/// A refusal of access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Denied;
+
+impl Denied {
+    /// As kube-apiserver says it.
+    pub(crate) fn in_words(
+        self,
+        who: &Who,
+        verb: Verb,
+        resource: &Resource,
+        namespace: Option<&str>,
+    ) -> String {
+        let place = match namespace {
+            Some(namespace) => format!("in the namespace {namespace:?}"),
+            None => "at the cluster scope".to_owned(),
+        };
+        format!(
+            "User {:?} cannot {} resource {:?} in API group {:?} {place}",
+            who.name,
+            verb.name(),
+            resource.plural,
+            resource.group
+        )
+    }
+}
+
+/// The file of users and grants.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    users: Vec<User>,
+    #[serde(default)]
+    grants: Vec<Grant>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct User {
+    name: String,
+    token: String,
+    #[serde(default)]
+    groups: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Grant {
+    user: Option<String>,
+    group: Option<String>,
+    role: Role,
+    /// `*` is every namespace and the cluster scope.
+    namespaces: Vec<String>,
+}
+
+impl Grant {
+    fn is_for(&self, who: &Who) -> bool {
+        self.user.as_deref().is_some_and(|u| *who.name == *u)
+            || self
+                .group
+                .as_deref()
+                .is_some_and(|g| who.groups.iter().any(|known| **known == *g))
+    }
+
+    fn covers(&self, namespace: Option<&str>) -> bool {
+        self.namespaces
+            .iter()
+            .any(|n| n == "*" || Some(n.as_str()) == namespace)
+    }
+}
+
+/// Why a file of users and grants cannot be used. The operator's to fix.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// It cannot be read.
+    #[error("{path}: {reason}", path = .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A token that guards nothing.
+    #[error("the token of {user} has fewer than 16 characters")]
+    WeakToken {
+        /// Whose.
+        user: String,
+    },
+}
+
+/// Users and grants.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    tokens: HashMap<String, Who>,
+    grants: Vec<Grant>,
+}
+
+impl Access {
+    /// Reads a file of users and grants.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read or understood.
+    pub fn read(path: &Path) -> Result<Self, AccessError> {
+        let unreadable = |reason: String| AccessError::Unreadable {
+            path: path.to_owned(),
+            reason,
+        };
+        let text = std::fs::read_to_string(path).map_err(|e| unreadable(e.to_string()))?;
+        let mut file = File::default();
+        for document in model::parse::to_json(&text) {
+            let read: File = serde_json::from_value(document.map_err(unreadable)?)
+                .map_err(|e| unreadable(e.to_string()))?;
+            file.users.extend(read.users);
+            file.grants.extend(read.grants);
+        }
+        let mut access = Self {
+            tokens: HashMap::new(),
+            grants: file.grants,
+        };
+        for user in file.users {
+            if user.token.len() < 16 {
+                return Err(AccessError::WeakToken { user: user.name });
+            }
+            let groups: Vec<&str> = user.groups.iter().map(String::as_str).collect();
+            access
+                .tokens
+                .insert(user.token, Who::new(&user.name, &groups));
+        }
+        Ok(access)
+    }
+
+    /// Lets whoever has the token do everything.
+    #[must_use]
+    pub fn with_admin(mut self, token: &str) -> Self {
+        self.tokens
+            .insert(token.to_owned(), Who::new("admin", &[MASTERS]));
+        self
+    }
+
+    /// The user of a bearer token.
+    pub fn user_of(&self, token: &str) -> Option<Who> {
+        // Hashed with a key of this process, so that the time of a miss tells nothing about a token.
+        self.tokens.get(token).cloned()
+    }
+
+    /// Whether somebody may do something in a namespace, or with `None` in the whole cluster.
+    ///
+    /// # Errors
+    ///
+    /// When nothing grants it.
+    pub fn allow(
+        &self,
+        who: &Who,
+        verb: Verb,
+        plural: &str,
+        namespace: Option<&str>,
+    ) -> Result<(), Denied> {
+        let needed = match (verb.reads(), plural) {
+            (true, "secrets") | (false, _) => Role::Write,
+            (true, _) => Role::Read,
+        };
+        // What is true of the whole cluster is not for those who write in all of its namespaces.
+        let needed = if namespace.is_none() && !verb.reads() {
+            Role::Admin
+        } else {
+            needed
+        };
+        self.role(who, namespace)
+            .filter(|role| *role >= needed)
+            .map(|_| ())
+            .ok_or(Denied)
+    }
+
+    /// Whether somebody may do everything.
+    ///
+    /// # Errors
+    ///
+    /// When nothing grants it.
+    pub fn allow_all(&self, who: &Who) -> Result<(), Denied> {
+        self.role(who, None)
+            .filter(|role| *role == Role::Admin)
+            .map(|_| ())
+            .ok_or(Denied)
+    }
+
+    fn role(&self, who: &Who, namespace: Option<&str>) -> Option<Role> {
+        if who.groups.iter().any(|g| &**g == MASTERS) {
+            return Some(Role::Admin);
+        }
+        let grants = self
+            .grants
+            .iter()
+            .filter(|g| g.is_for(who) && g.covers(namespace));
+        grants.map(|g| g.role).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access() -> Access {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.yaml");
+        std::fs::write(&path, "users:\n- {name: ann, token: ann-ann-ann-ann-1, groups: [ops]}\n- {name: bob, token: bob-bob-bob-bob-1}\ngrants:\n- {group: ops, role: admin, namespaces: ['*']}\n- {user: bob, role: write, namespaces: [shop]}\n- {user: bob, role: read, namespaces: ['*']}\n").unwrap();
+        Access::read(&path).unwrap()
+    }
+
+    #[test]
+    fn roles_hold_in_their_namespaces() {
+        let access = access();
+        let (ann, bob) = (
+            access.user_of("ann-ann-ann-ann-1").unwrap(),
+            access.user_of("bob-bob-bob-bob-1").unwrap(),
+        );
+        assert!(access.user_of("bob").is_none());
+        assert!(
+            access.allow(&ann, Verb::Create, "namespaces", None).is_ok()
+                && access.allow_all(&ann).is_ok()
+        );
+        assert!(
+            access
+                .allow(&bob, Verb::Create, "configmaps", Some("shop"))
+                .is_ok()
+        );
+        assert!(
+            access
+                .allow(&bob, Verb::Create, "configmaps", Some("other"))
+                .is_err()
+        );
+        assert!(access.allow(&bob, Verb::List, "configmaps", None).is_ok());
+        assert!(
+            access
+                .allow(&bob, Verb::List, "secrets", Some("other"))
+                .is_err(),
+            "reading is not for secrets"
+        );
+        assert!(
+            access
+                .allow(&bob, Verb::Create, "namespaces", None)
+                .is_err()
+                && access.allow_all(&bob).is_err()
+        );
+        assert!(
+            access
+                .allow(&Who::new("eve", &[]), Verb::Get, "configmaps", Some("shop"))
+                .is_err()
+        );
+        assert!(
+            access
+                .allow(&Who::local(), Verb::Delete, "secrets", None)
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.yaml");
+        for text in [
+            "users: [{name: a, token: short}]",
+            "grants: [{user: a, role: owner, namespaces: []}]",
+            "user: []",
+            "a: [",
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert!(Access::read(&path).is_err(), "{text}");
+        }
+    }
+}

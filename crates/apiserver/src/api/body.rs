@@ -1,0 +1,91 @@
+//! Bodies of answers.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use http_body::{Frame, SizeHint};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::Response;
+
+/// A body that is there at once, or comes in pieces.
+#[derive(Debug)]
+pub enum Body {
+    /// All of it.
+    Whole(Option<Bytes>),
+    /// Pieces, until the sender is gone.
+    Pieces(mpsc::Receiver<Bytes>),
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Body::Whole(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            Body::Pieces(pieces) => pieces.poll_recv(cx).map(|p| p.map(|b| Ok(Frame::data(b)))),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
+            }
+            Body::Pieces(_) => SizeHint::default(),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Body::Whole(None))
+    }
+}
+
+fn typed(status: StatusCode, content_type: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let value = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, value);
+    response
+}
+
+/// An answer of JSON that is written already.
+pub(crate) fn bytes(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    typed(status, "application/json", Body::Whole(Some(body.into())))
+}
+
+/// An answer of JSON.
+pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
+    bytes(status, body.to_string())
+}
+
+/// An answer of plain text.
+pub(super) fn text(body: &'static str) -> Response {
+    let body = Body::Whole(Some(Bytes::from_static(body.as_bytes())));
+    typed(StatusCode::OK, "text/plain; charset=utf-8", body)
+}
+
+/// An answer that comes in pieces.
+pub(super) fn pieces(pieces: mpsc::Receiver<Bytes>) -> Response {
+    typed(StatusCode::OK, "application/json", Body::Pieces(pieces))
+}
+
+/// Adds what there is to say about an object that was taken all the same.
+pub(super) fn warn(response: &mut Response, warnings: &[String]) {
+    for warning in warnings {
+        // The grammar of the header: code, agent, quoted text.
+        let text: String = warning.chars().filter(|c| !c.is_control()).collect();
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What Kubernetes sets in its own kinds beyond what a schema can say.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::object::{map_mut, meta};
+use crate::resource::Resource;
+
+/// Sets what is not said.
+pub(super) fn set(resource: &Resource, object: &mut Value) {
+    if !resource.native {
+        return;
+    }
+    match &*resource.kind {
+        "Service" => service(&mut object["spec"]),
+        "Secret" => secret(object),
+        "Namespace" => namespace(object),
+        _ => {}
+    }
+}
+
+fn service(spec: &mut Value) {
+    if !spec.is_object() {
+        return;
+    }
+    let kind = spec["type"].as_str().unwrap_or("ClusterIP").to_owned();
+    let spec = map_mut(spec);
+    if kind != "ExternalName" {
+        spec.entry("sessionAffinity").or_insert("None".into());
+        spec.entry("internalTrafficPolicy")
+            .or_insert("Cluster".into());
+    }
+    if spec.get("clusterIP").is_some_and(|ip| ip == "None") {
+        // The only address that is given without an allocator: none.
+        spec.entry("clusterIPs").or_insert(json!(["None"]));
+        spec.entry("ipFamilies").or_insert(json!(["IPv4"]));
+        spec.entry("ipFamilyPolicy").or_insert("SingleStack".into());
+    }
+    if kind == "NodePort" || kind == "LoadBalancer" {
+        spec.entry("externalTrafficPolicy")
+            .or_insert("Cluster".into());
+    }
+    if kind == "LoadBalancer" {
+        spec.entry("allocateLoadBalancerNodePorts")
+            .or_insert(true.into());
+    }
+    if let Some(Value::Array(ports)) = spec.get_mut("ports") {
+        for port in ports.iter_mut().filter(|p| p.is_object()) {
+            let number = port["port"].clone();
+            if port["targetPort"].is_null() || port["targetPort"] == 0 {
+                port["targetPort"] = number;
+            }
+        }
+    }
+}
+
+/// What is written as text becomes data.
+fn secret(object: &mut Value) {
+    let map = map_mut(object);
+    let Some(Value::Object(texts)) = map.remove("stringData") else {
+        return;
+    };
+    let data = map_mut(map.entry("data").or_insert(json!({})));
+    for (key, value) in texts {
+        if let Some(text) = value.as_str() {
+            data.insert(key, STANDARD.encode(text).into());
+        }
+    }
+}
+
+fn namespace(object: &mut Value) {
+    let name = meta(object, "name").to_owned();
+    let labels = map_mut(
+        crate::object::meta_mut(object)
+            .entry("labels")
+            .or_insert(json!({})),
+    );
+    labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
+    let spec = map_mut(map_mut(object).entry("spec").or_insert(json!({})));
+    spec.entry("finalizers").or_insert(json!(["kubernetes"]));
+    let status = map_mut(map_mut(object).entry("status").or_insert(json!({})));
+    status.entry("phase").or_insert("Active".into());
+}

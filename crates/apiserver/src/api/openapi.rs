@@ -1,0 +1,200 @@
+//! OpenAPI v3: what `kubectl explain` shows and what clients ask before they patch.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Map, Value, json};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{KUBERNETES, Response, body};
+use crate::patch::PatchKind;
+use crate::resource::{Catalog, Resource};
+use crate::status::Failure;
+
+/// The documents of the catalog as it is, by group and version.
+#[derive(Default)]
+pub(super) struct Cache(Mutex<Made>);
+
+#[derive(Default)]
+struct Made {
+    serial: Option<u64>,
+    documents: BTreeMap<String, (Bytes, u64)>,
+}
+
+impl Cache {
+    /// Answers `/openapi/v3` (`None`) or a path below it.
+    pub(super) fn answer(
+        &self,
+        catalog: &Catalog,
+        which: Option<&str>,
+    ) -> Result<Response, Failure> {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.serial != Some(catalog.serial) {
+            *made = make(catalog);
+        }
+        let Some(which) = which else {
+            let paths: Map<String, Value> = made
+                .documents
+                .iter()
+                .map(|(path, (_, hash))| {
+                    let url = format!("/openapi/v3/{path}?hash={hash:016X}");
+                    (path.clone(), json!({"serverRelativeURL": url}))
+                })
+                .collect();
+            return Ok(body::json(StatusCode::OK, &json!({"paths": paths})));
+        };
+        let (document, hash) = made.documents.get(which).ok_or_else(Failure::no_path)?;
+        let mut response = body::bytes(StatusCode::OK, document.clone());
+        if let Ok(tag) = HeaderValue::from_str(&format!("\"{hash:016X}\"")) {
+            response.headers_mut().insert(header::ETAG, tag);
+        }
+        Ok(response)
+    }
+}
+
+fn make(catalog: &Catalog) -> Made {
+    let mut documents = BTreeMap::new();
+    for (group, versions) in catalog.groups() {
+        for version in versions {
+            let path = if group.is_empty() {
+                format!("api/{version}")
+            } else {
+                format!("apis/{group}/{version}")
+            };
+            let text = Bytes::from(document(catalog, &group, &version).to_string());
+            let hash = xxh3_64(&text);
+            documents.insert(path, (text, hash));
+        }
+    }
+    Made {
+        serial: Some(catalog.serial),
+        documents,
+    }
+}
+
+/// The name of a schema: the group turned round, the version, the kind.
+fn schema_name(resource: &Resource, version: &str) -> String {
+    let group = if resource.group.is_empty() {
+        "core"
+    } else {
+        &resource.group
+    };
+    let mut parts: Vec<&str> = group.split('.').collect();
+    parts.reverse();
+    format!("{}.{version}.{}", parts.join("."), resource.kind)
+}
+
+fn document(catalog: &Catalog, group: &str, version: &str) -> Value {
+    let mut schemas = Map::new();
+    let mut paths = Map::new();
+    schemas.insert(OBJECT_META.to_owned(), object_meta());
+    for resource in catalog.all().filter(|r| *r.group == *group) {
+        let Some(served) = resource.version(version) else {
+            continue;
+        };
+        let gvk = json!({"group": group, "version": version, "kind": &*resource.kind});
+        let mut schema = served
+            .schema
+            .as_deref()
+            .cloned()
+            .unwrap_or_else(|| json!({"type": "object"}));
+        if !schema["properties"].is_object() {
+            schema["properties"] = json!({});
+        }
+        schema["properties"]["apiVersion"] = json!({"type": "string", "description": "Version of the API that the object is written in."});
+        schema["properties"]["kind"] =
+            json!({"type": "string", "description": "Kind of the object."});
+        schema["properties"]["metadata"] = json!({"description": "Name, labels and what else is said of every object.",
+            "allOf": [{"$ref": format!("#/components/schemas/{OBJECT_META}")}], "default": {}});
+        schema["x-kubernetes-group-version-kind"] = json!([gvk]);
+        let name = schema_name(resource, version);
+        schemas.insert(name.clone(), schema);
+        let root = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
+        let root = if resource.namespaced {
+            format!("{root}/namespaces/{{namespace}}")
+        } else {
+            root
+        };
+        let list = format!("{root}/{}", resource.plural);
+        paths.insert(format!("{list}/{{name}}"), one_path(resource, &gvk, &name));
+        let answer = answers(&name);
+        paths.insert(list, json!({
+            "get": {"x-kubernetes-action": "list", "x-kubernetes-group-version-kind": gvk, "responses": answer},
+            "post": {"x-kubernetes-action": "post", "x-kubernetes-group-version-kind": gvk, "parameters": write_parameters(), "responses": answer},
+        }));
+    }
+    let (major, minor) = KUBERNETES;
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": format!("v{major}.{minor}.0")},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    })
+}
+
+fn answers(name: &str) -> Value {
+    let schema = json!({"$ref": format!("#/components/schemas/{name}")});
+    json!({"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}})
+}
+
+fn write_parameters() -> Value {
+    let text = |name: &str, about: &str| json!({"name": name, "in": "query", "description": about, "schema": {"type": "string"}});
+    json!([
+        text("dryRun", "All: nothing is kept."),
+        text("fieldManager", "Who writes."),
+        text(
+            "fieldValidation",
+            "Strict, Warn or Ignore: what becomes of fields that are not known."
+        ),
+    ])
+}
+
+fn one_path(resource: &Resource, gvk: &Value, name: &str) -> Value {
+    let answer = answers(name);
+    let accepted = PatchKind::accepted(resource.native).into_iter();
+    let content: Map<String, Value> = accepted
+        .map(|kind| (kind.to_owned(), json!({"schema": {"type": "object"}})))
+        .collect();
+    let operation = |action: &str| json!({"x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk, "responses": answer});
+    let mut patch = operation("patch");
+    patch["parameters"] = write_parameters();
+    patch["requestBody"] = json!({"required": true, "content": content});
+    let mut put = operation("put");
+    put["parameters"] = write_parameters();
+    json!({"get": operation("get"), "put": put, "patch": patch, "delete": operation("delete")})
+}
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+fn object_meta() -> Value {
+    let text = |about: &str| json!({"type": "string", "description": about});
+    let map = |about: &str| json!({"type": "object", "additionalProperties": {"type": "string"}, "description": about});
+    json!({"type": "object", "description": "What is said of every object.", "properties": {
+        "name": text("Name, unique within kind and namespace."),
+        "namespace": text("Namespace of the object."),
+        "generateName": text("Beginning of a name that is made up where none is given."),
+        "labels": map("Labels, by which objects are selected."),
+        "annotations": map("Further notes, which nothing selects by."),
+        "uid": text("Identity of the object, given once."),
+        "resourceVersion": text("Revision in which the object was last written."),
+        "generation": {"type": "integer", "format": "int64", "description": "Counts changes of what is wanted."},
+        "creationTimestamp": {"type": "string", "format": "date-time", "description": "When the object was made."},
+        "deletionTimestamp": {"type": "string", "format": "date-time", "description": "When its deletion was asked for."},
+        "deletionGracePeriodSeconds": {"type": "integer", "format": "int64", "description": "Time to go."},
+        "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge",
+            "description": "Who has to agree before the object goes."},
+        "ownerReferences": {"type": "array", "items": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {
+                "apiVersion": text("Version of the owner."), "kind": text("Kind of the owner."), "name": text("Name of the owner."), "uid": text("Identity of the owner."),
+                "controller": {"type": "boolean"}, "blockOwnerDeletion": {"type": "boolean"}}},
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"], "x-kubernetes-patch-merge-key": "uid", "x-kubernetes-patch-strategy": "merge",
+            "description": "Objects with which this one goes."},
+        "managedFields": {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "atomic", "description": "Who manages which field."},
+        "selfLink": text("Not used."),
+    }})
+}

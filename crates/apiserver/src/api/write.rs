@@ -1,0 +1,730 @@
+//! Creating and changing objects.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Api, Call, Response, admit, body, read_body};
+use crate::apply::{self, Writer};
+use crate::object::{
+    is_terminating, map_mut, meta, meta_list, meta_mut, new_suffix, new_uid, now, set_meta,
+};
+use crate::patch::{PatchKind, patch};
+use crate::resource::Resource;
+use crate::status::{Cause, Failure};
+use crate::store::{Author, Expect, ObjectId, Op, Stored, WriteError};
+
+/// How often a patch is tried again over what others wrote meanwhile.
+const TRIES: usize = 6;
+/// The largest object that is stored, as etcd's default.
+const LARGEST_OBJECT: usize = 1_572_864;
+
+/// How an update is to be understood.
+struct Update<'o> {
+    old: &'o Arc<Stored>,
+    /// Managed fields are in the object already.
+    applied: bool,
+}
+
+impl Api {
+    pub(super) async fn create(&self, call: &Call<'_>) -> Result<Response, Failure> {
+        let mut object = read_body(call.request)?;
+        self.check_shape(call, &mut object)?;
+        if meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty() {
+            let suffix = new_suffix().map_err(|e| Failure::internal(e.to_string()))?;
+            let mut start = meta(&object, "generateName").to_owned();
+            start.truncate(start.floor_char_boundary(58));
+            set_meta(&mut object, "name", start + &suffix);
+        }
+        let mut warnings = Vec::new();
+        let stored = self
+            .create_object(call, object, false, &mut warnings)
+            .await?;
+        let mut response = body::bytes(StatusCode::CREATED, call.output(&stored));
+        body::warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    /// Whether the body is an object of the kind and namespace that the path names.
+    fn check_shape(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
+        if !object.is_object() {
+            return Err(Failure::bad_request("the body is no object"));
+        }
+        let wanted = (
+            call.resource.api_version(&call.version),
+            &*call.resource.kind,
+        );
+        for (field, wanted) in [("apiVersion", wanted.0.as_str()), ("kind", wanted.1)] {
+            let found = object[field].as_str().unwrap_or_default().to_owned();
+            if found.is_empty() {
+                object[field] = wanted.into();
+            } else if found != wanted {
+                return Err(Failure::bad_request(format!(
+                    "the {field} in the data ({found}) does not match the expected {field} ({wanted})"
+                )));
+            }
+        }
+        if !matches!(object["metadata"], Value::Object(_) | Value::Null) {
+            return Err(Failure::bad_request("metadata is no object"));
+        }
+        let namespace = meta(object, "namespace").to_owned();
+        match &call.namespace {
+            Some(wanted) if namespace.is_empty() => set_meta(object, "namespace", wanted.as_str()),
+            Some(wanted) if *wanted != namespace => {
+                return Err(Failure::bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request",
+                ));
+            }
+            Some(_) => {}
+            None if !namespace.is_empty() => {
+                meta_mut(object).remove("namespace");
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    async fn create_object(
+        &self,
+        call: &Call<'_>,
+        mut object: Value,
+        applied: bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<Arc<Stored>, Failure> {
+        let resource = &call.resource;
+        let name = meta(&object, "name").to_owned();
+        if name.is_empty() {
+            let cause = Cause::required("metadata.name", "name or generateName is required");
+            return Err(Failure::invalid(resource, "", vec![cause]));
+        }
+        if !meta(&object, "resourceVersion").is_empty() {
+            return Err(Failure::bad_request(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        self.check_namespace(call, &name)?;
+        let metadata = meta_mut(&mut object);
+        for field in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "resourceVersion",
+            "generation",
+        ] {
+            metadata.remove(field);
+        }
+        let uid = new_uid().map_err(|e| Failure::internal(e.to_string()))?;
+        metadata.insert("uid".to_owned(), uid.into());
+        let time = now();
+        metadata.insert("creationTimestamp".to_owned(), time.as_str().into());
+        if resource.has_generation {
+            metadata.insert("generation".to_owned(), 1.into());
+        }
+        if resource.has_status && !resource.native {
+            map_mut(&mut object).remove("status");
+        }
+        admit::admit(call, &mut object, warnings)?;
+        self.extend_definition(call, &mut object)?;
+        if !applied {
+            let writer = writer(call, &time);
+            apply::record(
+                None,
+                &mut object,
+                resource.schema(&call.version),
+                &writer.as_writer(),
+            );
+        }
+        self.put(call, Expect::Absent, object).await
+    }
+
+    /// Refuses objects in namespaces that are not there, or are going.
+    fn check_namespace(&self, call: &Call<'_>, name: &str) -> Result<(), Failure> {
+        let Some(namespace) = &call.namespace else {
+            return Ok(());
+        };
+        let catalog = self.catalog();
+        let Some(namespaces) = catalog.find("", "namespaces") else {
+            return Ok(());
+        };
+        let found = self
+            .stored(namespaces, &ObjectId::new("", namespace))
+            .ok_or_else(|| Failure::not_found(namespaces, namespace))?;
+        if is_terminating(&found.value()) {
+            let why = format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            );
+            return Err(Failure::forbidden(&call.resource, name, &why));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn update(&self, call: &Call<'_>) -> Result<Response, Failure> {
+        let mut object = read_body(call.request)?;
+        self.check_shape(call, &mut object)?;
+        let name = call.name.as_deref().unwrap_or_default();
+        let found = meta(&object, "name");
+        if found != name {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({found}) does not match the name on the URL ({name})"
+            )));
+        }
+        let mut warnings = Vec::new();
+        let mut tries = 0;
+        let stored = loop {
+            let old = self
+                .stored(&call.resource, &call.id(name))
+                .ok_or_else(|| Failure::not_found(&call.resource, name))?;
+            let asked = meta(&object, "resourceVersion");
+            let conditional = !asked.is_empty();
+            if !conditional && !call.resource.native {
+                let cause = Cause {
+                    reason: "FieldValueInvalid",
+                    field: "metadata.resourceVersion".to_owned(),
+                    message: "Invalid value: 0x0: must be specified for an update".to_owned(),
+                };
+                return Err(Failure::invalid(&call.resource, name, vec![cause]));
+            }
+            warnings.clear();
+            let update = Update {
+                old: &old,
+                applied: false,
+            };
+            match self
+                .change(call, update, object.clone(), &mut warnings)
+                .await
+            {
+                Err(failure)
+                    if failure.code == StatusCode::CONFLICT && !conditional && tries < TRIES =>
+                {
+                    tries += 1
+                }
+                other => break other?,
+            }
+        };
+        let mut response = body::bytes(StatusCode::OK, call.output(&stored));
+        body::warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    pub(super) async fn patch(&self, call: &Call<'_>) -> Result<Response, Failure> {
+        let request = call.request;
+        let kind = PatchKind::of_content_type(&request.content_type)
+            .filter(|kind| *kind != PatchKind::Strategic || call.resource.native)
+            .ok_or_else(|| {
+                Failure::unsupported_media_type(&PatchKind::accepted(call.resource.native))
+            })?;
+        let sent = read_body(request)?;
+        let force = request.query.flag("force");
+        if kind == PatchKind::Apply && request.query.get("fieldManager").is_empty() {
+            let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+            return Err(Failure::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                message,
+            ));
+        }
+        if kind != PatchKind::Apply && force {
+            let message = "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch";
+            return Err(Failure::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                message,
+            ));
+        }
+        let mut warnings = Vec::new();
+        let mut tries = 0;
+        let (status, stored) = loop {
+            warnings.clear();
+            let done = if kind == PatchKind::Apply {
+                self.apply_once(call, &sent, force, &mut warnings).await
+            } else {
+                self.patch_once(call, kind, &sent, &mut warnings).await
+            };
+            match done {
+                Err(Retry::Again(_)) if tries < TRIES => tries += 1,
+                Err(Retry::Again(failure) | Retry::No(failure)) => return Err(failure),
+                Ok(done) => break done,
+            }
+        };
+        let mut response = body::bytes(status, call.output(&stored));
+        body::warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    async fn patch_once(
+        &self,
+        call: &Call<'_>,
+        kind: PatchKind,
+        sent: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(StatusCode, Arc<Stored>), Retry> {
+        let name = call.name.as_deref().unwrap_or_default();
+        let old = self
+            .stored(&call.resource, &call.id(name))
+            .ok_or_else(|| Failure::not_found(&call.resource, name))?;
+        let mut object = old.value();
+        object["apiVersion"] = call.resource.api_version(&call.version).into();
+        patch(kind, &mut object, sent, call.resource.schema(&call.version))?;
+        self.check_shape(call, &mut object)?;
+        let conditional = meta(&object, "resourceVersion") != old.revision.to_string();
+        let update = Update {
+            old: &old,
+            applied: false,
+        };
+        let done = self.change(call, update, object, warnings).await;
+        done.map(|stored| (StatusCode::OK, stored))
+            .map_err(|f| Retry::of(f, conditional))
+    }
+
+    async fn apply_once(
+        &self,
+        call: &Call<'_>,
+        sent: &Value,
+        force: bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<(StatusCode, Arc<Stored>), Retry> {
+        let name = call.name.as_deref().unwrap_or_default();
+        let mut config = sent.clone();
+        self.check_shape(call, &mut config)?;
+        if meta(&config, "name").is_empty() {
+            set_meta(&mut config, "name", name);
+        }
+        if meta(&config, "name") != name {
+            let message = format!(
+                "the name of the object ({}) does not match the name on the URL ({name})",
+                meta(&config, "name")
+            );
+            return Err(Failure::bad_request(message).into());
+        }
+        if !config["metadata"]["managedFields"].is_null() {
+            return Err(Failure::bad_request("metadata.managedFields must be nil").into());
+        }
+        let schema = call.resource.schema(&call.version);
+        // Fields that are not known are told of the configuration, and belong to nobody.
+        let mut known = config.clone();
+        let unknown = crate::schema::prune(&mut known, schema);
+        if !unknown.is_empty() && call.request.query.get("fieldValidation") == "Strict" {
+            let mut probe = config.clone();
+            admit::admit(call, &mut probe, &mut Vec::new())?;
+        } else if call.request.query.get("fieldValidation") != "Ignore" {
+            warnings.extend(unknown.iter().map(|f| format!("unknown field {f:?}")));
+        }
+        let mut config = known;
+        crate::object::meta_mut(&mut config).remove("creationTimestamp");
+        if call.status_only {
+            map_mut(&mut config).retain(|key, _| {
+                matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status")
+            });
+        } else if call.resource.has_status && !call.resource.native {
+            map_mut(&mut config).remove("status");
+        }
+        let time = now();
+        let writer = writer(call, &time);
+        let old = self.stored(&call.resource, &call.id(name));
+        match old {
+            None if call.status_only => Err(Failure::not_found(&call.resource, name).into()),
+            None => {
+                if !meta(&config, "uid").is_empty() || !meta(&config, "resourceVersion").is_empty()
+                {
+                    return Err(Failure::not_found(&call.resource, name).into());
+                }
+                let empty = json!({"apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": {"name": name}});
+                let merged = apply::apply(&empty, &config, schema, &writer.as_writer(), force)?;
+                let done = self.create_object(call, merged, true, warnings).await;
+                match done {
+                    Err(failure) if failure.reason == "AlreadyExists" => Err(Retry::Again(failure)),
+                    other => Ok((StatusCode::CREATED, other?)),
+                }
+            }
+            Some(old) => {
+                let mut live = old.value();
+                live["apiVersion"] = call.resource.api_version(&call.version).into();
+                let conditional = !meta(&config, "resourceVersion").is_empty();
+                let merged = apply::apply(&live, &config, schema, &writer.as_writer(), force)?;
+                let update = Update {
+                    old: &old,
+                    applied: true,
+                };
+                let done = self.change(call, update, merged, warnings).await;
+                done.map(|stored| (StatusCode::OK, stored))
+                    .map_err(|f| Retry::of(f, conditional))
+            }
+        }
+    }
+
+    /// Writes `object` over an older version of itself.
+    async fn change(
+        &self,
+        call: &Call<'_>,
+        update: Update<'_>,
+        mut object: Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Arc<Stored>, Failure> {
+        let resource = &call.resource;
+        let mut old = update.old.value();
+        old["apiVersion"] = object["apiVersion"].clone();
+        let name = meta(&old, "name").to_owned();
+        check_identity(resource, &old, &object)?;
+        let asked = meta(&object, "resourceVersion").to_owned();
+        if !asked.is_empty() && asked != update.old.revision.to_string() {
+            return Err(Failure::modified(resource, &name));
+        }
+        keep_parts(call, &old, &mut object);
+        if is_terminating(&old) {
+            let before = meta_list(&old, "finalizers");
+            let added: Vec<Value> = meta_list(&object, "finalizers")
+                .iter()
+                .filter(|f| !before.contains(f))
+                .map(|f| (*f).into())
+                .collect();
+            if !added.is_empty() {
+                let cause = Cause {
+                    reason: "FieldValueForbidden",
+                    field: "metadata.finalizers".to_owned(),
+                    message: format!(
+                        "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {}",
+                        Value::from(added)
+                    ),
+                };
+                return Err(Failure::invalid(resource, &name, vec![cause]));
+            }
+        }
+        admit::admit(call, &mut object, warnings)?;
+        check_immutable(resource, &old, &object)?;
+        if resource.has_generation && wanted_differs(&old, &object) {
+            let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
+            set_meta(&mut object, "generation", generation + 1);
+        }
+        self.extend_definition(call, &mut object)?;
+        if !update.applied {
+            let time = now();
+            let writer = writer(call, &time);
+            apply::record(
+                Some(&old),
+                &mut object,
+                resource.schema(&call.version),
+                &writer.as_writer(),
+            );
+        }
+        set_meta(
+            &mut object,
+            "resourceVersion",
+            update.old.revision.to_string(),
+        );
+        if object == old {
+            return Ok(update.old.clone());
+        }
+        let goes = is_terminating(&object) && meta_list(&object, "finalizers").is_empty();
+        let namespace_goes = !resource.is("", "namespaces")
+            || object["spec"]["finalizers"]
+                .as_array()
+                .is_none_or(Vec::is_empty);
+        if goes && namespace_goes {
+            return self.remove(call, update.old, is_dry_run(call)?).await;
+        }
+        self.put(call, Expect::Revision(update.old.revision), object)
+            .await
+    }
+
+    /// A definition that is stored is served: its names and schema are taken up, and its status says so.
+    fn extend_definition(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
+        if !call
+            .resource
+            .is("apiextensions.k8s.io", "customresourcedefinitions")
+        {
+            return Ok(());
+        }
+        crate::resource::accept(object)?;
+        let status = crate::resource::conditions_of(object);
+        let spec = map_mut(&mut object["spec"]);
+        spec.insert("names".to_owned(), status["acceptedNames"].clone());
+        spec.entry("conversion")
+            .or_insert(json!({"strategy": "None"}));
+        object["status"] = status;
+        Ok(())
+    }
+
+    /// Writes an object, unless it is only tried.
+    async fn put(
+        &self,
+        call: &Call<'_>,
+        expect: Expect,
+        mut object: Value,
+    ) -> Result<Arc<Stored>, Failure> {
+        object["apiVersion"] = call.resource.api_version(&call.resource.storage).into();
+        let size = object.to_string().len();
+        if size > LARGEST_OBJECT {
+            let message =
+                format!("the object has {size} bytes, and at most {LARGEST_OBJECT} are stored");
+            return Err(Failure::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "RequestEntityTooLarge",
+                message,
+            ));
+        }
+        let name = meta(&object, "name").to_owned();
+        let id = call.id(&name);
+        if is_dry_run(call)? {
+            self.check_expected(call, &id, expect)?;
+            return Ok(Arc::new(Stored::unsaved(&object)));
+        }
+        let op = Op {
+            resource: call.resource.name().clone(),
+            id,
+            expect,
+            put: Some(object),
+        };
+        let stored = self.write(call, op).await?;
+        if call
+            .resource
+            .is("apiextensions.k8s.io", "customresourcedefinitions")
+        {
+            self.change_catalog(|catalog| catalog.define(&stored.value()))?;
+        }
+        Ok(stored)
+    }
+
+    fn check_expected(
+        &self,
+        call: &Call<'_>,
+        id: &ObjectId,
+        expect: Expect,
+    ) -> Result<(), Failure> {
+        match (expect, self.stored(&call.resource, id)) {
+            (Expect::Absent, Some(_)) => Err(Failure::already_exists(&call.resource, &id.name)),
+            (Expect::Revision(wanted), found)
+                if found.as_ref().is_none_or(|f| f.revision != wanted) =>
+            {
+                Err(Failure::modified(&call.resource, &id.name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes an object out of the store, unless it is only tried.
+    pub(super) async fn remove(
+        &self,
+        call: &Call<'_>,
+        old: &Arc<Stored>,
+        dry_run: bool,
+    ) -> Result<Arc<Stored>, Failure> {
+        let value = old.value();
+        let id = ObjectId::new(meta(&value, "namespace"), meta(&value, "name"));
+        if dry_run {
+            return Ok(old.clone());
+        }
+        let op = Op {
+            resource: call.resource.name().clone(),
+            id,
+            expect: Expect::Revision(old.revision),
+            put: None,
+        };
+        let stored = self.write(call, op).await?;
+        if call
+            .resource
+            .is("apiextensions.k8s.io", "customresourcedefinitions")
+        {
+            let spec = &value["spec"];
+            let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+            let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
+            self.change_catalog(|catalog| {
+                catalog.forget(&group, &plural);
+                Ok(())
+            })?;
+        }
+        Ok(stored)
+    }
+
+    pub(super) async fn write(&self, call: &Call<'_>, op: Op) -> Result<Arc<Stored>, Failure> {
+        let name = op.id.name.clone();
+        let author = Author {
+            user: call.who().name.clone(),
+            manager: call.request.manager().into(),
+            verb: call.request.method.as_str().to_ascii_lowercase().into(),
+        };
+        match self.store.write(vec![op], author).await {
+            Ok(stored) => stored
+                .into_iter()
+                .next()
+                .ok_or_else(|| Failure::internal("the store wrote nothing")),
+            Err(WriteError::Exists(_)) => Err(Failure::already_exists(&call.resource, &name)),
+            Err(WriteError::Changed(_)) => Err(Failure::modified(&call.resource, &name)),
+            Err(error) => Err(Failure::internal(error.to_string())),
+        }
+    }
+}
+
+/// Whether a failed change is worth another try.
+enum Retry {
+    Again(Failure),
+    No(Failure),
+}
+
+impl Retry {
+    /// A change that others came before is tried again, unless the client said over which version it writes.
+    fn of(failure: Failure, conditional: bool) -> Self {
+        if failure.reason == "Conflict" && failure.code == StatusCode::CONFLICT && !conditional {
+            Self::Again(failure)
+        } else {
+            Self::No(failure)
+        }
+    }
+}
+
+impl From<Failure> for Retry {
+    fn from(failure: Failure) -> Self {
+        Self::No(failure)
+    }
+}
+
+/// Who writes, with what it takes to say so.
+struct OwnedWriter<'c> {
+    manager: &'c str,
+    api_version: String,
+    subresource: &'static str,
+    time: &'c str,
+}
+
+impl OwnedWriter<'_> {
+    fn as_writer(&self) -> Writer<'_> {
+        Writer {
+            manager: self.manager,
+            api_version: &self.api_version,
+            subresource: self.subresource,
+            time: self.time,
+        }
+    }
+}
+
+fn writer<'c>(call: &'c Call<'_>, time: &'c str) -> OwnedWriter<'c> {
+    OwnedWriter {
+        manager: call.request.manager(),
+        api_version: call.resource.api_version(&call.version),
+        subresource: if call.status_only { "status" } else { "" },
+        time,
+    }
+}
+
+pub(super) fn is_dry_run(call: &Call<'_>) -> Result<bool, Failure> {
+    match call.request.query.get("dryRun") {
+        "" => Ok(false),
+        "All" => Ok(true),
+        other => {
+            let message =
+                format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"");
+            Err(Failure::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                message,
+            ))
+        }
+    }
+}
+
+fn check_identity(resource: &Resource, old: &Value, new: &Value) -> Result<(), Failure> {
+    let name = meta(old, "name");
+    let found = meta(new, "name");
+    if found != name {
+        let cause = Cause::invalid("metadata.name", &found.into(), "field is immutable");
+        return Err(Failure::invalid(resource, name, vec![cause]));
+    }
+    let (uid, asked) = (meta(old, "uid"), meta(new, "uid"));
+    if !asked.is_empty() && asked != uid {
+        let why =
+            format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {uid}");
+        return Err(Failure::conflict(resource, name, &why));
+    }
+    Ok(())
+}
+
+/// Keeps what an update may not change: what the API sets, and the part that is written apart.
+fn keep_parts(call: &Call<'_>, old: &Value, object: &mut Value) {
+    if call.status_only {
+        let status = object.get("status").cloned();
+        let managed = object["metadata"]["managedFields"].clone();
+        *object = old.clone();
+        let map = map_mut(object);
+        match status {
+            Some(status) => map.insert("status".to_owned(), status),
+            None => map.remove("status"),
+        };
+        if !managed.is_null() {
+            set_meta(object, "managedFields", managed);
+        }
+    } else if call.resource.has_status {
+        let map = map_mut(object);
+        match old.get("status") {
+            Some(status) => map.insert("status".to_owned(), status.clone()),
+            None => map.remove("status"),
+        };
+    }
+    const KEPT: [&str; 6] = [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "selfLink",
+    ];
+    for field in KEPT {
+        match old["metadata"].get(field) {
+            Some(value) => set_meta(object, field, value.clone()),
+            None => {
+                meta_mut(object).remove(field);
+            }
+        }
+    }
+    if call.resource.is("", "namespaces")
+        && call.request.path.trim_end_matches('/').rsplit('/').next() != Some("finalize")
+    {
+        object["spec"] = old["spec"].clone();
+    }
+}
+
+/// Whether more than metadata and status differ.
+fn wanted_differs(old: &Value, new: &Value) -> bool {
+    let rest = |object: &Value| {
+        let mut map = object.as_object().cloned().unwrap_or_default();
+        for field in ["metadata", "status", "apiVersion", "kind"] {
+            map.remove(field);
+        }
+        map
+    };
+    rest(old) != rest(new)
+}
+
+fn check_immutable(resource: &Resource, old: &Value, new: &Value) -> Result<(), Failure> {
+    let mut causes = Vec::new();
+    let forbidden = |field: &str, message: &str| Cause {
+        reason: "FieldValueForbidden",
+        field: field.to_owned(),
+        message: format!("Forbidden: {message}"),
+    };
+    if resource.is("", "configmaps") || resource.is("", "secrets") {
+        if old["immutable"] == true {
+            if new["immutable"] != true {
+                causes.push(forbidden(
+                    "immutable",
+                    "field is immutable when `immutable` is set",
+                ));
+            }
+            for field in ["data", "binaryData"] {
+                if old[field] != new[field] {
+                    causes.push(forbidden(
+                        field,
+                        "field is immutable when `immutable` is set",
+                    ));
+                }
+            }
+        }
+        if resource.is("", "secrets") && old["type"] != new["type"] {
+            causes.push(Cause::invalid("type", &new["type"], "field is immutable"));
+        }
+    }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::invalid(resource, meta(old, "name"), causes))
+    }
+}

@@ -1,0 +1,156 @@
+//! An object as JSON, and what its metadata says.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value};
+
+/// A text of `metadata`; empty where it is absent.
+pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+/// `metadata`, made where it is absent.
+pub fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
+    map_mut(map_mut(object).entry("metadata").or_insert(Value::Null))
+}
+
+/// The value as a map; whatever else it was is lost.
+pub fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        // It was made a map above.
+        _ => unreachable!("a value that was made a map is one"),
+    }
+}
+
+/// Sets a text of `metadata`.
+pub fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>) {
+    meta_mut(object).insert(field.to_owned(), value.into());
+}
+
+/// The texts of a list of `metadata`.
+pub fn meta_list<'a>(object: &'a Value, field: &str) -> Vec<&'a str> {
+    let list = object["metadata"][field].as_array();
+    list.into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// Whether somebody asked for the object to go.
+pub fn is_terminating(object: &Value) -> bool {
+    !meta(object, "deletionTimestamp").is_empty()
+}
+
+/// A random version 4 UUID.
+///
+/// # Errors
+///
+/// When the system has no randomness.
+pub fn new_uid() -> Result<String, getrandom::Error> {
+    let mut b = [0u8; 16];
+    getrandom::fill(&mut b)?;
+    b[6] = b[6] & 0x0f | 0x40;
+    b[8] = b[8] & 0x3f | 0x80;
+    let hex = |part: &[u8]| part.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let parts = [&b[..4], &b[4..6], &b[6..8], &b[8..10], &b[10..]].map(hex);
+    Ok(parts.join("-"))
+}
+
+/// Five letters for `generateName`, of those that cannot spell words.
+///
+/// # Errors
+///
+/// When the system has no randomness.
+pub fn new_suffix() -> Result<String, getrandom::Error> {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut bytes = [0u8; 5];
+    getrandom::fill(&mut bytes)?;
+    let letters = bytes
+        .iter()
+        .map(|b| char::from(LETTERS[usize::from(*b) % LETTERS.len()]));
+    Ok(letters.collect())
+}
+
+/// The time as `metadata` has it, in whole seconds of UTC.
+pub fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    time_text(since.map_or(0, |d| d.as_secs()))
+}
+
+/// A time in whole seconds since the epoch as `2006-01-02T15:04:05Z`.
+pub fn time_text(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Days to a civil date, with years that begin in March, so that the leap day is the last.
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_index = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
+    let month = if month_index < 10 {
+        month_index + 3
+    } else {
+        month_index - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The seconds since the epoch of a time as [`time_text`] writes it.
+pub fn parse_time(text: &str) -> Option<u64> {
+    let digits: Vec<u64> = text
+        .trim_end_matches('Z')
+        .split(['-', 'T', ':', '.'])
+        .take(6)
+        .map(|part| part.parse().ok())
+        .collect::<Option<_>>()?;
+    let [year, month, day, hour, minute, second] = digits.as_slice() else {
+        return None;
+    };
+    if !(1..=12).contains(month) || !(1..=31).contains(day) || !(1970..10_000).contains(year) {
+        return None;
+    }
+    let year = year - u64::from(*month <= 2);
+    let era = year / 400;
+    let year_of_era = year % 400;
+    let month_index = if *month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * month_index + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = (era * 146_097 + day_of_era).checked_sub(719_468)?;
+    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_they_are_read() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_102_444_800, "2100-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(time_text(seconds), text);
+            assert_eq!(parse_time(text), Some(seconds));
+        }
+        assert_eq!(parse_time("yesterday"), None);
+    }
+
+    #[test]
+    fn a_uid_is_a_uuid_of_version_4() {
+        let uid = new_uid().unwrap();
+        let lengths: Vec<usize> = uid.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12]);
+        assert_eq!(uid.as_bytes()[14], b'4');
+        assert_ne!(uid, new_uid().unwrap());
+    }
+}

@@ -1,0 +1,361 @@
+//! Bodies in Kubernetes' protobuf encoding, which clients written in Go send for Kubernetes' own kinds.
+//!
+//! Only reading: every client that sends protobuf reads JSON as well. A field that the table below does not have refuses
+//! the body, so that nothing is lost unseen.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use crate::object::time_text;
+
+/// The media type.
+pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// Messages: a line per field, `number name type`. Types: string bytes int bool time micro-time int-or-string fields-v1, a
+/// message of this table; `[]` and `map:` before them as in `schema/kinds.txt`.
+const MESSAGES: &str = include_str!("protobuf/messages.txt");
+/// What every such body begins with.
+const MAGIC: &[u8] = b"k8s\0";
+/// How deep messages may stand within each other.
+const DEPTH: usize = 24;
+
+type Message = HashMap<u64, (&'static str, &'static str)>;
+
+static TABLE: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
+    let mut table: HashMap<&str, Message> = HashMap::new();
+    let mut current = "";
+    for line in MESSAGES.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some("message"), Some(name), _) => {
+                current = name;
+                table.entry(name).or_default();
+            }
+            (Some(number), Some(name), Some(kind)) => {
+                if let (Ok(number), Some(fields)) = (number.parse(), table.get_mut(current)) {
+                    fields.insert(number, (name, kind));
+                }
+            }
+            _ => {}
+        }
+    }
+    table
+});
+
+/// Why a body cannot be read. The client's to settle: it may send JSON.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Not in this encoding, or cut off.
+    #[error("the body is no protobuf of Kubernetes")]
+    Malformed,
+    /// A kind or field that is not in the table.
+    #[error("{0} is not read from protobuf; send JSON")]
+    Unknown(String),
+}
+
+/// Reads a body.
+///
+/// # Errors
+///
+/// When it is malformed, or holds what is not known.
+pub fn decode(body: &[u8]) -> Result<Value, DecodeError> {
+    let envelope = body.strip_prefix(MAGIC).ok_or(DecodeError::Malformed)?;
+    let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
+    for field in Fields(envelope) {
+        match field? {
+            (1, Wire::Bytes(meta)) => {
+                for field in Fields(meta) {
+                    match field? {
+                        (1, Wire::Bytes(text)) => api_version = utf8(text)?,
+                        (2, Wire::Bytes(text)) => kind = utf8(text)?,
+                        _ => {}
+                    }
+                }
+            }
+            (2, Wire::Bytes(bytes)) => raw = bytes,
+            _ => {}
+        }
+    }
+    if !TABLE.contains_key(kind.as_str()) {
+        return Err(DecodeError::Unknown(format!("the kind {kind:?}")));
+    }
+    let mut object = message(&kind, raw, 0)?;
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
+    Ok(object)
+}
+
+enum Wire<'b> {
+    Number(u64),
+    Bytes(&'b [u8]),
+}
+
+/// The fields of a message, in the order of the wire.
+struct Fields<'b>(&'b [u8]);
+
+impl<'b> Fields<'b> {
+    fn varint(&mut self) -> Result<u64, DecodeError> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.0.split_first().ok_or(DecodeError::Malformed)?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::Malformed)
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'b [u8], DecodeError> {
+        let length = usize::try_from(length).map_err(|_| DecodeError::Malformed)?;
+        let (taken, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or(DecodeError::Malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn field(&mut self) -> Result<(u64, Wire<'b>), DecodeError> {
+        let tag = self.varint()?;
+        let wire = match tag & 7 {
+            0 => Wire::Number(self.varint()?),
+            1 => Wire::Bytes(self.take(8)?),
+            2 => {
+                let length = self.varint()?;
+                Wire::Bytes(self.take(length)?)
+            }
+            5 => Wire::Bytes(self.take(4)?),
+            _ => return Err(DecodeError::Malformed),
+        };
+        Ok((tag >> 3, wire))
+    }
+}
+
+impl<'b> Iterator for Fields<'b> {
+    type Item = Result<(u64, Wire<'b>), DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_err() {
+            self.0 = &[];
+        }
+        Some(field)
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<String, DecodeError> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| DecodeError::Malformed)
+}
+
+fn message(name: &str, bytes: &[u8], depth: usize) -> Result<Value, DecodeError> {
+    if depth > DEPTH {
+        return Err(DecodeError::Malformed);
+    }
+    let table = TABLE
+        .get(name)
+        .ok_or_else(|| DecodeError::Unknown(name.to_owned()))?;
+    let mut object = Map::new();
+    for field in Fields(bytes) {
+        let (number, wire) = field?;
+        let (field, kind) = table
+            .get(&number)
+            .ok_or_else(|| DecodeError::Unknown(format!("field {number} of {name}")))?;
+        if let Some(item) = kind.strip_prefix("[]") {
+            let list = object.entry(*field).or_insert_with(|| json!([]));
+            if let (Value::Array(list), Some(value)) = (list, value(item, wire, depth)?) {
+                list.push(value);
+            }
+        } else if let Some(of) = kind.strip_prefix("map:") {
+            let map = object.entry(*field).or_insert_with(|| json!({}));
+            if let (Value::Object(map), Wire::Bytes(entry)) = (map, wire) {
+                let (mut key, mut held) = (String::new(), empty(of));
+                for field in Fields(entry) {
+                    match field? {
+                        (1, Wire::Bytes(text)) => key = utf8(text)?,
+                        (2, wire) => held = value(of, wire, depth)?.unwrap_or(Value::Null),
+                        _ => return Err(DecodeError::Malformed),
+                    }
+                }
+                map.insert(key, held);
+            }
+        } else if let Some(value) = value(kind, wire, depth)? {
+            object.insert((*field).to_owned(), value);
+        }
+    }
+    Ok(Value::Object(object))
+}
+
+fn empty(kind: &str) -> Value {
+    if kind == "string" || kind == "bytes" {
+        "".into()
+    } else {
+        Value::Null
+    }
+}
+
+/// A value; `None` where the wire has what JSON leaves out.
+fn value(kind: &str, wire: Wire<'_>, depth: usize) -> Result<Option<Value>, DecodeError> {
+    Ok(Some(match (kind, wire) {
+        ("string", Wire::Bytes(text)) => {
+            // Go writes texts that are empty, and leaves them out of JSON.
+            let text = utf8(text)?;
+            if text.is_empty() {
+                return Ok(None);
+            }
+            text.into()
+        }
+        ("bytes", Wire::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+        ("int", Wire::Number(number)) => {
+            #[allow(clippy::cast_possible_wrap)] // The wire has negative numbers in this form.
+            let number = number as i64;
+            if number == 0 {
+                return Ok(None);
+            }
+            number.into()
+        }
+        ("bool", Wire::Number(number)) => (number != 0).into(),
+        ("time" | "micro-time", Wire::Bytes(bytes)) => {
+            let mut seconds = 0;
+            for field in Fields(bytes) {
+                if let (1, Wire::Number(number)) = field? {
+                    seconds = number;
+                }
+            }
+            // The zero of Go's time lies before the epoch.
+            if seconds == 0 || seconds > i64::MAX as u64 {
+                return Ok(None);
+            }
+            let text = time_text(seconds);
+            if kind == "time" {
+                text.into()
+            } else {
+                text.replace('Z', ".000000Z").into()
+            }
+        }
+        ("int-or-string", Wire::Bytes(bytes)) => {
+            let (mut is_text, mut number, mut text) = (false, 0, String::new());
+            for field in Fields(bytes) {
+                match field? {
+                    (1, Wire::Number(kind)) => is_text = kind == 1,
+                    (2, Wire::Number(found)) => number = found,
+                    (3, Wire::Bytes(found)) => text = utf8(found)?,
+                    _ => return Err(DecodeError::Malformed),
+                }
+            }
+            match (is_text, number) {
+                (true, _) => text.into(),
+                (false, 0) => return Ok(None),
+                (false, number) => number.into(),
+            }
+        }
+        ("fields-v1", Wire::Bytes(bytes)) => {
+            let mut fields = Value::Null;
+            for field in Fields(bytes) {
+                if let (1, Wire::Bytes(text)) = field? {
+                    fields = serde_json::from_slice(text).map_err(|_| DecodeError::Malformed)?;
+                }
+            }
+            fields
+        }
+        (name, Wire::Bytes(bytes)) => {
+            let value = message(name, bytes, depth + 1)?;
+            if value.as_object().is_some_and(Map::is_empty) {
+                return Ok(None);
+            }
+            value
+        }
+        _ => return Err(DecodeError::Malformed),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        let mut out = vec![number << 3 | 2, u8::try_from(bytes.len()).unwrap()];
+        out.extend_from_slice(bytes);
+        out
+    }
+
+    fn envelope(kind: &str, raw: &[u8]) -> Vec<u8> {
+        let meta = [field(1, b"v1"), field(2, kind.as_bytes())].concat();
+        [MAGIC.to_vec(), field(1, &meta), field(2, raw)].concat()
+    }
+
+    #[test]
+    fn what_kubectl_sends_is_read() {
+        let meta = [
+            field(1, b"a"),
+            field(2, b""),
+            field(8, b""),
+            field(11, &[field(1, b"x"), field(2, b"y")].concat()),
+        ]
+        .concat();
+        let entry = [field(1, b"k"), field(2, b"v")].concat();
+        let raw = [field(1, &meta), field(2, &entry)].concat();
+        let read = decode(&envelope("ConfigMap", &raw)).unwrap();
+        assert_eq!(
+            read,
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"x": "y"}}, "data": {"k": "v"}})
+        );
+        let read = decode(&envelope(
+            "Secret",
+            &[field(1, &meta), field(2, &entry)].concat(),
+        ))
+        .unwrap();
+        assert_eq!(read["data"], json!({"k": "dg=="}));
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        assert!(matches!(
+            decode(&envelope("Bike", b"")),
+            Err(DecodeError::Unknown(_))
+        ));
+        assert!(matches!(
+            decode(&envelope("ConfigMap", &field(9, b"x"))),
+            Err(DecodeError::Unknown(_))
+        ));
+        for bad in [
+            &b"k8s"[..],
+            b"k8s\0\x0a",
+            b"k8s\0\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            b"{}",
+        ] {
+            assert!(decode(bad).is_err());
+        }
+    }
+
+    #[test]
+    fn every_message_that_is_named_is_there() {
+        let known = [
+            "string",
+            "bytes",
+            "int",
+            "bool",
+            "time",
+            "micro-time",
+            "int-or-string",
+            "fields-v1",
+        ];
+        for (name, fields) in TABLE.iter() {
+            for (field, kind) in fields.values() {
+                let kind = kind.trim_start_matches("[]").trim_start_matches("map:");
+                assert!(
+                    known.contains(&kind) || TABLE.contains_key(kind),
+                    "{name}.{field}: {kind}"
+                );
+            }
+        }
+    }
+}

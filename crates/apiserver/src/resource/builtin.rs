@@ -1,0 +1,307 @@
+//! The kinds that are built in: those of the model, and those that clients of the API need besides.
+
+use std::sync::Arc;
+
+use model::kinds::{Kind, Scope};
+use serde_json::{Value, json};
+
+use super::{Column, Resource, Schemas, Shows, Version};
+use crate::schema;
+use crate::store::ResourceName;
+
+/// `(kind, short names)` of those that have short names.
+const SHORT_NAMES: &[(Kind, &[&str])] = &[
+    (Kind::DestinationRule, &["dr"]),
+    (Kind::Gateway, &["gw"]),
+    (Kind::ServiceEntry, &["se"]),
+    (Kind::VirtualService, &["vs"]),
+    (Kind::WorkloadEntry, &["we"]),
+    (Kind::WorkloadGroup, &["wg"]),
+    (Kind::AuthorizationPolicy, &["ap"]),
+    (Kind::PeerAuthentication, &["pa"]),
+    (Kind::RequestAuthentication, &["ra"]),
+    (Kind::Telemetry, &["telemetry"]),
+    (Kind::BackendTlsPolicy, &["btlspolicy"]),
+    (Kind::GatewayClass, &["gc"]),
+    (Kind::KubeGateway, &["gtw"]),
+    (Kind::ListenerSet, &["lset"]),
+    (Kind::ReferenceGrant, &["refgrant"]),
+    (Kind::Service, &["svc"]),
+    (Kind::Pod, &["po"]),
+    (Kind::Node, &["no"]),
+    (Kind::Namespace, &["ns"]),
+    (Kind::ConfigMap, &["cm"]),
+    (Kind::Ingress, &["ing"]),
+    (Kind::Deployment, &["deploy"]),
+    (Kind::CustomResourceDefinition, &["crd", "crds"]),
+];
+
+/// Columns besides the age, by path, of kinds that show more than their age.
+const COLUMNS: &[(Kind, &[(&str, &str)])] = &[
+    (Kind::DestinationRule, &[("Host", ".spec.host")]),
+    (
+        Kind::ServiceEntry,
+        &[
+            ("Hosts", ".spec.hosts"),
+            ("Location", ".spec.location"),
+            ("Resolution", ".spec.resolution"),
+        ],
+    ),
+    (
+        Kind::VirtualService,
+        &[("Gateways", ".spec.gateways"), ("Hosts", ".spec.hosts")],
+    ),
+    (Kind::AuthorizationPolicy, &[("Action", ".spec.action")]),
+    (Kind::PeerAuthentication, &[("Mode", ".spec.mtls.mode")]),
+    (Kind::HttpRoute, &[("Hostnames", ".spec.hostnames")]),
+    (Kind::GrpcRoute, &[("Hostnames", ".spec.hostnames")]),
+    (
+        Kind::GatewayClass,
+        &[
+            ("Controller", ".spec.controllerName"),
+            (
+                "Accepted",
+                ".status.conditions[?(@.type==\"Accepted\")].status",
+            ),
+        ],
+    ),
+    (
+        Kind::KubeGateway,
+        &[
+            ("Class", ".spec.gatewayClassName"),
+            ("Address", ".status.addresses[*].value"),
+            (
+                "Programmed",
+                ".status.conditions[?(@.type==\"Programmed\")].status",
+            ),
+        ],
+    ),
+    (
+        Kind::ListenerSet,
+        &[
+            (
+                "Accepted",
+                ".status.conditions[?(@.type==\"Accepted\")].status",
+            ),
+            (
+                "Programmed",
+                ".status.conditions[?(@.type==\"Programmed\")].status",
+            ),
+        ],
+    ),
+];
+
+/// Kinds of Kubernetes that clients need and generation does not read:
+/// `(group, version, kind, plural, short names, namespaced, status, generation)`.
+type Stored = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    bool,
+    bool,
+    bool,
+);
+const STORED: &[Stored] = &[
+    (
+        "",
+        "v1",
+        "ServiceAccount",
+        "serviceaccounts",
+        &["sa"],
+        true,
+        false,
+        false,
+    ),
+    ("", "v1", "Event", "events", &["ev"], true, false, false),
+    (
+        "coordination.k8s.io",
+        "v1",
+        "Lease",
+        "leases",
+        &[],
+        true,
+        false,
+        false,
+    ),
+];
+
+/// Every kind that is built in.
+pub(super) fn resources(schemas: &Schemas) -> Vec<Resource> {
+    let model = Kind::ALL.iter().map(|kind| of_model(*kind, schemas));
+    model.chain(STORED.iter().map(stored)).collect()
+}
+
+fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
+    let native =
+        !kind.group().ends_with(".istio.io") && kind.group() != "gateway.networking.k8s.io";
+    let schema = schemas.0.get(&kind).cloned();
+    let columns = columns(kind);
+    let version = |name: &&'static str| Version {
+        name: (*name).into(),
+        schema: schema.clone(),
+        columns: columns.clone(),
+    };
+    let categories: &[&str] = match kind.group() {
+        "gateway.networking.k8s.io" => &["gateway-api"],
+        group if group.ends_with(".istio.io") => &["istio-io"],
+        _ if matches!(kind, Kind::Service | Kind::Pod | Kind::Deployment) => &["all"],
+        "apiextensions.k8s.io" | "admissionregistration.k8s.io" => &["api-extensions"],
+        _ => &[],
+    };
+    let short = SHORT_NAMES.iter().find(|(k, _)| *k == kind);
+    Resource {
+        group: kind.group().into(),
+        versions: kind.versions().iter().map(version).collect(),
+        storage: kind.versions()[0].into(),
+        kind: kind.name().into(),
+        list_kind: format!("{}List", kind.name()).into(),
+        plural: kind.plural().into(),
+        singular: kind.name().to_ascii_lowercase().into(),
+        short_names: short
+            .iter()
+            .flat_map(|(_, n)| n.iter())
+            .map(|n| (*n).into())
+            .collect(),
+        categories: categories.iter().map(|c| (*c).into()).collect(),
+        namespaced: kind.scope() == Scope::Namespaced,
+        has_status: !matches!(
+            kind,
+            Kind::ConfigMap
+                | Kind::Secret
+                | Kind::EndpointSlice
+                | Kind::IngressClass
+                | Kind::ReferenceGrant
+                | Kind::MutatingWebhook
+                | Kind::ValidatingWebhook
+        ),
+        has_generation: !matches!(
+            kind,
+            Kind::Service | Kind::Node | Kind::Namespace | Kind::Secret | Kind::ConfigMap
+        ),
+        native,
+        custom: false,
+        model: Some(kind),
+        name: ResourceName::new(kind.plural(), kind.group()),
+    }
+}
+
+fn stored(row: &Stored) -> Resource {
+    let (group, version, kind, plural, short, namespaced, has_status, has_generation) = *row;
+    Resource {
+        group: group.into(),
+        versions: vec![Version {
+            name: version.into(),
+            schema: schema::builtin(kind),
+            columns: [age()].into(),
+        }],
+        storage: version.into(),
+        kind: kind.into(),
+        list_kind: format!("{kind}List").into(),
+        plural: plural.into(),
+        singular: kind.to_ascii_lowercase().into(),
+        short_names: short.iter().map(|n| (*n).into()).collect(),
+        categories: Vec::new(),
+        namespaced,
+        has_status,
+        has_generation,
+        native: true,
+        custom: false,
+        model: None,
+        name: ResourceName::new(plural, group),
+    }
+}
+
+/// The column that every kind has: how old the object is.
+pub(super) fn age() -> Column {
+    column(
+        "Age",
+        "date",
+        Shows::Path(".metadata.creationTimestamp".into()),
+    )
+}
+
+pub(super) fn column(name: &str, kind: &str, shows: Shows) -> Column {
+    Column {
+        name: name.into(),
+        kind: kind.into(),
+        format: "".into(),
+        description: "".into(),
+        priority: 0,
+        shows,
+    }
+}
+
+fn made(name: &str, kind: &str, make: fn(&Value) -> Value) -> Column {
+    column(name, kind, Shows::Made(make))
+}
+
+fn columns(kind: Kind) -> Arc<[Column]> {
+    let mut columns = match kind {
+        Kind::ConfigMap => vec![made("Data", "string", |o| {
+            json!(entries(&o["data"]) + entries(&o["binaryData"]))
+        })],
+        Kind::Secret => vec![
+            made("Type", "string", |o| o["type"].clone()),
+            made("Data", "string", |o| json!(entries(&o["data"]))),
+        ],
+        Kind::CustomResourceDefinition => {
+            let created = made("Created At", "date", |o| {
+                o["metadata"]["creationTimestamp"].clone()
+            });
+            return [created].into();
+        }
+        Kind::Namespace => vec![made("Status", "string", |o| o["status"]["phase"].clone())],
+        Kind::Service => vec![
+            made("Type", "string", |o| o["spec"]["type"].clone()),
+            made("Cluster-IP", "string", |o| or_none(&o["spec"]["clusterIP"])),
+            made("External-IP", "string", |o| {
+                or_none(&o["spec"]["externalName"])
+            }),
+            made("Port(s)", "string", service_ports),
+        ],
+        _ => {
+            let paths = COLUMNS.iter().find(|(k, _)| *k == kind);
+            let paths = paths.map_or(&[][..], |(_, p)| p);
+            let of =
+                |(name, path): &(&str, &str)| column(name, "string", Shows::Path((*path).into()));
+            paths.iter().map(of).collect()
+        }
+    };
+    columns.push(age());
+    columns.into()
+}
+
+fn entries(map: &Value) -> usize {
+    map.as_object().map_or(0, serde_json::Map::len)
+}
+
+fn or_none(value: &Value) -> Value {
+    match value.as_str() {
+        Some(text) if !text.is_empty() => text.into(),
+        _ => "<none>".into(),
+    }
+}
+
+fn service_ports(object: &Value) -> Value {
+    let ports = object["spec"]["ports"].as_array();
+    let shown: Vec<String> = ports
+        .into_iter()
+        .flatten()
+        .map(|p| {
+            let node = p["nodePort"].as_u64().filter(|n| *n != 0);
+            let node = node.map_or(String::new(), |n| format!(":{n}"));
+            format!(
+                "{}{node}/{}",
+                p["port"],
+                p["protocol"].as_str().unwrap_or("TCP")
+            )
+        })
+        .collect();
+    if shown.is_empty() {
+        "<none>".into()
+    } else {
+        shown.join(",").into()
+    }
+}

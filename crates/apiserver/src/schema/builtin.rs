@@ -1,0 +1,228 @@
+//! Schemas of the kinds that are built in.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use model::kinds::Kind;
+use serde_json::{Map, Value, json};
+
+use super::proto::message_schema;
+
+/// The table of types, in the language that its head explains.
+const TYPES: &str = include_str!("kinds.txt");
+
+struct Type<'t> {
+    flags: &'t str,
+    fields: Vec<Field<'t>>,
+}
+
+struct Field<'t> {
+    name: &'t str,
+    required: bool,
+    kind: &'t str,
+    extras: &'t str,
+    about: &'t str,
+}
+
+static PARSED: LazyLock<HashMap<&'static str, Type<'static>>> = LazyLock::new(|| parse(TYPES));
+
+fn parse(text: &str) -> HashMap<&str, Type<'_>> {
+    let mut types = HashMap::new();
+    let mut current: Option<(&str, Type<'_>)> = None;
+    for line in text.lines() {
+        if let Some(head) = line.strip_prefix("type ") {
+            types.extend(current.take());
+            let (name, flags) = head.split_once(' ').unwrap_or((head, ""));
+            let fields = Vec::new();
+            current = Some((name, Type { flags, fields }));
+        } else if let (Some(line), Some((_, of))) = (line.strip_prefix("  "), &mut current) {
+            let (shape, about) = line.split_once(" # ").unwrap_or((line, ""));
+            let mut words = shape.splitn(3, ' ');
+            let name = words.next().unwrap_or_default();
+            of.fields.push(Field {
+                name: name.trim_end_matches('!'),
+                required: name.ends_with('!'),
+                kind: words.next().unwrap_or_default(),
+                extras: words.next().unwrap_or_default(),
+                about,
+            });
+        }
+    }
+    types.extend(current);
+    types
+}
+
+fn of_type(kind: &str) -> Value {
+    match kind {
+        "string" => json!({"type": "string"}),
+        "time" => json!({"type": "string", "format": "date-time", "nullable": true}),
+        "int" => json!({"type": "integer", "format": "int64"}),
+        "bool" => json!({"type": "boolean"}),
+        "int-or-string" => json!({"x-kubernetes-int-or-string": true}),
+        "any" => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+        _ => {
+            if let Some(item) = kind.strip_prefix("[]") {
+                return json!({"type": "array", "items": of_type(item)});
+            }
+            if let Some(value) = kind.strip_prefix("map:") {
+                return json!({"type": "object", "additionalProperties": of_type(value)});
+            }
+            match PARSED.get(kind) {
+                Some(found) => of_fields(found),
+                None => json!({"x-kubernetes-preserve-unknown-fields": true}),
+            }
+        }
+    }
+}
+
+fn of_fields(of: &Type<'_>) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for field in &of.fields {
+        let mut schema = of_type(field.kind);
+        for extra in field.extras.split(' ').filter(|e| !e.is_empty()) {
+            extend(&mut schema, extra);
+        }
+        if !field.about.is_empty() {
+            schema["description"] = field.about.into();
+        }
+        if field.required {
+            required.push(field.name);
+        }
+        properties.insert(field.name.to_owned(), schema);
+    }
+    let mut schema = json!({"type": "object", "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = required.into();
+    }
+    for flag in of.flags.split(' ').filter(|f| !f.is_empty()) {
+        match flag {
+            "open" => schema["x-kubernetes-preserve-unknown-fields"] = true.into(),
+            _ => extend(&mut schema, flag),
+        }
+    }
+    schema
+}
+
+fn extend(schema: &mut Value, extra: &str) {
+    let argument = |word: &str| {
+        Some(
+            extra
+                .strip_prefix(word)?
+                .strip_prefix('(')?
+                .trim_end_matches(')'),
+        )
+    };
+    let is_list = schema["type"] == "array";
+    if let Some(value) = extra.strip_prefix('=') {
+        schema["default"] = value.into();
+    } else if let Some(keys) = argument("key") {
+        schema["x-kubernetes-list-type"] = "map".into();
+        schema["x-kubernetes-list-map-keys"] = keys.split(',').collect();
+    } else if let Some(key) = argument("merge") {
+        schema["x-kubernetes-patch-merge-key"] = key.into();
+        schema["x-kubernetes-patch-strategy"] = "merge".into();
+    } else if let Some(values) = argument("enum") {
+        schema["enum"] = values.split('|').collect();
+    } else if extra == "set" {
+        schema["x-kubernetes-list-type"] = "set".into();
+    } else if extra == "atomic" {
+        let word = if is_list {
+            "x-kubernetes-list-type"
+        } else {
+            "x-kubernetes-map-type"
+        };
+        schema[word] = "atomic".into();
+    }
+}
+
+/// The schema of a kind that is not in the list of the model, by the name of its type in the table.
+pub fn builtin(name: &str) -> Option<Arc<Value>> {
+    PARSED.get(name).map(|found| Arc::new(of_fields(found)))
+}
+
+impl crate::resource::Schemas {
+    /// The schemas of the kinds that generation reads.
+    pub(crate) fn of_model() -> Self {
+        let of = |kind: Kind| {
+            let name = match kind {
+                Kind::KubeGateway => "KubeGateway".to_owned(),
+                Kind::HttpRoute
+                | Kind::GrpcRoute
+                | Kind::TlsRoute
+                | Kind::TcpRoute
+                | Kind::UdpRoute => "Route".to_owned(),
+                Kind::ReferenceGrant | Kind::BackendTlsPolicy => "OpenSpec".to_owned(),
+                _ if kind.group().ends_with(".istio.io") => {
+                    return Arc::new(istio(kind));
+                }
+                _ => kind.name().to_owned(),
+            };
+            builtin(&name).unwrap_or_default()
+        };
+        Self(Kind::ALL.iter().map(|kind| (*kind, of(*kind))).collect())
+    }
+}
+
+/// The schema of one of Istio's kinds, whose spec is a message.
+fn istio(kind: Kind) -> Value {
+    let package = kind.group().trim_end_matches(".istio.io");
+    let spec = ["v1alpha3", "v1beta1", "v1alpha1", "v1"]
+        .iter()
+        .find_map(|version| message_schema(&format!("istio.{package}.{version}.{}", kind.name())));
+    let open = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "type": "object",
+        "properties": {"spec": spec.unwrap_or_else(open), "status": open()},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_that_is_named_is_there() {
+        let known = ["string", "time", "int", "bool", "int-or-string", "any"];
+        for (name, of) in PARSED.iter() {
+            for field in &of.fields {
+                let kind = field
+                    .kind
+                    .trim_start_matches("[]")
+                    .trim_start_matches("map:");
+                assert!(
+                    known.contains(&kind) || PARSED.contains_key(kind),
+                    "{name}.{}: {kind}",
+                    field.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_the_model_has_a_schema() {
+        let schemas = crate::resource::Schemas::of_model();
+        for kind in Kind::ALL {
+            let schema = &schemas.0[kind];
+            assert!(schema["properties"].is_object(), "{kind:?}");
+            if kind.group().ends_with(".istio.io") {
+                assert!(
+                    schema["properties"]["spec"]["properties"].is_object(),
+                    "{kind:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn service_ports_are_told_apart_as_kubernetes_does() {
+        let service = builtin("Service").unwrap();
+        let ports = &service["properties"]["spec"]["properties"]["ports"];
+        assert_eq!(
+            ports["x-kubernetes-list-map-keys"],
+            json!(["port", "protocol"])
+        );
+        assert_eq!(ports["x-kubernetes-patch-merge-key"], "port");
+        assert_eq!(ports["items"]["required"], json!(["port"]));
+    }
+}

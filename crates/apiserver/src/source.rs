@@ -1,0 +1,201 @@
+//! The store as a source of configuration, like a folder.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use model::kinds::{AnyObject, Kind};
+use model::object::{ObjectKey, ObjectName, Origin};
+use model::parse::{Validation, from_json};
+use model::{Change, Diagnostic, SourceId};
+use sources::{Said, Sink};
+use tokio_util::sync::CancellationToken;
+
+use crate::object::meta_mut;
+use crate::resource::Catalog;
+use crate::store::{EventKind, ObjectId, ResourceName, Store, Stored};
+
+/// How many changes are told at once while everything is told.
+const CHUNK: usize = 4096;
+
+/// The objects that generation reads, as a source.
+pub struct ApiSource {
+    id: SourceId,
+    store: Store,
+    kinds: BTreeMap<ResourceName, Kind>,
+    findings: BTreeMap<ObjectKey, Vec<Diagnostic>>,
+    seen: u64,
+}
+
+impl ApiSource {
+    /// The source of a store under a name and rank.
+    pub fn new(id: SourceId, store: Store) -> Self {
+        let catalog = Catalog::default();
+        let kinds = catalog
+            .all()
+            .filter_map(|r| Some((r.name().clone(), r.model?)))
+            .collect();
+        Self {
+            id,
+            store,
+            kinds,
+            findings: BTreeMap::new(),
+            seen: 0,
+        }
+    }
+
+    /// Its name and rank.
+    pub fn id(&self) -> &SourceId {
+        &self.id
+    }
+
+    /// Tells what is stored, then what changes, until `stop`.
+    pub async fn run(mut self, sink: Sink, stop: CancellationToken) {
+        let mut revisions = self.store.revisions();
+        if self.tell_all(&sink).await.is_none() {
+            return;
+        }
+        loop {
+            tokio::select! {
+                changed = revisions.changed() => if changed.is_err() { return },
+                () = stop.cancelled() => return,
+            }
+            revisions.mark_unchanged();
+            if self.tell_changes(&sink).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn tell_all(&mut self, sink: &Sink) -> Option<()> {
+        let all: Vec<(Kind, ObjectId, Arc<Stored>)> = {
+            let memory = self.store.read();
+            self.seen = memory.revision();
+            let of = |(name, kind): (&ResourceName, &Kind)| {
+                let kind = *kind;
+                let list = memory.list(name, None, None);
+                list.map(move |(id, s)| (kind, id.clone(), s.clone()))
+                    .collect::<Vec<_>>()
+            };
+            self.kinds.iter().flat_map(of).collect()
+        };
+        let id = self.id.clone();
+        let read = tokio::task::spawn_blocking(move || read_all(&id, &all))
+            .await
+            .ok()?;
+        self.findings.clear();
+        let mut changes = Vec::with_capacity(CHUNK);
+        for (key, object, found) in read {
+            if !found.is_empty() {
+                self.findings.insert(key, found);
+            }
+            changes.extend(object.map(|o| Change::Put(self.id.clone(), o)));
+            if changes.len() == CHUNK {
+                sink.send(Said::Changes(std::mem::take(&mut changes)))
+                    .await
+                    .ok()?;
+            }
+        }
+        changes.push(Change::Synced(self.id.clone()));
+        sink.send(Said::Changes(changes)).await.ok()?;
+        self.tell_findings(sink).await
+    }
+
+    async fn tell_findings(&self, sink: &Sink) -> Option<()> {
+        let all = self.findings.values().flatten().cloned().collect();
+        sink.send(Said::Findings(self.id.clone(), all)).await.ok()
+    }
+
+    async fn tell_changes(&mut self, sink: &Sink) -> Option<()> {
+        let events: Option<Vec<_>> = {
+            let memory = self.store.read();
+            let events = memory.events_after(self.seen);
+            let seen = memory.revision();
+            let ours = events.map(|all| {
+                let known = all.filter_map(|e| Some((*self.kinds.get(&e.resource)?, e.clone())));
+                known.collect()
+            });
+            if ours.is_some() {
+                self.seen = seen;
+            }
+            ours
+        };
+        let Some(events) = events else {
+            // Too far behind to be told one by one.
+            let restart = vec![Change::Restart(self.id.clone())];
+            sink.send(Said::Changes(restart)).await.ok()?;
+            return self.tell_all(sink).await;
+        };
+        let mut changes = Vec::with_capacity(events.len());
+        let mut findings_differ = false;
+        for (kind, event) in events {
+            let key = key(kind, &event.id);
+            let known = self.findings.remove(&key);
+            if event.kind == EventKind::Deleted {
+                findings_differ |= known.is_some();
+                changes.push(Change::Delete(self.id.clone(), key));
+                continue;
+            }
+            let (object, found) = read(&self.id, &event.object);
+            findings_differ |= known.unwrap_or_default() != found;
+            if !found.is_empty() {
+                self.findings.insert(key, found);
+            }
+            // An object that cannot be used leaves its last good version in force.
+            changes.extend(object.map(|o| Change::Put(self.id.clone(), o)));
+        }
+        if !changes.is_empty() {
+            sink.send(Said::Changes(changes)).await.ok()?;
+        }
+        if findings_differ {
+            self.tell_findings(sink).await?;
+        }
+        Some(())
+    }
+}
+
+fn key(kind: Kind, id: &ObjectId) -> ObjectKey {
+    ObjectKey {
+        kind,
+        name: ObjectName::new(&*id.namespace, &*id.name),
+    }
+}
+
+type Read = (ObjectKey, Option<AnyObject>, Vec<Diagnostic>);
+
+/// Reads objects on every core.
+fn read_all(source: &SourceId, all: &[(Kind, ObjectId, Arc<Stored>)]) -> Vec<Read> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let chunk = all.len().div_ceil(threads).max(256);
+    let one = |(kind, id, stored): &(Kind, ObjectId, Arc<Stored>)| {
+        let (object, found) = read(source, stored);
+        (key(*kind, id), object, found)
+    };
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = all
+            .chunks(chunk)
+            .map(|part| scope.spawn(move || part.iter().map(one).collect::<Vec<Read>>()))
+            .collect();
+        let parts = parts.into_iter().filter_map(|part| part.join().ok());
+        parts.flatten().collect()
+    })
+}
+
+fn read(source: &SourceId, stored: &Stored) -> (Option<AnyObject>, Vec<Diagnostic>) {
+    let mut object = stored.value();
+    // Nothing in it means anything to generation, and it is long.
+    meta_mut(&mut object).remove("managedFields");
+    let parsed = from_json(object, &Path::new("api").into(), Validation::Warn);
+    let origin = Origin::Source(source.clone());
+    let diagnostics = parsed.diagnostics.into_iter().map(|mut d| {
+        d.origin = Some(origin.clone());
+        d.excerpt = None;
+        d
+    });
+    let diagnostics = diagnostics.collect();
+    let mut found = parsed.documents.into_iter().find_map(|d| d.object);
+    if let Some(object) = &mut found {
+        object.set_origin(origin);
+    }
+    (found, diagnostics)
+}

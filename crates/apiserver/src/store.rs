@@ -1,0 +1,328 @@
+//! The embedded store: every object, and the ledger of what was done to them, in one file.
+//!
+//! Reads are answered from memory. Writes go through one thread that commits what is waiting in one transaction and
+//! answers when it is on disk. A write names the revision it expects, so concurrent writers cannot overwrite each other
+//! unseen. Nothing here knows of HTTP or of kinds.
+
+mod copy;
+mod disk;
+mod history;
+mod memory;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use copy::restore;
+pub use history::{Record, Version};
+pub use memory::{Event, EventKind, Memory, Stored};
+
+/// The name of the file in the data folder.
+pub const FILE: &str = "store.redb";
+
+/// Group and plural of a resource: `virtualservices.networking.istio.io`, `services`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceName(Arc<str>);
+
+impl ResourceName {
+    /// The name of a resource by its two parts.
+    pub fn new(plural: &str, group: &str) -> Self {
+        if group.is_empty() {
+            Self(plural.into())
+        } else {
+            Self(format!("{plural}.{group}").into())
+        }
+    }
+
+    /// The name as it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ResourceName {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which object of a resource: namespace (empty for cluster scope) and name, ordered in this way.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct ObjectId {
+    /// Empty for objects of cluster scope.
+    pub namespace: Arc<str>,
+    /// Unique within resource and namespace.
+    pub name: Arc<str>,
+}
+
+impl ObjectId {
+    /// An id from its two parts.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+/// What must be so for a write to happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expect {
+    /// There is no such object.
+    Absent,
+    /// The object has this revision.
+    Revision(u64),
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// What kind of object.
+    pub resource: ResourceName,
+    /// Which.
+    pub id: ObjectId,
+    /// What it is written over.
+    pub expect: Expect,
+    /// The object, whose `metadata.resourceVersion` is set by the store; `None` deletes.
+    pub put: Option<Value>,
+}
+
+/// Who wrote, for the ledger.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Author {
+    /// The user as authenticated.
+    pub user: Arc<str>,
+    /// The program, as it calls itself.
+    pub manager: Arc<str>,
+    /// The verb: `create`, `patch`, `rollback`, ...
+    pub verb: Arc<str>,
+}
+
+/// Why a write did not happen.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The object of the write at this position has another revision, or is gone. Retry.
+    #[error("the object of write {0} was changed")]
+    Changed(usize),
+    /// The object of the write at this position exists. The user's to settle.
+    #[error("the object of write {0} exists")]
+    Exists(usize),
+    /// The disk does not take it. The operator's to settle; nothing was written.
+    #[error("the store cannot write: {0}")]
+    Disk(Arc<str>),
+    /// The store is being closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// Why a store cannot be opened or read. The operator's to settle.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The data folder cannot be made or read.
+    #[error("cannot use the data folder")]
+    Folder(#[source] std::io::Error),
+    /// Another process has the file open.
+    #[error("the store is in use by another process")]
+    InUse,
+    /// The file does not hold what was written to it.
+    #[error("the store is damaged: {0}; restore it from a backup (pilothouse restore)")]
+    Damaged(String),
+    /// The file is of a format that this program does not know.
+    #[error("the store has format {found}, and this program reads up to {known}")]
+    Format {
+        /// The file's.
+        found: u64,
+        /// The newest that is read.
+        known: u64,
+    },
+    /// Any other failure of the database.
+    #[error("the store cannot be read: {0}")]
+    Database(String),
+}
+
+/// How much of the ledger is kept. The newest revision of each object is kept in any case.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// At most so many revisions.
+    pub revisions: usize,
+    /// None older than this.
+    pub age: Duration,
+    /// At most so many bytes of them.
+    pub bytes: u64,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self {
+            revisions: 100_000,
+            age: Duration::from_secs(30 * 24 * 3600),
+            bytes: 1 << 30,
+        }
+    }
+}
+
+/// An open store; clones share it.
+#[derive(Clone)]
+pub struct Store {
+    folder: Arc<Path>,
+    disk: Arc<disk::Disk>,
+    memory: Arc<RwLock<Memory>>,
+    writes: mpsc::Sender<writer::Write>,
+    revision: watch::Receiver<u64>,
+}
+
+impl Store {
+    /// Opens the store of a data folder, making it where there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the file is in use, damaged or of an unknown format.
+    pub fn open(data: &Path, keep: Keep) -> Result<Self, StoreError> {
+        // Secrets are stored as they are, so the folder is its owner's alone.
+        let mut folder = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(folder.recursive(true), 0o700);
+        folder.create(data).map_err(StoreError::Folder)?;
+        let (disk, memory, ledger) = disk::Disk::open(&data.join(FILE))?;
+        let disk = Arc::new(disk);
+        let (notify, revision) = watch::channel(memory.revision());
+        let memory = Arc::new(RwLock::new(memory));
+        let (writes, queue) = mpsc::channel(4096);
+        let writer = writer::Writer {
+            disk: disk.clone(),
+            memory: memory.clone(),
+            notify,
+            ledger,
+            keep,
+        };
+        std::thread::Builder::new()
+            .name("api-store".into())
+            .spawn(move || writer.run(queue))
+            .map_err(StoreError::Folder)?;
+        Ok(Self {
+            folder: data.into(),
+            disk,
+            memory,
+            writes,
+            revision,
+        })
+    }
+
+    /// The data folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What is stored, for a moment. Not to be held across an `await`.
+    pub fn read(&self) -> RwLockReadGuard<'_, Memory> {
+        // The lock is poisoned only if applying a committed batch panicked; what it guards is replaced whole.
+        self.memory
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Tells when there is a newer revision.
+    pub fn revisions(&self) -> watch::Receiver<u64> {
+        self.revision.clone()
+    }
+
+    /// Writes all of `ops`, or none. Resolves when they are on disk.
+    ///
+    /// # Errors
+    ///
+    /// When an object is not as expected, or the disk does not take it.
+    pub async fn write(
+        &self,
+        ops: Vec<Op>,
+        author: Author,
+    ) -> Result<Vec<Arc<Stored>>, WriteError> {
+        let (reply, answer) = oneshot::channel();
+        let write = writer::Write { ops, author, reply };
+        self.writes
+            .send(write)
+            .await
+            .map_err(|_| WriteError::Closed)?;
+        answer.await.map_err(|_| WriteError::Closed)?
+    }
+
+    /// What was done, newest first.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub fn history(
+        &self,
+        of: Option<(&ResourceName, &ObjectId)>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        history::records(&self.disk, of, limit)
+    }
+
+    /// The oldest revision of which the whole state is known.
+    pub fn oldest(&self) -> u64 {
+        self.read().oldest()
+    }
+
+    /// Every object that is not now as it was at `revision`, with how it was (`None`: absent).
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub fn changed_since(
+        &self,
+        revision: u64,
+    ) -> Result<BTreeMap<(ResourceName, ObjectId), Option<Version>>, StoreError> {
+        history::changed_since(&self.disk, revision)
+    }
+
+    /// One object as it was at `revision`; `None` where it was absent.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub fn at(
+        &self,
+        resource: &ResourceName,
+        id: &ObjectId,
+        revision: u64,
+    ) -> Result<Option<Bytes>, StoreError> {
+        if let Some(version) = history::at(&self.disk, resource, id, revision)? {
+            return Ok(version.json);
+        }
+        let memory = self.read();
+        let now = memory.get(resource, id);
+        Ok(now
+            .filter(|stored| stored.revision <= revision)
+            .map(|stored| stored.json.clone()))
+    }
+
+    /// Copies the store, as it is now, to a new file. Writers go on.
+    ///
+    /// # Errors
+    ///
+    /// When the file exists or cannot be written.
+    pub fn backup(&self, to: &Path) -> Result<u64, StoreError> {
+        copy::backup(&self.disk, to)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,565 @@
+//! Commands over the store of the Kubernetes API: what was done, how it was, and putting it back.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use apiserver::access::Who;
+use apiserver::api::Request;
+use apiserver::local::Local;
+use clap::Args;
+use http::Method;
+use serde_json::Value;
+
+/// Which store.
+#[derive(Args, Clone)]
+pub(crate) struct Data {
+    /// Data folder of the store. A server that runs on it is asked; otherwise the file is opened.
+    #[arg(long, env = "PILOTHOUSE_DATA", value_name = "DIR")]
+    data: PathBuf,
+}
+
+/// Which object.
+#[derive(Args, Clone, Default)]
+pub(crate) struct Which {
+    /// Kind of the object, as kubectl takes it: vs, virtualservice, virtualservices.networking.istio.io.
+    #[arg(value_name = "KIND", requires = "name")]
+    kind: Option<String>,
+    /// Its name.
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Its namespace.
+    #[arg(short, long, default_value = "default")]
+    namespace: String,
+}
+
+impl Which {
+    fn query(&self) -> String {
+        match (&self.kind, &self.name) {
+            (Some(kind), Some(name)) => format!(
+                "resource={}&name={}&namespace={}",
+                encode(kind),
+                encode(name),
+                encode(&self.namespace)
+            ),
+            _ => String::new(),
+        }
+    }
+}
+
+/// `pilothouse history`.
+#[derive(Args)]
+pub(crate) struct HistoryOptions {
+    #[command(flatten)]
+    data: Data,
+    #[command(flatten)]
+    which: Which,
+    /// Lines to show.
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+}
+
+/// `pilothouse diff`.
+#[derive(Args)]
+pub(crate) struct DiffOptions {
+    #[command(flatten)]
+    data: Data,
+    /// From this revision.
+    from: u64,
+    /// To this revision.
+    to: u64,
+}
+
+/// `pilothouse get`.
+#[derive(Args)]
+pub(crate) struct GetOptions {
+    #[command(flatten)]
+    data: Data,
+    #[command(flatten)]
+    which: Which,
+    /// The revision; the newest without it.
+    #[arg(long, value_name = "REV")]
+    at: Option<u64>,
+}
+
+/// `pilothouse rollback`.
+#[derive(Args)]
+pub(crate) struct RollbackOptions {
+    #[command(flatten)]
+    data: Data,
+    /// The revision to go back to.
+    revision: u64,
+    #[command(flatten)]
+    which: Which,
+    /// Write it. Without this flag it is only shown.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// `pilothouse import`.
+#[derive(Args)]
+pub(crate) struct ImportOptions {
+    #[command(flatten)]
+    data: Data,
+    /// Folder or file of manifests.
+    from: PathBuf,
+}
+
+/// `pilothouse export`, `pilothouse backup`.
+#[derive(Args)]
+pub(crate) struct ToOptions {
+    #[command(flatten)]
+    data: Data,
+    /// Where to write; must not be there yet.
+    to: PathBuf,
+}
+
+/// `pilothouse restore`.
+#[derive(Args)]
+pub(crate) struct RestoreOptions {
+    /// Data folder that gets the store; must have none.
+    #[arg(long, env = "PILOTHOUSE_DATA", value_name = "DIR")]
+    data: PathBuf,
+    /// The backup.
+    from: PathBuf,
+}
+
+/// Escapes a value for a query.
+fn encode(text: &str) -> String {
+    let one = |b: u8| match b {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(b).to_string(),
+        _ => format!("%{b:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
+
+async fn ask(local: &Local, method: Method, path: &str, query: &str) -> anyhow::Result<Value> {
+    let uri = format!("{path}?{query}");
+    let (status, body) = local
+        .ask(Request::new(method, &uri, Who::local()), query)
+        .await?;
+    let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if !status.is_success() {
+        bail!(
+            "{}",
+            value["message"].as_str().unwrap_or("the server says no")
+        );
+    }
+    Ok(value)
+}
+
+async fn ledger(data: &Data, method: Method, what: &str, query: &str) -> anyhow::Result<Value> {
+    let local = Local::open(&data.data).await?;
+    ask(&local, method, &format!("/pilothouse/{what}"), query).await
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn place(entry: &Value) -> String {
+    let name = match text(&entry["namespace"]) {
+        "" => text(&entry["name"]).to_owned(),
+        namespace => format!("{namespace}/{}", text(&entry["name"])),
+    };
+    format!("{} {name}", text(&entry["resource"]))
+}
+
+/// Shows what was done, newest first.
+pub(crate) async fn history(options: HistoryOptions, out: &mut impl Write) -> anyhow::Result<()> {
+    let query = format!("{}&limit={}", options.which.query(), options.limit);
+    let answer = ledger(&options.data, Method::GET, "history", &query).await?;
+    writeln!(
+        out,
+        "{:>9}  {:20}  {:8}  {:40}  BY",
+        "REVISION", "TIME", "CHANGE", "OBJECT"
+    )?;
+    for r in answer["records"].as_array().into_iter().flatten() {
+        let by = format!(
+            "{} ({} {})",
+            text(&r["user"]),
+            text(&r["manager"]),
+            text(&r["verb"])
+        );
+        let revision = r["revision"].as_u64().unwrap_or_default();
+        writeln!(
+            out,
+            "{revision:>9}  {:20}  {:8}  {:40}  {by}",
+            text(&r["time"]),
+            text(&r["change"]),
+            place(r)
+        )?;
+    }
+    writeln!(
+        out,
+        "Newest revision {}; whole states are known from revision {} on.",
+        answer["newest"], answer["oldest"]
+    )?;
+    Ok(())
+}
+
+/// Lines of an object, without what the API sets in each write.
+fn lines(object: &Value) -> Vec<String> {
+    let mut object = object.clone();
+    if let Some(meta) = object["metadata"].as_object_mut() {
+        for field in ["resourceVersion", "managedFields", "generation"] {
+            meta.remove(field);
+        }
+    }
+    if object.is_null() {
+        return Vec::new();
+    }
+    let pretty = serde_json::to_string_pretty(&object).unwrap_or_default();
+    pretty.lines().map(str::to_owned).collect()
+}
+
+fn show_changes(changes: &Value, out: &mut impl Write) -> anyhow::Result<usize> {
+    let changes = changes.as_array().map(Vec::as_slice).unwrap_or_default();
+    for change in changes {
+        let (from, to) = (lines(&change["from"]), lines(&change["to"]));
+        let what = match (from.is_empty(), to.is_empty()) {
+            (true, _) => "created",
+            (_, true) => "deleted",
+            _ => "changed",
+        };
+        writeln!(out, "{what} {}", place(change))?;
+        let (from, to) = (from.join("\n"), to.join("\n"));
+        let diff = similar::TextDiff::from_lines(&from, &to);
+        for hunk in diff.unified_diff().context_radius(2).iter_hunks() {
+            for line in hunk.iter_changes() {
+                writeln!(out, "  {}{}", line.tag(), line.value().trim_end())?;
+            }
+        }
+    }
+    Ok(changes.len())
+}
+
+/// Shows what differs between two revisions.
+pub(crate) async fn diff(options: DiffOptions, out: &mut impl Write) -> anyhow::Result<()> {
+    let query = format!("from={}&to={}", options.from, options.to);
+    let answer = ledger(&options.data, Method::GET, "diff", &query).await?;
+    if show_changes(&answer["changes"], out)? == 0 {
+        writeln!(out, "Nothing differs.")?;
+    }
+    Ok(())
+}
+
+/// Shows an object, or all of them, as of a revision.
+pub(crate) async fn get(options: GetOptions, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut query = options.which.query();
+    if let Some(at) = options.at {
+        query.push_str(&format!("&revision={at}"));
+    }
+    let answer = ledger(&options.data, Method::GET, "at", &query).await?;
+    writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
+    Ok(())
+}
+
+/// Puts objects back as they were.
+pub(crate) async fn rollback(options: RollbackOptions, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut query = format!("{}&revision={}", options.which.query(), options.revision);
+    if !options.yes {
+        query.push_str("&dryRun=All");
+    }
+    let answer = ledger(&options.data, Method::POST, "rollback", &query).await?;
+    let count = show_changes(&answer["changes"], out)?;
+    match (count, answer["revision"].as_u64()) {
+        (0, _) => writeln!(out, "Nothing differs from revision {}.", options.revision)?,
+        (_, Some(revision)) => writeln!(
+            out,
+            "{count} objects are as at revision {}; this is revision {revision}.",
+            options.revision
+        )?,
+        (_, None) => writeln!(
+            out,
+            "{count} objects would be as at revision {}. Nothing was written; --yes writes it.",
+            options.revision
+        )?,
+    }
+    Ok(())
+}
+
+/// Copies the store to a file. A server on it goes on.
+pub(crate) async fn backup(options: ToOptions, out: &mut impl Write) -> anyhow::Result<()> {
+    let local = Local::open(&options.data.data).await?;
+    let request = Request::new(Method::GET, "/pilothouse/backup", Who::local());
+    let (status, body) = local.ask(request, "").await?;
+    if !status.is_success() {
+        bail!("{}", String::from_utf8_lossy(&body));
+    }
+    let mut file =
+        std::fs::File::create_new(&options.to).with_context(|| options.to.display().to_string())?;
+    file.write_all(&body)?;
+    file.sync_all()?;
+    writeln!(
+        out,
+        "{} bytes written to {}.",
+        body.len(),
+        options.to.display()
+    )?;
+    Ok(())
+}
+
+/// Makes a store from a backup.
+pub(crate) fn restore(options: &RestoreOptions, out: &mut impl Write) -> anyhow::Result<()> {
+    let revision = apiserver::store::restore(&options.data, &options.from)
+        .with_context(|| format!("cannot restore to {}", options.data.display()))?;
+    writeln!(
+        out,
+        "Restored revision {revision} to {}.",
+        options.data.display()
+    )?;
+    Ok(())
+}
+
+/// Writes every object to a folder of manifests, without what the API sets.
+pub(crate) async fn export(options: ToOptions, out: &mut impl Write) -> anyhow::Result<()> {
+    let answer = ledger(&options.data, Method::GET, "export", "").await?;
+    let objects = answer["items"].as_array().cloned().unwrap_or_default();
+    std::fs::create_dir(&options.to).with_context(|| options.to.display().to_string())?;
+    for mut object in objects.iter().cloned() {
+        if let Some(meta) = object["metadata"].as_object_mut() {
+            for field in [
+                "uid",
+                "resourceVersion",
+                "generation",
+                "creationTimestamp",
+                "managedFields",
+            ] {
+                meta.remove(field);
+            }
+        }
+        let namespace = text(&object["metadata"]["namespace"]).to_owned();
+        let folder = options.to.join(if namespace.is_empty() {
+            "_cluster"
+        } else {
+            &namespace
+        });
+        std::fs::create_dir_all(&folder)?;
+        let group = text(&object["apiVersion"])
+            .split_once('/')
+            .map_or(String::new(), |(g, _)| format!(".{g}"));
+        let name = format!(
+            "{}{group}_{}.json",
+            text(&object["kind"]),
+            text(&object["metadata"]["name"])
+        );
+        std::fs::write(
+            folder.join(name),
+            serde_json::to_string_pretty(&object)? + "\n",
+        )?;
+    }
+    writeln!(
+        out,
+        "{} objects written to {}.",
+        objects.len(),
+        options.to.display()
+    )?;
+    Ok(())
+}
+
+/// Applies every object of a folder of manifests.
+pub(crate) async fn import(options: ImportOptions, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut objects = Vec::new();
+    let mut files = Vec::new();
+    manifests(&options.from, &mut files)?;
+    for file in &files {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        for document in model::parse::to_json(&text) {
+            let document = document.map_err(|e| anyhow::anyhow!("{}: {e}", file.display()))?;
+            match document["items"].as_array() {
+                Some(items)
+                    if document["kind"]
+                        .as_str()
+                        .is_some_and(|k| k.ends_with("List")) =>
+                {
+                    objects.extend(items.iter().cloned())
+                }
+                _ => objects.push(document),
+            }
+        }
+    }
+    // What others need comes first.
+    objects.sort_by_key(|o| match text(&o["kind"]) {
+        "CustomResourceDefinition" => 0,
+        "Namespace" => 1,
+        _ => 2,
+    });
+    let local = Local::open(&options.data.data).await?;
+    let mut known: Vec<(String, Value)> = Vec::new();
+    let (mut done, mut refused) = (0, 0);
+    for object in &objects {
+        let result = async {
+            let path = path_of(&local, &mut known, object).await?;
+            ensure_namespace(&local, text(&object["metadata"]["namespace"])).await?;
+            let query = "fieldManager=pilothouse-import&force=true&fieldValidation=Strict";
+            let request = Request::new(Method::PATCH, &format!("{path}?{query}"), Who::local());
+            let request = request.with_body("application/apply-patch+yaml", object.to_string());
+            let (status, body) = local.ask(request, query).await?;
+            if status.is_success() {
+                return Ok(());
+            }
+            let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+            Err(anyhow::anyhow!("{}", text(&said["message"])))
+        };
+        match result.await {
+            Ok(()) => done += 1,
+            Err(error) => {
+                refused += 1;
+                writeln!(
+                    out,
+                    "{} {}: {error:#}",
+                    text(&object["kind"]),
+                    text(&object["metadata"]["name"])
+                )?;
+            }
+        }
+    }
+    writeln!(out, "{done} objects applied, {refused} refused.")?;
+    if refused > 0 {
+        bail!("{refused} objects were refused");
+    }
+    Ok(())
+}
+
+fn manifests(path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
+        .with_context(|| path.display().to_string())?
+        .filter_map(|e| Some(e.ok()?.path()))
+        .collect();
+    entries.sort();
+    for entry in entries {
+        if entry.is_dir() || sources::folder::is_manifest(&entry) {
+            manifests(&entry, files)?;
+        }
+    }
+    Ok(())
+}
+
+async fn ensure_namespace(local: &Local, name: &str) -> anyhow::Result<()> {
+    if name.is_empty() {
+        return Ok(());
+    }
+    let body = serde_json::json!({"metadata": {"name": name}}).to_string();
+    let request = Request::new(Method::POST, "/api/v1/namespaces", Who::local());
+    // One that is there already is what was wanted.
+    local
+        .ask(request.with_body("application/json", body), "")
+        .await?;
+    Ok(())
+}
+
+/// Where an object is applied: discovery says how its kind is called in paths.
+async fn path_of(
+    local: &Local,
+    known: &mut Vec<(String, Value)>,
+    object: &Value,
+) -> anyhow::Result<String> {
+    let (version, kind) = (
+        text(&object["apiVersion"]).to_owned(),
+        text(&object["kind"]),
+    );
+    if version.is_empty() || kind.is_empty() {
+        bail!("the object has no apiVersion or no kind");
+    }
+    let root = if version.contains('/') {
+        format!("/apis/{version}")
+    } else {
+        format!("/api/{version}")
+    };
+    let cached = known
+        .iter()
+        .find(|(v, _)| *v == version)
+        .map(|(_, list)| list.clone());
+    let list = match cached {
+        // A definition may have come since.
+        Some(list) if kind != "CustomResourceDefinition" => list,
+        _ => {
+            let list = ask(local, Method::GET, &root, "")
+                .await
+                .with_context(|| format!("{version} is not served"))?;
+            known.push((version.clone(), list.clone()));
+            list
+        }
+    };
+    let served = list["resources"].as_array().into_iter().flatten();
+    let found = served
+        .filter(|r| !text(&r["name"]).contains('/'))
+        .find(|r| r["kind"] == kind);
+    let found = found.with_context(|| format!("{kind} of {version} is not served"))?;
+    let name = text(&object["metadata"]["name"]);
+    if found["namespaced"] == true {
+        let namespace = match text(&object["metadata"]["namespace"]) {
+            "" => "default",
+            namespace => namespace,
+        };
+        return Ok(format!(
+            "{root}/namespaces/{namespace}/{}/{name}",
+            text(&found["name"])
+        ));
+    }
+    Ok(format!("{root}/{}/{name}", text(&found["name"])))
+}
+
+/// `pilothouse kubeconfig`.
+#[derive(Args)]
+pub(crate) struct KubeconfigOptions {
+    /// Where the API listens.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_API_ADDR",
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:6443"
+    )]
+    api_addr: String,
+    /// Data folder of the server: its CA, and the token of its operator, are put in.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_DATA",
+        value_name = "DIR",
+        required_unless_present = "insecure_local"
+    )]
+    data: Option<PathBuf>,
+    /// The server runs with --insecure-local.
+    #[arg(long)]
+    insecure_local: bool,
+    /// Another user's token, in place of the operator's.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// Prints a kubeconfig.
+pub(crate) fn kubeconfig(options: &KubeconfigOptions, out: &mut impl Write) -> anyhow::Result<()> {
+    use serde_json::json;
+    let mut cluster = json!({"server": format!("http://{}", options.api_addr)});
+    let mut user = json!({});
+    if let (false, Some(data)) = (options.insecure_local, &options.data) {
+        let files = apiserver::pki::Files::of(data);
+        let ca = std::fs::canonicalize(files.ca()).with_context(|| {
+            format!(
+                "{} is not there: the server makes it when it starts",
+                files.ca().display()
+            )
+        })?;
+        let token = options
+            .token_file
+            .clone()
+            .unwrap_or_else(|| files.admin_token());
+        let token = std::fs::read_to_string(&token).with_context(|| token.display().to_string())?;
+        cluster =
+            json!({"server": format!("https://{}", options.api_addr), "certificate-authority": ca});
+        user = json!({"token": token.trim()});
+    }
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "pilothouse",
+        "clusters": [{"name": "pilothouse", "cluster": cluster}],
+        "users": [{"name": "pilothouse", "user": user}],
+        "contexts": [{"name": "pilothouse", "context": {"cluster": "pilothouse", "user": "pilothouse", "namespace": "default"}}],
+    });
+    writeln!(out, "{}", serde_json::to_string_pretty(&config)?)?;
+    Ok(())
+}

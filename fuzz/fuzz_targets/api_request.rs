@@ -1,0 +1,31 @@
+//! Whatever a client of the Kubernetes API may send, read: paths, queries, selectors, protobuf, managed fields, definitions.
+#![no_main]
+
+use apiserver::api::{Query, Target};
+use apiserver::fields::Set;
+use apiserver::selector::Selector;
+use apiserver::{protobuf, resource, schema};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let _ = protobuf::decode(data);
+    let _ = protobuf::decode(&[b"k8s\0", data].concat());
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let _ = Target::parse(text);
+    let query = Query::parse(text);
+    let _ = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"), "pods", true);
+    let _ = Selector::parse(text, text, "services", true);
+    if let Ok(json) = serde_json::from_str::<serde_json::Value>(text) {
+        let set = Set::from_json(&json);
+        assert_eq!(Set::from_json(&set.to_json()), set);
+        let _ = resource::accept(&json);
+        // Any JSON as a schema, and as an object of that schema.
+        let mut object = json.clone();
+        schema::prune(&mut object, Some(&json));
+        schema::default(&mut object, Some(&json));
+        let _ = schema::check(&object, Some(&json));
+    }
+    for document in model::parse::to_json(text) {
+        let _ = document;
+    }
+});
