@@ -2,5 +2,6 @@
 
 pub(crate) mod bootstrap;
 pub(crate) mod echo;
+pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
 pub(crate) mod proxy_config;

@@ -39,7 +39,7 @@ enum Command {
     /// Run a small HTTP backend that says who it is, for demos and tests.
     Echo(commands::echo::EchoOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
-    Kubeconfig(commands::ledger::KubeconfigOptions),
+    Kubeconfig(commands::kubeconfig::KubeconfigOptions),
     /// Show what was done to the objects of the Kubernetes API, newest first.
     History(commands::ledger::HistoryOptions),
     /// Show what differs between two revisions of the store.
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
             &mut std::io::stdout(),
         )),
         Command::Echo(options) => block_on(commands::echo::run(options)),
-        Command::Kubeconfig(options) => commands::ledger::kubeconfig(&options, &mut out()),
+        Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
         Command::History(options) => block_on(commands::ledger::history(options, &mut out())),
         Command::Diff(options) => block_on(commands::ledger::diff(options, &mut out())),
         Command::Get(options) => block_on(commands::ledger::get(options, &mut out())),
