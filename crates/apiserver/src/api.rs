@@ -121,6 +121,8 @@ impl Api {
         let entry = self.audit.entry(&request);
         let mut response = match self.answer(request).await {
             Ok(response) => response,
+            // As kube-apiserver answers where no kind is; clients make their own message of it.
+            Err(failure) if failure == Failure::no_path() => body::no_page(),
             Err(failure) => failed(&failure),
         };
         response.headers_mut().insert(

@@ -30,16 +30,14 @@ pub struct Writer<'a> {
 
 /// Records who manages what after a write that is no apply.
 pub fn record(old: Option<&Value>, new: &mut Value, schema: Option<&Value>, writer: &Writer<'_>) {
-    let sent = &new["metadata"]["managedFields"];
-    let reset = sent.as_array().is_some_and(|list| {
-        list.iter()
-            .all(|e| e.as_object().is_none_or(serde_json::Map::is_empty))
-    });
-    let mut managers = match old {
-        Some(old) if !reset => Managers::of(old),
-        Some(_) => Managers::default(),
-        None => Managers::of(new),
-    };
+    // Clients may set managers themselves, as kubectl does to turn its own updates into applies; one empty entry resets.
+    let sent = new["metadata"]["managedFields"].as_array();
+    let reset = sent
+        .is_some_and(|all| matches!(all.as_slice(), [Value::Object(entry)] if entry.is_empty()));
+    let mut managers = Managers::of(new);
+    if let (Some(old), true, false) = (old, managers == Managers::default(), reset) {
+        managers = Managers::of(old);
+    }
     let empty = serde_json::json!({"metadata": {}});
     let compared = compare(old.unwrap_or(&empty), new, schema);
     let mut changed = compared.added.union(&compared.modified);

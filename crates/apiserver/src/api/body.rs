@@ -73,6 +73,12 @@ pub(super) fn text(body: &'static str) -> Response {
     typed(StatusCode::OK, "text/plain; charset=utf-8", body)
 }
 
+/// The answer to a path that leads nowhere.
+pub(super) fn no_page() -> Response {
+    let body = Body::Whole(Some(Bytes::from_static(b"404 page not found\n")));
+    typed(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", body)
+}
+
 /// An answer that comes in pieces.
 pub(super) fn pieces(pieces: mpsc::Receiver<Bytes>) -> Response {
     typed(StatusCode::OK, "application/json", Body::Pieces(pieces))

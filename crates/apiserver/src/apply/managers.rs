@@ -59,9 +59,6 @@ impl Entry {
         }
         if self.operation == Operation::Update {
             text.push_str(&format!(" using {}", self.api_version));
-            if !self.time.is_empty() {
-                text.push_str(&format!(" at {}", self.time));
-            }
         }
         text
     }

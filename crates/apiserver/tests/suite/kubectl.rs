@@ -62,6 +62,7 @@ fn plain(line: &str) -> String {
         (r" {2,}", "  "),
         (r"https?://[^/ ]+/", "SERVER/"),
         (r" +$", ""),
+        (r#"^Context "\w+""#, "Context"),
     ];
     rules.iter().fold(line.to_owned(), |line, (pattern, with)| {
         regex::Regex::new(pattern)

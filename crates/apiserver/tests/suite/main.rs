@@ -8,6 +8,7 @@ mod kill;
 mod kubectl;
 mod ledger;
 mod objects;
+mod tls;
 mod watch;
 
 use std::sync::Arc;
