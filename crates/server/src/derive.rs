@@ -6,6 +6,7 @@
 //! the view.
 
 mod found;
+mod revisions;
 mod state;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use xlate::{Published, TypeUrl};
 
 pub use found::Totals;
+pub use revisions::Revisions;
 pub use state::{FindingRow, ProxyRow, State};
 
 /// How many batches of changes may wait before sources are made to. What streams say never waits: it is bounded by
@@ -64,6 +66,7 @@ pub struct Derive {
     room: Arc<Semaphore>,
     proxies: Arc<AtomicU64>,
     keys: watch::Receiver<KeysWanted>,
+    revisions: Arc<Revisions>,
 }
 
 /// The derive thread has ended; the process is going down.
@@ -86,16 +89,22 @@ impl Derive {
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
         let (queue, inbox) = mpsc::unbounded_channel();
         let (want_keys, keys) = watch::channel(KeysWanted::default());
+        let revisions = Arc::new(Revisions::default());
+        let noted = revisions.clone();
         let thread = std::thread::Builder::new()
             .name("derive".into())
             .stack_size(16 << 20)
-            .spawn(move || run(settings, want_keys, inbox, on_batch))?;
+            .spawn(move || {
+                let state = State::new(settings, want_keys, noted);
+                run(state, inbox, on_batch);
+            })?;
         Ok((
             Derive {
                 queue,
                 room: Arc::new(Semaphore::new(WAITING_CHANGES)),
                 proxies: Arc::default(),
                 keys,
+                revisions,
             },
             thread,
         ))
@@ -175,6 +184,11 @@ impl Derive {
         self.keys.clone()
     }
 
+    /// When the changes behind each revision were handed over.
+    pub fn revisions(&self) -> &Revisions {
+        &self.revisions
+    }
+
     /// How many proxies are connected.
     pub fn connected(&self) -> u64 {
         self.proxies.load(Ordering::Relaxed)
@@ -215,12 +229,10 @@ pub struct Batch {
 }
 
 fn run(
-    settings: Arc<Settings>,
-    want_keys: watch::Sender<KeysWanted>,
+    mut state: State,
     mut inbox: mpsc::UnboundedReceiver<Message>,
     mut on_batch: impl FnMut(&Batch),
 ) {
-    let mut state = State::new(settings, want_keys);
     // What streams said and has to wait.
     let mut waiting = VecDeque::new();
     loop {

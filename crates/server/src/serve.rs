@@ -22,7 +22,7 @@ use crate::findings::Findings;
 use crate::http::{self, Pages};
 use crate::metrics::Metrics;
 use crate::settings;
-use crate::streams::{Connections, Proxies, Revisions};
+use crate::streams::{Connections, Proxies};
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
@@ -46,13 +46,11 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let (first_settings, found) = settings::load(&options)?;
     report(&findings, &metrics, &settings::source(), found);
 
-    let revisions = Arc::new(Revisions::default());
     let analyst = Analyst::start().context("cannot start the analysis thread")?;
     let (derive, thread) = {
-        let (metrics, revisions) = (metrics.clone(), revisions.clone());
-        let analyst = analyst.clone();
+        let (metrics, analyst) = (metrics.clone(), analyst.clone());
         Derive::start(Arc::new(first_settings), move |batch| {
-            on_batch(batch, &metrics, &revisions);
+            on_batch(batch, &metrics);
             if !batch.changes.is_empty() {
                 analyst.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
@@ -127,7 +125,6 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             derive: derive.clone(),
             metrics: metrics.clone(),
             connections,
-            revisions,
             test_identities: options.insecure_test_identities,
         }),
         ads::server::Options {
@@ -345,7 +342,7 @@ fn report(
     }
 }
 
-fn on_batch(batch: &Batch, metrics: &Metrics, revisions: &Revisions) {
+fn on_batch(batch: &Batch, metrics: &Metrics) {
     metrics.batch(batch);
     for finding in &batch.found {
         match finding.severity {
@@ -354,7 +351,6 @@ fn on_batch(batch: &Batch, metrics: &Metrics, revisions: &Revisions) {
             model::Severity::Info => tracing::debug!("{finding}"),
         }
     }
-    revisions.note(batch.revision, batch.since);
     for key in &batch.changes.objects {
         metrics
             .config_events

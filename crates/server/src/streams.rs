@@ -1,6 +1,5 @@
 //! Between the protocol and the derive thread: admits proxies, passes on what they want, counts what happens.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,31 +14,6 @@ use xlate::{Published, TypeUrl};
 
 use crate::derive::{Derive, ProxyId};
 use crate::metrics::{Metrics, type_label};
-
-/// How many revisions are remembered for the time of convergence.
-const REMEMBERED: usize = 512;
-
-/// When revisions were asked for: what convergence is counted from.
-#[derive(Default)]
-pub struct Revisions(Mutex<VecDeque<(u64, Instant)>>);
-
-impl Revisions {
-    /// A revision was made of changes handed over at `since`.
-    pub fn note(&self, revision: u64, since: Instant) {
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if list.len() == REMEMBERED {
-            list.pop_front();
-        }
-        list.push_back((revision, since));
-    }
-
-    fn since(&self, revision: u64) -> Option<Instant> {
-        let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        list.binary_search_by_key(&revision, |(r, _)| *r)
-            .ok()
-            .map(|at| list[at].1)
-    }
-}
 
 /// The state of one type on one stream, for debug pages.
 #[derive(Clone, Debug)]
@@ -149,8 +123,6 @@ pub struct Proxies {
     pub metrics: Arc<Metrics>,
     /// For debug pages.
     pub connections: Arc<Connections>,
-    /// For the time of convergence.
-    pub revisions: Arc<Revisions>,
     /// Whether tokens `sa:NAMESPACE:NAME` are taken for those identities; for tests.
     pub test_identities: bool,
 }
@@ -162,11 +134,7 @@ impl Subscriber for Proxies {
     ) -> std::pin::Pin<Box<dyn Future<Output = Result<Subscription, Status>> + Send + 'static>>
     {
         let derive = self.derive.clone();
-        let (metrics, connections, revisions) = (
-            self.metrics.clone(),
-            self.connections.clone(),
-            self.revisions.clone(),
-        );
+        let (metrics, connections) = (self.metrics.clone(), self.connections.clone());
         let identity = join
             .token
             .as_ref()
@@ -190,7 +158,7 @@ impl Subscriber for Proxies {
                 derive,
                 metrics,
                 connections,
-                revisions,
+                joined: Instant::now(),
                 connection,
                 published: subscription.published.clone(),
                 version,
@@ -233,13 +201,19 @@ struct StreamSession {
     derive: Derive,
     metrics: Arc<Metrics>,
     connections: Arc<Connections>,
-    revisions: Arc<Revisions>,
+    joined: Instant,
     connection: Arc<Mutex<Connection>>,
     published: watch::Receiver<Arc<Published>>,
     version: String,
 }
 
 impl StreamSession {
+    /// When what led to a revision was handed over, if that was after the proxy came.
+    fn since(&self, revision: u64) -> Option<Instant> {
+        let since = self.derive.revisions().since(revision);
+        since.filter(|since| *since >= self.joined)
+    }
+
     fn with_type<R>(&self, ty: TypeUrl, act: impl FnOnce(&mut TypeState) -> R) -> R {
         let mut connection = self
             .connection
@@ -269,7 +243,7 @@ impl Session for StreamSession {
                 if let Some(after) = after {
                     self.metrics.stages.ack.observe(after.as_secs_f64());
                 }
-                if let Some(since) = revision.and_then(|r| self.revisions.since(r)) {
+                if let Some(since) = revision.and_then(|r| self.since(r)) {
                     self.metrics
                         .convergence
                         .observe(since.elapsed().as_secs_f64());
@@ -321,7 +295,7 @@ impl Session for StreamSession {
     fn on_send(&mut self, response: &Response, bytes: usize) {
         let ty = response.content.ty;
         let revision = self.published.borrow().revision;
-        if let Some(since) = self.revisions.since(revision) {
+        if let Some(since) = self.since(revision) {
             let after = since.elapsed().as_secs_f64();
             self.metrics.stages.write.observe(after);
         }

@@ -18,7 +18,7 @@ use xlate::view::ProxyKey;
 use xlate::{Published, ResourceSet, TypeSet, TypeUrl, View, ViewOf};
 
 use super::found::{Found, placed};
-use super::{Batch, KeysWanted, ProxyId, Subscription};
+use super::{Batch, KeysWanted, ProxyId, Revisions, Subscription};
 
 /// Number of types.
 const TYPES: usize = TypeUrl::ALL.len();
@@ -34,6 +34,7 @@ pub struct State {
     panics: u64,
     /// Time spent on derivations since the batch began.
     pulling: Duration,
+    revisions: Arc<Revisions>,
     found: Found,
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
@@ -90,7 +91,11 @@ pub struct ProxyRow {
 }
 
 impl State {
-    pub(super) fn new(settings: Arc<Settings>, keys: watch::Sender<KeysWanted>) -> Self {
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        keys: watch::Sender<KeysWanted>,
+        revisions: Arc<Revisions>,
+    ) -> Self {
         let mut engine = Engine::new();
         let mut roots = FxHashMap::default();
         roots.insert(engine.root(&WantedKeys), Root::Keys);
@@ -104,6 +109,7 @@ impl State {
             next_proxy: 0,
             panics: 0,
             pulling: Duration::ZERO,
+            revisions,
             found: Found::default(),
             of_mesh: None,
             keys,
@@ -255,6 +261,9 @@ impl State {
         }
         let dirty = start.elapsed() - apply;
         self.pulling = Duration::ZERO;
+        if had_changes {
+            self.revisions.note(self.store.snapshot().revision, since);
+        }
         let (views, sets) = self.publish();
         self.engine.collect();
         let found = self.found.take_new(&self.store.snapshot());
