@@ -10,6 +10,7 @@ mod de;
 mod encode;
 mod json;
 mod locate;
+mod judge;
 mod meta;
 mod nearest;
 mod node;
@@ -32,7 +33,9 @@ use check::{Fault, Finding};
 use node::{Node, Span, Value};
 
 pub use json::{from_json, to_json};
-pub(crate) use nearest::nearest;
+pub use judge::{Judge, Raw, Remark};
+pub use nearest::nearest;
+pub use node::{Path, Step};
 pub(crate) use tree::Tree;
 
 /// The namespace of objects that name none.
@@ -115,14 +118,38 @@ pub struct Document {
 
 /// Reads the objects of a text. `file` is where it comes from, for people to find it.
 pub fn parse(text: &str, file: &Arc<FilePath>, validation: Validation) -> Parsed {
+    parse_judged(text, file, validation, &Unjudged)
+}
+
+/// As [`parse`], with what `judge` has to say about each object. Its errors refuse an object as
+/// [`Validation::Strict`] says.
+pub fn parse_judged(
+    text: &str,
+    file: &Arc<FilePath>,
+    validation: Validation,
+    judge: &dyn Judge,
+) -> Parsed {
     let mut reader = Reader::new(text, file, validation);
-    for document in yaml::documents(text) {
+    reader.judge = judge;
+    for (index, document) in yaml::documents(text).into_iter().enumerate() {
+        reader.place = judge::Place::of(index);
         reader.document(document);
     }
     reader.parsed
 }
 
+/// Judges nothing.
+struct Unjudged;
+
+impl Judge for Unjudged {}
+
 struct Reader<'a> {
+    text: &'a str,
+    judge: &'a dyn Judge,
+    /// The object that is read.
+    place: judge::Place,
+    /// The documents once more, for places of what the judge says; read when first needed.
+    again: Option<Vec<Option<Node<'a>>>>,
     lines: Vec<&'a str>,
     file: &'a Arc<FilePath>,
     validation: Validation,
@@ -132,6 +159,10 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(text: &'a str, file: &'a Arc<FilePath>, validation: Validation) -> Self {
         Self {
+            text,
+            judge: &Unjudged,
+            place: judge::Place::default(),
+            again: None,
             lines: text.lines().collect(),
             file,
             validation,
@@ -194,7 +225,7 @@ impl<'a> Reader<'a> {
             let Some(Value::Seq(items)) = node.take("items").map(|e| e.value.value) else {
                 return;
             };
-            for mut item in items {
+            for (index, mut item) in items.into_iter().enumerate() {
                 let line = item.span.line;
                 if let (Value::Map(entries), false) = (&mut item.value, item_kind.is_empty()) {
                     for (field, text) in [("kind", item_kind), ("apiVersion", &*api_version)] {
@@ -211,7 +242,9 @@ impl<'a> Reader<'a> {
                         }
                     }
                 }
+                self.place.items.push(index);
                 self.node(item, line, Vec::new());
+                self.place.items.pop();
             }
             return;
         }
@@ -270,6 +303,8 @@ impl<'a> Reader<'a> {
     }
 
     fn object(&mut self, node: Node<'_>, line: u32, kind: Kind, mut findings: Vec<Finding>) {
+        let mut remarks = Vec::new();
+        self.judge.written(kind, Raw(&node), &mut remarks);
         let raw = meta::read(&node, kind, DEFAULT_NAMESPACE, &mut findings);
         let key = raw.as_ref().map(|raw| ObjectKey {
             kind,
@@ -286,14 +321,27 @@ impl<'a> Reader<'a> {
             origin: origin.clone(),
         });
         let object = read_kind(kind, node, meta, &mut findings);
-        let refused = findings
-            .iter()
-            .any(|f| self.severity(f.fault) == Severity::Error);
-        findings.sort_by_key(|f| (f.span.line, f.span.column));
-        for finding in findings {
-            let diagnostic = self.diagnostic(finding, key.clone());
-            self.parsed.diagnostics.push(diagnostic);
+        if let Some(object) = &object {
+            self.judge.object(object, &mut remarks);
         }
+        let mut found: Vec<Diagnostic> = findings
+            .into_iter()
+            .map(|finding| self.diagnostic(finding, key.clone()))
+            .collect();
+        for remark in remarks {
+            let said = Diagnostic {
+                object: key.clone(),
+                ..self.remarked(remark, line)
+            };
+            // What reading has found is told already, and better.
+            let told = |f: &Diagnostic| f.severity == Severity::Error && f.path == said.path;
+            if said.severity != Severity::Error || !found.iter().any(told) {
+                found.push(said);
+            }
+        }
+        let refused = found.iter().any(|d| d.severity == Severity::Error);
+        found.sort_by_key(|d| d.excerpt.as_ref().map(|e| (e.line, e.column)));
+        self.parsed.diagnostics.extend(found);
         self.parsed.documents.push(Document {
             line,
             key,

@@ -1,7 +1,7 @@
 //! What somebody who mistyped a name most likely meant.
 
 /// The candidate that is nearest to `text`, if one is near at all.
-pub(crate) fn nearest<'a>(
+pub fn nearest<'a>(
     text: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {

@@ -166,15 +166,17 @@ impl fmt::Display for Value<'_> {
 }
 
 /// One step from a value to one inside it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Step {
+    /// To the value of a key.
     Field(Box<str>),
+    /// To an item of a list, counted from 0.
     Index(usize),
 }
 
 /// The way from the top of an object to a value inside it; shown as `spec.http[0].route`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Path(pub(super) Vec<Step>);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Path(pub Vec<Step>);
 
 impl Path {
     pub(super) fn of(field: &str) -> Self {

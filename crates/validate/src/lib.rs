@@ -1,0 +1,35 @@
+//! What objects and settings must say to have a meaning, and how findings are printed.
+//!
+//! Reading (`model::parse`) knows the structure of each kind; this crate knows its rules. [`parse`] is both: errors
+//! refuse an object, warnings do not, and each names the field, and with it the line. Nothing here compares objects
+//! with one another. No I/O.
+
+pub mod cel;
+pub mod report;
+pub mod rules;
+pub mod text;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use model::AnyObject;
+use model::parse::{Judge, Parsed, Remark, Validation, parse_judged};
+
+use report::Report;
+
+/// All rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules;
+
+impl Judge for Rules {
+    fn object(&self, object: &AnyObject, out: &mut Vec<Remark>) {
+        let mut report = Report(std::mem::take(out));
+        rules::object(object, &mut report);
+        *out = report.0;
+    }
+}
+
+/// Reads the objects of a text and judges each by all rules. `file` is where it comes from, for people to find it.
+pub fn parse(text: &str, file: &Arc<Path>, validation: Validation) -> Parsed {
+    parse_judged(text, file, validation, &Rules)
+}

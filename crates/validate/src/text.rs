@@ -1,0 +1,173 @@
+//! Texts that stand for something: names, hosts, addresses, headers, expressions.
+//!
+//! Each check says what is wrong with the text, without naming the field.
+
+mod header;
+mod host;
+mod regex;
+mod security;
+mod url;
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::protocol::Protocol;
+use proto_istio::wkt::Duration;
+
+pub use header::{
+    header_name_to_match, header_name_to_remove, header_name_to_set, header_value, is_authority, is_claim,
+    is_token,
+};
+pub use host::{
+    fqdn, host_of_gateway_route, namespaced_host, partial_wildcard, trust_domain, wildcard_domain,
+};
+pub use regex::{re2, re2_syntax};
+pub use security::{
+    Check, attribute, empty_values, ips, is_literal, path_template, ports, service_accounts, trust_domains, wildcards,
+};
+pub use url::{jwks_uri, plugin_url};
+
+const MILLISECOND: i128 = 1_000_000;
+
+/// A port of TCP.
+pub fn port(number: i64) -> Check {
+    if (1..=65_535).contains(&number) {
+        return Ok(());
+    }
+    Err(format!("the port {number} is not between 1 and 65535"))
+}
+
+/// A time of at least a millisecond, in whole ones.
+///
+/// Istio: pkg/config/validation/agent/validation.go ValidateDuration, 1.32.
+pub fn duration(time: Duration) -> Check {
+    let nanos = time.as_nanos();
+    if nanos < MILLISECOND {
+        return Err("must be at least 1ms".to_owned());
+    }
+    if nanos % MILLISECOND != 0 {
+        return Err("only whole milliseconds are possible".to_owned());
+    }
+    Ok(())
+}
+
+/// A time of [`duration`], where one is set.
+pub fn duration_if_set(time: Option<Duration>) -> Check {
+    time.map_or(Ok(()), duration)
+}
+
+/// An address of IPv4 or IPv6.
+pub fn ip(text: &str) -> Check {
+    if is_ip(text) {
+        return Ok(());
+    }
+    Err(format!("{text:?} is no IP address"))
+}
+
+/// Whether the text is an address of IPv4 or IPv6; the latter may name a zone.
+pub fn is_ip(text: &str) -> bool {
+    let address = match text.split_once('%') {
+        Some((address, zone)) if address.contains(':') && !zone.is_empty() => address,
+        _ => text,
+    };
+    address.parse::<IpAddr>().is_ok()
+}
+
+/// An address, or a range as CIDR.
+pub fn subnet(text: &str) -> Check {
+    match text.matches('/').count() {
+        1 if text.parse::<IpNet>().is_ok() => Ok(()),
+        1 => Err(format!("{text:?} is no CIDR range")),
+        _ => ip(text),
+    }
+}
+
+/// A name of lower-case letters, digits and dashes; upper-case letters are let through, as Istio does.
+///
+/// Istio: pkg/config/labels/instance.go IsDNS1123Label, 1.32.
+pub fn is_label(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let ends = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    bytes.len() <= 63
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
+}
+
+/// The name of a port.
+pub fn port_name(text: &str) -> Check {
+    if is_label(text) {
+        return Ok(());
+    }
+    Err(format!(
+        "{text:?} is no name of a port: it needs letters, digits and dashes, and at most 63 of them"
+    ))
+}
+
+/// The name of a protocol, or nothing.
+pub fn protocol(text: &str) -> Check {
+    if text.is_empty() || Protocol::parse(text) != Protocol::Unsupported {
+        return Ok(());
+    }
+    Err(format!(
+        "unknown protocol {text:?}: expected HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, UDP, MONGO, MYSQL or REDIS"
+    ))
+}
+
+/// The path of a Unix socket, without `unix://`.
+///
+/// Istio: pkg/config/validation/validation.go ValidateUnixAddress, 1.32.
+pub fn unix_path(path: &str) -> Check {
+    match path {
+        "" => Err("the path of the Unix socket is empty".to_owned()),
+        // A socket without a file.
+        _ if path.starts_with('@') => Ok(()),
+        _ if !path.starts_with('/') || path.ends_with('/') => {
+            Err(format!("{path:?} is not the absolute path of a file"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `HOST:PORT`, as Go splits it: an IPv6 address stands in brackets.
+pub fn split_host_port(text: &str) -> Option<(&str, &str)> {
+    let (host, port) = text.rsplit_once(':')?;
+    if let Some(inner) = host.strip_prefix('[') {
+        let inner = inner.strip_suffix(']')?;
+        return (!inner.contains(['[', ']'])).then_some((inner, port));
+    }
+    (!host.contains([':', '[', ']'])).then_some((host, port))
+}
+
+/// `HOST:PORT` of a server.
+///
+/// Istio: pkg/config/validation/agent/validation.go ValidateProxyAddress, 1.32.
+pub fn proxy_address(text: &str) -> Check {
+    let Some((host, number)) = split_host_port(text) else {
+        return Err(format!("{text:?} is not HOST:PORT"));
+    };
+    let Ok(number) = number.parse::<i64>() else {
+        return Err(format!("{number:?} is no number of a port"));
+    };
+    port(number)?;
+    if fqdn(host).is_err() && !is_ip(host) {
+        return Err(format!("{host:?} is no host name and no IP address"));
+    }
+    Ok(())
+}
+
+/// A share in per cent.
+pub fn percent(value: i64) -> Check {
+    if (0..=100).contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{value} is not between 0 and 100"))
+}
+
+/// A number that may be 0, and not less.
+pub fn not_negative(value: i64) -> Check {
+    if value >= 0 {
+        return Ok(());
+    }
+    Err(format!("must not be negative, is {value}"))
+}
