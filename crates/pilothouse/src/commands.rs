@@ -5,3 +5,4 @@ pub(crate) mod echo;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
 pub(crate) mod proxy_config;
+pub(crate) mod validate;

@@ -1,6 +1,8 @@
 //! The `pilothouse` program: the server, and what operators run beside it.
 
 mod commands;
+mod findings;
+mod yaml;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -36,6 +38,10 @@ enum Command {
     /// Print what a proxy gets: clusters, listeners, routes, endpoints.
     #[command(visible_alias = "pc")]
     ProxyConfig(Box<commands::proxy_config::ProxyConfigOptions>),
+    /// Check objects and settings: what is wrong, where, and what to do about it.
+    ///
+    /// Exits with 0 when everything is valid, 1 when something is not, and 2 when it could not be checked.
+    Validate(commands::validate::ValidateOptions),
     /// Run a small HTTP backend that says who it is, for demos and tests.
     Echo(commands::echo::EchoOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
@@ -80,6 +86,10 @@ fn main() -> ExitCode {
             *options,
             &mut std::io::stdout(),
         )),
+        Command::Validate(options) => match commands::validate::run(&options) {
+            Ok(verdict) => return verdict.exit_code(),
+            Err(error) => Err(error),
+        },
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
         Command::History(options) => block_on(commands::ledger::history(options, &mut out())),

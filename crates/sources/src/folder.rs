@@ -43,6 +43,18 @@ pub fn load(root: &Path, validation: Validation) -> (Vec<Change>, Vec<Diagnostic
     (changes, findings)
 }
 
+/// Reads a folder or a file once to see what is wrong with it: how many objects it holds, and what there is to say.
+pub fn inspect(root: &Path, validation: Validation) -> (usize, Vec<Diagnostic>) {
+    let id = SourceId {
+        rank: 0,
+        name: format!("files:{}", root.display()).into(),
+    };
+    let mut folder = Folder::new(id, root, validation);
+    folder.scan();
+    let documents = folder.files.values().map(|f| f.documents.len()).sum();
+    (documents, folder.findings())
+}
+
 /// A folder and what it held when it was last looked at. The root may also be a single file.
 #[derive(Debug)]
 pub struct Folder {

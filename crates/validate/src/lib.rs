@@ -5,6 +5,7 @@
 //! with one another. No I/O.
 
 pub mod cel;
+pub mod mesh;
 pub mod report;
 pub mod rules;
 pub mod text;

@@ -43,7 +43,10 @@ impl<'a> At<'a> {
     }
 
     /// Each item of a list with its place.
-    pub fn each<'b, T>(&'b self, items: &'b [T]) -> impl Iterator<Item = (At<'b>, &'b T)> {
+    pub fn each<'b, 't, T>(
+        &'b self,
+        items: &'t [T],
+    ) -> impl Iterator<Item = (At<'b>, &'t T)> {
         items
             .iter()
             .enumerate()

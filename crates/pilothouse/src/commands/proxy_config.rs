@@ -123,7 +123,7 @@ pub(crate) async fn run(options: ProxyConfigOptions, out: &mut dyn Write) -> any
         Output::Yaml => {
             for value in all.iter().flat_map(|(_, list)| list) {
                 writeln!(out, "---")?;
-                tables::write_yaml(out, value, 0)?;
+                crate::yaml::write_yaml(out, value, 0)?;
             }
         }
     }

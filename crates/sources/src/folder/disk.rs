@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use model::parse::{Parsed, Validation, parse};
+use model::parse::{Parsed, Validation};
 use model::{Diagnostic, Origin, Severity};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -181,7 +181,7 @@ fn read(file: &Wanted, validation: Validation) -> Outcome {
         Ok(text) => Outcome::Text {
             stamp,
             hash,
-            parsed: parse(&text, path, validation),
+            parsed: validate::parse(&text, path, validation),
         },
         Err(error) => Outcome::Failed(format!(
             "the file is not UTF-8 from byte {} on",

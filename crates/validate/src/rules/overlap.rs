@@ -12,9 +12,9 @@ use proto_istio::networking::{HttpMatchRequest, HttpRoute, StringMatch};
 use crate::report::{At, Report};
 
 /// A rule that no request reaches. istioctl's VirtualServiceUnreachableRule.
-pub const UNREACHABLE: &str = "IST0130";
+pub(super) const UNREACHABLE: &str = "IST0130";
 /// A match that no request reaches. istioctl's VirtualServiceIneffectiveMatch.
-pub const INEFFECTIVE: &str = "IST0131";
+pub(super) const INEFFECTIVE: &str = "IST0131";
 
 /// So many prefixes are compared with one another. Beyond that, nobody reads the routes either.
 const MOST_COMPARED: usize = 1000;

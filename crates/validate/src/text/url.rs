@@ -4,18 +4,18 @@ use super::Check;
 
 /// A URL in its parts.
 #[derive(Debug, PartialEq)]
-pub struct Url<'a> {
+pub(super) struct Url<'a> {
     /// In lower case; empty for a relative one.
-    pub scheme: String,
+    pub(super) scheme: String,
     /// What stands between `//` and the path, without a user.
-    pub host: &'a str,
+    pub(super) host: &'a str,
     /// From the first `/` on.
-    pub path: &'a str,
+    pub(super) path: &'a str,
 }
 
 impl<'a> Url<'a> {
     /// Reads a URL; `None` for what Go's `url.Parse` refuses.
-    pub fn parse(text: &'a str) -> Option<Self> {
+    pub(super) fn parse(text: &'a str) -> Option<Self> {
         if text.bytes().any(|b| b < 0x20 || b == 0x7f) {
             return None;
         }
