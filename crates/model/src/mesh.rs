@@ -6,7 +6,6 @@
 // Istio: pkg/config/mesh/mesh.go ApplyMeshConfig, MergeProxyConfig, 1.32.
 
 mod defaults;
-mod validate;
 
 use std::collections::BTreeSet;
 use std::path::Path as FilePath;
@@ -18,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::parse::{Tree, code};
+use crate::parse::{Remark, Tree, code};
 
 pub use defaults::{default_mesh_config, default_proxy_config};
 pub use proto_istio::mesh::{MeshConfig, MeshNetworks, ProxyConfig};
@@ -39,14 +38,13 @@ pub fn read_mesh_config(text: &str, file: &Arc<FilePath>) -> Read<MeshConfig> {
 
 /// `base` with what `text` sets over it.
 pub fn apply_mesh_config(text: &str, base: MeshConfig, file: &Arc<FilePath>) -> Read<MeshConfig> {
-    read(text, &["mesh"], base, file, |base, mut over| {
+    read(text, mesh_config_keys(), base, file, |base, mut over| {
         let mut merged = Tree::from_value(base);
         let fields = MergedFields::take(&mut merged, &mut over);
         merged.overlay(over, &descriptor::<MeshConfig>());
         fields.put(&mut merged);
         merged
     })
-    .and_then(validate::mesh_config)
 }
 
 /// `base` with what `text` sets over its `defaultConfig`.
@@ -67,25 +65,38 @@ pub fn apply_proxy_config(text: &str, base: MeshConfig, file: &Arc<FilePath>) ->
 /// The networks in `text`. Keys of a ConfigMap: `meshNetworks`.
 pub fn read_mesh_networks(text: &str, file: &Arc<FilePath>) -> Read<MeshNetworks> {
     let base = MeshNetworks::default();
-    read(text, &["meshNetworks"], base, file, |_, over| over).and_then(validate::mesh_networks)
+    read(text, mesh_networks_keys(), base, file, |_, over| over)
+}
+
+/// Keys of a ConfigMap that hold mesh config.
+pub fn mesh_config_keys() -> &'static [&'static str] {
+    &["mesh"]
+}
+
+/// Keys of a ConfigMap that hold mesh networks.
+pub fn mesh_networks_keys() -> &'static [&'static str] {
+    &["meshNetworks"]
 }
 
 impl<T> Read<T> {
-    /// Adds what a check has to say. Nothing an operator writes here stops istiod as a whole, so values that have no
-    /// meaning are refused and the rest is told.
-    fn and_then(mut self, check: impl FnOnce(&T) -> Vec<Diagnostic>) -> Self {
-        if let Some(value) = &self.value {
-            let found = check(value);
-            let origin = self.diagnostics.first().and_then(|d| d.origin.clone());
-            if found.iter().any(|d| d.severity == Severity::Error) {
-                self.value = None;
-            }
-            self.diagnostics
-                .extend(found.into_iter().map(|d| Diagnostic {
-                    origin: origin.clone(),
-                    ..d
-                }));
+    /// Adds what a judge has to say, with its place in the text that was read and the keys it may stand under. An
+    /// error refuses the settings.
+    pub fn judged(
+        mut self,
+        text: &str,
+        file: &Arc<FilePath>,
+        keys: &[&str],
+        judge: impl FnOnce(&T, &mut Vec<Remark>),
+    ) -> Self {
+        let Some(value) = &self.value else {
+            return self;
+        };
+        let mut remarks = Vec::new();
+        judge(value, &mut remarks);
+        if remarks.iter().any(|r| r.severity == Severity::Error) {
+            self.value = None;
         }
+        self.diagnostics.extend(Tree::remarked(text, keys, file, remarks));
         self
     }
 }
@@ -288,9 +299,6 @@ data:
     #[test]
     fn settings_without_meaning_are_refused() {
         for text in [
-            "proxyListenPort: 0",
-            "connectTimeout: 0s",
-            "trustDomain: ''",
             "trustDomain: [",
             "enableTracing: 1",
         ] {
@@ -298,8 +306,6 @@ data:
             assert!(read.value.is_none(), "{text}");
             assert_eq!(read.diagnostics.len(), 1, "{text}");
         }
-        let read = read_mesh_networks("networks: {a: {gateways: [{address: 1.1.1.1}]}}", &file());
-        assert!(read.value.is_none());
     }
 
     #[test]

@@ -303,8 +303,8 @@ impl<'a> Reader<'a> {
     }
 
     fn object(&mut self, node: Node<'_>, line: u32, kind: Kind, mut findings: Vec<Finding>) {
-        let mut remarks = Vec::new();
-        self.judge.written(kind, Raw(&node), &mut remarks);
+        let mut of_written = Vec::new();
+        self.judge.written(kind, Raw(&node), &mut of_written);
         let raw = meta::read(&node, kind, DEFAULT_NAMESPACE, &mut findings);
         let key = raw.as_ref().map(|raw| ObjectKey {
             kind,
@@ -321,9 +321,12 @@ impl<'a> Reader<'a> {
             origin: origin.clone(),
         });
         let object = read_kind(kind, node, meta, &mut findings);
+        // What values mean says more than limits do, so it comes first.
+        let mut remarks = Vec::new();
         if let Some(object) = &object {
             self.judge.object(object, &mut remarks);
         }
+        remarks.append(&mut of_written);
         let mut found: Vec<Diagnostic> = findings
             .into_iter()
             .map(|finding| self.diagnostic(finding, key.clone()))

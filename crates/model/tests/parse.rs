@@ -412,3 +412,17 @@ fn every_recorded_object_reads_back_from_its_json() {
     }
     eprintln!("{checked} objects");
 }
+
+#[test]
+fn a_text_in_a_list_may_end_with_colons() {
+    let parsed = strict(
+        "\
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: a}
+spec: {hosts: [a.b], addresses: [1.2.3.4, 1:db8::, fe80::]}
+",
+    );
+    let entry = only::<istio::ServiceEntry>(&parsed);
+    assert_eq!(entry.spec.addresses, ["1.2.3.4", "1:db8::", "fe80::"]);
+}

@@ -35,7 +35,7 @@ pub fn load(options: &ServeOptions) -> anyhow::Result<(Settings, Vec<Diagnostic>
     let mut found = Vec::new();
     let mut mesh = match &options.mesh_config {
         Some(path) => {
-            let read = model::mesh::read_mesh_config(&text(path)?, &Arc::from(path.as_path()));
+            let read = validate::mesh::read_config(&text(path)?, &Arc::from(path.as_path()));
             take(read.value, read.diagnostics, path, &mut found)?
         }
         None => model::mesh::default_mesh_config(),
@@ -43,7 +43,7 @@ pub fn load(options: &ServeOptions) -> anyhow::Result<(Settings, Vec<Diagnostic>
     fill_headers(&mut mesh, |name| std::env::var(name).ok());
     let networks = match &options.mesh_networks {
         Some(path) => {
-            let read = model::mesh::read_mesh_networks(&text(path)?, &Arc::from(path.as_path()));
+            let read = validate::mesh::read_networks(&text(path)?, &Arc::from(path.as_path()));
             take(read.value, read.diagnostics, path, &mut found)?
         }
         None => Default::default(),

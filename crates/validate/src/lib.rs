@@ -9,12 +9,13 @@ pub mod mesh;
 pub mod report;
 pub mod rules;
 pub mod text;
+pub mod written;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use model::AnyObject;
-use model::parse::{Judge, Parsed, Remark, Validation, parse_judged};
+use model::parse::{Judge, Parsed, Raw, Remark, Validation, parse_judged};
+use model::{AnyObject, Kind};
 
 use report::Report;
 
@@ -23,6 +24,12 @@ use report::Report;
 pub struct Rules;
 
 impl Judge for Rules {
+    fn written(&self, kind: Kind, raw: Raw<'_>, out: &mut Vec<Remark>) {
+        let mut report = Report(std::mem::take(out));
+        written::check(kind, raw, &mut report);
+        *out = report.0;
+    }
+
     fn object(&self, object: &AnyObject, out: &mut Vec<Remark>) {
         let mut report = Report(std::mem::take(out));
         rules::object(object, &mut report);

@@ -5,6 +5,12 @@ use std::fmt::Display;
 use model::Severity;
 use model::parse::{Path, Remark, Step, code};
 
+/// Codes of what this crate finds, beside those of reading.
+pub mod codes {
+    /// A value beyond what the definition of the kind allows.
+    pub const LIMIT: &str = "PIL0020";
+}
+
 /// The field that a rule looks at. It costs nothing until something is found there.
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {

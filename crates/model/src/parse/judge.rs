@@ -43,10 +43,19 @@ impl<'a> Raw<'a> {
         self.0.get(key).filter(|n| !n.is_null()).map(Raw)
     }
 
-    /// The entries of a map, without those that are `null`.
-    pub fn entries(self) -> Option<impl Iterator<Item = (&'a str, Raw<'a>)>> {
+    /// The value of a key, be it `null`.
+    pub fn value_of(self, key: &str) -> Option<Raw<'a>> {
+        self.0.get(key).map(Raw)
+    }
+
+    /// Whether the value is `null`.
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The entries of a map, also those that are `null`.
+    pub fn all_entries(self) -> Option<impl Iterator<Item = (&'a str, Raw<'a>)>> {
         let entries = self.0.entries()?.iter();
-        let entries = entries.filter(|e| !e.value.is_null());
         Some(entries.map(|e| (&*e.key, Raw(&e.value))))
     }
 

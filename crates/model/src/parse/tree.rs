@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::check::{self, Fault};
 use super::node::{Entry, Node, Path, Span, Value};
-use super::{Reader, Validation, yaml};
+use super::{Reader, Remark, Validation, yaml};
 use crate::diagnostic::{Diagnostic, Severity};
 
 /// A message as its JSON, with the fields that are set and no others.
@@ -70,6 +70,22 @@ impl<'a> Tree<'a> {
         let diagnostics = reader.parsed.diagnostics;
         debug_assert!(tree.is_ok() || diagnostics.iter().any(|d| d.severity == Severity::Error));
         (tree, diagnostics)
+    }
+
+    /// Remarks about settings that [`Tree::read`] has read from the text, with their places.
+    pub(crate) fn remarked(
+        text: &str,
+        keys: &[&str],
+        file: &Arc<FilePath>,
+        remarks: Vec<Remark>,
+    ) -> Vec<Diagnostic> {
+        if remarks.is_empty() {
+            return Vec::new();
+        }
+        let inner = inner_text(text, keys);
+        let mut reader = Reader::new(inner.as_deref().unwrap_or(text), file, Validation::Strict);
+        let shown = remarks.into_iter().map(|r| reader.remarked(r, 1));
+        shown.collect()
     }
 
     /// Sets the fields of `over` in place of those of the same name, and in place of others of the same `oneof`.

@@ -233,10 +233,20 @@ impl<'a> Builder<'a> {
                     node.span = span;
                     self.add(node)?;
                 }
-                Event::Scalar(text, style, anchor, tag) => {
-                    if self.merge_key(&text, style, span) {
+                Event::Scalar(value, style, anchor, tag) => {
+                    if self.merge_key(&value, style, span) {
                         continue;
                     }
+                    if value.is_empty()
+                        && style == ScalarStyle::Plain
+                        && let Some(node) = self.colon_at_end(text, raw)
+                    {
+                        // The map that was begun for it ends next.
+                        parser.next_event();
+                        self.add(node)?;
+                        continue;
+                    }
+                    let text = value;
                     let node = Node {
                         value: scalar_value(text, style, tag.as_deref()),
                         span,
@@ -253,6 +263,33 @@ impl<'a> Builder<'a> {
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
+    }
+
+    /// A text that ends with colons in a list such as `[fe80::]`, which Kubernetes reads so, and YAML 1.2 as a map from
+    /// `fe80:` to nothing.
+    fn colon_at_end(&mut self, text: &str, raw: RawSpan) -> Option<Node<'a>> {
+        let Some(Frame::Map { entries, key: Some((Key::Name(key), at)), .. }) = self.stack.last()
+        else {
+            return None;
+        };
+        if !entries.is_empty() || !key.ends_with(':') {
+            return None;
+        }
+        let line = text.lines().nth(raw.start.line().checked_sub(1)?)?;
+        let next = line.chars().nth(raw.start.col());
+        let in_list = matches!(self.stack.iter().rev().nth(1), Some(Frame::Seq { .. }));
+        if !in_list || !matches!(next, Some(']' | ',')) {
+            return None;
+        }
+        let node = Node {
+            value: Value::String(format!("{key}:").into()),
+            span: Span {
+                length: at.length + 1,
+                ..*at
+            },
+        };
+        self.stack.pop();
+        Some(node)
     }
 
     /// Takes a plain `<<` in the place of a key.

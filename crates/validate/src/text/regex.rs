@@ -75,6 +75,11 @@ fn rewrite(pattern: &str) -> Result<String, String> {
                     }
                     out.extend(['\\', e]);
                 }
+                Some(e @ '1'..='9')
+                    if e > '7' || !chars.peek().is_some_and(|c| ('0'..='7').contains(c)) =>
+                {
+                    return Err(fault(&format!("unknown escape \\{e}: groups cannot be repeated")));
+                }
                 Some(e @ ('u' | 'U')) => return Err(fault(&format!("unknown escape \\{e}"))),
                 Some(e) => out.extend(['\\', e]),
             },
@@ -144,6 +149,9 @@ impl Visitor for Bounds {
     fn visit_pre(&mut self, ast: &Ast) -> Result<(), String> {
         match ast {
             Ast::Repetition(repetition) => {
+                if matches!(&*repetition.ast, Ast::Repetition(_)) {
+                    return Err(fault(&"what is repeated cannot be repeated again without a group"));
+                }
                 let times = match &repetition.op.kind {
                     RepetitionKind::Range(RepetitionRange::Exactly(n) | RepetitionRange::AtLeast(n)) => *n,
                     RepetitionKind::Range(RepetitionRange::Bounded(_, n)) => *n,
@@ -207,7 +215,7 @@ mod tests {
             "a{1000}",
             "(?:a*)*",
             r"[\w-]+",
-            "a**",
+            "(?:a*)+?",
         ] {
             assert_eq!(re2(good), Ok(()), "{good}");
         }
@@ -220,6 +228,8 @@ mod tests {
             "(a{100}){100}",
             "(?=a)",
             r"(a)\1",
+            "a**",
+            "a++",
             r"\",
             "(?x)a",
             r"\u0041",

@@ -89,6 +89,11 @@ fn escapes(text: &str) -> bool {
     })
 }
 
+/// Whether the text is a URL, which may be relative.
+pub fn is_url(text: &str) -> bool {
+    Url::parse(text).is_some()
+}
+
 /// Where keys for tokens are fetched from.
 ///
 /// Istio: pkg/config/security/security.go ParseJwksURI, 1.32.
@@ -149,7 +154,7 @@ mod tests {
         for good in ["oci://a/b", "a.b/c:v1", "http://a/b.wasm", "file:///a", "localhost:5000/a"] {
             assert_eq!(plugin_url(good), Ok(()), "{good}");
         }
-        for bad in ["", "ftp://a/b", "http://a b"] {
+        for bad in ["", "ftp://a/b", "a%zz"] {
             assert!(plugin_url(bad).is_err(), "{bad}");
         }
     }

@@ -48,7 +48,7 @@ fn at_port(policy: Option<&TrafficPolicy>, port: u32) -> Option<&ConsistentHashL
 fn consistent(balancer: &LoadBalancerSettings) -> Option<&ConsistentHashLb> {
     match balancer.lb_policy.as_ref()? {
         LbPolicy::ConsistentHash(hash) => Some(hash),
-        LbPolicy::Simple(_) => None,
+        LbPolicy::Simple(_) | LbPolicy::BackendUtilization(_) => None,
     }
 }
 

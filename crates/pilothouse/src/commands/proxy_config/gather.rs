@@ -113,7 +113,7 @@ fn offline(options: &ProxyConfigOptions, types: &[TypeUrl]) -> anyhow::Result<Ga
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            let read = model::mesh::read_mesh_config(&text, &Arc::from(path.as_path()));
+            let read = validate::mesh::read_config(&text, &Arc::from(path.as_path()));
             read.value.with_context(|| {
                 read.diagnostics
                     .iter()

@@ -1,0 +1,370 @@
+//! The limits, and how each is checked.
+
+use std::collections::BTreeSet;
+
+use model::Kind;
+use model::parse::Raw;
+use proto_istio::wkt::Duration;
+
+use crate::report::{At, Report};
+use crate::text::{is_label, unix_path};
+
+/// A limit of a value as it is written.
+#[derive(Clone, Copy)]
+pub(super) enum Limit {
+    /// A map has these keys.
+    Needs(&'static [&'static str]),
+    /// At most one of these keys.
+    OneOf(&'static [&'static str]),
+    /// A text has so many characters.
+    Length(usize, usize),
+    /// A list, or a map, has so many entries.
+    Entries(usize, usize),
+    /// A number lies between, the bounds included.
+    Between(f64, f64),
+    /// A time of at least a millisecond.
+    Time,
+    /// The items of a list differ by this key.
+    Unique(&'static str),
+    /// A text is of a form that has a name.
+    Form(fn(&str) -> bool, &'static str),
+    /// Anything else.
+    Other(fn(Raw<'_>, &At<'_>, &mut Report)),
+}
+
+use Limit::{Between, Entries, Form, Length, Needs, OneOf, Other, Time, Unique};
+
+/// The message of each kind's spec, and whether it must be there.
+pub(super) const SPECS: [(Kind, &str, bool); 15] = [
+    (Kind::VirtualService, "istio.networking.v1alpha3.VirtualService", false),
+    (Kind::DestinationRule, "istio.networking.v1alpha3.DestinationRule", false),
+    (Kind::Gateway, "istio.networking.v1alpha3.Gateway", false),
+    (Kind::ServiceEntry, "istio.networking.v1alpha3.ServiceEntry", true),
+    (Kind::Sidecar, "istio.networking.v1alpha3.Sidecar", false),
+    (Kind::WorkloadEntry, "istio.networking.v1alpha3.WorkloadEntry", true),
+    (Kind::WorkloadGroup, "istio.networking.v1alpha3.WorkloadGroup", true),
+    (Kind::EnvoyFilter, "istio.networking.v1alpha3.EnvoyFilter", false),
+    (Kind::ProxyConfig, "istio.networking.v1beta1.ProxyConfig", false),
+    (Kind::AuthorizationPolicy, "istio.security.v1beta1.AuthorizationPolicy", false),
+    (Kind::PeerAuthentication, "istio.security.v1beta1.PeerAuthentication", false),
+    (Kind::RequestAuthentication, "istio.security.v1beta1.RequestAuthentication", false),
+    (Kind::Telemetry, "istio.telemetry.v1alpha1.Telemetry", false),
+    (Kind::WasmPlugin, "istio.extensions.v1alpha1.WasmPlugin", true),
+    (Kind::TrafficExtension, "istio.extensions.v1alpha1.TrafficExtension", true),
+];
+
+const PORT: Limit = Between(1.0, 65_535.0);
+const TARGETS: &[&str] = &["selector", "targetRef", "targetRefs"];
+/// More than any text has.
+const ANY: usize = usize::MAX;
+
+/// Message without `istio.`, field (empty for the message, with `[]` for the items of a list or map), limit.
+pub(super) const LIMITS: &[(&str, &str, Limit)] = &[
+    ("type.v1beta1.WorkloadSelector", "matchLabels", Entries(0, 4096)),
+    ("type.v1beta1.WorkloadSelector", "matchLabels[]", Length(0, 63)),
+    ("type.v1beta1.PolicyTargetReference", "", Needs(&["kind", "name"])),
+    ("type.v1beta1.PolicyTargetReference", "group", Form(is_group, "a group")),
+    ("type.v1beta1.PolicyTargetReference", "group", Length(0, 253)),
+    ("type.v1beta1.PolicyTargetReference", "kind", Form(is_kind, "a kind")),
+    ("type.v1beta1.PolicyTargetReference", "kind", Length(1, 63)),
+    ("type.v1beta1.PolicyTargetReference", "name", Length(1, 253)),
+    ("type.v1beta1.PolicyTargetReference", "namespace", Length(0, 0)),
+    ("type.v1beta1.PortSelector", "", Needs(&["number"])),
+    ("type.v1beta1.PortSelector", "number", PORT),
+    ("networking.v1alpha3.WorkloadSelector", "labels", Entries(0, 256)),
+    ("networking.v1alpha3.WorkloadSelector", "labels[]", Length(0, 63)),
+    ("networking.v1alpha3.DestinationRule", "", Needs(&["host"])),
+    ("networking.v1alpha3.Subset", "", Needs(&["name"])),
+    ("networking.v1alpha3.TrafficPolicy", "portLevelSettings", Entries(0, 4096)),
+    ("networking.v1alpha3.TrafficPolicy.RetryBudget", "percent", Between(0.0, 100.0)),
+    ("networking.v1alpha3.TrafficPolicy.TunnelSettings", "", Needs(&["targetHost", "targetPort"])),
+    ("networking.v1alpha3.LoadBalancerSettings", "warmupDurationSecs", Time),
+    ("networking.v1alpha3.LoadBalancerSettings.ConsistentHashLB.HTTPCookie", "", Needs(&["name"])),
+    (
+        "networking.v1alpha3.LoadBalancerSettings.ConsistentHashLB.HTTPCookie.Attribute",
+        "",
+        Needs(&["name"]),
+    ),
+    ("networking.v1alpha3.WarmupConfiguration", "", Needs(&["duration"])),
+    ("networking.v1alpha3.WarmupConfiguration", "minimumPercent", Between(0.0, 100.0)),
+    ("networking.v1alpha3.WarmupConfiguration", "aggression", Between(0.0, f64::MAX)),
+    ("networking.v1alpha3.ZoneAwareLoadBalancerSetting", "minClusterSize", Between(1.0, f64::MAX)),
+    (
+        "networking.v1alpha3.OutlierDetection",
+        "outlierDetectionHttpErrorCodes[]",
+        Between(100.0, 599.0),
+    ),
+    ("networking.v1alpha3.Server", "", Needs(&["port", "hosts"])),
+    ("networking.v1alpha3.Port", "", Needs(&["number", "protocol", "name"])),
+    ("networking.v1alpha3.ServerTLSSettings", "", OneOf(&["tlsCertificates", "credentialNames"])),
+    ("networking.v1alpha3.ServerTLSSettings", "", OneOf(&["credentialName", "credentialNames"])),
+    ("networking.v1alpha3.ServerTLSSettings", "credentialNames", Entries(1, 2)),
+    ("networking.v1alpha3.ServerTLSSettings", "tlsCertificates", Entries(1, 2)),
+    ("networking.v1beta1.ProxyConfig", "environmentVariables[]", Length(0, 2048)),
+    ("networking.v1alpha3.ServiceEntry", "", Needs(&["hosts"])),
+    ("networking.v1alpha3.ServiceEntry", "", OneOf(&["workloadSelector", "endpoints"])),
+    ("networking.v1alpha3.ServiceEntry", "", Other(endpoints_of_none)),
+    ("networking.v1alpha3.ServiceEntry", "hosts", Entries(1, 256)),
+    ("networking.v1alpha3.ServiceEntry", "addresses", Entries(0, 256)),
+    ("networking.v1alpha3.ServiceEntry", "addresses[]", Length(0, 64)),
+    ("networking.v1alpha3.ServiceEntry", "endpoints", Entries(0, 4096)),
+    ("networking.v1alpha3.ServiceEntry", "ports", Entries(0, 256)),
+    ("networking.v1alpha3.ServiceEntry", "ports", Unique("name")),
+    ("networking.v1alpha3.ServicePort", "", Needs(&["number", "name"])),
+    ("networking.v1alpha3.ServicePort", "name", Length(0, 256)),
+    ("networking.v1alpha3.ServicePort", "protocol", Length(0, 256)),
+    ("networking.v1alpha3.ServicePort", "number", PORT),
+    ("networking.v1alpha3.ServicePort", "targetPort", PORT),
+    ("networking.v1alpha3.WorkloadEntry", "", Other(unix_socket)),
+    ("networking.v1alpha3.WorkloadEntry", "address", Length(0, 256)),
+    ("networking.v1alpha3.WorkloadEntry", "labels", Entries(0, 256)),
+    ("networking.v1alpha3.WorkloadEntry", "locality", Length(0, 2048)),
+    ("networking.v1alpha3.WorkloadEntry", "network", Length(0, 2048)),
+    ("networking.v1alpha3.WorkloadEntry", "ports", Entries(0, 128)),
+    ("networking.v1alpha3.WorkloadEntry", "ports", Other(port_names)),
+    ("networking.v1alpha3.WorkloadEntry", "ports[]", PORT),
+    ("networking.v1alpha3.WorkloadEntry", "serviceAccount", Length(0, 253)),
+    ("networking.v1alpha3.WorkloadGroup", "", Needs(&["template"])),
+    ("networking.v1alpha3.WorkloadGroup.ObjectMeta", "annotations", Entries(0, 256)),
+    ("networking.v1alpha3.WorkloadGroup.ObjectMeta", "labels", Entries(0, 256)),
+    ("networking.v1alpha3.ReadinessProbe", "initialDelaySeconds", Between(0.0, f64::MAX)),
+    ("networking.v1alpha3.ExecHealthCheckConfig", "", Needs(&["command"])),
+    ("networking.v1alpha3.ExecHealthCheckConfig", "command[]", Length(1, ANY)),
+    ("networking.v1alpha3.GrpcHealthCheckConfig", "port", PORT),
+    ("networking.v1alpha3.HTTPHealthCheckConfig", "", Needs(&["port"])),
+    ("networking.v1alpha3.HTTPHealthCheckConfig", "port", PORT),
+    ("networking.v1alpha3.TCPHealthCheckConfig", "", Needs(&["port"])),
+    ("networking.v1alpha3.TCPHealthCheckConfig", "port", PORT),
+    ("networking.v1alpha3.IstioEgressListener", "", Needs(&["hosts"])),
+    ("networking.v1alpha3.IstioIngressListener", "", Needs(&["port"])),
+    ("networking.v1alpha3.Destination", "", Needs(&["host"])),
+    ("networking.v1alpha3.HTTPRouteDestination", "", Needs(&["destination"])),
+    ("networking.v1alpha3.RouteDestination", "", Needs(&["destination"])),
+    ("networking.v1alpha3.HTTPMirrorPolicy", "", Needs(&["destination"])),
+    ("networking.v1alpha3.HTTPDirectResponse", "", Needs(&["status"])),
+    ("networking.v1alpha3.TLSRoute", "", Needs(&["match"])),
+    ("networking.v1alpha3.TLSMatchAttributes", "", Needs(&["sniHosts"])),
+    ("networking.v1alpha3.EnvoyFilter", "", OneOf(&["workloadSelector", "targetRefs"])),
+    ("networking.v1alpha3.EnvoyFilter", "targetRefs", Entries(0, 16)),
+    (
+        "networking.v1alpha3.EnvoyFilter.EnvoyConfigObjectMatch",
+        "",
+        Other(waypoint_match),
+    ),
+    ("networking.v1alpha3.EnvoyFilter.WaypointMatch", "portNumber", PORT),
+    ("security.v1beta1.AuthorizationPolicy", "", OneOf(TARGETS)),
+    ("security.v1beta1.AuthorizationPolicy", "targetRefs", Entries(0, 16)),
+    ("security.v1beta1.AuthorizationPolicy", "rules", Entries(0, 512)),
+    ("security.v1beta1.Rule", "from", Entries(0, 512)),
+    ("security.v1beta1.Source", "serviceAccounts", Entries(0, 16)),
+    ("security.v1beta1.Source", "serviceAccounts[]", Length(0, 320)),
+    ("security.v1beta1.Source", "notServiceAccounts", Entries(0, 16)),
+    ("security.v1beta1.Source", "notServiceAccounts[]", Length(0, 320)),
+    ("security.v1beta1.Condition", "", Needs(&["key"])),
+    ("security.v1beta1.PeerAuthentication", "portLevelMtls", Entries(1, ANY)),
+    ("security.v1beta1.RequestAuthentication", "", OneOf(TARGETS)),
+    ("security.v1beta1.RequestAuthentication", "targetRefs", Entries(0, 16)),
+    ("security.v1beta1.RequestAuthentication", "jwtRules", Entries(0, 4096)),
+    ("security.v1beta1.JWTRule", "", OneOf(&["jwksUri", "jwks_uri", "jwks"])),
+    ("security.v1beta1.JWTRule", "issuer", Length(1, ANY)),
+    ("security.v1beta1.JWTRule", "audiences[]", Length(1, ANY)),
+    ("security.v1beta1.JWTRule", "jwksUri", Length(1, 2048)),
+    ("security.v1beta1.JWTRule", "fromParams[]", Length(1, ANY)),
+    ("security.v1beta1.JWTRule", "fromCookies[]", Length(1, ANY)),
+    ("security.v1beta1.JWTRule", "spaceDelimitedClaims", Entries(0, 64)),
+    ("security.v1beta1.JWTRule", "spaceDelimitedClaims[]", Length(1, ANY)),
+    ("security.v1beta1.JWTHeader", "", Needs(&["name"])),
+    ("security.v1beta1.JWTHeader", "name", Length(1, ANY)),
+    ("security.v1beta1.ClaimToHeader", "", Needs(&["header", "claim"])),
+    ("security.v1beta1.ClaimToHeader", "claim", Length(1, ANY)),
+    ("security.v1beta1.ClaimToHeader", "header", Length(1, ANY)),
+    ("telemetry.v1alpha1.Telemetry", "", OneOf(TARGETS)),
+    ("telemetry.v1alpha1.Telemetry", "targetRefs", Entries(0, 16)),
+    ("telemetry.v1alpha1.ProviderRef", "", Needs(&["name"])),
+    ("telemetry.v1alpha1.ProviderRef", "name", Length(1, ANY)),
+    ("telemetry.v1alpha1.Metrics", "reportingInterval", Time),
+    ("telemetry.v1alpha1.MetricSelector", "customMetric", Length(1, ANY)),
+    ("telemetry.v1alpha1.MetricsOverrides.TagOverride", "", Other(tag_to_remove)),
+    ("telemetry.v1alpha1.Tracing", "randomSamplingPercentage", Between(0.0, 100.0)),
+    ("extensions.v1alpha1.WasmPlugin", "", Needs(&["url"])),
+    ("extensions.v1alpha1.WasmPlugin", "", OneOf(TARGETS)),
+    ("extensions.v1alpha1.WasmPlugin", "targetRefs", Entries(0, 16)),
+    ("extensions.v1alpha1.WasmPlugin", "url", Length(1, ANY)),
+    ("extensions.v1alpha1.WasmPlugin", "imagePullSecret", Length(1, 253)),
+    ("extensions.v1alpha1.WasmPlugin", "pluginName", Length(1, 256)),
+    ("extensions.v1alpha1.TrafficExtension", "", OneOf(TARGETS)),
+    ("extensions.v1alpha1.TrafficExtension", "targetRefs", Entries(0, 16)),
+    ("extensions.v1alpha1.WasmPlugin.TrafficSelector", "ports", Unique("number")),
+    ("extensions.v1alpha1.TrafficSelector", "ports", Unique("number")),
+    ("extensions.v1alpha1.WasmConfig", "", Needs(&["url"])),
+    ("extensions.v1alpha1.WasmConfig", "url", Length(1, ANY)),
+    ("extensions.v1alpha1.WasmConfig", "imagePullSecret", Length(1, 253)),
+    ("extensions.v1alpha1.WasmConfig", "pluginName", Length(1, 256)),
+    ("extensions.v1alpha1.LuaConfig", "", Needs(&["inlineCode"])),
+    ("extensions.v1alpha1.LuaConfig", "inlineCode", Length(1, 65_536)),
+    ("extensions.v1alpha1.VmConfig", "env", Entries(0, 256)),
+    ("extensions.v1alpha1.VmConfig", "env", Unique("name")),
+    ("extensions.v1alpha1.EnvVar", "", Needs(&["name"])),
+    ("extensions.v1alpha1.EnvVar", "", Other(value_from_host)),
+    ("extensions.v1alpha1.EnvVar", "name", Length(1, 256)),
+    ("extensions.v1alpha1.EnvVar", "value", Length(0, 2048)),
+];
+
+impl Limit {
+    /// Checks a value. Values of another type are for reading to find.
+    pub(super) fn check(&self, value: Raw<'_>, at: &At<'_>, report: &mut Report) {
+        match *self {
+            Needs(keys) => {
+                let is_map = value.all_entries().is_some();
+                let missing = |key: &&&str| is_map && !has(value, key);
+                for key in keys.iter().filter(missing) {
+                    report.error(&at.field(key), "is needed");
+                }
+            }
+            OneOf(keys) => {
+                let mut set = keys.iter().filter(|key| value.get(key).is_some());
+                if let (Some(first), Some(second)) = (set.next(), set.next()) {
+                    let message = format!("only one of `{first}` and `{second}` may be set");
+                    report.error(&at.field(second), message);
+                }
+            }
+            Length(least, most) => {
+                let Some(length) = value.as_str().map(|text| text.chars().count()) else {
+                    return;
+                };
+                if length < least {
+                    report.error(at, "must not be empty");
+                } else if length > most && most == 0 {
+                    report.error(at, "must not be set");
+                } else if length > most {
+                    report.error(at, format!("has {length} characters, more than {most}"));
+                }
+            }
+            Entries(least, most) => {
+                let items = value.items().map(|items| items.len());
+                let Some(many) = items.or_else(|| Some(value.all_entries()?.count())) else {
+                    return;
+                };
+                if many < least {
+                    report.error(at, "must not be empty");
+                } else if many > most {
+                    report.error(at, format!("has {many} entries, more than {most}"));
+                }
+            }
+            Between(least, most) => {
+                let Some(number) = value.as_f64() else { return };
+                if number < least && most == f64::MAX {
+                    report.error(at, format!("must be at least {least}, is {number}"));
+                } else if !(least..=most).contains(&number) {
+                    report.error(at, format!("{number} is not between {least} and {most}"));
+                }
+            }
+            Time => {
+                let time = value.as_str().and_then(|text| text.parse::<Duration>().ok());
+                if time.is_some_and(|time| time.as_nanos() < 1_000_000) {
+                    report.error(at, "must be at least 1ms");
+                }
+            }
+            Unique(key) => {
+                let mut seen = BTreeSet::new();
+                for (index, item) in value.items().into_iter().flatten().enumerate() {
+                    let value = item.get(key).map(|value| value.to_json().to_string());
+                    if let Some(value) = value.filter(|value| !seen.insert(value.clone())) {
+                        let message = format!("there is another {value}");
+                        report.error(&at.item(index).field(key), message);
+                    }
+                }
+            }
+            Form(is, name) => {
+                if let Some(text) = value.as_str().filter(|text| !is(text)) {
+                    report.error(at, format!("{text:?} is no name of {name}"));
+                }
+            }
+            Other(check) => check(value, at, report),
+        }
+    }
+}
+
+/// Whether the key of a message stands there, under either of its names.
+fn has(value: Raw<'_>, key: &str) -> bool {
+    if value.value_of(key).is_some() {
+        return true;
+    }
+    let mut snake = String::with_capacity(key.len() + 4);
+    for c in key.chars() {
+        if c.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    value.value_of(&snake).is_some()
+}
+
+fn is_group(text: &str) -> bool {
+    text.is_empty() || text.split('.').all(|part| is_label(part) && is_lower(part))
+}
+
+fn is_lower(text: &str) -> bool {
+    !text.contains(|c: char| c.is_ascii_uppercase())
+}
+
+fn is_kind(text: &str) -> bool {
+    text.is_empty() || (is_label(text) && text.starts_with(|c: char| c.is_ascii_alphabetic()))
+}
+
+fn text_of<'a>(value: Raw<'a>, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Raw::as_str)
+}
+
+fn unix_socket(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
+    let address = text_of(value, "address");
+    let Some(path) = address.and_then(|a| a.strip_prefix("unix://")) else {
+        return;
+    };
+    report.check(&at.field("address"), unix_path(path));
+    if value.get("ports").is_some() {
+        report.error(&at.field("ports"), "a Unix socket has no ports");
+    }
+}
+
+fn port_names(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
+    for (name, _) in value.all_entries().into_iter().flatten() {
+        if !is_label(name) {
+            report.error(&at.field(name), format!("{name:?} is no name of a port"));
+        }
+    }
+}
+
+fn endpoints_of_none(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
+    let none = matches!(text_of(value, "resolution"), None | Some("NONE"));
+    if none && value.get("endpoints").is_some() {
+        let message = "endpoints have no meaning where the resolution is NONE";
+        report.error(&at.field("endpoints"), message);
+    }
+}
+
+fn waypoint_match(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
+    let of_waypoint = text_of(value, "context") == Some("WAYPOINT");
+    match (of_waypoint, value.get("waypoint").is_some()) {
+        (true, false) => {
+            report.error(at, "the context WAYPOINT can only be matched by `waypoint`");
+        }
+        (false, true) => {
+            let message = "only the context WAYPOINT can be matched by `waypoint`";
+            report.error(&at.field("waypoint"), message);
+        }
+        _ => {}
+    }
+}
+
+fn tag_to_remove(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
+    if text_of(value, "operation") == Some("REMOVE") && value.get("value").is_some() {
+        report.error(&at.field("value"), "REMOVE has no value");
+    }
+}
+
+fn value_from_host(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
+    if text_of(value, "valueFrom") == Some("HOST") && value.get("value").is_some() {
+        report.error(&at.field("value"), "has no meaning where `valueFrom` is HOST");
+    }
+}
