@@ -237,9 +237,9 @@ impl<'a> Builder<'a> {
                     if self.merge_key(&value, style, span) {
                         continue;
                     }
-                    if value.is_empty()
+                    if span.length == 0
                         && style == ScalarStyle::Plain
-                        && let Some(node) = self.colon_at_end(text, raw)
+                        && let Some(node) = self.colon_at_end(text)
                     {
                         // The map that was begun for it ends next.
                         parser.next_event();
@@ -267,7 +267,7 @@ impl<'a> Builder<'a> {
 
     /// A text that ends with colons in a list such as `[fe80::]`, which Kubernetes reads so, and YAML 1.2 as a map from
     /// `fe80:` to nothing.
-    fn colon_at_end(&mut self, text: &str, raw: RawSpan) -> Option<Node<'a>> {
+    fn colon_at_end(&mut self, text: &str) -> Option<Node<'a>> {
         let Some(Frame::Map { entries, key: Some((Key::Name(key), at)), .. }) = self.stack.last()
         else {
             return None;
@@ -275,8 +275,10 @@ impl<'a> Builder<'a> {
         if !entries.is_empty() || !key.ends_with(':') {
             return None;
         }
-        let line = text.lines().nth(raw.start.line().checked_sub(1)?)?;
-        let next = line.chars().nth(raw.start.col());
+        let line = at.line.checked_sub(self.lines_before)?.checked_sub(1)?;
+        let line = text.lines().nth(line as usize)?;
+        // Behind the key and its colon.
+        let next = line.chars().nth((at.column + at.length) as usize);
         let in_list = matches!(self.stack.iter().rev().nth(1), Some(Frame::Seq { .. }));
         if !in_list || !matches!(next, Some(']' | ',')) {
             return None;
