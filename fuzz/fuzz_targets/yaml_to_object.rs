@@ -1,11 +1,12 @@
-//! Any text as a manifest and as mesh config: no panic, and a reason told for each object that is refused.
+//! Any text as a manifest and as mesh config, with all rules: no panic, and a reason told for each object that is refused.
 #![no_main]
 
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use model::parse::{Validation, parse};
-use model::{Severity, mesh};
+use model::Severity;
+use model::parse::Validation;
+use validate::{mesh, parse};
 
 fuzz_target!(|text: &str| {
     let file = Path::new("fuzz.yaml").into();
@@ -18,6 +19,6 @@ fuzz_target!(|text: &str| {
             let _ = format!("{diagnostic:#}");
         }
     }
-    let _ = mesh::read_mesh_config(text, &file);
-    let _ = mesh::read_mesh_networks(text, &file);
+    let _ = mesh::read_config(text, &file);
+    let _ = mesh::read_networks(text, &file);
 });

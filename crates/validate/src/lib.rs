@@ -8,6 +8,7 @@ pub mod cel;
 pub mod mesh;
 pub mod report;
 pub mod rules;
+pub mod schema;
 pub mod text;
 pub mod written;
 

@@ -25,7 +25,7 @@ pub use regex::{re2, re2_syntax};
 pub use security::{
     Check, attribute, empty_values, ips, is_literal, path_template, ports, service_accounts, trust_domains, wildcards,
 };
-pub use url::{is_url, jwks_uri, plugin_url};
+pub use url::{is_request_url, is_url, jwks_uri, plugin_url, url_part};
 
 const MILLISECOND: i128 = 1_000_000;
 

@@ -1,8 +1,9 @@
-//! Limits of Istio's kinds that their API server enforces: what must be there, how much, how long.
+//! Limits of Istio's and the Gateway API's kinds that an API server enforces: what must be there, how much, how long.
 //!
 //! They hold for what is written, so that an empty text differs from none. A limit belongs to a message and counts
 //! wherever the message is used; [`LIMITS`] is the one list of them.
 
+mod gateway_api;
 mod limits;
 
 use std::collections::HashMap;
@@ -112,6 +113,9 @@ pub fn check(kind: Kind, object: Raw<'_>, report: &mut Report) {
 }
 
 fn spec(kind: Kind, object: Raw<'_>, report: &mut Report) {
+    if gateway_api::check(kind, object, report) {
+        return;
+    }
     let Some((_, message, needed)) = SPECS.iter().find(|(k, ..)| *k == kind) else {
         return;
     };

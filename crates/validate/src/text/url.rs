@@ -89,6 +89,32 @@ fn escapes(text: &str) -> bool {
     })
 }
 
+/// Whether the text is an absolute URL, or an absolute path.
+pub fn is_request_url(text: &str) -> bool {
+    Url::parse(text).is_some_and(|url| {
+        let opaque = !url.scheme.is_empty() && !text.contains("://") && !url.path.starts_with('/');
+        !opaque && (!url.scheme.is_empty() || url.path.starts_with('/'))
+    })
+}
+
+/// A part of a URL: `scheme`, `host`, `hostname`, `port` or `path`; empty where there is none.
+pub fn url_part(text: &str, part: &str) -> String {
+    let Some(url) = Url::parse(text) else {
+        return String::new();
+    };
+    let (name, port) = match url.host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, port),
+        _ => (url.host, ""),
+    };
+    match part {
+        "scheme" => url.scheme,
+        "host" => url.host.to_owned(),
+        "hostname" => name.trim_matches(['[', ']']).to_owned(),
+        "port" => port.to_owned(),
+        _ => url.path.to_owned(),
+    }
+}
+
 /// Whether the text is a URL, which may be relative.
 pub fn is_url(text: &str) -> bool {
     Url::parse(text).is_some()

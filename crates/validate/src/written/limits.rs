@@ -300,7 +300,7 @@ fn has(value: Raw<'_>, key: &str) -> bool {
     value.value_of(&snake).is_some()
 }
 
-fn is_group(text: &str) -> bool {
+pub(super) fn is_group(text: &str) -> bool {
     text.is_empty() || text.split('.').all(|part| is_label(part) && is_lower(part))
 }
 
@@ -308,7 +308,7 @@ fn is_lower(text: &str) -> bool {
     !text.contains(|c: char| c.is_ascii_uppercase())
 }
 
-fn is_kind(text: &str) -> bool {
+pub(super) fn is_kind(text: &str) -> bool {
     text.is_empty() || (is_label(text) && text.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 

@@ -1,0 +1,129 @@
+//! Functions that Kubernetes adds: URLs, addresses, quantities, regular expressions, lists.
+//!
+//! URLs, addresses and quantities stay texts, which their functions read again.
+
+use std::sync::Arc;
+
+use ::cel::extractors::This;
+use ::cel::{Context, ExecutionError, Value};
+use ipnet::IpNet;
+
+use crate::text::{is_ip, is_request_url, url_part};
+
+type Text = Arc<String>;
+type Result<T> = std::result::Result<T, ExecutionError>;
+
+/// The largest expression that is compiled, in bytes of its program.
+const LARGEST_REGEX: usize = 1 << 20;
+
+pub(super) fn add(context: &mut Context<'_, '_>) {
+    // Names that the standard library has are left to it.
+    let _ = context.add_function("isURL", |t: Text| is_request_url(&t));
+    let _ = context.add_function("url", |t: Text| read(t, is_request_url, "URL"));
+    let _ = context.add_function("getScheme", |This(t): This<Text>| url_part(&t, "scheme"));
+    let _ = context.add_function("getHost", |This(t): This<Text>| url_part(&t, "host"));
+    let _ = context.add_function("getHostname", |This(t): This<Text>| url_part(&t, "hostname"));
+    let _ = context.add_function("getPort", |This(t): This<Text>| url_part(&t, "port"));
+    let _ = context.add_function("getEscapedPath", |This(t): This<Text>| url_part(&t, "path"));
+    let _ = context.add_function("isIP", |t: Text| is_ip(&t));
+    let _ = context.add_function("ip", |t: Text| read(t, is_ip, "IP address"));
+    let _ = context.add_function("family", |This(t): This<Text>| {
+        if t.contains(':') { 6_i64 } else { 4 }
+    });
+    let _ = context.add_function("isCIDR", |t: Text| is_range(&t));
+    let _ = context.add_function("cidr", |t: Text| read(t, is_range, "CIDR range"));
+    let _ = context.add_function("containsIP", |This(range): This<Text>, ip: Text| {
+        match (range.parse::<IpNet>(), ip.parse()) {
+            (Ok(range), Ok(ip)) => range.contains::<&std::net::IpAddr>(&ip),
+            _ => false,
+        }
+    });
+    let _ = context.add_function("prefixLength", |This(range): This<Text>| {
+        range.parse::<IpNet>().map_or(0, |r| i64::from(r.prefix_len()))
+    });
+    let _ = context.add_function("isQuantity", |t: Text| quantity(&t).is_some());
+    let _ = context.add_function("quantity", |t: Text| {
+        read(t, |t| quantity(t).is_some(), "quantity")
+    });
+    let _ = context.add_function("isGreaterThan", |This(a): This<Text>, b: Text| {
+        quantity(&a) > quantity(&b)
+    });
+    let _ = context.add_function("isLessThan", |This(a): This<Text>, b: Text| {
+        quantity(&a) < quantity(&b)
+    });
+    let _ = context.add_function("compareTo", |This(a): This<Text>, b: Text| {
+        let order = quantity(&a).partial_cmp(&quantity(&b));
+        order.map_or(0, |order| order as i64)
+    });
+    let _ = context.add_function("find", |This(t): This<Text>, pattern: Text| -> Result<String> {
+        let found = regex(&pattern)?.find(&t).map(|m| m.as_str().to_owned());
+        Ok(found.unwrap_or_default())
+    });
+    let _ = context.add_function("findAll", |This(t): This<Text>, pattern: Text| -> Result<Value> {
+        let regex = regex(&pattern)?;
+        let found = regex.find_iter(&t).map(|m| Value::from(m.as_str()));
+        Ok(Value::List(Arc::new(found.collect())))
+    });
+    let _ = context.add_function("isSorted", |This(list): This<Value>| match list {
+        Value::List(items) => items.is_sorted_by(|a, b| a.partial_cmp(b).is_some_and(|o| o.is_le())),
+        _ => false,
+    });
+    let _ = context.add_function("sum", |This(list): This<Value>| -> Result<Value> {
+        let Value::List(items) = list else {
+            return Ok(Value::Int(0));
+        };
+        let mut items = items.iter().cloned();
+        let first = items.next().unwrap_or(Value::Int(0));
+        items.try_fold(first, |a, b| a + b)
+    });
+}
+
+fn read(text: Text, is: impl Fn(&str) -> bool, what: &str) -> Result<Value> {
+    match is(&text) {
+        true => Ok(Value::String(text)),
+        false => Err(ExecutionError::function_error(
+            "conversion",
+            format!("{text:?} is no {what}"),
+        )),
+    }
+}
+
+fn is_range(text: &str) -> bool {
+    text.parse::<IpNet>().is_ok()
+}
+
+fn regex(pattern: &str) -> Result<regex::Regex> {
+    regex::RegexBuilder::new(pattern)
+        .size_limit(LARGEST_REGEX)
+        .build()
+        .map_err(|e| ExecutionError::function_error("find", e))
+}
+
+/// The number that a quantity such as `1.5Gi` stands for.
+fn quantity(text: &str) -> Option<f64> {
+    const SUFFIXES: [(&str, f64); 16] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
+        ("Pi", 1_125_899_906_842_624.0),
+        ("Ei", 1_152_921_504_606_846_976.0),
+        ("n", 1e-9),
+        ("u", 1e-6),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("E", 1e18),
+        ("", 1.0),
+    ];
+    SUFFIXES.iter().find_map(|(suffix, factor)| {
+        let digits = text.strip_suffix(suffix)?;
+        let good = !digits.is_empty()
+            && digits.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
+        let number: f64 = digits.parse().ok().filter(|_| good)?;
+        Some(number * factor)
+    })
+}

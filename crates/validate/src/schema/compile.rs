@@ -1,0 +1,145 @@
+//! Schemas from the JSON of definitions.
+
+use serde_json::Value;
+
+use super::rule::Rule;
+use super::{Bounds, DEEPEST, List, Schema, Type};
+
+/// A schema that cannot be used; who wrote the definition can fix it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct BadSchema {
+    /// Where in the schema.
+    pub path: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// The schema of each version that a CustomResourceDefinition serves.
+///
+/// # Errors
+///
+/// When a schema has no meaning.
+pub fn of_definition(definition: &Value) -> Result<Vec<(String, Schema)>, BadSchema> {
+    let versions = definition["spec"]["versions"].as_array();
+    let served = versions.into_iter().flatten().filter(|v| v["served"] != false);
+    served
+        .map(|version| {
+            let name = version["name"].as_str().unwrap_or_default().to_owned();
+            let schema = compile(&version["schema"]["openAPIV3Schema"])?;
+            Ok((name, schema))
+        })
+        .collect()
+}
+
+/// A schema from its JSON.
+///
+/// # Errors
+///
+/// When the schema has no meaning.
+pub fn compile(json: &Value) -> Result<Schema, BadSchema> {
+    at(json, "", 0)
+}
+
+fn at(json: &Value, path: &str, depth: usize) -> Result<Schema, BadSchema> {
+    let bad = |message: String| BadSchema {
+        path: path.to_owned(),
+        message,
+    };
+    if depth > DEEPEST {
+        return Err(bad("is nested too deeply".to_owned()));
+    }
+    let inner = |key: &str, json: &Value| at(json, &format!("{path}.{key}"), depth + 1);
+    let one = |key: &str| -> Result<Option<Box<Schema>>, BadSchema> {
+        match &json[key] {
+            Value::Object(_) => Ok(Some(Box::new(inner(key, &json[key])?))),
+            _ => Ok(None),
+        }
+    };
+    let many = |key: &str| -> Result<Vec<Schema>, BadSchema> {
+        let schemas = json[key].as_array().into_iter().flatten();
+        schemas.map(|json| inner(key, json)).collect()
+    };
+    let flag = |key: &str| json[key] == true;
+    let ty = match json["type"].as_str() {
+        None | Some("") => None,
+        Some("object") => Some(Type::Object),
+        Some("array") => Some(Type::Array),
+        Some("string") => Some(Type::Text),
+        Some("integer") => Some(Type::Integer),
+        Some("number") => Some(Type::Number),
+        Some("boolean") => Some(Type::Boolean),
+        Some(other) => return Err(bad(format!("unknown type {other:?}"))),
+    };
+    let mut fields = std::collections::BTreeMap::new();
+    for (name, json) in json["properties"].as_object().into_iter().flatten() {
+        fields.insert(name.clone(), inner(name, json)?);
+    }
+    let number = |key: &str, exclusive: &str| json[key].as_f64().map(|n| (n, flag(exclusive)));
+    let range = |least: &str, most: &str| (json[least].as_u64(), json[most].as_u64());
+    let pattern = match json["pattern"].as_str() {
+        None => None,
+        Some(text) => {
+            let regex = regex::RegexBuilder::new(text).size_limit(1 << 20).build();
+            let regex = regex.map_err(|_| bad(format!("{text:?} is no pattern")))?;
+            Some((text.to_owned(), regex))
+        }
+    };
+    let list = match json["x-kubernetes-list-type"].as_str() {
+        Some("set") => List::Set,
+        Some("map") => {
+            let keys = json["x-kubernetes-list-map-keys"].as_array();
+            let keys = keys.into_iter().flatten().filter_map(Value::as_str);
+            List::Map(keys.map(str::to_owned).collect())
+        }
+        _ => List::Atomic,
+    };
+    let rules = json["x-kubernetes-validations"].as_array();
+    let rules = rules.into_iter().flatten().map(Rule::compile);
+    let additional = match &json["additionalProperties"] {
+        Value::Object(_) => one("additionalProperties")?,
+        Value::Bool(true) => Some(Box::new(Schema {
+            preserves_unknown: true,
+            nullable: true,
+            ..Schema::default()
+        })),
+        _ => None,
+    };
+    Ok(Schema {
+        ty,
+        nullable: flag("nullable"),
+        int_or_string: flag("x-kubernetes-int-or-string"),
+        preserves_unknown: flag("x-kubernetes-preserve-unknown-fields")
+            || flag("x-kubernetes-embedded-resource")
+            || (ty == Some(Type::Object) && depth > 0 && fields.is_empty() && additional.is_none()
+                && path.ends_with(".metadata")),
+        additional,
+        fields,
+        items: one("items")?,
+        list,
+        default: json.get("default").cloned(),
+        bounds: Bounds {
+            required: json["required"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|v| Some(v.as_str()?.to_owned()))
+                .collect(),
+            enumeration: json["enum"].as_array().cloned(),
+            minimum: number("minimum", "exclusiveMinimum"),
+            maximum: number("maximum", "exclusiveMaximum"),
+            multiple_of: json["multipleOf"].as_f64(),
+            length: range("minLength", "maxLength"),
+            items: range("minItems", "maxItems"),
+            properties: range("minProperties", "maxProperties"),
+            unique: flag("uniqueItems"),
+            pattern,
+            format: json["format"].as_str().map(str::to_owned),
+            all_of: many("allOf")?,
+            any_of: many("anyOf")?,
+            one_of: many("oneOf")?,
+            not: one("not")?,
+        },
+        rules: rules.collect::<Result<_, _>>().map_err(bad)?,
+    })
+}

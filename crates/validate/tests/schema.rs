@@ -1,0 +1,155 @@
+//! The general judge of schemas and rules, over the definitions that Istio and the Gateway API publish.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pilothouse_validate::report::{At, Report};
+use pilothouse_validate::schema::{Schema, compile, fill_defaults, of_definition};
+use saphyr::{LoadableYamlNode, Yaml};
+use serde_json::{Value, json};
+use testkit::{Score, recordings};
+
+fn json_of(yaml: &Yaml<'_>) -> Value {
+    use saphyr::Scalar;
+    match yaml {
+        Yaml::Value(Scalar::Boolean(b)) => json!(b),
+        Yaml::Value(Scalar::Integer(n)) => json!(n),
+        Yaml::Value(Scalar::FloatingPoint(n)) => json!(n.into_inner()),
+        Yaml::Value(Scalar::String(s)) => json!(s),
+        Yaml::Sequence(items) => items.iter().map(json_of).collect(),
+        Yaml::Mapping(map) => map
+            .iter()
+            .map(|(key, value)| {
+                let key = json_of(key);
+                let key = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
+                (key, json_of(value))
+            })
+            .collect(),
+        _ => Value::Null,
+    }
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    let all = Yaml::load_from_str(text).unwrap();
+    all.iter().map(json_of).collect()
+}
+
+/// By kind and version.
+fn definitions(file: &Path) -> BTreeMap<(String, String), Schema> {
+    let mut all = BTreeMap::new();
+    for definition in documents(&std::fs::read_to_string(file).unwrap()) {
+        if definition["kind"] != "CustomResourceDefinition" {
+            continue;
+        }
+        let spec = &definition["spec"];
+        let group = spec["group"].as_str().unwrap();
+        let kind = spec["names"]["kind"].as_str().unwrap();
+        for (version, schema) in of_definition(&definition).unwrap() {
+            all.insert((kind.to_owned(), format!("{group}/{version}")), schema);
+        }
+    }
+    all
+}
+
+fn judge(schema: &Schema, object: &Value) -> Report {
+    let mut object = object.clone();
+    fill_defaults(&mut object, schema);
+    let mut report = Report::default();
+    schema.check(&object, &At::TOP, &mut report);
+    report
+}
+
+#[test]
+fn documents_are_judged_as_by_the_api_server() {
+    let Some(recordings) = recordings() else { return };
+    let definitions = definitions(&recordings.join("crds/istio-charts.crd-all.gen.yaml"));
+    let folder = recordings.join("istio/pkg/config/validation/testdata/crds");
+    let mut score = Score::default();
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    files.sort();
+    for file in files {
+        // As Kubernetes reads it, which YAML 1.2 does not.
+        let text = std::fs::read_to_string(&file).unwrap().replace("001:db8::]", "'001:db8::']");
+        for mut object in documents(&text) {
+            let Some(map) = object.as_object_mut() else { continue };
+            let fault = map.remove("_err");
+            let of = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+            let schema = &definitions[&(of("kind"), of("apiVersion"))];
+            let found = judge(schema, &object);
+            let differences: Vec<String> = match (found.has_errors(), &fault) {
+                (true, None) => found.0.iter().map(|r| format!("{}: {}", r.path, r.message)).collect(),
+                (false, Some(fault)) => vec![format!("wanted {fault}, found nothing")],
+                _ => Vec::new(),
+            };
+            score.count(&format!("{} {object}", file.display()), &differences);
+        }
+    }
+    score.at_least(100.0);
+}
+
+#[test]
+fn the_rules_of_the_gateway_api_can_be_read() {
+    let Some(recordings) = recordings() else { return };
+    let folder = recordings.join("crds/gateway-api/config/crd/experimental");
+    let mut all = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        all += definitions(&entry.unwrap().path()).len();
+    }
+    assert!(all > 10);
+}
+
+#[test]
+fn a_value_is_judged_by_limits_rules_and_defaults() {
+    let schema = compile(&json!({
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": { "type": "string", "pattern": "^[a-z]+$", "maxLength": 5 },
+            "mode": { "type": "string", "default": "A", "enum": ["A", "B"] },
+            "ports": {
+                "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["p"],
+                "items": { "type": "object", "properties": { "p": { "type": "integer", "minimum": 1 } } },
+            },
+            "namespace": { "type": "string" },
+            "any": { "x-kubernetes-int-or-string": true },
+        },
+        "x-kubernetes-validations": [
+            { "rule": "self.mode == 'A' || has(self.ports)", "message": "B needs ports" },
+            { "rule": "self == oldSelf" },
+            { "rule": "!has(self.__namespace__) || self.__namespace__ != 'x'", "fieldPath": ".namespace" },
+        ],
+    }))
+    .unwrap();
+    let said = |object: Value| -> Vec<String> {
+        let found = judge(&schema, &object).0;
+        found.iter().map(|r| format!("{}: {}", r.path, r.message)).collect()
+    };
+    assert_eq!(said(json!({ "name": "abc", "any": 5 })), Vec::<String>::new());
+    assert_eq!(said(json!({ "name": "abc", "mode": "B" })), [": B needs ports"]);
+    assert_eq!(said(json!({})), ["name: is needed"]);
+    assert_eq!(said(json!({ "name": "a", "ports": [{ "p": 1 }, { "p": 1 }] })), ["ports[1]: is there twice"]);
+    assert_eq!(said(json!({ "name": "a", "namespac": "" })), ["namespac: unknown field `namespac`"]);
+    assert_eq!(said(json!({ "name": "Abcdefg", "any": true })).len(), 3);
+    assert_eq!(
+        said(json!({ "name": "a", "namespace": "x" })),
+        ["namespace: the rule does not hold: !has(self.__namespace__) || self.__namespace__ != 'x'"]
+    );
+}
+
+#[test]
+fn a_rule_that_would_take_too_long_is_not_begun() {
+    let schema = compile(&json!({
+        "type": "array",
+        "items": { "type": "integer" },
+        "x-kubernetes-validations": [
+            { "rule": "self.all(a, self.all(b, self.all(c, a + b + c > 0)))" },
+        ],
+    }))
+    .unwrap();
+    let found = judge(&schema, &Value::from(vec![1; 5000]));
+    assert_eq!(found.0.len(), 1);
+    assert!(found.0[0].message.starts_with("too large for the rule"));
+}
