@@ -96,7 +96,8 @@ impl<T> Read<T> {
         if remarks.iter().any(|r| r.severity == Severity::Error) {
             self.value = None;
         }
-        self.diagnostics.extend(Tree::remarked(text, keys, file, remarks));
+        self.diagnostics
+            .extend(Tree::remarked(text, keys, file, remarks));
         self
     }
 }
@@ -298,10 +299,7 @@ data:
 
     #[test]
     fn settings_without_meaning_are_refused() {
-        for text in [
-            "trustDomain: [",
-            "enableTracing: 1",
-        ] {
+        for text in ["trustDomain: [", "enableTracing: 1"] {
             let read = read_mesh_config(text, &file());
             assert!(read.value.is_none(), "{text}");
             assert_eq!(read.diagnostics.len(), 1, "{text}");

@@ -98,8 +98,26 @@ pub(crate) fn loops(expression: &str) -> u32 {
 
 /// Names that CEL keeps for itself.
 const RESERVED: [&str; 20] = [
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
-    "if", "import", "let", "loop", "package", "namespace", "return", "var", "void",
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
 ];
 
 /// The name that rules have for a field.
@@ -153,7 +171,13 @@ mod tests {
 
     #[test]
     fn what_is_no_expression_is_refused() {
-        for bad in ["1 +", "a ? b", "(", &"(".repeat(200), &"a".repeat(LONGEST + 1)] {
+        for bad in [
+            "1 +",
+            "a ? b",
+            "(",
+            &"(".repeat(200),
+            &"a".repeat(LONGEST + 1),
+        ] {
             assert!(parse(bad).is_err());
         }
         assert!(parse("response.code >= 500 && !has(a.b)").is_ok());
@@ -161,7 +185,10 @@ mod tests {
 
     #[test]
     fn loops_are_counted_by_depth() {
-        assert_eq!(loops("self.all(x, x.exists(y, y)) && self.map(x, x) == []"), 2);
+        assert_eq!(
+            loops("self.all(x, x.exists(y, y)) && self.map(x, x) == []"),
+            2
+        );
         assert_eq!(loops("self.size() == 0"), 0);
     }
 }

@@ -58,7 +58,10 @@ pub fn read_networks(text: &str, file: &Arc<Path>) -> Read<MeshNetworks> {
 /// Checks a mesh config as a whole, with its defaults.
 pub fn config(config: &MeshConfig, report: &mut Report) {
     let top = At::TOP;
-    report.check(&top.field("proxyListenPort"), port(config.proxy_listen_port.into()));
+    report.check(
+        &top.field("proxyListenPort"),
+        port(config.proxy_listen_port.into()),
+    );
     let at = top.field("connectTimeout");
     match config.connect_timeout.map(Duration::as_nanos) {
         None => report.error(&at, "a time is needed"),
@@ -89,8 +92,14 @@ pub fn config(config: &MeshConfig, report: &mut Report) {
             report.check(&at, wildcard_domain(host));
         }
     }
-    report.check(&top.field("trustDomain"), trust_domain(&config.trust_domain));
-    for (at, alias) in top.field("trustDomainAliases").each(&config.trust_domain_aliases) {
+    report.check(
+        &top.field("trustDomain"),
+        trust_domain(&config.trust_domain),
+    );
+    for (at, alias) in top
+        .field("trustDomainAliases")
+        .each(&config.trust_domain_aliases)
+    {
         report.check(&at, trust_domain(alias));
     }
     let at = top.field("extensionProviders");
@@ -104,10 +113,12 @@ pub fn config(config: &MeshConfig, report: &mut Report) {
             found.error(&at.field("name"), "there is another provider of this name");
         }
         provider(of, &at, &mut found);
-        report.0.extend(found.0.into_iter().map(|remark| model::parse::Remark {
-            severity: model::Severity::Warning,
-            ..remark
-        }));
+        report
+            .0
+            .extend(found.0.into_iter().map(|remark| model::parse::Remark {
+                severity: model::Severity::Warning,
+                ..remark
+            }));
     }
     tls(config, report);
     let policy = config.default_traffic_policy.as_ref();
@@ -118,11 +129,18 @@ pub fn config(config: &MeshConfig, report: &mut Report) {
 
 fn tls(config: &MeshConfig, report: &mut Report) {
     let top = At::TOP;
-    if config.mesh_m_tls.as_ref().is_some_and(|tls| !tls.ecdh_curves.is_empty()) {
+    if config
+        .mesh_m_tls
+        .as_ref()
+        .is_some_and(|tls| !tls.ecdh_curves.is_empty())
+    {
         let at = top.field("meshMTLS");
         report.error(&at.field("ecdhCurves"), "cannot be set for the mesh");
     }
-    let curves = config.tls_defaults.as_ref().map_or(&[][..], |tls| &tls.ecdh_curves);
+    let curves = config
+        .tls_defaults
+        .as_ref()
+        .map_or(&[][..], |tls| &tls.ecdh_curves);
     let at = top.field("tlsDefaults");
     let mut seen = BTreeSet::new();
     for (at, curve) in at.field("ecdhCurves").each(curves) {
@@ -161,8 +179,14 @@ pub fn inbound_retries(retry: Option<&HttpRetry>, at: &At<'_>, report: &mut Repo
     }
     let unused = [
         ("perTryTimeout", of.per_try_timeout.is_some()),
-        ("retryRemoteLocalities", of.retry_remote_localities.is_some()),
-        ("retryIgnorePreviousHosts", of.retry_ignore_previous_hosts.is_some()),
+        (
+            "retryRemoteLocalities",
+            of.retry_remote_localities.is_some(),
+        ),
+        (
+            "retryIgnorePreviousHosts",
+            of.retry_ignore_previous_hosts.is_some(),
+        ),
     ];
     for (field, set) in unused {
         if set {
@@ -178,7 +202,11 @@ mod tests {
     #[test]
     fn settings_without_meaning_are_refused_with_their_place() {
         let file = Path::new("mesh.yaml").into();
-        for text in ["proxyListenPort: 0", "connectTimeout: 0s", "trustDomain: ''"] {
+        for text in [
+            "proxyListenPort: 0",
+            "connectTimeout: 0s",
+            "trustDomain: ''",
+        ] {
             let read = read_config(text, &file);
             assert!(read.value.is_none(), "{text}");
             assert_eq!(read.diagnostics.len(), 1, "{text}");
@@ -199,7 +227,10 @@ mod tests {
         let read = read_config(text, &Path::new("mesh.yaml").into());
         assert!(read.value.is_some());
         // It stands behind the ones that are always there.
-        assert_eq!(&*read.diagnostics[0].path, "extensionProviders[3].zipkin.port");
+        assert_eq!(
+            &*read.diagnostics[0].path,
+            "extensionProviders[3].zipkin.port"
+        );
     }
 
     #[test]

@@ -49,10 +49,7 @@ impl<'a> At<'a> {
     }
 
     /// Each item of a list with its place.
-    pub fn each<'b, 't, T>(
-        &'b self,
-        items: &'t [T],
-    ) -> impl Iterator<Item = (At<'b>, &'t T)> {
+    pub fn each<'b, 't, T>(&'b self, items: &'t [T]) -> impl Iterator<Item = (At<'b>, &'t T)> {
         items
             .iter()
             .enumerate()

@@ -127,7 +127,8 @@ impl Schema {
                     let inner = self.fields.get(key).or(self.additional.as_deref());
                     if let Some(inner) = inner {
                         inner.at_depth(value, &at.field(key), report, budget, depth + 1);
-                    } else if !self.preserves_unknown && self.ty.is_some() && !self.is_embedded(key) {
+                    } else if !self.preserves_unknown && self.ty.is_some() && !self.is_embedded(key)
+                    {
                         self.unknown(key, &at.field(key), report);
                     }
                 }
@@ -224,7 +225,10 @@ impl Bounds {
             && !values.contains(value)
         {
             let names: Vec<String> = values.iter().map(Value::to_string).collect();
-            report.error(at, format!("{} is none of {}", shown(value), names.join(", ")));
+            report.error(
+                at,
+                format!("{} is none of {}", shown(value), names.join(", ")),
+            );
         }
         self.sizes(value, at, report);
         if let Some(number) = value.as_f64() {
@@ -252,7 +256,10 @@ impl Bounds {
         };
         let size = size as u64;
         if let Some(least) = bounds.0.filter(|least| size < *least) {
-            report.error(at, format!("has {size} {what}, at least {least} are needed"));
+            report.error(
+                at,
+                format!("has {size} {what}, at least {least} are needed"),
+            );
         }
         if let Some(most) = bounds.1.filter(|most| size > *most) {
             report.error(at, format!("has {size} {what}, more than {most}"));
@@ -302,7 +309,9 @@ impl Bounds {
                 let message = match (fitting, names.is_empty()) {
                     (0, false) => format!("one of {} is needed", names.join(", ")),
                     (_, false) => format!("only one of {} may be set", names.join(", ")),
-                    (_, true) => format!("{fitting} of the forms that it may have fit, and not one"),
+                    (_, true) => {
+                        format!("{fitting} of the forms that it may have fit, and not one")
+                    }
                 };
                 report.error(at, message);
             }
@@ -344,10 +353,10 @@ fn has_format(text: &str, format: &str) -> bool {
         "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
         "cidr" => text.parse::<ipnet::IpNet>().is_ok(),
-        "byte" => base64::engine::general_purpose::STANDARD.decode(text).is_ok(),
-        "date-time" => {
-            serde_json::from_value::<proto_istio::wkt::Timestamp>(text.into()).is_ok()
-        }
+        "byte" => base64::engine::general_purpose::STANDARD
+            .decode(text)
+            .is_ok(),
+        "date-time" => serde_json::from_value::<proto_istio::wkt::Timestamp>(text.into()).is_ok(),
         "duration" => text.parse::<proto_istio::wkt::Duration>().is_ok(),
         "uri" => crate::text::is_url(text),
         _ => true,

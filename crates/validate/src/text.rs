@@ -15,15 +15,16 @@ use model::protocol::Protocol;
 use proto_istio::wkt::Duration;
 
 pub use header::{
-    header_name_to_match, header_name_to_remove, header_name_to_set, header_value, is_authority, is_claim,
-    is_token,
+    header_name_to_match, header_name_to_remove, header_name_to_set, header_value, is_authority,
+    is_claim, is_token,
 };
 pub use host::{
     fqdn, host_of_gateway_route, namespaced_host, partial_wildcard, trust_domain, wildcard_domain,
 };
 pub use regex::{re2, re2_syntax};
 pub use security::{
-    Check, attribute, empty_values, ips, is_literal, path_template, ports, service_accounts, trust_domains, wildcards,
+    Check, attribute, empty_values, ips, is_literal, path_template, ports, service_accounts,
+    trust_domains, wildcards,
 };
 pub use url::{is_request_url, is_url, jwks_uri, plugin_url, url_part};
 
@@ -91,7 +92,9 @@ pub fn is_label(text: &str) -> bool {
     bytes.len() <= 63
         && ends(bytes.first())
         && ends(bytes.last())
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || *b == b'-')
 }
 
 /// The name of a port.

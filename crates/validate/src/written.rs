@@ -84,7 +84,9 @@ fn build(descriptor: &MessageDescriptor, all: &mut HashMap<String, Message>) {
             name: json.clone(),
         };
         let proto_name = descriptor.get_field_by_json_name(&json);
-        let other = proto_name.map(|f| f.name().to_owned()).filter(|n| *n != json);
+        let other = proto_name
+            .map(|f| f.name().to_owned())
+            .filter(|n| *n != json);
         if let Some(other) = other {
             let copy = Field {
                 name: json.clone(),

@@ -8,16 +8,59 @@ use pilothouse_validate::{cel, parse, text};
 /// Texts made of the pieces of good ones, the same on every run.
 fn texts() -> impl Iterator<Item = String> {
     const PIECES: [&str; 40] = [
-        "a", "*", ".", "/", "{", "}", "[", "]", "(", ")", "?", ":", "%", "\\", "\"", "'", "-", "+", "^", "$", "|",
-        "&&", "~~", "\\Q", "\\E", "\\C", "\\1", "[:alpha:]", "(?i)", "{1000}", "é", "\u{0}", "\n", "://", "http",
-        "outbound_", "_", "self.all(x, x)", "1", " ",
+        "a",
+        "*",
+        ".",
+        "/",
+        "{",
+        "}",
+        "[",
+        "]",
+        "(",
+        ")",
+        "?",
+        ":",
+        "%",
+        "\\",
+        "\"",
+        "'",
+        "-",
+        "+",
+        "^",
+        "$",
+        "|",
+        "&&",
+        "~~",
+        "\\Q",
+        "\\E",
+        "\\C",
+        "\\1",
+        "[:alpha:]",
+        "(?i)",
+        "{1000}",
+        "é",
+        "\u{0}",
+        "\n",
+        "://",
+        "http",
+        "outbound_",
+        "_",
+        "self.all(x, x)",
+        "1",
+        " ",
     ];
     let mut state = 1_u64;
     let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize
     };
-    (0..3000).map(move |_| (0..next() % 12).map(|_| PIECES[next() % PIECES.len()]).collect())
+    (0..3000).map(move |_| {
+        (0..next() % 12)
+            .map(|_| PIECES[next() % PIECES.len()])
+            .collect()
+    })
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use model::Severity;
-use pilothouse_validate as validate;
 use model::parse::Validation;
+use pilothouse_validate as validate;
 use testkit::{Score, recordings};
 
 /// Documents of the folder with what is wrong with each; empty for nothing.
@@ -29,7 +29,9 @@ fn documents(folder: &Path) -> Vec<(String, String, Option<String>)> {
 
 #[test]
 fn documents_are_judged_as_by_the_definitions() {
-    let Some(recordings) = recordings() else { return };
+    let Some(recordings) = recordings() else {
+        return;
+    };
     let folder = recordings.join("istio/pkg/config/validation/testdata/crds");
     let mut score = Score::default();
     for (name, text, fault) in documents(&folder) {
@@ -37,7 +39,10 @@ fn documents_are_judged_as_by_the_definitions() {
         if parsed.documents.is_empty() {
             continue;
         }
-        let mut found = parsed.diagnostics.iter().filter(|d| d.severity == Severity::Error);
+        let mut found = parsed
+            .diagnostics
+            .iter()
+            .filter(|d| d.severity == Severity::Error);
         let mut differences = Vec::new();
         match (found.clone().count(), &fault) {
             (0, Some(fault)) => differences.push(format!("wanted {fault}, found nothing")),

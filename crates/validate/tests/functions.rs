@@ -4,12 +4,12 @@ use std::path::Path;
 
 use model::parse::Validation;
 use model::{Diagnostic, Severity};
+use pilothouse_validate::report::{At, Report, codes};
+use pilothouse_validate::{mesh, rules, text};
 use proto_istio::networking;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use testkit::{Score, Table};
-use pilothouse_validate::report::{At, Report, codes};
-use pilothouse_validate::{mesh, rules, text};
 
 /// Whether there is an error, and a warning.
 type Verdict = (bool, bool);
@@ -56,7 +56,12 @@ fn rule(namespace: &str, policy: Value) -> Value {
 }
 
 fn server(server: Value) -> Value {
-    istio("networking", "Gateway", "ns", json!({ "servers": [server] }))
+    istio(
+        "networking",
+        "Gateway",
+        "ns",
+        json!({ "servers": [server] }),
+    )
 }
 
 /// An object with the input of a recorded function in it, and where.
@@ -76,7 +81,11 @@ fn object(function: &str, input: &Value) -> Option<(Value, &'static str)> {
             (object, "spec.http[0]")
         }
         "validateTLSOptions" => {
-            let protocol = if input["tls"].is_null() { "TCP" } else { "HTTPS" };
+            let protocol = if input["tls"].is_null() {
+                "TCP"
+            } else {
+                "HTTPS"
+            };
             let port = json!({ "number": 1, "name": "a", "protocol": protocol });
             let of = json!({ "port": port, "hosts": ["a.b"], "tls": input["tls"] });
             (server(of), "spec.servers[0].tls")
@@ -95,12 +104,16 @@ fn object(function: &str, input: &Value) -> Option<(Value, &'static str)> {
             (rule("ns", policy), "spec.trafficPolicy.outlierDetection")
         }
         "validateLoadBalancer" => {
-            let policy = json!({ "loadBalancer": input["settings"], "outlierDetection": input["outlier"] });
+            let policy =
+                json!({ "loadBalancer": input["settings"], "outlierDetection": input["outlier"] });
             (rule("ns", policy), "spec.trafficPolicy.loadBalancer")
         }
         "validateTrafficPolicy" => {
             let namespace = input["configNamespace"].as_str()?;
-            (rule(namespace, input["policy"].clone()), "spec.trafficPolicy")
+            (
+                rule(namespace, input["policy"].clone()),
+                "spec.trafficPolicy",
+            )
         }
         "validateExportTo" => {
             let namespace = input["namespace"].as_str()?;
@@ -129,7 +142,10 @@ fn object(function: &str, input: &Value) -> Option<(Value, &'static str)> {
         }
         "validateDestination" => {
             let to = json!([{ "destination": input["destination"] }]);
-            (route(json!({ "route": to })), "spec.http[0].route[0].destination")
+            (
+                route(json!({ "route": to })),
+                "spec.http[0].route[0].destination",
+            )
         }
         "validateHTTPFaultInjectionAbort" => {
             let fault = json!({ "abort": input["abort"], "delay": {} });
@@ -257,19 +273,44 @@ fn of_settings(function: &str, input: &Value) -> Option<Report> {
             rules::locality(serde_json::from_value(lb).ok().as_ref(), true, &top, r);
         }
         "validateExtensionProviderService" => {
-            provider(&json!({ "zipkin": { "service": input["service"], "port": 1 } }), r)?;
+            provider(
+                &json!({ "zipkin": { "service": input["service"], "port": 1 } }),
+                r,
+            )?;
         }
-        "ValidateExtensionProviderEnvoyHTTPAls" => provider(&json!({ "envoyHttpAls": input["provider"] }), r)?,
-        "ValidateExtensionProviderEnvoyTCPAls" => provider(&json!({ "envoyTcpAls": input["provider"] }), r)?,
-        "ValidateExtensionProviderEnvoyOtelAls" => provider(&json!({ "envoyOtelAls": input["provider"] }), r)?,
-        "ValidateExtensionProviderTracingOpentelemetry" => provider(&json!({ "opentelemetry": input["provider"] }), r)?,
-        "ValidateExtensionProviderEnvoyExtAuthzHTTP" => provider(&json!({ "envoyExtAuthzHttp": input["config"] }), r)?,
-        "ValidateExtensionProviderEnvoyExtAuthzGRPC" => provider(&json!({ "envoyExtAuthzGrpc": input["config"] }), r)?,
-        "validateExtensionProviderTracingZipkin" => provider(&json!({ "zipkin": input["config"] }), r)?,
-        "validateExtensionProviderTracingDatadog" => provider(&json!({ "datadog": input["config"] }), r)?,
-        "validateExtensionProviderTracingLightStep" => provider(&json!({ "lightstep": input["config"] }), r)?,
-        "validateExtensionProviderTracingOpenCensusAgent" => provider(&json!({ "opencensus": input["config"] }), r)?,
-        "validateExtensionProviderTracingSkyWalking" => provider(&json!({ "skywalking": input["config"] }), r)?,
+        "ValidateExtensionProviderEnvoyHTTPAls" => {
+            provider(&json!({ "envoyHttpAls": input["provider"] }), r)?
+        }
+        "ValidateExtensionProviderEnvoyTCPAls" => {
+            provider(&json!({ "envoyTcpAls": input["provider"] }), r)?
+        }
+        "ValidateExtensionProviderEnvoyOtelAls" => {
+            provider(&json!({ "envoyOtelAls": input["provider"] }), r)?
+        }
+        "ValidateExtensionProviderTracingOpentelemetry" => {
+            provider(&json!({ "opentelemetry": input["provider"] }), r)?
+        }
+        "ValidateExtensionProviderEnvoyExtAuthzHTTP" => {
+            provider(&json!({ "envoyExtAuthzHttp": input["config"] }), r)?
+        }
+        "ValidateExtensionProviderEnvoyExtAuthzGRPC" => {
+            provider(&json!({ "envoyExtAuthzGrpc": input["config"] }), r)?
+        }
+        "validateExtensionProviderTracingZipkin" => {
+            provider(&json!({ "zipkin": input["config"] }), r)?
+        }
+        "validateExtensionProviderTracingDatadog" => {
+            provider(&json!({ "datadog": input["config"] }), r)?
+        }
+        "validateExtensionProviderTracingLightStep" => {
+            provider(&json!({ "lightstep": input["config"] }), r)?
+        }
+        "validateExtensionProviderTracingOpenCensusAgent" => {
+            provider(&json!({ "opencensus": input["config"] }), r)?
+        }
+        "validateExtensionProviderTracingSkyWalking" => {
+            provider(&json!({ "skywalking": input["config"] }), r)?
+        }
         _ => return None,
     }
     Some(report)
@@ -295,7 +336,9 @@ const ELSEWHERE: [&str; 9] = [
 ];
 
 fn score(table: &str, percent: f64) {
-    let Some(table) = Table::load(table) else { return };
+    let Some(table) = Table::load(table) else {
+        return;
+    };
     let mut score = Score::default();
     for case in &table.cases {
         let (function, input) = (case["fn"].as_str().unwrap(), &case["in"]);
@@ -309,7 +352,8 @@ fn score(table: &str, percent: f64) {
         if function.ends_with("ParseJwksURI") {
             wanted = (!case["out"][1].is_null(), false);
         }
-        let (got, told): (Verdict, String) = if let Some((object, prefix)) = object(function, input) {
+        let (got, told): (Verdict, String) = if let Some((object, prefix)) = object(function, input)
+        {
             let found = judge(&object, prefix);
             let told: Vec<String> = found.iter().map(ToString::to_string).collect();
             let got = (has(&found, Severity::Error), has(&found, Severity::Warning));
@@ -327,7 +371,11 @@ fn score(table: &str, percent: f64) {
         // The text of an error does not tell of warnings.
         let tells = case["out"].is_object() || case["out"].is_array();
         let equal = got.0 == wanted.0 && (got.0 || !tells || got.1 == wanted.1);
-        let differences = if equal { vec![] } else { vec![format!("wanted {wanted:?}, got {told}")] };
+        let differences = if equal {
+            vec![]
+        } else {
+            vec![format!("wanted {wanted:?}, got {told}")]
+        };
         score.count(&format!("{function} {input}"), &differences);
     }
     score.at_least(percent);

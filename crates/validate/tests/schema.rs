@@ -61,7 +61,9 @@ fn judge(schema: &Schema, object: &Value) -> Report {
 
 #[test]
 fn documents_are_judged_as_by_the_api_server() {
-    let Some(recordings) = recordings() else { return };
+    let Some(recordings) = recordings() else {
+        return;
+    };
     let definitions = definitions(&recordings.join("crds/istio-charts.crd-all.gen.yaml"));
     let folder = recordings.join("istio/pkg/config/validation/testdata/crds");
     let mut score = Score::default();
@@ -72,15 +74,23 @@ fn documents_are_judged_as_by_the_api_server() {
     files.sort();
     for file in files {
         // As Kubernetes reads it, which YAML 1.2 does not.
-        let text = std::fs::read_to_string(&file).unwrap().replace("001:db8::]", "'001:db8::']");
+        let text = std::fs::read_to_string(&file)
+            .unwrap()
+            .replace("001:db8::]", "'001:db8::']");
         for mut object in documents(&text) {
-            let Some(map) = object.as_object_mut() else { continue };
+            let Some(map) = object.as_object_mut() else {
+                continue;
+            };
             let fault = map.remove("_err");
             let of = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
             let schema = &definitions[&(of("kind"), of("apiVersion"))];
             let found = judge(schema, &object);
             let differences: Vec<String> = match (found.has_errors(), &fault) {
-                (true, None) => found.0.iter().map(|r| format!("{}: {}", r.path, r.message)).collect(),
+                (true, None) => found
+                    .0
+                    .iter()
+                    .map(|r| format!("{}: {}", r.path, r.message))
+                    .collect(),
                 (false, Some(fault)) => vec![format!("wanted {fault}, found nothing")],
                 _ => Vec::new(),
             };
@@ -92,7 +102,9 @@ fn documents_are_judged_as_by_the_api_server() {
 
 #[test]
 fn the_rules_of_the_gateway_api_can_be_read() {
-    let Some(recordings) = recordings() else { return };
+    let Some(recordings) = recordings() else {
+        return;
+    };
     let folder = recordings.join("crds/gateway-api/config/crd/experimental");
     let mut all = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -125,17 +137,34 @@ fn a_value_is_judged_by_limits_rules_and_defaults() {
     .unwrap();
     let said = |object: Value| -> Vec<String> {
         let found = judge(&schema, &object).0;
-        found.iter().map(|r| format!("{}: {}", r.path, r.message)).collect()
+        found
+            .iter()
+            .map(|r| format!("{}: {}", r.path, r.message))
+            .collect()
     };
-    assert_eq!(said(json!({ "name": "abc", "any": 5 })), Vec::<String>::new());
-    assert_eq!(said(json!({ "name": "abc", "mode": "B" })), [": B needs ports"]);
+    assert_eq!(
+        said(json!({ "name": "abc", "any": 5 })),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        said(json!({ "name": "abc", "mode": "B" })),
+        [": B needs ports"]
+    );
     assert_eq!(said(json!({})), ["name: is needed"]);
-    assert_eq!(said(json!({ "name": "a", "ports": [{ "p": 1 }, { "p": 1 }] })), ["ports[1]: is there twice"]);
-    assert_eq!(said(json!({ "name": "a", "namespac": "" })), ["namespac: unknown field `namespac`"]);
+    assert_eq!(
+        said(json!({ "name": "a", "ports": [{ "p": 1 }, { "p": 1 }] })),
+        ["ports[1]: is there twice"]
+    );
+    assert_eq!(
+        said(json!({ "name": "a", "namespac": "" })),
+        ["namespac: unknown field `namespac`"]
+    );
     assert_eq!(said(json!({ "name": "Abcdefg", "any": true })).len(), 3);
     assert_eq!(
         said(json!({ "name": "a", "namespace": "x" })),
-        ["namespace: the rule does not hold: !has(self.__namespace__) || self.__namespace__ != 'x'"]
+        [
+            "namespace: the rule does not hold: !has(self.__namespace__) || self.__namespace__ != 'x'"
+        ]
     );
 }
 

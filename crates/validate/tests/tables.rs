@@ -6,8 +6,8 @@ use model::parse::{Parsed, Validation};
 use model::{Kind, Severity};
 use pilothouse_validate as validate;
 use serde_json::{Value, json};
-use validate::report::codes;
 use testkit::{Score, Table, recordings};
+use validate::report::codes;
 
 fn parse(object: &Value) -> Parsed {
     let file = Path::new("case.json").into();
@@ -42,7 +42,9 @@ fn count(score: &mut Score, case: &str, found: &Parsed, error: bool, warning: bo
 
 #[test]
 fn objects_are_judged_as_by_the_webhook() {
-    let Some(recordings) = recordings() else { return };
+    let Some(recordings) = recordings() else {
+        return;
+    };
     let mut score = Score::default();
     let folder = recordings.join("istio-tables/validation");
     let mut names: Vec<String> = std::fs::read_dir(folder)
@@ -59,7 +61,13 @@ fn objects_are_judged_as_by_the_webhook() {
         let table = Table::load(&format!("validation/{name}")).unwrap();
         for case in &table.cases {
             // Recordings do not tell null and empty from absent, nor one type of Go from another.
-            let lost = ["must not be nil", "must not be empty, found at", "must have at least one", "cannot cast", "is nil"];
+            let lost = [
+                "must not be nil",
+                "must not be empty, found at",
+                "must have at least one",
+                "cannot cast",
+                "is nil",
+            ];
             let text = case["error"].as_str().unwrap_or_default();
             let bare = case["spec"].to_string().contains("{}") || !text.contains('`');
             if bare && lost.iter().any(|lost| text.contains(lost)) {
@@ -71,7 +79,12 @@ fn objects_are_judged_as_by_the_webhook() {
                     let meta = json!({ "name": meta["Name"], "namespace": meta["Namespace"],
                         "annotations": meta["Annotations"] });
                     let out = &case["out"];
-                    (meta, &input["cfg"]["Spec"], !out[1].is_null(), !out[0].is_null())
+                    (
+                        meta,
+                        &input["cfg"]["Spec"],
+                        !out[1].is_null(),
+                        !out[0].is_null(),
+                    )
                 }
                 None => {
                     let meta = case.get("metadata").cloned().unwrap_or_else(|| json!({}));
@@ -84,7 +97,10 @@ fn objects_are_judged_as_by_the_webhook() {
             }
             let object = json!({ "apiVersion": kind.api_version(), "kind": name,
                 "metadata": meta, "spec": spec });
-            let case = format!("{name} {} {spec}", case["name"].as_str().unwrap_or_default());
+            let case = format!(
+                "{name} {} {spec}",
+                case["name"].as_str().unwrap_or_default()
+            );
             count(&mut score, &case, &parse(&object), error, warning);
         }
     }

@@ -1,10 +1,7 @@
 //! What somebody who mistyped a name most likely meant.
 
 /// The candidate that is nearest to `text`, if one is near at all.
-pub fn nearest<'a>(
-    text: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (text.chars().count() / 3).clamp(1, 3);
     candidates
         .map(|candidate| (distance(text, candidate), candidate))

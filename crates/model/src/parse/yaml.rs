@@ -268,7 +268,11 @@ impl<'a> Builder<'a> {
     /// A text that ends with colons in a list such as `[fe80::]`, which Kubernetes reads so, and YAML 1.2 as a map from
     /// `fe80:` to nothing.
     fn colon_at_end(&mut self, text: &str) -> Option<Node<'a>> {
-        let Some(Frame::Map { entries, key: Some((Key::Name(key), at)), .. }) = self.stack.last()
+        let Some(Frame::Map {
+            entries,
+            key: Some((Key::Name(key), at)),
+            ..
+        }) = self.stack.last()
         else {
             return None;
         };

@@ -92,7 +92,9 @@ fn manifests(path: &Path, found: &mut Vec<Diagnostic>) -> anyhow::Result<usize> 
         let mut text = String::new();
         let most = folder::LARGEST_FILE;
         let mut input = std::io::stdin().lock().take(most + 1);
-        input.read_to_string(&mut text).context("cannot read standard input")?;
+        input
+            .read_to_string(&mut text)
+            .context("cannot read standard input")?;
         if text.len() as u64 > most {
             bail!("standard input has more than {most} bytes");
         }

@@ -78,7 +78,12 @@ fn summary(findings: &[Diagnostic], checked: &str, style: Style) -> String {
 fn one(out: &mut dyn Write, finding: &Diagnostic, style: Style) -> io::Result<()> {
     let head = format!("{}[{}]:", finding.severity, finding.code);
     let indent = 2;
-    let lines = wrap(&finding.message, style.width, head.chars().count() + 1, indent);
+    let lines = wrap(
+        &finding.message,
+        style.width,
+        head.chars().count() + 1,
+        indent,
+    );
     for (index, line) in lines.iter().enumerate() {
         match index {
             0 => writeln!(
@@ -116,7 +121,10 @@ fn one(out: &mut dyn Write, finding: &Diagnostic, style: Style) -> io::Result<()
         (None, "") => None,
         (None, path) => Some(path.to_owned()),
     };
-    let notes = [("in", field), ("help", finding.help.as_deref().map(str::to_owned))];
+    let notes = [
+        ("in", field),
+        ("help", finding.help.as_deref().map(str::to_owned)),
+    ];
     for (name, text) in notes {
         let Some(text) = text else { continue };
         let head = format!("= {name}: ");
@@ -230,6 +238,9 @@ error[IST0106]: not a regular expression of RE2: unclosed
         assert!(shown.lines().all(|l| l.chars().count() <= 60), "{shown}");
         // Where the long line is cut is of no matter.
         assert_eq!(shown.lines().count(), expected.lines().count(), "{shown}");
-        assert!(shown.starts_with(&expected[..90]) && shown.ends_with("1 error\n"), "{shown}");
+        assert!(
+            shown.starts_with(&expected[..90]) && shown.ends_with("1 error\n"),
+            "{shown}"
+        );
     }
 }

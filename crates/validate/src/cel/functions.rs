@@ -22,14 +22,19 @@ pub(super) fn add(context: &mut Context<'_, '_>) {
     let _ = context.add_function("url", |t: Text| read(t, is_request_url, "URL"));
     let _ = context.add_function("getScheme", |This(t): This<Text>| url_part(&t, "scheme"));
     let _ = context.add_function("getHost", |This(t): This<Text>| url_part(&t, "host"));
-    let _ = context.add_function("getHostname", |This(t): This<Text>| url_part(&t, "hostname"));
+    let _ = context.add_function("getHostname", |This(t): This<Text>| {
+        url_part(&t, "hostname")
+    });
     let _ = context.add_function("getPort", |This(t): This<Text>| url_part(&t, "port"));
     let _ = context.add_function("getEscapedPath", |This(t): This<Text>| url_part(&t, "path"));
     let _ = context.add_function("isIP", |t: Text| is_ip(&t));
     let _ = context.add_function("ip", |t: Text| read(t, is_ip, "IP address"));
-    let _ = context.add_function("family", |This(t): This<Text>| {
-        if t.contains(':') { 6_i64 } else { 4 }
-    });
+    let _ = context.add_function(
+        "family",
+        |This(t): This<Text>| {
+            if t.contains(':') { 6_i64 } else { 4 }
+        },
+    );
     let _ = context.add_function("isCIDR", |t: Text| is_range(&t));
     let _ = context.add_function("cidr", |t: Text| read(t, is_range, "CIDR range"));
     let _ = context.add_function("containsIP", |This(range): This<Text>, ip: Text| {
@@ -39,7 +44,9 @@ pub(super) fn add(context: &mut Context<'_, '_>) {
         }
     });
     let _ = context.add_function("prefixLength", |This(range): This<Text>| {
-        range.parse::<IpNet>().map_or(0, |r| i64::from(r.prefix_len()))
+        range
+            .parse::<IpNet>()
+            .map_or(0, |r| i64::from(r.prefix_len()))
     });
     let _ = context.add_function("isQuantity", |t: Text| quantity(&t).is_some());
     let _ = context.add_function("quantity", |t: Text| {
@@ -53,19 +60,27 @@ pub(super) fn add(context: &mut Context<'_, '_>) {
     });
     let _ = context.add_function("compareTo", |This(a): This<Text>, b: Text| {
         let order = quantity(&a).partial_cmp(&quantity(&b));
-        order.map_or(0, |order| order as i64)
+        order.map_or(0_i64, |order| order as i64)
     });
-    let _ = context.add_function("find", |This(t): This<Text>, pattern: Text| -> Result<String> {
-        let found = regex(&pattern)?.find(&t).map(|m| m.as_str().to_owned());
-        Ok(found.unwrap_or_default())
-    });
-    let _ = context.add_function("findAll", |This(t): This<Text>, pattern: Text| -> Result<Value> {
-        let regex = regex(&pattern)?;
-        let found = regex.find_iter(&t).map(|m| Value::from(m.as_str()));
-        Ok(Value::List(Arc::new(found.collect())))
-    });
+    let _ = context.add_function(
+        "find",
+        |This(t): This<Text>, pattern: Text| -> Result<Value> {
+            let regex = regex(&pattern)?;
+            Ok(Value::from(regex.find(&t).map_or("", |m| m.as_str())))
+        },
+    );
+    let _ = context.add_function(
+        "findAll",
+        |This(t): This<Text>, pattern: Text| -> Result<Value> {
+            let regex = regex(&pattern)?;
+            let found = regex.find_iter(&t).map(|m| Value::from(m.as_str()));
+            Ok(Value::List(Arc::new(found.collect())))
+        },
+    );
     let _ = context.add_function("isSorted", |This(list): This<Value>| match list {
-        Value::List(items) => items.is_sorted_by(|a, b| a.partial_cmp(b).is_some_and(|o| o.is_le())),
+        Value::List(items) => {
+            items.is_sorted_by(|a, b| a.partial_cmp(b).is_some_and(|o| o.is_le()))
+        }
         _ => false,
     });
     let _ = context.add_function("sum", |This(list): This<Value>| -> Result<Value> {
@@ -122,7 +137,9 @@ fn quantity(text: &str) -> Option<f64> {
     SUFFIXES.iter().find_map(|(suffix, factor)| {
         let digits = text.strip_suffix(suffix)?;
         let good = !digits.is_empty()
-            && digits.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
+            && digits
+                .bytes()
+                .all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
         let number: f64 = digits.parse().ok().filter(|_| good)?;
         Some(number * factor)
     })

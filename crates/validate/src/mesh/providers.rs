@@ -11,8 +11,7 @@ use crate::text::{Check, fqdn, ip, is_url, namespaced_host, port};
 const STATUSES: [u16; 57] = [
     0, 100, 200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 307,
     308, 400, 401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417,
-    421, 422, 423, 424, 426, 428, 429, 431, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510,
-    511,
+    421, 422, 423, 424, 426, 428, 429, 431, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510, 511,
 ];
 
 /// Checks one provider, without its name.
@@ -59,7 +58,10 @@ pub fn check(provider: &ExtensionProvider, at: &At<'_>, report: &mut Report) {
         }
         P::Opentelemetry(p) if p.grpc.is_some() && p.http.is_some() => {
             let at = at.field("opentelemetry");
-            report.error(&at.field("http"), "only one of `grpc` and `http` may be set");
+            report.error(
+                &at.field("http"),
+                "only one of `grpc` and `http` may be set",
+            );
         }
         _ => {}
     }

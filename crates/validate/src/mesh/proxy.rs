@@ -49,14 +49,21 @@ pub fn check(config: &ProxyConfig, at: &At<'_>, report: &mut Report) {
         policy,
         Ok(AuthenticationPolicy::None | AuthenticationPolicy::MutualTls)
     ) {
-        report.error(&at.field("controlPlaneAuthPolicy"), "must be NONE or MUTUAL_TLS");
+        report.error(
+            &at.field("controlPlaneAuthPolicy"),
+            "must be NONE or MUTUAL_TLS",
+        );
     }
-    report.check(&at.field("proxyAdminPort"), port(config.proxy_admin_port.into()));
+    report.check(
+        &at.field("proxyAdminPort"),
+        port(config.proxy_admin_port.into()),
+    );
     report.check(&at.field("statusPort"), port(config.status_port.into()));
     let metadata = &config.proxy_metadata;
     if metadata.contains_key("ISTIO_META_DNS_AUTO_ALLOCATE") {
         report.warning(
-            &at.field("proxyMetadata").field("ISTIO_META_DNS_AUTO_ALLOCATE"),
+            &at.field("proxyMetadata")
+                .field("ISTIO_META_DNS_AUTO_ALLOCATE"),
             "deprecated: addresses are allocated by the control plane",
         );
     }
@@ -75,7 +82,10 @@ fn addresses(config: &ProxyConfig, at: &At<'_>, report: &mut Report) {
     let plain = [
         ("discoveryAddress", &config.discovery_address),
         ("statsdUdpAddress", &config.statsd_udp_address),
-        ("envoyMetricsServiceAddress", &config.envoy_metrics_service_address),
+        (
+            "envoyMetricsServiceAddress",
+            &config.envoy_metrics_service_address,
+        ),
     ];
     for (field, text) in plain {
         if !text.is_empty() {
@@ -123,7 +133,10 @@ fn private_key_provider(config: &PrivateKeyProvider, at: &At<'_>, report: &mut R
         None => return report.error(at, "one of `cryptomb` and `qat` is needed"),
     };
     if delay.is_none_or(|delay| delay.as_nanos() == 0) {
-        report.error(&at.field(field).field("pollDelay"), "a time other than 0 is needed");
+        report.error(
+            &at.field(field).field("pollDelay"),
+            "a time other than 0 is needed",
+        );
     }
 }
 
@@ -131,10 +144,16 @@ fn private_key_provider(config: &PrivateKeyProvider, at: &At<'_>, report: &mut R
 pub fn connection_settings(settings: &ConnectionSettings, at: &At<'_>, report: &mut Report) {
     let times = [
         ("httpIdleTimeout", settings.http_idle_timeout),
-        ("httpMaxConnectionDuration", settings.http_max_connection_duration),
+        (
+            "httpMaxConnectionDuration",
+            settings.http_max_connection_duration,
+        ),
         ("httpDrainTimeout", settings.http_drain_timeout),
         ("httpRequestTimeout", settings.http_request_timeout),
-        ("httpRequestHeadersTimeout", settings.http_request_headers_timeout),
+        (
+            "httpRequestHeadersTimeout",
+            settings.http_request_headers_timeout,
+        ),
         ("httpStreamIdleTimeout", settings.http_stream_idle_timeout),
         ("httpMaxStreamDuration", settings.http_max_stream_duration),
     ];

@@ -8,7 +8,10 @@ use crate::report::{At, Report};
 use crate::text::{duration_if_set, jwks_uri, port};
 
 pub(super) fn peer(policy: &PeerAuthentication, at: &At<'_>, report: &mut Report) {
-    let selects = policy.selector.as_ref().is_some_and(|s| !s.match_labels.is_empty());
+    let selects = policy
+        .selector
+        .as_ref()
+        .is_some_and(|s| !s.match_labels.is_empty());
     let at_ports = at.field("portLevelMtls");
     if !selects && !policy.port_level_mtls.is_empty() {
         report.error(&at_ports, "ports need a selector with labels");
@@ -60,7 +63,10 @@ fn jwt(rule: &JwtRule, at: &At<'_>, report: &mut Report) {
             report.error(&at.field("name"), "a name of a header is needed");
         }
     }
-    for (at, claim) in at.field("outputClaimToHeaders").each(&rule.output_claim_to_headers) {
+    for (at, claim) in at
+        .field("outputClaimToHeaders")
+        .each(&rule.output_claim_to_headers)
+    {
         let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
         if claim.claim.is_empty() {
             report.error(&at.field("claim"), "the name of a claim is needed");

@@ -131,12 +131,28 @@ fn source(source: &Source, at: &At<'_>, report: &mut Report) -> bool {
         ("notIpBlocks", &source.not_ip_blocks, addresses),
         ("remoteIpBlocks", &source.remote_ip_blocks, addresses),
         ("notRemoteIpBlocks", &source.not_remote_ip_blocks, addresses),
-        ("serviceAccounts", &source.service_accounts, service_accounts),
-        ("notServiceAccounts", &source.not_service_accounts, service_accounts),
+        (
+            "serviceAccounts",
+            &source.service_accounts,
+            service_accounts,
+        ),
+        (
+            "notServiceAccounts",
+            &source.not_service_accounts,
+            service_accounts,
+        ),
     ];
     let of_http: [Values<'_>; 4] = [
-        ("requestPrincipals", &source.request_principals, empty_values),
-        ("notRequestPrincipals", &source.not_request_principals, empty_values),
+        (
+            "requestPrincipals",
+            &source.request_principals,
+            empty_values,
+        ),
+        (
+            "notRequestPrincipals",
+            &source.not_request_principals,
+            empty_values,
+        ),
         ("trustDomains", &source.trust_domains, trust_domains),
         ("notTrustDomains", &source.not_trust_domains, trust_domains),
     ];

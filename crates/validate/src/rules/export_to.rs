@@ -46,7 +46,10 @@ pub(super) fn check(
         );
     }
     if seen.contains("*") && export_to.len() > 1 {
-        report.error(at, "`*` exports to everybody, beside it nothing has a meaning");
+        report.error(
+            at,
+            "`*` exports to everybody, beside it nothing has a meaning",
+        );
     }
     if seen.contains("~") && export_to.len() > 1 {
         report.error(at, "`~` exports to nobody, beside it nothing has a meaning");

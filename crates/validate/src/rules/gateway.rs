@@ -35,7 +35,10 @@ pub(super) fn check(gateway: &Gateway, meta: &Meta, at: &At<'_>, report: &mut Re
         let redirects = one.tls.as_ref().is_some_and(|tls| tls.https_redirect);
         if redirects && !Protocol::parse(&port.protocol).is_http() {
             let at = at.field("tls");
-            report.warning(&at.field("httpsRedirect"), "only servers for HTTP can redirect");
+            report.warning(
+                &at.field("httpsRedirect"),
+                "only servers for HTTP can redirect",
+            );
         }
     }
 }
@@ -54,7 +57,12 @@ pub(super) fn server(server: &Server, converted: bool, at: &At<'_>, report: &mut
     server_port(server.port.as_ref(), &server.bind, at, &mut found);
     let port_is_good = !found.has_errors();
     report.0.extend(found.0);
-    bind(server.port.as_ref(), &server.bind, &at.field("bind"), report);
+    bind(
+        server.port.as_ref(),
+        &server.bind,
+        &at.field("bind"),
+        report,
+    );
     server_tls::check(server.tls.as_ref(), &at.field("tls"), report);
     let Some(port) = server.port.as_ref().filter(|_| port_is_good) else {
         return;
@@ -68,7 +76,11 @@ pub(super) fn server(server: &Server, converted: bool, at: &At<'_>, report: &mut
         }
         Some(tls) if !is_tls && protocol.is_http() => {
             let passes = matches!(tls.mode(), Mode::Passthrough | Mode::AutoPassthrough);
-            let files = [&tls.ca_certificates, &tls.private_key, &tls.server_certificate];
+            let files = [
+                &tls.ca_certificates,
+                &tls.private_key,
+                &tls.server_certificate,
+            ];
             if !passes || files.iter().any(|file| !file.is_empty()) {
                 let message = format!("{} has no TLS; it can only redirect", protocol.name());
                 report.error(&at.field("tls"), message);
@@ -76,7 +88,10 @@ pub(super) fn server(server: &Server, converted: bool, at: &At<'_>, report: &mut
             }
         }
         Some(_) if !is_tls => {
-            report.error(&at.field("tls"), "only HTTPS and TLS can have settings for TLS");
+            report.error(
+                &at.field("tls"),
+                "only HTTPS and TLS can have settings for TLS",
+            );
         }
         _ => {}
     }

@@ -28,7 +28,11 @@ pub(super) fn check(route: &HttpRoute, context: &Context<'_>, at: &At<'_>, repor
     action::fault(route.fault.as_ref(), &at.field("fault"), report);
     action::mirrors(route, at, report);
     action::redirect(route, &at.field("redirect"), report);
-    action::direct_response(route.direct_response.as_ref(), &at.field("directResponse"), report);
+    action::direct_response(
+        route.direct_response.as_ref(),
+        &at.field("directResponse"),
+        report,
+    );
     traffic_policy::retries(route.retries.as_ref(), &at.field("retries"), report);
     action::rewrite(route.rewrite.as_ref(), &at.field("rewrite"), report);
     authority(route, at, report);
@@ -61,7 +65,10 @@ fn conflicts(route: &HttpRoute, context: &Context<'_>, at: &At<'_>, report: &mut
         return;
     }
     if route.delegate.is_some() {
-        report.error(&at.field("delegate"), "what is delegated cannot be delegated again");
+        report.error(
+            &at.field("delegate"),
+            "what is delegated cannot be delegated again",
+        );
     }
     let chosen = if route.redirect.is_some() {
         Some("redirect")
@@ -78,17 +85,26 @@ fn conflicts(route: &HttpRoute, context: &Context<'_>, at: &At<'_>, report: &mut
             ];
             for (field, set) in others {
                 if set && field != chosen {
-                    report.error(&at.field(field), format!("has no meaning beside `{chosen}`"));
+                    report.error(
+                        &at.field(field),
+                        format!("has no meaning beside `{chosen}`"),
+                    );
                 }
             }
         }
         None if route.route.is_empty() => {
-            report.error(at, "one of `route`, `redirect` and `directResponse` is needed");
+            report.error(
+                at,
+                "one of `route`, `redirect` and `directResponse` is needed",
+            );
         }
         None => {}
     }
     if route.mirror.is_some() && !route.mirrors.is_empty() {
-        report.error(&at.field("mirrors"), "only one of `mirror` and `mirrors` may be set");
+        report.error(
+            &at.field("mirrors"),
+            "only one of `mirror` and `mirrors` may be set",
+        );
     }
 }
 
@@ -173,10 +189,21 @@ fn headers(headers: Option<&Headers>, at: &At<'_>, report: &mut Report) {
         pairs(at_request.field("set"), &request.set, header_name_to_set);
     }
     if let Some(response) = &headers.response {
-        pairs(at_response.field("add"), &response.add, header_name_to_remove);
-        pairs(at_response.field("set"), &response.set, header_name_to_remove);
+        pairs(
+            at_response.field("add"),
+            &response.add,
+            header_name_to_remove,
+        );
+        pairs(
+            at_response.field("set"),
+            &response.set,
+            header_name_to_remove,
+        );
     }
-    for (at, of) in [(at_request, &headers.request), (at_response, &headers.response)] {
+    for (at, of) in [
+        (at_request, &headers.request),
+        (at_response, &headers.response),
+    ] {
         let remove = of.as_ref().map_or(&[][..], |of| &of.remove);
         for (at, name) in at.field("remove").each(remove) {
             report.check(&at, header_name_to_remove(name));
@@ -187,9 +214,14 @@ fn headers(headers: Option<&Headers>, at: &At<'_>, report: &mut Report) {
 /// The host that requests are for can be set once.
 fn authority(route: &HttpRoute, at: &At<'_>, report: &mut Report) {
     let request = route.headers.as_ref().and_then(|h| h.request.as_ref());
-    let set = request.into_iter().flat_map(|r| r.set.keys().chain(r.add.keys()));
+    let set = request
+        .into_iter()
+        .flat_map(|r| r.set.keys().chain(r.add.keys()));
     let by_headers = set.filter(|name| is_authority(name)).count();
-    let by_rewrite = route.rewrite.as_ref().is_some_and(|r| !r.authority.is_empty());
+    let by_rewrite = route
+        .rewrite
+        .as_ref()
+        .is_some_and(|r| !r.authority.is_empty());
     if by_headers + usize::from(by_rewrite) > 1 {
         report.error(&at.field("headers"), "the host of the request is set twice");
     }
@@ -209,6 +241,9 @@ pub(super) fn destination(destination: Option<&Destination>, at: &At<'_>, report
         report.check(&at.field("subset"), subset_name(&destination.subset));
     }
     if let Some(selector) = &destination.port {
-        report.check(&at.field("port").field("number"), port(selector.number.into()));
+        report.check(
+            &at.field("port").field("number"),
+            port(selector.number.into()),
+        );
     }
 }

@@ -68,7 +68,14 @@ pub(super) fn routes<'a, R, M: Message + 'a>(
     at: &At<'_>,
     report: &mut Report,
 ) {
-    unreachable(routes, |i| name("", i), matches, M::encode_to_vec, at, report);
+    unreachable(
+        routes,
+        |i| name("", i),
+        matches,
+        M::encode_to_vec,
+        at,
+        report,
+    );
 }
 
 fn name(name: &str, index: usize) -> String {
@@ -163,7 +170,11 @@ impl<'a> Prefix<'a> {
                 method
             },
             authority: pattern(of.authority.as_ref()),
-            maps: [map(&of.headers), map(&of.query_params), map(&of.without_headers)],
+            maps: [
+                map(&of.headers),
+                map(&of.query_params),
+                map(&of.without_headers),
+            ],
         })
     }
 
@@ -176,7 +187,8 @@ impl<'a> Prefix<'a> {
             && self.authority.starts_with(&*later.authority)
             && pairs.into_iter().all(|(a, b)| {
                 a.len() == b.len()
-                    && a.iter().all(|(k, v)| b.get(k).is_some_and(|other| v.starts_with(&**other)))
+                    && a.iter()
+                        .all(|(k, v)| b.get(k).is_some_and(|other| v.starts_with(&**other)))
             })
     }
 }

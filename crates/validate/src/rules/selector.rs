@@ -25,7 +25,10 @@ pub(super) fn workloads(selector: Option<&WorkloadSelector>, at: &At<'_>, report
     };
     let at = at.field("selector");
     if selector.match_labels.is_empty() {
-        report.warning(&at, "the selector has no labels, so it selects all workloads");
+        report.warning(
+            &at,
+            "the selector has no labels, so it selects all workloads",
+        );
     }
     labels(&selector.match_labels, &at.field("matchLabels"), report);
 }
@@ -77,7 +80,11 @@ pub(super) fn policy(
 ) {
     let ways = [selector.is_some(), target.is_some(), !targets.is_empty()];
     if ways.iter().filter(|set| **set).count() > 1 {
-        let last = if targets.is_empty() { "targetRef" } else { "targetRefs" };
+        let last = if targets.is_empty() {
+            "targetRef"
+        } else {
+            "targetRefs"
+        };
         report.error(
             &at.field(last),
             "only one of `selector`, `targetRef` and `targetRefs` may be set",

@@ -38,7 +38,8 @@ pub(super) fn check(tls: Option<&ServerTlsSettings>, at: &At<'_>, report: &mut R
         TlsProtocol::Tlsv10 | TlsProtocol::Tlsv11
     );
     if old && tls.cipher_suites.is_empty() {
-        let message = "versions below TLSV1_2 need `cipherSuites`, as none of the default ones fits";
+        let message =
+            "versions below TLSV1_2 need `cipherSuites`, as none of the default ones fits";
         report.warning(&at.field("minProtocolVersion"), message);
     }
     ciphers(&tls.cipher_suites, &at.field("cipherSuites"), report);
@@ -95,7 +96,10 @@ pub(super) fn check(tls: Option<&ServerTlsSettings>, at: &At<'_>, report: &mut R
     if !tls.ca_crl.is_empty() {
         let at = at.field("caCrl");
         if !tls.credential_name.is_empty() {
-            report.error(&at, "stands in the credential where `credentialName` is set");
+            report.error(
+                &at,
+                "stands in the credential where `credentialName` is set",
+            );
         }
         if mode == Mode::Simple {
             report.error(&at, "has no meaning where no client has a certificate");
@@ -129,7 +133,10 @@ fn ciphers(suites: &[String], at: &At<'_>, report: &mut Report) {
         // Signs start operators on groups of ciphers, which Envoy checks.
         let named = suite.starts_with(char::is_alphanumeric) && suite != "ALL";
         if named && !CIPHERS.contains(&suite.as_str()) {
-            report.warning(&at, format!("the cipher {suite:?} is not known, and left out"));
+            report.warning(
+                &at,
+                format!("the cipher {suite:?} is not known, and left out"),
+            );
             if let Some(near) = model::parse::nearest(suite, CIPHERS.into_iter()) {
                 report.help(format!("did you mean `{near}`?"));
             }

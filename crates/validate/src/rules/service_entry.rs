@@ -76,7 +76,13 @@ pub(super) fn check(entry: &ServiceEntry, meta: &Meta, at: &At<'_>, report: &mut
             report.help("make a ServiceEntry for each host, or name the protocol");
         }
     }
-    export_to::check(&entry.export_to, meta.namespace(), Exports::OrNobody, at, report);
+    export_to::check(
+        &entry.export_to,
+        meta.namespace(),
+        Exports::OrNobody,
+        at,
+        report,
+    );
 }
 
 fn is_tls(protocol: Protocol) -> bool {
@@ -163,7 +169,10 @@ fn dns(entry: &ServiceEntry, names: &BTreeSet<&str>, at: &At<'_>, report: &mut R
     }
     let tcp = |protocol: &str| {
         use Protocol::{Https, Mongo, Mysql, Redis, Tcp, Tls};
-        matches!(Protocol::parse(protocol), Tcp | Https | Tls | Mongo | Redis | Mysql)
+        matches!(
+            Protocol::parse(protocol),
+            Tcp | Https | Tls | Mongo | Redis | Mysql
+        )
     };
     if !entry.addresses.is_empty()
         && entry.hosts.len() > 1

@@ -60,7 +60,12 @@ pub(super) fn check(sidecar: &Sidecar, meta: &Meta, at: &At<'_>, report: &mut Re
                 }
             }
         }
-        egress_hosts(&listener.hosts, meta.namespace(), &at.field("hosts"), report);
+        egress_hosts(
+            &listener.hosts,
+            meta.namespace(),
+            &at.field("hosts"),
+            report,
+        );
     }
     if let Some(policy) = &sidecar.outbound_traffic_policy {
         outbound(policy, &at.field("outboundTrafficPolicy"), report);
@@ -86,7 +91,11 @@ fn ingress(
         report.error(&at.field("port").field("number"), message);
     }
     if !listener.default_endpoint.is_empty() {
-        endpoint(&listener.default_endpoint, &at.field("defaultEndpoint"), report);
+        endpoint(
+            &listener.default_endpoint,
+            &at.field("defaultEndpoint"),
+            report,
+        );
     }
     let of_port = Protocol::parse(&of.protocol);
     if let Some(tls) = &listener.tls {
@@ -114,7 +123,10 @@ fn ingress(
     let pool = listener.connection_pool.as_ref();
     traffic_policy::connection_pool(pool, &at.field("connectionPool"), report);
     if pool.is_some_and(|pool| pool.http.is_some()) && !of_port.is_http() {
-        let message = format!("the port's protocol is {:?}, so this is not used", of.protocol);
+        let message = format!(
+            "the port's protocol is {:?}, so this is not used",
+            of.protocol
+        );
         report.warning(&at.field("connectionPool").field("http"), message);
     }
 }
@@ -190,7 +202,10 @@ fn egress_hosts(hosts: &[String], own: &str, at: &At<'_>, report: &mut Report) {
         }
     }
     if seen.len() > 1 && seen.get("*").is_some_and(|names| names.contains("*")) {
-        report.warning(at, "`*/*` takes everything, beside it nothing has a meaning");
+        report.warning(
+            at,
+            "`*/*` takes everything, beside it nothing has a meaning",
+        );
     }
 }
 

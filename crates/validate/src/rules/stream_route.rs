@@ -23,7 +23,10 @@ pub(super) fn tls(route: &TlsRoute, context: &Context<'_>, at: &At<'_>, report: 
         for (at, name) in at_hosts.each(&one.sni_hosts) {
             sni(name, context, &at, report);
         }
-        for (at, text) in at.field("destinationSubnets").each(&one.destination_subnets) {
+        for (at, text) in at
+            .field("destinationSubnets")
+            .each(&one.destination_subnets)
+        {
             report.check(&at, subnet(text));
         }
         if one.port != 0 {
@@ -47,14 +50,20 @@ fn sni(name: &str, context: &Context<'_>, at: &At<'_>, report: &mut Report) {
         return report.error(at, fault);
     }
     if !context.hosts.iter().any(|host| host::subset_of(name, host)) {
-        report.error(at, format!("{name:?} is none of the hosts of the VirtualService"));
+        report.error(
+            at,
+            format!("{name:?} is none of the hosts of the VirtualService"),
+        );
         report.help(format!("its hosts are {}", context.hosts.join(", ")));
     }
 }
 
 pub(super) fn tcp(route: &TcpRoute, context: &Context<'_>, at: &At<'_>, report: &mut Report) {
     for (at, one) in at.field("match").each(&route.r#match) {
-        for (at, text) in at.field("destinationSubnets").each(&one.destination_subnets) {
+        for (at, text) in at
+            .field("destinationSubnets")
+            .each(&one.destination_subnets)
+        {
             report.check(&at, subnet(text));
         }
         if one.port != 0 {

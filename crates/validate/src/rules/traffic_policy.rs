@@ -39,8 +39,16 @@ pub(super) fn check(
         let message = "only one of `tunnel` and `proxyProtocol` may be set";
         return report.error(&at.field("proxyProtocol"), message);
     }
-    outlier_detection(policy.outlier_detection.as_ref(), &at.field("outlierDetection"), report);
-    connection_pool(policy.connection_pool.as_ref(), &at.field("connectionPool"), report);
+    outlier_detection(
+        policy.outlier_detection.as_ref(),
+        &at.field("outlierDetection"),
+        report,
+    );
+    connection_pool(
+        policy.connection_pool.as_ref(),
+        &at.field("connectionPool"),
+        report,
+    );
     balancing::check(
         policy.load_balancer.as_ref(),
         policy.outlier_detection.is_some(),
@@ -48,7 +56,10 @@ pub(super) fn check(
         report,
     );
     client_tls(policy.tls.as_ref(), namespace, &at.field("tls"), report);
-    for (at, settings) in at.field("portLevelSettings").each(&policy.port_level_settings) {
+    for (at, settings) in at
+        .field("portLevelSettings")
+        .each(&policy.port_level_settings)
+    {
         if settings.port.is_none() {
             report.error(&at.field("port"), "a port is needed");
         }
@@ -71,7 +82,12 @@ pub(super) fn check(
             &at.field("loadBalancer"),
             &mut found,
         );
-        client_tls(settings.tls.as_ref(), namespace, &at.field("tls"), &mut found);
+        client_tls(
+            settings.tls.as_ref(),
+            namespace,
+            &at.field("tls"),
+            &mut found,
+        );
         // As in Istio, only the policy for all ports warns.
         report.0.extend(found.into_errors());
     }
@@ -119,9 +135,15 @@ pub fn retries(retries: Option<&HttpRetry>, at: &At<'_>, report: &mut Report) {
         || !retries.retry_on.is_empty()
         || retries.retry_remote_localities.is_some();
     if retries.attempts == 0 && more {
-        report.error(at, "no retries are made, as `attempts` is 0, so the rest has no meaning");
+        report.error(
+            at,
+            "no retries are made, as `attempts` is 0, so the rest has no meaning",
+        );
     }
-    report.check(&at.field("perTryTimeout"), duration_if_set(retries.per_try_timeout));
+    report.check(
+        &at.field("perTryTimeout"),
+        duration_if_set(retries.per_try_timeout),
+    );
     if !retries.retry_on.is_empty() {
         for condition in retries.retry_on.split(',') {
             if !RETRY_ON.contains(&condition) && !is_status(condition) {

@@ -48,7 +48,12 @@ pub(super) fn check(service: &VirtualService, meta: &Meta, at: &At<'_>, report: 
             }
         }
     }
-    gateways(&service.gateways, context.converted, &at.field("gateways"), report);
+    gateways(
+        &service.gateways,
+        context.converted,
+        &at.field("gateways"),
+        report,
+    );
     let at_gateways = !service.gateways.is_empty() && context.only_gateways;
     if !at_gateways {
         claims(service, at, report);
@@ -66,16 +71,35 @@ pub(super) fn check(service: &VirtualService, meta: &Meta, at: &At<'_>, report: 
     for (at, route) in at.field("tcp").each(&service.tcp) {
         stream_route::tcp(route, &context, &at, report);
     }
-    export_to::check(&service.export_to, meta.namespace(), Exports::Any, at, report);
+    export_to::check(
+        &service.export_to,
+        meta.namespace(),
+        Exports::Any,
+        at,
+        report,
+    );
     overlap::http(&service.http, &at.field("http"), report);
-    overlap::routes(&service.tcp, |r| r.r#match.as_slice(), &at.field("tcp"), report);
-    overlap::routes(&service.tls, |r| r.r#match.as_slice(), &at.field("tls"), report);
+    overlap::routes(
+        &service.tcp,
+        |r| r.r#match.as_slice(),
+        &at.field("tcp"),
+        report,
+    );
+    overlap::routes(
+        &service.tls,
+        |r| r.r#match.as_slice(),
+        &at.field("tls"),
+        report,
+    );
 }
 
 fn claims(service: &VirtualService, at: &At<'_>, report: &mut Report) {
     for (at, route) in at.field("http").each(&service.http) {
         for (at, one) in at.field("match").each(&route.r#match) {
-            for (field, headers) in [("headers", &one.headers), ("withoutHeaders", &one.without_headers)] {
+            for (field, headers) in [
+                ("headers", &one.headers),
+                ("withoutHeaders", &one.without_headers),
+            ] {
                 for name in headers.keys().filter(|name| is_claim(name)) {
                     let message = "only gateways can match claims of tokens";
                     report.error(&at.field(field).field(name), message);
@@ -86,7 +110,10 @@ fn claims(service: &VirtualService, at: &At<'_>, report: &mut Report) {
 }
 
 fn hosts(service: &VirtualService, at_gateways: bool, at: &At<'_>, report: &mut Report) {
-    let has_sni = service.tls.iter().any(|r| r.r#match.iter().any(|m| !m.sni_hosts.is_empty()));
+    let has_sni = service
+        .tls
+        .iter()
+        .any(|r| r.r#match.iter().any(|m| !m.sni_hosts.is_empty()));
     let mut good = true;
     for (at, name) in at.each(&service.hosts) {
         let fault = match at_gateways {
@@ -112,7 +139,10 @@ fn hosts(service: &VirtualService, at_gateways: bool, at: &At<'_>, report: &mut 
     let mut wild: Vec<&str> = Vec::new();
     for (at, name) in at.each(&service.hosts) {
         let covered = match name.starts_with('*') {
-            true => exact.iter().copied().find(|other| host::matches(name, other)),
+            true => exact
+                .iter()
+                .copied()
+                .find(|other| host::matches(name, other)),
             false => exact.get(name.as_str()).copied(),
         };
         let covered = covered.or_else(|| wild.iter().copied().find(|w| host::matches(w, name)));

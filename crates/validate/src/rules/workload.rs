@@ -26,7 +26,10 @@ pub(super) fn entry(
         if entry.network.is_empty() {
             return report.error(&address_at, "an address is needed");
         }
-        report.warning(&address_at, "without an address, only the gateway of the network is used");
+        report.warning(
+            &address_at,
+            "without an address, only the gateway of the network is used",
+        );
     }
     let unix = address.strip_prefix(UNIX);
     if let Some(path) = unix {
@@ -117,7 +120,10 @@ fn probe(probe: &ReadinessProbe, at: &At<'_>, report: &mut Report) {
             }
         }
         Some(HealthCheckMethod::TcpSocket(socket)) => {
-            report.check(&at.field("tcpSocket").field("port"), port(socket.port.into()));
+            report.check(
+                &at.field("tcpSocket").field("port"),
+                port(socket.port.into()),
+            );
         }
         Some(HealthCheckMethod::Exec(exec)) => {
             if exec.command.is_empty() {

@@ -22,7 +22,10 @@ pub struct BadSchema {
 /// When a schema has no meaning.
 pub fn of_definition(definition: &Value) -> Result<Vec<(String, Schema)>, BadSchema> {
     let versions = definition["spec"]["versions"].as_array();
-    let served = versions.into_iter().flatten().filter(|v| v["served"] != false);
+    let served = versions
+        .into_iter()
+        .flatten()
+        .filter(|v| v["served"] != false);
     served
         .map(|version| {
             let name = version["name"].as_str().unwrap_or_default().to_owned();
@@ -111,7 +114,10 @@ fn at(json: &Value, path: &str, depth: usize) -> Result<Schema, BadSchema> {
         int_or_string: flag("x-kubernetes-int-or-string"),
         preserves_unknown: flag("x-kubernetes-preserve-unknown-fields")
             || flag("x-kubernetes-embedded-resource")
-            || (ty == Some(Type::Object) && depth > 0 && fields.is_empty() && additional.is_none()
+            || (ty == Some(Type::Object)
+                && depth > 0
+                && fields.is_empty()
+                && additional.is_none()
                 && path.ends_with(".metadata")),
         additional,
         fields,

@@ -106,13 +106,17 @@ pub fn header_value(value: &str) -> Check {
                 if b != b' ' =>
             {
                 let found = char::from(b);
-                return Err(format!("{found:?} is not expected within a `%VARIABLE(...)%`"));
+                return Err(format!(
+                    "{found:?} is not expected within a `%VARIABLE(...)%`"
+                ));
             }
             (state, _) => state,
         };
     }
     if state != State::Literal {
-        return Err("a `%` starts a variable that does not end: write `%%` for the sign".to_owned());
+        return Err(
+            "a `%` starts a variable that does not end: write `%%` for the sign".to_owned(),
+        );
     }
     Ok(())
 }

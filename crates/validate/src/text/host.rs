@@ -88,7 +88,9 @@ fn host_part(host: &str, gateway: bool) -> Vec<String> {
 /// A wildcard that does not stand for whole labels.
 pub fn partial_wildcard(host: &str) -> Check {
     if host.contains('*') && host != "*" && !host.starts_with("*.") {
-        return Err(format!("the wildcard of {host:?} does not stand for a whole label"));
+        return Err(format!(
+            "the wildcard of {host:?} does not stand for a whole label"
+        ));
     }
     Ok(())
 }
@@ -109,7 +111,9 @@ fn length(name: &str) -> Check {
     match name.len() {
         0 => Err("the name is empty".to_owned()),
         1..=LONGEST => Ok(()),
-        more => Err(format!("the name has {more} characters, more than {LONGEST}")),
+        more => Err(format!(
+            "the name has {more} characters, more than {LONGEST}"
+        )),
     }
 }
 

@@ -37,7 +37,12 @@ pub fn re2_syntax(pattern: &str) -> Check {
     let ast = parser
         .parse(&rewritten)
         .map_err(|error| fault(error.kind()))?;
-    regex_syntax::ast::visit(&ast, Bounds { repeated: Vec::new() })?;
+    regex_syntax::ast::visit(
+        &ast,
+        Bounds {
+            repeated: Vec::new(),
+        },
+    )?;
     // Names of classes and bounds of repetitions are known only after translation.
     ParserBuilder::new()
         .utf8(false)
@@ -78,7 +83,9 @@ fn rewrite(pattern: &str) -> Result<String, String> {
                 Some(e @ '1'..='9')
                     if e > '7' || !chars.peek().is_some_and(|c| ('0'..='7').contains(c)) =>
                 {
-                    return Err(fault(&format!("unknown escape \\{e}: groups cannot be repeated")));
+                    return Err(fault(&format!(
+                        "unknown escape \\{e}: groups cannot be repeated"
+                    )));
                 }
                 Some(e @ ('u' | 'U')) => return Err(fault(&format!("unknown escape \\{e}"))),
                 Some(e) => out.extend(['\\', e]),
@@ -150,15 +157,22 @@ impl Visitor for Bounds {
         match ast {
             Ast::Repetition(repetition) => {
                 if matches!(&*repetition.ast, Ast::Repetition(_)) {
-                    return Err(fault(&"what is repeated cannot be repeated again without a group"));
+                    return Err(fault(
+                        &"what is repeated cannot be repeated again without a group",
+                    ));
                 }
                 let times = match &repetition.op.kind {
-                    RepetitionKind::Range(RepetitionRange::Exactly(n) | RepetitionRange::AtLeast(n)) => *n,
+                    RepetitionKind::Range(
+                        RepetitionRange::Exactly(n) | RepetitionRange::AtLeast(n),
+                    ) => *n,
                     RepetitionKind::Range(RepetitionRange::Bounded(_, n)) => *n,
                     _ => 1,
                 };
                 self.repeated.push(times.max(1));
-                let all = self.repeated.iter().try_fold(1u32, |all, n| all.checked_mul(*n));
+                let all = self
+                    .repeated
+                    .iter()
+                    .try_fold(1u32, |all, n| all.checked_mul(*n));
                 if all.is_none_or(|all| all > MOST_REPETITIONS) {
                     return Err(fault(&"it repeats more than 1000 times"));
                 }

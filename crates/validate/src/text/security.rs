@@ -28,7 +28,9 @@ pub fn wildcards(values: &[String]) -> Check {
     for value in values {
         let inner = value.strip_prefix('*').or_else(|| value.strip_suffix('*'));
         if inner.unwrap_or(value).contains('*') {
-            return Err(format!("{value:?} may have one wildcard, at its start or its end"));
+            return Err(format!(
+                "{value:?} may have one wildcard, at its start or its end"
+            ));
         }
     }
     Ok(())
@@ -46,7 +48,10 @@ pub fn trust_domains(values: &[String]) -> Check {
 /// Service accounts, as `NAME` or `NAMESPACE/NAME`.
 pub fn service_accounts(values: &[String]) -> Check {
     if values.len() > MOST_ACCOUNTS {
-        return Err(format!("{} values, more than {MOST_ACCOUNTS}", values.len()));
+        return Err(format!(
+            "{} values, more than {MOST_ACCOUNTS}",
+            values.len()
+        ));
     }
     for value in values {
         let name = value.split_once('/').map_or(&**value, |(_, name)| name);
@@ -58,7 +63,9 @@ pub fn service_accounts(values: &[String]) -> Check {
             return Err(format!("{value:?} has a wildcard, which is not supported"));
         }
         if value.len() > LONGEST_ACCOUNT {
-            return Err(format!("{value:?} has more than {LONGEST_ACCOUNT} characters"));
+            return Err(format!(
+                "{value:?} has more than {LONGEST_ACCOUNT} characters"
+            ));
         }
     }
     Ok(())
@@ -82,7 +89,9 @@ pub fn path_template(paths: &[String]) -> Check {
                     ));
                 }
                 _ if is_template && !is_literal(segment) => {
-                    return Err(format!("{path:?}: {segment:?} cannot stand beside a template"));
+                    return Err(format!(
+                        "{path:?}: {segment:?} cannot stand beside a template"
+                    ));
                 }
                 _ => {}
             }

@@ -91,6 +91,15 @@ fn escapes(text: &str) -> bool {
 
 /// Whether the text is an absolute URL, or an absolute path.
 pub fn is_request_url(text: &str) -> bool {
+    // A request has no fragment, so the sign is part of the host, where it may not stand.
+    let host = text.split_once("://").map_or("", |(_, rest)| rest);
+    if host
+        .split('/')
+        .next()
+        .is_some_and(|host| host.contains('#'))
+    {
+        return false;
+    }
     Url::parse(text).is_some_and(|url| {
         let opaque = !url.scheme.is_empty() && !text.contains("://") && !url.path.starts_with('/');
         !opaque && (!url.scheme.is_empty() || url.path.starts_with('/'))
@@ -143,7 +152,8 @@ pub fn plugin_url(text: &str) -> Check {
     }
     let as_request = |text: &str| -> Option<String> {
         let url = Url::parse(text)?;
-        let absolute = url.path.starts_with('/') || (!url.scheme.is_empty() && text.contains("://"));
+        let absolute =
+            url.path.starts_with('/') || (!url.scheme.is_empty() && text.contains("://"));
         let opaque = !url.scheme.is_empty() && !url.path.starts_with('/') && url.host.is_empty();
         (absolute && !opaque).then_some(url.scheme)
     };
@@ -170,14 +180,28 @@ mod tests {
             path: "/c%20d",
         };
         assert_eq!(url, Some(expected));
-        for bad in ["http://[fe80", "http://a:b", "http://a b", "%zz", ":a", "1:a", "a\n"] {
+        for bad in [
+            "http://[fe80",
+            "http://a:b",
+            "http://a b",
+            "%zz",
+            ":a",
+            "1:a",
+            "a\n",
+        ] {
             assert_eq!(Url::parse(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn modules_come_from_images_servers_and_files() {
-        for good in ["oci://a/b", "a.b/c:v1", "http://a/b.wasm", "file:///a", "localhost:5000/a"] {
+        for good in [
+            "oci://a/b",
+            "a.b/c:v1",
+            "http://a/b.wasm",
+            "file:///a",
+            "localhost:5000/a",
+        ] {
             assert_eq!(plugin_url(good), Ok(()), "{good}");
         }
         for bad in ["", "ftp://a/b", "a%zz"] {

@@ -16,8 +16,14 @@ const RENAMED: [(&str, &str); 27] = [
     ("envoy.http_dynamo_filter", "envoy.filters.http.dynamo"),
     ("envoy.ext_authz", "envoy.filters.http.ext_authz"),
     ("envoy.fault", "envoy.filters.http.fault"),
-    ("envoy.grpc_http1_bridge", "envoy.filters.http.grpc_http1_bridge"),
-    ("envoy.grpc_json_transcoder", "envoy.filters.http.grpc_json_transcoder"),
+    (
+        "envoy.grpc_http1_bridge",
+        "envoy.filters.http.grpc_http1_bridge",
+    ),
+    (
+        "envoy.grpc_json_transcoder",
+        "envoy.filters.http.grpc_json_transcoder",
+    ),
     ("envoy.grpc_web", "envoy.filters.http.grpc_web"),
     ("envoy.gzip", "envoy.filters.http.gzip"),
     ("envoy.health_check", "envoy.filters.http.health_check"),
@@ -26,13 +32,34 @@ const RENAMED: [(&str, &str); 27] = [
     ("envoy.rate_limit", "envoy.filters.http.ratelimit"),
     ("envoy.router", "envoy.filters.http.router"),
     ("envoy.squash", "envoy.filters.http.squash"),
-    ("envoy.listener.http_inspector", "envoy.filters.listener.http_inspector"),
-    ("envoy.listener.original_dst", "envoy.filters.listener.original_dst"),
-    ("envoy.listener.original_src", "envoy.filters.listener.original_src"),
-    ("envoy.listener.proxy_protocol", "envoy.filters.listener.proxy_protocol"),
-    ("envoy.listener.tls_inspector", "envoy.filters.listener.tls_inspector"),
-    ("envoy.client_ssl_auth", "envoy.filters.network.client_ssl_auth"),
-    ("envoy.http_connection_manager", "envoy.filters.network.http_connection_manager"),
+    (
+        "envoy.listener.http_inspector",
+        "envoy.filters.listener.http_inspector",
+    ),
+    (
+        "envoy.listener.original_dst",
+        "envoy.filters.listener.original_dst",
+    ),
+    (
+        "envoy.listener.original_src",
+        "envoy.filters.listener.original_src",
+    ),
+    (
+        "envoy.listener.proxy_protocol",
+        "envoy.filters.listener.proxy_protocol",
+    ),
+    (
+        "envoy.listener.tls_inspector",
+        "envoy.filters.listener.tls_inspector",
+    ),
+    (
+        "envoy.client_ssl_auth",
+        "envoy.filters.network.client_ssl_auth",
+    ),
+    (
+        "envoy.http_connection_manager",
+        "envoy.filters.network.http_connection_manager",
+    ),
     ("envoy.mongo_proxy", "envoy.filters.network.mongo_proxy"),
     ("envoy.ratelimit", "envoy.filters.network.ratelimit"),
     ("envoy.redis_proxy", "envoy.filters.network.redis_proxy"),
@@ -121,7 +148,10 @@ pub(crate) fn without_config(message: &DynamicMessage) -> Vec<String> {
     }
     if needs && !has {
         let name = message.get_field_by_name("name");
-        found.push(name.and_then(|n| Some(n.as_str()?.to_owned())).unwrap_or_default());
+        found.push(
+            name.and_then(|n| Some(n.as_str()?.to_owned()))
+                .unwrap_or_default(),
+        );
     }
     found
 }

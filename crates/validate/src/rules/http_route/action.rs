@@ -152,7 +152,11 @@ pub(super) fn mirrors(route: &HttpRoute, at: &At<'_>, report: &mut Report) {
             report.error(&at.field("destination"), "a destination is needed");
             continue;
         }
-        destination(mirror.destination.as_ref(), &at.field("destination"), report);
+        destination(
+            mirror.destination.as_ref(),
+            &at.field("destination"),
+            report,
+        );
         mirrored(mirror.percentage.as_ref(), &at.field("percentage"), report);
     }
 }
@@ -186,7 +190,10 @@ pub(super) fn redirect(route: &HttpRoute, at: &At<'_>, report: &mut Report) {
         && redirect.redirect_port.is_none()
         && redirect.scheme.is_empty();
     if empty {
-        return report.error(at, "one of `uri`, `authority`, `scheme` and `port` is needed");
+        return report.error(
+            at,
+            "one of `uri`, `authority`, `scheme` and `port` is needed",
+        );
     }
     let code = redirect.redirect_code;
     if code != 0 && !(300..=399).contains(&code) {
@@ -235,7 +242,10 @@ pub(super) fn rewrite(rewrite: Option<&HttpRewrite>, at: &At<'_>, report: &mut R
         return report.error(&at.field("uriRegexRewrite"), message);
     }
     if rewrite.uri.is_empty() && regex.is_none() && rewrite.authority.is_empty() {
-        return report.error(at, "one of `uri`, `uriRegexRewrite` and `authority` is needed");
+        return report.error(
+            at,
+            "one of `uri`, `uriRegexRewrite` and `authority` is needed",
+        );
     }
     if let Some(regex) = regex {
         let at = at.field("uriRegexRewrite");

@@ -41,7 +41,12 @@ pub(super) fn check(
     let setting = settings.locality_lb_setting.as_ref();
     locality(setting, has_outlier, &at.field("localityLbSetting"), report);
     let setting = settings.zone_aware_lb_setting.as_ref();
-    zone_aware(setting, has_outlier, &at.field("zoneAwareLbSetting"), report);
+    zone_aware(
+        setting,
+        has_outlier,
+        &at.field("zoneAwareLbSetting"),
+        report,
+    );
     if let Some(warmup) = &settings.warmup {
         let at = at.field("warmup");
         let fault = match warmup.duration {
@@ -95,7 +100,13 @@ fn consistent_hash(hash: &ConsistentHashLb, at: &At<'_>, report: &mut Report) {
 }
 
 fn is_prime(n: u64) -> bool {
-    n >= 1 && (n < 4 || n % 2 == 1 && (3..).step_by(2).take_while(|f| f * f <= n).all(|f| n % f != 0))
+    n >= 1
+        && (n < 4
+            || n % 2 == 1
+                && (3..)
+                    .step_by(2)
+                    .take_while(|f| f * f <= n)
+                    .all(|f| n % f != 0))
 }
 
 /// Istio: pkg/config/validation/agent/validation.go ValidateLocalityLbSetting, 1.32.
@@ -114,7 +125,10 @@ pub fn locality(
         return report.error(&at.field("failover"), message);
     }
     if failover {
-        for (at, label) in at.field("failoverPriority").each(&setting.failover_priority) {
+        for (at, label) in at
+            .field("failoverPriority")
+            .each(&setting.failover_priority)
+        {
             if TOPOLOGY.contains(&label.as_str()) {
                 let message = format!("{label} has no place beside `failover`");
                 return report.error(&at, message);
@@ -158,9 +172,15 @@ pub fn zone_aware(
     let Some(setting) = setting else {
         return;
     };
-    for (at, label) in at.field("failoverPriority").each(&setting.failover_priority) {
+    for (at, label) in at
+        .field("failoverPriority")
+        .each(&setting.failover_priority)
+    {
         if TOPOLOGY.contains(&label.as_str()) {
-            report.error(&at, format!("{label} is looked at anyway, and has no place here"));
+            report.error(
+                &at,
+                format!("{label} is looked at anyway, and has no place here"),
+            );
         }
     }
     if !(setting.failover.is_empty() && setting.failover_priority.is_empty()) && !has_outlier {
@@ -171,7 +191,10 @@ pub fn zone_aware(
 }
 
 fn no_outlier(at: &At<'_>, report: &mut Report) {
-    report.warning(at, "failover needs `outlierDetection`, or nothing is known to have failed");
+    report.warning(
+        at,
+        "failover needs `outlierDetection`, or nothing is known to have failed",
+    );
 }
 
 fn failovers<'a>(
@@ -201,7 +224,9 @@ pub(crate) fn localities(localities: &[&str]) -> Check {
     for locality in localities {
         let wildcards = locality.matches('*').count();
         if wildcards > 1 || (wildcards == 1 && !locality.ends_with('*')) {
-            return Err(format!("{locality:?}: a wildcard stands at the end, and once"));
+            return Err(format!(
+                "{locality:?}: a wildcard stands at the end, and once"
+            ));
         }
         let parts: Vec<&str> = locality.splitn(3, '/').collect();
         if parts.iter().any(|part| part.is_empty()) {

@@ -1,6 +1,8 @@
 //! Connection pools and outlier detection.
 
-use proto_istio::networking::connection_pool_settings::{HttpSettings, http_settings::H2UpgradePolicy};
+use proto_istio::networking::connection_pool_settings::{
+    HttpSettings, http_settings::H2UpgradePolicy,
+};
 use proto_istio::networking::{ConnectionPoolSettings, OutlierDetection};
 
 use crate::report::{At, Report};
@@ -23,7 +25,10 @@ pub fn connection_pool(
     }
     if let Some(tcp) = &settings.tcp {
         let at = at.field("tcp");
-        report.check(&at.field("maxConnections"), not_negative(tcp.max_connections.into()));
+        report.check(
+            &at.field("maxConnections"),
+            not_negative(tcp.max_connections.into()),
+        );
         // An idle timeout of 0 is none.
         let idle = tcp.idle_timeout.filter(|t| t.as_nanos() / 1_000_000 != 0);
         let times = [
@@ -62,7 +67,10 @@ fn http(http: &HttpSettings, at: &At<'_>, report: &mut Report) {
     }
     if let Some(keepalive) = &http.http2_keep_alive {
         let at = at.field("http2KeepAlive");
-        for (field, time) in [("interval", keepalive.interval), ("timeout", keepalive.timeout)] {
+        for (field, time) in [
+            ("interval", keepalive.interval),
+            ("timeout", keepalive.timeout),
+        ] {
             let fault = match time {
                 Some(time) => duration(time),
                 None => Err("a time is needed".to_owned()),

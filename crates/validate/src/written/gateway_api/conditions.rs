@@ -60,8 +60,14 @@ pub(super) fn listeners(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
 
 pub(super) fn listener_tls(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     let terminates = matches!(text(value, "mode"), None | Some("Terminate"));
-    let certificates = value.get("certificateRefs").and_then(Raw::items).map_or(0, |i| i.len());
-    let options = value.get("options").and_then(Raw::all_entries).map_or(0, Iterator::count);
+    let certificates = value
+        .get("certificateRefs")
+        .and_then(Raw::items)
+        .map_or(0, |i| i.len());
+    let options = value
+        .get("options")
+        .and_then(Raw::all_entries)
+        .map_or(0, Iterator::count);
     if terminates && certificates == 0 && options == 0 {
         report.error(&at.field("certificateRefs"), "a certificate is needed");
     }
@@ -122,7 +128,12 @@ pub(super) fn parents(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
 pub(super) fn targets(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     let of = |p: Raw<'_>| -> [String; 4] {
         let field = |key: &str| text(p, key).unwrap_or_default().to_owned();
-        [field("group"), field("kind"), field("name"), field("sectionName")]
+        [
+            field("group"),
+            field("kind"),
+            field("name"),
+            field("sectionName"),
+        ]
     };
     together(value, 3, of, at, report);
 }
@@ -137,7 +148,9 @@ fn together<const N: usize>(
     let all: Vec<[String; N]> = items(value).take(64).map(|(_, p)| of(p)).collect();
     let is_set = |text: &String| !text.is_empty() && text != "0";
     for (index, one) in all.iter().enumerate() {
-        let same = all[..index].iter().filter(|other| other[..identity] == one[..identity]);
+        let same = all[..index]
+            .iter()
+            .filter(|other| other[..identity] == one[..identity]);
         for other in same {
             if other == one {
                 report.error(&at.item(index), "the same reference stands before");
@@ -182,7 +195,11 @@ pub(super) fn rule_names(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
 }
 
 pub(super) fn total_matches(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    let of = |rule: Raw<'_>| rule.get("matches").and_then(Raw::items).map_or(0, |i| i.len());
+    let of = |rule: Raw<'_>| {
+        rule.get("matches")
+            .and_then(Raw::items)
+            .map_or(0, |i| i.len())
+    };
     let total: usize = items(value).map(|(_, rule)| of(rule)).sum();
     if total > MOST_MATCHES {
         let message = format!("the rules have {total} matches together, more than {MOST_MATCHES}");
@@ -191,12 +208,27 @@ pub(super) fn total_matches(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
 }
 
 pub(super) fn http_rule(rule: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    let filters = || rule.get("filters").and_then(Raw::items).into_iter().flatten();
-    let backends = rule.get("backendRefs").and_then(Raw::items).map_or(0, |i| i.len());
+    let filters = || {
+        rule.get("filters")
+            .and_then(Raw::items)
+            .into_iter()
+            .flatten()
+    };
+    let backends = rule
+        .get("backendRefs")
+        .and_then(Raw::items)
+        .map_or(0, |i| i.len());
     if backends > 0 && filters().any(|f| f.get("requestRedirect").is_some()) {
-        report.error(&at.field("backendRefs"), "have no meaning beside a redirect");
+        report.error(
+            &at.field("backendRefs"),
+            "have no meaning beside a redirect",
+        );
     }
-    let of_backends = rule.get("backendRefs").and_then(Raw::items).into_iter().flatten();
+    let of_backends = rule
+        .get("backendRefs")
+        .and_then(Raw::items)
+        .into_iter()
+        .flatten();
     let of_backends = of_backends
         .filter_map(|b| b.get("filters").and_then(Raw::items))
         .flatten();
@@ -207,7 +239,8 @@ pub(super) fn http_rule(rule: Raw<'_>, at: &At<'_>, report: &mut Report) {
         })
     };
     if filters().chain(of_backends).any(replaces) && !matches_one_prefix(rule) {
-        let message = "a prefix can be replaced only where the rule has exactly one match, by a prefix";
+        let message =
+            "a prefix can be replaced only where the rule has exactly one match, by a prefix";
         report.error(&at.field("matches"), message);
     }
 }
@@ -239,7 +272,9 @@ const FILTERS: [(&str, &str, bool); 8] = [
 pub(super) fn filters(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     let mut seen = BTreeSet::new();
     for (index, filter) in items(value) {
-        let Some(ty) = text(filter, "type") else { continue };
+        let Some(ty) = text(filter, "type") else {
+            continue;
+        };
         let once = FILTERS.iter().any(|(name, _, once)| *name == ty && *once);
         if !seen.insert(ty) && once {
             report.error(&at.item(index), format!("a rule has one filter {ty}"));
@@ -251,12 +286,17 @@ pub(super) fn filters(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
 }
 
 pub(super) fn filter(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    let Some(ty) = text(value, "type") else { return };
+    let Some(ty) = text(value, "type") else {
+        return;
+    };
     for (name, field, _) in FILTERS {
         match (name == ty, value.get(field).is_some()) {
             (true, false) => report.error(&at.field(field), format!("{ty} needs it")),
             (false, true) => {
-                report.error(&at.field(field), format!("has no meaning where the type is {ty}"));
+                report.error(
+                    &at.field(field),
+                    format!("has no meaning where the type is {ty}"),
+                );
             }
             _ => {}
         }
@@ -264,7 +304,10 @@ pub(super) fn filter(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
 }
 
 pub(super) fn fraction(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    let denominator = value.get("denominator").and_then(Raw::as_f64).unwrap_or(100.0);
+    let denominator = value
+        .get("denominator")
+        .and_then(Raw::as_f64)
+        .unwrap_or(100.0);
     if number(value, "numerator") > denominator {
         report.error(&at.field("numerator"), "is more than the whole");
     }
@@ -284,11 +327,17 @@ pub(super) fn path(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     let bad = inside.iter().find(|part| lower.contains(**part));
     let at_end = ["/..", "/."].iter().find(|part| lower.ends_with(**part));
     if let Some(part) = bad.or(at_end) {
-        return report.error(&at, format!("{path:?} has {part:?}, which is no part of a path"));
+        return report.error(
+            &at,
+            format!("{path:?} has {part:?}, which is no part of a path"),
+        );
     }
     let good = |b: u8| b.is_ascii_alphanumeric() || b"-/._~!$&'()*+,;=:@%".contains(&b);
     if !path.bytes().all(good) {
-        report.error(&at, format!("{path:?} has characters that must be written as %XX"));
+        report.error(
+            &at,
+            format!("{path:?} has characters that must be written as %XX"),
+        );
     }
 }
 
@@ -302,7 +351,10 @@ pub(super) fn path_modifier(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
         match (name == ty, value.get(field).is_some()) {
             (true, false) => report.error(&at.field(field), format!("{ty} needs it")),
             (false, true) => {
-                report.error(&at.field(field), format!("has no meaning where the type is {ty}"));
+                report.error(
+                    &at.field(field),
+                    format!("has no meaning where the type is {ty}"),
+                );
             }
             _ => {}
         }
@@ -312,7 +364,10 @@ pub(super) fn path_modifier(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
 pub(super) fn lone_wildcard(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     let many = value.items().map_or(0, |items| items.len());
     if many > 1 && items(value).any(|(_, item)| item.as_str() == Some("*")) {
-        report.error(at, "`*` stands for everything, beside it nothing has a meaning");
+        report.error(
+            at,
+            "`*` stands for everything, beside it nothing has a meaning",
+        );
     }
 }
 
@@ -351,12 +406,18 @@ pub(super) fn session(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     }
     let by_header = text(value, "type") == Some("Header");
     if by_header && cookie.is_some() {
-        report.error(&at.field("cookie"), "has no meaning where the type is Header");
+        report.error(
+            &at.field("cookie"),
+            "has no meaning where the type is Header",
+        );
     }
     match (by_header, value.get("header").is_some()) {
         (true, false) => report.error(&at.field("header"), "the type Header needs it"),
         (false, true) => {
-            report.error(&at.field("header"), "has no meaning where the type is Cookie");
+            report.error(
+                &at.field("header"),
+                "has no meaning where the type is Cookie",
+            );
         }
         _ => {}
     }
@@ -375,15 +436,24 @@ pub(super) fn method(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
         part.starts_with(start) && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
     };
     if let Some(name) = service.filter(|n| !n.trim_start_matches('.').split('.').all(word)) {
-        report.error(&at.field("service"), format!("{name:?} is no name of a service"));
+        report.error(
+            &at.field("service"),
+            format!("{name:?} is no name of a service"),
+        );
     }
     if let Some(name) = method.filter(|name| !word(name)) {
-        report.error(&at.field("method"), format!("{name:?} is no name of a method"));
+        report.error(
+            &at.field("method"),
+            format!("{name:?} is no name of a method"),
+        );
     }
 }
 
 pub(super) fn backend_validation(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    let refs = value.get("caCertificateRefs").and_then(Raw::items).map_or(0, |i| i.len());
+    let refs = value
+        .get("caCertificateRefs")
+        .and_then(Raw::items)
+        .map_or(0, |i| i.len());
     let well_known = text(value, "wellKnownCACertificates").is_some_and(|t| !t.is_empty());
     match (refs > 0, well_known) {
         (true, true) => report.error(
@@ -405,7 +475,10 @@ pub(super) fn subject(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
         match (name == ty, set) {
             (true, false) => report.error(&at.field(field), format!("{name} needs it")),
             (false, true) => {
-                report.error(&at.field(field), format!("has no meaning where the type is {ty}"));
+                report.error(
+                    &at.field(field),
+                    format!("has no meaning where the type is {ty}"),
+                );
             }
             _ => {}
         }
