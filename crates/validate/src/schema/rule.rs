@@ -39,7 +39,7 @@ impl Budget {
     /// Takes what a rule over so many values may cost; whether that much is left.
     fn take(&mut self, size: usize, loops: u32) -> bool {
         let steps = (size as u64).max(1).saturating_pow(loops.max(1));
-        self.0 = self.0.checked_sub(steps).unwrap_or(0);
+        self.0 = self.0.saturating_sub(steps);
         self.0 > 0
     }
 }

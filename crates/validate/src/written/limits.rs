@@ -1,13 +1,16 @@
-//! The limits, and how each is checked.
+//! The limits.
 
-use std::collections::BTreeSet;
+mod check;
 
 use model::Kind;
 use model::parse::Raw;
-use proto_istio::wkt::Duration;
 
 use crate::report::{At, Report};
-use crate::text::{is_label, unix_path};
+
+use check::{
+    endpoints_of_none, port_names, tag_to_remove, unix_socket, value_from_host, waypoint_match,
+};
+pub(super) use check::{is_group, is_kind};
 
 /// A limit of a value as it is written.
 #[derive(Clone, Copy)]
@@ -577,167 +580,3 @@ pub(super) const LIMITS: &[(&str, &str, Limit)] = &[
     ("extensions.v1alpha1.EnvVar", "name", Length(1, 256)),
     ("extensions.v1alpha1.EnvVar", "value", Length(0, 2048)),
 ];
-
-impl Limit {
-    /// Checks a value. Values of another type are for reading to find.
-    pub(super) fn check(&self, value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-        match *self {
-            Needs(keys) => {
-                let is_map = value.all_entries().is_some();
-                let missing = |key: &&&str| is_map && !has(value, key);
-                for key in keys.iter().filter(missing) {
-                    report.error(&at.field(key), "is needed");
-                }
-            }
-            OneOf(keys) => {
-                let mut set = keys.iter().filter(|key| value.get(key).is_some());
-                if let (Some(first), Some(second)) = (set.next(), set.next()) {
-                    let message = format!("only one of `{first}` and `{second}` may be set");
-                    report.error(&at.field(second), message);
-                }
-            }
-            Length(least, most) => {
-                let Some(length) = value.as_str().map(|text| text.chars().count()) else {
-                    return;
-                };
-                if length < least {
-                    report.error(at, "must not be empty");
-                } else if length > most && most == 0 {
-                    report.error(at, "must not be set");
-                } else if length > most {
-                    report.error(at, format!("has {length} characters, more than {most}"));
-                }
-            }
-            Entries(least, most) => {
-                let items = value.items().map(|items| items.len());
-                let Some(many) = items.or_else(|| Some(value.all_entries()?.count())) else {
-                    return;
-                };
-                if many < least {
-                    report.error(at, "must not be empty");
-                } else if many > most {
-                    report.error(at, format!("has {many} entries, more than {most}"));
-                }
-            }
-            Between(least, most) => {
-                let Some(number) = value.as_f64() else { return };
-                if number < least && most == f64::MAX {
-                    report.error(at, format!("must be at least {least}, is {number}"));
-                } else if !(least..=most).contains(&number) {
-                    report.error(at, format!("{number} is not between {least} and {most}"));
-                }
-            }
-            Time => {
-                let time = value
-                    .as_str()
-                    .and_then(|text| text.parse::<Duration>().ok());
-                if time.is_some_and(|time| time.as_nanos() < 1_000_000) {
-                    report.error(at, "must be at least 1ms");
-                }
-            }
-            Unique(key) => {
-                let mut seen = BTreeSet::new();
-                for (index, item) in value.items().into_iter().flatten().enumerate() {
-                    let value = item.get(key).map(|value| value.to_json().to_string());
-                    if let Some(value) = value.filter(|value| !seen.insert(value.clone())) {
-                        let message = format!("there is another {value}");
-                        report.error(&at.item(index).field(key), message);
-                    }
-                }
-            }
-            Form(is, name) => {
-                if let Some(text) = value.as_str().filter(|text| !is(text)) {
-                    report.error(at, format!("{text:?} is no name of {name}"));
-                }
-            }
-            Other(check) => check(value, at, report),
-        }
-    }
-}
-
-/// Whether the key of a message stands there, under either of its names.
-fn has(value: Raw<'_>, key: &str) -> bool {
-    if value.value_of(key).is_some() {
-        return true;
-    }
-    let mut snake = String::with_capacity(key.len() + 4);
-    for c in key.chars() {
-        if c.is_ascii_uppercase() {
-            snake.push('_');
-        }
-        snake.push(c.to_ascii_lowercase());
-    }
-    value.value_of(&snake).is_some()
-}
-
-pub(super) fn is_group(text: &str) -> bool {
-    text.is_empty() || text.split('.').all(|part| is_label(part) && is_lower(part))
-}
-
-fn is_lower(text: &str) -> bool {
-    !text.contains(|c: char| c.is_ascii_uppercase())
-}
-
-pub(super) fn is_kind(text: &str) -> bool {
-    text.is_empty() || (is_label(text) && text.starts_with(|c: char| c.is_ascii_alphabetic()))
-}
-
-fn text_of<'a>(value: Raw<'a>, key: &str) -> Option<&'a str> {
-    value.get(key).and_then(Raw::as_str)
-}
-
-fn unix_socket(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    let address = text_of(value, "address");
-    let Some(path) = address.and_then(|a| a.strip_prefix("unix://")) else {
-        return;
-    };
-    report.check(&at.field("address"), unix_path(path));
-    if value.get("ports").is_some() {
-        report.error(&at.field("ports"), "a Unix socket has no ports");
-    }
-}
-
-fn port_names(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    for (name, _) in value.all_entries().into_iter().flatten() {
-        if !is_label(name) {
-            report.error(&at.field(name), format!("{name:?} is no name of a port"));
-        }
-    }
-}
-
-fn endpoints_of_none(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    let none = matches!(text_of(value, "resolution"), None | Some("NONE"));
-    if none && value.get("endpoints").is_some() {
-        let message = "endpoints have no meaning where the resolution is NONE";
-        report.error(&at.field("endpoints"), message);
-    }
-}
-
-fn waypoint_match(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    let of_waypoint = text_of(value, "context") == Some("WAYPOINT");
-    match (of_waypoint, value.get("waypoint").is_some()) {
-        (true, false) => {
-            report.error(at, "the context WAYPOINT can only be matched by `waypoint`");
-        }
-        (false, true) => {
-            let message = "only the context WAYPOINT can be matched by `waypoint`";
-            report.error(&at.field("waypoint"), message);
-        }
-        _ => {}
-    }
-}
-
-fn tag_to_remove(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    if text_of(value, "operation") == Some("REMOVE") && value.get("value").is_some() {
-        report.error(&at.field("value"), "REMOVE has no value");
-    }
-}
-
-fn value_from_host(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    if text_of(value, "valueFrom") == Some("HOST") && value.get("value").is_some() {
-        report.error(
-            &at.field("value"),
-            "has no meaning where `valueFrom` is HOST",
-        );
-    }
-}

@@ -102,11 +102,11 @@ fn consistent_hash(hash: &ConsistentHashLb, at: &At<'_>, report: &mut Report) {
 fn is_prime(n: u64) -> bool {
     n >= 1
         && (n < 4
-            || n % 2 == 1
+            || !n.is_multiple_of(2)
                 && (3..)
                     .step_by(2)
                     .take_while(|f| f * f <= n)
-                    .all(|f| n % f != 0))
+                    .all(|f| !n.is_multiple_of(f)))
 }
 
 /// Istio: pkg/config/validation/agent/validation.go ValidateLocalityLbSetting, 1.32.
@@ -183,7 +183,8 @@ pub fn zone_aware(
             );
         }
     }
-    if !(setting.failover.is_empty() && setting.failover_priority.is_empty()) && !has_outlier {
+    let fails_over = !setting.failover.is_empty() || !setting.failover_priority.is_empty();
+    if fails_over && !has_outlier {
         no_outlier(at, report);
     }
     let pairs = setting.failover.iter().map(|f| (&*f.from, &*f.to));
