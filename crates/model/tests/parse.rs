@@ -420,7 +420,9 @@ fn a_text_in_a_list_may_end_with_colons() {
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: a}
-spec: {hosts: [a.b], addresses: [1.2.3.4, 1:db8::, fe80::]}
+spec:
+  hosts: [a.b]
+  addresses: [1.2.3.4, 1:db8::, fe80::]
 ",
     );
     let entry = only::<istio::ServiceEntry>(&parsed);
