@@ -13,8 +13,9 @@ pub fn decode(type_url: &str, body: &[u8]) -> Value {
     let descriptor = xlate::json::pool()
         .get_message_by_name(name)
         .unwrap_or_else(|| panic!("no message is named {name}"));
-    let message =
+    let mut message =
         DynamicMessage::decode(descriptor, body).unwrap_or_else(|e| panic!("no {name}: {e}"));
+    xlate::json::drop_untyped(&mut message);
     let options = SerializeOptions::new()
         .stringify_64_bit_integers(true)
         .use_proto_field_name(true)

@@ -47,6 +47,7 @@ use store::{Reads, Snapshot};
 use crate::capabilities::name::METADATA_EXCHANGE;
 use crate::destination_rule::{Client, HasRules, RuleKey, Side, rule_for, rule_for_all};
 use crate::endpoints::{EndpointClient, NetworkGateways};
+use crate::envoy_filter::{self, ClusterPatchesOf, Context, Patches, SelectedBy};
 use crate::resource::{Resource, ResourceSet, any};
 use crate::scope::{ScopeKey, ScopeOf};
 use crate::shared::{Gathering, Part, Shareable, Shared};
@@ -62,10 +63,12 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
     let outbound = Outbound::of(cx, view);
     let settings = cx.settings();
     let client = Arc::new(ClusterClient::of(view, settings));
+    let patches = cx.query(&ClusterPatchesOf(SelectedBy::of(cx, view)));
     let shared = cx.query(&SharedClusters {
         scope: outbound.key.clone(),
         client: client.clone(),
         sni: outbound.sni,
+        patches: patches.of_hosts(client.context()),
     });
     let mut resources = Vec::new();
     for service in shared.own.values() {
@@ -78,12 +81,14 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
             client: client.clone(),
             endpoints,
             sni: false,
+            patches: patches.of_host(client.context(), &service.host),
         };
         clusters_of(cx, key, outbound.sni, |part| {
             resources.extend_from_slice(part);
         });
     }
     let fixed = cx.query(&fixed::FixedClusters {
+        patches: patches.of_fixed(),
         any_dynamic_dns: view.role == Role::Sidecar && allows_any_dynamic_dns(cx, &outbound.key),
         client: client.clone(),
     });
@@ -96,10 +101,34 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
             client: client.clone(),
             none_mode: view.interception == Interception::None,
             addresses: view.addresses.clone(),
+            patches: patches.of_hosts(Context::SidecarInbound),
         });
         resources.extend(inbound.iter().cloned());
     }
+    let contexts = match view.role {
+        Role::Sidecar => &[Context::SidecarOutbound, Context::SidecarInbound][..],
+        _ => &[Context::Gateway],
+    };
+    for cluster in contexts
+        .iter()
+        .flat_map(|c| envoy_filter::cluster::added(&patches, *c))
+    {
+        resources.push(Arc::new(Resource::encode(cluster.name.as_str(), cluster)));
+    }
     shared.set.and(resources)
+}
+
+/// A cluster, encoded as the patches leave it.
+fn encode(
+    patches: &Patches<Cluster>,
+    context: Context,
+    cluster: Cluster,
+    hosts: &[&str],
+) -> Option<Arc<Resource>> {
+    let mut found = Vec::new();
+    let cluster = envoy_filter::cluster::apply(patches, context, cluster, hosts, &mut found)?;
+    let resource = Resource::encode(cluster.name.as_str(), &cluster);
+    Some(Arc::new(resource.finding(found)))
 }
 
 /// The clusters of a service, and those that pass TLS through by SNI where they are wanted.
@@ -122,6 +151,7 @@ struct SharedClusters {
     scope: ScopeKey,
     client: Arc<ClusterClient>,
     sni: bool,
+    patches: Patches<Cluster>,
 }
 
 impl Query<Snapshot> for SharedClusters {
@@ -139,6 +169,7 @@ impl Query<Snapshot> for SharedClusters {
                     service: ServiceKeyed(service.clone()),
                     client: self.client.clone(),
                     sni: self.sni,
+                    patches: self.patches.of_host(self.client.context(), &service.host),
                 });
                 match &*ruled {
                     Some(part) => gathering.share(part),
@@ -151,6 +182,7 @@ impl Query<Snapshot> for SharedClusters {
                     client: self.client.clone(),
                     endpoints: None,
                     sni: false,
+                    patches: self.patches.of_host(self.client.context(), &service.host),
                 };
                 clusters_of(cx, key, self.sni, |part| gathering.share(part));
             }
@@ -174,6 +206,7 @@ struct RuledClusters {
     service: ServiceKeyed,
     client: Arc<ClusterClient>,
     sni: bool,
+    patches: Patches<Cluster>,
 }
 
 impl Query<Snapshot> for RuledClusters {
@@ -188,6 +221,7 @@ impl Query<Snapshot> for RuledClusters {
             client: self.client.clone(),
             endpoints: None,
             sni: false,
+            patches: self.patches.clone(),
         };
         let mut found = Vec::new();
         clusters_of(cx, key, self.sni, |part| found.extend_from_slice(part));

@@ -52,6 +52,14 @@ pub mod code {
     pub const LACKS_FILTER: &str = "PIL0431";
     /// An extension provider is not known or cannot be reached.
     pub const NO_PROVIDER: &str = "PIL0441";
+    /// A patch of an EnvoyFilter cannot be used.
+    pub const UNUSABLE_PATCH: &str = "PIL0451";
+    /// A part of an EnvoyFilter's patch is left out or has no effect.
+    pub const IGNORED_PATCH: &str = "PIL0452";
+    /// A patch of an EnvoyFilter takes protection away.
+    pub const UNPROTECTED: &str = "PIL0453";
+    /// No filter can be made of a WasmPlugin or TrafficExtension.
+    pub const NO_EXTENSION: &str = "PIL0461";
     /// A server of a Gateway is not served.
     pub const SERVER_REFUSED: &str = "PIL0501";
     /// The credential of a server is not there for the proxy.

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use incr::Cx;
 use model::node::Role;
 use model::service::Resolution;
+use proto_envoy::envoy::config::listener::v3::Listener;
 use proto_envoy::envoy::config::listener::v3::listener::ConnectionBalanceConfig;
 use proto_envoy::envoy::config::listener::v3::listener::connection_balance_config::{
     BalanceType, ExactBalance,
@@ -37,8 +38,11 @@ use proto_envoy::envoy::config::listener::v3::listener::connection_balance_confi
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use store::{Reads, Snapshot};
 
+use crate::envoy_filter::{
+    self, Context, ListenerPatches, ListenerPatchesOf, RoutePatches, RoutePatchesOf, SelectedBy,
+};
 use crate::findings::ServedPort;
-use crate::resource::ResourceSet;
+use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeOf, SidecarScope, key_of};
 use crate::view::{ServiceTarget, View};
 use address::{Addressing, wildcards};
@@ -51,7 +55,12 @@ use proxy_options::Reserved;
 pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     match view.role {
         Role::Sidecar => sidecar(cx, view),
-        Role::Router => ResourceSet::new(gateway::listeners(cx, view)),
+        Role::Router => {
+            let patches = cx.query(&ListenerPatchesOf(SelectedBy::of(cx, view)));
+            let mut listeners = gateway::listeners(cx, view, &patches);
+            listeners.extend(added(&patches, Context::Gateway));
+            ResourceSet::new(listeners)
+        }
         Role::Waypoint | Role::Ztunnel => ResourceSet::default(),
     }
 }
@@ -62,6 +71,8 @@ fn sidecar(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     };
     let mut listeners = outbound::listeners(cx, &proxy);
     listeners.extend(inbound::listeners(cx, &proxy));
+    listeners.extend(added(&proxy.patches, Context::SidecarInbound));
+    listeners.extend(added(&proxy.patches, Context::SidecarOutbound));
     ResourceSet::new(listeners)
 }
 
@@ -82,8 +93,12 @@ fn proxy<'a>(cx: &Cx<'_, Snapshot>, view: &'a Arc<View>) -> Option<Proxy<'a>> {
     if outbound_port == 0 {
         return None;
     }
+    let selected = SelectedBy::of(cx, view);
+    let patches = (*cx.query(&ListenerPatchesOf(selected.clone()))).clone();
     Some(Proxy {
         view,
+        route_patches: cx.query(&RoutePatchesOf(selected)).of_inbound(),
+        patches,
         scope: (*cx.query(&ScopeOf(key_of(cx, view)))).clone(),
         addressing: Addressing::of(view, &settings.features),
         reserved: Reserved::of(view, [outbound_port, inbound_port]),
@@ -97,12 +112,37 @@ fn proxy<'a>(cx: &Cx<'_, Snapshot>, view: &'a Arc<View>) -> Option<Proxy<'a>> {
     })
 }
 
+/// The listeners that patches add.
+fn added(patches: &ListenerPatches, context: Context) -> impl Iterator<Item = Arc<Resource>> {
+    envoy_filter::listener::added(patches, context)
+        .map(|l| Arc::new(Resource::encode(l.name.as_str(), l)))
+}
+
+/// A listener, encoded as the patches leave it.
+fn encode(
+    patches: Option<&ListenerPatches>,
+    context: Context,
+    listener: Listener,
+) -> Option<Arc<Resource>> {
+    let mut found = Vec::new();
+    let listener = match patches {
+        Some(patches) => envoy_filter::listener::apply(patches, context, listener, &mut found)?,
+        None => listener,
+    };
+    let resource = Resource::encode(listener.name.as_str(), &listener);
+    Some(Arc::new(resource.finding(found)))
+}
+
 /// A sidecar, with what its listeners are decided by.
 struct Proxy<'a> {
     view: &'a Arc<View>,
     scope: Arc<SidecarScope>,
     addressing: Addressing,
     reserved: Reserved,
+    /// Patches of its listeners.
+    patches: Arc<ListenerPatches>,
+    /// Patches that may concern the routes of its inbound listeners.
+    route_patches: Option<Arc<RoutePatches>>,
     outbound_port: u16,
     inbound_port: u16,
     /// ALPN of HTTP in the clear.

@@ -3,12 +3,11 @@
 //! A view holds what generation reads and nothing else. Of the metadata these keys are kept, by their names in Istio:
 //! see [`KEPT`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use incr::{Cx, Query};
+use incr::Cx;
 use model::Labels;
-use model::kinds::istio::EnvoyFilter;
 use model::kinds::istio::Sidecar;
 use model::kinds::kube::Pod;
 use model::names::Namespace;
@@ -20,6 +19,7 @@ use proto_istio::mesh::mesh_config::extension_provider::{Provider, ServiceAttrib
 use serde_json::Value;
 use store::{Reads, Snapshot};
 
+use crate::envoy_filter::MatchedKeys;
 use crate::scope;
 use crate::services;
 use crate::view::{Families, ServiceTarget, View};
@@ -281,22 +281,4 @@ fn kept(cx: &Cx<'_, Snapshot>, node: &Node) -> Labels {
     keys.into_iter()
         .filter_map(|key| Some((key, of_key(key)?)))
         .collect()
-}
-
-/// The metadata keys that EnvoyFilters match proxies by, sorted.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct MatchedKeys;
-
-impl Query<Snapshot> for MatchedKeys {
-    type Value = BTreeSet<Arc<str>>;
-
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        let filters = cx.list::<EnvoyFilter>();
-        let patches = filters.iter().flat_map(|f| &f.spec.config_patches);
-        patches
-            .filter_map(|patch| patch.r#match.as_ref()?.proxy.as_ref())
-            .flat_map(|proxy| proxy.metadata.keys())
-            .map(|key| Arc::from(key.as_str()))
-            .collect()
-    }
 }

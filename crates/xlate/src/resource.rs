@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use model::diagnostic::Diagnostic;
 use prost::{Message, Name};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,6 +23,8 @@ pub struct Resource {
     pub version: u64,
     /// The encoded message.
     pub body: Bytes,
+    /// What could not be done to it as an object wanted; nearly always nothing.
+    found: Option<Arc<Vec<Diagnostic>>>,
 }
 
 impl Resource {
@@ -36,7 +39,19 @@ impl Resource {
             name: name.into(),
             version: xxh3_64(&body),
             body,
+            found: None,
         }
+    }
+
+    /// The resource, with what could not be done to it as an object wanted.
+    pub fn finding(mut self, found: Vec<Diagnostic>) -> Self {
+        self.found = (!found.is_empty()).then(|| Arc::new(found));
+        self
+    }
+
+    /// What could not be done to it as an object wanted.
+    pub fn findings(&self) -> &[Diagnostic] {
+        self.found.as_ref().map_or(&[], |found| found.as_slice())
     }
 }
 
@@ -92,7 +107,7 @@ impl ResourceSet {
         iter
     }
 
-    /// A hash of names and versions: equal sets have equal ones, whichever way they were made.
+    /// A hash of names, versions and findings: equal sets have equal ones, whichever way they were made.
     pub fn fingerprint(&self) -> u64 {
         self.0.as_ref().map_or(0, |root| root.hash)
     }
@@ -158,7 +173,7 @@ impl ResourceSet {
 }
 
 impl PartialEq for ResourceSet {
-    /// Compares hashes over names and versions; bodies are equal where versions are.
+    /// Compares hashes over names, versions and findings; bodies are equal where versions are.
     fn eq(&self, other: &Self) -> bool {
         self.same(other) || self.len() == other.len() && self.fingerprint() == other.fingerprint()
     }

@@ -8,7 +8,7 @@ use store::Snapshot;
 use crate::resource::ResourceSet;
 use crate::type_url::TypeUrl;
 use crate::view::View;
-use crate::{clusters, endpoints, listeners, name_table, routes, secrets};
+use crate::{clusters, ecds, endpoints, listeners, name_table, routes, secrets};
 
 /// Every resource of one type that proxies of a view may ask for.
 ///
@@ -32,7 +32,7 @@ impl Query<Snapshot> for TypeSet {
             TypeUrl::Route => routes::set(cx, &self.view),
             TypeUrl::NameTable => name_table::set(cx, &self.view),
             TypeUrl::Secret => secrets::set(cx, &self.view),
-            TypeUrl::Extension => ResourceSet::default(),
+            TypeUrl::Extension => ecds::set(cx, &self.view),
         }
     }
 }

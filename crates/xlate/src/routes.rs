@@ -18,6 +18,7 @@ mod gateway;
 mod hash;
 mod headers;
 mod matching;
+mod patched;
 mod plan;
 mod retry;
 mod rule;
@@ -28,18 +29,20 @@ mod tables;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use incr::Cx;
+use incr::{Cx, Query};
 use model::node::Role;
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use store::{Reads, Snapshot};
 
+use crate::envoy_filter::{Context, RoutePatches, RoutePatchesOf, SelectedBy};
 use crate::gateways;
 use crate::listeners::proxy_options;
-use crate::resource::ResourceSet;
+use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeOf, SidecarScope};
 use crate::view::View;
 
 pub use config::RouteName;
+use patched::{Config, Patched};
 
 /// Route configurations that proxies of a view should have: all that listeners may name.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
@@ -86,12 +89,13 @@ fn sidecar(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
     if mesh_port != 0 || proxy_options::port(view, "HTTP_PROXY_PORT").is_some_and(|p| p != 0) {
         names.insert(RouteName::HttpProxy);
     }
+    let patches = cx.query(&RoutePatchesOf(SelectedBy::of(cx, view)));
     ResourceSet::new(names.into_iter().map(|name| {
         let key = config::ConfigOf {
             client: client.clone(),
             name,
         };
-        (*cx.query(&key)).clone()
+        resource(cx, key, Context::SidecarOutbound, &patches)
     }))
 }
 
@@ -102,14 +106,41 @@ fn router(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
         return ResourceSet::default();
     };
     let client = Arc::new(client::RouteClient::of(cx, view));
+    let patches = cx.query(&RoutePatchesOf(SelectedBy::of(cx, view)));
     ResourceSet::new(merged.by_route.keys().map(|name| {
         let key = gateway::GatewayConfigOf {
             client: client.clone(),
             gateway: gateway.clone(),
             name: name.clone(),
         };
-        (*cx.query(&key)).clone()
+        resource(cx, key, Context::Gateway, &patches)
     }))
+}
+
+/// A route configuration as the patches leave it; where none may concern it, the one that proxies share.
+fn resource<C>(
+    cx: &Cx<'_, Snapshot>,
+    config: C,
+    context: Context,
+    patches: &RoutePatches,
+) -> Arc<Resource>
+where
+    C: Config + Query<Snapshot, Value = Arc<Resource>>,
+{
+    let concerned = if patches.is_empty() {
+        None
+    } else {
+        patches.of_config(context, &config.name())
+    };
+    match concerned {
+        Some(patches) => (*cx.query(&Patched {
+            config,
+            context,
+            patches,
+        }))
+        .clone(),
+        None => (*cx.query(&config)).clone(),
+    }
 }
 
 /// The names that listeners of a scope may use.

@@ -11,15 +11,16 @@ use store::{Reads, Snapshot};
 
 use crate::authz::{self, Policies, Surroundings};
 use crate::jwt;
+use crate::traffic_extension::Phases;
 use crate::view::View;
 
-/// Filters in the order in which they run.
+/// Filters by what they protect with.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Security {
     /// Of HTTP chains.
-    pub http: Vec<hcm::HttpFilter>,
+    pub http: Phases<hcm::HttpFilter>,
     /// Of TCP chains.
-    pub tcp: Vec<listener::Filter>,
+    pub tcp: Phases<listener::Filter>,
     /// What of the policies makes no sense or cannot be enforced as written.
     pub diagnostics: Vec<Diagnostic>,
     /// The same, where it matters only to proxies with TCP ports.
@@ -69,13 +70,8 @@ impl Query<Snapshot> for SecurityOf {
         });
         tcp_diagnostics.retain(|d| !diagnostics.contains(d));
         Security {
-            http: http
-                .custom
-                .into_iter()
-                .chain(jwt)
-                .chain(http.local)
-                .collect(),
-            tcp: tcp.custom.into_iter().chain(tcp.local).collect(),
+            http: Phases::new(http.custom, jwt.into_iter().collect(), http.local),
+            tcp: Phases::new(tcp.custom, Vec::new(), tcp.local),
             diagnostics,
             tcp_diagnostics,
         }

@@ -23,6 +23,7 @@ const GROUPS: &[&str] = &[
     "istio-bookinfo",
     "istio-bench",
     "dr",
+    "ef",
     "gw",
     "vs",
     "sidecar",
@@ -30,7 +31,9 @@ const GROUPS: &[&str] = &[
     "pa",
     "istio-net",
     "proxy-config",
+    "traffic",
     "trust-domain",
+    "wasm",
 ];
 
 #[test]

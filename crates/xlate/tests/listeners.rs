@@ -14,11 +14,12 @@ use prost_reflect::DynamicMessage;
 use serde_json::Value;
 use testkit::{Scenario, World, decode, differences, node, settings};
 
-/// Scenarios of services, Sidecars and what listeners read besides; those of patches and extensions are not among them.
+/// Scenarios of services, Sidecars and what listeners read besides.
 const GROUPS: &[&str] = &[
     "ap-",
     "base-",
     "dr-",
+    "ef-",
     "istio-authz-",
     "istio-bookinfo",
     "istio-bench-authorizationpolicy",
@@ -36,8 +37,10 @@ const GROUPS: &[&str] = &[
     "se-",
     "sidecar-",
     "tel-",
+    "traffic-",
     "trust-",
     "vs-",
+    "wasm-",
 ];
 
 #[test]

@@ -115,7 +115,7 @@ fn request_authentications_become_the_filters_recorded() {
                 labels: model::Labels::default(),
                 gateway: case["in"]["clearRouteCache"] == true,
             });
-            let Some(filter) = security.http.first() else {
+            let Some(filter) = security.http.authn.first() else {
                 return Value::Null;
             };
             use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;

@@ -20,6 +20,7 @@ fn golden_cases_give_the_routes_that_stand_beside_them() {
 const GROUPS: &[&str] = &[
     "base-",
     "dr-",
+    "ef-",
     "gw-",
     "istio-bench-",
     "istio-bookinfo-",
@@ -34,7 +35,9 @@ const GROUPS: &[&str] = &[
     "se-",
     "sidecar-",
     "tel-",
+    "traffic-",
     "vs-",
+    "wasm-",
 ];
 
 #[test]

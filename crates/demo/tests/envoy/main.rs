@@ -6,6 +6,7 @@
 
 mod backend;
 mod dumps;
+mod extensions;
 mod grpc;
 mod load;
 mod policy;
@@ -48,4 +49,10 @@ with_each_envoy! {
     tokens::a_valid_token_is_taken_and_an_invalid_one_refused,
     telemetry::access_logs_are_written_as_text_and_as_json,
     telemetry::spans_arrive_at_an_otlp_receiver,
+    extensions::a_script_that_an_envoy_filter_inserts_runs,
+    extensions::a_rate_limit_that_an_envoy_filter_inserts_limits,
+    extensions::a_patch_that_does_not_fit_leaves_the_others_alone,
+    extensions::a_traffic_extension_runs_its_script,
+    extensions::a_wasm_module_runs,
+    extensions::without_the_image_of_a_filter_that_must_run_requests_are_refused,
 }

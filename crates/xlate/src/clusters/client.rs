@@ -6,6 +6,7 @@ use model::node::Role;
 use model::settings::Settings;
 
 use crate::capabilities::Capabilities;
+use crate::envoy_filter::Context;
 use crate::listeners::proxy_options::proxy_config;
 use crate::view::{Families, View};
 
@@ -68,6 +69,14 @@ impl ClusterClient {
             cares: view.has_extension("envoy.network.dns_resolver.cares"),
             credential_socket: view.metadata.get("credential") == Some("true"),
             file_credential_socket: view.metadata.get("file-credential") == Some("true"),
+        }
+    }
+
+    /// The side of the proxy on which its clusters of services are.
+    pub(crate) fn context(&self) -> Context {
+        match self.role {
+            Role::Router => Context::Gateway,
+            _ => Context::SidecarOutbound,
         }
     }
 

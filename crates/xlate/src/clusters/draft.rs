@@ -20,7 +20,7 @@ use proto_envoy::envoy::extensions::upstreams::http::v3::http_protocol_options::
 
 use super::names;
 use crate::endpoints::groups::{self, Group};
-use crate::resource::{Resource, any};
+use crate::resource::any;
 
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 
@@ -127,8 +127,8 @@ impl<'a> Draft<'a> {
         self.http2().is_some()
     }
 
-    /// Puts the parts together and encodes.
-    pub(super) fn finish(mut self) -> Resource {
+    /// Puts the parts together.
+    pub(super) fn finish(mut self) -> Cluster {
         let cluster = &mut self.cluster;
         if let Some(mut options) = self.http {
             // Envoy requires a choice.
@@ -155,7 +155,7 @@ impl<'a> Draft<'a> {
                 ..ClusterLoadAssignment::default()
             });
         }
-        Resource::encode(cluster.name.as_str(), cluster)
+        self.cluster
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::settings::Settings;
 use prost_types::Duration;
+use proto_envoy::envoy::config::cluster::v3::Cluster;
 use proto_envoy::envoy::config::cluster::v3::cluster::{DiscoveryType, LbPolicy};
 use proto_envoy::envoy::config::core::v3::socket_address::PortSpecifier;
 use proto_envoy::envoy::config::core::v3::{
@@ -27,8 +28,9 @@ use store::{Reads, Snapshot};
 use super::client::ClusterClient;
 use super::draft::{Draft, as_client, header_case};
 use super::outbound::{NO_REGISTRY, lookup_family};
-use super::{metadata_exchange, names, policy, sds, tls};
+use super::{encode, metadata_exchange, names, policy, sds, tls};
 use crate::endpoints::groups;
+use crate::envoy_filter::{Context, Patches};
 use crate::resource::{Resource, any};
 use crate::view::Families;
 
@@ -51,6 +53,8 @@ pub(super) struct FixedClusters {
     pub(super) client: Arc<ClusterClient>,
     /// Whether hosts that no service has are resolved as requests come.
     pub(super) any_dynamic_dns: bool,
+    /// Patches that may concern them.
+    pub(super) patches: Patches<Cluster>,
 }
 
 impl Query<Snapshot> for FixedClusters {
@@ -58,24 +62,32 @@ impl Query<Snapshot> for FixedClusters {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let (settings, client) = (cx.settings(), &*self.client);
-        let mut made = vec![black_hole(settings)];
-        if client.credential_socket {
-            made.push(external_sds(settings));
-        }
+        let outbound = client.context();
+        let mut made = vec![(outbound, black_hole(settings))];
         if client.is_sidecar() {
-            made.push(passthrough(settings, client));
-            made.push(inbound_passthrough(settings, client));
+            made.push((outbound, passthrough(settings, client)));
+            let inbound = inbound_passthrough(settings, client);
+            made.push((Context::SidecarInbound, inbound));
         }
         if self.any_dynamic_dns {
             let cache = allow_any_dns_cache(settings, client.families);
-            made.push(allow_any_dynamic_dns(settings, client, cache));
+            made.push((outbound, allow_any_dynamic_dns(settings, client, cache)));
         }
-        made.into_iter().map(Arc::new).collect()
+        let mut encoded: Vec<Arc<Resource>> = made
+            .into_iter()
+            .filter_map(|(context, cluster)| encode(&self.patches, context, cluster, &[]))
+            .collect();
+        // The proxy's own way to its credentials is not patched.
+        if client.credential_socket {
+            let cluster = external_sds(settings);
+            encoded.push(Arc::new(Resource::encode(cluster.name.as_str(), &cluster)));
+        }
+        encoded.into()
     }
 }
 
 /// Takes what no route takes, and drops it.
-fn black_hole(settings: &Settings) -> Resource {
+fn black_hole(settings: &Settings) -> Cluster {
     let mut draft = Draft::new(names::BLACK_HOLE.to_owned(), DiscoveryType::Static);
     draft.cluster.common_lb_config = None;
     draft.cluster.connect_timeout = settings.mesh.connect_timeout.map(|d| d.0);
@@ -106,14 +118,14 @@ fn draft_passthrough<'a>(settings: &Settings, client: &ClusterClient) -> Draft<'
 }
 
 /// Goes where the client meant to go.
-fn passthrough(settings: &Settings, client: &ClusterClient) -> Resource {
+fn passthrough(settings: &Settings, client: &ClusterClient) -> Cluster {
     let mut draft = draft_passthrough(settings, client);
     metadata_exchange(&mut draft.cluster, client.metadata_exchange);
     draft.finish()
 }
 
 /// Goes to the port of the workload that the client dialled.
-fn inbound_passthrough(settings: &Settings, client: &ClusterClient) -> Resource {
+fn inbound_passthrough(settings: &Settings, client: &ClusterClient) -> Cluster {
     let mut draft = draft_passthrough(settings, client);
     names::INBOUND_PASSTHROUGH.clone_into(&mut draft.cluster.name);
     let Families { v4, v6 } = client.families;
@@ -159,7 +171,7 @@ fn allow_any_dynamic_dns(
     settings: &Settings,
     client: &ClusterClient,
     cache: DnsCacheConfig,
-) -> Resource {
+) -> Cluster {
     let mesh = &settings.mesh;
     let tls = mesh
         .outbound_traffic_policy
@@ -226,7 +238,7 @@ pub(crate) fn allow_any_dns_cache(settings: &Settings, families: Families) -> Dn
 }
 
 /// The server of the user's that has credentials.
-fn external_sds(settings: &Settings) -> Resource {
+fn external_sds(settings: &Settings) -> Cluster {
     let mut draft = Draft::new(sds::EXTERNAL.to_owned(), DiscoveryType::Static);
     draft.cluster.common_lb_config = None;
     draft.cluster.connect_timeout = settings.mesh.connect_timeout.map(|d| d.0);

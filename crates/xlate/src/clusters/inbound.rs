@@ -12,6 +12,7 @@ use model::names::{Name, Namespace};
 use model::protocol::Protocol;
 use model::service::{Port, Service};
 use prost_types::Duration;
+use proto_envoy::envoy::config::cluster::v3::Cluster;
 use proto_envoy::envoy::config::cluster::v3::cluster::{
     DiscoveryType, LbConfig, LbPolicy, OriginalDstLbConfig,
 };
@@ -24,9 +25,10 @@ use super::client::ClusterClient;
 use super::draft::Draft;
 use super::fixed;
 use super::outbound::choose_protocol;
-use super::{metadata, names, policy};
+use super::{encode, metadata, names, policy};
 use crate::destination_rule::{Client, Policy, Side, rule_for, top_policy};
 use crate::endpoints::groups;
+use crate::envoy_filter::{Context, Patches};
 use crate::resource::Resource;
 use crate::scope::{ScopeKey, ScopeOf, SidecarScope};
 use crate::view::{Families, ServiceTarget};
@@ -50,6 +52,8 @@ pub(super) struct InboundClusters {
     pub(super) none_mode: bool,
     /// Addresses of the workload, where a Sidecar sends to them.
     pub(super) addresses: Arc<[IpAddr]>,
+    /// Patches that may concern them.
+    pub(super) patches: Patches<Cluster>,
 }
 
 impl Query<Snapshot> for InboundClusters {
@@ -66,7 +70,11 @@ impl Query<Snapshot> for InboundClusters {
         };
         ports
             .iter()
-            .map(|port| Arc::new(self.cluster(cx, scope, port)))
+            .filter_map(|port| {
+                let cluster = self.cluster(cx, scope, port);
+                let hosts: Vec<&str> = port.hosts.iter().map(|h| &**h).collect();
+                encode(&self.patches, Context::SidecarInbound, cluster, &hosts)
+            })
             .collect()
     }
 }
@@ -84,6 +92,8 @@ struct InboundPort<'a> {
     service: Option<&'a Service>,
     /// All services of the port, for telemetry.
     services: Vec<&'a Service>,
+    /// The hosts by which patches find it.
+    hosts: Vec<Arc<str>>,
 }
 
 impl InboundClusters {
@@ -115,6 +125,10 @@ impl InboundClusters {
                     port: first.port.clone(),
                     service: Some(&first.service),
                     services,
+                    hosts: targets
+                        .iter()
+                        .map(|t| Arc::from(&*t.service.host))
+                        .collect(),
                 })
             })
             .collect()
@@ -140,6 +154,10 @@ impl InboundClusters {
                     },
                     service,
                     services: service.into_iter().collect(),
+                    hosts: vec![match service {
+                        Some(service) => Arc::from(&*service.host),
+                        None => self.sidecar_host().into(),
+                    }],
                 })
             })
             .collect()
@@ -178,7 +196,7 @@ impl InboundClusters {
         cx: &Cx<'_, Snapshot>,
         scope: &SidecarScope,
         inbound: &InboundPort<'_>,
-    ) -> Resource {
+    ) -> Cluster {
         let settings = cx.settings();
         let mesh = &settings.mesh;
         let name = names::inbound(inbound.number);
@@ -243,16 +261,21 @@ impl InboundClusters {
         draft.finish()
     }
 
+    /// What stands for a host where a Sidecar states a port that no service has.
+    fn sidecar_host(&self) -> String {
+        let none = Name::default();
+        let sidecar = self.scope.sidecar.as_ref();
+        let name = sidecar.map_or(&none, |s| &s.name);
+        format!("{name}.{}", self.namespace)
+    }
+
     fn stat_prefix(&self, pattern: &str, inbound: &InboundPort<'_>) -> String {
         match inbound.service {
             Some(service) => {
                 names::stat_prefix(pattern, service, "", &inbound.port, inbound.number)
             }
             None => {
-                let none = Name::default();
-                let sidecar = self.scope.sidecar.as_ref();
-                let name = sidecar.map_or(&none, |s| &s.name);
-                let host = format!("{name}.{}", self.namespace);
+                let host = self.sidecar_host();
                 names::fill(
                     pattern,
                     [&host, &host, &host],

@@ -11,6 +11,7 @@ use model::protocol::Protocol;
 use model::service::{Port, Registry, Resolution, Service};
 use model::settings::Settings;
 use prost_types::Duration;
+use proto_envoy::envoy::config::cluster::v3::Cluster;
 use proto_envoy::envoy::config::cluster::v3::cluster::{
     DiscoveryType, DnsLookupFamily, EdsClusterConfig, LbConfig, OriginalDstLbConfig,
 };
@@ -31,13 +32,14 @@ use store::{Reads, Snapshot};
 use super::client::ClusterClient;
 use super::draft::Draft;
 use super::metadata::{self, text, truth};
-use super::{ServiceKeyed, load_balancer, metadata_exchange, names, policy, tls};
+use super::{ServiceKeyed, encode, load_balancer, metadata_exchange, names, policy, tls};
 use crate::authn::{MutualTls, PeerPolicies};
 use crate::destination_rule::{MergedRule, Policy, RuleKey, top_policy};
 use crate::endpoints::EndpointClient;
 use crate::endpoints::select::{
     By, Known, PERSISTENT_SESSION, Selection, has_label, only_mutual_tls,
 };
+use crate::envoy_filter::Patches;
 use crate::resource::{Resource, any};
 use crate::services::AccountsOf;
 use crate::view::Families;
@@ -62,6 +64,8 @@ pub(crate) struct ServiceClusters {
     pub(crate) endpoints: Option<Arc<EndpointClient>>,
     /// Whether clusters are made that pass TLS through by SNI, instead of the usual ones.
     pub(crate) sni: bool,
+    /// Patches that may concern them.
+    pub(crate) patches: Patches<Cluster>,
 }
 
 impl Query<Snapshot> for ServiceClusters {
@@ -218,15 +222,15 @@ impl<'a> Builder<'a> {
             metadata::set_rule(&mut draft.cluster, rule.name());
             keep_alpn(&mut draft, policy);
         }
-        made.push(Arc::new(draft.finish()));
+        self.add(draft, made);
 
         if is_dynamic(self.service) {
             return;
         }
         let Some(rule) = self.rule else { return };
         for subset in &rule.spec().subsets {
-            if let Some(cluster) = self.subset(port, policy, subset, rule) {
-                made.push(Arc::new(cluster));
+            if let Some(draft) = self.subset(port, policy, subset, rule) {
+                self.add(draft, made);
             }
         }
     }
@@ -237,7 +241,7 @@ impl<'a> Builder<'a> {
         base: Option<Policy<'a>>,
         subset: &'a Subset,
         rule: &MergedRule,
-    ) -> Option<Resource> {
+    ) -> Option<Draft<'a>> {
         let over = subset.traffic_policy.as_ref();
         let policy = Policy::with_subset(base, over, port.number);
         let variant = Variant {
@@ -255,7 +259,12 @@ impl<'a> Builder<'a> {
         metadata::set_rule(&mut draft.cluster, rule.name());
         metadata::set(&mut draft.cluster, "subset", text(&*subset.name));
         keep_alpn(&mut draft, policy);
-        Some(draft.finish())
+        Some(draft)
+    }
+
+    fn add(&self, draft: Draft<'_>, made: &mut Vec<Arc<Resource>>) {
+        let context = self.key.client.context();
+        made.extend(encode(&self.key.patches, context, draft.finish(), &[]));
     }
 
     /// Istio: buildCluster; buildDFPCluster.

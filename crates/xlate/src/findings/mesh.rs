@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::{
-    AuthorizationPolicy, DestinationRule, RequestAuthentication, VirtualService,
+    AuthorizationPolicy, DestinationRule, EnvoyFilter, RequestAuthentication, TrafficExtension,
+    VirtualService, WasmPlugin,
 };
 use model::kinds::{Kind, Kinded};
 use model::names::Namespace;
@@ -15,6 +16,8 @@ use store::{Reads, Snapshot};
 
 use super::{Findings, about, about_named, code, in_order};
 use crate::destination_rule;
+use crate::envoy_filter::CompiledFilter;
+use crate::traffic_extension::{ReadExtension, Wanted};
 use crate::virtual_service::{self, AllHeads, MESH};
 
 /// The findings that are the same for every proxy.
@@ -26,6 +29,17 @@ impl Query<Snapshot> for FindingsOfMesh {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
         let mut found = (*cx.query(&TakenHosts)).to_vec();
+        for name in cx.names::<EnvoyFilter>() {
+            if let Some(filter) = &*cx.query(&CompiledFilter(name)) {
+                found.extend_from_slice(&filter.diagnostics);
+            }
+        }
+        let plugins = cx.names::<WasmPlugin>().into_iter();
+        let extensions = cx.names::<TrafficExtension>().into_iter();
+        let wanted = extensions.map(Wanted::TrafficExtension);
+        for extension in wanted.chain(plugins.map(Wanted::WasmPlugin)) {
+            found.extend_from_slice(&cx.query(&ReadExtension(extension)).diagnostics);
+        }
         for namespace in cx.namespaces::<VirtualService>() {
             found.extend_from_slice(&cx.query(&LostDelegates(namespace)));
         }

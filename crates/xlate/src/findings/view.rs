@@ -17,11 +17,15 @@ use store::{Reads, Snapshot};
 use super::{Findings, about_named, code, in_order};
 use crate::authn::{MutualTls, PeerPolicies};
 use crate::capabilities::Capabilities;
+use crate::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, SelectedBy};
 use crate::gateways::{self, MergedGatewayOf};
 use crate::listeners::{self, refusal};
+use crate::roots::TypeSet;
 use crate::secrets;
 use crate::security::SecurityOf;
 use crate::telemetry;
+use crate::traffic_extension::{self, Wanted};
+use crate::type_url::TypeUrl;
 use crate::view::View;
 
 /// The findings for proxies of a view.
@@ -58,8 +62,38 @@ impl Query<Snapshot> for FindingsOfView {
         if !Capabilities::of(view).certificates {
             of_clients(cx, view, &mut found);
         }
+        of_patches(cx, view, &mut found);
+        for (wanted, what) in traffic_extension::lacking(cx, view) {
+            let (kind, name) = match &wanted {
+                Wanted::TrafficExtension(name) => (Kind::TrafficExtension, name),
+                Wanted::WasmPlugin(name) => (Kind::WasmPlugin, name),
+            };
+            let why = format!("the proxy lacks {what}: what the filter should see is refused");
+            let severity = Severity::Error;
+            found.push(about_named(kind, name, code::LACKS_FILTER, severity, why));
+        }
         found.extend(telemetry::findings(cx, view));
         in_order(found)
+    }
+}
+
+/// What patches could not do is told with the resource that they should have been done to.
+fn of_patches(cx: &Cx<'_, Snapshot>, view: &Arc<View>, found: &mut Vec<Diagnostic>) {
+    let selected = SelectedBy::of(cx, view);
+    let patched = [
+        (
+            TypeUrl::Cluster,
+            !cx.query(&ClusterPatchesOf(selected.clone())).is_empty(),
+        ),
+        (
+            TypeUrl::Listener,
+            !cx.query(&ListenerPatchesOf(selected)).is_empty(),
+        ),
+    ];
+    for (ty, _) in patched.into_iter().filter(|(_, patched)| *patched) {
+        let view = view.clone();
+        let set = cx.query(&TypeSet { view, ty });
+        found.extend(set.iter().flat_map(|r| r.findings()).cloned());
     }
 }
 

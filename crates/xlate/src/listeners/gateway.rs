@@ -25,8 +25,9 @@ use super::address::{additional, listener_name, socket, wildcards};
 use super::class::Class;
 use super::hcm::{Options, Routes};
 use super::parts::{Keyed, Parts, PartsOf};
-use super::{balance, filters, proxy_options};
+use super::{balance, encode, filters, proxy_options};
 use crate::capabilities::name;
+use crate::envoy_filter::{Context, ListenerPatches};
 use crate::gateways::{self, GatewayServer, MergedGateway, PortServers, ServerPort};
 use crate::resource::{Resource, any};
 use crate::view::View;
@@ -79,11 +80,17 @@ enum Serves {
         exchange: bool,
         /// Whether policies are enforced here, rather than where the connection is passed on to.
         guarded: bool,
+        /// The port as its Gateway states it.
+        port: u16,
     },
 }
 
 /// The listeners of a view's proxies.
-pub(super) fn listeners(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> Vec<Arc<Resource>> {
+pub(super) fn listeners(
+    cx: &Cx<'_, Snapshot>,
+    view: &Arc<View>,
+    patches: &ListenerPatches,
+) -> Vec<Arc<Resource>> {
     let merged = cx.query(&gateways::MergedGatewayOf(gateways::key_of(view)));
     let Some(merged) = merged.as_ref() else {
         return Vec::new();
@@ -103,8 +110,9 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> Vec<Arc<Reso
         .specs()
         .into_values()
         .filter(|spec| !spec.chains.is_empty())
-        .map(|spec| {
+        .filter_map(|spec| {
             let key = GatewayListener {
+                patches: patches.of_listener(Context::Gateway, &spec.name, spec.port),
                 spec: Keyed::new(spec),
                 parts: (*parts).clone(),
             };
@@ -226,13 +234,15 @@ impl Planning<'_> {
 struct GatewayListener {
     spec: Arc<Keyed<Spec>>,
     parts: Parts,
+    /// Patches that may concern it.
+    patches: Option<Arc<ListenerPatches>>,
 }
 
 impl Query<Snapshot> for GatewayListener {
-    type Value = Arc<Resource>;
+    type Value = Option<Arc<Resource>>;
 
-    fn eval(&self, _: &Cx<'_, Snapshot>) -> Arc<Resource> {
-        Arc::new(Resource::encode(self.spec.name.as_str(), &self.build()))
+    fn eval(&self, _: &Cx<'_, Snapshot>) -> Self::Value {
+        encode(self.patches.as_deref(), Context::Gateway, self.build())
     }
 }
 
@@ -313,23 +323,35 @@ impl GatewayListener {
                     routes: Routes::Named(routes.to_string()),
                     grpc_web: *grpc_web,
                     http3: self.spec.quic,
+                    port: self.spec.port,
                     use_remote_address: true,
                     ..Options::default()
                 };
-                vec![self.parts.http.filter(options)]
+                let manager = self.parts.http.filter(options);
+                let tcp = &self.parts.tcp;
+                let of_users = tcp.security.of_users(self.spec.port);
+                of_users
+                    .filter(|_| !self.spec.quic)
+                    .chain([manager])
+                    .collect()
             }
             Serves::Tcp {
                 proxy,
                 exchange,
                 guarded,
+                port,
             } => {
                 let tcp = &self.parts.tcp;
                 let mut filters = Vec::new();
                 filters.extend(exchange.then(|| tcp.metadata_exchange()).flatten());
                 if *guarded {
-                    filters.extend(tcp.security.iter().cloned());
+                    filters.extend(tcp.security.of_port(*port));
+                    filters.extend(tcp.metrics.iter().cloned());
+                    filters.extend(super::tcp::terminal(tcp, proxy.clone()));
+                } else {
+                    let chain = super::tcp::Chain::Port(*port);
+                    filters.extend(super::tcp::outbound(tcp, chain, proxy.clone()));
                 }
-                filters.extend(super::tcp::outbound(tcp, proxy.clone()));
                 filters
             }
         }

@@ -32,6 +32,7 @@ use super::tracing::TracingConfig;
 use super::{filters, refusal};
 use crate::capabilities::{Capabilities, name};
 use crate::resource::any;
+use crate::traffic_extension::Phases;
 
 /// What the connection managers of one side of a proxy are made of.
 pub struct Input<'a> {
@@ -59,8 +60,8 @@ pub struct Input<'a> {
     pub tracing: TracingConfig,
     /// Metrics filters.
     pub metrics: Vec<hcm::HttpFilter>,
-    /// Filters that check who asks and whether they may, in the order in which they run.
-    pub security: Vec<hcm::HttpFilter>,
+    /// Filters that check who asks and whether they may, and those of users.
+    pub security: Phases<hcm::HttpFilter>,
     /// Extensions of such filters that the proxy lacks; if there are any, every request is refused.
     pub missing: Vec<String>,
     /// What stands before a gateway.
@@ -78,9 +79,11 @@ pub struct HttpParts {
     missing: Vec<String>,
     /// Everything but statistics prefix, routes and filters.
     common: hcm::HttpConnectionManager,
-    /// Filters before the place of gRPC-Web.
-    first: Vec<hcm::HttpFilter>,
-    /// Filters after it, without those for one listener alone and without the router.
+    /// The exchange of metadata, before everything else.
+    first: Option<hcm::HttpFilter>,
+    /// Filters that check who asks and whether they may, and those of users.
+    security: Phases<hcm::HttpFilter>,
+    /// Filters after the place of gRPC-Web, without those for one listener alone and without the router.
     then: Vec<hcm::HttpFilter>,
     /// Address ranges inside the mesh.
     internal_addresses: Option<InternalAddressConfig>,
@@ -103,6 +106,8 @@ pub struct Options {
     pub http2: bool,
     /// Whether requests name whole URLs, as to a forward proxy.
     pub absolute_urls: bool,
+    /// The port by which filters of users are chosen.
+    pub port: u16,
     /// Whether the address of the connection is trusted as the client's.
     pub use_remote_address: bool,
     /// Filters that resolve names, for hosts that are found as requests come.
@@ -161,14 +166,9 @@ impl HttpParts {
         }
 
         // Metadata exchange comes before whatever may refuse a request, so that refusals are counted for the right peer.
-        let mut first = Vec::new();
-        if capabilities.metadata_exchange {
-            first.push(filters::http_metadata_exchange(
-                class,
-                headers.metadata_in_mesh_only,
-            ));
-        }
-        first.extend(input.security);
+        let first = capabilities
+            .metadata_exchange
+            .then(|| filters::http_metadata_exchange(class, headers.metadata_in_mesh_only));
         let mut then = vec![filters::grpc_stats()];
         if capabilities.alpn && class != Class::SidecarInbound {
             then.push(filters::alpn_override());
@@ -188,6 +188,7 @@ impl HttpParts {
             missing: input.missing,
             common,
             first,
+            security: input.security,
             then,
         }
     }
@@ -228,7 +229,8 @@ impl HttpParts {
                 .get_or_insert_with(Http1ProtocolOptions::default)
                 .allow_absolute_url = Some(true);
         }
-        manager.http_filters = self.filters(options.grpc_web, options.forward_proxies);
+        manager.http_filters =
+            self.filters(options.port, options.grpc_web, options.forward_proxies);
         manager
     }
 
@@ -242,6 +244,7 @@ impl HttpParts {
 
     fn filters(
         &self,
+        port: u16,
         grpc_web: bool,
         forward_proxies: Vec<hcm::HttpFilter>,
     ) -> Vec<hcm::HttpFilter> {
@@ -250,6 +253,7 @@ impl HttpParts {
         self.first
             .iter()
             .cloned()
+            .chain(self.security.of_port(port))
             .chain(web)
             .chain(self.then.iter().cloned())
             .chain(forward_proxies)

@@ -21,9 +21,10 @@ use super::hcm::{HttpParts, Options, Routes};
 use super::parts::{Keyed, Parts, PartsOf, TcpParts};
 use super::tcp::{self, Policy, Upstream};
 use super::tls::MutualTls;
-use super::{Proxy, config_metadata};
+use super::{Proxy, config_metadata, encode};
 use crate::authn;
 use crate::clusters::names;
+use crate::envoy_filter::{self, Context, ListenerPatches, RoutePatches};
 use crate::findings::ServedPort;
 use crate::resource::Resource;
 use ports::PortChain;
@@ -48,7 +49,6 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         .then(|| Keyed::new(MutualTls::of(view, mesh, parts.tcp.capabilities)));
     let chains = ports::chains(cx, proxy);
     let shared = |name: String, binds: Vec<Arc<str>>, port: u16| InboundListener {
-        name,
         binds,
         port,
         own_port: true,
@@ -58,6 +58,11 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         chains: Box::from([]),
         tls: tls.clone(),
         parts: (*parts).clone(),
+        patches: proxy
+            .patches
+            .of_listener(Context::SidecarInbound, &name, port),
+        route_patches: proxy.route_patches.clone(),
+        name,
     };
 
     let (real, virtual_): (Vec<_>, Vec<_>) = chains.into_iter().partition(|c| c.own_listener);
@@ -82,7 +87,7 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
     }
     listeners
         .iter()
-        .map(|key| (*cx.query(key)).clone())
+        .filter_map(|key| (*cx.query(key)).clone())
         .collect()
 }
 
@@ -115,13 +120,21 @@ struct InboundListener {
     /// `None` where the proxy has no certificates.
     tls: Option<Arc<Keyed<MutualTls>>>,
     parts: Parts,
+    /// Patches that may concern it.
+    patches: Option<Arc<ListenerPatches>>,
+    /// Patches that may concern its routes.
+    route_patches: Option<Arc<RoutePatches>>,
 }
 
 impl Query<Snapshot> for InboundListener {
-    type Value = Arc<Resource>;
+    type Value = Option<Arc<Resource>>;
 
-    fn eval(&self, _: &Cx<'_, Snapshot>) -> Arc<Resource> {
-        Arc::new(Resource::encode(self.name.as_str(), &self.build()))
+    fn eval(&self, _: &Cx<'_, Snapshot>) -> Self::Value {
+        encode(
+            self.patches.as_deref(),
+            Context::SidecarInbound,
+            self.build(),
+        )
     }
 }
 
@@ -241,12 +254,19 @@ impl InboundListener {
     fn http_filters(&self, chain: &PortChain) -> Vec<listener::Filter> {
         let http: &Keyed<HttpParts> = &self.parts.http;
         let cluster = chain.cluster();
-        let config = route::config(
+        let mut config = route::config(
             &cluster,
             &chain.host,
             chain.port.number,
             chain.port.protocol,
         );
+        if let Some(patches) = &self.route_patches {
+            let place = envoy_filter::route::Place {
+                context: Context::SidecarInbound,
+                service_ports: &|port| vec![port],
+            };
+            envoy_filter::route::apply(patches, &place, &mut config);
+        }
         let manager = http.filter(Options {
             stat_prefix: if chain.passthrough {
                 cluster
@@ -255,6 +275,7 @@ impl InboundListener {
             },
             routes: Routes::Inline(Box::new(config)),
             http2: chain.port.protocol.is_http2(),
+            port: chain.target_port,
             grpc_web: chain.port.protocol == model::protocol::Protocol::GrpcWeb,
             ..Options::default()
         });
@@ -262,6 +283,7 @@ impl InboundListener {
             .tcp
             .metadata_exchange()
             .into_iter()
+            .chain(self.parts.tcp.security.of_users(chain.target_port))
             .chain([manager])
             .collect()
     }
@@ -279,7 +301,7 @@ impl InboundListener {
             protocol: chain.port.protocol,
             policy: Policy::default(),
         };
-        tcp::inbound(&self.parts.tcp, proxy)
+        tcp::inbound(&self.parts.tcp, chain.port.number, proxy)
     }
 }
 

@@ -24,8 +24,9 @@ use super::address::{additional, listener_name, loopbacks, socket};
 use super::class::Class;
 use super::hcm::{Options, Routes};
 use super::parts::{Keyed, PartsOf, TcpParts};
-use super::{HttpKey, Proxy, config_metadata, dns, filters, proxy_options, tcp};
+use super::{HttpKey, Proxy, config_metadata, dns, encode, filters, proxy_options, tcp};
 use crate::clusters::allow_any_dns_cache;
+use crate::envoy_filter::{Context, ListenerPatches};
 use crate::resource::Resource;
 use crate::view::Families;
 use chains::{ClientKey, TcpChain};
@@ -83,6 +84,7 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         tcp: parts.tcp.clone(),
         http: None,
         unmatched: unmatched.clone(),
+        patches: proxy.patches.of_side(Context::SidecarOutbound),
     };
     let http = HttpKey {
         parts: parts.http.clone(),
@@ -97,10 +99,10 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
     let mut listeners: Vec<Arc<Resource>> = cx.query(&tcp_only).to_vec();
     listeners.extend_from_slice(&cx.query(&with_http));
     if let Some(entry) = http_proxy(cx, proxy) {
-        listeners.push(with_http.listener(cx, &Arc::new(entry)));
+        listeners.extend(with_http.listener(cx, &Arc::new(entry)));
     }
     if view.interception != Interception::None {
-        listeners.push(unmatched::listener(
+        listeners.extend(unmatched::listener(
             cx,
             proxy,
             parts.tcp.clone(),
@@ -123,6 +125,7 @@ struct Group {
     tcp: Arc<Keyed<TcpParts>>,
     http: Option<HttpKey>,
     unmatched: Arc<str>,
+    patches: Arc<ListenerPatches>,
 }
 
 impl Query<Snapshot> for Group {
@@ -132,13 +135,13 @@ impl Query<Snapshot> for Group {
         cx.query(&self.plan)
             .iter()
             .filter(|entry| entry.has_http() == self.http.is_some())
-            .map(|entry| self.listener(cx, entry))
+            .filter_map(|entry| self.listener(cx, entry))
             .collect()
     }
 }
 
 impl Group {
-    fn listener(&self, cx: &Cx<'_, Snapshot>, entry: &Arc<Entry>) -> Arc<Resource> {
+    fn listener(&self, cx: &Cx<'_, Snapshot>, entry: &Arc<Entry>) -> Option<Arc<Resource>> {
         let client = if entry.has_rules() {
             &self.ruled
         } else {
@@ -150,6 +153,13 @@ impl Group {
             tcp: self.tcp.clone(),
             http: self.http.clone(),
             unmatched: self.unmatched.clone(),
+            patches: if self.patches.is_empty() {
+                None
+            } else {
+                let name = listener_name(entry.bind(), entry.port);
+                self.patches
+                    .of_listener(Context::SidecarOutbound, &name, entry.port)
+            },
         };
         (*cx.query(&key)).clone()
     }
@@ -200,14 +210,19 @@ struct OutboundListener {
     tcp: Arc<Keyed<TcpParts>>,
     http: Option<HttpKey>,
     unmatched: Arc<str>,
+    /// Patches that may concern it.
+    patches: Option<Arc<ListenerPatches>>,
 }
 
 impl Query<Snapshot> for OutboundListener {
-    type Value = Arc<Resource>;
+    type Value = Option<Arc<Resource>>;
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
-        let listener = self.build(cx);
-        Arc::new(Resource::encode(listener.name.as_str(), &listener))
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        encode(
+            self.patches.as_deref(),
+            Context::SidecarOutbound,
+            self.build(cx),
+        )
     }
 }
 
@@ -313,7 +328,7 @@ impl OutboundListener {
         let (filters, rule) = match chain {
             Ready::Http(http) => (self.http_filters(http, listener), None),
             Ready::Tcp(chain) => {
-                let mut filters = self.tcp.metrics.clone();
+                let mut filters = tcp::before(&self.tcp, tcp::Chain::Port(self.entry.port));
                 if let Some(host) = &chain.resolves {
                     filters.push(dns::sni_filter(host, self.entry.port, self.family()));
                 }
@@ -338,6 +353,7 @@ impl OutboundListener {
             routes: Routes::Named(chain.routes.clone()),
             grpc_web: chain.grpc_web,
             absolute_urls: chain.absolute_urls,
+            port: self.entry.port,
             forward_proxies: chain
                 .resolves
                 .as_ref()
@@ -347,7 +363,11 @@ impl OutboundListener {
                 .collect(),
             ..Options::default()
         });
-        vec![manager]
+        self.tcp
+            .security
+            .of_users(self.entry.port)
+            .chain([manager])
+            .collect()
     }
 
     /// Takes what the others do not: it goes wherever unknown traffic goes.

@@ -23,6 +23,7 @@ use super::{filters, metrics, proxy_options, refusal};
 use crate::capabilities::{Capabilities, name};
 use crate::security::{Security, SecurityOf};
 use crate::telemetry::AppliedTo;
+use crate::traffic_extension::{ExtensionsOf, Phases, extend};
 use crate::view::View;
 
 /// A value that is cheap to use as a key: its hash is taken once.
@@ -68,8 +69,8 @@ pub struct TcpParts {
     pub class: Class,
     /// Metrics filters.
     pub metrics: Vec<listener::Filter>,
-    /// Filters that check who connects and whether they may, in the order in which they run.
-    pub security: Vec<listener::Filter>,
+    /// Filters that check who connects and whether they may, and those of users.
+    pub security: Phases<listener::Filter>,
     /// Whether every connection is refused, because the proxy lacks one of those filters.
     pub refuses: bool,
     /// Loggers of TCP proxies.
@@ -156,8 +157,14 @@ impl Query<Snapshot> for PartsOf {
             Class::SidecarOutbound => Security::default(),
             Class::SidecarInbound | Class::Gateway => (*cx.query(&SecurityOf::of(view))).clone(),
         };
-        let missing = refusal::take_missing(view, &mut security.http, |f| &f.name);
-        let missing_tcp = refusal::take_missing(view, &mut security.tcp, |f| &f.name);
+        let mut missing = refusal::take_missing(view, &mut security.http, |f| &f.name);
+        let mut missing_tcp = refusal::take_missing(view, &mut security.tcp, |f| &f.name);
+        let extensions = cx.query(&ExtensionsOf::of(view));
+        missing.extend(extend(&mut security.http, &extensions, view, class));
+        // Filters of connections stand before requests too.
+        let of_connections = extend(&mut security.tcp, &extensions, view, class);
+        missing.extend(of_connections.iter().cloned());
+        missing_tcp.extend(of_connections);
         let connection = proxy_options::connection_settings(&proxy, mesh, class);
         let buffer_limit = connection
             .as_ref()

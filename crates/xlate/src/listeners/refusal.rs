@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::config::route::v3 as route;
 
+use crate::traffic_extension::Phases;
 use crate::view::View;
 
 const FORBIDDEN: u32 = 403;
@@ -12,17 +13,19 @@ const FORBIDDEN: u32 = 403;
 /// Takes the filters out that the proxy cannot load, and names their extensions.
 pub fn take_missing<F>(
     view: &View,
-    filters: &mut Vec<F>,
+    filters: &mut Phases<F>,
     name: impl Fn(&F) -> &str,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    filters.retain(|filter| {
-        let known = view.has_extension(name(filter));
-        if !known {
-            missing.push(name(filter).to_owned());
-        }
-        known
-    });
+    for list in [&mut filters.custom, &mut filters.authn, &mut filters.authz] {
+        list.retain(|filter| {
+            let known = view.has_extension(name(filter));
+            if !known {
+                missing.push(name(filter).to_owned());
+            }
+            known
+        });
+    }
     missing.sort();
     missing.dedup();
     missing
@@ -31,10 +34,11 @@ pub fn take_missing<F>(
 /// The extensions of filters that the proxy cannot load.
 pub fn missing<'f, F>(
     view: &View,
-    filters: &'f [F],
+    filters: &'f Phases<F>,
     name: impl Fn(&'f F) -> &'f str,
 ) -> BTreeSet<&'f str> {
-    let names = filters.iter().map(name);
+    let lists = [&filters.custom, &filters.authn, &filters.authz];
+    let names = lists.into_iter().flatten().map(name);
     names.filter(|name| !view.has_extension(name)).collect()
 }
 

@@ -37,6 +37,15 @@ pub struct Proxy {
     pub policy: Policy,
 }
 
+/// Where a chain stands among those of a proxy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chain {
+    /// It takes what no other takes: filters of users are not for it.
+    Unmatched,
+    /// It is for a port.
+    Port(u16),
+}
+
 /// What a destination's traffic policy asks of the TCP proxy in front of it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Policy {
@@ -50,19 +59,30 @@ pub struct Policy {
     pub tunnel: Option<(String, bool)>,
 }
 
-/// The filters of a chain that ends in a TCP proxy: metrics, the protocol's own filter, the proxy.
-pub fn outbound(parts: &TcpParts, proxy: Proxy) -> Vec<listener::Filter> {
-    let mut filters = parts.metrics.clone();
+/// The filters of a chain that ends in a TCP proxy: those of users, metrics, the protocol's own filter, the proxy.
+pub fn outbound(parts: &TcpParts, chain: Chain, proxy: Proxy) -> Vec<listener::Filter> {
+    let mut filters = before(parts, chain);
     filters.extend(terminal(parts, proxy));
+    filters
+}
+
+/// The filters of users and metrics.
+pub fn before(parts: &TcpParts, chain: Chain) -> Vec<listener::Filter> {
+    let mut filters = Vec::new();
+    if let Chain::Port(port) = chain {
+        filters.extend(parts.security.of_users(port));
+    }
+    filters.extend(parts.metrics.iter().cloned());
     filters
 }
 
 /// The filters of an inbound chain that ends in a TCP proxy: metadata exchange first, so that refusals are counted for
 /// the right peer.
-pub fn inbound(parts: &TcpParts, proxy: Proxy) -> Vec<listener::Filter> {
+pub fn inbound(parts: &TcpParts, port: u16, proxy: Proxy) -> Vec<listener::Filter> {
     let mut filters: Vec<_> = parts.metadata_exchange().into_iter().collect();
-    filters.extend(parts.security.iter().cloned());
-    filters.extend(outbound(parts, proxy));
+    filters.extend(parts.security.of_port(port));
+    filters.extend(parts.metrics.iter().cloned());
+    filters.extend(terminal(parts, proxy));
     filters
 }
 

@@ -17,7 +17,7 @@ const HIGHEST: u32 = 12;
 
 /// Some neighbouring resources of a set.
 pub(super) struct Node {
-    /// Over names and versions.
+    /// Over names, versions and findings.
     pub(super) hash: u64,
     pub(super) len: usize,
     pub(super) last: Arc<Resource>,
@@ -39,6 +39,9 @@ impl Node {
         for resource in &parts {
             hash.update(&xxh3_64(resource.name.as_bytes()).to_le_bytes());
             hash.update(&resource.version.to_le_bytes());
+            for finding in resource.findings() {
+                hash.update(format!("{finding:?}").as_bytes());
+            }
         }
         Some(Node {
             hash: hash.digest(),

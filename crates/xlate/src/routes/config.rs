@@ -5,8 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use incr::{Cx, Query};
 use model::host::Hostname;
+use prost::Message;
 use prost_types::Duration;
 use proto_envoy::envoy::config::route::v3::route::Action;
 use proto_envoy::envoy::config::route::v3::route_action::ClusterSpecifier;
@@ -18,6 +20,7 @@ use store::Snapshot;
 
 use super::client::RouteClient;
 use super::encode::ConfigBytes;
+use super::patched::Config;
 use super::plan::PlanOf;
 use super::rule::cluster_name;
 use super::{action, matching};
@@ -68,6 +71,17 @@ impl Query<Snapshot> for ConfigOf {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
         let name = self.name.to_string();
+        let bytes = self.encoded(cx, &name);
+        Arc::new(Resource::from_bytes(name, bytes))
+    }
+}
+
+impl Config for ConfigOf {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    fn encoded(&self, cx: &Cx<'_, Snapshot>, name: &str) -> Bytes {
         let scope = cx.query(&ScopeOf(self.client.scope.clone()));
         let port = match &self.name {
             RouteName::Port(port) | RouteName::Sniffed(_, port) | RouteName::Proxyless(_, port) => {
@@ -75,13 +89,13 @@ impl Query<Snapshot> for ConfigOf {
             }
             RouteName::HttpProxy | RouteName::Unix(_) => 0,
         };
-        let Some(egress) = scope.egress_for_routes(port, &name) else {
+        let Some(egress) = scope.egress_for_routes(port, name) else {
             let nothing = RouteConfiguration {
-                name: name.clone(),
+                name: name.to_owned(),
                 validate_clusters: Some(false),
                 ..RouteConfiguration::default()
             };
-            return Arc::new(Resource::encode(name, &nothing));
+            return nothing.encode_to_vec().into();
         };
         let plan = cx.query(&PlanOf {
             client: self.client.clone(),
@@ -94,15 +108,15 @@ impl Query<Snapshot> for ConfigOf {
         });
         if let RouteName::Proxyless(host, _) = &self.name {
             let mut bytes = ConfigBytes::new(&RouteConfiguration {
-                name: name.clone(),
+                name: name.to_owned(),
                 ..RouteConfiguration::default()
             });
             for host in plan.covering(&host.to_ascii_lowercase()) {
                 bytes.host(&host.head, [&**host.routes.get(cx).bytes()]);
             }
-            return Arc::new(Resource::from_bytes(name, bytes.finish()));
+            return bytes.finish();
         }
-        let mut bytes = ConfigBytes::new(&configuration(&name));
+        let mut bytes = ConfigBytes::new(&configuration(name));
         if let RouteName::Sniffed(host, _) = &self.name {
             let found = plan
                 .of_domain(&host.to_ascii_lowercase())
@@ -117,7 +131,7 @@ impl Query<Snapshot> for ConfigOf {
             }
             bytes.message(&catch_all(&scope, &self.client));
         }
-        Arc::new(Resource::from_bytes(name, bytes.finish()))
+        bytes.finish()
     }
 }
 

@@ -21,8 +21,10 @@ use super::config::configuration;
 use super::domains::with_port;
 use super::encode::{ConfigBytes, RouteList};
 use super::filters;
+use super::patched::Config;
 use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Session, Target};
+use crate::envoy_filter::route::port_of_gateway_route;
 use crate::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
 use crate::resource::{Resource, any};
 use crate::scope::{ScopeOf, SidecarScope};
@@ -42,8 +44,19 @@ impl Query<Snapshot> for GatewayConfigOf {
     type Value = Arc<Resource>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
+        let bytes = self.encoded(cx, &self.name);
+        Arc::new(Resource::from_bytes(self.name.clone(), bytes))
+    }
+}
+
+impl Config for GatewayConfigOf {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    fn encoded(&self, cx: &Cx<'_, Snapshot>, name: &str) -> Bytes {
         let plan = cx.query(&GatewayPlanOf(self.clone()));
-        let mut bytes = ConfigBytes::new(&configuration(&self.name));
+        let mut bytes = ConfigBytes::new(&configuration(name));
         for host in plan.iter() {
             let lists: Vec<Arc<RouteList>> = host
                 .routes
@@ -53,7 +66,25 @@ impl Query<Snapshot> for GatewayConfigOf {
             let of = |catch_all| lists.iter().flat_map(move |l| l.parts(catch_all));
             bytes.host(&host.head, of(false).chain(of(true)));
         }
-        Arc::new(Resource::from_bytes(self.name.clone(), bytes.finish()))
+        bytes.finish()
+    }
+
+    fn service_ports(&self, cx: &Cx<'_, Snapshot>, port: u32) -> Vec<u32> {
+        let merged = cx.query(&MergedGatewayOf((*self.gateway).clone()));
+        let Some(merged) = merged.as_ref() else {
+            return vec![port];
+        };
+        let routes = merged.by_route.iter();
+        let of_port = routes.filter(|(name, _)| port_of_gateway_route(name) == port);
+        let servers = of_port
+            .flat_map(|(_, servers)| servers)
+            .filter_map(|at| merged.servers.get(*at));
+        let stated: Vec<u32> = servers.map(|s| u32::from(s.port())).collect();
+        if stated.is_empty() {
+            vec![port]
+        } else {
+            stated
+        }
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Pick {
 
 /// Any object.
 pub(crate) fn pick() -> impl Strategy<Value = Pick> {
-    (0..12u8, 0..2u8, 0..3u8, 0..8u8).prop_map(|(kind, namespace, name, variant)| Pick {
+    (0..14u8, 0..2u8, 0..3u8, 0..8u8).prop_map(|(kind, namespace, name, variant)| Pick {
         kind,
         namespace,
         name,
@@ -186,12 +186,66 @@ impl Pick {
                     if app == 'a' { "PreferSameZone" } else { "Any" }
                 ),
             ),
+            11 => (
+                "EnvoyFilter",
+                "networking.istio.io/v1alpha3",
+                self.envoy_filter(),
+            ),
+            12 => (
+                "TrafficExtension",
+                "extensions.istio.io/v1alpha1",
+                format!(
+                    "spec:\n{}  phase: {}\n  priority: {variant}\n  {}\n",
+                    self.selector("selector", "matchLabels"),
+                    ["AUTHN", "AUTHZ", "STATS"][usize::from(variant % 3)],
+                    [
+                        "lua: {inlineCode: \"x()\"}",
+                        "wasm: {url: \"file:///x.wasm\"}"
+                    ][usize::from(variant % 2)],
+                ),
+            ),
             _ => (
                 "ConfigMap",
                 "v1",
                 format!("data: {{variant: \"{variant}\"}}\n"),
             ),
         }
+    }
+
+    fn selector(&self, field: &str, labels: &str) -> String {
+        match self.variant % 3 {
+            0 => String::new(),
+            _ => format!("  {field}: {{{labels}: {{app: {}}}}}\n", self.app()),
+        }
+    }
+
+    fn envoy_filter(&self) -> String {
+        let (variant, host) = (self.variant, self.host());
+        let patch = match variant {
+            0 => "applyTo: CLUSTER, patch: {operation: MERGE, value: {connect_timeout: 7s}}"
+                .to_owned(),
+            1 => format!(
+                "applyTo: CLUSTER, match: {{cluster: {{service: \"{host}\"}}}}, patch: {{operation: REMOVE}}"
+            ),
+            2 => "applyTo: CLUSTER, patch: {operation: ADD, value: {name: added}}".to_owned(),
+            3 => "applyTo: LISTENER, match: {listener: {portNumber: 80}}, \
+                  patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: 9}}"
+                .to_owned(),
+            4 => "applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: first}}"
+                .to_owned(),
+            5 => "applyTo: VIRTUAL_HOST, match: {routeConfiguration: {name: \"80\"}}, \
+                  patch: {operation: MERGE, value: {include_request_attempt_count: true}}"
+                .to_owned(),
+            6 => "applyTo: HTTP_ROUTE, match: {proxy: {metadata: {NAMESPACE: one}}}, \
+                  patch: {operation: INSERT_FIRST, value: {name: first}}"
+                .to_owned(),
+            _ => "applyTo: EXTENSION_CONFIG, patch: {operation: ADD, value: {name: config}}"
+                .to_owned(),
+        };
+        format!(
+            "spec:\n{}  configPatches:\n  - {{{patch}}}\n",
+            self.selector("workloadSelector", "labels")
+        )
     }
 
     fn service_entry(&self) -> String {

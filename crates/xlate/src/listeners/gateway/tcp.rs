@@ -52,6 +52,7 @@ pub(super) fn chains(
                     proxy,
                     exchange: mode == Some(TlsMode::IstioMutual),
                     guarded: true,
+                    port: servers.port.number,
                 },
             }]
         }
@@ -186,6 +187,7 @@ impl<'a> Servers<'a> {
                             proxy,
                             exchange: false,
                             guarded: true,
+                            port: self.port.number,
                         },
                     }));
                 }
@@ -231,6 +233,7 @@ impl<'a> Servers<'a> {
                             proxy,
                             exchange: false,
                             guarded: false,
+                            port: port.number,
                         },
                     });
                 }

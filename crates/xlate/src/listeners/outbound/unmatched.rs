@@ -16,13 +16,14 @@ use proto_istio::networking::outbound_traffic_policy::Mode;
 use store::Snapshot;
 
 use crate::clusters::names;
+use crate::envoy_filter::{Context, ListenerPatches};
 use crate::listeners::address::{additional, socket, wildcards};
 use crate::listeners::filters::http_inspector;
 use crate::listeners::forward;
 use crate::listeners::hcm::{Options, Routes};
 use crate::listeners::parts::{Keyed, TcpParts};
 use crate::listeners::tcp::{self, Policy, Upstream};
-use crate::listeners::{HttpKey, Proxy};
+use crate::listeners::{HttpKey, Proxy, encode};
 use crate::resource::Resource;
 use crate::routes::unknown_host_routes;
 
@@ -51,6 +52,7 @@ pub(super) fn resolves_any_host(policy: Option<&OutboundTrafficPolicy>) -> bool 
 pub(super) fn filters(parts: &TcpParts, cluster: &str) -> Vec<listener::Filter> {
     tcp::outbound(
         parts,
+        tcp::Chain::Unmatched,
         tcp::Proxy {
             stat_prefix: cluster.to_owned(),
             upstream: Upstream::Cluster(cluster.to_owned()),
@@ -67,7 +69,7 @@ pub(super) fn listener(
     tcp: Arc<Keyed<TcpParts>>,
     http: HttpKey,
     unmatched: Arc<str>,
-) -> Arc<Resource> {
+) -> Option<Arc<Resource>> {
     let wildcards = wildcards(proxy.view.families);
     let further = if proxy.addressing.dual_stack {
         wildcards.len()
@@ -84,6 +86,11 @@ pub(super) fn listener(
         }),
         tcp,
         unmatched,
+        patches: proxy.patches.of_listener(
+            Context::SidecarOutbound,
+            VIRTUAL_OUTBOUND,
+            proxy.outbound_port,
+        ),
     }))
     .clone()
 }
@@ -96,6 +103,8 @@ struct VirtualOutbound {
     any_host: Option<AnyHost>,
     tcp: Arc<Keyed<TcpParts>>,
     unmatched: Arc<str>,
+    /// Patches that may concern it.
+    patches: Option<Arc<ListenerPatches>>,
 }
 
 /// What the chain is made of that resolves the hosts of unknown requests.
@@ -127,9 +136,9 @@ impl AnyHost {
 }
 
 impl Query<Snapshot> for VirtualOutbound {
-    type Value = Arc<Resource>;
+    type Value = Option<Arc<Resource>>;
 
-    fn eval(&self, _: &Cx<'_, Snapshot>) -> Arc<Resource> {
+    fn eval(&self, _: &Cx<'_, Snapshot>) -> Self::Value {
         let refused = self
             .tcp
             .metrics
@@ -172,6 +181,6 @@ impl Query<Snapshot> for VirtualOutbound {
                 .collect(),
             ..Default::default()
         };
-        Arc::new(Resource::encode(VIRTUAL_OUTBOUND, &message))
+        encode(self.patches.as_deref(), Context::SidecarOutbound, message)
     }
 }
