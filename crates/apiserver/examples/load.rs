@@ -76,7 +76,7 @@ async fn send(
     let request = http::Request::builder()
         .method(method)
         .uri(path)
-        .header("host", "a")
+        .header("host", "localhost")
         .header("content-type", "application/json");
     client.ready().await.unwrap();
     let response = client
@@ -99,7 +99,7 @@ async fn watcher(address: SocketAddr, seen: tokio::sync::mpsc::UnboundedSender<I
     let uri = format!("{MAPS}?watch=true&resourceVersion=1");
     let request = http::Request::builder()
         .uri(uri)
-        .header("host", "a")
+        .header("host", "localhost")
         .body(Full::default())
         .unwrap();
     let mut body = client.send_request(request).await.unwrap().into_body();
