@@ -1,5 +1,6 @@
 //! The subcommands.
 
+pub(crate) mod analyze;
 pub(crate) mod bootstrap;
 pub(crate) mod echo;
 pub(crate) mod kubeconfig;

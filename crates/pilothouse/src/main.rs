@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use findings::Verdict;
+
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -38,6 +40,11 @@ enum Command {
     /// Print what a proxy gets: clusters, listeners, routes, endpoints.
     #[command(visible_alias = "pc")]
     ProxyConfig(Box<commands::proxy_config::ProxyConfigOptions>),
+    /// Analyse objects together: references that lead nowhere, rules that never match, objects that contradict each other.
+    ///
+    /// Exits with 0 when nothing as bad as --failure-threshold is found, 1 when something is, and 2 when it could not be
+    /// analysed.
+    Analyze(Box<commands::analyze::AnalyzeOptions>),
     /// Check objects and settings: what is wrong, where, and what to do about it.
     ///
     /// Exits with 0 when everything is valid, 1 when something is not, and 2 when it could not be checked.
@@ -86,6 +93,17 @@ fn main() -> ExitCode {
             *options,
             &mut std::io::stdout(),
         )),
+        Command::Analyze(options) => {
+            let mut verdict = Verdict::Valid;
+            let result = block_on(async {
+                verdict = commands::analyze::run(&options).await?;
+                Ok(())
+            });
+            if result.is_ok() {
+                return verdict.exit_code();
+            }
+            result
+        }
         Command::Validate(options) => match commands::validate::run(&options) {
             Ok(verdict) => return verdict.exit_code(),
             Err(error) => Err(error),

@@ -3,6 +3,8 @@
 mod gather;
 mod tables;
 
+pub(crate) use gather::debug_page;
+
 use std::io::Write;
 use std::path::PathBuf;
 

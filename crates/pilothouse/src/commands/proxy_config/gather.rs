@@ -61,15 +61,19 @@ pub(super) fn name(resource: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// From the server's own page on a connected proxy.
-async fn connected(address: &str, proxy: &str, types: &[TypeUrl]) -> anyhow::Result<Gathered> {
+/// A debug page of a server.
+///
+/// # Errors
+///
+/// When the server does not answer, or not with JSON.
+pub(crate) async fn debug_page(address: &str, path: &str) -> anyhow::Result<Value> {
     let stream = tokio::net::TcpStream::connect(address)
         .await
-        .with_context(|| format!("no server answers at {address} (--http-addr)"))?;
+        .with_context(|| format!("no server answers HTTP at {address}"))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
-    let request = hyper::Request::get(format!("/debug/config_dump?proxyID={proxy}"))
+    let request = hyper::Request::get(path)
         .header(hyper::header::HOST, address)
         .body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await?;
@@ -83,7 +87,12 @@ async fn connected(address: &str, proxy: &str, types: &[TypeUrl]) -> anyhow::Res
     if !status.is_success() {
         bail!("{}", String::from_utf8_lossy(&body).trim_end());
     }
-    let dump: Value = serde_json::from_slice(&body).context("the server's answer is no JSON")?;
+    serde_json::from_slice(&body).context("the server's answer is no JSON")
+}
+
+/// From the server's own page on a connected proxy.
+async fn connected(address: &str, proxy: &str, types: &[TypeUrl]) -> anyhow::Result<Gathered> {
+    let dump = debug_page(address, &format!("/debug/config_dump?proxyID={proxy}")).await?;
     let within = |list: &str, path: &[&str]| -> Vec<Value> {
         let configs = dump["configs"].as_array().into_iter().flatten();
         configs

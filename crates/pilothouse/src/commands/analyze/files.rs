@@ -1,0 +1,166 @@
+//! Analysis of files.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use analysis::suppress::Wanted;
+use analysis::{Analysis, Finding, clusters, implied};
+use anyhow::{Context, bail};
+use incr::Engine;
+use model::parse::Validation;
+use model::settings::{Features, Settings};
+use model::{Change, ClusterId, Diagnostic, Severity, SourceId, Timestamp};
+use sources::folder;
+use store::{Snapshot, Store};
+
+use super::{AnalyzeOptions, Outcome, text};
+
+/// The cluster that the files without a name of their own belong to.
+const HOME: &str = "Kubernetes";
+/// Under which analyzer findings of reading and of the rules of each kind go.
+const VALIDATION: &str = "schema.ValidationAnalyzer";
+
+pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Result<Outcome> {
+    let paths: Vec<_> = options.paths.iter().chain(&options.filename).collect();
+    if paths.is_empty() && options.cluster.is_empty() {
+        bail!(
+            "there is nothing to analyse: name a file, a folder, - for standard input, or --server"
+        );
+    }
+    let mut read = Vec::new();
+    let settings = Arc::new(settings(options, &mut read)?);
+    let mut store = Store::new(settings.clone());
+    let implied_source = source(u8::MAX, "implied");
+    let implied = implied::objects(&settings).into_iter();
+    let keys = store
+        .apply(implied.map(|o| Change::Put(implied_source.clone(), o)))
+        .keys;
+    let mut engine: Engine<Snapshot> = Engine::new();
+    engine.commit(keys);
+    for (rank, path) in (0..).zip(&paths) {
+        let changes = load(rank, path, &mut read)?;
+        engine.commit(store.apply(changes).keys);
+    }
+    let snapshot = store.snapshot();
+    let mut found: Vec<Finding> = (*engine.get(&snapshot, &Analysis)).clone();
+    found.extend(between_clusters(options, &settings, &snapshot, &mut read)?);
+    found.retain(|f| !implied::is_about(f));
+    // Kinds of others are nobody's fault.
+    read.retain(|d| d.severity > Severity::Info);
+    found.extend(read.into_iter().map(|diagnostic| Finding {
+        diagnostic,
+        analyzer: VALIDATION,
+        since: None,
+        until: None,
+    }));
+    let now = now();
+    let objects = snapshot_size(&snapshot) - implied::objects(&settings).len();
+    Ok(Outcome {
+        findings: found
+            .into_iter()
+            .filter(|f| f.holds_at(now))
+            .filter(|f| {
+                let key = f.diagnostic.object.as_ref();
+                let object = key.and_then(|k| snapshot.tables.get_any(k.kind, &k.name));
+                wanted.wants(f, object.as_ref())
+            })
+            .map(|f| f.diagnostic)
+            .collect(),
+        checked: match objects {
+            1 => "1 object".to_owned(),
+            _ => format!("{objects} objects"),
+        },
+    })
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Timestamp(since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX)))
+}
+
+fn snapshot_size(snapshot: &Snapshot) -> usize {
+    let kinds = model::Kind::ALL.iter();
+    kinds.map(|kind| snapshot.tables.count(*kind)).sum()
+}
+
+fn source(rank: u8, name: &str) -> SourceId {
+    SourceId {
+        rank,
+        name: name.into(),
+    }
+}
+
+/// The settings that the options name, with what is wrong with them.
+fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Result<Settings> {
+    let mut mesh = model::mesh::default_mesh_config();
+    if let Some(path) = &options.mesh_config {
+        let read = model::mesh::read_mesh_config(&text(path)?, &Arc::from(path.as_path()));
+        mesh = read.value.unwrap_or(mesh);
+        found.extend(read.diagnostics);
+    }
+    let mut networks = model::settings::MeshNetworks::default();
+    if let Some(path) = &options.mesh_networks {
+        let read = model::mesh::read_mesh_networks(&text(path)?, &Arc::from(path.as_path()));
+        networks = read.value.unwrap_or(networks);
+        found.extend(read.diagnostics);
+    }
+    Ok(Settings {
+        mesh: Arc::new(mesh),
+        networks: Arc::new(networks),
+        features: Arc::new(Features::default()),
+        domain: "cluster.local".into(),
+        cluster: HOME.into(),
+        system_namespace: "istio-system".into(),
+    })
+}
+
+/// Reads one path.
+fn load(rank: u8, path: &Path, found: &mut Vec<Diagnostic>) -> anyhow::Result<Vec<Change>> {
+    if path == Path::new("-") {
+        let mut text = String::new();
+        let most = folder::LARGEST_FILE;
+        let mut input = std::io::stdin().lock().take(most + 1);
+        input
+            .read_to_string(&mut text)
+            .context("cannot read standard input")?;
+        if text.len() as u64 > most {
+            bail!("standard input has more than {most} bytes");
+        }
+        let parsed = validate::parse(&text, &Path::new("<stdin>").into(), Validation::Warn);
+        let id = source(rank, "stdin");
+        let changes = parsed.objects().map(|o| Change::Put(id.clone(), o.clone()));
+        let changes = changes.collect();
+        found.extend(parsed.diagnostics);
+        return Ok(changes);
+    }
+    let id = source(rank, &format!("files:{}", path.display()));
+    let mut folder = folder::Folder::new(id, path, Validation::Warn);
+    let changes = folder.scan();
+    let findings = folder.findings();
+    let unreadable = |d: &&Diagnostic| d.code == folder::code::UNREADABLE;
+    if let Some(first) = findings.iter().find(unreadable) {
+        bail!("{first}");
+    }
+    found.extend(findings);
+    Ok(changes)
+}
+
+/// What services of the further clusters have that those of this one have not.
+fn between_clusters(
+    options: &AnalyzeOptions,
+    settings: &Arc<Settings>,
+    home: &Arc<Snapshot>,
+    read: &mut Vec<Diagnostic>,
+) -> anyhow::Result<Vec<Finding>> {
+    let mut all = vec![(ClusterId::from(HOME), home.clone())];
+    for (name, path) in &options.cluster {
+        let mut store = Store::new(settings.clone());
+        store.apply(load(0, path, read)?);
+        all.push((ClusterId::from(name.as_str()), store.snapshot()));
+    }
+    Ok(clusters::inconsistent(
+        all.iter().map(|(name, snapshot)| (name, &**snapshot)),
+    ))
+}

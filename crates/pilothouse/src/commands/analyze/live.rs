@@ -1,0 +1,90 @@
+//! Analysis as a server shows it.
+
+use std::path::Path;
+
+use analysis::Finding;
+use analysis::suppress::Wanted;
+use anyhow::{Context, bail};
+use model::{Diagnostic, Kind, ObjectKey, ObjectName, Origin, Severity, SourceId};
+use serde_json::Value;
+
+use super::Outcome;
+use crate::commands::proxy_config::debug_page;
+
+/// How often a server is asked that is still analysing, and how long it is given in between.
+const ATTEMPTS: u32 = 100;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+pub(super) async fn analyze(address: &str, wanted: &Wanted) -> anyhow::Result<Outcome> {
+    let mut page = debug_page(address, "/debug/analysis").await?;
+    for _ in 0..ATTEMPTS {
+        if page["current"] == true {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        page = debug_page(address, "/debug/analysis").await?;
+    }
+    let Some(rows) = page["findings"].as_array() else {
+        bail!("{address} does not show an analysis");
+    };
+    let revision = &page["revision"];
+    let findings = rows
+        .iter()
+        .map(finding)
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let findings = findings.into_iter().filter(|f| wanted.wants(f, None));
+    Ok(Outcome {
+        findings: findings.map(|f| f.diagnostic).collect(),
+        checked: format!("revision {revision} of {address}"),
+    })
+}
+
+fn finding(row: &Value) -> anyhow::Result<Finding> {
+    let text = |field: &str| row[field].as_str().unwrap_or_default();
+    let code = analysis::code::find(text("code"));
+    let code = code.with_context(|| {
+        format!(
+            "the server knows the code {}, this program does not",
+            text("code")
+        )
+    })?;
+    let severity = match text("level") {
+        "Error" => Severity::Error,
+        "Warning" => Severity::Warning,
+        _ => Severity::Info,
+    };
+    let known = analysis::registry::DESCRIPTIONS.iter();
+    let analyzer = known
+        .map(|(name, _)| *name)
+        .find(|name| *name == text("analyzer"));
+    let kind = Kind::find(text("group"), text("kind"));
+    let mut diagnostic = Diagnostic::new(code.id, severity, text("message")).at(text("path"));
+    diagnostic.object = kind.map(|kind| ObjectKey {
+        kind,
+        name: ObjectName::new(text("namespace"), text("name")),
+    });
+    diagnostic.origin = row["origin"].as_str().map(origin);
+    diagnostic.help = row["help"].as_str().map(Into::into);
+    Ok(Finding {
+        diagnostic,
+        analyzer: analyzer.unwrap_or_default(),
+        since: None,
+        until: None,
+    })
+}
+
+/// Where an object came from, as the server wrote it: `file:line`, or the name of a source.
+fn origin(text: &str) -> Origin {
+    let of_file = text.rsplit_once(':').and_then(|(path, line)| {
+        Some(Origin::File {
+            path: Path::new(path).into(),
+            line: line.parse().ok()?,
+        })
+    });
+    of_file.unwrap_or_else(|| {
+        Origin::Source(SourceId {
+            rank: 0,
+            name: text.into(),
+        })
+    })
+}
