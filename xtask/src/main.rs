@@ -25,6 +25,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("client", &["proto-envoy", "proto-istio", "xlate", "ads"]),
     ("validate", &["model", "proto-envoy", "proto-istio"]),
     ("sources", &["model", "validate"]),
+    ("simulate", &["proto-envoy"]),
     ("apiserver", &["model", "sources", "proto-istio"]),
     (
         "server",
@@ -50,6 +51,8 @@ const GRAPH: &[(&str, &[&str])] = &[
             "server",
             "client",
             "model",
+            "proto-envoy",
+            "simulate",
             "sources",
             "store",
             "validate",

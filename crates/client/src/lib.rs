@@ -20,5 +20,5 @@ pub use load::{
     Change, LoadOptions, MeshShape, Sample, Scenario, ScenarioResult, Sight, Step, StepResult,
     Usage, run_load, run_scenario,
 };
-pub use node::NodeOptions;
+pub use node::{NodeOptions, node};
 pub use report::{Latencies, Reached, Report, Spread};

@@ -112,6 +112,13 @@ impl NodeOptions {
     }
 }
 
+/// A proxy of an id with metadata.
+pub fn node(id: &str, metadata: &Json) -> Node {
+    let json = json!({ "id": id, "metadata": metadata });
+    let namespaces = Vec::new();
+    Template { json, namespaces }.node(0)
+}
+
 impl Template {
     /// The node of proxy number `i`.
     pub(crate) fn node(&self, i: usize) -> Node {

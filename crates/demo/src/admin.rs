@@ -8,11 +8,14 @@ use serde_json::Value;
 
 use crate::http::get;
 
-/// Whether Envoy has been given all it waits for at start.
+/// Whether Envoy has been given all it waits for at start, and its workers take connections, which comes a little later.
 pub async fn is_ready(admin: SocketAddr) -> bool {
-    get(admin, "/ready")
-        .await
-        .is_ok_and(|reply| reply.status == 200)
+    let live = get(admin, "/ready").await;
+    let started = "listener_manager.workers_started";
+    live.is_ok_and(|reply| reply.status == 200)
+        && stats(admin, started)
+            .await
+            .is_ok_and(|stats| stats.get(started) == Some(&1))
 }
 
 /// Everything that Envoy is configured with, endpoints included.

@@ -194,10 +194,20 @@ impl Mesh {
     ///
     /// When it cannot be started.
     pub fn start_gateway(&mut self) -> anyhow::Result<()> {
+        self.start_gateway_with(&[])
+    }
+
+    /// [`Mesh::start_gateway`] with further flags of its bootstrap.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn start_gateway_with(&mut self, more: &[&str]) -> anyhow::Result<()> {
         let block = self.setup.block;
         vacant(block.gateway())?;
         let address = block.gateway().ip().to_string();
         let args = ["gateway", "--ip", &address, "-l", "istio=ingressgateway"];
+        let args: Vec<&str> = args.iter().chain(more).copied().collect();
         self.start_proxy(GATEWAY.to_owned(), block.gateway_admin(), &args)
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pilothouse_model::mesh::{self, MeshConfig};
 use pilothouse_model::protocol::Protocol;
+use pilothouse_model::service::Locality;
 use pilothouse_model::{Labels, host, labels};
 use serde_json::Value;
 
@@ -214,4 +215,34 @@ fn recorded_scenarios_have_mesh_configs_that_read() {
             read.diagnostics
         );
     }
+}
+
+#[test]
+fn localities_are_read_and_written_as_in_istio() {
+    check("networking-util.json", |function, input| {
+        Some(match function {
+            "util.ConvertLocality" => {
+                let locality = Locality::parse(input["locality"].as_str()?);
+                let parts = [
+                    ("region", locality.region),
+                    ("zone", locality.zone),
+                    ("subZone", locality.subzone),
+                ];
+                let stated = parts.iter().filter(|(_, part)| !part.is_empty());
+                stated
+                    .map(|(name, part)| (name.to_string(), Value::from(&**part)))
+                    .collect()
+            }
+            "util.LocalityToString" => {
+                let part = |name: &str| input["l"][name].as_str().unwrap_or_default().into();
+                let locality = Locality {
+                    region: part("region"),
+                    zone: part("zone"),
+                    subzone: part("subZone"),
+                };
+                locality.to_string().into()
+            }
+            _ => return None,
+        })
+    });
 }

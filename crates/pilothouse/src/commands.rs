@@ -6,4 +6,5 @@ pub(crate) mod echo;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
 pub(crate) mod proxy_config;
+pub(crate) mod simulate;
 pub(crate) mod validate;

@@ -49,6 +49,8 @@ enum Command {
     ///
     /// Exits with 0 when everything is valid, 1 when something is not, and 2 when it could not be checked.
     Validate(commands::validate::ValidateOptions),
+    /// Show where a request goes: listener, filter chain, virtual host, route, cluster, endpoints, and what made them.
+    Simulate(Box<commands::simulate::SimulateOptions>),
     /// Run a small HTTP backend that says who it is, for demos and tests.
     Echo(commands::echo::EchoOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
@@ -108,6 +110,9 @@ fn main() -> ExitCode {
             Ok(verdict) => return verdict.exit_code(),
             Err(error) => Err(error),
         },
+        Command::Simulate(options) => {
+            block_on(commands::simulate::run(*options, &mut std::io::stdout()))
+        }
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
         Command::History(options) => block_on(commands::ledger::history(options, &mut out())),

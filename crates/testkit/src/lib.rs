@@ -5,6 +5,7 @@
 
 mod compare;
 mod golden;
+mod istio_tests;
 mod message;
 mod recorded;
 mod scenario;
@@ -12,7 +13,8 @@ mod world;
 
 pub use compare::differences;
 pub use golden::golden;
-pub use message::decode;
+pub use istio_tests::{IstioTest, Output};
+pub use message::{decode, decode_recorded};
 pub use recorded::{Score, Table, recordings};
 pub use scenario::{Expected, Scenario};
 pub use world::{World, node, settings};

@@ -1,5 +1,6 @@
 //! Encoded messages as JSON, with the field names of the definitions, as recordings have them.
 
+use prost_reflect::prost::Message as _;
 use prost_reflect::{DynamicMessage, SerializeOptions};
 use serde_json::Value;
 
@@ -23,4 +24,19 @@ pub fn decode(type_url: &str, body: &[u8]) -> Value {
     message
         .serialize_with_options(serde_json::value::Serializer, &options)
         .unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// A message recorded as protobuf JSON, as [`decode`] shows it.
+///
+/// # Panics
+///
+/// When the type is not known or the value is not of it.
+pub fn decode_recorded(type_url: &str, recorded: &Value) -> Value {
+    let name = type_url.rsplit_once('/').map_or(type_url, |(_, name)| name);
+    let descriptor = xlate::json::pool()
+        .get_message_by_name(name)
+        .unwrap_or_else(|| panic!("no message is named {name}"));
+    let message = DynamicMessage::deserialize(descriptor, recorded)
+        .unwrap_or_else(|e| panic!("no {name}: {e}: {recorded}"));
+    decode(type_url, &message.encode_to_vec())
 }

@@ -152,6 +152,16 @@ impl World {
         self.apply(objects.into_iter().map(|o| Change::Put(source.clone(), o)))
     }
 
+    /// Puts objects in JSON, as one batch; those that cannot be read are left out.
+    pub fn apply_json(&mut self, objects: &[Value]) {
+        let file: Arc<Path> = Path::new("test.json").into();
+        let texts = objects.iter().map(Value::to_string);
+        let parsed: Vec<_> = texts.map(|o| parse(&o, &file, Validation::Warn)).collect();
+        let source = self.source.clone();
+        let objects = parsed.iter().flat_map(|p| p.objects().cloned());
+        self.apply(objects.map(|o| Change::Put(source.clone(), o)));
+    }
+
     /// Deletes an object.
     pub fn delete(&mut self, key: &ObjectKey) -> ChangeSet {
         self.apply([Change::Delete(self.source.clone(), key.clone())])

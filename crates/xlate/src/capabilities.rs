@@ -27,6 +27,10 @@ pub mod name {
     pub const HTTP_CONNECTION_MANAGER: &str = "envoy.filters.network.http_connection_manager";
     /// TCP proxy.
     pub const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
+    /// Redis, by command.
+    pub const REDIS_PROXY: &str = "envoy.filters.network.redis_proxy";
+    /// MySQL statistics.
+    pub const MYSQL_PROXY: &str = "envoy.filters.network.mysql_proxy";
     /// MongoDB statistics.
     pub const MONGO_PROXY: &str = "envoy.filters.network.mongo_proxy";
     /// DNS resolution of the SNI.
@@ -84,6 +88,10 @@ pub struct Capabilities {
     pub alpn: bool,
     /// The Mongo filter.
     pub mongo: bool,
+    /// The Redis filter, where it is wanted.
+    pub redis: bool,
+    /// The MySQL filter, where it is wanted.
+    pub mysql: bool,
     /// An agent beside the proxy serves it its certificates, as beside Istio's own. A stock Envoy has none: what names
     /// the agent's cluster would be refused. `PILOTHOUSE_CERTIFICATES` in its metadata says that its bootstrap knows one.
     pub certificates: bool,
@@ -98,6 +106,8 @@ impl Capabilities {
             metadata_exchange_alpn: view.has_extension(name::METADATA_EXCHANGE),
             alpn: view.has_extension(name::ALPN),
             mongo: view.has_extension(name::MONGO_PROXY),
+            redis: view.has_extension(name::REDIS_PROXY),
+            mysql: view.has_extension(name::MYSQL_PROXY),
             certificates: view.version.is_some()
                 || view.extensions.is_none()
                 || view.metadata_flag("PILOTHOUSE_CERTIFICATES"),

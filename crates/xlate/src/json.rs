@@ -102,6 +102,16 @@ fn descend(message: &mut DynamicMessage) {
     }
 }
 
+/// The encoded message of protobuf JSON, as [`from_bytes`] gives it; `None` where it is none of the type.
+pub fn to_bytes(type_url: &str, json: &Json) -> Option<Vec<u8>> {
+    let name = type_url.rsplit_once('/').map_or(type_url, |(_, name)| name);
+    let descriptor = pool().get_message_by_name(name)?;
+    let mut json = json.clone();
+    json.as_object_mut()?.remove("@type");
+    let message = DynamicMessage::deserialize(descriptor, json).ok()?;
+    Some(message.encode_to_vec())
+}
+
 fn hex(body: &[u8]) -> String {
     body.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -20,7 +20,7 @@ mod headers;
 mod matching;
 mod patched;
 mod plan;
-mod retry;
+pub(crate) mod retry;
 mod rule;
 mod service;
 #[cfg(test)]

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// What a backend does with its nth request (from 0).
 pub(crate) type Behaviour = fn(&str, usize) -> (Duration, StatusCode);
@@ -23,8 +24,12 @@ pub(crate) fn prompt(_: &str, _: usize) -> (Duration, StatusCode) {
 
 /// A backend that runs until the test ends.
 pub(crate) struct Backend {
-    seen: Arc<Mutex<Vec<String>>>,
+    seen: Seen,
+    serving: AbortHandle,
 }
+
+/// Paths and headers, in order.
+type Seen = Arc<Mutex<Vec<(String, HeaderMap)>>>;
 
 impl Backend {
     /// Listens. Its name is its answer.
@@ -35,23 +40,42 @@ impl Backend {
     ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let backend = Self { seen: seen.clone() };
-        tokio::spawn(async move {
+        let taken = seen.clone();
+        let serving = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let seen = seen.clone();
+                let seen = taken.clone();
                 let service =
                     service_fn(move |request| answer(request, name, behaviour, seen.clone()));
                 let http = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service);
-                tokio::spawn(http);
+                connections.spawn(http);
             }
         });
-        backend
+        let serving = serving.abort_handle();
+        Self { seen, serving }
+    }
+
+    /// Ends it, with its connections.
+    pub(crate) fn stop(&self) {
+        self.serving.abort();
     }
 
     /// The paths it was asked for, in order.
     pub(crate) fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap().clone()
+        let seen = self.seen.lock().unwrap();
+        seen.iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// How often it was asked.
+    pub(crate) fn count(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+
+    /// The headers of the last request.
+    pub(crate) fn last_headers(&self) -> HeaderMap {
+        let seen = self.seen.lock().unwrap();
+        seen.last().unwrap().1.clone()
     }
 }
 
@@ -59,12 +83,12 @@ async fn answer(
     request: Request<Incoming>,
     name: &'static str,
     behaviour: Behaviour,
-    seen: Arc<Mutex<Vec<String>>>,
+    seen: Seen,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     let before = {
         let mut seen = seen.lock().unwrap();
-        seen.push(path.clone());
+        seen.push((path.clone(), request.headers().clone()));
         seen.len() - 1
     };
     let (delay, status) = behaviour(&path, before);

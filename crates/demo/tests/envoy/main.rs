@@ -4,12 +4,16 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
+mod accept;
 mod backend;
+mod balance;
 mod dumps;
+mod edge;
 mod extensions;
 mod grpc;
 mod load;
 mod policy;
+mod protocols;
 mod rig;
 mod security;
 mod shop;
@@ -37,6 +41,15 @@ with_each_envoy! {
     traffic::a_matching_header_and_a_rewritten_path_reach_the_backend,
     load::edits_under_load_lose_no_request,
     load::a_route_to_a_service_that_comes_and_goes_with_it_loses_no_request,
+    accept::what_is_generated_for_recorded_scenarios_is_taken,
+    balance::weights_mirrors_and_faults_concern_their_share_of_requests,
+    balance::a_session_stays_with_its_endpoint,
+    balance::a_locality_that_dies_is_replaced_by_another,
+    balance::an_endpoint_that_fails_is_left_out,
+    protocols::grpc_websocket_and_tcp_pass_the_gateway,
+    protocols::headers_are_changed_and_origins_allowed_as_the_route_says,
+    edge::tls_ends_at_the_gateway_or_passes_it,
+    edge::a_sidecar_lets_out_what_its_sidecar_lists,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,
     security::a_redirected_sidecar_with_default_settings_refuses_nothing,

@@ -97,12 +97,18 @@ impl Rig {
         self.block.place(text).parse().unwrap()
     }
 
+    /// The program of the Envoy that the test is about.
+    pub(crate) fn envoy(&self) -> &Path {
+        &self.envoy.program
+    }
+
     /// Starts Pilothouse on the folder.
     pub(crate) async fn mesh(&self) -> Mesh {
         self.mesh_with(Vec::new()).await
     }
 
-    async fn mesh_with(&self, flags: Vec<String>) -> Mesh {
+    /// Starts Pilothouse on the folder, with further flags.
+    pub(crate) async fn mesh_with(&self, flags: Vec<String>) -> Mesh {
         let setup = Setup {
             pilothouse: pilothouse().to_owned(),
             envoy: self.envoy.clone(),

@@ -94,6 +94,14 @@ declare_features! {
         "Who fetches the keys of token issuers: the control plane (`false`, `istiod`), proxies where they know the service and the control plane else (`true`, `hybrid`), or proxies (`envoy`).";
     "PILOT_TRACE_SAMPLING" trace_sampling: Percentage = 1.0,
         "Percentage of requests that are traced where nothing else is stated.";
+    "ENABLE_TLS_ON_SIDECAR_INGRESS" sidecar_ingress_tls: bool = false,
+        "End the TLS that a Sidecar lists for an ingress port, where mutual TLS is off.";
+    "PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER" headless_chains: bool = false,
+        "Give headless TCP services one listener with a chain for each endpoint, not a listener for each.";
+    "PILOT_ENABLE_REDIS_FILTER" redis_filter: bool = false,
+        "Shard Redis over endpoints, and count its commands.";
+    "PILOT_ENABLE_MYSQL_FILTER" mysql_filter: bool = false,
+        "Count what MySQL is asked.";
     "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN" absolute_fqdn_vhost_domain: bool = true,
         "Match host names that end in a dot as well.";
 }

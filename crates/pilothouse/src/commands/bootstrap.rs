@@ -64,6 +64,10 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     domain: String,
 
+    /// Bearer token that the proxy shows.
+    #[arg(long, value_name = "TOKEN", hide = true)]
+    token: Option<String>,
+
     /// Further node metadata, `KEY=VALUE`; a value that is JSON is taken as such.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     metadata: Vec<(String, String)>,
@@ -184,6 +188,11 @@ fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
             }],
         },
     });
+    if let Some(token) = &o.token {
+        let header = json!({ "key": "authorization", "value": format!("Bearer {token}") });
+        let service = &mut bootstrap["dynamic_resources"]["ads_config"]["grpc_services"][0];
+        service["initial_metadata"] = json!([header]);
+    }
     if o.admin != "none" {
         let admin: SocketAddr = o
             .admin

@@ -1,6 +1,6 @@
 //! `pilothouse proxy-config`: what a proxy gets, as a table or as JSON or YAML.
 
-mod gather;
+pub(super) mod gather;
 mod tables;
 
 pub(crate) use gather::debug_page;

@@ -89,6 +89,8 @@ const EXPECTED: &[&str] = &[
     // Second spellings of fields that have the other one too.
     "istio.networking.v1alpha3.HTTPRoute.mirror_percent is only in the schema",
     "istio.security.v1beta1.JWTRule.jwks_uri is only in the schema",
+    // A field of later definitions.
+    "istio.networking.v1alpha3.ServerTLSSettings.ecdh_curves is only in the message",
     // The schema keeps unknown fields of a status.
     "istio.networking.v1alpha3.ServiceEntryStatus.addresses is only in the message",
 ];

@@ -7,6 +7,7 @@
 use proto_envoy::envoy::config::core::v3::DataSource;
 use proto_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use proto_envoy::envoy::config::core::v3::data_source::Specifier;
+use proto_envoy::envoy::config::core::v3::grpc_service::TargetSpecifier;
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::SystemRootCerts;
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::{
@@ -49,7 +50,14 @@ pub(crate) fn adapt(context: &mut CommonTlsContext) {
 fn is_of_agent(secret: &SdsSecretConfig) -> bool {
     let config = secret.sds_config.as_ref();
     let source = config.and_then(|c| c.config_source_specifier.as_ref());
-    matches!(source, Some(ConfigSourceSpecifier::ApiConfigSource(_)))
+    let Some(ConfigSourceSpecifier::ApiConfigSource(api)) = source else {
+        return false;
+    };
+    // A provider in the mesh is reached by a cluster that is sent.
+    api.grpc_services.iter().all(|s| match &s.target_specifier {
+        Some(TargetSpecifier::EnvoyGrpc(grpc)) => !grpc.cluster_name.starts_with("outbound|"),
+        _ => true,
+    })
 }
 
 fn asked_here(secret: SdsSecretConfig) -> SdsSecretConfig {

@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/cluster_traffic_policy.go applyLoadBalancer, 1.32.
 
+use model::protocol::Protocol;
 use model::service::Service;
 use model::settings::Settings;
 use proto_envoy::envoy::config::cluster::v3::cluster::common_lb_config::{
@@ -36,7 +37,7 @@ pub(crate) fn simple(settings: Option<&LoadBalancerSettings>) -> SimpleLb {
 pub(super) fn apply(
     draft: &mut Draft<'_>,
     settings: &Settings,
-    service: &Service,
+    (service, protocol): (&Service, Protocol),
     wanted: Option<&LoadBalancerSettings>,
     client: Option<&EndpointClient>,
 ) {
@@ -56,6 +57,11 @@ pub(super) fn apply(
 
     if draft.is_original_dst() {
         draft.cluster.lb_policy = LbPolicy::ClusterProvided as i32;
+        return;
+    }
+    if settings.features.redis_filter && protocol == Protocol::Redis {
+        // So that a key always leads to the same shard.
+        draft.cluster.lb_policy = LbPolicy::Maglev as i32;
         return;
     }
     match simple(wanted) {

@@ -389,7 +389,8 @@ impl<'a> Builder<'a> {
             policy::apply_outlier_detection(draft, settings, service, outlier);
         }
         let client = self.key.endpoints.as_deref();
-        load_balancer::apply(draft, settings, service, policy.load_balancer, client);
+        let of = (service, variant.port.protocol);
+        load_balancer::apply(draft, settings, of, policy.load_balancer, client);
         if !self.key.sni {
             let dynamic = draft.dynamic.is_some();
             let sni = if dynamic {

@@ -28,8 +28,13 @@ pub(crate) const EXTERNAL: &str = "sds-external";
 const EXTERNAL_PREFIX: &str = "sds://";
 
 fn over_grpc(name: String, cluster: &str, wait: bool) -> SdsSecretConfig {
+    over_grpc_to(name, cluster, "", wait)
+}
+
+fn over_grpc_to(name: String, cluster: &str, authority: &str, wait: bool) -> SdsSecretConfig {
     let grpc = EnvoyGrpc {
         cluster_name: cluster.to_owned(),
+        authority: authority.to_owned(),
         ..EnvoyGrpc::default()
     };
     SdsSecretConfig {
@@ -80,6 +85,17 @@ fn over_ads(name: String) -> SdsSecretConfig {
 /// A certificate in files that the agent, or the user's server, reads.
 pub(crate) fn file(name: String, own_server: bool) -> SdsSecretConfig {
     over_grpc(name, if own_server { FILES } else { AGENT }, false)
+}
+
+/// A credential of a server in the mesh, if its name says so.
+pub(crate) fn of_provider(name: &str, cluster: &str, authority: &str) -> Option<SdsSecretConfig> {
+    let name = name.strip_prefix(EXTERNAL_PREFIX)?;
+    Some(over_grpc_to(name.to_owned(), cluster, authority, false))
+}
+
+/// Whether a credential is of a server outside.
+pub(crate) fn is_external(name: &str) -> bool {
+    name.starts_with(EXTERNAL_PREFIX)
 }
 
 /// A credential by the name that rules give it.

@@ -182,3 +182,23 @@ impl Addressing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorded::cases;
+
+    #[test]
+    fn addresses_and_ranges_are_read_as_in_the_recordings() {
+        for case in cases("networking-util.json", "util.ConvertAddressToCidr") {
+            let text = case["in"]["addr"].as_str().expect("a text");
+            let found = cidr_range(text).map(|range| {
+                serde_json::json!({
+                    "addressPrefix": range.address_prefix,
+                    "prefixLen": range.prefix_len,
+                })
+            });
+            assert_eq!(serde_json::json!(found), case["out"], "{text}");
+        }
+    }
+}

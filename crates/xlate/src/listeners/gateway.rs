@@ -6,7 +6,7 @@
 //! Istio: pilot/pkg/networking/core/gateway.go buildGatewayListeners, 1.32.
 
 mod tcp;
-mod tls;
+pub(super) mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub(super) fn listeners(
         cx,
         view,
         merged,
-        tls: tls::Contexts::of(view, &cx.settings().mesh, parts.tcp.capabilities),
+        tls: tls::Contexts::of(cx, view, parts.tcp.capabilities),
         stat_name: &parts.tcp.cluster_stat_name,
     };
     planning

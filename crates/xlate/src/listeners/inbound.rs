@@ -13,6 +13,7 @@ use incr::{Cx, Query};
 use model::node::Interception;
 use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
+use proto_envoy::envoy::config::route::v3::RetryPolicy;
 use store::{Reads, Snapshot};
 
 use super::address::{additional, listener_name, socket, wildcards};
@@ -27,6 +28,7 @@ use crate::clusters::names;
 use crate::envoy_filter::{self, Context, ListenerPatches, RoutePatches};
 use crate::findings::ServedPort;
 use crate::resource::Resource;
+use crate::routes::retry;
 use ports::PortChain;
 
 /// Name of the listener that takes all redirected traffic.
@@ -48,6 +50,8 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         .certificates
         .then(|| Keyed::new(MutualTls::of(view, mesh, parts.tcp.capabilities)));
     let chains = ports::chains(cx, proxy);
+    let stated = mesh.default_inbound_http_retry_policy.as_ref();
+    let retries = retry::inbound(stated).map(Keyed::new);
     let shared = |name: String, binds: Vec<Arc<str>>, port: u16| InboundListener {
         binds,
         port,
@@ -57,6 +61,7 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         additional_addresses: cx.settings().features.dual_stack,
         chains: Box::from([]),
         tls: tls.clone(),
+        retries: retries.clone(),
         parts: (*parts).clone(),
         patches: proxy
             .patches
@@ -119,6 +124,8 @@ struct InboundListener {
     chains: Box<[PortChain]>,
     /// `None` where the proxy has no certificates.
     tls: Option<Arc<Keyed<MutualTls>>>,
+    /// How requests are tried again, unless they are gRPC.
+    retries: Option<Arc<Keyed<RetryPolicy>>>,
     parts: Parts,
     /// Patches that may concern it.
     patches: Option<Arc<ListenerPatches>>,
@@ -201,7 +208,12 @@ impl InboundListener {
             (None, authn::MutualTls::Permissive) => authn::MutualTls::Disable,
             (_, mode) => mode,
         };
-        matching::chains(handling(chain.port.protocol), mode, self.plain_http)
+        let handling = handling(chain.port.protocol);
+        let kinds = match &chain.tls {
+            Some(_) => vec![matching::stated_tls(handling)],
+            None => matching::chains(handling, mode, self.plain_http),
+        };
+        kinds
             .into_iter()
             .map(|kind| listener::FilterChain {
                 name: match (chain.passthrough, kind.http) {
@@ -215,11 +227,11 @@ impl InboundListener {
                 } else {
                     self.tcp_filters(chain)
                 },
-                transport_socket: self
-                    .tls
-                    .as_ref()
-                    .filter(|_| kind.terminates)
-                    .map(|tls| tls.socket(kind.http)),
+                transport_socket: match (&chain.tls, &self.tls) {
+                    _ if !kind.terminates => None,
+                    (Some(stated), _) => Some(super::tls::socket(stated)),
+                    (None, tls) => tls.as_ref().map(|tls| tls.socket(kind.http)),
+                },
                 metadata: chain.sidecar.as_ref().map(config_metadata::sidecar),
                 ..Default::default()
             })
@@ -258,7 +270,11 @@ impl InboundListener {
             &cluster,
             &chain.host,
             chain.port.number,
-            chain.port.protocol,
+            // A stream of gRPC messages cannot be repeated.
+            self.retries
+                .as_deref()
+                .filter(|_| !chain.port.protocol.is_grpc())
+                .map(|r| RetryPolicy::clone(r)),
         );
         if let Some(patches) = &self.route_patches {
             let place = envoy_filter::route::Place {

@@ -134,6 +134,8 @@ impl Query<Snapshot> for PartsOf {
         capabilities.metadata_exchange &= settings.features.metadata_exchange;
         capabilities.metadata_exchange_alpn &=
             capabilities.metadata_exchange && !settings.features.disable_mx_alpn;
+        capabilities.redis &= settings.features.redis_filter;
+        capabilities.mysql &= settings.features.mysql_filter;
         let logs = access_logs(cx, view, &applied, mesh, class);
         let metrics = if capabilities.stats {
             metrics::configs(&applied, mesh, class)

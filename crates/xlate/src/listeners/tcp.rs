@@ -3,9 +3,11 @@
 //! Istio: pilot/pkg/networking/core/networkfilter.go, 1.32.
 
 use model::protocol::Protocol;
+use prost::{Message, Name};
 use prost_types::Duration;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::extensions::filters::network::mongo_proxy::v3::MongoProxy;
+use proto_envoy::envoy::extensions::filters::network::redis_proxy::v3::{RedisProxy, redis_proxy};
 use proto_envoy::envoy::extensions::filters::network::tcp_proxy::v3 as tcp;
 use proto_envoy::envoy::r#type::v3::{HashPolicy, hash_policy};
 
@@ -14,6 +16,9 @@ use super::parts::TcpParts;
 use crate::capabilities::name;
 use crate::clusters::names;
 use crate::resource::any;
+
+/// How long a Redis command may take.
+const REDIS_SECONDS: i64 = 5;
 
 /// Where a TCP proxy sends connections.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -113,11 +118,68 @@ pub fn terminal(parts: &TcpParts, proxy: Proxy) -> Vec<listener::Filter> {
         };
         filters.push(filters::network(name::MONGO_PROXY, any(&config)));
     }
+    if proxy.protocol == Protocol::Mysql && parts.capabilities.mysql {
+        let config = MySqlProxy {
+            stat_prefix: proxy.stat_prefix.clone(),
+        };
+        filters.push(filters::network(name::MYSQL_PROXY, any(&config)));
+    }
+    if proxy.protocol == Protocol::Redis && parts.capabilities.redis {
+        filters.push(filters::network(name::REDIS_PROXY, any(&redis(proxy))));
+        return filters;
+    }
     filters.push(filters::network(
         name::TCP_PROXY,
         any(&config(parts, proxy)),
     ));
     filters
+}
+
+/// The configuration of Envoy's MySQL filter, which is in no package of Envoy's messages.
+#[derive(Clone, PartialEq, Message)]
+struct MySqlProxy {
+    #[prost(string, tag = "1")]
+    stat_prefix: String,
+}
+
+impl Name for MySqlProxy {
+    const NAME: &'static str = "MySQLProxy";
+    const PACKAGE: &'static str = "envoy.extensions.filters.network.mysql_proxy.v3";
+
+    fn type_url() -> String {
+        format!("type.googleapis.com/{}.{}", Self::PACKAGE, Self::NAME)
+    }
+}
+
+/// Ends a chain itself, and sends every command to the endpoint of its key; to one cluster, the first of several.
+fn redis(proxy: Proxy) -> RedisProxy {
+    use redis_proxy::{ConnPoolSettings, PrefixRoutes, prefix_routes::Route};
+    let cluster = match proxy.upstream {
+        Upstream::Cluster(name) => name,
+        Upstream::Weighted(clusters) => {
+            let first = clusters.into_iter().next();
+            first.map(|(name, _)| name).unwrap_or_default()
+        }
+    };
+    RedisProxy {
+        latency_in_micros: true,
+        stat_prefix: proxy.stat_prefix,
+        settings: Some(ConnPoolSettings {
+            op_timeout: Some(Duration {
+                seconds: REDIS_SECONDS,
+                nanos: 0,
+            }),
+            ..Default::default()
+        }),
+        prefix_routes: Some(PrefixRoutes {
+            catch_all_route: Some(Route {
+                cluster,
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
 }
 
 fn config(parts: &TcpParts, proxy: Proxy) -> tcp::TcpProxy {

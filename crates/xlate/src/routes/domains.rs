@@ -182,6 +182,42 @@ mod tests {
     }
 
     #[test]
+    fn domains_are_those_of_the_recordings() {
+        use crate::recorded::{cases, service};
+        use model::service::{Registry, Resolution, ServiceAlias};
+        for case in cases("core.json", "core.generateVirtualHostDomains") {
+            let recorded = &case["in"]["service"];
+            let attributes = &recorded["Attributes"];
+            // Which address a proxy knows of several is chosen elsewhere.
+            if !recorded["ClusterVIPs"].is_null() {
+                continue;
+            }
+            let mut service = service(recorded["Hostname"].as_str().expect("a host"), "ns");
+            if recorded["Resolution"] == 2 {
+                service.resolution = Resolution::Passthrough;
+            }
+            if attributes["ServiceRegistry"] == "Kubernetes" {
+                service.registry = Registry::Kubernetes;
+            }
+            let aliases = attributes["Aliases"].as_array().into_iter().flatten();
+            let aliases = aliases.filter_map(|a| {
+                Some(ServiceAlias {
+                    host: a["Hostname"].as_str()?.into(),
+                    namespace: a["Namespace"].as_str()?.into(),
+                })
+            });
+            service.aliases = aliases.collect();
+            let speaker = Speaker {
+                dns_domain: case["in"]["node"]["DNSDomain"].as_str().unwrap_or_default(),
+                port: None,
+                absolute: true,
+            };
+            let found = speaker.domains(&service, std::iter::empty::<&str>()).all;
+            assert_eq!(serde_json::json!(found), case["out"][0], "{}", case["test"]);
+        }
+    }
+
+    #[test]
     fn a_service_of_the_same_namespace_is_known_by_its_name_alone() {
         assert_eq!(
             short(

@@ -1,4 +1,4 @@
-//! Retry policies of outbound routes.
+//! Retry policies.
 //!
 //! Istio: pilot/pkg/networking/core/route/retry/retry.go, 1.32.
 
@@ -36,6 +36,19 @@ pub(super) fn outbound(stated: Option<&HttpRetry>, consistent_hash: bool) -> Opt
     }
     if other_hosts {
         policy.retry_host_predicate = vec![previous_hosts()];
+    }
+    Some(policy)
+}
+
+/// The policy of an inbound route: that of the mesh, else the default. None where retries are switched off.
+pub(crate) fn inbound(stated: Option<&HttpRetry>) -> Option<RetryPolicy> {
+    let mut policy = RetryPolicy {
+        num_retries: Some(2),
+        retry_on: "reset-before-request".to_owned(),
+        ..RetryPolicy::default()
+    };
+    if let Some(stated) = stated {
+        apply(&mut policy, stated)?;
     }
     Some(policy)
 }

@@ -1,5 +1,6 @@
 //! Where the resources come from: a connected proxy, a server, or a folder.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -10,9 +11,10 @@ use incr::Engine;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
 use model::{Change, Severity, SourceId};
+use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
-use store::Store;
+use store::{Snapshot, Store};
 use xlate::view::ProxyKey;
 use xlate::{TypeSet, TypeUrl, ViewOf};
 
@@ -22,7 +24,7 @@ use super::ProxyConfigOptions;
 const LARGEST_DUMP: usize = 1 << 30;
 
 /// Resources by type, as protobuf JSON.
-pub(super) type Gathered = Vec<(TypeUrl, Vec<Value>)>;
+pub(in crate::commands) type Gathered = Vec<(TypeUrl, Vec<Value>)>;
 
 pub(super) async fn gather(options: &ProxyConfigOptions) -> anyhow::Result<Gathered> {
     let types = options.what.types();
@@ -30,7 +32,9 @@ pub(super) async fn gather(options: &ProxyConfigOptions) -> anyhow::Result<Gathe
         return connected(&options.http_addr, proxy, types).await;
     }
     if !options.config_dir.is_empty() {
-        return offline(options, types);
+        let mesh = options.mesh_config.as_deref();
+        let node = |_: &Snapshot| Ok(options.fetch.node.envoy()?);
+        return offline(&options.config_dir, mesh, types, node);
     }
     // Assignments and routes are named by what other types say, so those are asked for too.
     let asked = [
@@ -91,7 +95,11 @@ pub(crate) async fn debug_page(address: &str, path: &str) -> anyhow::Result<Valu
 }
 
 /// From the server's own page on a connected proxy.
-async fn connected(address: &str, proxy: &str, types: &[TypeUrl]) -> anyhow::Result<Gathered> {
+pub(in crate::commands) async fn connected(
+    address: &str,
+    proxy: &str,
+    types: &[TypeUrl],
+) -> anyhow::Result<Gathered> {
     let dump = debug_page(address, &format!("/debug/config_dump?proxyID={proxy}")).await?;
     let within = |list: &str, path: &[&str]| -> Vec<Value> {
         let configs = dump["configs"].as_array().into_iter().flatten();
@@ -117,12 +125,17 @@ async fn connected(address: &str, proxy: &str, types: &[TypeUrl]) -> anyhow::Res
 }
 
 /// Derived here, without any server.
-fn offline(options: &ProxyConfigOptions, types: &[TypeUrl]) -> anyhow::Result<Gathered> {
-    let mesh = match &options.mesh_config {
+pub(in crate::commands) fn offline(
+    config_dirs: &[PathBuf],
+    mesh_config: Option<&Path>,
+    types: &[TypeUrl],
+    node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
+) -> anyhow::Result<Gathered> {
+    let mesh = match mesh_config {
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            let read = validate::mesh::read_config(&text, &Arc::from(path.as_path()));
+            let read = validate::mesh::read_config(&text, &Arc::from(path));
             read.value.with_context(|| {
                 read.diagnostics
                     .iter()
@@ -142,7 +155,7 @@ fn offline(options: &ProxyConfigOptions, types: &[TypeUrl]) -> anyhow::Result<Ga
         system_namespace: "istio-system".into(),
     }));
     let mut changes: Vec<Change> = Vec::new();
-    for (rank, dir) in (10..).zip(&options.config_dir) {
+    for (rank, dir) in (10..).zip(config_dirs) {
         anyhow::ensure!(dir.is_dir(), "{} is not a folder", dir.display());
         let id = SourceId {
             rank,
@@ -160,7 +173,7 @@ fn offline(options: &ProxyConfigOptions, types: &[TypeUrl]) -> anyhow::Result<Ga
     }
     store.apply(changes);
     let snapshot = store.snapshot();
-    let node = options.fetch.node.envoy()?;
+    let node = node(&snapshot)?;
     let node = xlate::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
     let engine = Engine::new();
     let view = engine.get(&*snapshot, &ViewOf(ProxyKey(Arc::new(node))));

@@ -3,20 +3,24 @@
 //! Istio: pilot/pkg/networking/core/listener.go BuildListenerTLSContext and pilot/pkg/security/model/authentication.go,
 //! 1.32.
 
+use incr::Cx;
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
 use proto_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher};
 use proto_istio::mesh::MeshConfig;
 use proto_istio::mesh::mesh_config::TlsConfig;
+use proto_istio::mesh::mesh_config::extension_provider::Provider;
 use proto_istio::mesh::mesh_config::tls_config::TlsProtocol as MeshProtocol;
 use proto_istio::networking::ServerTlsSettings;
 use proto_istio::networking::server_tls_settings::{TlSmode as TlsMode, TlsProtocol};
+use store::{Reads, Snapshot};
 use tls::certificate_validation_context::TrustChainVerification;
 use tls::common_tls_context::{CombinedCertificateValidationContext, ValidationContextType};
 
 use crate::capabilities::Capabilities;
 use crate::clusters::{agentless, sds};
 use crate::gateways::{GatewayServer, is_http, is_passthrough};
+use crate::listeners::provider_cluster::{ProviderCluster, lookup};
 use crate::listeners::proxy_options::text;
 use crate::view::View;
 
@@ -26,12 +30,14 @@ const HTTP3: &[&str] = &["h3"];
 const MESH_TCP: &[&str] = &["istio-peer-exchange", "h2", "http/1.1"];
 
 /// What TLS contexts of a gateway depend on besides the server.
-pub(super) struct Contexts {
+pub(in crate::listeners) struct Contexts {
     defaults: Option<TlsConfig>,
     /// Whether a server of the user's beside the proxy has credentials.
     credential_socket: bool,
     /// Whether it has files.
     file_socket: bool,
+    /// The provider of credentials in the mesh config, if it has one, with its cluster where there is one.
+    provider: Option<Option<ProviderCluster>>,
     /// The proxy's own certificate, key and root in files.
     own: Files,
     exchanges_metadata: bool,
@@ -61,12 +67,25 @@ fn certificate(certificate: &str, key: &str) -> Option<String> {
 }
 
 impl Contexts {
-    pub(super) fn of(view: &View, mesh: &MeshConfig, capabilities: Capabilities) -> Self {
+    pub(in crate::listeners) fn of(
+        cx: &Cx<'_, Snapshot>,
+        view: &View,
+        capabilities: Capabilities,
+    ) -> Self {
+        let mesh: &MeshConfig = &cx.settings().mesh;
+        let provider = mesh
+            .extension_providers
+            .iter()
+            .find_map(|p| match &p.provider {
+                Some(Provider::Sds(sds)) => Some(lookup(cx, &sds.service, sds.port)),
+                _ => None,
+            });
         let own = |key: &str| text(view, key).unwrap_or_default().to_owned();
         Self {
             defaults: mesh.tls_defaults.clone(),
             credential_socket: text(view, "credential") == Some("true"),
             file_socket: text(view, "file-credential") == Some("true"),
+            provider,
             own: Files {
                 certificate: own("TLS_SERVER_CERT_CHAIN"),
                 key: own("TLS_SERVER_KEY"),
@@ -85,8 +104,18 @@ impl Contexts {
     ) -> Option<tls::DownstreamTlsContext> {
         let spec = &server.server;
         let stated = spec.tls.as_ref().filter(|_| !is_passthrough(spec))?;
+        let mesh_tcp = stated.mode() == TlsMode::IstioMutual && !is_http(spec);
+        Some(self.of_settings(stated, mesh_tcp, quic))
+    }
+
+    /// The context of what a user states; `mesh_tcp` where it is mutual TLS of the mesh around TCP.
+    pub(in crate::listeners) fn of_settings(
+        &self,
+        stated: &ServerTlsSettings,
+        mesh_tcp: bool,
+        quic: bool,
+    ) -> tls::DownstreamTlsContext {
         let mode = stated.mode();
-        let mesh_tcp = mode == TlsMode::IstioMutual && !is_http(spec);
         let alpn = match (quic, mesh_tcp && self.exchanges_metadata) {
             (true, _) => HTTP3,
             (false, true) => MESH_TCP,
@@ -125,11 +154,11 @@ impl Contexts {
         if !self.agent {
             agentless::adapt(&mut common);
         }
-        Some(tls::DownstreamTlsContext {
+        tls::DownstreamTlsContext {
             common_tls_context: Some(common),
             require_client_certificate: Some(required),
             ..Default::default()
-        })
+        }
     }
 
     /// Certificates in files, or the workload's own where there are none.
@@ -192,7 +221,13 @@ impl Contexts {
             [] => vec![&stated.credential_name],
             several => several.iter().map(String::as_str).collect(),
         };
-        let credential = |name: &str| sds::credential(name, self.credential_socket);
+        let credential = |name: &str| match &self.provider {
+            Some(provider) if sds::is_external(name) && !self.credential_socket => {
+                let provider = provider.as_ref()?;
+                sds::of_provider(name, &provider.cluster, &provider.host)
+            }
+            _ => sds::credential(name, self.credential_socket),
+        };
         common.tls_certificate_sds_secret_configs =
             names.iter().filter_map(|name| credential(name)).collect();
         // With several certificates, clients are judged by the roots that belong to the first.
@@ -246,6 +281,9 @@ impl Contexts {
         }
         if version(stated.max_protocol_version) != 0 {
             parameters.tls_maximum_protocol_version = stated.max_protocol_version;
+        }
+        if !stated.ecdh_curves.is_empty() {
+            parameters.ecdh_curves.clone_from(&stated.ecdh_curves);
         }
         let suites = known_suites(&stated.cipher_suites);
         if !suites.is_empty() {

@@ -60,6 +60,11 @@ impl ChainKind {
     }
 }
 
+/// The filter chain of a port where TLS ends that the user states.
+pub(super) fn stated_tls(handling: Handling) -> ChainKind {
+    ChainKind::new(handling == Handling::Http, true, true, &[])
+}
+
 /// The filter chains of a port, by what it speaks and what mutual TLS it asks for.
 pub(super) fn chains(
     handling: Handling,

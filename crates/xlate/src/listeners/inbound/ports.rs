@@ -9,13 +9,17 @@ use model::node::Interception;
 use model::object::ObjectName;
 use model::protocol::Protocol;
 use model::service::{Port, Registry};
-use proto_istio::networking::{CaptureMode, IstioIngressListener};
-use store::Snapshot;
+use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
+use proto_istio::networking::{CaptureMode, IstioIngressListener, ServerTlsSettings};
+use store::{Reads, Snapshot};
 
 use super::VIRTUAL_INBOUND;
 use crate::authn::{MutualTls, PeerPolicies, Peers};
+use crate::capabilities::Capabilities;
 use crate::listeners::Proxy;
 use crate::listeners::address::wildcards;
+use crate::listeners::gateway::tls::Contexts;
+use crate::listeners::parts::Keyed;
 use crate::view::ServiceTarget;
 
 /// The filter chains of one port.
@@ -39,6 +43,8 @@ pub(super) struct PortChain {
     pub(super) sidecar: Option<ObjectName>,
     /// Which mutual TLS it asks for.
     pub(super) mode: MutualTls,
+    /// TLS that the Sidecar lists for it.
+    pub(super) tls: Option<Arc<Keyed<DownstreamTlsContext>>>,
 }
 
 impl PortChain {
@@ -66,7 +72,9 @@ pub(super) fn chains(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<PortChain>
     let mut by_port: BTreeMap<u16, PortChain> = BTreeMap::new();
     if proxy.scope.has_ingress() {
         let listed = proxy.scope.sidecar.iter().flat_map(|s| &s.ingress);
-        for chain in listed.filter_map(|l| of_ingress(proxy, &peers, l)) {
+        let contexts = Contexts::of(cx, proxy.view, Capabilities::of(proxy.view));
+        let tls = (&contexts, cx.settings().features.sidecar_ingress_tls);
+        for chain in listed.filter_map(|l| of_ingress(proxy, &peers, tls, l)) {
             by_port.entry(chain.target_port).or_insert(chain);
         }
     } else if proxy.view.interception != Interception::None {
@@ -115,6 +123,7 @@ pub(super) fn passthrough(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<PortC
             own_listener: false,
             sidecar: None,
             mode: peers.of_workload(&view.labels, port),
+            tls: None,
         })
         .collect()
 }
@@ -142,17 +151,22 @@ fn of_target(proxy: &Proxy<'_>, peers: &Peers, target: &ServiceTarget) -> Option
         own_listener: false,
         sidecar: None,
         mode: peers.of_workload(&proxy.view.labels, port),
+        tls: None,
     })
 }
 
 fn of_ingress(
     proxy: &Proxy<'_>,
     peers: &Peers,
+    (contexts, serves_tls): (&Contexts, bool),
     stated: &IstioIngressListener,
 ) -> Option<PortChain> {
     let named = proxy.scope.key.sidecar.as_ref()?;
     let port = stated.port.as_ref()?;
     let number = u16::try_from(port.number).ok()?;
+    let mode = peers.of_workload(&proxy.view.labels, number);
+    let context = |tls: &ServerTlsSettings| Keyed::new(contexts.of_settings(tls, false, false));
+    let tls = stated.tls.as_ref().filter(|_| serves_tls).map(context);
     let own_listener = match stated.capture_mode() {
         CaptureMode::Default => proxy.view.interception == Interception::None,
         mode => mode == CaptureMode::None,
@@ -160,7 +174,10 @@ fn of_ingress(
     let port = Port {
         name: port.name.as_str().into(),
         number,
-        protocol: Protocol::parse(&port.protocol),
+        protocol: match &tls {
+            Some(_) => Protocol::parse(&port.protocol).after_tls_termination(),
+            None => Protocol::parse(&port.protocol),
+        },
     };
     let wildcard = wildcards(proxy.view.families)[0];
     let reserved = &proxy.reserved;
@@ -181,7 +198,9 @@ fn of_ingress(
         passthrough: false,
         own_listener,
         sidecar: Some(named.clone()),
-        mode: peers.of_workload(&proxy.view.labels, number),
+        // Only where the mesh's own TLS does not compete with it.
+        tls: tls.filter(|_| mode == MutualTls::Disable),
+        mode,
     })
 }
 
@@ -217,6 +236,7 @@ mod tests {
                 own_listener: false,
                 sidecar: None,
                 mode: MutualTls::Disable,
+                tls: None,
             };
             let found = chain.stat_prefix(&text(&input["statPattern"]));
             assert_eq!(found, text(&case["out"]), "{case}");

@@ -2,26 +2,17 @@
 //!
 //! Istio: pilot/pkg/networking/core/httproute.go buildSidecarInboundHTTPRouteConfig, 1.32.
 
-use model::protocol::Protocol;
 use prost_types::Duration;
 use proto_envoy::envoy::config::route::v3 as route;
-
-/// How often a request is sent again that the workload's connection lost before it was read.
-const RETRIES: u32 = 2;
 
 /// The routes of a port: to a cluster, with the name that traces give the operation.
 pub(super) fn config(
     cluster: &str,
     host: &str,
     port: u16,
-    protocol: Protocol,
+    retries: Option<route::RetryPolicy>,
 ) -> route::RouteConfiguration {
     let forever = Some(Duration::default());
-    let retry = route::RetryPolicy {
-        retry_on: "reset-before-request".to_owned(),
-        num_retries: Some(RETRIES),
-        ..Default::default()
-    };
     let action = route::RouteAction {
         cluster_specifier: Some(route::route_action::ClusterSpecifier::Cluster(
             cluster.to_owned(),
@@ -32,8 +23,7 @@ pub(super) fn config(
             grpc_timeout_header_max: forever,
             ..Default::default()
         }),
-        // A stream of gRPC messages cannot be repeated.
-        retry_policy: (!protocol.is_grpc()).then_some(retry),
+        retry_policy: retries,
         ..Default::default()
     };
     let everything = route::Route {

@@ -137,7 +137,11 @@ impl Expansion<'_> {
             }
         }
         if chains.is_empty() {
-            let server_names = self.server_names();
+            // The address of an endpoint tells services apart without their names.
+            let server_names = match self.wanted.by_endpoint {
+                true => Vec::new(),
+                false => self.server_names(),
+            };
             chains.push(self.direct(Matching {
                 server_names,
                 ranges,

@@ -80,6 +80,8 @@ pub(super) struct TcpChains {
     pub(super) port: Port,
     /// The address ranges of the service.
     pub(super) ranges: Vec<Arc<str>>,
+    /// Whether these are the addresses of one endpoint.
+    pub(super) by_endpoint: bool,
     /// The address that the listener is bound to.
     pub(super) bind: Arc<str>,
     /// The rules that concern the service and have TCP or TLS routes, in order.

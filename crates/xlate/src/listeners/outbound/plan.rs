@@ -12,7 +12,7 @@ use model::object::ObjectName;
 use model::protocol::Protocol;
 use model::service::{Address, Port, Registry, Resolution, Service};
 use proto_istio::networking::CaptureMode;
-use store::Snapshot;
+use store::{Reads, Snapshot};
 
 use super::entry::{Chain, Entry, HttpChain, ServiceKey, TcpChains};
 use crate::listeners::address::{
@@ -79,6 +79,8 @@ struct Wanted<'a> {
     port: &'a Port,
     binds: Vec<Arc<str>>,
     binds_port: bool,
+    /// The addresses of one endpoint, where the service has a chain for each.
+    endpoint: Vec<Arc<str>>,
 }
 
 impl Plan<'_> {
@@ -112,6 +114,7 @@ impl Plan<'_> {
                     port: &port,
                     binds: binds.clone(),
                     binds_port,
+                    endpoint: Vec::new(),
                 };
                 self.want(wanted, &rules);
             }
@@ -133,6 +136,7 @@ impl Plan<'_> {
                     port,
                     binds: binds.clone(),
                     binds_port,
+                    endpoint: Vec::new(),
                 };
                 self.want_any(wanted, &rules);
             }
@@ -161,6 +165,8 @@ impl Plan<'_> {
         if served.peek().is_none() && unknown {
             return self.want(wanted, rules);
         }
+        // Ports whose protocol is detected need listeners: a chain of one address would win over those of HTTP.
+        let chains = wanted.port.protocol.is_tcp() && self.cx.settings().features.headless_chains;
         for endpoint in served {
             let Address::Socket { hosts, .. } = &endpoint.address else {
                 continue;
@@ -169,8 +175,14 @@ impl Plan<'_> {
             if own || hosts.iter().any(|h| prefix(h).is_none()) {
                 continue;
             }
+            let (binds, endpoint) = if chains {
+                (self.every_address(), hosts.to_vec())
+            } else {
+                (hosts.to_vec(), Vec::new())
+            };
             let wanted = Wanted {
-                binds: hosts.to_vec(),
+                binds,
+                endpoint,
                 address: wanted.address.clone(),
                 ..wanted
             };
@@ -183,7 +195,8 @@ impl Plan<'_> {
             return;
         }
         let handling = handling(wanted.port.protocol);
-        let mut ranges = Vec::new();
+        let by_endpoint = !wanted.endpoint.is_empty();
+        let mut ranges = std::mem::take(&mut wanted.endpoint);
         if wanted.binds.is_empty() {
             match handling {
                 Handling::Tcp | Handling::Auto => ranges = self.bind_service(&mut wanted),
@@ -208,6 +221,7 @@ impl Plan<'_> {
                 address: wanted.address.clone(),
                 port: wanted.port.clone(),
                 ranges: ranges.clone(),
+                by_endpoint,
                 bind: bind.clone(),
                 rules: rules.of_service(&wanted.service.host),
             })

@@ -1,0 +1,198 @@
+//! A walk for people, within 80 columns, and for programs.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use simulate::{Call, Destination, End, Health, Part, Protocol, Step, Walk};
+
+/// Width of lines, and of what stands before the names.
+const WIDTH: usize = 80;
+const INDENT: usize = 17;
+/// Endpoints of one cluster that are shown to people.
+const SHOWN: usize = 10;
+
+/// Prints a walk.
+pub(super) fn text(out: &mut dyn Write, from: &str, call: &Call, walk: &Walk) -> io::Result<()> {
+    let what = match call.protocol {
+        Protocol::Tcp => "A connection".to_owned(),
+        Protocol::Http1 | Protocol::Http2 => {
+            format!("{} {}{}", call.method, call.authority, call.path)
+        }
+    };
+    let to = call.address.map(|a| format!("{a} ")).unwrap_or_default();
+    writeln!(out, "{what}, to {to}port {}, through {from}\n", call.port)?;
+    for step in &walk.steps {
+        entry(out, label(step.part), &step.name, &details(step))?;
+    }
+    match &walk.end {
+        End::Clusters(all) if all.is_empty() => entry(out, "goes", "nowhere", &[])?,
+        End::Clusters(all) => {
+            for destination in all {
+                self::destination(out, destination)?;
+            }
+        }
+        End::Redirect { status, location } => {
+            entry(out, "answer", &format!("{status} {location}"), &[])?;
+        }
+        End::Response { status, body } => {
+            let body: Vec<String> = (!body.is_empty())
+                .then(|| body.clone())
+                .into_iter()
+                .collect();
+            entry(out, "answer", &status.to_string(), &body)?;
+        }
+        End::Refused(why) => entry(out, "refused", &why.to_string(), &[])?,
+    }
+    Ok(())
+}
+
+fn label(part: Part) -> &'static str {
+    match part {
+        Part::Listener => "listener",
+        Part::FilterChain => "filter chain",
+        Part::RouteConfiguration => "routes",
+        Part::VirtualHost => "virtual host",
+        Part::Route => "route",
+    }
+}
+
+fn details(step: &Step) -> Vec<String> {
+    let mut details = Vec::new();
+    if !step.notes.is_empty() {
+        details.push(step.notes.join(", "));
+    }
+    details.extend(step.made_by.iter().map(|o| format!("made by {o}")));
+    details
+}
+
+fn destination(out: &mut dyn Write, to: &Destination) -> io::Result<()> {
+    let share = match to.total {
+        total if total == to.weight => String::new(),
+        0 => " 0 %".to_owned(),
+        total => format!(" {} %", u64::from(to.weight) * 100 / u64::from(total)),
+    };
+    let mut details = Vec::new();
+    if to.known {
+        details.push(format!("{}, {}", to.discovery, to.load_balancer));
+    } else {
+        details.push("the proxy has no such cluster: 503".to_owned());
+    }
+    details.extend(to.made_by.iter().map(|o| format!("made by {o}")));
+    entry(out, &format!("cluster{share}"), &to.cluster, &details)?;
+    for endpoint in to.endpoints.iter().take(SHOWN) {
+        let mut about = Vec::new();
+        if !endpoint.locality.is_empty() {
+            about.push(endpoint.locality.clone());
+        }
+        if endpoint.priority > 0 {
+            about.push(format!("priority {}", endpoint.priority));
+        }
+        if endpoint.weight != 1 {
+            about.push(format!("weight {}", endpoint.weight));
+        }
+        match endpoint.health {
+            Health::Healthy => {}
+            Health::Draining => about.push("draining".to_owned()),
+            Health::Unhealthy => about.push("unhealthy".to_owned()),
+        }
+        let line = format!("{}  {}", endpoint.address, about.join(", "));
+        entry(out, "  endpoint", line.trim_end(), &[])?;
+    }
+    if to.endpoints.len() > SHOWN {
+        let more = format!("and {} more", to.endpoints.len() - SHOWN);
+        entry(out, "", &more, &[])?;
+    }
+    if to.known && to.endpoints.is_empty() && to.discovery == "EDS" {
+        entry(out, "  endpoint", "none: 503", &[])?;
+    }
+    Ok(())
+}
+
+/// A name with its label, and what there is to say of it below.
+fn entry(out: &mut dyn Write, label: &str, name: &str, details: &[String]) -> io::Result<()> {
+    let name = if name.is_empty() {
+        "(without a name)"
+    } else {
+        name
+    };
+    writeln!(out, "{label:<INDENT$}{name}")?;
+    for line in details.iter().flat_map(|d| wrapped(d)) {
+        writeln!(out, "{:INDENT$}{line}", "")?;
+    }
+    Ok(())
+}
+
+/// A text in lines that fit.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH - INDENT => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A walk for programs.
+pub(super) fn json(walk: &Walk) -> Value {
+    let origins = |list: &[simulate::Origin]| -> Vec<Value> {
+        let object = |o: &simulate::Origin| json!({ "kind": o.kind, "namespace": o.namespace, "name": o.name });
+        list.iter().map(object).collect()
+    };
+    let step = |s: &Step| {
+        let part = match s.part {
+            Part::Listener => "listener",
+            Part::FilterChain => "filterChain",
+            Part::RouteConfiguration => "routeConfiguration",
+            Part::VirtualHost => "virtualHost",
+            Part::Route => "route",
+        };
+        json!({ "part": part, "name": s.name, "notes": s.notes, "madeBy": origins(&s.made_by) })
+    };
+    let cluster = |d: &Destination| {
+        let endpoints = d.endpoints.iter().map(|e| {
+            json!({
+                "address": e.address,
+                "locality": e.locality,
+                "priority": e.priority,
+                "weight": e.weight,
+                "health": format!("{:?}", e.health).to_lowercase(),
+            })
+        });
+        json!({
+            "cluster": d.cluster,
+            "weight": d.weight,
+            "totalWeight": d.total,
+            "known": d.known,
+            "discovery": d.discovery,
+            "loadBalancer": d.load_balancer,
+            "madeBy": origins(&d.made_by),
+            "endpoints": endpoints.collect::<Vec<_>>(),
+        })
+    };
+    let end = match &walk.end {
+        End::Clusters(all) => json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>() }),
+        End::Redirect { status, location } => {
+            json!({ "redirect": { "status": status, "location": location } })
+        }
+        End::Response { status, body } => json!({ "response": { "status": status, "body": body } }),
+        End::Refused(why) => json!({ "refused": why.to_string() }),
+    };
+    json!({ "steps": walk.steps.iter().map(step).collect::<Vec<_>>(), "end": end })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn long_texts_are_wrapped_between_words() {
+        let text = "word ".repeat(40);
+        let lines = wrapped(&text);
+        assert!(lines.len() > 2 && lines.iter().all(|l| l.len() <= 63));
+    }
+}
