@@ -26,7 +26,10 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("validate", &["model", "proto-envoy", "proto-istio"]),
     ("sources", &["model", "validate"]),
     ("simulate", &["proto-envoy"]),
-    ("apiserver", &["model", "sources", "proto-istio"]),
+    (
+        "apiserver",
+        &["model", "sources", "validate", "proto-istio"],
+    ),
     (
         "server",
         &[

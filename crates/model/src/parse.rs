@@ -32,7 +32,7 @@ use body::Readable;
 use check::{Fault, Finding};
 use node::{Node, Span, Value};
 
-pub use json::{from_json, to_json};
+pub use json::{from_json, from_json_judged, to_json};
 pub use judge::{Judge, Raw, Remark};
 pub use nearest::nearest;
 pub use node::{Path, Step};

@@ -1,14 +1,15 @@
-//! Whether an object may be stored: its metadata, its schema, and what generation reads of it.
+//! Whether an object may be stored: its metadata, its schema, and the rules of its kind.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use model::Severity;
-use model::parse::{Validation, code, from_json};
+use model::parse::{Validation, code, from_json, from_json_judged};
 use serde_json::Value;
+use validate::Rules;
 
 use super::{Call, defaults};
-use crate::object::meta;
+use crate::object::{is_terminating, meta};
 use crate::resource::Resource;
 use crate::schema;
 use crate::status::{Cause, Failure};
@@ -65,7 +66,9 @@ pub(super) fn admit(
     let mut causes = metadata(resource, object);
     causes.extend(schema::check(object, schema));
     if causes.is_empty() && resource.model.is_some() {
-        causes.extend(meaning(object, warnings));
+        // Rules must not keep an object from reporting its state or from going, should they be newer than it.
+        let judged = !call.status_only && !is_terminating(object);
+        causes.extend(meaning(object, judged, warnings));
     }
     if causes.is_empty() {
         return Ok(());
@@ -73,26 +76,33 @@ pub(super) fn admit(
     Err(Failure::invalid(resource, meta(object, "name"), causes))
 }
 
-/// What reading the object for generation finds.
-fn meaning(object: &Value, warnings: &mut Vec<String>) -> Vec<Cause> {
+/// What reading the object for generation finds and, where it is to be judged, what all rules say about it.
+fn meaning(object: &Value, judged: bool, warnings: &mut Vec<String>) -> Vec<Cause> {
     let mut bare = object.clone();
     // Nothing in it means anything to generation, and it is long.
     crate::object::meta_mut(&mut bare).remove("managedFields");
-    let parsed = from_json(bare, &FROM, Validation::Warn);
+    let parsed = match judged {
+        true => from_json_judged(bare, &FROM, Validation::Strict, &Rules),
+        false => from_json(bare, &FROM, Validation::Warn),
+    };
     let mut causes = Vec::new();
-    for diagnostic in parsed.diagnostics {
+    // Fields that are not known were told already.
+    let found = parsed.diagnostics.into_iter();
+    for diagnostic in found.filter(|d| d.code != code::UNKNOWN_FIELD) {
         let field = diagnostic.path.to_string();
+        let said = match &diagnostic.help {
+            Some(help) => format!("{}; {help}", diagnostic.message),
+            None => diagnostic.message.to_string(),
+        };
         match diagnostic.severity {
             Severity::Error => causes.push(Cause {
                 reason: "FieldValueInvalid",
-                message: format!("Invalid value: {}", diagnostic.message),
+                message: format!("Invalid value: {said}"),
                 field,
             }),
-            // Fields that are not known were told already.
-            Severity::Warning if diagnostic.code != code::UNKNOWN_FIELD => {
-                warnings.push(format!("{field}: {}", diagnostic.message));
-            }
-            _ => {}
+            Severity::Warning if field.is_empty() => warnings.push(said),
+            Severity::Warning => warnings.push(format!("{field}: {said}")),
+            Severity::Info => {}
         }
     }
     causes

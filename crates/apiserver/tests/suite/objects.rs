@@ -5,7 +5,7 @@ use apiserver::api::Request;
 use http::Method;
 use serde_json::json;
 
-use crate::{JSON, MAPS, MERGE, ROUTES, STRATEGIC, World, map, route};
+use crate::{APPLY, JSON, MAPS, MERGE, ROUTES, STRATEGIC, World, map, route};
 
 #[tokio::test]
 async fn an_object_that_is_made_has_what_the_api_gives_it() {
@@ -428,4 +428,71 @@ async fn discovery_tells_every_kind() {
     }
     assert_eq!(world.get("/version").await.1["major"], "1");
     assert_eq!(world.get("/apis/none.example.com").await.0, 404);
+}
+
+#[tokio::test]
+async fn what_the_rules_of_a_kind_forbid_is_refused_with_every_field() {
+    let world = World::new().await;
+    let mut bad = route("a", "a.com");
+    bad["spec"]["http"][0]["route"] = json!([
+        {"destination": {"host": "a.com"}, "weight": 0},
+        {"destination": {"host": "b.com"}, "weight": 0},
+    ]);
+    bad["spec"]["http"][0]["match"] = json!([{"uri": {"regex": "["}}]);
+    let (status, said) = world.post(ROUTES, bad.clone()).await;
+    assert_eq!(
+        (status.as_u16(), said["reason"].as_str()),
+        (422, Some("Invalid"))
+    );
+    let causes = said["details"]["causes"].as_array().unwrap();
+    let mut fields: Vec<_> = causes
+        .iter()
+        .map(|c| c["field"].as_str().unwrap())
+        .collect();
+    fields.sort_unstable();
+    assert_eq!(
+        fields,
+        ["spec.http[0].match[0].uri", "spec.http[0].route"],
+        "{said}"
+    );
+    assert_eq!(world.get(&format!("{ROUTES}/a")).await.0, 404);
+    // What is there is held to the same rules when it changes, by whichever way.
+    assert_eq!(world.post(ROUTES, route("a", "a.com")).await.0, 201);
+    let uri = format!("{ROUTES}/a");
+    let spec = json!({"spec": bad["spec"]});
+    assert_eq!(world.patch(MERGE, &uri, spec).await.0, 422);
+    let applied = format!("{uri}?fieldManager=test&force=true");
+    assert_eq!(world.patch(APPLY, &applied, bad).await.0, 422);
+}
+
+#[tokio::test]
+async fn what_the_rules_of_a_kind_warn_of_is_taken_with_a_warning() {
+    let world = World::new().await;
+    let mut odd = route("a", "a.com");
+    odd["spec"]["http"][0]["fault"] = json!({"abort": {"percentage": {"value": 10}}});
+    let request = Request::new(Method::POST, ROUTES, Who::local())
+        .with_body("application/json", odd.to_string());
+    let response = world.api.handle(request).await;
+    assert_eq!(response.status(), 201);
+    let warnings: Vec<_> = response.headers().get_all("warning").iter().collect();
+    assert_eq!(
+        warnings,
+        ["299 - \"spec.http[0].fault.abort: nothing is aborted without a status\""]
+    );
+}
+
+#[tokio::test]
+async fn an_object_that_goes_is_not_held_to_rules() {
+    let world = World::new().await;
+    let mut kept = route("a", "a.com");
+    kept["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    assert_eq!(world.post(ROUTES, kept).await.0, 201);
+    let uri = format!("{ROUTES}/a");
+    let routes = json!({"spec": {"http": [{"match": [{"uri": {"regex": "["}}], "route": [{"destination": {"host": "a.com"}}]}]}});
+    assert_eq!(world.patch(MERGE, &uri, routes.clone()).await.0, 422);
+    assert_eq!(world.delete(&uri).await.0, 200);
+    assert_eq!(world.patch(MERGE, &uri, routes).await.0, 200);
+    let free = json!({"metadata": {"finalizers": null}});
+    assert_eq!(world.patch(MERGE, &uri, free).await.0, 200);
+    assert_eq!(world.get(&uri).await.0, 404);
 }

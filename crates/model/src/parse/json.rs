@@ -4,15 +4,27 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use super::node::{Node, Span, Value};
-use super::{Parsed, Reader, Validation, yaml};
+use super::{Judge, Parsed, Reader, Unjudged, Validation, yaml};
 
 /// Reads an object that is JSON already. `file` is where it comes from, for people to find it.
 pub fn from_json(json: serde_json::Value, file: &Arc<FilePath>, validation: Validation) -> Parsed {
+    from_json_judged(json, file, validation, &Unjudged)
+}
+
+/// As [`from_json`], with what `judge` has to say about the object. Its errors refuse an object as
+/// [`Validation::Strict`] says.
+pub fn from_json_judged(
+    json: serde_json::Value,
+    file: &Arc<FilePath>,
+    validation: Validation,
+    judge: &dyn Judge,
+) -> Parsed {
     let span = Span {
         line: 1,
         ..Span::default()
     };
     let mut reader = Reader::new("", file, validation);
+    reader.judge = judge;
     reader.node(Node::from_json(json, span), 1, Vec::new());
     reader.parsed
 }
