@@ -214,3 +214,37 @@ spec: {jwtRules: [{issuer: me, jwksUri: 'https://me/keys', timeout: 3s}]}
     assert!(known().await.unwrap());
     assert!(wanted.borrow_and_update().is_empty());
 }
+
+const SCRIPT: &str = r#"
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: script, namespace: shop}
+spec:
+  configPatches:
+  - applyTo: HTTP_FILTER
+    match:
+      context: SIDECAR_INBOUND
+      listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}
+    patch:
+      operation: INSERT_BEFORE
+      value:
+        name: envoy.filters.http.lua
+        typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua, default_source_code: {inline_string: ""}}
+"#;
+
+#[tokio::test]
+async fn a_set_that_findings_have_read_is_published_when_it_is_asked_for() {
+    let running = Running::start();
+    running.put(SCRIPT).await;
+    let one = running
+        .derive
+        .subscribe(proxy("one", "shop"))
+        .await
+        .unwrap();
+    for ty in [TypeUrl::Cluster, TypeUrl::Listener] {
+        running.derive.want(one.proxy, ty).unwrap();
+        running.derive.ask(|_| ()).await.unwrap();
+        let published = one.published.borrow();
+        assert!(published.get(ty).is_some(), "{ty}");
+    }
+}

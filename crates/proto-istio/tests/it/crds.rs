@@ -89,8 +89,11 @@ const EXPECTED: &[&str] = &[
     // Second spellings of fields that have the other one too.
     "istio.networking.v1alpha3.HTTPRoute.mirror_percent is only in the schema",
     "istio.security.v1beta1.JWTRule.jwks_uri is only in the schema",
-    // A field of later definitions.
+    // Fields of later definitions.
+    "istio.networking.v1alpha3.EnvoyFilter.ListenerMatch.FilterChainMatch.transport_socket is only in the message",
+    "istio.networking.v1alpha3.LoadBalancerSettings.backend_utilization is only in the message",
     "istio.networking.v1alpha3.ServerTLSSettings.ecdh_curves is only in the message",
+    "istio.security.v1beta1.JWTRule.presence is only in the message",
     // The schema keeps unknown fields of a status.
     "istio.networking.v1alpha3.ServiceEntryStatus.addresses is only in the message",
 ];

@@ -34,6 +34,9 @@ pub struct State {
     panics: u64,
     /// Time spent on derivations since the batch began.
     pulling: Duration,
+    /// Sets that a first proxy asks for. What they hold may be known already, because findings read it, so the engine
+    /// does not count them among what changed.
+    joined: Vec<(Arc<View>, TypeUrl)>,
     revisions: Arc<Revisions>,
     found: Found,
     /// Those that are the same for every view.
@@ -109,6 +112,7 @@ impl State {
             next_proxy: 0,
             panics: 0,
             pulling: Duration::ZERO,
+            joined: Vec::new(),
             revisions,
             found: Found::default(),
             of_mesh: None,
@@ -303,19 +307,23 @@ impl State {
         let mut order: Vec<Arc<View>> = Vec::new();
         let mut dirty: FxHashMap<Arc<View>, Vec<TypeUrl>> = FxHashMap::default();
         let mut findings: Vec<Option<Arc<View>>> = Vec::new();
+        let mut sets = std::mem::take(&mut self.joined);
         for root in self.engine.changed_roots() {
             match self.roots.get(&root) {
-                Some(Root::Set(view, ty)) => {
-                    let types = dirty.entry(view.clone()).or_insert_with(|| {
-                        order.push(view.clone());
-                        Vec::new()
-                    });
-                    types.push(*ty);
-                }
+                Some(Root::Set(view, ty)) => sets.push((view.clone(), *ty)),
                 Some(Root::Findings(view)) => findings.push(Some(view.clone())),
                 Some(Root::FindingsOfMesh) => findings.push(None),
                 Some(Root::Keys) => self.want_keys(&snapshot),
                 Some(Root::Proxy(_)) | None => {}
+            }
+        }
+        for (view, ty) in sets {
+            let types = dirty.entry(view.clone()).or_insert_with(|| {
+                order.push(view);
+                Vec::new()
+            });
+            if !types.contains(&ty) {
+                types.push(ty);
             }
         }
         // A view is published as soon as its own sets are there: its proxies get them while the next view is derived.
@@ -450,6 +458,7 @@ impl State {
                 });
                 *empty = Some((root, 1));
                 self.roots.insert(root, Root::Set(view.clone(), ty));
+                self.joined.push((view.clone(), ty));
             }
         }
     }
