@@ -54,6 +54,7 @@ spec:
 ";
 
 /// What the client knows the gateway's port as, and how it goes there.
+/// An endpoint at the address of a proxy tells the labels of that proxy, so that it needs those of the gateway.
 fn way(name: &str, port: u16, tls: &str) -> String {
     format!(
         "
@@ -66,7 +67,7 @@ spec:
   location: MESH_EXTERNAL
   resolution: STATIC
   ports: [{{number: 8000, name: http, protocol: HTTP, targetPort: {port}}}]
-  endpoints: [{{address: 127.0.0.1}}]
+  endpoints: [{{address: 127.0.0.1, labels: {{istio: ingressgateway}}}}]
 ---
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
@@ -160,8 +161,12 @@ pub(crate) async fn tls_ends_at_the_gateway_or_passes_it(rig: Rig) {
         file("client.key", CLIENT.1),
     );
     let other =
-        format!("mode: SIMPLE, caCertificates: '{roots}', subjectAltNames: [bank.example.com]");
-    rig.write("services.yaml", SERVICES);
+        format!("mode: SIMPLE, caCertificates: '{roots}', subjectAltNames: [bank.example.org]");
+    // No service has an endpoint at the address of the client's proxy.
+    rig.write(
+        "services.yaml",
+        &SERVICES.replace("127.0.20.20", "127.0.20.10"),
+    );
     rig.write("gateway.yaml", GATEWAY);
     rig.write(
         "sidecar.yaml",
