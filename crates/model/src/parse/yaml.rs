@@ -237,7 +237,8 @@ impl<'a> Builder<'a> {
                     if self.merge_key(&value, style, span) {
                         continue;
                     }
-                    if span.length == 0
+                    // Nothing is read as `~`.
+                    if value == "~"
                         && style == ScalarStyle::Plain
                         && let Some(node) = self.colon_at_end(text)
                     {
