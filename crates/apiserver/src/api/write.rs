@@ -1,6 +1,7 @@
 //! Creating and changing objects.
 
 mod rules;
+mod storing;
 
 use std::sync::Arc;
 
@@ -16,12 +17,10 @@ use crate::object::{
 };
 use crate::patch::{PatchKind, patch};
 use crate::status::{Cause, Failure};
-use crate::store::{Author, Expect, ObjectId, Op, Stored, WriteError};
+use crate::store::{Expect, ObjectId, Stored};
 
 /// How often a patch is tried again over what others wrote meanwhile.
 const TRIES: usize = 6;
-/// The largest object that is stored, as etcd's default.
-const LARGEST_OBJECT: usize = 1_572_864;
 
 /// How an update is to be understood.
 struct Update<'o> {
@@ -428,133 +427,6 @@ impl Api {
         }
         self.put(call, Expect::Revision(update.old.revision), object)
             .await
-    }
-
-    /// A definition that is stored is served: its names and schema are taken up, and its status says so.
-    fn extend_definition(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
-        if !call
-            .resource
-            .is("apiextensions.k8s.io", "customresourcedefinitions")
-        {
-            return Ok(());
-        }
-        crate::resource::accept(object)?;
-        let status = crate::resource::conditions_of(object);
-        let spec = map_mut(&mut object["spec"]);
-        spec.insert("names".to_owned(), status["acceptedNames"].clone());
-        spec.entry("conversion")
-            .or_insert(json!({"strategy": "None"}));
-        object["status"] = status;
-        Ok(())
-    }
-
-    /// Writes an object, unless it is only tried.
-    async fn put(
-        &self,
-        call: &Call<'_>,
-        expect: Expect,
-        mut object: Value,
-    ) -> Result<Arc<Stored>, Failure> {
-        object["apiVersion"] = call.resource.api_version(&call.resource.storage).into();
-        let size = object.to_string().len();
-        if size > LARGEST_OBJECT {
-            let message =
-                format!("the object has {size} bytes, and at most {LARGEST_OBJECT} are stored");
-            return Err(Failure::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "RequestEntityTooLarge",
-                message,
-            ));
-        }
-        let name = meta(&object, "name").to_owned();
-        let id = call.id(&name);
-        if is_dry_run(call)? {
-            self.check_expected(call, &id, expect)?;
-            return Ok(Arc::new(Stored::unsaved(&object)));
-        }
-        let op = Op {
-            resource: call.resource.name().clone(),
-            id,
-            expect,
-            put: Some(object),
-        };
-        let stored = self.write(call, op).await?;
-        if call
-            .resource
-            .is("apiextensions.k8s.io", "customresourcedefinitions")
-        {
-            self.change_catalog(|catalog| catalog.define(&stored.value()))?;
-        }
-        Ok(stored)
-    }
-
-    fn check_expected(
-        &self,
-        call: &Call<'_>,
-        id: &ObjectId,
-        expect: Expect,
-    ) -> Result<(), Failure> {
-        match (expect, self.stored(&call.resource, id)) {
-            (Expect::Absent, Some(_)) => Err(Failure::already_exists(&call.resource, &id.name)),
-            (Expect::Revision(wanted), found)
-                if found.as_ref().is_none_or(|f| f.revision != wanted) =>
-            {
-                Err(Failure::modified(&call.resource, &id.name))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes an object out of the store, unless it is only tried.
-    pub(super) async fn remove(
-        &self,
-        call: &Call<'_>,
-        old: &Arc<Stored>,
-        dry_run: bool,
-    ) -> Result<Arc<Stored>, Failure> {
-        let value = old.value();
-        let id = ObjectId::new(meta(&value, "namespace"), meta(&value, "name"));
-        if dry_run {
-            return Ok(old.clone());
-        }
-        let op = Op {
-            resource: call.resource.name().clone(),
-            id,
-            expect: Expect::Revision(old.revision),
-            put: None,
-        };
-        let stored = self.write(call, op).await?;
-        if call
-            .resource
-            .is("apiextensions.k8s.io", "customresourcedefinitions")
-        {
-            let spec = &value["spec"];
-            let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
-            let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
-            self.change_catalog(|catalog| {
-                catalog.forget(&group, &plural);
-                Ok(())
-            })?;
-        }
-        Ok(stored)
-    }
-
-    pub(super) async fn write(&self, call: &Call<'_>, op: Op) -> Result<Arc<Stored>, Failure> {
-        let name = op.id.name.clone();
-        let author = Author {
-            user: call.who().name.clone(),
-            manager: call.request.manager().into(),
-            verb: call.request.method.as_str().to_ascii_lowercase().into(),
-        };
-        match self.store.write(vec![op], author).await {
-            Ok(stored) => stored
-                .into_iter()
-                .next()
-                .ok_or_else(|| Failure::internal("the store wrote nothing")),
-            Err(WriteError::Exists(_)) => Err(Failure::already_exists(&call.resource, &name)),
-            Err(WriteError::Changed(_)) => Err(Failure::modified(&call.resource, &name)),
-            Err(error) => Err(Failure::internal(error.to_string())),
-        }
     }
 }
 
