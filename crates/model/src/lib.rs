@@ -5,6 +5,7 @@
 
 pub mod change;
 pub mod diagnostic;
+pub mod grpc;
 pub mod host;
 pub mod jwks;
 pub mod kinds;

@@ -1,5 +1,6 @@
 //! What a route or virtual host tells HTTP filters: faults, CORS, sticky sessions.
 
+use model::grpc::STATUS_NAMES;
 use proto_envoy::envoy::config::core::v3::{RuntimeFractionalPercent, TypedExtensionConfig};
 use proto_envoy::envoy::extensions::filters::common::fault::v3::{FaultDelay, fault_delay};
 use proto_envoy::envoy::extensions::filters::http::cors::v3::CorsPolicy as EnvoyCors;
@@ -92,27 +93,8 @@ pub(super) fn fault(stated: &HttpFaultInjection) -> HttpFault {
 
 /// The number of a gRPC status. What is none counts as `OK`.
 pub(super) fn grpc_status(name: &str) -> u32 {
-    const NAMES: [&str; 17] = [
-        "OK",
-        "CANCELLED",
-        "UNKNOWN",
-        "INVALID_ARGUMENT",
-        "DEADLINE_EXCEEDED",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "PERMISSION_DENIED",
-        "RESOURCE_EXHAUSTED",
-        "FAILED_PRECONDITION",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-        "INTERNAL",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-        "UNAUTHENTICATED",
-    ];
     (0..)
-        .zip(NAMES)
+        .zip(STATUS_NAMES)
         .find(|(_, n)| *n == name)
         .map_or(0, |(code, _)| code)
 }

@@ -1,5 +1,6 @@
 //! What a route does with a request besides sending it on.
 
+use model::grpc::STATUS_NAMES;
 use proto_istio::networking::http_body::Specifier;
 use proto_istio::networking::http_fault_injection::{abort::ErrorType, delay::HttpDelayType};
 use proto_istio::networking::http_redirect::RedirectPort;
@@ -14,25 +15,6 @@ use crate::text::{Check, duration, is_token, port, re2};
 
 const METHODS: [&str; 10] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*",
-];
-const GRPC: [&str; 17] = [
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
 ];
 /// Bytes of a body that is answered with: from the first on it is worth a warning, from the second on too much.
 const LARGE_BODY: usize = 100 << 10;
@@ -90,10 +72,10 @@ pub(super) fn fault(fault: Option<&HttpFaultInjection>, at: &At<'_>, report: &mu
             Some(ErrorType::HttpStatus(code)) => {
                 report.check(&at.field("httpStatus"), status((*code).into()));
             }
-            Some(ErrorType::GrpcStatus(name)) if !GRPC.contains(&name.as_str()) => {
+            Some(ErrorType::GrpcStatus(name)) if !STATUS_NAMES.contains(&name.as_str()) => {
                 let at = at.field("grpcStatus");
                 report.error(&at, format!("{name:?} is no status of gRPC"));
-                if let Some(near) = model::parse::nearest(name, GRPC.into_iter()) {
+                if let Some(near) = model::parse::nearest(name, STATUS_NAMES.into_iter()) {
                     report.help(format!("did you mean `{near}`?"));
                 }
             }
