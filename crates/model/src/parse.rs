@@ -409,16 +409,19 @@ impl<'a> Reader<'a> {
     }
 
     fn excerpt(&self, span: Span) -> Option<Excerpt> {
-        let text = self
-            .lines
-            .get(usize::try_from(span.line).ok()?.checked_sub(1)?)?;
-        Some(Excerpt {
-            line: span.line,
-            column: span.column,
-            length: span.length,
-            text: (*text).into(),
-        })
+        excerpt(&self.lines, span)
     }
+}
+
+/// The line of a place, with where in it.
+fn excerpt(lines: &[&str], span: Span) -> Option<Excerpt> {
+    let text = lines.get(usize::try_from(span.line).ok()?.checked_sub(1)?)?;
+    Some(Excerpt {
+        line: span.line,
+        column: span.column,
+        length: span.length,
+        text: (*text).into(),
+    })
 }
 
 fn read<T: Readable>(

@@ -35,15 +35,7 @@ impl<'a> Locator<'a> {
             path => path,
         };
         let span = walk(object, path);
-        let text = self
-            .lines
-            .get(usize::try_from(span.line).ok()?.checked_sub(1)?)?;
-        Some(Excerpt {
-            line: span.line,
-            column: span.column,
-            length: span.length,
-            text: (*text).into(),
-        })
+        super::excerpt(&self.lines, span)
     }
 
     fn object(&self, line: u32) -> Option<&Node<'a>> {
