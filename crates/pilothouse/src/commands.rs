@@ -3,6 +3,7 @@
 pub(crate) mod analyze;
 pub(crate) mod bootstrap;
 pub(crate) mod echo;
+mod input;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
 pub(crate) mod proxy_config;

@@ -1,6 +1,5 @@
 //! `pilothouse validate`: what is wrong with objects and settings.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use model::parse::Validation;
 use model::{Diagnostic, Severity};
 use sources::folder;
 
+use super::input::standard_input;
 use crate::findings::{self, Format, Verdict};
 
 /// Flags of `pilothouse validate`.
@@ -89,15 +89,7 @@ fn text(path: &Path) -> anyhow::Result<String> {
 /// Reads one path; how many objects it holds.
 fn manifests(path: &Path, found: &mut Vec<Diagnostic>) -> anyhow::Result<usize> {
     let (documents, diagnostics) = if path == Path::new("-") {
-        let mut text = String::new();
-        let most = folder::LARGEST_FILE;
-        let mut input = std::io::stdin().lock().take(most + 1);
-        input
-            .read_to_string(&mut text)
-            .context("cannot read standard input")?;
-        if text.len() as u64 > most {
-            bail!("standard input has more than {most} bytes");
-        }
+        let text = standard_input()?;
         let parsed = validate::parse(&text, &Path::new("<stdin>").into(), Validation::Strict);
         (parsed.documents.len(), parsed.diagnostics)
     } else {

@@ -1,13 +1,12 @@
 //! Analysis of files.
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use analysis::suppress::Wanted;
 use analysis::{Analysis, Finding, clusters, implied};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use incr::Engine;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
@@ -16,6 +15,7 @@ use sources::folder;
 use store::{Snapshot, Store};
 
 use super::{AnalyzeOptions, Outcome, text};
+use crate::commands::input::standard_input;
 
 /// The cluster that the files without a name of their own belong to.
 const HOME: &str = "Kubernetes";
@@ -119,15 +119,7 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
 /// Reads one path.
 fn load(rank: u8, path: &Path, found: &mut Vec<Diagnostic>) -> anyhow::Result<Vec<Change>> {
     if path == Path::new("-") {
-        let mut text = String::new();
-        let most = folder::LARGEST_FILE;
-        let mut input = std::io::stdin().lock().take(most + 1);
-        input
-            .read_to_string(&mut text)
-            .context("cannot read standard input")?;
-        if text.len() as u64 > most {
-            bail!("standard input has more than {most} bytes");
-        }
+        let text = standard_input()?;
         let parsed = validate::parse(&text, &Path::new("<stdin>").into(), Validation::Warn);
         let id = source(rank, "stdin");
         let changes = parsed.objects().map(|o| Change::Put(id.clone(), o.clone()));
