@@ -10,7 +10,7 @@ use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v
 use proto_istio::networking::envoy_filter::patch::Operation;
 
 use super::listener::{Insert, Place};
-use super::merge::{NoMerge, merge_any};
+use super::merge::{self, NoMerge};
 use super::network;
 use super::patch::{ListenerPatches, Patch};
 use crate::resource::any;
@@ -83,15 +83,13 @@ fn wanted(patch: &Patch<HttpFilter>) -> Option<&str> {
 }
 
 fn merge_filter(filter: &mut HttpFilter, patch: &HttpFilter) -> Result<(), NoMerge> {
-    let Some(ConfigType::TypedConfig(there)) = &mut filter.config_type else {
-        return Err(NoMerge::Elsewhere);
+    let there = match &mut filter.config_type {
+        Some(ConfigType::TypedConfig(config)) => Some(config),
+        _ => None,
     };
-    let merged = match &patch.config_type {
-        Some(ConfigType::TypedConfig(config)) => merge_any(there, config),
-        _ => Ok(()),
+    let new = match &patch.config_type {
+        Some(ConfigType::TypedConfig(config)) => Some(config),
+        _ => None,
     };
-    if !patch.name.is_empty() {
-        filter.name.clone_from(&patch.name);
-    }
-    merged
+    merge::merge_filter((&mut filter.name, there), (&patch.name, new))
 }

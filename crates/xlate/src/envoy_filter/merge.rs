@@ -60,6 +60,19 @@ where
     }
 }
 
+/// Lays a filter over another: its configuration, if both have one, and its name, if it has one.
+pub(super) fn merge_filter(
+    (name, config): (&mut String, Option<&mut Any>),
+    (new_name, patch): (&str, Option<&Any>),
+) -> Result<(), NoMerge> {
+    let config = config.ok_or(NoMerge::Elsewhere)?;
+    let merged = patch.map_or(Ok(()), |patch| merge_any(config, patch));
+    if !new_name.is_empty() {
+        new_name.clone_into(name);
+    }
+    merged
+}
+
 /// Lays one configuration over another of the same type.
 pub(super) fn merge_any(target: &mut Any, patch: &Any) -> Result<(), NoMerge> {
     if type_name(target) != type_name(patch) {
