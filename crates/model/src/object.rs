@@ -1,5 +1,6 @@
 //! One shape for every config object, and where it came from.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -156,5 +157,12 @@ impl<T: Kinded> Object<T> {
     /// The namespace of the object.
     pub fn namespace(&self) -> &Namespace {
         &self.meta.name.namespace
+    }
+
+    /// The order in which Istio takes objects of a namespace: the oldest first, those without a time before all, and of
+    /// one age by name.
+    pub fn cmp_age(&self, other: &Self) -> Ordering {
+        let (one, two) = (&self.meta, &other.meta);
+        (one.created, &one.name.name).cmp(&(two.created, &two.name.name))
     }
 }

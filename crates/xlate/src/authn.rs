@@ -15,6 +15,8 @@ use proto_istio::security::peer_authentication::MutualTls as Setting;
 use proto_istio::security::peer_authentication::mutual_tls::Mode;
 use store::{Reads, Snapshot};
 
+use crate::policy_target::oldest_first;
+
 /// What a server accepts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MutualTls {
@@ -151,7 +153,7 @@ impl Query<Snapshot> for PeerPolicies {
                 .is_none_or(|s| s.match_labels.is_empty())
         };
         let mut peers = Peers::default();
-        for policy in oldest_first(cx, &root) {
+        for policy in oldest_first::<PeerAuthentication>(cx, &root) {
             match &policy.spec.selector {
                 Some(selector) if !general(&policy) => {
                     let ignored = (policy.meta.name.clone(), selector.match_labels.clone());
@@ -168,7 +170,7 @@ impl Query<Snapshot> for PeerPolicies {
         if self.0 == root {
             return Arc::new(peers);
         }
-        for policy in oldest_first(cx, &self.0) {
+        for policy in oldest_first::<PeerAuthentication>(cx, &self.0) {
             let spec = &policy.spec;
             let mode = MutualTls::of(spec.mtls.as_ref());
             match &spec.selector {
@@ -190,17 +192,6 @@ impl Query<Snapshot> for PeerPolicies {
         }
         Arc::new(peers)
     }
-}
-
-fn oldest_first(
-    cx: &Cx<'_, Snapshot>,
-    namespace: &Namespace,
-) -> Vec<Arc<Object<PeerAuthentication>>> {
-    let mut policies = cx.list_in::<PeerAuthentication>(namespace);
-    policies.sort_by(|a, b| {
-        (a.meta.created, &a.meta.name.name).cmp(&(b.meta.created, &b.meta.name.name))
-    });
-    policies
 }
 
 /// The mode in force for a port of a workload.

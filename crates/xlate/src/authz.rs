@@ -33,7 +33,7 @@ use crate::capabilities::name::{EXT_AUTHZ_HTTP, EXT_AUTHZ_NETWORK, HTTP_RBAC, NE
 use crate::findings::{self, code};
 use crate::listeners::filters;
 use crate::listeners::provider_cluster::{self, ProviderCluster};
-use crate::policy_target::Target;
+use crate::policy_target::{Target, oldest_first};
 use crate::resource::any;
 use condition::Unfit;
 use provider::{POLICY_PREFIX, SHADOW_PREFIX, authorizer};
@@ -65,12 +65,7 @@ impl Policies {
         let spaces: BTreeSet<(bool, &Namespace)> =
             [(*namespace != root, namespace), (false, &root)].into();
         for (_, space) in spaces {
-            let mut policies = cx.list_in::<AuthorizationPolicy>(space);
-            policies.sort_by(|a, b| {
-                let order = |o: &PolicyObject| (o.meta.created, o.meta.name.name.clone());
-                order(a).cmp(&order(b))
-            });
-            for policy in policies {
+            for policy in oldest_first::<AuthorizationPolicy>(cx, space) {
                 let target = Target {
                     namespace: space,
                     selector: policy.spec.selector.as_ref(),
@@ -157,20 +152,9 @@ pub fn http(
             }),
         )
     };
-    let custom = building.custom(&policies.custom);
-    Filters {
-        custom: custom
-            .into_iter()
-            .flat_map(|asked| match asked {
-                Asked::Denied(rules) => vec![rbac(Sets::enforced(rules))],
-                Asked::Authorizer { sets, authorizer } => vec![
-                    rbac(sets),
-                    filters::http(EXT_AUTHZ_HTTP, any(&authorizer.http)),
-                ],
-            })
-            .collect(),
-        local: building.local(policies).into_iter().map(rbac).collect(),
-    }
+    building.filters(policies, rbac, |authorizer| {
+        Some(filters::http(EXT_AUTHZ_HTTP, any(&authorizer.http)))
+    })
 }
 
 /// The filters of TCP chains.
@@ -196,21 +180,10 @@ pub fn tcp(
             }),
         )
     };
-    let custom = building.custom(&policies.custom);
-    Filters {
-        custom: custom
-            .into_iter()
-            .flat_map(|asked| match asked {
-                Asked::Denied(rules) => vec![rbac(Sets::enforced(rules))],
-                Asked::Authorizer { sets, authorizer } => match &authorizer.tcp {
-                    Some(tcp) => vec![rbac(sets), filters::network(EXT_AUTHZ_NETWORK, any(tcp))],
-                    // It understands requests only.
-                    None => Vec::new(),
-                },
-            })
-            .collect(),
-        local: building.local(policies).into_iter().map(rbac).collect(),
-    }
+    building.filters(policies, rbac, |authorizer| {
+        let tcp = authorizer.tcp.as_ref()?;
+        Some(filters::network(EXT_AUTHZ_NETWORK, any(tcp)))
+    })
 }
 
 /// The rules of one filter.
@@ -259,6 +232,30 @@ struct Building<'a, 'd> {
 }
 
 impl Building<'_, '_> {
+    /// The filters, each made of its rules or of its authorizer; `ask` is `None` for one that understands requests only.
+    fn filters<T>(
+        &mut self,
+        policies: &Policies,
+        rbac: impl Fn(Sets) -> T,
+        ask: impl Fn(&provider::Authorizer) -> Option<T>,
+    ) -> Filters<T> {
+        let mut custom = Vec::new();
+        for asked in self.custom(&policies.custom) {
+            match asked {
+                Asked::Denied(rules) => custom.push(rbac(Sets::enforced(rules))),
+                Asked::Authorizer { sets, authorizer } => {
+                    if let Some(filter) = ask(&authorizer) {
+                        custom.extend([rbac(sets), filter]);
+                    }
+                }
+            }
+        }
+        Filters {
+            custom,
+            local: self.local(policies).into_iter().map(rbac).collect(),
+        }
+    }
+
     /// What Envoy checks itself, in order: what is logged, what is denied, what is allowed.
     fn local(&mut self, policies: &Policies) -> Vec<Sets> {
         [

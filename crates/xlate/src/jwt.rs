@@ -23,7 +23,7 @@ use store::{Reads, Snapshot};
 use crate::capabilities::name::JWT_AUTHN;
 use crate::findings::{about, code};
 use crate::listeners::{filters, provider_cluster};
-use crate::policy_target::Target;
+use crate::policy_target::{Target, oldest_first};
 use crate::resource::any;
 
 /// The key of the metadata under which the filter leaves the claims.
@@ -55,11 +55,7 @@ pub fn filter(
     let spaces = std::iter::once(namespace).chain((*namespace != root).then_some(&root));
     let mut rules = Vec::new();
     for space in spaces {
-        let mut policies = cx.list_in::<RequestAuthentication>(space);
-        policies.sort_by(|a, b| {
-            (a.meta.created, &a.meta.name.name).cmp(&(b.meta.created, &b.meta.name.name))
-        });
-        for policy in policies {
+        for policy in oldest_first::<RequestAuthentication>(cx, space) {
             let target = Target {
                 namespace: space,
                 selector: policy.spec.selector.as_ref(),

@@ -2,12 +2,28 @@
 //!
 //! Istio: pilot/pkg/model/policyattachment.go, 1.32.
 
+use std::sync::Arc;
+
+use incr::Cx;
 use model::labels::Labels;
 use model::names::Namespace;
+use model::object::Object;
 use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
+use store::snapshot::Stored;
+use store::{Reads, Snapshot};
 
 /// The label by which a proxy says which Gateway API gateway it belongs to.
 pub const GATEWAY_NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
+
+/// The policies of a namespace in the order in which they count.
+pub(crate) fn oldest_first<T: Stored>(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+) -> Vec<Arc<Object<T>>> {
+    let mut policies = cx.list_in::<T>(namespace);
+    policies.sort_by(|a, b| a.cmp_age(b));
+    policies
+}
 
 /// What a policy says of its targets.
 #[derive(Clone, Copy, Debug)]

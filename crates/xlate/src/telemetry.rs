@@ -22,7 +22,7 @@ use proto_istio::telemetry::{ProviderRef, WorkloadMode};
 use store::{Reads, Snapshot};
 
 use crate::listeners::class::Class;
-use crate::policy_target::Target;
+use crate::policy_target::{Target, oldest_first};
 
 pub use findings::findings;
 
@@ -58,9 +58,13 @@ impl Query<Snapshot> for AppliedTo {
         let root = Namespace::from(cx.settings().mesh.root_namespace.as_str());
         let mut applied = Vec::new();
         if !root.is_empty() {
-            applied.extend(oldest_first(cx, &root).into_iter().find(is_namespace_wide));
+            applied.extend(
+                oldest_first::<Telemetry>(cx, &root)
+                    .into_iter()
+                    .find(is_namespace_wide),
+            );
         }
-        let own = oldest_first(cx, &self.namespace);
+        let own = oldest_first::<Telemetry>(cx, &self.namespace);
         if self.namespace != root {
             applied.extend(own.iter().find(|t| is_namespace_wide(t)).cloned());
         }
@@ -71,14 +75,6 @@ impl Query<Snapshot> for AppliedTo {
         );
         Applied(applied)
     }
-}
-
-fn oldest_first(cx: &Cx<'_, Snapshot>, namespace: &Namespace) -> Vec<Arc<Object<Telemetry>>> {
-    let mut list = cx.list_in::<Telemetry>(namespace);
-    list.sort_by(|a, b| {
-        (a.meta.created, &a.meta.name.name).cmp(&(b.meta.created, &b.meta.name.name))
-    });
-    list
 }
 
 fn target(object: &Object<Telemetry>) -> Target<'_> {

@@ -49,12 +49,7 @@ impl Query<Snapshot> for AllGateways {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Gateways {
         let mut all = cx.list::<Gateway>();
-        all.sort_by(|a, b| {
-            let order = |o: &Object<Gateway>| (o.meta.created, o.meta.name.name.clone());
-            order(a)
-                .cmp(&order(b))
-                .then_with(|| a.namespace().cmp(b.namespace()))
-        });
+        all.sort_by(|a, b| a.cmp_age(b).then_with(|| a.namespace().cmp(b.namespace())));
         Gateways(all)
     }
 }

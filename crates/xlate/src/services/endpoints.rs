@@ -51,9 +51,7 @@ fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Endpoint> {
         .filter_map(|name| cx.get::<ServiceEntry>(&name))
         .filter(|entry| entry.spec.hosts.iter().any(|h| *h == **host))
         .collect();
-    entries.sort_by(|a, b| {
-        (a.meta.created, &a.meta.name.name).cmp(&(b.meta.created, &b.meta.name.name))
-    });
+    entries.sort_by(|a, b| a.cmp_age(b));
     let mut endpoints = Vec::new();
     let mut ports = BTreeSet::new();
     for entry in entries {
