@@ -11,6 +11,10 @@ use pilothouse_xlate::{TypeSet, TypeUrl};
 use serde_json::json;
 use testkit::{World, node};
 
+/// The program's allocator, so that what is measured is what a server does.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() {
     divan::main();
 }
