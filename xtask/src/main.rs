@@ -1,6 +1,7 @@
 //! Development tasks that cargo has no word for. `cargo run -p xtask -- tidy` checks the crate graph,
-//! the sources and that `docs/reference/` is current, which `-- reference` writes.
+//! that every dependency is explained, the sources, and that `docs/reference/` is current, which `-- reference` writes.
 
+mod dependencies;
 mod reference;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,11 +117,15 @@ fn main() -> ExitCode {
 }
 
 fn tidy() -> anyhow::Result<()> {
-    let mut faults = graph()?;
+    let metadata = metadata()?;
+    let mut faults = graph(&metadata);
+    faults.extend(dependencies::unlisted(root()?, &metadata)?);
     faults.extend(sources()?);
     faults.extend(reference::stale(root()?)?);
     if faults.is_empty() {
-        println!("tidy: the crate graph, the sources and the reference are as stated");
+        println!(
+            "tidy: the crate graph, the dependencies, the sources and the reference are as stated"
+        );
         return Ok(());
     }
     for fault in &faults {
@@ -129,14 +134,17 @@ fn tidy() -> anyhow::Result<()> {
     bail!("{} faults", faults.len())
 }
 
-/// Dependencies between our crates that the list does not allow.
-fn graph() -> anyhow::Result<Vec<String>> {
+/// What cargo says of the packages of the workspace.
+fn metadata() -> anyhow::Result<serde_json::Value> {
     let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .args(["metadata", "--format-version=1", "--no-deps"])
         .output()
         .context("cannot run cargo metadata")?;
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&output.stdout).context("cargo metadata prints JSON")?;
+    serde_json::from_slice(&output.stdout).context("cargo metadata prints JSON")
+}
+
+/// Dependencies between our crates that the list does not allow.
+fn graph(metadata: &serde_json::Value) -> Vec<String> {
     let allowed: BTreeMap<&str, BTreeSet<&str>> = GRAPH
         .iter()
         .map(|(name, uses)| (*name, uses.iter().copied().collect()))
@@ -157,7 +165,7 @@ fn graph() -> anyhow::Result<Vec<String>> {
             }
         }
     }
-    Ok(faults)
+    faults
 }
 
 /// The folder of the workspace.
