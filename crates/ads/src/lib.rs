@@ -10,6 +10,7 @@
 mod change;
 mod content;
 mod fanout;
+pub mod latest;
 mod names;
 mod out;
 mod request;

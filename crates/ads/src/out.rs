@@ -24,6 +24,10 @@ pub enum Out {
 pub struct Response {
     /// Unique within the stream; 16 hexadecimal digits on the wire.
     pub nonce: u64,
+    /// The revision that it was made from.
+    pub revision: u64,
+    /// Whether it follows from what the client asked for, and not from a change.
+    pub asked: bool,
     /// Everything else.
     pub content: Arc<Content>,
 }

@@ -32,6 +32,20 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// Whether it changes nothing, whatever the subscription is.
+    pub(crate) fn says_nothing(&self) -> bool {
+        match self {
+            Ask::Delta {
+                subscribe,
+                unsubscribe,
+                ..
+            } => subscribe.is_empty() && unsubscribe.is_empty(),
+            Ask::Sotw { .. } => false,
+        }
+    }
+}
+
 /// A request of either protocol.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Request {

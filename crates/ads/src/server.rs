@@ -8,6 +8,7 @@ mod admission;
 mod body;
 mod connection;
 mod frames;
+mod link;
 mod response;
 mod subscriber;
 
@@ -32,6 +33,7 @@ pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Token, W
 
 use crate::fanout::Fanout;
 use admission::Admission;
+use link::Links;
 
 /// Limits and times of the server.
 #[derive(Clone, Debug)]
@@ -48,7 +50,7 @@ pub struct Options {
     pub keepalive_interval: Duration,
     /// A ping must be answered within this time.
     pub keepalive_timeout: Duration,
-    /// A client must answer a response within this time (up to twice of it), or its connection is closed. Long: an
+    /// A client must answer a response within this time (up to a quarter more), or its connection is closed. Long: an
     /// Envoy is silent while it works through a large configuration. The dead are found by pings.
     pub answer_timeout: Duration,
     /// How long listeners and routes wait for the assignments of new clusters.
@@ -89,6 +91,7 @@ pub struct Server {
     options: Options,
     fanout: Arc<Fanout>,
     admission: Admission,
+    links: Links,
     streams: AtomicUsize,
     mounts: BTreeMap<String, Arc<dyn Mount>>,
 }
@@ -101,6 +104,7 @@ impl Server {
             admission: Admission::new(options.streams_per_second, options.admission_wait),
             options,
             fanout: Fanout::new(),
+            links: Links::default(),
             streams: AtomicUsize::new(0),
             mounts: BTreeMap::new(),
         }
@@ -139,7 +143,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// Accepts plaintext connections until `stop`, then drains them. Returns when every connection has ended.
 pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
     let tasks = TaskTracker::new();
-    tasks.spawn(sweep(Arc::clone(server.fanout()), stop.clone()));
+    tasks.spawn(sweep(Arc::clone(&server), stop.clone()));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -151,7 +155,7 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
                 if let Err(error) = socket.set_nodelay(true) {
                     tracing::debug!(%peer, %error, "Cannot disable Nagle's algorithm.");
                 }
-                tasks.spawn(Arc::clone(&server).connection(socket, peer, stop.clone()));
+                tasks.spawn(Arc::clone(&server).connection(socket, peer));
             }
             Err(error) => {
                 server.subscriber.on_incident(Incident::AcceptFailed);
@@ -162,16 +166,20 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
         }
     }
     drop(listener);
+    server.links.drain();
     tasks.close();
     tasks.wait().await;
 }
 
-/// Lets shared work go when it is not used.
-async fn sweep(fanout: Arc<Fanout>, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(Duration::from_secs(1));
+/// Lets shared work go when it is not used, and clients that do not answer.
+async fn sweep(server: Arc<Server>, stop: CancellationToken) {
+    let limit = server.options.answer_timeout;
+    let mut unused = tokio::time::interval(Duration::from_secs(1));
+    let mut stalled = tokio::time::interval((limit / 4).max(Duration::from_millis(1)));
     loop {
         tokio::select! {
-            _ = tick.tick() => fanout.sweep(),
+            _ = unused.tick() => server.fanout.sweep(),
+            _ = stalled.tick() => server.links.close_stalled(limit),
             () = stop.cancelled() => return,
         }
     }

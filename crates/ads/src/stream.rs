@@ -36,6 +36,24 @@ pub enum Protocol {
 /// The first request of a proxy may be a health report that is sent before everything else, without a node.
 const HEALTH: &str = "type.googleapis.com/istio.v1.HealthInformation";
 
+/// Some of the types. What is looked at for every change is kept here, side by side, and not with each type.
+#[derive(Clone, Copy, Default, Debug)]
+struct Types(u8);
+
+impl Types {
+    fn has(self, ty: TypeUrl) -> bool {
+        self.0 >> ty as u8 & 1 == 1
+    }
+
+    fn insert(&mut self, ty: TypeUrl) {
+        self.0 |= 1 << ty as u8;
+    }
+
+    fn remove(&mut self, ty: TypeUrl) {
+        self.0 &= !(1 << ty as u8);
+    }
+}
+
 /// One stream: feed it requests and revisions, do what it says.
 #[derive(Debug)]
 pub struct Stream {
@@ -43,6 +61,10 @@ pub struct Stream {
     fanout: Arc<Fanout>,
     published: Option<Arc<Published>>,
     watches: [Option<Box<Watch>>; TypeUrl::ALL.len()],
+    /// Types of which a response was not answered yet.
+    flying: Types,
+    /// Types of which nothing is to be sent until their set changes or the client says something about them.
+    settled: Types,
     last_nonce: u64,
     introduced: bool,
     /// New clusters that were sent and whose assignments have not been taken, with the nonce of that response:
@@ -53,6 +75,8 @@ pub struct Stream {
     released: bool,
     /// The client has shown that it does not ask for assignments at all.
     aloof: bool,
+    /// A request is worked on that asks for something else than before.
+    asking: bool,
 }
 
 impl Stream {
@@ -63,11 +87,14 @@ impl Stream {
             fanout,
             published: None,
             watches: Default::default(),
+            flying: Types::default(),
+            settled: Types::default(),
             last_nonce: 0,
             introduced: false,
             warming: BTreeMap::new(),
             released: false,
             aloof: false,
+            asking: false,
         }
     }
 
@@ -92,15 +119,26 @@ impl Stream {
             })];
         };
         let mut out = Vec::new();
-        if self.answered(ty, &request, &mut out) {
-            self.subscribe(ty, request.ask, !request.nonce.is_empty(), &mut out);
-        }
+        self.asking = self.answered(ty, &request, &mut out)
+            && self.subscribe(ty, request.ask, !request.nonce.is_empty(), &mut out);
         self.pump(&mut out);
+        self.asking = false;
         out
     }
 
     /// Takes in the newest revision.
     pub fn on_published(&mut self, published: Arc<Published>) -> Vec<Out> {
+        for ty in TypeUrl::ALL {
+            let before = self.published.as_ref().and_then(|p| p.get(ty));
+            let same = match (before, published.get(ty)) {
+                (Some(before), Some(now)) => before.same(now),
+                (None, None) => true,
+                _ => false,
+            };
+            if !same {
+                self.settled.remove(ty);
+            }
+        }
         self.published = Some(published);
         let mut out = Vec::new();
         self.pump(&mut out);
@@ -112,7 +150,8 @@ impl Stream {
     pub fn waits(&self) -> bool {
         let due = |w: &Watch| w.in_flight.is_none() && (w.asks() || !w.retry.is_empty());
         [TypeUrl::Listener, TypeUrl::Route].into_iter().any(|ty| {
-            self.held(ty)
+            !self.settled.has(ty)
+                && self.held(ty)
                 && (self.pending(ty) || self.watches[ty as usize].as_deref().is_some_and(due))
         })
     }
@@ -129,11 +168,7 @@ impl Stream {
 
     /// How many responses wait for their answer.
     pub fn in_flight(&self) -> usize {
-        self.watches
-            .iter()
-            .flatten()
-            .filter(|w| w.in_flight.is_some())
-            .count()
+        self.flying.0.count_ones() as usize
     }
 
     /// Takes the answer to a response, if this is one. False if the rest of the request is to be ignored.
@@ -154,6 +189,7 @@ impl Stream {
         let Some(response) = watch.in_flight.take() else {
             return true;
         };
+        self.flying.remove(ty);
         let nonce = response.nonce;
         let content = &response.content;
         out.push(Out::Event(match &request.rejection {
@@ -166,6 +202,7 @@ impl Stream {
                 }
             }
             Some(rejection) => {
+                self.settled.remove(ty);
                 let (resources, blamed) = watch.reject(&response, rejection);
                 Event::Nack {
                     ty,
@@ -199,6 +236,10 @@ impl Stream {
 
     /// Sends what is due and allowed.
     fn pump(&mut self, out: &mut Vec<Out>) {
+        let due = |ty: TypeUrl| self.watches[ty as usize].is_some() && !self.settled.has(ty);
+        if self.warming.is_empty() && !TypeUrl::ALL.into_iter().any(due) {
+            return;
+        }
         let Some(published) = self.published.clone() else {
             return;
         };
@@ -220,10 +261,13 @@ impl Stream {
     }
 
     fn push(&mut self, ty: TypeUrl, set: &ResourceSet, published: &Published, out: &mut Vec<Out>) {
+        if self.settled.has(ty) || self.flying.has(ty) {
+            return;
+        }
         let Some(watch) = self.watches[ty as usize].as_deref() else {
             return;
         };
-        if watch.in_flight.is_some() || self.held(ty) {
+        if self.held(ty) {
             return;
         }
         let target = self.target(ty, watch, set);
@@ -251,6 +295,15 @@ impl Stream {
                 plan
             }
         };
+        // A refused response is tried again in parts, and what state of the world accepted last is kept apart.
+        let rests = protocol == Protocol::Delta
+            && target.same(set)
+            && watch.retry.is_empty()
+            && watch.notes.is_empty()
+            && !watch.asks();
+        if rests {
+            self.settled.insert(ty);
+        }
         if !plan.sends() {
             return;
         }
@@ -271,10 +324,16 @@ impl Stream {
             plan.removed,
             version,
         ));
-        let response = Response { nonce, content };
+        let response = Response {
+            nonce,
+            revision: published.revision,
+            asked: self.asking,
+            content,
+        };
         if let Some(watch) = self.watches[ty as usize].as_deref_mut() {
             watch.last_nonce = Some(nonce);
             watch.in_flight = Some(response.clone());
+            self.flying.insert(ty);
         }
         out.push(Out::Send(response));
     }
@@ -331,11 +390,7 @@ impl Stream {
     /// Whether pushes of the type wait for clusters.
     fn held(&self, ty: TypeUrl) -> bool {
         let waits = matches!(ty, TypeUrl::Listener | TypeUrl::Route) && !self.released;
-        let clusters = self.watches[TypeUrl::Cluster as usize].as_deref();
-        waits
-            && (self.warms()
-                || clusters.is_some_and(|w| w.in_flight.is_some())
-                || self.assignments_are_late())
+        waits && (self.warms() || self.flying.has(TypeUrl::Cluster) || self.assignments_are_late())
     }
 
     /// Whether a cluster that listeners and routes may name waits for its assignment.
@@ -351,6 +406,9 @@ impl Stream {
 
     /// Whether there are assignments that the client lacks and cannot be sent yet.
     fn assignments_are_late(&self) -> bool {
+        if !self.flying.has(TypeUrl::Endpoint) || self.settled.has(TypeUrl::Endpoint) {
+            return false;
+        }
         let set = self
             .published
             .as_deref()
@@ -360,7 +418,7 @@ impl Stream {
             return false;
         };
         match &watch.sent {
-            Some(sent) if watch.in_flight.is_some() && sent != set => {
+            Some(sent) if sent != set => {
                 let change = self.fanout.change(sent, set);
                 change
                     .changed
@@ -399,6 +457,7 @@ impl Stream {
                 && watch.selection.selects(name)
             {
                 watch.notes.insert(Arc::clone(name), Note::Asked);
+                self.settled.remove(TypeUrl::Endpoint);
             }
             if *new && warms {
                 self.warming.insert(Arc::clone(name), self.last_nonce);

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use h2::{RecvStream, SendStream, client};
+use pilothouse_ads::latest::Sender;
 use pilothouse_ads::server::{
     self, Frames, Incident, Join, Options, Server, Session, Subscriber, Subscription, frame,
 };
@@ -21,7 +22,6 @@ use proto_envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
 };
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 
 /// Serves one view to everybody, refuses the node `stranger`, panics at acknowledgements of the node `bomb`.
 struct World {
-    published: watch::Sender<Arc<Published>>,
+    published: Sender<Arc<Published>>,
     sessions: Arc<AtomicUsize>,
     tokens: Mutex<Vec<Option<String>>>,
     incidents: Mutex<Vec<Incident>>,
@@ -113,7 +113,7 @@ struct Running {
 
 fn start(options: Options) -> Running {
     let world = Arc::new(World {
-        published: watch::Sender::new(revision(1, &[("a", 3), ("b", 40_000)])),
+        published: Sender::new(revision(1, &[("a", 3), ("b", 40_000)])),
         sessions: Arc::default(),
         tokens: Mutex::default(),
         incidents: Mutex::default(),
@@ -273,10 +273,7 @@ async fn delta_client_gets_resources_and_changes() {
         .collect();
     assert_eq!(sizes, [("a", 3), ("b", 40_000)]);
     call.ack(&first);
-    running
-        .world
-        .published
-        .send_replace(revision(2, &[("a", 3)]));
+    running.world.published.send(revision(2, &[("a", 3)]));
     let second = call.response().await;
     assert_eq!(
         (second.resources.len(), &second.removed_resources[..]),
@@ -307,10 +304,7 @@ async fn state_of_the_world_client_gets_resources_and_changes() {
         response_nonce,
         ..Default::default()
     });
-    running
-        .world
-        .published
-        .send_replace(revision(2, &[("a", 3)]));
+    running.world.published.send(revision(2, &[("a", 3)]));
     let second: DiscoveryResponse = call.next().await.unwrap();
     assert_eq!(second.resources.len(), 1);
 }
@@ -402,10 +396,7 @@ async fn a_defect_in_one_stream_ends_only_that_stream() {
             .contains(&Incident::Panicked)
     );
     calm.ack(&first);
-    running
-        .world
-        .published
-        .send_replace(revision(2, &[("a", 3)]));
+    running.world.published.send(revision(2, &[("a", 3)]));
     assert_eq!(calm.response().await.resources.len(), 1);
 }
 
@@ -432,7 +423,7 @@ async fn a_client_that_does_not_read_delays_nobody_and_is_dropped() {
     running
         .world
         .published
-        .send_replace(revision(2, &[("big", 1 << 20)]));
+        .send(revision(2, &[("big", 1 << 20)]));
     let mut stuck = Call::delta(running.address, "n").await;
     stuck.release = false;
     let mut quick = Call::delta(running.address, "n").await;
@@ -442,7 +433,7 @@ async fn a_client_that_does_not_read_delays_nobody_and_is_dropped() {
         running
             .world
             .published
-            .send_replace(revision(n, &[("big", 1 << 20)]));
+            .send(revision(n, &[("big", 1 << 20)]));
         let response = quick.response().await;
         quick.ack(&response);
     }

@@ -22,6 +22,8 @@ pub(crate) struct Message {
     pub(crate) version: String,
     pub(crate) entries: Vec<Entry>,
     pub(crate) removed: Vec<Bytes>,
+    /// Bytes that tell of resources: all but type, nonce and version of the response.
+    pub(crate) told: usize,
 }
 
 impl Message {
@@ -29,7 +31,15 @@ impl Message {
     pub(crate) fn read(mut data: Bytes, delta: bool) -> Result<Self, Error> {
         let (mut type_url, mut nonce, mut version) = (Bytes::new(), Bytes::new(), Bytes::new());
         let (mut entries, mut removed) = (Vec::new(), Vec::new());
-        while let Some((tag, value)) = field(&mut data)? {
+        let mut told = 0;
+        loop {
+            let left = data.len();
+            let Some((tag, value)) = field(&mut data)? else {
+                break;
+            };
+            if matches!(tag, 2 | 6) {
+                told += left - data.len();
+            }
             match tag {
                 1 => version = value,
                 2 => entries.push(if delta {
@@ -51,6 +61,7 @@ impl Message {
             version: text(&version),
             entries,
             removed,
+            told,
         })
     }
 }
@@ -169,6 +180,8 @@ mod tests {
         );
         assert_eq!(m.entries[0].body, any.value);
         assert_eq!(m.removed, ["b"]);
+        let told = delta.resources[0].encoded_len() + 2 + "b".len() + 2;
+        assert_eq!(m.told, told);
 
         let sotw = DiscoveryResponse {
             version_info: "7".into(),

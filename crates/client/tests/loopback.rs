@@ -22,11 +22,11 @@ use proto_envoy::envoy::config::listener::v3::{Filter, FilterChain, Listener};
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{HttpConnectionManager, Rds};
-use tokio::sync::watch;
+use ads::latest::Sender;
 use tokio_util::sync::CancellationToken;
 use xlate::{Published, Resource, ResourceSet, TypeUrl};
 
-struct World(watch::Sender<Arc<Published>>);
+struct World(Sender<Arc<Published>>);
 
 struct Seat;
 
@@ -114,7 +114,7 @@ fn revision(n: u64) -> Arc<Published> {
 }
 
 fn start() -> (Arc<World>, SocketAddr, CancellationToken) {
-    let world = Arc::new(World(watch::Sender::new(revision(1))));
+    let world = Arc::new(World(Sender::new(revision(1))));
     let listener = server::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
@@ -169,7 +169,7 @@ async fn a_change_is_followed_to_every_proxy() {
             while std::fs::remove_file(&seen).is_err() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            world.0.send_replace(revision(n));
+            world.0.send(revision(n));
         }
     });
     for sotw in [false, true] {

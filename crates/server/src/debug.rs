@@ -42,6 +42,10 @@ const INDEX: &[(&str, &str)] = &[
     ),
     ("registryz", "services"),
     (
+        "revisions",
+        "the latest revisions: responses they led to, and how long after the change the last was written",
+    ),
+    (
         "syncz",
         "what was sent to each proxy and what it acknowledged",
     ),
@@ -152,6 +156,21 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
         "memory" => Page::Json(pages.derive.ask(memory::page).await?),
+        "revisions" => Page::Json(
+            pages
+                .derive
+                .revisions()
+                .all()
+                .iter()
+                .map(|r| {
+                    json!({
+                        "revision": r.number,
+                        "responses": r.responses(),
+                        "lastWriteMs": r.last_write().as_secs_f64() * 1e3,
+                    })
+                })
+                .collect(),
+        ),
         _ => {
             return Err(PageError::new(
                 StatusCode::NOT_FOUND,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use ads::latest;
 use model::jwks::KeySource;
 use model::node::Node;
 use model::settings::Settings;
@@ -24,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use xlate::{Published, TypeUrl};
 
 pub use found::Totals;
-pub use revisions::Revisions;
+pub use revisions::{Revision, Revisions};
 pub use state::{FindingRow, ProxyRow, State};
 
 /// How many batches of changes may wait before sources are made to. What streams say never waits: it is bounded by
@@ -43,7 +44,7 @@ pub struct Subscription {
     /// Names the proxy in later messages.
     pub proxy: ProxyId,
     /// The newest sets for the proxy.
-    pub published: watch::Receiver<Arc<Published>>,
+    pub published: latest::Receiver<Arc<Published>>,
 }
 
 type Question = Box<dyn FnOnce(&State) + Send>;
@@ -110,19 +111,19 @@ impl Derive {
         ))
     }
 
-    /// Hands over changes as one batch or a part of one. Waits while too many are waiting.
+    /// Hands over changes, which were noticed at `since`, as one batch or a part of one. Waits while too many are waiting.
     ///
     /// # Errors
     ///
     /// When the process is going down.
-    pub async fn change(&self, changes: Vec<Change>) -> Result<(), Closed> {
+    pub async fn change(&self, changes: Vec<Change>, since: Instant) -> Result<(), Closed> {
         let permit = self
             .room
             .clone()
             .acquire_owned()
             .await
             .map_err(|_| Closed)?;
-        self.send(Message::Changes(changes, Instant::now(), permit))
+        self.send(Message::Changes(changes, since, permit))
     }
 
     /// Introduces a proxy.
@@ -184,7 +185,7 @@ impl Derive {
         self.keys.clone()
     }
 
-    /// When the changes behind each revision were handed over.
+    /// How far the latest revisions have come.
     pub fn revisions(&self) -> &Revisions {
         &self.revisions
     }
@@ -204,7 +205,7 @@ pub struct Batch {
     pub snapshot: Arc<Snapshot>,
     /// What changed.
     pub changes: store::ChangeSet,
-    /// When its oldest change was handed over.
+    /// When its oldest change was noticed.
     pub since: Instant,
     /// Views of which something was published.
     pub views: usize,
@@ -249,7 +250,7 @@ fn run(
             match message {
                 Message::Changes(list, at, _permit) => {
                     changes.extend(list);
-                    since.get_or_insert(at);
+                    since = Some(since.map_or(at, |since: Instant| since.min(at)));
                 }
                 other => waiting.push_back(other),
             }

@@ -17,18 +17,13 @@ const LATENCY_BUCKETS: &[f64] = &[
 /// All metrics of the process.
 pub struct Metrics {
     registry: Registry,
-    /// Responses sent, by type (`cds`, `eds`, ...).
-    pub pushes: IntCounterVec,
+    by_type: [OfType; TypeUrl::ALL.len()],
     /// Connected proxies, by version.
     pub connected: IntGaugeVec,
     /// Batches by reason.
     pub triggers: IntCounterVec,
     /// Change handed over until the proxy acknowledged.
     pub convergence: Histogram,
-    /// Responses that proxies refused.
-    pub rejects: IntCounterVec,
-    /// Requests with an outdated nonce.
-    pub expired_nonces: IntCounterVec,
     /// Panics caught, and other faults of ours.
     pub internal_errors: IntCounter,
     /// Findings of generation in force, by level.
@@ -45,8 +40,6 @@ pub struct Metrics {
     pub services: IntGauge,
     /// VirtualServices known.
     pub virtual_services: IntGauge,
-    /// Bytes of a response, by type.
-    pub config_size: HistogramVec,
     /// Streams refused by admission.
     pub refused_streams: IntCounter,
     /// Seconds of each stage of a push.
@@ -73,7 +66,7 @@ impl Metrics {
         let registry = Registry::new();
         let r = &registry;
         let metrics = Self {
-            pushes: counters(r, "pilot_xds_pushes", "Responses sent, by type.", "type")?,
+            by_type: OfType::all(r)?,
             connected: {
                 let gauge =
                     IntGaugeVec::new(Opts::new("pilot_xds", "Connected proxies."), &["version"])?;
@@ -90,18 +83,6 @@ impl Metrics {
                 r,
                 "pilot_proxy_convergence_time",
                 "Seconds from a change to its acknowledgement by a proxy.",
-            )?,
-            rejects: counters(
-                r,
-                "pilot_total_xds_rejects",
-                "Responses that proxies refused, by type.",
-                "type",
-            )?,
-            expired_nonces: counters(
-                r,
-                "pilot_xds_expired_nonce",
-                "Requests that answered an outdated response, by type.",
-                "type",
             )?,
             internal_errors: counter(
                 r,
@@ -143,18 +124,6 @@ impl Metrics {
             )?,
             services: gauge(r, "pilot_services", "Services known.")?,
             virtual_services: gauge(r, "pilot_virt_services", "VirtualServices known.")?,
-            config_size: {
-                let sizes = HistogramVec::new(
-                    HistogramOpts::new(
-                        "pilot_xds_config_size_bytes",
-                        "Size of the responses sent, by type.",
-                    )
-                    .buckets(vec![1., 1e4, 1e5, 1e6, 4e6, 1e7, 4e7]),
-                    &["type"],
-                )?;
-                r.register(Box::new(sizes.clone()))?;
-                sizes
-            },
             refused_streams: counter(
                 r,
                 "pilothouse_refused_streams_total",
@@ -188,6 +157,11 @@ impl Metrics {
             prometheus::process_collector::ProcessCollector::for_self(),
         ))?;
         Ok(metrics)
+    }
+
+    /// Those of a type.
+    pub fn of_type(&self, ty: TypeUrl) -> &OfType {
+        &self.by_type[ty as usize]
     }
 
     /// The exposition text.
@@ -228,6 +202,51 @@ impl Metrics {
         self.internal_errors.inc_by(batch.panics);
         self.revision
             .set(i64::try_from(batch.revision).unwrap_or(i64::MAX));
+    }
+}
+
+/// What is counted of each type, under its label `type` (`cds`, `eds`, ...).
+pub struct OfType {
+    /// Responses sent.
+    pub pushes: IntCounter,
+    /// Bytes of a response.
+    pub config_size: Histogram,
+    /// Responses that proxies refused.
+    pub rejects: IntCounter,
+    /// Requests with an outdated nonce.
+    pub expired_nonces: IntCounter,
+}
+
+impl OfType {
+    fn all(registry: &Registry) -> prometheus::Result<[Self; TypeUrl::ALL.len()]> {
+        let vec = |name, help| counters(registry, name, help, "type");
+        let pushes = vec("pilot_xds_pushes", "Responses sent, by type.")?;
+        let rejects = vec(
+            "pilot_total_xds_rejects",
+            "Responses that proxies refused, by type.",
+        )?;
+        let expired_nonces = vec(
+            "pilot_xds_expired_nonce",
+            "Requests that answered an outdated response, by type.",
+        )?;
+        let config_size = HistogramVec::new(
+            HistogramOpts::new(
+                "pilot_xds_config_size_bytes",
+                "Size of the responses sent, by type.",
+            )
+            .buckets(vec![1., 1e4, 1e5, 1e6, 4e6, 1e7, 4e7]),
+            &["type"],
+        )?;
+        registry.register(Box::new(config_size.clone()))?;
+        Ok(TypeUrl::ALL.map(|ty| {
+            let label = [type_label(ty)];
+            Self {
+                pushes: pushes.with_label_values(&label),
+                config_size: config_size.with_label_values(&label),
+                rejects: rejects.with_label_values(&label),
+                expired_nonces: expired_nonces.with_label_values(&label),
+            }
+        }))
     }
 }
 
@@ -341,7 +360,7 @@ mod tests {
     #[test]
     fn names_are_exposed_as_istio_has_them() {
         let metrics = Metrics::new().unwrap();
-        metrics.pushes.with_label_values(&["cds"]).inc();
+        metrics.of_type(TypeUrl::Cluster).pushes.inc();
         let text = metrics.text().unwrap();
         assert!(text.contains("pilot_xds_pushes{type=\"cds\"} 1"), "{text}");
         assert!(text.contains("pilot_services 0"));

@@ -275,11 +275,9 @@ async fn feed(
 ) -> anyhow::Result<()> {
     while !waiting.is_empty() {
         let Some(next) = said.recv().await else { break };
-        if let Said::Changes(changes) = &next {
-            for change in changes {
-                if let model::Change::Synced(id) = change {
-                    waiting.retain(|w| w != id);
-                }
+        for change in next.changes() {
+            if let model::Change::Synced(id) = change {
+                waiting.retain(|w| w != id);
             }
         }
         pass_on(next, &derive, &findings, &metrics).await?;
@@ -310,10 +308,14 @@ async fn pass_on(
     metrics: &Metrics,
 ) -> Result<(), crate::derive::Closed> {
     match said {
-        Said::Changes(changes) => derive.change(changes).await,
-        Said::Read(time) => {
-            metrics.stages.read.observe(time.as_secs_f64());
-            Ok(())
+        Said::Changes(changes) => derive.change(changes, Instant::now()).await,
+        Said::Read {
+            changes,
+            noticed,
+            took,
+        } => {
+            metrics.stages.read.observe(took.as_secs_f64());
+            derive.change(changes, noticed).await
         }
         Said::Findings(source, found) => {
             report(findings, metrics, &source, found);

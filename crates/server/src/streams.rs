@@ -9,11 +9,10 @@ use ads::server::{Incident, Join, Session, Subscriber, Subscription, Work};
 use ads::{Code, Event, Response, Selection, Status};
 use model::node::{Identity, Node};
 use rustc_hash::FxHashMap;
-use tokio::sync::watch;
-use xlate::{Published, TypeUrl};
+use xlate::TypeUrl;
 
-use crate::derive::{Derive, ProxyId};
-use crate::metrics::{Metrics, type_label};
+use crate::derive::{Derive, ProxyId, Revision};
+use crate::metrics::Metrics;
 
 /// The state of one type on one stream, for debug pages.
 #[derive(Clone, Debug)]
@@ -24,6 +23,8 @@ pub struct TypeState {
     pub version: u64,
     /// The revision it was made from.
     pub revision: u64,
+    /// The change that it brought and that was not acknowledged yet; `None` if the proxy asked for it, or the change was before the proxy came.
+    pub change: Option<Arc<Revision>>,
     /// When it was sent.
     pub sent_at: SystemTime,
     /// Nonce of the newest response that was acknowledged.
@@ -42,6 +43,7 @@ impl Default for TypeState {
             sent: 0,
             version: 0,
             revision: 0,
+            change: None,
             sent_at: SystemTime::UNIX_EPOCH,
             acked: None,
             acked_at: None,
@@ -160,7 +162,7 @@ impl Subscriber for Proxies {
                 connections,
                 joined: Instant::now(),
                 connection,
-                published: subscription.published.clone(),
+                newest: None,
                 version,
             };
             Ok(Subscription {
@@ -203,15 +205,22 @@ struct StreamSession {
     connections: Arc<Connections>,
     joined: Instant,
     connection: Arc<Mutex<Connection>>,
-    published: watch::Receiver<Arc<Published>>,
+    /// The newest revision that was asked after.
+    newest: Option<Arc<Revision>>,
     version: String,
 }
 
 impl StreamSession {
-    /// When what led to a revision was handed over, if that was after the proxy came.
-    fn since(&self, revision: u64) -> Option<Instant> {
-        let since = self.derive.revisions().since(revision);
-        since.filter(|since| *since >= self.joined)
+    /// The change that a response brings, if it was after the proxy came.
+    fn change(&mut self, response: &Response) -> Option<Arc<Revision>> {
+        if response.asked {
+            return None;
+        }
+        if self.newest.as_ref().map(|r| r.number) != Some(response.revision) {
+            self.newest = self.derive.revisions().get(response.revision);
+        }
+        let newest = self.newest.as_ref();
+        newest.filter(|r| r.since >= self.joined).cloned()
     }
 
     fn with_type<R>(&self, ty: TypeUrl, act: impl FnOnce(&mut TypeState) -> R) -> R {
@@ -232,21 +241,21 @@ impl Session for StreamSession {
                 let _ = self.derive.want(self.proxy, *ty);
             }
             Event::Ack { ty, nonce, .. } => {
-                let (revision, after) = self.with_type(*ty, |t| {
+                let (change, after) = self.with_type(*ty, |t| {
                     let now = SystemTime::now();
                     t.acked = Some(*nonce);
                     t.acked_at = Some(now);
-                    let newest = t.sent == *nonce;
-                    let after = now.duration_since(t.sent_at).ok().filter(|_| newest);
-                    (newest.then_some(t.revision), after)
+                    if t.sent != *nonce {
+                        return (None, None);
+                    }
+                    (t.change.take(), now.duration_since(t.sent_at).ok())
                 });
                 if let Some(after) = after {
                     self.metrics.stages.ack.observe(after.as_secs_f64());
                 }
-                if let Some(since) = revision.and_then(|r| self.since(r)) {
-                    self.metrics
-                        .convergence
-                        .observe(since.elapsed().as_secs_f64());
+                if let Some(change) = change {
+                    let after = change.since.elapsed();
+                    self.metrics.convergence.observe(after.as_secs_f64());
                 }
             }
             Event::Nack {
@@ -256,10 +265,7 @@ impl Session for StreamSession {
                 resources,
                 ..
             } => {
-                self.metrics
-                    .rejects
-                    .with_label_values(&[type_label(*ty)])
-                    .inc();
+                self.metrics.of_type(*ty).rejects.inc();
                 self.with_type(*ty, |t| {
                     if t.sent == *nonce {
                         t.refused = Some(message.as_str().into());
@@ -273,11 +279,7 @@ impl Session for StreamSession {
                     .clone();
                 tracing::warn!(proxy = %node.id, r#type = %ty, resources = ?resources, reason = message, "A proxy refused a response.");
             }
-            Event::Stale { ty } => self
-                .metrics
-                .expired_nonces
-                .with_label_values(&[type_label(*ty)])
-                .inc(),
+            Event::Stale { ty } => self.metrics.of_type(*ty).expired_nonces.inc(),
             Event::UnknownType { type_url } => {
                 tracing::debug!(type_url, "A proxy asked for a type that is not served.")
             }
@@ -294,24 +296,20 @@ impl Session for StreamSession {
 
     fn on_send(&mut self, response: &Response, bytes: usize) {
         let ty = response.content.ty;
-        let revision = self.published.borrow().revision;
-        if let Some(since) = self.since(revision) {
-            let after = since.elapsed().as_secs_f64();
-            self.metrics.stages.write.observe(after);
+        let change = self.change(response);
+        if let Some(change) = &change {
+            let after = change.written();
+            self.metrics.stages.write.observe(after.as_secs_f64());
         }
-        self.metrics
-            .pushes
-            .with_label_values(&[type_label(ty)])
-            .inc();
+        let of_type = self.metrics.of_type(ty);
+        of_type.pushes.inc();
         #[allow(clippy::cast_precision_loss)] // Sizes stay far below 2^52.
-        self.metrics
-            .config_size
-            .with_label_values(&[type_label(ty)])
-            .observe(bytes as f64);
+        of_type.config_size.observe(bytes as f64);
         self.with_type(ty, |t| {
             t.sent = response.nonce;
             t.version = response.content.version;
-            t.revision = revision;
+            t.revision = response.revision;
+            t.change = change;
             t.sent_at = SystemTime::now();
             t.refused = None;
         });

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use model::jwks::{FetchedKeys, KeySource};
 use model::node::Node;
@@ -44,7 +45,10 @@ impl Running {
         let objects: Vec<_> = parsed.objects().cloned().collect();
         let key = objects[0].key();
         let changes = objects.into_iter().map(|o| Change::Put(source(), o));
-        self.derive.change(changes.collect()).await.unwrap();
+        self.derive
+            .change(changes.collect(), Instant::now())
+            .await
+            .unwrap();
         key
     }
 
@@ -91,14 +95,14 @@ async fn a_source_that_floods_is_taken_in_few_batches_and_made_to_wait() {
         _ = held.recv();
     })
     .unwrap();
-    derive.change(service(0)).await.unwrap();
+    derive.change(service(0), Instant::now()).await.unwrap();
     assert_eq!(batches.recv().await, Some(1));
 
     // The thread is busy: what fits is kept, and the next one waits.
     for name in 1..=ROOM {
-        derive.change(service(name)).await.unwrap();
+        derive.change(service(name), Instant::now()).await.unwrap();
     }
-    let mut waits = Box::pin(derive.change(service(ROOM + 1)));
+    let mut waits = Box::pin(derive.change(service(ROOM + 1), Instant::now()));
     tokio::select! {
         biased;
         _ = &mut waits => panic!("nothing makes the source wait"),
@@ -172,7 +176,7 @@ async fn findings_are_told_once_and_stand_while_a_proxy_has_them() {
 
     running
         .derive
-        .change(vec![Change::Delete(source(), key)])
+        .change(vec![Change::Delete(source(), key)], Instant::now())
         .await
         .unwrap();
     assert_eq!(running.page().await, []);
@@ -206,11 +210,15 @@ spec: {jwtRules: [{issuer: me, jwksUri: 'https://me/keys', timeout: 3s}]}
     assert_eq!(wanted.borrow_and_update()[&uri].as_secs(), 3);
     let outcome = Some(Arc::new(FetchedKeys::default()));
     let fetched = vec![Change::Keys(uri, outcome)];
-    running.derive.change(fetched).await.unwrap();
+    running
+        .derive
+        .change(fetched, Instant::now())
+        .await
+        .unwrap();
     assert!(known().await.unwrap());
 
     let gone = vec![Change::Delete(source(), key)];
-    running.derive.change(gone).await.unwrap();
+    running.derive.change(gone, Instant::now()).await.unwrap();
     assert!(known().await.unwrap());
     assert!(wanted.borrow_and_update().is_empty());
 }
@@ -236,7 +244,7 @@ spec:
 async fn a_set_that_findings_have_read_is_published_when_it_is_asked_for() {
     let running = Running::start();
     running.put(SCRIPT).await;
-    let one = running
+    let mut one = running
         .derive
         .subscribe(proxy("one", "shop"))
         .await
@@ -244,7 +252,7 @@ async fn a_set_that_findings_have_read_is_published_when_it_is_asked_for() {
     for ty in [TypeUrl::Cluster, TypeUrl::Listener] {
         running.derive.want(one.proxy, ty).unwrap();
         running.derive.ask(|_| ()).await.unwrap();
-        let published = one.published.borrow();
+        let published = one.published.newest();
         assert!(published.get(ty).is_some(), "{ty}");
     }
 }

@@ -134,6 +134,7 @@ impl Telling {
         };
         let path = folder.root().to_owned();
         let start = Instant::now();
+        let noticed = work.since.unwrap_or(start);
         let (folder, mut changes, findings) = tokio::task::spawn_blocking(move || {
             let mut changes = folder.look(&work.files);
             if let Some(unfinished) = &work.all_except {
@@ -156,8 +157,12 @@ impl Telling {
             changes.push(Change::Synced(id));
         }
         if !changes.is_empty() {
-            let _ = self.out.send(Said::Read(start.elapsed())).await;
-            let _ = self.out.send(Said::Changes(changes)).await;
+            let said = Said::Read {
+                changes,
+                noticed,
+                took: start.elapsed(),
+            };
+            let _ = self.out.send(said).await;
         }
         Ok(troubled)
     }

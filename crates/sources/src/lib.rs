@@ -7,6 +7,8 @@ pub mod files;
 pub mod folder;
 pub mod jwks;
 
+use std::time::{Duration, Instant};
+
 use model::{Change, Diagnostic, SourceId};
 use tokio::sync::mpsc;
 
@@ -15,10 +17,27 @@ use tokio::sync::mpsc;
 pub enum Said {
     /// Changes that belong together.
     Changes(Vec<Change>),
-    /// Reading what is told next took that long.
-    Read(std::time::Duration),
+    /// Changes that belong together, and had to be read.
+    Read {
+        /// The changes.
+        changes: Vec<Change>,
+        /// When it was known that there is something to read.
+        noticed: Instant,
+        /// How long reading took.
+        took: Duration,
+    },
     /// Everything that is wrong with what the source holds; replaces what it said before.
     Findings(SourceId, Vec<Diagnostic>),
+}
+
+impl Said {
+    /// The changes, if it is some.
+    pub fn changes(&self) -> &[Change] {
+        match self {
+            Said::Changes(changes) | Said::Read { changes, .. } => changes,
+            Said::Findings(..) => &[],
+        }
+    }
 }
 
 /// Where sources speak to; full when the derive thread is behind.

@@ -1,16 +1,17 @@
 //! A stream as a response body: polled by the connection, it reads requests, runs the state machine and yields bytes.
 //!
-//! Responses are two pieces: 23 bytes of the stream's own (gRPC header and nonce), then bytes that are shared with every
-//! stream that gets the same. Nothing is copied and nothing is queued beyond one response per type. The body is not
+//! A response is 23 bytes of the stream's own (gRPC header and nonce), then bytes that are shared with every stream that
+//! gets the same, in one frame of data. Nothing is copied and nothing is queued beyond one response per type. The body is not
 //! polled while the client has no window, so a slow client costs nothing but its own responses.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use bytes::{Buf, Bytes};
@@ -20,17 +21,17 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use prost::Message;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
-use tokio::sync::watch;
 use tokio::time::Sleep;
-use tokio_util::sync::{CancellationToken, ReusableBoxFuture, WaitForCancellationFutureOwned};
 use xlate::Published;
 
 use super::Server;
-use super::connection::{Place, Stall};
+use super::connection::Place;
 use super::frames::Frames;
+use super::link::{Link, Order};
 use super::response::end;
 use super::subscriber::{Incident, Join, Session, Subscription, Token, Work};
 use crate::content::hex;
+use crate::latest::Receiver;
 use crate::out::{Event, Out, Response};
 use crate::request::Request;
 use crate::status::{Code, Status};
@@ -42,49 +43,72 @@ const HEAD: usize = 23;
 /// Requests that one poll takes in before others get their turn.
 const REQUESTS_PER_POLL: usize = 64;
 
-/// A piece of a body.
+/// A piece of a body: what is the stream's own, then what is shared.
 #[derive(Debug)]
-pub enum Chunk {
-    /// The stream's own.
-    Head([u8; HEAD], u8),
-    /// Shared.
-    Shared(Bytes),
+pub struct Chunk {
+    head: [u8; HEAD],
+    /// How much of `head` is written.
+    at: u8,
+    shared: Bytes,
+}
+
+impl Chunk {
+    /// A response: gRPC header and nonce precede the shared part.
+    fn response(nonce: u64, shared: Bytes) -> Self {
+        let mut head = [0; HEAD];
+        let len = (shared.len() + HEAD - 5) as u32;
+        head[1..5].copy_from_slice(&len.to_be_bytes());
+        head[5..7].copy_from_slice(&[0x2a, 16]);
+        head[7..].copy_from_slice(&hex(nonce));
+        Self {
+            head,
+            at: 0,
+            shared,
+        }
+    }
+
+    /// Bytes as they are.
+    fn plain(shared: Bytes) -> Self {
+        Self {
+            head: [0; HEAD],
+            at: HEAD as u8,
+            shared,
+        }
+    }
+
+    fn left(&self) -> &[u8] {
+        self.head.get(usize::from(self.at)..).unwrap_or_default()
+    }
 }
 
 impl Buf for Chunk {
     fn remaining(&self) -> usize {
-        match self {
-            Chunk::Head(_, at) => HEAD - usize::from(*at),
-            Chunk::Shared(bytes) => bytes.len(),
-        }
+        self.left().len() + self.shared.len()
     }
 
     fn chunk(&self) -> &[u8] {
-        match self {
-            Chunk::Head(bytes, at) => &bytes[usize::from(*at)..],
-            Chunk::Shared(bytes) => bytes,
+        match self.left() {
+            [] => &self.shared,
+            left => left,
         }
+    }
+
+    fn chunks_vectored<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
+        let pieces = [self.left(), &self.shared];
+        let pieces = pieces.into_iter().filter(|p| !p.is_empty());
+        let mut count = 0;
+        for (slot, piece) in out.iter_mut().zip(pieces) {
+            *slot = IoSlice::new(piece);
+            count += 1;
+        }
+        count
     }
 
     fn advance(&mut self, count: usize) {
-        match self {
-            Chunk::Head(_, at) => {
-                assert!(count <= HEAD - usize::from(*at), "advanced past the end");
-                *at += count as u8;
-            }
-            Chunk::Shared(bytes) => bytes.advance(count),
-        }
+        let own = count.min(self.left().len());
+        self.at += own as u8;
+        self.shared.advance(count - own);
     }
-}
-
-/// Writes what precedes the shared part of a response.
-fn head(nonce: u64, shared: usize) -> Chunk {
-    let mut out = [0; HEAD];
-    let len = (shared + HEAD - 5) as u32;
-    out[1..5].copy_from_slice(&len.to_be_bytes());
-    out[5..7].copy_from_slice(&[0x2a, 16]);
-    out[7..].copy_from_slice(&hex(nonce));
-    Chunk::Head(out, 0)
 }
 
 /// The body of any response of this server.
@@ -125,7 +149,7 @@ impl Body for Reply {
             Kind::Ads(body) => body.poll(cx).map(|frame| frame.map(Ok)),
             Kind::Boxed(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
-                Poll::Ready(frame.map(|f| f.map(|f| f.map_data(Chunk::Shared))))
+                Poll::Ready(frame.map(|f| f.map(|f| f.map_data(Chunk::plain))))
             }
         }
     }
@@ -153,12 +177,9 @@ pub(super) struct Opening {
     pub(super) protocol: Protocol,
     pub(super) peer: SocketAddr,
     pub(super) token: Option<Token>,
-    pub(super) stall: Arc<Stall>,
-    pub(super) stop: CancellationToken,
+    pub(super) link: Arc<Link>,
     pub(super) place: Place,
 }
-
-type Changed = (watch::Receiver<Arc<Published>>, bool);
 
 enum Phase {
     /// Waits for the first request.
@@ -169,7 +190,7 @@ enum Phase {
         Box<Request>,
     ),
     /// Serves.
-    Joined(ReusableBoxFuture<'static, Changed>, Box<dyn Session>),
+    Joined(Receiver<Arc<Published>>, Box<dyn Session>),
     /// The status was given.
     Ended,
 }
@@ -184,9 +205,9 @@ pub(super) struct AdsBody {
     requests: Incoming,
     frames: Frames,
     due: VecDeque<Response>,
-    rest: Option<Bytes>,
-    stall: Arc<Stall>,
-    stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    link: Arc<Link>,
+    /// Whom the link wakes.
+    known: Option<Waker>,
     patience: Option<Pin<Box<Sleep>>>,
     _place: Place,
 }
@@ -198,8 +219,7 @@ impl AdsBody {
             protocol,
             peer,
             token,
-            stall,
-            stop,
+            link,
             place,
         } = opening;
         Self {
@@ -210,9 +230,8 @@ impl AdsBody {
             requests,
             frames: Frames::new(server.options.max_request_bytes),
             due: VecDeque::new(),
-            rest: None,
-            stall,
-            stop: Box::pin(stop.cancelled_owned()),
+            link,
+            known: None,
             patience: None,
             _place: place,
             server,
@@ -243,10 +262,7 @@ impl AdsBody {
 
     /// The next piece of data, or the status that ends the stream.
     fn step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Chunk, Status>> {
-        if let Some(rest) = self.rest.take() {
-            return Poll::Ready(Ok(Chunk::Shared(rest)));
-        }
-        if self.stop.as_mut().poll(cx).is_ready() {
+        if self.link.order(&mut self.known, cx) != Order::Serve {
             return Poll::Ready(Err(Status::new(
                 Code::Unavailable,
                 "server is shutting down",
@@ -265,9 +281,7 @@ impl AdsBody {
                 }
                 session.on_send(&response, body.len() + HEAD - 5);
             }
-            let head = head(response.nonce, body.len());
-            self.rest = Some(body).filter(|b| !b.is_empty());
-            return Poll::Ready(Ok(head));
+            return Poll::Ready(Ok(Chunk::response(response.nonce, body)));
         }
         match read {
             // The client is done; what it asked before is answered.
@@ -352,8 +366,8 @@ impl AdsBody {
                 .subscriber
                 .on_incident(Incident::Refused(status.clone()));
         })?;
-        let newest = Arc::clone(&published.borrow_and_update());
-        let joined = Phase::Joined(ReusableBoxFuture::new(changed(published)), session);
+        let newest = published.newest();
+        let joined = Phase::Joined(published, session);
         let Phase::Joining(_, first) = std::mem::replace(&mut self.phase, joined) else {
             return Ok(());
         };
@@ -368,14 +382,12 @@ impl AdsBody {
 
     /// Takes in the newest revision.
     fn changes(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
-        while let Phase::Joined(future, _) = &mut self.phase
-            && let Poll::Ready((mut published, open)) = future.poll(cx)
+        while let Phase::Joined(published, _) = &mut self.phase
+            && let Poll::Ready(newest) = published.poll_next(cx)
         {
-            if !open {
+            let Some(newest) = newest else {
                 return Err(Status::new(Code::Unavailable, "subscription ended"));
-            }
-            let newest = Arc::clone(&published.borrow_and_update());
-            future.set(changed(published));
+            };
             let start = Instant::now();
             let out = self.stream.on_published(newest);
             if let Phase::Joined(_, session) = &mut self.phase {
@@ -408,7 +420,7 @@ impl AdsBody {
 
     fn act(&mut self, out: Vec<Out>) -> Result<(), Status> {
         let answered = |o: &Out| matches!(o, Out::Event(Event::Ack { .. } | Event::Nack { .. }));
-        self.stall
+        self.link
             .note(self.stream.in_flight() > 0, out.iter().any(answered));
         for out in out {
             match out {
@@ -428,13 +440,9 @@ impl AdsBody {
 impl Drop for AdsBody {
     fn drop(&mut self) {
         // Nobody is left to answer.
-        self.stall.note(false, false);
+        self.link.note(false, false);
+        self.link.forget(&mut self.known);
     }
-}
-
-async fn changed(mut published: watch::Receiver<Arc<Published>>) -> Changed {
-    let open = published.changed().await.is_ok();
-    (published, open)
 }
 
 fn decode(protocol: Protocol, message: &[u8]) -> Result<Request, Status> {

@@ -1,9 +1,11 @@
-//! One connection: which call goes where, how long a client may stall, and how it ends at shutdown.
+//! One connection: which call goes where, and how it ends.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::Method;
@@ -14,54 +16,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::body::{AdsBody, Opening, Reply};
+use super::link::{Link, Order};
 use super::response::{grpc, trailers_only};
 use super::subscriber::{Incident, Token};
 use crate::status::{Code, Status};
 use crate::stream::Protocol;
 
 const SERVICE: &str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
-
-/// Since when the connection's streams wait for an answer without any; zero if none does.
-///
-/// Streams of one connection share it: progress of one counts for all, which is lenient and costs nothing.
-#[derive(Debug)]
-pub(super) struct Stall {
-    epoch: Instant,
-    since: AtomicU64,
-}
-
-impl Stall {
-    fn new() -> Self {
-        Self {
-            epoch: Instant::now(),
-            since: AtomicU64::new(0),
-        }
-    }
-
-    /// Notes how a stream stands: whether it waits for answers, and whether one came.
-    pub(super) fn note(&self, waits: bool, progress: bool) {
-        if !waits {
-            self.since.store(0, Ordering::Relaxed);
-        } else if progress || self.since.load(Ordering::Relaxed) == 0 {
-            let millis = self.epoch.elapsed().as_millis() as u64;
-            self.since.store(millis.max(1), Ordering::Relaxed);
-        }
-    }
-
-    fn lasts(&self, limit: Duration) -> bool {
-        let since = self.since.load(Ordering::Relaxed);
-        since != 0
-            && self
-                .epoch
-                .elapsed()
-                .saturating_sub(Duration::from_millis(since))
-                >= limit
-    }
-}
 
 /// Counts a stream while it lives.
 pub(super) struct Place(Arc<Server>);
@@ -82,18 +46,19 @@ fn place(server: &Arc<Server>) -> Option<Place> {
 }
 
 impl Server {
-    /// Serves one connection, encrypted or not, until it ends or `stop`.
-    pub async fn connection<I>(self: Arc<Self>, io: I, peer: SocketAddr, stop: CancellationToken)
+    /// Serves one connection, encrypted or not, until it ends or the server drains.
+    pub async fn connection<I>(self: Arc<Self>, io: I, peer: SocketAddr)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         self.subscriber.on_incident(Incident::ConnectionOpened);
-        let stall = Arc::new(Stall::new());
+        let entry = self.links.enter();
+        let link = &entry.link;
         let service = {
-            let (server, stall, stop) = (Arc::clone(&self), Arc::clone(&stall), stop.clone());
+            let (server, link) = (Arc::clone(&self), Arc::clone(link));
             service_fn(move |request| {
-                let (server, stall, stop) = (Arc::clone(&server), Arc::clone(&stall), stop.clone());
-                async move { Ok::<_, Infallible>(server.call(request, peer, stall, stop).await) }
+                let (server, link) = (Arc::clone(&server), Arc::clone(&link));
+                async move { Ok::<_, Infallible>(server.call(request, peer, link).await) }
             })
         };
         let connection = http2::Builder::new(TokioExecutor::new())
@@ -102,22 +67,23 @@ impl Server {
             .keep_alive_timeout(self.options.keepalive_timeout)
             .serve_connection(TokioIo::new(io), service);
         let mut connection = std::pin::pin!(connection);
-        let limit = self.options.answer_timeout;
-        let mut watchdog = tokio::time::interval_at(Instant::now() + limit, limit);
-        let result = loop {
-            tokio::select! {
-                result = connection.as_mut() => break result,
-                _ = watchdog.tick() => {
-                    if stall.lasts(limit) {
-                        self.subscriber.on_incident(Incident::SendTimedOut);
-                        break Ok(());
-                    }
-                }
-                () = stop.cancelled() => {
-                    // Streams see the same signal and end themselves.
-                    connection.as_mut().graceful_shutdown();
-                    break tokio::time::timeout(self.options.drain_timeout, connection.as_mut()).await.unwrap_or(Ok(()));
-                }
+        let mut known = None;
+        let served = poll_fn(|cx| match link.order(&mut known, cx) {
+            Order::Serve => connection.as_mut().poll(cx).map(Ok),
+            order => Poll::Ready(Err(order)),
+        });
+        let result = match served.await {
+            Ok(result) => result,
+            Err(Order::Close) => {
+                self.subscriber.on_incident(Incident::SendTimedOut);
+                Ok(())
+            }
+            Err(_) => {
+                // Streams are told the same and end themselves.
+                connection.as_mut().graceful_shutdown();
+                tokio::time::timeout(self.options.drain_timeout, connection.as_mut())
+                    .await
+                    .unwrap_or(Ok(()))
             }
         };
         if let Err(error) = result {
@@ -130,8 +96,7 @@ impl Server {
         self: Arc<Self>,
         request: http::Request<Incoming>,
         peer: SocketAddr,
-        stall: Arc<Stall>,
-        stop: CancellationToken,
+        link: Arc<Link>,
     ) -> http::Response<Reply> {
         let path = request.uri().path();
         let Some((service, method)) = path.strip_prefix('/').and_then(|p| p.rsplit_once('/'))
@@ -169,8 +134,7 @@ impl Server {
                     protocol,
                     peer,
                     token,
-                    stall,
-                    stop,
+                    link,
                     place,
                 };
                 grpc(Reply::ads(AdsBody::new(opening, request.into_body())))

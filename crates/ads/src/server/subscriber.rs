@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use proto_envoy::envoy::config::core::v3::Node;
-use tokio::sync::watch;
 use xlate::Published;
 
+use crate::latest::Receiver;
 use crate::out::{Event, Response};
 use crate::status::Status;
 use crate::stream::Protocol;
@@ -55,7 +55,7 @@ pub struct Join {
 pub struct Subscription {
     /// The newest revision for this proxy. Types that nobody asked for may be missing until [`Session::on_event`] told
     /// of a subscription. When the sender is dropped the stream ends with `UNAVAILABLE`.
-    pub published: watch::Receiver<Arc<Published>>,
+    pub published: Receiver<Arc<Published>>,
     /// Is told what happens.
     pub session: Box<dyn Session>,
 }

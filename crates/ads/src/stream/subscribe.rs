@@ -16,8 +16,18 @@ use crate::watch::{Note, Watch};
 const WILDCARD: &str = "*";
 
 impl Stream {
-    /// Applies the subscription part of a request; `answers` tells whether it answers a response.
-    pub(super) fn subscribe(&mut self, ty: TypeUrl, ask: Ask, answers: bool, out: &mut Vec<Out>) {
+    /// Applies the subscription part of a request; `answers` tells whether it answers a response. Returns whether the
+    /// client waits for an answer.
+    pub(super) fn subscribe(
+        &mut self,
+        ty: TypeUrl,
+        ask: Ask,
+        answers: bool,
+        out: &mut Vec<Out>,
+    ) -> bool {
+        if ask.says_nothing() && self.watches[ty as usize].is_some() {
+            return false;
+        }
         let before = self.watches[ty as usize]
             .as_deref()
             .map(|w| w.selection.clone());
@@ -38,16 +48,19 @@ impl Stream {
                     Code::InvalidArgument,
                     "request of the other protocol variant",
                 )));
-                return;
+                return false;
             }
         }
-        let after = self.watches[ty as usize].as_deref().map(|w| &w.selection);
-        if let Some(selection) = after.filter(|s| !before.is_some_and(|b| b.same(s))) {
+        let Some(watch) = self.watches[ty as usize].as_deref() else {
+            return false;
+        };
+        if !before.is_some_and(|b| b.same(&watch.selection)) {
             out.push(Out::Event(Event::Subscribed {
                 ty,
-                selection: selection.clone(),
+                selection: watch.selection.clone(),
             }));
         }
+        watch.asks()
     }
 
     fn subscribe_delta(
@@ -58,9 +71,7 @@ impl Stream {
         initial: Vec<(String, String)>,
     ) {
         let first = self.watches[ty as usize].is_none();
-        if !first && subscribe.is_empty() && unsubscribe.is_empty() {
-            return;
-        }
+        self.settled.remove(ty);
         let fanout = Arc::clone(&self.fanout);
         let watch = self.watches[ty as usize].get_or_insert_default();
         watch.fresh |= first;

@@ -60,6 +60,8 @@ struct Shared {
     newest: AtomicU64,
     responses: AtomicU64,
     bytes: AtomicU64,
+    /// Those of them that tell of resources.
+    told: AtomicU64,
     retries: AtomicU64,
     failure: Mutex<Option<String>>,
     fatal: Mutex<Option<Error>>,
@@ -91,6 +93,7 @@ impl Fleet {
             newest: AtomicU64::new(0),
             responses: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             failure: Mutex::new(None),
             fatal: Mutex::new(None),
@@ -132,6 +135,11 @@ impl Fleet {
             self.shared.responses.load(Ordering::Relaxed),
             self.shared.bytes.load(Ordering::Relaxed),
         )
+    }
+
+    /// Bytes that told of resources so far, to all proxies.
+    pub(super) fn told(&self) -> u64 {
+        self.shared.told.load(Ordering::Relaxed)
     }
 
     pub(super) fn retries(&self) -> u64 {
@@ -294,7 +302,9 @@ impl Shared {
             seen.last.store(now, Ordering::Relaxed);
             self.newest.fetch_max(now, Ordering::Relaxed);
             let refused = refuses && is_configured;
-            for request in proxy.on_response(Message::read(data, self.delta)?, refused) {
+            let message = Message::read(data, self.delta)?;
+            self.told.fetch_add(message.told as u64, Ordering::Relaxed);
+            for request in proxy.on_response(message, refused) {
                 connection.send(&request)?;
             }
             if !is_configured && proxy.is_configured() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Processor time is told in these units, on every Linux there is.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -18,6 +18,15 @@ pub struct Usage {
     pub cpu_s: f64,
     /// Resident memory.
     pub rss_bytes: u64,
+}
+
+/// A revision, as the server's page tells of it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Revision {
+    revision: u64,
+    responses: u64,
+    last_write_ms: f64,
 }
 
 /// A server that was started for the run; it is ended when this is dropped.
@@ -82,6 +91,18 @@ impl Process {
         let mut answer = String::new();
         socket.read_to_string(&mut answer)?;
         Ok(answer)
+    }
+
+    /// From the newest change after revision `seen` to the last response that the server wrote because of it, as the
+    /// server tells, and that revision; `None` where it does not tell.
+    pub(super) fn last_write(&self, seen: u64) -> Option<(u64, Duration)> {
+        let answer = self.get("/debug/revisions").ok()?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        let revisions: Vec<Revision> = serde_json::from_str(body).ok()?;
+        let led = |r: &&Revision| r.revision > seen && r.responses > 0;
+        let newest = revisions.iter().rfind(led)?;
+        let after = Duration::try_from_secs_f64(newest.last_write_ms / 1e3).ok()?;
+        Some((newest.revision, after))
     }
 
     /// What it has used so far; nothing where the system does not tell.

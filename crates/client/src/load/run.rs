@@ -34,6 +34,8 @@ pub struct StepResult {
     pub responses: u64,
     /// Bytes of these.
     pub bytes: u64,
+    /// Those of them that tell of resources: all but type, nonce and version of each response.
+    pub resource_bytes: u64,
     /// Processor time of the server.
     pub server_cpu_s: f64,
     /// The same for each response.
@@ -42,6 +44,8 @@ pub struct StepResult {
     pub proxy: Latencies,
     /// From the change to the last proxy's last response, over the rounds.
     pub last: Spread,
+    /// From the moment the server noticed the change until it wrote its last response, over the rounds, as it tells.
+    pub write: Spread,
     /// Proxies that a round should have reached and did not.
     pub missed: usize,
     /// Every time, for the picture.
@@ -93,6 +97,8 @@ struct Run {
     settle: Duration,
     /// How often each kind of change was made.
     made: [usize; 3],
+    /// The newest revision that the server told of.
+    revision: u64,
 }
 
 /// Runs a scenario and writes what it came to: as JSON, or in a few lines.
@@ -124,6 +130,7 @@ pub async fn run_scenario(
         limit,
         settle: Duration::from_millis(options.settle),
         made: [0; 3],
+        revision: 0,
         scenario,
     };
     let samples = Arc::new(Mutex::new(Vec::new()));
@@ -255,9 +262,10 @@ impl Run {
         fleet.quiet(self.settle).await;
         let begin = Instant::now();
         let (responses, bytes) = fleet.totals();
+        let told = fleet.told();
         let cpu = self.server.usage().cpu_s;
         let mut times = Vec::new();
-        let mut lasts = Vec::new();
+        let (mut lasts, mut writes) = (Vec::new(), Vec::new());
         let (mut rounds, mut missed) = (0, 0);
         match step {
             Step::Change { what, times: n } => {
@@ -269,6 +277,10 @@ impl Run {
                     missed += fleet.reading().saturating_sub(reached.len());
                     lasts.extend(reached.iter().max());
                     times.extend(reached);
+                    if let Some((revision, after)) = self.server.last_write(self.revision) {
+                        self.revision = revision;
+                        writes.push(after);
+                    }
                     rounds += 1;
                 }
             }
@@ -303,10 +315,12 @@ impl Run {
             rounds,
             responses,
             bytes: now.1 - bytes,
+            resource_bytes: fleet.told() - told,
             server_cpu_s,
             server_cpu_us_per_response: server_cpu_s * 1e6 / responses.max(1) as f64,
             proxy: Latencies::of(times.clone()),
             last: Spread::of(lasts),
+            write: Spread::of(writes),
             missed,
             times,
         })

@@ -1,31 +1,75 @@
-//! When the changes behind each revision were handed over.
+//! How far each of the latest revisions has come.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-/// How many revisions are remembered for the time of convergence.
+/// How many revisions are remembered.
 const REMEMBERED: usize = 512;
 
-/// When revisions were asked for: what convergence is counted from.
+/// One revision on its way to the proxies.
+#[derive(Debug)]
+pub struct Revision {
+    /// Its number.
+    pub number: u64,
+    /// When the oldest of the changes behind it was noticed.
+    pub since: Instant,
+    responses: AtomicU64,
+    /// Nanoseconds from `since` to the last response that was written.
+    last_write: AtomicU64,
+}
+
+impl Revision {
+    /// A response with it was given to a connection. Returns how long that was after the change.
+    pub(crate) fn written(&self) -> Duration {
+        let after = self.since.elapsed();
+        let nanos = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        self.responses.fetch_add(1, Ordering::Relaxed);
+        self.last_write.fetch_max(nanos, Ordering::Relaxed);
+        after
+    }
+
+    /// How many responses it led to so far.
+    pub fn responses(&self) -> u64 {
+        self.responses.load(Ordering::Relaxed)
+    }
+
+    /// From the change to the last of them.
+    pub fn last_write(&self) -> Duration {
+        Duration::from_nanos(self.last_write.load(Ordering::Relaxed))
+    }
+}
+
+/// The latest revisions, in order.
 #[derive(Default)]
-pub struct Revisions(Mutex<VecDeque<(u64, Instant)>>);
+pub struct Revisions(Mutex<VecDeque<Arc<Revision>>>);
 
 impl Revisions {
-    /// A revision is about to be published; the oldest change in it was handed over at `since`.
-    pub(super) fn note(&self, revision: u64, since: Instant) {
+    /// A revision is about to be published; the oldest change in it was noticed at `since`.
+    pub(super) fn note(&self, number: u64, since: Instant) {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() == REMEMBERED {
             list.pop_front();
         }
-        list.push_back((revision, since));
+        list.push_back(Arc::new(Revision {
+            number,
+            since,
+            responses: AtomicU64::new(0),
+            last_write: AtomicU64::new(0),
+        }));
     }
 
-    /// When the oldest change of a revision was handed over; `None` for one that is long ago.
-    pub(crate) fn since(&self, revision: u64) -> Option<Instant> {
+    /// A revision; `None` for one that is long ago.
+    pub(crate) fn get(&self, number: u64) -> Option<Arc<Revision>> {
         let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        list.binary_search_by_key(&revision, |(r, _)| *r)
-            .ok()
-            .map(|at| list[at].1)
+        let at = list.binary_search_by_key(&number, |r| r.number).ok()?;
+        list.get(at).cloned()
+    }
+
+    /// All that are remembered.
+    pub fn all(&self) -> Vec<Arc<Revision>> {
+        let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        list.iter().cloned().collect()
     }
 }

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ads::latest;
 use incr::{Engine, Query, RootId};
 use model::node::Node;
 use model::settings::Settings;
@@ -50,7 +51,7 @@ struct Proxy {
     /// `None` until its view could be derived.
     view: Option<Arc<View>>,
     types: [bool; TYPES],
-    sender: watch::Sender<Arc<Published>>,
+    sender: latest::Sender<Arc<Published>>,
 }
 
 #[derive(Default)]
@@ -140,7 +141,7 @@ impl State {
         self.proxies.values().map(|p| ProxyRow {
             node: p.node.clone(),
             view: p.view.clone(),
-            published: p.sender.borrow().clone(),
+            published: p.sender.newest(),
         })
     }
 
@@ -201,7 +202,8 @@ impl State {
             Root::Proxy(ids) => ids.push(id),
             _ => unreachable!("a root of ViewOf is that of a proxy"),
         }
-        let (sender, published) = watch::channel(Arc::new(Published::new(0)));
+        let sender = latest::Sender::new(Arc::new(Published::new(0)));
+        let published = sender.subscribe();
         self.proxies.insert(
             id,
             Proxy {
@@ -230,7 +232,7 @@ impl State {
             self.join_type(&view, ty);
             // A set that others of the view already have is there at once.
             if let (Some(entry), Some(proxy)) = (self.views.get(&view), self.proxies.get(&id)) {
-                proxy.sender.send_replace(entry.published.clone());
+                proxy.sender.send(entry.published.clone());
             }
         }
     }
@@ -397,7 +399,7 @@ impl State {
         {
             entry.published = Arc::new(published);
             for proxy in entry.proxies.iter().filter_map(|id| self.proxies.get(id)) {
-                proxy.sender.send_replace(entry.published.clone());
+                proxy.sender.send(entry.published.clone());
             }
         }
         changed
@@ -427,7 +429,7 @@ impl State {
         let entry = self.views.entry(Arc::clone(&view)).or_default();
         entry.proxies.insert(id);
         let published = entry.published.clone();
-        proxy.sender.send_replace(published);
+        proxy.sender.send(published);
         self.proxies.insert(
             id,
             Proxy {

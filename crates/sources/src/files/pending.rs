@@ -7,12 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode, CreateKind, Event, EventKind, ModifyKind, RemoveKind};
+use notify::event::{
+    AccessKind, AccessMode, CreateKind, Event, EventKind, ModifyKind, RemoveKind, RenameMode,
+};
 
 use crate::folder::is_manifest;
 
-/// How long events are gathered: one save is several.
+/// How long events are gathered: one save is several, and a file that is gone may be about to come back.
 const GATHER: Duration = Duration::from_millis(2);
+
+/// After so long without anything to do, a file that is whole is looked at at once.
+const QUIET: Duration = Duration::from_millis(20);
 
 /// How long a file must rest that is written and never closed.
 const REST: Duration = Duration::from_millis(50);
@@ -34,6 +39,10 @@ pub(super) struct Pending {
     replaced: bool,
     /// When the first of what is ready became so.
     since: Option<Instant>,
+    /// Whether all that is ready came after quiet, and whole.
+    at_once: bool,
+    /// When there was something to do last.
+    busy: Option<Instant>,
 }
 
 /// What to do.
@@ -45,6 +54,8 @@ pub(super) struct Work {
     pub(super) files: BTreeSet<PathBuf>,
     /// The root must be watched anew.
     pub(super) replaced: bool,
+    /// When it was known that there is something to look at, if an event told.
+    pub(super) since: Option<Instant>,
 }
 
 impl Pending {
@@ -56,6 +67,8 @@ impl Pending {
             all: None,
             replaced: false,
             since: None,
+            at_once: true,
+            busy: None,
         }
     }
 
@@ -81,8 +94,13 @@ impl Pending {
     fn note_path(&mut self, path: &Path, kind: EventKind, now: Instant) {
         let manifest = is_manifest(path);
         match kind {
-            EventKind::Access(_) if manifest => self.ready(path, now),
+            EventKind::Access(_) if manifest => self.whole(path, now),
             EventKind::Access(_) => {}
+            EventKind::Modify(ModifyKind::Name(RenameMode::To)) if manifest => {
+                self.whole(path, now);
+            }
+            // Both names were told of before.
+            EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => {}
             EventKind::Create(CreateKind::Folder) => {
                 self.everything(now);
                 self.all = Some(now + NEW_FOLDER);
@@ -95,10 +113,20 @@ impl Pending {
                     self.writing.insert(path.to_owned(), now);
                 }
             }
-            _ if manifest => self.ready(path, now),
+            _ if manifest => {
+                self.ready(path, now);
+                self.at_once = false;
+            }
+            _ if is_passed_over(path) => {}
             // A folder moved, or the link swapped that a mounted ConfigMap's files point through.
             _ => self.everything(now),
         }
+    }
+
+    /// A file stands there as it is meant to.
+    fn whole(&mut self, path: &Path, now: Instant) {
+        self.at_once &= self.busy.is_none_or(|busy| busy + QUIET <= now);
+        self.ready(path, now);
     }
 
     fn ready(&mut self, path: &Path, now: Instant) {
@@ -115,7 +143,11 @@ impl Pending {
 
     /// When there is something to do, if nothing else happens.
     pub(super) fn due(&self) -> Option<Instant> {
-        let ready = self.since.map(|at| at + GATHER);
+        let gather = match self.at_once {
+            true => Duration::ZERO,
+            false => GATHER,
+        };
+        let ready = self.since.map(|at| at + gather);
         let rested = self.writing.values().min().map(|at| *at + REST);
         [ready, rested, self.all].into_iter().flatten().min()
     }
@@ -132,14 +164,23 @@ impl Pending {
             self.writing.remove(&path);
             self.ready.insert(path);
         }
-        self.since = None;
+        let since = self.since.take();
+        self.at_once = true;
+        self.busy = Some(now);
         let all = self.all.take_if(|at| *at <= now).is_some();
         Work {
             all_except: all.then(|| self.writing.keys().cloned().collect()),
             files: std::mem::take(&mut self.ready),
             replaced: std::mem::take(&mut self.replaced),
+            since,
         }
     }
+}
+
+/// Whether the path is hidden, and not one of the links that a mounted ConfigMap's files point through.
+fn is_passed_over(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with('.') && !name.starts_with(".."))
 }
 
 /// Whether an event of the kind tells anything: files that are only opened and read do not change.
@@ -159,7 +200,7 @@ fn is_written(kind: EventKind) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use notify::event::{DataChange, ModifyKind, RenameMode};
+    use notify::event::DataChange;
 
     use super::*;
 
@@ -186,9 +227,37 @@ mod tests {
         pending.note(&event(WRITE, "/c/a.yaml"), start);
         assert_eq!(pending.due(), Some(start + REST));
         assert_eq!(pending.take(start), Work::default());
+        let closed = start + QUIET;
+        pending.note(&event(CLOSE, "/c/a.yaml"), closed);
+        assert_eq!(pending.due(), Some(closed));
+        let work = pending.take(closed);
+        assert_eq!((files(&work), work.since), (vec!["/c/a.yaml"], Some(closed)));
+        assert_eq!(pending.due(), None);
+    }
+
+    #[test]
+    fn events_are_gathered_while_there_is_much_to_do_and_when_a_file_goes() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("/c"));
         pending.note(&event(CLOSE, "/c/a.yaml"), start);
-        assert_eq!(pending.due(), Some(start + GATHER));
-        assert_eq!(files(&pending.take(start + GATHER)), ["/c/a.yaml"]);
+        assert_eq!(files(&pending.take(start)), ["/c/a.yaml"]);
+        pending.note(&event(CLOSE, "/c/b.yaml"), start + GATHER);
+        assert_eq!(pending.due(), Some(start + 2 * GATHER));
+        assert_eq!(files(&pending.take(start + 2 * GATHER)), ["/c/b.yaml"]);
+
+        let later = start + 2 * QUIET;
+        let gone = EventKind::Modify(ModifyKind::Name(RenameMode::From));
+        pending.note(&event(gone, "/c/a.yaml"), later);
+        pending.note(&event(CLOSE, "/c/b.yaml"), later);
+        assert_eq!(pending.due(), Some(later + GATHER));
+    }
+
+    #[test]
+    fn a_hidden_file_that_is_moved_is_nothing_to_look_at() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("/c"));
+        let gone = EventKind::Modify(ModifyKind::Name(RenameMode::From));
+        pending.note(&event(gone, "/c/.part"), start);
         assert_eq!(pending.due(), None);
     }
 

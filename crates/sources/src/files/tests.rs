@@ -37,8 +37,10 @@ impl Running {
     async fn changes(&mut self) -> Vec<String> {
         loop {
             let said = tokio::time::timeout(Duration::from_secs(20), self.said.recv()).await;
-            if let Said::Changes(changes) = said.expect("something is said").expect("it runs") {
-                return changes
+            let said = said.expect("something is said").expect("it runs");
+            if !said.changes().is_empty() {
+                return said
+                    .changes()
                     .iter()
                     .map(|change| match change {
                         Change::Put(_, object) => format!("+{}", object.key().name.name),
