@@ -9,12 +9,12 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
-use xlate::ResourceSet;
+use xlate::{ResourceSet, TypeUrl};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::change::Change;
 use crate::content::Content;
-use crate::names::Names;
+use crate::names::{Names, Selection};
 
 /// Entries of one kind above which everything unused since the last sweep goes, in case nobody sweeps.
 const LIMIT: usize = 4096;
@@ -36,11 +36,56 @@ struct Step {
     union: std::sync::OnceLock<ResourceSet>,
 }
 
+/// All that decides what a client is sent of a type that has what it was sent before, and asks for what it asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Passage {
+    ty: TypeUrl,
+    from: ByContent,
+    to: ByContent,
+    cover: Option<ByContent>,
+    wildcard: bool,
+    /// The address of the list, which [`Made`] keeps.
+    names: usize,
+    revision: u64,
+}
+
+impl Passage {
+    pub(crate) fn new(
+        ty: TypeUrl,
+        [from, to]: [&ResourceSet; 2],
+        cover: Option<&ResourceSet>,
+        selection: &Selection,
+        revision: u64,
+    ) -> Self {
+        let names = selection.names.first();
+        Self {
+            ty,
+            from: by_content(from),
+            to: by_content(to),
+            cover: cover.map(by_content),
+            wildcard: selection.wildcard,
+            names: names.map_or(0, |first| std::ptr::from_ref(first) as usize),
+            revision,
+        }
+    }
+}
+
+/// What a client is sent, if anything.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) content: Option<Arc<Content>>,
+    /// Names in it that the client does not have or has otherwise, and whether it lacks them.
+    pub(crate) touched: Vec<(Arc<str>, bool)>,
+    /// The list for which it was made.
+    pub(crate) names: Names,
+}
+
 #[derive(Debug, Default)]
 struct Tables {
     epoch: u64,
     steps: FxHashMap<(ByContent, ByContent), Kept<Step>>,
     contents: FxHashMap<u64, Kept<Content>>,
+    made: FxHashMap<Passage, Kept<Made>>,
     names: FxHashMap<u64, Vec<Weak<[Arc<str>]>>>,
 }
 
@@ -109,6 +154,28 @@ impl Fanout {
         SharedChange(Arc::clone(&kept.value))
     }
 
+    /// What another stream made for the same passage, if there is one.
+    pub(crate) fn made(&self, passage: &Passage, names: &Names) -> Option<Arc<Made>> {
+        let mut tables = self.tables();
+        let epoch = tables.epoch;
+        let kept = tables.made.get_mut(passage)?;
+        let same = names.is_empty() || names.same(&kept.value.names);
+        same.then(|| {
+            kept.used = epoch;
+            Arc::clone(&kept.value)
+        })
+    }
+
+    /// Keeps it for other streams.
+    pub(crate) fn keep(&self, passage: Passage, value: Arc<Made>) {
+        let mut tables = self.tables();
+        if tables.made.len() >= LIMIT {
+            tables.made.clear();
+        }
+        let used = tables.epoch;
+        tables.made.insert(passage, Kept { value, used });
+    }
+
     /// The same response that another stream sends, if there is one.
     pub(crate) fn content(&self, content: Content) -> Arc<Content> {
         let key = content.fingerprint();
@@ -165,6 +232,7 @@ impl Fanout {
         tables.epoch += 1;
         tables.steps.retain(|_, kept| kept.used >= last);
         tables.contents.retain(|_, kept| kept.used >= last);
+        tables.made.retain(|_, kept| kept.used >= last);
         tables
             .names
             .retain(|_, lists| lists.iter().any(|l| l.strong_count() > 0));
@@ -177,7 +245,7 @@ fn by_content(set: &ResourceSet) -> ByContent {
 
 #[cfg(test)]
 mod tests {
-    use xlate::{Resource, TypeUrl};
+    use xlate::Resource;
 
     use super::*;
     use crate::stream::Protocol;

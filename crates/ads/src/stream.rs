@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use xlate::{Published, ResourceSet, TypeUrl};
 
-use crate::content::{Content, parse_hex};
+use crate::content::parse_hex;
 use crate::fanout::Fanout;
 use crate::out::{Event, Out, Response};
 use crate::request::Request;
 use crate::status::{Code, Status};
-use crate::watch::{Note, Plan, Setting, Watch};
+use crate::watch::{Note, Setting, Watch};
 
 /// The variant of the xDS protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -287,12 +287,18 @@ impl Stream {
             return;
         };
         let first = watch.sent.is_none();
-        let plan = match watch.plan_retry(&setting) {
-            Some(plan) => plan,
+        let passage = watch.passage(&setting, published.revision);
+        let made = match passage.and_then(|p| fanout.made(&p, &watch.selection.names)) {
+            Some(made) => {
+                watch.sent = Some(target.clone());
+                made
+            }
             None => {
-                let plan = watch.plan(&setting);
-                watch.commit(&target, &plan);
-                plan
+                let made = Arc::new(watch.make(&setting, published.revision));
+                if let Some(passage) = passage {
+                    fanout.keep(passage, Arc::clone(&made));
+                }
+                made
             }
         };
         // A refused response is tried again in parts, and what state of the world accepted last is kept apart.
@@ -304,26 +310,14 @@ impl Stream {
         if rests {
             self.settled.insert(ty);
         }
-        if !plan.sends() {
+        let Some(content) = made.content.clone() else {
             return;
-        }
+        };
         self.last_nonce += 1;
         let nonce = self.last_nonce;
-        let version = if protocol == Protocol::Sotw {
-            plan.version
-        } else {
-            published.revision
-        };
         if ty == TypeUrl::Cluster {
-            self.rewarm(&plan, first, published);
+            self.rewarm(&made.touched, first, published);
         }
-        let content = fanout.content(Content::new(
-            ty,
-            protocol,
-            plan.items,
-            plan.removed,
-            version,
-        ));
         let response = Response {
             nonce,
             revision: published.revision,
@@ -439,15 +433,14 @@ impl Stream {
     }
 
     /// Clusters go out: their assignments must follow.
-    fn rewarm(&mut self, plan: &Plan, first: bool, published: &Published) {
+    fn rewarm(&mut self, touched: &[(Arc<str>, bool)], first: bool, published: &Published) {
         self.released = false;
         let Some(assignments) = published.get(TypeUrl::Endpoint) else {
             return;
         };
         let mut watch = self.watches[TypeUrl::Endpoint as usize].as_deref_mut();
         let warms = !first && (watch.is_some() || !self.aloof);
-        for (name, new) in plan
-            .touched
+        for (name, new) in touched
             .iter()
             .filter(|(name, _)| assignments.get(name).is_some())
         {

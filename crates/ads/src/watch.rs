@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use xlate::{Cursor, ResourceSet, TypeUrl};
 
-use crate::content::Item;
-use crate::fanout::Fanout;
+use crate::content::{Content, Item};
+use crate::fanout::{Fanout, Made, Passage};
 use crate::names::Selection;
 use crate::out::Response;
 use crate::stream::Protocol;
@@ -118,8 +118,53 @@ impl Watch {
             && (matches!(ty, TypeUrl::Cluster | TypeUrl::Listener) || self.selection.wildcard)
     }
 
+    /// What decides about the next response, if that is nothing of this client alone: it has what it was sent, and asks
+    /// for what it asked for.
+    pub(crate) fn passage(&self, setting: &Setting<'_>, revision: u64) -> Option<Passage> {
+        let sent = self.sent.as_ref()?;
+        let plain = setting.protocol == Protocol::Delta
+            && !self.fresh
+            && self.notes.is_empty()
+            && self.retry.is_empty()
+            && self.covered.same(&self.selection)
+            && sent != setting.target;
+        let sets = [sent, setting.target];
+        plain.then(|| Passage::new(setting.ty, sets, setting.cover, &self.selection, revision))
+    }
+
+    /// Decides what the client is sent next, and takes it as sent.
+    pub(crate) fn make(&mut self, setting: &Setting<'_>, revision: u64) -> Made {
+        let plan = match self.plan_retry(setting) {
+            Some(plan) => plan,
+            None => {
+                let plan = self.plan(setting);
+                self.commit(setting.target, &plan);
+                plan
+            }
+        };
+        let sends = plan.sends();
+        let version = match setting.protocol {
+            Protocol::Sotw => plan.version,
+            Protocol::Delta => revision,
+        };
+        let content = || {
+            Content::new(
+                setting.ty,
+                setting.protocol,
+                plan.items,
+                plan.removed,
+                version,
+            )
+        };
+        Made {
+            content: sends.then(|| setting.fanout.content(content())),
+            touched: plan.touched,
+            names: self.selection.names.clone(),
+        }
+    }
+
     /// What the client should be sent next, if anything.
-    pub(crate) fn plan(&self, setting: &Setting<'_>) -> Plan {
+    fn plan(&self, setting: &Setting<'_>) -> Plan {
         if self.whole(setting.protocol, setting.ty) {
             self.plan_whole(setting)
         } else {
@@ -128,7 +173,7 @@ impl Watch {
     }
 
     /// Records that the client was brought to `target`, by a response or because it had everything.
-    pub(crate) fn commit(&mut self, target: &ResourceSet, plan: &Plan) {
+    fn commit(&mut self, target: &ResourceSet, plan: &Plan) {
         self.sent = Some(target.clone());
         self.covered = self.selection.clone();
         self.fresh = false;
@@ -227,7 +272,7 @@ impl Watch {
     }
 
     /// The next part of a refused response, as it is in `target`.
-    pub(crate) fn plan_retry(&mut self, setting: &Setting<'_>) -> Option<Plan> {
+    fn plan_retry(&mut self, setting: &Setting<'_>) -> Option<Plan> {
         while let Some(group) = self.retry.pop_front() {
             let mut plan = Plan {
                 version: self.stated.unwrap_or_default(),

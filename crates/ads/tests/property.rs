@@ -283,8 +283,7 @@ struct World {
 }
 
 impl World {
-    fn new(temper: Temper) -> Self {
-        let fanout = Fanout::new();
+    fn new(temper: Temper, fanout: Arc<Fanout>) -> Self {
         Self {
             temper,
             stream: Stream::new(temper.protocol, Arc::clone(&fanout)),
@@ -507,8 +506,16 @@ proptest! {
         mut last in config(),
         heals in any::<bool>(),
     ) {
-        let mut world = World::new(temper);
+        let fanout = Fanout::new();
+        let mut world = World::new(temper, Arc::clone(&fanout));
+        // Another client of the same view, that takes everything at once: what is made for it is there for the first.
+        let placid = Temper { refuses: false, breaks: false, ..temper };
+        let mut other = World::new(placid, fanout);
         for step in &steps {
+            if matches!(step, Step::Publish(_)) {
+                other.step(step);
+                other.settle();
+            }
             world.step(step);
         }
         // Without a name whole sets are refused as they are: only better content can help.
@@ -516,6 +523,9 @@ proptest! {
             last.bad = 0;
         }
         let heals = last.bad == 0;
+        other.step(&Step::Publish(last.clone()));
+        other.settle();
+        other.check_end();
         world.step(&Step::Publish(last));
         world.settle();
         world.check_end();

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use xlate::TypeUrl;
 use xlate::services::{InNamespace, ServiceNamespaces};
 
-use crate::derive::{Closed, State};
+use crate::derive::{Closed, Revisions, State};
 use crate::http::{Pages, text, typed};
 use crate::streams::{Connection, TypeState};
 
@@ -42,7 +42,7 @@ const INDEX: &[(&str, &str)] = &[
     ),
     ("registryz", "services"),
     (
-        "revisions",
+        "revisions?after=",
         "the latest revisions: responses they led to, and how long after the change the last was written",
     ),
     (
@@ -107,7 +107,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "list" => Page::Json(
             INDEX
                 .iter()
-                .map(|(name, _)| name.trim_end_matches("?proxyID="))
+                .map(|(name, _)| name.split_once('?').map_or(*name, |(page, _)| page))
                 .collect(),
         ),
         "syncz" => Page::Json(pages.connections.all().iter().map(sync_status).collect()),
@@ -156,21 +156,10 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
         "memory" => Page::Json(pages.derive.ask(memory::page).await?),
-        "revisions" => Page::Json(
-            pages
-                .derive
-                .revisions()
-                .all()
-                .iter()
-                .map(|r| {
-                    json!({
-                        "revision": r.number,
-                        "responses": r.responses(),
-                        "lastWriteMs": r.last_write().as_secs_f64() * 1e3,
-                    })
-                })
-                .collect(),
-        ),
+        "revisions" => {
+            let after = parameter(query, "after").and_then(|n| n.parse().ok());
+            Page::Json(revisions(pages.derive.revisions(), after.unwrap_or(0)))
+        }
         _ => {
             return Err(PageError::new(
                 StatusCode::NOT_FOUND,
@@ -225,6 +214,20 @@ fn index() -> String {
          <table>{rows}</table><p><a href=\"/metrics\">metrics</a> · <a href=\"/ready\">ready</a></p></body></html>\n",
         env!("CARGO_PKG_VERSION")
     )
+}
+
+/// Those with a larger number than `after`.
+fn revisions(revisions: &Revisions, after: u64) -> Value {
+    let newer = revisions.all().into_iter().filter(|r| r.number > after);
+    newer
+        .map(|r| {
+            json!({
+                "revision": r.number,
+                "responses": r.responses(),
+                "lastWriteMs": r.last_write().as_secs_f64() * 1e3,
+            })
+        })
+        .collect()
 }
 
 fn engine(state: &State) -> Value {

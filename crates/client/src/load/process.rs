@@ -96,11 +96,10 @@ impl Process {
     /// From the newest change after revision `seen` to the last response that the server wrote because of it, as the
     /// server tells, and that revision; `None` where it does not tell.
     pub(super) fn last_write(&self, seen: u64) -> Option<(u64, Duration)> {
-        let answer = self.get("/debug/revisions").ok()?;
+        let answer = self.get(&format!("/debug/revisions?after={seen}")).ok()?;
         let (_, body) = answer.split_once("\r\n\r\n")?;
         let revisions: Vec<Revision> = serde_json::from_str(body).ok()?;
-        let led = |r: &&Revision| r.revision > seen && r.responses > 0;
-        let newest = revisions.iter().rfind(led)?;
+        let newest = revisions.iter().rfind(|r| r.responses > 0)?;
         let after = Duration::try_from_secs_f64(newest.last_write_ms / 1e3).ok()?;
         Some((newest.revision, after))
     }

@@ -231,7 +231,10 @@ mod tests {
         pending.note(&event(CLOSE, "/c/a.yaml"), closed);
         assert_eq!(pending.due(), Some(closed));
         let work = pending.take(closed);
-        assert_eq!((files(&work), work.since), (vec!["/c/a.yaml"], Some(closed)));
+        assert_eq!(
+            (files(&work), work.since),
+            (vec!["/c/a.yaml"], Some(closed))
+        );
         assert_eq!(pending.due(), None);
     }
 
