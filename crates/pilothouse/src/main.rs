@@ -83,14 +83,7 @@ fn main() -> ExitCode {
         Command::Bootstrap(options) => {
             commands::bootstrap::run(&options, &mut std::io::stdout().lock())
         }
-        Command::Load(options) => block_on(async {
-            let out = &mut std::io::stdout();
-            match options.scenario.clone() {
-                Some(path) => _ = client::run_scenario(*options, &path, out).await?,
-                None => _ = client::run_load(*options, out).await?,
-            }
-            Ok(())
-        }),
+        Command::Load(options) => load(*options),
         Command::ProxyConfig(options) => block_on(commands::proxy_config::run(
             *options,
             &mut std::io::stdout(),
@@ -131,6 +124,26 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// How far the priority of simulated proxies is lowered that run beside the server they load.
+const NICE: i32 = 10;
+
+fn load(options: client::LoadOptions) -> anyhow::Result<()> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if options.scenario.is_some() {
+        // On machines of their own they would not take its processor. The server is started by this thread, and so keeps
+        // the usual priority. Without permission they compete as equals.
+        runtime.on_thread_start(|| _ = rustix::process::nice(NICE));
+    }
+    runtime.enable_all().build()?.block_on(async {
+        let out = &mut std::io::stdout();
+        match options.scenario.clone() {
+            Some(path) => _ = client::run_scenario(options, &path, out).await?,
+            None => _ = client::run_load(options, out).await?,
+        }
+        Ok(())
+    })
 }
 
 fn out() -> std::io::Stdout {

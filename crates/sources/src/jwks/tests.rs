@@ -147,7 +147,7 @@ impl Running {
                 Some(Change::Keys(source, keys)) => (source, keys),
                 other => panic!("{other:?}"),
             },
-            Said::Read(_) | Said::Findings(..) => panic!("keys have no findings"),
+            Said::Read { .. } | Said::Findings(..) => panic!("keys have no findings"),
         }
     }
 
