@@ -64,4 +64,7 @@ fn what_a_silent_client_was_not_sent_is_not_kept() {
         next.content.items[0].resource.body[..8],
         1_000_u64.to_be_bytes()
     );
+    assert!(first.asked, "the client had just subscribed");
+    assert!(!next.asked, "it follows from a change");
+    assert_eq!((first.revision, next.revision), (1, 1_000));
 }

@@ -73,3 +73,23 @@ impl Revisions {
         list.iter().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_counts_its_responses_and_knows_the_last_until_it_is_forgotten() {
+        let revisions = Revisions::default();
+        revisions.note(7, Instant::now() - Duration::from_secs(5));
+        let revision = revisions.get(7).expect("it was noted");
+        let (first, second) = (revision.written(), revision.written());
+        assert!(first >= Duration::from_secs(5));
+        assert_eq!((revision.responses(), revision.last_write()), (2, second));
+        for number in 8..8 + REMEMBERED as u64 {
+            revisions.note(number, Instant::now());
+        }
+        assert!(revisions.get(7).is_none());
+        assert_eq!(revisions.all().len(), REMEMBERED);
+    }
+}
