@@ -11,6 +11,7 @@ mod frames;
 mod link;
 mod response;
 mod subscriber;
+mod timer;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -48,7 +49,7 @@ pub struct Options {
     pub admission_wait: Duration,
     /// An idle connection is pinged this often.
     pub keepalive_interval: Duration,
-    /// A ping must be answered within this time.
+    /// A ping must be answered within this time, and a second in which the server runs.
     pub keepalive_timeout: Duration,
     /// A client must answer a response within this time (up to a quarter more), or its connection is closed. Long: an
     /// Envoy is silent while it works through a large configuration. The dead are found by pings.

@@ -450,3 +450,22 @@ async fn a_client_that_does_not_read_delays_nobody_and_is_dropped() {
             .contains(&Incident::SendTimedOut)
     );
 }
+
+#[tokio::test]
+async fn a_process_that_stands_still_loses_no_connection() {
+    let running = start(Options {
+        keepalive_interval: Duration::from_millis(10),
+        keepalive_timeout: Duration::from_millis(20),
+        ..Options::default()
+    });
+    let mut call = Call::delta(running.address, "n").await;
+    let first = call.response().await;
+    call.ack(&first);
+    for _ in 0..60 {
+        tokio::task::yield_now().await;
+        // Both ends stand still for longer than an answer may take, with whatever is under way.
+        std::thread::sleep(Duration::from_millis(40));
+    }
+    running.world.published.send(revision(2, &[("a", 3)]));
+    assert_eq!(call.response().await.resources.len(), 1);
+}

@@ -13,7 +13,7 @@ use http::header::AUTHORIZATION;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
@@ -22,6 +22,7 @@ use super::body::{AdsBody, Opening, Reply};
 use super::link::{Link, Order};
 use super::response::{grpc, trailers_only};
 use super::subscriber::{Incident, Token};
+use super::timer::Lenient;
 use crate::status::{Code, Status};
 use crate::stream::Protocol;
 
@@ -62,7 +63,7 @@ impl Server {
             })
         };
         let connection = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
+            .timer(Lenient)
             .keep_alive_interval(self.options.keepalive_interval)
             .keep_alive_timeout(self.options.keepalive_timeout)
             .serve_connection(TokioIo::new(io), service);
