@@ -1,4 +1,5 @@
-//! `docs/reference/`: a page for each kind and one of all codes, from the definitions that the programs are built from.
+//! `docs/reference/`: a page for each kind and one of all codes, from the definitions that the programs are built from;
+//! and what `kubectl explain` says of Istio's fields, from the same.
 //!
 //! Kinds come from the one list in `model`, fields from our `.proto` files and from the Rust types of the other kinds,
 //! descriptions from their comments, examples from `docs/reference/examples/`, which a test validates.
@@ -46,12 +47,27 @@ struct Kind {
     versions: Vec<String>,
 }
 
+/// What is said of each field of Istio's messages, a line each, for the Kubernetes API.
+const DESCRIPTIONS: &str = "crates/apiserver/src/schema/descriptions.txt";
+
+/// The types of the Gateway API's kinds, in the language of `kinds.txt` beside it.
+const GATEWAY_API: &str = "crates/apiserver/src/schema/gateway-api.txt";
+
+/// The packages of messages that objects are made of.
+const PACKAGES: [&str; 6] = [
+    "istio.analysis.",
+    "istio.extensions.",
+    "istio.networking.",
+    "istio.security.",
+    "istio.telemetry.",
+    "istio.type.",
+];
+
 /// Writes every page; returns how many there are.
 pub(crate) fn write(root: &Path) -> anyhow::Result<usize> {
-    let pages = pages(root)?;
-    let folder = root.join(FOLDER);
+    let pages = files(root)?;
     for (name, text) in &pages {
-        let path = folder.join(name);
+        let path = root.join(name);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
@@ -63,23 +79,102 @@ pub(crate) fn write(root: &Path) -> anyhow::Result<usize> {
 /// Pages that are not what they would be if they were written now.
 pub(crate) fn stale(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut faults = Vec::new();
-    for (name, text) in pages(root)? {
-        let path = root.join(FOLDER).join(&name);
-        if std::fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+    for (name, text) in files(root)? {
+        if std::fs::read_to_string(root.join(&name)).ok().as_ref() != Some(&text) {
             faults.push(format!(
-                "{FOLDER}/{name} is out of date: cargo run -p xtask -- reference"
+                "{name} is out of date: cargo run -p xtask -- reference"
             ));
         }
     }
     Ok(faults)
 }
 
-fn pages(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+/// Everything that is generated, by its path.
+fn files(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let messages = proto::definitions(&root.join("crates/proto-istio/proto/istio"))?;
+    let types = rust::definitions(&root.join("crates/model/src/kinds"))?;
+    let pages = pages(root, &messages, &types)?.into_iter();
+    let mut files: BTreeMap<_, _> = pages
+        .map(|(name, text)| (format!("{FOLDER}/{name}"), text))
+        .collect();
+    files.insert(DESCRIPTIONS.to_owned(), descriptions(&messages));
+    files.insert(GATEWAY_API.to_owned(), gateway_api(&types));
+    Ok(files)
+}
+
+/// Lines of `message.field description`.
+fn descriptions(messages: &Definitions) -> String {
+    let mut text = String::new();
+    let of_objects = |key: &str| PACKAGES.iter().any(|package| key.starts_with(package));
+    for (key, definition) in messages
+        .iter()
+        .filter(|(key, d)| of_objects(key) && !d.is_enum)
+    {
+        let message = key.replace("::", ".");
+        if !definition.about.is_empty() {
+            text.push_str(&format!("{message} {}\n", definition.about));
+        }
+        for member in definition.members.iter().filter(|m| !m.about.is_empty()) {
+            text.push_str(&format!("{message}.{} {}\n", member.name, member.about));
+        }
+    }
+    text
+}
+
+/// The Gateway API's types, a line per field. All are open: a definition may have fields that nothing here reads.
+fn gateway_api(types: &Definitions) -> String {
+    let mut text = String::from(
+        "# Written by `cargo run -p xtask -- reference` from crates/model/src/kinds/gateway_api; the language is that of kinds.txt.\n",
+    );
+    let ours = |key: &str| key.strip_prefix("gateway_api::").map(str::to_owned);
+    for (key, definition) in types.iter().filter(|(_, d)| !d.is_enum) {
+        let Some(name) = ours(key) else { continue };
+        text.push_str(&format!("type gateway.{name} open\n"));
+        for member in &definition.members {
+            let shape = schema_type(&member.shape, types);
+            text.push_str(&format!("  {} {shape} # {}\n", member.name, member.about));
+        }
+    }
+    text
+}
+
+/// The shape of a field in the language of `kinds.txt`.
+fn schema_type(shape: &str, types: &Definitions) -> String {
+    let shape = shape.trim_end_matches("; may be unset");
+    if let Some(inner) = shape.strip_prefix("list of ") {
+        return format!("[]{}", schema_type(inner, types));
+    }
+    if let Some(inner) = shape.strip_prefix("map of ") {
+        return format!("map:{}", schema_type(inner, types));
+    }
+    if let Some(key) = shape.strip_prefix('{').and_then(|s| s.strip_suffix('}')) {
+        return match (types.get(key), key.strip_prefix("gateway_api::")) {
+            (Some(definition), _) if definition.is_enum => "string".to_owned(),
+            (Some(_), Some(name)) => format!("gateway.{name}"),
+            (Some(_), None) if key == "kube::Condition" => "Condition".to_owned(),
+            _ => "free".to_owned(),
+        };
+    }
+    let word = match shape {
+        "text" | "base64" => "string",
+        "true or false" => "bool",
+        "number" => "number",
+        "whole number or text" => "int-or-string",
+        _ if shape.starts_with("whole number") => "int",
+        _ if shape.starts_with("duration") => "string",
+        _ => "free",
+    };
+    word.to_owned()
+}
+
+fn pages(
+    root: &Path,
+    messages: &Definitions,
+    types: &Definitions,
+) -> anyhow::Result<BTreeMap<String, String>> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
     let kinds = kinds(&read("crates/model/src/kinds.rs")?)?;
-    let messages = proto::definitions(&root.join("crates/proto-istio/proto/istio"))?;
-    let types = rust::definitions(&root.join("crates/model/src/kinds"))?;
     let mut pages = BTreeMap::new();
     let mut index = String::from(
         "# Reference\n\nEvery kind that is read, with its fields. The pages are generated from the definitions \
@@ -89,8 +184,8 @@ fn pages(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
         let page = format!("{}.md", kind.page());
         let example = read(&format!("{FOLDER}/examples/{}.yaml", kind.page()))?;
         let (definitions, top) = match kind.spec.strip_prefix("istio::") {
-            Some(name) => (&messages, proto::key(&messages, name, &kind.group)?),
-            None => (&types, kind.spec.clone()),
+            Some(name) => (messages, proto::key(messages, name, &kind.group)?),
+            None => (types, kind.spec.clone()),
         };
         pages.insert(page.clone(), kind.render(definitions, &top, &example)?);
         let group = if kind.group.is_empty() {
@@ -110,6 +205,7 @@ fn pages(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
         "crates/model/src/parse.rs",
         "crates/sources/src/folder.rs",
         "crates/xlate/src/findings.rs",
+        "crates/server/src/shadows.rs",
     ];
     let constants = constants.into_iter().map(read);
     let constants = constants.collect::<anyhow::Result<Vec<_>>>()?;

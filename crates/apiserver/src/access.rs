@@ -3,6 +3,8 @@
 //! A user comes by a bearer token or a client certificate and has groups; grants give a user or a group one of three
 //! roles in some namespaces or in all. Nothing that is not granted is allowed.
 
+pub mod oidc;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::resource::Resource;
+use oidc::Oidc;
 
 /// The group that may do everything, as in Kubernetes.
 pub const MASTERS: &str = "system:masters";
@@ -196,6 +199,7 @@ pub enum AccessError {
 pub struct Access {
     tokens: HashMap<String, Who>,
     grants: Vec<Grant>,
+    issuer: Option<Arc<Oidc>>,
 }
 
 impl Access {
@@ -220,6 +224,7 @@ impl Access {
         let mut access = Self {
             tokens: HashMap::new(),
             grants: file.grants,
+            issuer: None,
         };
         for user in file.users {
             if user.token.len() < 16 {
@@ -241,7 +246,28 @@ impl Access {
         self
     }
 
-    /// The user of a bearer token.
+    /// Takes tokens of an issuer as well.
+    #[must_use]
+    pub fn with_issuer(mut self, issuer: Oidc) -> Self {
+        self.issuer = Some(Arc::new(issuer));
+        self
+    }
+
+    /// The user of a bearer token, which an issuer may have to be asked about.
+    pub async fn authenticate(&self, token: &str) -> Option<Who> {
+        if let Some(who) = self.user_of(token) {
+            return Some(who);
+        }
+        match self.issuer.as_ref()?.user_of(token).await {
+            Ok(who) => Some(who),
+            Err(error) => {
+                tracing::debug!(%error, "A bearer token is refused.");
+                None
+            }
+        }
+    }
+
+    /// The user of a bearer token that a file states.
     pub fn user_of(&self, token: &str) -> Option<Who> {
         // Hashed with a key of this process, so that the time of a miss tells nothing about a token.
         self.tokens.get(token).cloned()

@@ -14,11 +14,13 @@ mod table;
 mod watch;
 mod write;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use http::{HeaderValue, StatusCode, header};
+use model::object::ObjectKey;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use crate::access::{Access, Verb, Who};
 use crate::audit::Audit;
@@ -45,7 +47,13 @@ pub struct Api {
     audit: Audit,
     openapi: openapi::Cache,
     tasks: tokio_util::task::TaskTracker,
+    elsewhere: OnceLock<Elsewhere>,
+    /// Room for watches.
+    watches: Arc<Semaphore>,
 }
+
+/// The source, if any, whose object is used in place of the store's.
+type Elsewhere = Box<dyn Fn(&ObjectKey) -> Option<String> + Send + Sync>;
 
 impl Api {
     /// An API over an open store. Kinds that the store's CustomResourceDefinitions describe are served at once.
@@ -68,6 +76,8 @@ impl Api {
             audit,
             openapi: openapi::Cache::default(),
             tasks: tokio_util::task::TaskTracker::new(),
+            elsewhere: OnceLock::new(),
+            watches: Arc::new(Semaphore::new(watch::MOST)),
         });
         for name in namespaces {
             api.ensure_namespace(name)
@@ -86,15 +96,11 @@ impl Api {
             .clone()
     }
 
-    fn change_catalog(
-        &self,
-        change: impl FnOnce(&mut Catalog) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn change_catalog(&self, change: impl FnOnce(&mut Catalog)) {
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         let mut next = (**catalog).clone();
-        change(&mut next)?;
+        change(&mut next);
         *catalog = Arc::new(next);
-        Ok(())
     }
 
     /// Takes up the definitions of kinds as they are stored.
@@ -113,6 +119,15 @@ impl Api {
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Whoever writes an object that another source holds as well, and that is used in its place, is warned.
+    pub fn set_elsewhere(
+        &self,
+        find: impl Fn(&ObjectKey) -> Option<String> + Send + Sync + 'static,
+    ) {
+        // What was set first stays; there is one server around an API.
+        let _ = self.elsewhere.set(Box::new(find));
     }
 
     /// Answers a request.
@@ -143,6 +158,9 @@ impl Api {
             Target::Version => return Ok(body::json(StatusCode::OK, &discovery::version())),
             Target::Discovery(which) => {
                 return discovery::answer(&self.catalog(), &which, &request.accept);
+            }
+            Target::OldOpenApi => {
+                return Ok(self.openapi.answer_old(&self.catalog(), &request.accept));
             }
             Target::OpenApi(which) => {
                 return self.openapi.answer(&self.catalog(), which.as_deref());
@@ -285,10 +303,8 @@ fn define_all(catalog: &mut Catalog, store: &Store) {
         return;
     };
     let memory = store.read();
-    for (id, stored) in memory.list(resource.name(), None, None) {
-        if let Err(error) = catalog.define(&stored.value()) {
-            tracing::warn!(name = %id.name, %error, "A stored definition is not served.");
-        }
+    for (_, stored) in memory.list(resource.name(), None, None) {
+        catalog.define(&stored.value());
     }
 }
 
@@ -308,6 +324,10 @@ pub(crate) fn failed(failure: &Failure) -> Response {
     if failure.code == StatusCode::UNAUTHORIZED {
         let how = HeaderValue::from_static("Bearer");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+    }
+    if failure.code == StatusCode::TOO_MANY_REQUESTS {
+        let seconds = HeaderValue::from_static("1");
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
     response
 }

@@ -191,7 +191,7 @@ async fn read(
     let who = match (caller, bearer.strip_prefix("Bearer ")) {
         (Caller::Anybody, _) => Some(Who::local()),
         // A wrong token is no excuse for being somebody else.
-        (Caller::Known(_), Some(token)) => api.access().user_of(token.trim()),
+        (Caller::Known(_), Some(token)) => api.access().authenticate(token.trim()).await,
         (Caller::Known(who), None) => who,
     };
     if open_to_all

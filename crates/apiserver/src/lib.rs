@@ -11,6 +11,7 @@ pub mod fields;
 pub mod http;
 mod ledger;
 pub mod local;
+mod names;
 pub mod object;
 pub mod patch;
 pub mod pki;

@@ -15,9 +15,14 @@ use crate::object::time_text;
 /// The media type.
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// Messages: a line per field, `number name type`. Types: string bytes int bool time micro-time int-or-string fields-v1, a
-/// message of this table; `[]` and `map:` before them as in `schema/kinds.txt`.
-const MESSAGES: &str = include_str!("protobuf/messages.txt");
+/// Messages: a line per field, `number name type`. Types: string bytes int bool time micro-time int-or-string quantity
+/// fields-v1, a message of this table; `[]` and `map:` before them as in `schema/kinds.txt`. A `flag` is a bool that JSON
+/// leaves out where it is false, `?` stands before what JSON has even where it is zero or empty, and `inline:` before
+/// messages whose fields stand among those of the outer one.
+const MESSAGES: [&str; 2] = [
+    include_str!("protobuf/messages.txt"),
+    include_str!("protobuf/workloads.txt"),
+];
 /// What every such body begins with.
 const MAGIC: &[u8] = b"k8s\0";
 /// How deep messages may stand within each other.
@@ -28,7 +33,7 @@ type Message = HashMap<u64, (&'static str, &'static str)>;
 static TABLE: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
     let mut table: HashMap<&str, Message> = HashMap::new();
     let mut current = "";
-    for line in MESSAGES.lines() {
+    for line in MESSAGES.iter().flat_map(|text| text.lines()) {
         let mut words = line.split_whitespace();
         match (words.next(), words.next(), words.next()) {
             (Some("message"), Some(name), _) => {
@@ -187,6 +192,13 @@ fn message(name: &str, bytes: &[u8], depth: usize) -> Result<Value, DecodeError>
                 }
                 map.insert(key, held);
             }
+        } else if let Some(of) = kind.strip_prefix("inline:") {
+            if let Some(Value::Object(inner)) = value(of, wire, depth)? {
+                object.extend(inner);
+            }
+        } else if let Some(of) = kind.strip_prefix('?') {
+            let value = value(of, wire, depth)?.unwrap_or_else(|| zero(of));
+            object.insert((*field).to_owned(), value);
         } else if let Some(value) = value(kind, wire, depth)? {
             object.insert((*field).to_owned(), value);
         }
@@ -199,6 +211,15 @@ fn empty(kind: &str) -> Value {
         "".into()
     } else {
         Value::Null
+    }
+}
+
+/// What a value is that the wire has as nothing.
+fn zero(kind: &str) -> Value {
+    match kind {
+        "string" | "quantity" => "".into(),
+        "int" | "int-or-string" => 0.into(),
+        _ => json!({}),
     }
 }
 
@@ -223,6 +244,17 @@ fn value(kind: &str, wire: Wire<'_>, depth: usize) -> Result<Option<Value>, Deco
             number.into()
         }
         ("bool", Wire::Number(number)) => (number != 0).into(),
+        ("flag", Wire::Number(0)) => return Ok(None),
+        ("flag", Wire::Number(_)) => true.into(),
+        ("quantity", Wire::Bytes(bytes)) => {
+            let mut text = String::new();
+            for field in Fields(bytes) {
+                if let (1, Wire::Bytes(found)) = field? {
+                    text = utf8(found)?;
+                }
+            }
+            text.into()
+        }
         ("time" | "micro-time", Wire::Bytes(bytes)) => {
             let mut seconds = 0;
             for field in Fields(bytes) {
@@ -317,6 +349,19 @@ mod tests {
     }
 
     #[test]
+    fn a_zero_that_means_something_stays() {
+        // replicas: 0; a template with a container and an empty volume; minReadySeconds: 0, which means nothing.
+        let container = [field(1, b"web"), field(2, b"nginx")].concat();
+        let volume = [field(1, b"v"), field(2, &field(2, b""))].concat();
+        let pod = [field(1, &volume), field(2, &container)].concat();
+        let spec = [vec![8, 0], field(3, &field(2, &pod)), vec![5 << 3, 0]].concat();
+        let read = decode(&envelope("Deployment", &field(2, &spec))).unwrap();
+        let wanted = json!({"replicas": 0, "template": {"spec": {
+            "volumes": [{"name": "v", "emptyDir": {}}], "containers": [{"name": "web", "image": "nginx"}]}}});
+        assert_eq!(read["spec"], wanted);
+    }
+
+    #[test]
     fn what_is_not_known_is_refused() {
         assert!(matches!(
             decode(&envelope("Bike", b"")),
@@ -346,11 +391,15 @@ mod tests {
             "time",
             "micro-time",
             "int-or-string",
+            "flag",
+            "quantity",
             "fields-v1",
         ];
         for (name, fields) in TABLE.iter() {
             for (field, kind) in fields.values() {
-                let kind = kind.trim_start_matches("[]").trim_start_matches("map:");
+                let kind = ["[]", "map:", "?", "inline:"]
+                    .iter()
+                    .fold(*kind, |kind, before| kind.trim_start_matches(before));
                 assert!(
                     known.contains(&kind) || TABLE.contains_key(kind),
                     "{name}.{field}: {kind}"

@@ -2,6 +2,7 @@
 
 mod builtin;
 mod custom;
+pub mod definition;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use model::kinds::Kind;
 use serde_json::Value;
 
-use crate::status::Failure;
 use crate::store::ResourceName;
 
 pub use custom::{accept, conditions_of};
@@ -61,6 +61,8 @@ pub struct Version {
     pub name: Arc<str>,
     /// Schema of its objects.
     pub schema: Option<Arc<Value>>,
+    /// The conditions and rules of a schema that came with a CustomResourceDefinition.
+    pub judge: Option<Arc<validate::schema::Schema>>,
     /// Columns of tables after the name.
     pub columns: Arc<[Column]>,
 }
@@ -100,6 +102,11 @@ impl Resource {
     /// A served version.
     pub fn version(&self, name: &str) -> Option<&Version> {
         self.versions.iter().find(|v| *v.name == *name)
+    }
+
+    /// The conditions and rules of a version.
+    pub fn judge(&self, version: &str) -> Option<&validate::schema::Schema> {
+        self.version(version)?.judge.as_deref()
     }
 
     /// The schema of a version.
@@ -197,12 +204,8 @@ impl Catalog {
     }
 
     /// Takes in a CustomResourceDefinition, new or changed.
-    ///
-    /// # Errors
-    ///
-    /// When it does not describe a kind that can be served.
-    pub fn define(&mut self, definition: &Value) -> Result<(), Failure> {
-        let mut resource = accept(definition)?;
+    pub fn define(&mut self, definition: &Value) {
+        let mut resource = accept(definition);
         if let Some(kind) = Kind::find(&resource.group, &resource.kind) {
             // The definition of a kind that is built in tells its schema; what it means stays.
             resource.model = Some(kind);
@@ -212,6 +215,7 @@ impl Catalog {
                     resource.versions.push(Version {
                         name: (*version).into(),
                         schema: self.schemas.0.get(&kind).cloned(),
+                        judge: None,
                         columns: resource
                             .versions
                             .first()
@@ -224,12 +228,11 @@ impl Catalog {
             .find(&resource.group, &resource.plural)
             .is_some_and(|r| !r.custom)
         {
-            return Ok(());
+            return;
         }
         let key = (resource.group.clone(), resource.plural.clone());
         self.resources.insert(key, Arc::new(resource));
         self.serial += 1;
-        Ok(())
     }
 
     /// Forgets what a CustomResourceDefinition described.

@@ -6,6 +6,7 @@
 mod builtin;
 mod check;
 mod proto;
+pub mod structural;
 
 use serde_json::{Map, Value};
 

@@ -99,6 +99,15 @@ impl Failure {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
+    /// 429: as much as is done at once is being done.
+    pub fn too_many() -> Self {
+        let message = "Too many requests, please try again later.";
+        let code = StatusCode::TOO_MANY_REQUESTS;
+        let mut failure = Self::new(code, "TooManyRequests", message);
+        failure.details = json!({"retryAfterSeconds": 1});
+        failure
+    }
+
     /// 405.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";

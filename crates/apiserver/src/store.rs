@@ -7,6 +7,7 @@
 mod copy;
 mod disk;
 mod history;
+mod load;
 mod memory;
 mod writer;
 
@@ -180,6 +181,9 @@ impl Default for Keep {
     }
 }
 
+/// How objects were that are not now as they were; `None`: absent.
+pub(crate) type Past = BTreeMap<ObjectId, Option<Arc<Stored>>>;
+
 /// An open store; clones share it.
 #[derive(Clone)]
 pub struct Store {
@@ -290,7 +294,44 @@ impl Store {
         &self,
         revision: u64,
     ) -> Result<BTreeMap<(ResourceName, ObjectId), Option<Version>>, StoreError> {
-        history::changed_since(&self.disk, revision)
+        history::changed_since(&self.disk, revision, None).map(|(all, _)| all)
+    }
+
+    /// What was different at `revision` among the objects of a resource. The memory that comes with it is what it is
+    /// different from.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub(crate) fn past(
+        &self,
+        resource: &ResourceName,
+        revision: u64,
+    ) -> Result<(RwLockReadGuard<'_, Memory>, Past), StoreError> {
+        {
+            let memory = self.read();
+            let mut past = Past::new();
+            if memory.undo(resource, revision, &mut past) {
+                return Ok((memory, past));
+            }
+        }
+        let (all, newest) = history::changed_since(&self.disk, revision, Some(resource))?;
+        let stored = |version: Version| {
+            let json = version.json?;
+            Some(Arc::new(Stored::new(version.revision, json)))
+        };
+        let mut past: Past = all
+            .into_iter()
+            .map(|((_, id), version)| (id, version.and_then(stored)))
+            .collect();
+        let memory = self.read();
+        // What was written since the file was read.
+        if newest < memory.revision() && !memory.undo(resource, newest, &mut past) {
+            return Err(StoreError::Database(
+                "more was written than is remembered".to_owned(),
+            ));
+        }
+        Ok((memory, past))
     }
 
     /// One object as it was at `revision`; `None` where it was absent.

@@ -1,5 +1,6 @@
 //! Many simulated proxies, and how long configuration and changes take to reach them.
 
+mod api;
 mod fleet;
 mod mesh;
 mod picture;

@@ -1,11 +1,15 @@
 //! The Kubernetes API beside xDS: its flags, and starting it.
 
+mod oidc;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use apiserver::access::Access;
+use apiserver::access::oidc::Oidc;
 use apiserver::api::Api;
 use apiserver::audit::Audit;
 use apiserver::http::Security;
@@ -18,6 +22,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{address, duration};
+use crate::shadows::Shadows;
+pub use oidc::OidcOptions;
 
 /// Precedence of the store: folders win over it.
 const STORE_RANK: u8 = 200;
@@ -84,6 +90,10 @@ pub struct ApiOptions {
     )]
     pub api_client_ca: Option<PathBuf>,
 
+    /// Whose bearer tokens are taken besides.
+    #[command(flatten)]
+    pub oidc: OidcOptions,
+
     /// Revisions that the history keeps at most.
     #[arg(long, env = "PILOTHOUSE_HISTORY_REVISIONS", value_name = "N", default_value_t = Keep::default().revisions)]
     pub history_revisions: usize,
@@ -106,6 +116,7 @@ pub async fn start(
     data: &Path,
     options: &ApiOptions,
     namespace: &str,
+    shadows: &Arc<Shadows>,
     stop: &CancellationToken,
 ) -> anyhow::Result<ApiSource> {
     let loopback = options.api_addr.ip().to_canonical().is_loopback();
@@ -130,6 +141,10 @@ pub async fn start(
         Some(file) => Access::read(file).context("cannot use --api-access")?,
         None => Access::default(),
     };
+    if let Some(settings) = options.oidc.settings()? {
+        let issuer = Oidc::new(settings).context("cannot take tokens of the issuer")?;
+        access = access.with_issuer(issuer);
+    }
     let audit = match &options.api_audit_log {
         Some(file) => Audit::to_file(file)
             .with_context(|| format!("cannot write {} (--api-audit-log)", file.display()))?,
@@ -157,6 +172,11 @@ pub async fn start(
     };
     let source = ApiSource::new(id, store.clone());
     let api = Api::start(store, access, audit, &["default", namespace]).await?;
+    let (shadows, own) = (shadows.clone(), source.id().clone());
+    api.set_elsewhere(move |key| {
+        let other = shadows.instead_of(&own, key)?;
+        Some(other.name.to_string())
+    });
     let local = apiserver::http::serve_local(data, api.clone(), stop.clone());
     local.with_context(|| format!("cannot make the socket in {}", data.display()))?;
     tracing::info!(address = %listener.local_addr()?, "The Kubernetes API is served.");

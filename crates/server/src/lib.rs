@@ -10,4 +10,5 @@ pub mod http;
 pub mod metrics;
 pub mod serve;
 pub mod settings;
+pub mod shadows;
 pub mod streams;

@@ -22,6 +22,7 @@ use crate::findings::Findings;
 use crate::http::{self, Pages};
 use crate::metrics::Metrics;
 use crate::settings;
+use crate::shadows::Shadows;
 use crate::streams::{Connections, Proxies};
 
 /// Precedence of folders: the first folder wins over the second.
@@ -76,6 +77,8 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let grpc = ads::server::listen(options.grpc_addr)
         .with_context(|| format!("cannot listen on {} (--grpc-addr)", options.grpc_addr))?;
 
+    let sources = options.config_dir.len() + usize::from(options.api.data.is_some());
+    let shadows = Arc::new(Shadows::of(sources));
     let (sink, said) = mpsc::channel(64);
     let mut waiting = Vec::new();
     for (rank, dir) in (FOLDER_RANK..).zip(&options.config_dir) {
@@ -94,7 +97,8 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         });
     }
     if let Some(data) = &options.api.data {
-        let source = crate::api::start(data, &options.api, &options.namespace, &stop).await?;
+        let source =
+            crate::api::start(data, &options.api, &options.namespace, &shadows, &stop).await?;
         waiting.push(source.id().clone());
         tasks.spawn(source.run(sink.clone(), stop.clone()));
     }
@@ -103,15 +107,13 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     drop(sink);
 
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
-    let synced = feed(
-        said,
-        derive.clone(),
+    let feeding = Feeding {
+        derive: derive.clone(),
         findings,
-        metrics.clone(),
-        waiting,
-        &tasks,
-        &stop,
-    );
+        metrics: metrics.clone(),
+        shadows,
+    };
+    let synced = feed(said, feeding, waiting, &tasks, &stop);
     tokio::select! {
         result = synced => result?,
         () = signal(&stop) => {}
@@ -263,12 +265,18 @@ fn validation(mode: ValidationMode) -> Validation {
     }
 }
 
-/// Hands what sources say to the derive thread; resolves when every source in `waiting` said all it had.
-async fn feed(
-    mut said: mpsc::Receiver<Said>,
+/// Where what sources say goes.
+struct Feeding {
     derive: Derive,
     findings: Arc<Findings>,
     metrics: Arc<Metrics>,
+    shadows: Arc<Shadows>,
+}
+
+/// Hands what sources say to the derive thread; resolves when every source in `waiting` said all it had.
+async fn feed(
+    mut said: mpsc::Receiver<Said>,
+    feeding: Feeding,
     mut waiting: Vec<SourceId>,
     tasks: &TaskTracker,
     stop: &CancellationToken,
@@ -280,17 +288,17 @@ async fn feed(
                 waiting.retain(|w| w != id);
             }
         }
-        pass_on(next, &derive, &findings, &metrics).await?;
+        feeding.pass_on(next).await?;
     }
     // Everything handed over before this question is applied when it is answered.
-    derive.ask(|_| ()).await?;
+    feeding.derive.ask(|_| ()).await?;
     let stop = stop.clone();
     tasks.spawn(async move {
         loop {
             tokio::select! {
                 next = said.recv() => {
                     let Some(next) = next else { return };
-                    if pass_on(next, &derive, &findings, &metrics).await.is_err() {
+                    if feeding.pass_on(next).await.is_err() {
                         return;
                     }
                 }
@@ -301,26 +309,40 @@ async fn feed(
     Ok(())
 }
 
-async fn pass_on(
-    said: Said,
-    derive: &Derive,
-    findings: &Findings,
-    metrics: &Metrics,
-) -> Result<(), crate::derive::Closed> {
-    match said {
-        Said::Changes(changes) => derive.change(changes, Instant::now()).await,
-        Said::Read {
-            changes,
-            noticed,
-            took,
-        } => {
-            metrics.stages.read.observe(took.as_secs_f64());
-            derive.change(changes, noticed).await
+impl Feeding {
+    async fn pass_on(&self, said: Said) -> Result<(), crate::derive::Closed> {
+        match said {
+            Said::Changes(changes) => self.change(changes, Instant::now()).await,
+            Said::Read {
+                changes,
+                noticed,
+                took,
+            } => {
+                self.metrics.stages.read.observe(took.as_secs_f64());
+                self.change(changes, noticed).await
+            }
+            Said::Findings(source, found) => {
+                report(&self.findings, &self.metrics, &source, found);
+                Ok(())
+            }
         }
-        Said::Findings(source, found) => {
-            report(findings, metrics, &source, found);
-            Ok(())
+    }
+
+    async fn change(
+        &self,
+        changes: Vec<model::Change>,
+        noticed: Instant,
+    ) -> Result<(), crate::derive::Closed> {
+        let shadowed = self.shadows.see(&changes);
+        self.derive.change(changes, noticed).await?;
+        if let Some(found) = shadowed {
+            let every = SourceId {
+                rank: 0,
+                name: "sources".into(),
+            };
+            report(&self.findings, &self.metrics, &every, found);
         }
+        Ok(())
     }
 }
 

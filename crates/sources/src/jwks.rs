@@ -23,8 +23,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Said, Sink};
-use fetch::Fetcher;
-pub use fetch::{FetchError, RootsError};
+pub use fetch::{FetchError, Fetcher, RootsError};
 
 /// Fetches under way at once.
 const AT_ONCE: usize = 16;

@@ -3,7 +3,7 @@
 //!
 //! The schema is compiled once and judges any number of values. Everything is bounded: depth, the number of findings,
 //! and the work that rules do, so that neither a hostile definition nor a hostile value costs more than a bounded time.
-//! A rule about a change (`oldSelf`) holds for nothing here, where a value has no past.
+//! A rule about a change (`oldSelf`) is asked where a value replaces another.
 
 mod compile;
 mod default;
@@ -35,6 +35,8 @@ pub struct Schema {
     default: Option<Value>,
     bounds: Bounds,
     rules: Vec<Rule>,
+    /// Whether a rule here or below is about a change.
+    tells_changes: bool,
 }
 
 /// What a value is.
@@ -86,18 +88,26 @@ impl Schema {
     /// Judges a value whose defaults were filled in.
     pub fn check(&self, value: &Value, at: &At<'_>, report: &mut Report) {
         let mut budget = rule::Budget::default();
-        self.at_depth(value, at, report, &mut budget, 0);
+        self.at_depth(value, Past::Unknown, at, report, &mut budget, 0);
+    }
+
+    /// Judges a value that is to stand in place of `old`: also by rules about changes, and what is as it was before by
+    /// those alone, so that a definition which became stricter does not keep others from being changed.
+    pub fn check_change(&self, value: &Value, old: &Value, at: &At<'_>, report: &mut Report) {
+        let mut budget = rule::Budget::default();
+        self.at_depth(value, Past::of(value, old), at, report, &mut budget, 0);
     }
 
     fn at_depth(
         &self,
         value: &Value,
+        past: Past<'_>,
         at: &At<'_>,
         report: &mut Report,
         budget: &mut rule::Budget,
         depth: usize,
     ) {
-        if report.0.len() >= MOST_FINDINGS {
+        if report.0.len() >= MOST_FINDINGS || (past == Past::Same && !self.tells_changes) {
             return;
         }
         if depth > DEEPEST {
@@ -120,13 +130,16 @@ impl Schema {
             return report.error(at, format!("expected {expected}, found {}", shown(value)));
         }
         let before = report.0.len();
-        self.bounds.check(value, at, report);
+        if past != Past::Same {
+            self.bounds.check(value, at, report);
+        }
         match value {
             Value::Object(map) => {
                 for (key, value) in map {
                     let inner = self.fields.get(key).or(self.additional.as_deref());
                     if let Some(inner) = inner {
-                        inner.at_depth(value, &at.field(key), report, budget, depth + 1);
+                        let past = past.within(value, |old| old.get(key));
+                        inner.at_depth(value, past, &at.field(key), report, budget, depth + 1);
                     } else if !self.preserves_unknown && self.ty.is_some() && !self.is_embedded(key)
                     {
                         self.unknown(key, &at.field(key), report);
@@ -136,7 +149,9 @@ impl Schema {
             Value::Array(list) => {
                 if let Some(items) = &self.items {
                     for (index, value) in list.iter().enumerate() {
-                        items.at_depth(value, &at.item(index), report, budget, depth + 1);
+                        let past = past.within(value, |old| self.list.counterpart(value, old));
+                        let at = at.item(index);
+                        items.at_depth(value, past, &at, report, budget, depth + 1);
                     }
                 }
                 self.list.check(list, at, report);
@@ -146,7 +161,7 @@ impl Schema {
         // A value of another form would make rules fail for no reason of theirs.
         if report.0.len() == before {
             for rule in &self.rules {
-                rule.check(value, self, at, report, budget);
+                rule.check(value, past, self, at, report, budget);
             }
         }
     }
@@ -195,7 +210,55 @@ fn shown(value: &Value) -> String {
     }
 }
 
+/// What stood in a value's place.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Past<'v> {
+    /// Nothing, or nothing that is known.
+    Unknown,
+    /// The same value.
+    Same,
+    /// Another one.
+    Other(&'v Value),
+}
+
+impl<'v> Past<'v> {
+    fn of(value: &Value, old: &'v Value) -> Self {
+        if value == old {
+            Past::Same
+        } else {
+            Past::Other(old)
+        }
+    }
+
+    /// The past of a value within.
+    fn within(self, value: &Value, find: impl FnOnce(&'v Value) -> Option<&'v Value>) -> Self {
+        match self {
+            Past::Other(old) => find(old).map_or(Past::Unknown, |old| Past::of(value, old)),
+            known => known,
+        }
+    }
+
+    /// The value that stood in the place of `now`.
+    fn value<'a>(self, now: &'a Value) -> Option<&'a Value>
+    where
+        'v: 'a,
+    {
+        match self {
+            Past::Unknown => None,
+            Past::Same => Some(now),
+            Past::Other(old) => Some(old),
+        }
+    }
+}
+
 impl List {
+    /// The item of an older list that an item stands for. Only those that keys tell apart are known again.
+    fn counterpart<'v>(&self, item: &Value, old: &'v Value) -> Option<&'v Value> {
+        let List::Map(keys) = self else { return None };
+        let is_same = |other: &&Value| keys.iter().all(|key| other.get(key) == item.get(key));
+        old.as_array()?.iter().find(is_same)
+    }
+
     fn check(&self, items: &[Value], at: &At<'_>, report: &mut Report) {
         let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {

@@ -171,6 +171,44 @@ fn a_value_is_judged_by_limits_rules_and_defaults() {
 }
 
 #[test]
+fn a_value_that_replaces_another_is_judged_by_the_change() {
+    let schema = compile(&json!({
+        "type": "object",
+        "properties": {
+            "size": { "type": "integer", "maximum": 5, "x-kubernetes-validations": [{ "rule": "self >= oldSelf", "message": "grows" }] },
+            "name": { "type": "string", "x-kubernetes-validations": [
+                { "rule": "!oldSelf.hasValue() || self == oldSelf.value()", "optionalOldSelf": true, "message": "stays" },
+            ] },
+        },
+    }))
+    .unwrap();
+    let said = |old: Value, new: Value| -> Vec<String> {
+        let mut report = Report::default();
+        schema.check_change(&new, &old, &At::TOP, &mut report);
+        report.0.iter().map(|r| r.message.clone()).collect()
+    };
+    assert_eq!(
+        said(json!({ "size": 2 }), json!({ "size": 3 })),
+        Vec::<String>::new()
+    );
+    assert_eq!(said(json!({ "size": 2 }), json!({ "size": 1 })), ["grows"]);
+    assert_eq!(
+        said(json!({}), json!({ "size": 1, "name": "a" })),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        said(json!({ "name": "a" }), json!({ "name": "b" })),
+        ["stays"]
+    );
+    // What was too large stays so, and is not made larger.
+    assert_eq!(
+        said(json!({ "size": 9 }), json!({ "size": 9, "name": "a" })),
+        Vec::<String>::new()
+    );
+    assert_eq!(said(json!({ "size": 9 }), json!({ "size": 10 })).len(), 1);
+}
+
+#[test]
 fn a_rule_that_would_take_too_long_is_not_begun() {
     let schema = compile(&json!({
         "type": "array",

@@ -4,11 +4,19 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use model::Severity;
-use model::parse::{Validation, code, from_json, from_json_judged};
+use model::parse::{
+    Path as FieldPath, Remark, Step, Validation, code, from_json, from_json_judged,
+};
 use serde_json::Value;
 use validate::Rules;
+use validate::report::{At, Report};
+use validate::schema::Schema;
 
 use super::{Call, defaults};
+use crate::names::{
+    LABEL_VALUE, QUALIFIED, is_label_value, is_qualified_name, label_fault, service_fault,
+    subdomain_fault,
+};
 use crate::object::{is_terminating, meta};
 use crate::resource::Resource;
 use crate::schema;
@@ -17,7 +25,7 @@ use crate::status::{Cause, Failure};
 /// What messages call the place of an object that comes by a request.
 static FROM: LazyLock<Arc<Path>> = LazyLock::new(|| Path::new("request").into());
 
-/// Brings an object into the form that is stored, or says why it cannot be.
+/// Brings an object into the form that is stored, or says why it cannot be. `old` is what it is to replace.
 ///
 /// # Errors
 ///
@@ -25,6 +33,7 @@ static FROM: LazyLock<Arc<Path>> = LazyLock::new(|| Path::new("request").into())
 pub(super) fn admit(
     call: &Call<'_>,
     object: &mut Value,
+    old: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let resource = &call.resource;
@@ -65,6 +74,9 @@ pub(super) fn admit(
     defaults::set(resource, object);
     let mut causes = metadata(resource, object);
     causes.extend(schema::check(object, schema));
+    if let Some(judge) = resource.judge(&call.version).filter(|_| causes.is_empty()) {
+        causes.extend(rules(judge, object, old));
+    }
     if causes.is_empty() && resource.model.is_some() {
         // Rules must not keep an object from reporting its state or from going, should they be newer than it.
         let judged = !call.status_only && !is_terminating(object);
@@ -74,6 +86,46 @@ pub(super) fn admit(
         return Ok(());
     }
     Err(Failure::invalid(resource, meta(object, "name"), causes))
+}
+
+/// What the conditions and rules of a definition say.
+fn rules(judge: &Schema, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    // Of metadata rules see names only.
+    let bare = |object: &Value| {
+        let mut bare = object.clone();
+        let kept = |key: &str| key == "name" || key == "generateName";
+        crate::object::meta_mut(&mut bare).retain(|key, _| kept(key));
+        bare
+    };
+    let (object, old) = (bare(object), old.map(bare));
+    let mut report = Report::default();
+    match &old {
+        Some(old) => judge.check_change(&object, old, &At::TOP, &mut report),
+        None => judge.check(&object, &At::TOP, &mut report),
+    }
+    // Fields that are not known were taken out; what is left of them is metadata.
+    let found = report
+        .into_errors()
+        .filter(|r| r.code != code::UNKNOWN_FIELD);
+    let cause = |remark: Remark| {
+        let shown = match value_at(&remark.path, &object) {
+            Some(Value::Object(_) | Value::Array(_)) | None => String::new(),
+            Some(value) => format!("{value}: "),
+        };
+        Cause {
+            reason: "FieldValueInvalid",
+            field: remark.path.to_string(),
+            message: format!("Invalid value: {shown}{}", remark.message),
+        }
+    };
+    found.map(cause).collect()
+}
+
+fn value_at<'v>(path: &FieldPath, object: &'v Value) -> Option<&'v Value> {
+    path.0.iter().try_fold(object, |value, step| match step {
+        Step::Field(name) => value.get(&**name),
+        Step::Index(index) => value.get(*index),
+    })
 }
 
 /// What reading the object for generation finds and, where it is to be judged, what all rules say about it.
@@ -156,85 +208,4 @@ fn metadata(resource: &Resource, object: &Value) -> Vec<Cause> {
         }
     }
     causes
-}
-
-const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const SERVICE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-
-fn is_label(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
-}
-
-fn label_fault(name: &str) -> Option<&'static str> {
-    if name.len() > 63 {
-        return Some("must be no more than 63 characters");
-    }
-    (!is_label(name)).then_some(LABEL)
-}
-
-fn service_fault(name: &str) -> Option<&'static str> {
-    if name.len() > 63 {
-        return Some("must be no more than 63 characters");
-    }
-    let starts_well = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
-    (!is_label(name) || !starts_well).then_some(SERVICE)
-}
-
-fn subdomain_fault(name: &str) -> Option<&'static str> {
-    if name.len() > 253 {
-        return Some("must be no more than 253 characters");
-    }
-    (!name.split('.').all(is_label)).then_some(SUBDOMAIN)
-}
-
-fn is_label_value(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
-    text.is_empty()
-        || (text.len() <= 63
-            && text.bytes().all(inner)
-            && edge(text.bytes().next())
-            && edge(text.bytes().last()))
-}
-
-fn is_qualified_name(text: &str) -> bool {
-    match text.split_once('/') {
-        Some((prefix, name)) => {
-            subdomain_fault(&prefix.to_ascii_lowercase()).is_none()
-                && !name.is_empty()
-                && is_label_value(name)
-        }
-        None => !text.is_empty() && is_label_value(text),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_held_to_the_rules_of_their_kind() {
-        assert!(
-            subdomain_fault("a.b-c").is_none()
-                && subdomain_fault("A").is_some()
-                && subdomain_fault("a..b").is_some()
-        );
-        assert!(label_fault("1a").is_none() && label_fault("a.b").is_some());
-        assert!(service_fault("a1").is_none() && service_fault("1a").is_some());
-        assert!(
-            is_qualified_name("example.com/a_b")
-                && !is_qualified_name("a/b/c")
-                && !is_qualified_name("")
-        );
-        assert!(
-            is_label_value("")
-                && is_label_value("A.b_c-1")
-                && !is_label_value("-a")
-                && !is_label_value(&"a".repeat(64))
-        );
-    }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Api, Call, Response, body, output, table};
 use crate::selector::Selector;
 use crate::status::Failure;
-use crate::store::{ObjectId, Stored};
+use crate::store::{ObjectId, Past, Stored};
 
 /// Where the next part of a list starts.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -27,8 +27,13 @@ pub(super) struct Listed {
     next: Option<(Continue, Option<usize>)>,
 }
 
-/// Refuses revisions that are still to come, and those that cannot be had exactly.
-fn check_revision(call: &Call<'_>, newest: u64) -> Result<(), Failure> {
+/// The revision that is asked for exactly. Refuses those that are still to come, and those that are not known any more.
+fn exact_revision(
+    call: &Call<'_>,
+    limit: usize,
+    newest: u64,
+    oldest: u64,
+) -> Result<Option<u64>, Failure> {
     let query = &call.request.query;
     let (asked, matching) = (
         query.get("resourceVersion"),
@@ -46,7 +51,7 @@ fn check_revision(call: &Call<'_>, newest: u64) -> Result<(), Failure> {
     }
     if asked.is_empty() {
         if matching.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         return Err(invalid(
             "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
@@ -60,19 +65,19 @@ fn check_revision(call: &Call<'_>, newest: u64) -> Result<(), Failure> {
     if revision > newest {
         return Err(too_large(revision, newest));
     }
-    if matching == "Exact" {
-        if revision == 0 {
-            return Err(invalid(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-            ));
-        }
-        if revision != newest {
-            return Err(Failure::expired(format!(
-                "The provided resource version is too old to be listed exactly: {revision} (newest is {newest})"
-            )));
-        }
+    if matching == "Exact" && revision == 0 {
+        return Err(invalid(
+            "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        ));
     }
-    Ok(())
+    // As clients that are older than the parameter mean it.
+    let is_exact = matching == "Exact" || (matching.is_empty() && limit > 0 && revision > 0);
+    if is_exact && revision < oldest {
+        return Err(Failure::expired(format!(
+            "The provided resource version is too old to be listed exactly: {revision} (oldest is {oldest})"
+        )));
+    }
+    Ok(is_exact.then_some(revision))
 }
 
 /// 504: the revision is still to come.
@@ -103,27 +108,42 @@ impl Api {
                 .parse()
                 .map_err(|_| Failure::bad_request("limit is no number"))?,
         };
-        let memory = self.store.read();
-        let mut revision = memory.revision();
+        let (newest, oldest) = {
+            let memory = self.store.read();
+            (memory.revision(), memory.oldest())
+        };
         let token = query.get("continue");
-        let after = if token.is_empty() {
-            check_revision(call, revision)?;
-            None
+        let (exact, after) = if token.is_empty() {
+            (exact_revision(call, limit, newest, oldest)?, None)
         } else {
+            // Every part is of the moment of the first.
             let token = read_token(token)?;
-            if memory.events_after(token.rv).is_none() {
+            if token.rv < oldest {
                 return Err(Failure::expired(
                     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.",
                 ));
             }
-            // Whoever watches from there learns what changed between the parts.
-            revision = token.rv;
-            Some(ObjectId::new(&token.namespace, &token.name))
+            if token.rv > newest {
+                return Err(Failure::bad_request("continue key is not valid"));
+            }
+            let after = ObjectId::new(&token.namespace, &token.name);
+            (Some(token.rv), Some(after))
         };
-        let all = memory.list(
-            call.resource.name(),
-            call.namespace.as_deref(),
-            after.as_ref(),
+        let name = call.resource.name();
+        let (memory, past) = match exact {
+            Some(revision) => {
+                let past = self.store.past(name, revision);
+                past.map_err(|e| Failure::internal(e.to_string()))?
+            }
+            None => (self.store.read(), Past::new()),
+        };
+        let revision = exact.unwrap_or_else(|| memory.revision());
+        let namespace = call.namespace.as_deref();
+        let all = as_of(
+            memory.list(name, namespace, after.as_ref()),
+            past.iter()
+                .filter(|(id, _)| namespace.is_none_or(|n| *id.namespace == *n))
+                .filter(|(id, _)| after.as_ref().is_none_or(|after| *id > after)),
         );
         let mut selected =
             all.filter(|(id, stored)| selector.is_empty() || selector.matches(id, stored));
@@ -193,6 +213,26 @@ impl Api {
         text.extend_from_slice(b"]}");
         Ok(body::bytes(StatusCode::OK, text))
     }
+}
+
+/// What is now, with what was instead: both ordered by id.
+fn as_of<'a>(
+    now: impl Iterator<Item = (&'a ObjectId, &'a Arc<Stored>)>,
+    past: impl Iterator<Item = (&'a ObjectId, &'a Option<Arc<Stored>>)>,
+) -> impl Iterator<Item = (&'a ObjectId, &'a Arc<Stored>)> {
+    let (mut now, mut past) = (now.peekable(), past.peekable());
+    std::iter::from_fn(move || {
+        loop {
+            let Some((id, was)) = past.next_if(|(id, _)| now.peek().is_none_or(|(n, _)| id <= n))
+            else {
+                return now.next();
+            };
+            now.next_if(|(n, _)| *n == id);
+            if let Some(was) = was {
+                return Some((id, was));
+            }
+        }
+    })
 }
 
 fn read_token(token: &str) -> Result<Continue, Failure> {

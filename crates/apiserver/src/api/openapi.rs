@@ -1,4 +1,6 @@
-//! OpenAPI v3: what `kubectl explain` shows and what clients ask before they patch.
+//! OpenAPI v3: what `kubectl explain` shows and what clients ask before they patch. Older clients ask for [`v2`].
+
+mod v2;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -21,9 +23,31 @@ pub(super) struct Cache(Mutex<Made>);
 struct Made {
     serial: Option<u64>,
     documents: BTreeMap<String, (Bytes, u64)>,
+    /// The document of v2 in JSON and in protobuf, once it was asked for.
+    old: Option<[Bytes; 2]>,
 }
 
 impl Cache {
+    /// Answers `/openapi/v2`.
+    pub(super) fn answer_old(&self, catalog: &Catalog, accept: &str) -> Response {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.serial != Some(catalog.serial) {
+            *made = make(catalog);
+        }
+        let [json, protobuf] = made.old.get_or_insert_with(|| {
+            let document = v2::document(catalog);
+            [document.to_string().into(), v2::encode(&document).into()]
+        });
+        let (asked, answered) = (v2::PROTOBUF, v2::PROTOBUF[1]);
+        if !asked.iter().any(|kind| accept.contains(kind)) {
+            return body::bytes(StatusCode::OK, json.clone());
+        }
+        let mut response = body::bytes(StatusCode::OK, protobuf.clone());
+        let kind = HeaderValue::from_static(answered);
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+
     /// Answers `/openapi/v3` (`None`) or a path below it.
     pub(super) fn answer(
         &self,
@@ -71,6 +95,7 @@ fn make(catalog: &Catalog) -> Made {
     Made {
         serial: Some(catalog.serial),
         documents,
+        old: None,
     }
 }
 

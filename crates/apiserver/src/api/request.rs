@@ -129,6 +129,8 @@ pub enum Target {
     Version,
     /// `/api`, `/apis` and the groups and versions below.
     Discovery(Vec<String>),
+    /// `/openapi/v2`.
+    OldOpenApi,
     /// `/openapi/v3` and what is below.
     OpenApi(Option<String>),
     /// The ledger of the store.
@@ -173,6 +175,7 @@ impl Target {
         Ok(match words.as_slice() {
             ["livez" | "readyz" | "healthz", ..] => Self::Health,
             ["version"] => Self::Version,
+            ["openapi", "v2"] => Self::OldOpenApi,
             ["openapi", "v3"] => Self::OpenApi(None),
             ["openapi", "v3", rest @ ..] => Self::OpenApi(Some(rest.join("/"))),
             ["pilothouse", what] => Self::Ledger((*what).to_owned()),

@@ -1,4 +1,4 @@
-//! Objects as tables, which is what `kubectl get` shows.
+//! Objects as tables, which is what `kubectl get` shows, and as their metadata alone.
 
 use std::sync::Arc;
 
@@ -9,30 +9,57 @@ use crate::object::{meta, now, parse_time};
 use crate::resource::{Column, Resource, Shows};
 use crate::store::Stored;
 
-/// Which version of the table was asked for.
+/// What was asked for in place of whole objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
+    /// A table of version 1.
     V1,
+    /// A table of its beta.
     V1Beta1,
+    /// `PartialObjectMetadata`.
+    Metadata,
 }
 
 impl Form {
-    /// The first form that the client accepts, if that is a table.
+    /// The first form that the client accepts in JSON, if that is none of whole objects.
     pub(super) fn asked(accept: &str) -> Option<Self> {
-        let first = accept.split(',').next()?.replace(' ', "");
+        let all = accept.split(',').map(|one| one.replace(' ', ""));
+        let first = all
+            .filter(|one| !one.starts_with(crate::protobuf::CONTENT_TYPE))
+            .find(|one| !one.is_empty())?;
         let parts: Vec<&str> = first.split(';').collect();
-        if !parts.contains(&"as=Table") || !parts.contains(&"g=meta.k8s.io") {
+        if !parts.contains(&"g=meta.k8s.io") {
             return None;
         }
-        Some(if parts.contains(&"v=v1beta1") {
-            Self::V1Beta1
-        } else {
-            Self::V1
-        })
+        match (parts.contains(&"as=Table"), parts.contains(&"v=v1beta1")) {
+            (true, true) => Some(Self::V1Beta1),
+            (true, false) => Some(Self::V1),
+            (false, _) => {
+                let is_partial = |part: &&str| part.starts_with("as=PartialObjectMetadata");
+                parts.iter().find(|p| is_partial(p)).map(|_| Self::Metadata)
+            }
+        }
     }
 }
 
-/// A table of objects.
+/// The metadata of one object, or of several where there is metadata of the list.
+fn partial(objects: &[Arc<Stored>], metadata: Option<Value>) -> Value {
+    let one = |stored: &Arc<Stored>| of_metadata(stored.value()["metadata"].take());
+    match metadata {
+        None => objects.first().map(one).unwrap_or_default(),
+        Some(metadata) => {
+            let items: Vec<Value> = objects.iter().map(one).collect();
+            json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
+        }
+    }
+}
+
+/// An object of which metadata is all that is told.
+pub(super) fn of_metadata(metadata: Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+/// A table of objects, or their metadata.
 pub(super) fn of(
     objects: &[Arc<Stored>],
     resource: &Resource,
@@ -41,6 +68,9 @@ pub(super) fn of(
     query: &Query,
     metadata: Option<Value>,
 ) -> Value {
+    if form == Form::Metadata {
+        return partial(objects, metadata);
+    }
     let columns = resource
         .version(version)
         .map(|v| v.columns.clone())
@@ -48,7 +78,7 @@ pub(super) fn of(
     let time = parse_time(&now()).unwrap_or(0);
     let include = query.get("includeObject");
     let api_version = match form {
-        Form::V1 => "meta.k8s.io/v1",
+        Form::V1 | Form::Metadata => "meta.k8s.io/v1",
         Form::V1Beta1 => "meta.k8s.io/v1beta1",
     };
     let rows: Vec<Value> = objects

@@ -21,6 +21,8 @@ const BOOKMARK: Duration = Duration::from_secs(60);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// The longest that a watch may ask for.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Watches that are served at once.
+pub(super) const MOST: usize = 10_000;
 /// The bytes that are sent at once.
 const CHUNK: usize = 64 << 10;
 
@@ -64,6 +66,9 @@ impl Api {
             )
             .min(LONGEST),
         };
+        let Ok(place) = self.watches.clone().try_acquire_owned() else {
+            return Err(Failure::too_many());
+        };
         // Whoever asks for initial events, or names no revision, is told first what is there.
         let state_first = initial || (asked == 0 && !query.has("sendInitialEvents"));
         let mut watcher = Watcher {
@@ -99,6 +104,7 @@ impl Api {
         }
         let end = Instant::now() + timeout;
         tokio::spawn(async move {
+            let _place = place;
             if state_first && watcher.send_state(&send, initial).await.is_none() {
                 return;
             }
@@ -261,8 +267,11 @@ impl Watcher {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         if let Some((form, query)) = &self.table {
-            let meta = object["metadata"].clone();
-            object = table::of(&[], &self.resource, &self.version, *form, query, Some(meta));
+            let meta = object["metadata"].take();
+            object = match form {
+                table::Form::Metadata => table::of_metadata(meta),
+                _ => table::of(&[], &self.resource, &self.version, *form, query, Some(meta)),
+            };
         }
         object.to_string().into_bytes()
     }

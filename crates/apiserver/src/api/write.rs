@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use rules::{check_identity, check_immutable, keep_parts, wanted_differs};
 
-use super::{Api, Call, Response, admit, body, read_body};
+use super::{Api, Call, Response, admit, read_body};
 use crate::apply::{self, Writer};
 use crate::object::{
     is_terminating, map_mut, meta, meta_list, meta_mut, new_suffix, new_uid, now, set_meta,
@@ -43,9 +43,7 @@ impl Api {
         let stored = self
             .create_object(call, object, false, &mut warnings)
             .await?;
-        let mut response = body::bytes(StatusCode::CREATED, call.output(&stored));
-        body::warn(&mut response, &warnings);
-        Ok(response)
+        Ok(self.written(call, StatusCode::CREATED, &stored, warnings))
     }
 
     /// Whether the body is an object of the kind and namespace that the path names.
@@ -126,8 +124,8 @@ impl Api {
         if resource.has_status && !resource.native {
             map_mut(&mut object).remove("status");
         }
-        admit::admit(call, &mut object, warnings)?;
-        self.extend_definition(call, &mut object)?;
+        admit::admit(call, &mut object, None, warnings)?;
+        self.extend_definition(call, &mut object, None)?;
         if !applied {
             let writer = writer(call, &time);
             apply::record(
@@ -204,9 +202,7 @@ impl Api {
                 other => break other?,
             }
         };
-        let mut response = body::bytes(StatusCode::OK, call.output(&stored));
-        body::warn(&mut response, &warnings);
-        Ok(response)
+        Ok(self.written(call, StatusCode::OK, &stored, warnings))
     }
 
     pub(super) async fn patch(&self, call: &Call<'_>) -> Result<Response, Failure> {
@@ -249,9 +245,7 @@ impl Api {
                 Ok(done) => break done,
             }
         };
-        let mut response = body::bytes(status, call.output(&stored));
-        body::warn(&mut response, &warnings);
-        Ok(response)
+        Ok(self.written(call, status, &stored, warnings))
     }
 
     async fn patch_once(
@@ -308,7 +302,7 @@ impl Api {
         let unknown = crate::schema::prune(&mut known, schema);
         if !unknown.is_empty() && call.request.query.get("fieldValidation") == "Strict" {
             let mut probe = config.clone();
-            admit::admit(call, &mut probe, &mut Vec::new())?;
+            admit::admit(call, &mut probe, None, &mut Vec::new())?;
         } else if call.request.query.get("fieldValidation") != "Ignore" {
             warnings.extend(unknown.iter().map(|f| format!("unknown field {f:?}")));
         }
@@ -392,13 +386,13 @@ impl Api {
                 return Err(Failure::invalid(resource, &name, vec![cause]));
             }
         }
-        admit::admit(call, &mut object, warnings)?;
+        admit::admit(call, &mut object, Some(&old), warnings)?;
         check_immutable(resource, &old, &object)?;
         if resource.has_generation && wanted_differs(&old, &object) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
             set_meta(&mut object, "generation", generation + 1);
         }
-        self.extend_definition(call, &mut object)?;
+        self.extend_definition(call, &mut object, Some(&old))?;
         if !update.applied {
             let time = now();
             let writer = writer(call, &time);

@@ -141,6 +141,7 @@ fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
     let version = |name: &&'static str| Version {
         name: (*name).into(),
         schema: schema.clone(),
+        judge: None,
         columns: columns.clone(),
     };
     let categories: &[&str] = match kind.group() {
@@ -194,6 +195,7 @@ fn stored(row: &Stored) -> Resource {
         versions: vec![Version {
             name: version.into(),
             schema: schema::builtin(kind),
+            judge: None,
             columns: [age()].into(),
         }],
         storage: version.into(),

@@ -7,15 +7,10 @@ use serde_json::{Value, json};
 use super::builtin::{age, column};
 use super::{Resource, Shows, Version};
 use crate::object::now;
-use crate::status::{Cause, Failure};
 use crate::store::ResourceName;
 
-/// The kind that a definition describes.
-///
-/// # Errors
-///
-/// When it describes none that can be served.
-pub fn accept(definition: &Value) -> Result<Resource, Failure> {
+/// The kind that a definition describes; what is wrong with the definition is [`super::definition`]'s to say.
+pub fn accept(definition: &Value) -> Resource {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (group, plural, kind) = (
@@ -23,56 +18,9 @@ pub fn accept(definition: &Value) -> Result<Resource, Failure> {
         text(&spec["names"]["plural"]),
         text(&spec["names"]["kind"]),
     );
-    let mut causes = Vec::new();
-    for (field, value) in [
-        ("spec.group", &group),
-        ("spec.names.plural", &plural),
-        ("spec.names.kind", &kind),
-    ] {
-        if value.is_empty() {
-            causes.push(Cause::required(field, ""));
-        }
-    }
-    let name = crate::object::meta(definition, "name");
-    if name != format!("{plural}.{group}") {
-        let detail = "must be spec.names.plural+\".\"+spec.group";
-        causes.push(Cause::invalid("metadata.name", &name.into(), detail));
-    }
-    let versions = spec["versions"].as_array().cloned().unwrap_or_default();
-    let storage: Vec<String> = versions
-        .iter()
-        .filter(|v| v["storage"] == true)
-        .map(|v| text(&v["name"]))
-        .collect();
-    if storage.len() != 1 {
-        let detail = "must have exactly one version marked as storage version";
-        causes.push(Cause::invalid("spec.versions", &spec["versions"], detail));
-    }
-    for (index, version) in versions.iter().enumerate() {
-        if version["schema"]["openAPIV3Schema"].is_null() {
-            let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
-            causes.push(Cause::required(field, "schemas are required"));
-        }
-    }
-    if let Some(strategy) = spec["conversion"]["strategy"].as_str()
-        && strategy != "None"
-    {
-        let detail =
-            "webhook conversion is not served here; versions may differ in their name only";
-        causes.push(Cause::invalid(
-            "spec.conversion.strategy",
-            &strategy.into(),
-            detail,
-        ));
-    }
-    if !causes.is_empty() {
-        let resource = super::builtin::resources(&super::Schemas(Default::default()));
-        let this = resource
-            .into_iter()
-            .find(|r| r.is("apiextensions.k8s.io", "customresourcedefinitions"));
-        let this = this.ok_or_else(Failure::no_path)?;
-        return Err(Failure::invalid(&this, name, causes));
-    }
+    let versions = spec["versions"].as_array();
+    let versions = versions.map(Vec::as_slice).unwrap_or_default();
+    let storage = versions.iter().find(|v| v["storage"] == true);
     let names = &spec["names"];
     let list = |value: &Value| -> Vec<Arc<str>> {
         let items = value.as_array();
@@ -93,7 +41,7 @@ pub fn accept(definition: &Value) -> Result<Resource, Failure> {
         .map(version)
         .collect();
     served.sort_by_key(|v| std::cmp::Reverse(super::rank(&v.name)));
-    Ok(Resource {
+    Resource {
         list_kind: or(&names["listKind"], format!("{kind}List")),
         singular: or(&names["singular"], kind.to_ascii_lowercase()),
         short_names: list(&names["shortNames"]),
@@ -107,8 +55,7 @@ pub fn accept(definition: &Value) -> Result<Resource, Failure> {
         custom: true,
         model: None,
         storage: storage
-            .first()
-            .map(|s| s.as_str())
+            .map(|version| text(&version["name"]))
             .unwrap_or_default()
             .into(),
         name: ResourceName::new(&plural, &group),
@@ -116,7 +63,7 @@ pub fn accept(definition: &Value) -> Result<Resource, Failure> {
         group: group.into(),
         kind: kind.into(),
         plural: plural.into(),
-    })
+    }
 }
 
 fn version(version: &Value) -> Version {
@@ -134,9 +81,12 @@ fn version(version: &Value) -> Version {
             column
         })
         .collect();
+    let schema = &version["schema"]["openAPIV3Schema"];
     Version {
         name: text(&version["name"]),
-        schema: Some(Arc::new(version["schema"]["openAPIV3Schema"].clone())),
+        // A definition whose schema cannot be used is not accepted; an older program may have stored one.
+        judge: validate::schema::compile(schema).ok().map(Arc::new),
+        schema: Some(Arc::new(schema.clone())),
         columns: if columns.is_empty() {
             [age()].into()
         } else {

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::proto::message_schema;
 
-/// The table of types, in the language that its head explains.
-const TYPES: &str = include_str!("kinds.txt");
+/// The tables of types, in the language that the head of the first explains.
+const TYPES: [&str; 2] = [include_str!("kinds.txt"), include_str!("gateway-api.txt")];
 
 struct Type<'t> {
     flags: &'t str,
@@ -26,10 +26,10 @@ struct Field<'t> {
 
 static PARSED: LazyLock<HashMap<&'static str, Type<'static>>> = LazyLock::new(|| parse(TYPES));
 
-fn parse(text: &str) -> HashMap<&str, Type<'_>> {
+fn parse(texts: [&'static str; 2]) -> HashMap<&'static str, Type<'static>> {
     let mut types = HashMap::new();
     let mut current: Option<(&str, Type<'_>)> = None;
-    for line in text.lines() {
+    for line in texts.into_iter().flat_map(str::lines) {
         if let Some(head) = line.strip_prefix("type ") {
             types.extend(current.take());
             let (name, flags) = head.split_once(' ').unwrap_or((head, ""));
@@ -59,7 +59,9 @@ fn of_type(kind: &str) -> Value {
         "int" => json!({"type": "integer", "format": "int64"}),
         "bool" => json!({"type": "boolean"}),
         "int-or-string" => json!({"x-kubernetes-int-or-string": true}),
+        "number" => json!({"type": "number"}),
         "any" => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+        "free" => json!({"x-kubernetes-preserve-unknown-fields": true}),
         _ => {
             if let Some(item) = kind.strip_prefix("[]") {
                 return json!({"type": "array", "items": of_type(item)});
@@ -147,12 +149,6 @@ impl crate::resource::Schemas {
         let of = |kind: Kind| {
             let name = match kind {
                 Kind::KubeGateway => "KubeGateway".to_owned(),
-                Kind::HttpRoute
-                | Kind::GrpcRoute
-                | Kind::TlsRoute
-                | Kind::TcpRoute
-                | Kind::UdpRoute => "Route".to_owned(),
-                Kind::ReferenceGrant | Kind::BackendTlsPolicy => "OpenSpec".to_owned(),
                 _ if kind.group().ends_with(".istio.io") => {
                     return Arc::new(istio(kind));
                 }
@@ -171,10 +167,13 @@ fn istio(kind: Kind) -> Value {
         .iter()
         .find_map(|version| message_schema(&format!("istio.{package}.{version}.{}", kind.name())));
     let open = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    json!({
-        "type": "object",
-        "properties": {"spec": spec.unwrap_or_else(open), "status": open()},
-    })
+    let spec = spec.unwrap_or_else(open);
+    let mut schema = json!({"type": "object"});
+    if let Some(about) = spec.get("description") {
+        schema["description"] = about.clone();
+    }
+    schema["properties"] = json!({"spec": spec, "status": open()});
+    schema
 }
 
 #[cfg(test)]
@@ -183,7 +182,16 @@ mod tests {
 
     #[test]
     fn every_type_that_is_named_is_there() {
-        let known = ["string", "time", "int", "bool", "int-or-string", "any"];
+        let known = [
+            "string",
+            "time",
+            "int",
+            "number",
+            "bool",
+            "int-or-string",
+            "any",
+            "free",
+        ];
         for (name, of) in PARSED.iter() {
             for field in &of.fields {
                 let kind = field
@@ -210,6 +218,14 @@ mod tests {
                     schema["properties"]["spec"]["properties"].is_object(),
                     "{kind:?}"
                 );
+                let fields = schema["properties"]["spec"]["properties"]
+                    .as_object()
+                    .unwrap();
+                let told = fields
+                    .values()
+                    .filter(|f| f["description"].is_string())
+                    .count();
+                assert!(told > 0, "{kind:?} has fields of which nothing is said");
             }
         }
     }

@@ -1,10 +1,19 @@
 //! Schemas of Istio's kinds, from the descriptors of their messages.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 
 /// How deep messages may stand within each other; none of Istio's comes near it.
 const DEPTH: usize = 24;
+
+/// What is said of messages and fields, written by `cargo run -p xtask -- reference` from the same definitions.
+static DESCRIPTIONS: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+    let lines = include_str!("descriptions.txt").lines();
+    lines.filter_map(|line| line.split_once(' ')).collect()
+});
 
 /// The schema of a message by its full name.
 pub(super) fn message_schema(name: &str) -> Option<Value> {
@@ -25,9 +34,21 @@ fn of_message(message: &MessageDescriptor, depth: usize) -> Value {
     }
     let mut properties = Map::new();
     for field in message.fields() {
-        properties.insert(field.json_name().to_owned(), of_field(&field, depth));
+        let mut schema = of_field(&field, depth);
+        let name = format!("{}.{}", message.full_name(), field.json_name());
+        // Of a list of messages, what is said of one serves where nothing is said of all.
+        let of_items = schema["items"]["description"].as_str();
+        let about = DESCRIPTIONS.get(name.as_str()).copied().or(of_items);
+        if let Some(about) = about.map(str::to_owned) {
+            schema["description"] = about.into();
+        }
+        properties.insert(field.json_name().to_owned(), schema);
     }
-    json!({"type": "object", "properties": properties})
+    let mut schema = json!({"type": "object", "properties": properties});
+    if let Some(about) = DESCRIPTIONS.get(message.full_name()) {
+        schema["description"] = (*about).into();
+    }
+    schema
 }
 
 fn of_field(field: &FieldDescriptor, depth: usize) -> Value {

@@ -1,16 +1,14 @@
-//! The file: its tables, how values are written, and reading all of it at the start.
+//! The file: its tables, and how values are written.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 
-use bytes::Bytes;
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, DatabaseError, ReadableDatabase, TableDefinition, TableError};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::memory::{EVENTS, Event, EventKind, Memory, Stored};
-use super::{Author, ObjectId, ResourceName, StoreError};
+use super::memory::Memory;
+use super::{Author, ObjectId, ResourceName, StoreError, load};
 
 /// Object key to checksum and JSON.
 pub(super) const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
@@ -76,13 +74,12 @@ pub(super) fn key(resource: &ResourceName, id: &ObjectId) -> Vec<u8> {
         .into_bytes()
 }
 
-pub(super) fn split_key(key: &[u8]) -> Result<(ResourceName, ObjectId), StoreError> {
+/// Resource, namespace and name of a key.
+pub(super) fn split_key(key: &[u8]) -> Result<(&str, &str, &str), StoreError> {
     let text = std::str::from_utf8(key).map_err(|_| damaged("a key is no text"))?;
     let mut parts = text.split('\0');
     match (parts.next(), parts.next(), parts.next()) {
-        (Some(resource), Some(namespace), Some(name)) => {
-            Ok((resource.into(), ObjectId::new(namespace, name)))
-        }
+        (Some(resource), Some(namespace), Some(name)) => Ok((resource, namespace, name)),
         _ => Err(damaged("a key has no three parts")),
     }
 }
@@ -109,28 +106,28 @@ pub(super) fn seal(parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// The value behind its checksum.
-pub(super) fn unseal<'a>(sealed: &'a [u8], what: &str) -> Result<&'a [u8], StoreError> {
+pub(super) fn unseal(sealed: &[u8], what: impl Fn() -> String) -> Result<&[u8], StoreError> {
     let (sum, value) = sealed
         .split_first_chunk::<8>()
-        .ok_or_else(|| damaged(format!("{what} is cut off")))?;
+        .ok_or_else(|| damaged(format!("{} is cut off", what())))?;
     if xxh3_64(value).to_be_bytes() == *sum {
         Ok(value)
     } else {
-        Err(damaged(format!("the checksum of {what} is wrong")))
+        Err(damaged(format!("the checksum of {} is wrong", what())))
     }
 }
 
 /// The head and the object of a sealed ledger entry.
 pub(super) fn open_entry(sealed: &[u8], revision: u64) -> Result<(Head, &[u8]), StoreError> {
-    let what = format!("revision {revision}");
-    let value = unseal(sealed, &what)?;
+    let what = || format!("revision {revision}");
+    let value = unseal(sealed, what)?;
     let mut heads = serde_json::Deserializer::from_slice(value).into_iter::<Head>();
     match heads.next() {
         Some(Ok(head)) => {
             let object = value.get(heads.byte_offset()..).unwrap_or_default();
             Ok((head, object))
         }
-        _ => Err(damaged(format!("{what} has no head"))),
+        _ => Err(damaged(format!("{} has no head", what()))),
     }
 }
 
@@ -171,116 +168,43 @@ impl Disk {
         };
         let disk = Self { db };
         disk.prepare()?;
-        let (memory, entries) = disk.load()?;
+        let (memory, entries) = load::load(&disk)?;
         Ok((disk, memory, entries))
     }
 
     /// Makes the tables of a new file, and refuses a format that is not known.
     fn prepare(&self) -> Result<(), StoreError> {
+        match self.format()? {
+            Some(FORMAT) => return Ok(()),
+            Some(found) => {
+                let known = FORMAT;
+                return Err(StoreError::Format { found, known });
+            }
+            None => {}
+        }
         let transaction = self.db.begin_write().map_err(failed)?;
         {
             let mut meta = transaction.open_table(META).map_err(failed)?;
-            let found = meta.get(KEY_FORMAT).map_err(failed)?.map(|v| v.value());
-            match found {
-                None => {
-                    meta.insert(KEY_FORMAT, FORMAT).map_err(failed)?;
-                    meta.insert(KEY_REVISION, 0).map_err(failed)?;
-                    meta.insert(KEY_OLDEST, 0).map_err(failed)?;
-                    transaction.open_table(OBJECTS).map_err(failed)?;
-                    transaction.open_table(LEDGER).map_err(failed)?;
-                    transaction.open_table(BY_OBJECT).map_err(failed)?;
-                }
-                Some(FORMAT) => {}
-                Some(found) => {
-                    let known = FORMAT;
-                    return Err(StoreError::Format { found, known });
-                }
-            }
+            meta.insert(KEY_FORMAT, FORMAT).map_err(failed)?;
+            meta.insert(KEY_REVISION, 0).map_err(failed)?;
+            meta.insert(KEY_OLDEST, 0).map_err(failed)?;
+            transaction.open_table(OBJECTS).map_err(failed)?;
+            transaction.open_table(LEDGER).map_err(failed)?;
+            transaction.open_table(BY_OBJECT).map_err(failed)?;
         }
         transaction.commit().map_err(failed)
     }
 
-    fn load(&self) -> Result<(Memory, Entries), StoreError> {
+    /// What the file says of its format; `None` where it is new. Reading it writes nothing, so that a start waits for no
+    /// disk.
+    fn format(&self) -> Result<Option<u64>, StoreError> {
         let transaction = self.db.begin_read().map_err(failed)?;
-        let meta = transaction.open_table(META).map_err(failed)?;
-        let number = |key| -> Result<u64, StoreError> {
-            let value = meta.get(key).map_err(failed)?;
-            Ok(value.map_or(0, |v| v.value()))
+        let meta = match transaction.open_table(META) {
+            Ok(meta) => meta,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+            Err(error) => return Err(failed(error)),
         };
-        let mut memory = Memory::default();
-        memory.revision = number(KEY_REVISION)?;
-        memory.oldest = number(KEY_OLDEST)?;
-        let objects = transaction.open_table(OBJECTS).map_err(failed)?;
-        for item in objects.iter().map_err(failed)? {
-            let (key, value) = item.map_err(failed)?;
-            let (resource, id) = split_key(key.value())?;
-            let what = format!("{resource} {}/{}", id.namespace, id.name);
-            let value = unseal(value.value(), &what)?;
-            let (revision, json) = value
-                .split_first_chunk::<8>()
-                .ok_or_else(|| damaged(format!("{what} is cut off")))?;
-            let stored = Stored::new(u64::from_be_bytes(*revision), Bytes::copy_from_slice(json));
-            memory.insert(resource, id, Arc::new(stored));
-        }
-        let entries = self.load_ledger(&mut memory)?;
-        Ok((memory, entries))
-    }
-
-    /// Reads the ledger: what is known of each entry, and the newest as events.
-    fn load_ledger(&self, memory: &mut Memory) -> Result<Entries, StoreError> {
-        let transaction = self.db.begin_read().map_err(failed)?;
-        let ledger = transaction.open_table(LEDGER).map_err(failed)?;
-        let mut entries = Entries::new();
-        let first_event = memory.revision.saturating_sub(EVENTS as u64);
-        // What events replay from, and what was before them.
-        let mut known: HashMap<u64, Arc<Stored>> = HashMap::new();
-        let mut expected = None;
-        for item in ledger.iter().map_err(failed)? {
-            let (revision, value) = item.map_err(failed)?;
-            let (revision, value) = (revision.value(), value.value());
-            let (head, json) = open_entry(value, revision)?;
-            let resource = ResourceName::from(head.resource.as_str());
-            let id = head.id();
-            let now = memory.get(&resource, &id);
-            let stored = match now.filter(|now| now.revision == revision) {
-                Some(now) => now.clone(),
-                None => Arc::new(Stored::new(revision, Bytes::copy_from_slice(json))),
-            };
-            if revision <= memory.oldest {
-                // Kept because a later revision was written over it.
-                known.insert(revision, stored);
-                continue;
-            }
-            if expected.is_some_and(|e| e != revision) {
-                return Err(damaged(format!("a revision before {revision} is missing")));
-            }
-            expected = Some(revision + 1);
-            entries.push_back(Entry {
-                revision,
-                time_ms: head.time_ms,
-                bytes: u32::try_from(value.len()).unwrap_or(u32::MAX),
-            });
-            let before = known.remove(&head.before);
-            if revision > first_event {
-                memory.remember(Event {
-                    kind: match (head.deleted, head.before) {
-                        (true, _) => EventKind::Deleted,
-                        (false, 0) => EventKind::Added,
-                        (false, _) => EventKind::Modified,
-                    },
-                    resource,
-                    id,
-                    object: stored.clone(),
-                    before,
-                });
-            }
-            if !head.deleted {
-                known.insert(revision, stored);
-            }
-        }
-        if expected.is_some_and(|e| e != memory.revision + 1) {
-            return Err(damaged("the newest revision is missing"));
-        }
-        Ok(entries)
+        let found = meta.get(KEY_FORMAT).map_err(failed)?;
+        Ok(found.map(|v| v.value()))
     }
 }

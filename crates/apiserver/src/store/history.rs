@@ -33,6 +33,8 @@ pub struct Record {
 /// An object at a revision.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Version {
+    /// Its revision.
+    pub revision: u64,
     /// The object; `None` where it was absent.
     pub json: Option<Bytes>,
 }
@@ -97,17 +99,24 @@ fn revision_of(index: &[u8]) -> Result<u64, StoreError> {
     Ok(u64::from_be_bytes(*bytes))
 }
 
-/// How the objects were at `revision` that were written after it.
+/// How the objects were at `revision` that were written after it; of one resource if one is given. With the newest
+/// revision that was looked at.
 pub(super) fn changed_since(
     disk: &Disk,
     revision: u64,
-) -> Result<BTreeMap<(ResourceName, ObjectId), Option<Version>>, StoreError> {
+    of: Option<&ResourceName>,
+) -> Result<(BTreeMap<(ResourceName, ObjectId), Option<Version>>, u64), StoreError> {
     let transaction = disk.db.begin_read().map_err(failed)?;
     let ledger = transaction.open_table(LEDGER).map_err(failed)?;
     let mut all = BTreeMap::new();
+    let mut newest = revision;
     for item in ledger.range(revision + 1..).map_err(failed)? {
         let (at, value) = item.map_err(failed)?;
-        let head = open_entry(value.value(), at.value())?.0;
+        newest = at.value();
+        let head = open_entry(value.value(), newest)?.0;
+        if of.is_some_and(|of| of.as_str() != head.resource) {
+            continue;
+        }
         let id = (head.resource.as_str().into(), head.id());
         // The first write after the revision tells what it was over.
         if let Entry::Vacant(place) = all.entry(id) {
@@ -117,7 +126,7 @@ pub(super) fn changed_since(
             });
         }
     }
-    Ok(all)
+    Ok((all, newest))
 }
 
 fn version(
@@ -128,7 +137,7 @@ fn version(
     let value = value.ok_or_else(|| damaged(format!("revision {revision} is missing")))?;
     let (head, json) = open_entry(value.value(), revision)?;
     let json = (!head.deleted).then(|| Bytes::copy_from_slice(json));
-    Ok(Version { json })
+    Ok(Version { revision, json })
 }
 
 /// An object at `revision`, if the ledger tells; `None` where it has not been written since what the ledger knows.
@@ -151,5 +160,8 @@ pub(super) fn at(
     // Written first after the revision, or last before what the ledger knows.
     let (first, last) = (index_key(&key, revision + 1), index_key(&key, u64::MAX));
     let mut range = index.range::<&[u8]>(&*first..=&*last).map_err(failed)?;
-    Ok(range.next().map(|_| Version { json: None }))
+    Ok(range.next().map(|_| Version {
+        revision: 0,
+        json: None,
+    }))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{ObjectId, ResourceName};
+use super::{ObjectId, Past, ResourceName};
 
 /// How many events are kept for watches that start in the past.
 pub(super) const EVENTS: usize = 20_000;
@@ -182,9 +182,36 @@ impl Memory {
         Some(self.events.range(skip.min(self.events.len())..))
     }
 
+    /// Adds to `past` how objects of a resource were at `revision`, where it does not know yet; `false` where that is not
+    /// known any more.
+    pub(super) fn undo(&self, resource: &ResourceName, revision: u64, past: &mut Past) -> bool {
+        let Some(events) = self.events_after(revision) else {
+            return false;
+        };
+        for event in events.filter(|e| e.resource == *resource) {
+            if event.kind != EventKind::Added && event.before.is_none() {
+                return false;
+            }
+            past.entry(event.id.clone())
+                .or_insert_with(|| event.before.clone());
+        }
+        true
+    }
+
     /// The objects that name the object of this identity as an owner.
     pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &(ResourceName, ObjectId)> {
         self.dependents.get(uid).into_iter().flatten()
+    }
+
+    /// Puts all objects of a resource in, which come in order.
+    pub(super) fn fill(&mut self, resource: ResourceName, rows: Vec<(ObjectId, Arc<Stored>)>) {
+        for (id, stored) in rows.iter().filter(|(_, stored)| !stored.owners.is_empty()) {
+            for owner in &stored.owners {
+                let of = self.dependents.entry(owner.clone()).or_default();
+                of.insert((resource.clone(), id.clone()));
+            }
+        }
+        self.tables.insert(resource, rows.into_iter().collect());
     }
 
     pub(super) fn insert(&mut self, resource: ResourceName, id: ObjectId, stored: Arc<Stored>) {

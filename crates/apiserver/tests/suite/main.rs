@@ -4,10 +4,13 @@
 extern crate pilothouse_apiserver as apiserver;
 
 mod apply;
+mod definitions;
 mod kill;
+mod kube;
 mod kubectl;
 mod ledger;
 mod objects;
+mod oidc;
 mod tls;
 mod watch;
 

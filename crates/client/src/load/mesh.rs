@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::api::Api;
+
 /// The shape of a mesh.
 ///
 /// Namespaces are `n0`, `n1`, ...; each holds the same number of services. Of the services in `n0`, and their rules,
@@ -100,11 +102,7 @@ impl MeshShape {
     /// # Errors
     /// Those of writing.
     pub fn change(&self, root: &Path, change: Change, round: usize) -> io::Result<()> {
-        let service = match change {
-            Change::Endpoint => round % self.services.max(1),
-            Change::Rule => round * 2 % self.services.max(1) / 2 * 2,
-            Change::Service => self.services,
-        };
+        let service = self.changed(change, round);
         let path = self.path(root, change, service);
         let text = match change {
             Change::Service if path.exists() => return fs::remove_file(path),
@@ -115,6 +113,37 @@ impl MeshShape {
         let part = root.join("n0/.part");
         fs::write(&part, text)?;
         fs::rename(part, path)
+    }
+
+    /// Makes the same change through the Kubernetes API.
+    ///
+    /// # Errors
+    /// When the API refuses it.
+    pub(super) fn apply(&self, api: &Api, change: Change, round: usize) -> io::Result<()> {
+        let service = self.changed(change, round);
+        let name = format!("s{service}");
+        match change {
+            Change::Service if round % 2 == 1 => api.delete("n0", "serviceentries", &name),
+            Change::Endpoint | Change::Service => {
+                let text = self.service(0, service, round + 1);
+                api.apply("n0", "serviceentries", &name, &text)
+            }
+            Change::Rule => {
+                let text = self.rules(0, service, round + 1);
+                // The definition of subsets stays as it is.
+                let (_, text) = text.rsplit_once("---\n").unwrap_or(("", &text));
+                api.apply("n0", "virtualservices", &name, text)
+            }
+        }
+    }
+
+    /// The service that a change is made to for the `round`th time.
+    fn changed(&self, change: Change, round: usize) -> usize {
+        match change {
+            Change::Endpoint => round % self.services.max(1),
+            Change::Rule => round * 2 % self.services.max(1) / 2 * 2,
+            Change::Service => self.services,
+        }
     }
 
     fn path(&self, root: &Path, change: Change, service: usize) -> PathBuf {

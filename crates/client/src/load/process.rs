@@ -2,11 +2,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+
+use super::api::Api;
+use super::scenario::Way;
 
 /// Processor time is told in these units, on every Linux there is.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -35,18 +38,26 @@ pub(super) struct Process {
     child: Child,
     pub(super) xds: SocketAddr,
     http: SocketAddr,
+    /// Where the API is, if it is served.
+    pub(super) api: Api,
     started: Instant,
 }
 
 impl Process {
-    /// Starts `program serve` on free ports, for a folder.
-    pub(super) fn start(program: &Path, folder: &Path) -> io::Result<Self> {
+    /// Starts `program serve` on free ports, for a folder of manifests or for the store into which they are brought.
+    pub(super) fn start(program: &Path, folder: &Path, through: Way) -> io::Result<Self> {
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
-        let (xds, http) = (free()?, free()?);
-        let child = Command::new(program)
-            .arg("serve")
-            .arg("--config-dir")
-            .arg(folder)
+        let (xds, http, api) = (free()?, free()?, Api(free()?));
+        let mut command = Command::new(program);
+        command.arg("serve");
+        if through == Way::Api {
+            command.arg("--data").arg(data(folder));
+            command.arg("--insecure-local");
+            command.args(["--api-addr", &api.0.to_string()]);
+        } else {
+            command.arg("--config-dir").arg(folder);
+        }
+        let child = command
             .args(["--grpc-addr", &xds.to_string()])
             .args(["--http-addr", &http.to_string()])
             .args(["--log", "error"])
@@ -57,8 +68,26 @@ impl Process {
             child,
             xds,
             http,
+            api,
             started: Instant::now(),
         })
+    }
+
+    /// Brings the manifests of a folder into the store that it serves.
+    pub(super) fn import(&self, program: &Path, folder: &Path) -> io::Result<()> {
+        let done = Command::new(program)
+            .arg("import")
+            .arg(folder)
+            .arg("--data")
+            .arg(data(folder))
+            .stdin(Stdio::null())
+            .output()?;
+        if done.status.success() {
+            return Ok(());
+        }
+        let words = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        let status = done.status;
+        Err(io::Error::other(format!("import: {status}; {words}")))
     }
 
     /// Waits until it says that it is ready, and tells how long that took.
@@ -116,6 +145,11 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Where the store is that the manifests of a folder are brought into.
+pub(super) fn data(folder: &Path) -> PathBuf {
+    folder.with_extension("data")
 }
 
 fn usage(pid: u32) -> Option<Usage> {

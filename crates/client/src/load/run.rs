@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::fleet::{Conduct, Fleet};
 use super::mesh::Change;
-use super::process::{Process, Usage};
-use super::scenario::{Scenario, Step};
+use super::process::{self, Process, Usage};
+use super::scenario::{Scenario, Step, Way};
 use super::{LoadOptions, picture};
 use crate::error::Error;
 use crate::report::{Latencies, Spread};
@@ -120,8 +120,11 @@ pub async fn run_scenario(
         None => std::env::current_exe().map_err(failed)?,
     };
     let limit = Duration::from_secs_f64(options.timeout.max(0.0));
-    let mut server = Process::start(&program, &folder).map_err(failed)?;
+    let mut server = Process::start(&program, &folder, scenario.through).map_err(failed)?;
     let ready = server.ready(limit).map_err(failed)?;
+    if scenario.through == Way::Api {
+        server.import(&program, &folder).map_err(failed)?;
+    }
     let rss_before_bytes = server.usage().rss_bytes;
     let mut run = Run {
         folder,
@@ -223,6 +226,7 @@ impl Drop for Cleanup {
     fn drop(&mut self) {
         // What is left lies among temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(process::data(&self.0));
     }
 }
 
@@ -252,10 +256,12 @@ impl Run {
         let made = &mut self.made[change as usize];
         let round = *made;
         *made += 1;
-        self.scenario
-            .mesh
-            .change(&self.folder, change, round)
-            .map_err(Error::Server)
+        let mesh = &self.scenario.mesh;
+        let made = match self.scenario.through {
+            Way::Files => mesh.change(&self.folder, change, round),
+            Way::Api => mesh.apply(&self.server.api, change, round),
+        };
+        made.map_err(Error::Server)
     }
 
     async fn step(&mut self, fleet: &Fleet, step: &Step) -> Result<StepResult, Error> {

@@ -15,6 +15,9 @@ pub struct Scenario {
     pub about: String,
     /// The mesh.
     pub mesh: MeshShape,
+    /// How the mesh and its changes come to the server.
+    #[serde(default)]
+    pub through: Way,
     /// Simulated proxies; those of a namespace share a view.
     pub proxies: usize,
     /// One proxy in this many stops reading once it is configured; 0 for none.
@@ -25,6 +28,17 @@ pub struct Scenario {
     pub refusing: usize,
     /// What happens, one after the other.
     pub steps: Vec<Step>,
+}
+
+/// How configuration comes to the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// Files of a folder.
+    #[default]
+    Files,
+    /// The Kubernetes API over its store.
+    Api,
 }
 
 /// Something that happens.

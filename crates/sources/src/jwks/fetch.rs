@@ -3,6 +3,7 @@
 mod insecure;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use http::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
 use http::{HeaderValue, Request, Uri};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
+use ipnet::IpNet;
 use model::jwks::{BadKeys, KeySource};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -62,6 +64,9 @@ pub enum FetchError {
     /// Took too long.
     #[error("no answer in {0:?}")]
     TimedOut(Duration),
+    /// The OpenID configuration is somebody else's.
+    #[error("the OpenID configuration is of the issuer {0:?}")]
+    OtherIssuer(String),
     /// The OpenID configuration names no keys.
     #[error("the OpenID configuration has no jwks_uri")]
     Undiscovered,
@@ -84,30 +89,44 @@ pub enum RootsError {
     NoVersion(#[source] rustls::Error),
 }
 
-/// What fetches need.
-pub(super) struct Fetcher {
+/// Fetches keys.
+pub struct Fetcher {
     guard: Guard,
     tls: TlsConnector,
 }
 
 impl Fetcher {
+    /// A fetcher that trusts the system's roots and those of a file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be used.
+    pub fn trusting(roots: Option<&Path>) -> Result<Self, RootsError> {
+        Self::with(&[], roots, false)
+    }
+
     pub(super) fn new(options: &Options) -> Result<Self, RootsError> {
+        let extra = options.extra_roots.as_deref();
+        Self::with(&options.blocked, extra, options.insecure)
+    }
+
+    fn with(blocked: &[IpNet], extra: Option<&Path>, insecure: bool) -> Result<Self, RootsError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(RootsError::NoVersion)?;
-        let config = if options.insecure {
+        let config = if insecure {
             builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(insecure::AnyCertificate(provider)))
                 .with_no_client_auth()
         } else {
             builder
-                .with_root_certificates(roots(options)?)
+                .with_root_certificates(roots(extra)?)
                 .with_no_client_auth()
         };
         Ok(Self {
-            guard: Guard::new(&options.blocked),
+            guard: Guard::new(blocked),
             tls: TlsConnector::from(Arc::new(config)),
         })
     }
@@ -121,7 +140,7 @@ impl Fetcher {
         let fetch = async {
             let uri = match source {
                 KeySource::Uri(uri) => uri.to_string(),
-                KeySource::Issuer(issuer) => self.discover(issuer).await?,
+                KeySource::Issuer(issuer) => self.discover(issuer, false).await?,
             };
             let body = self.get(&uri).await?;
             let text = std::str::from_utf8(&body).map_err(|_| BadKeys::NotJson)?;
@@ -133,10 +152,39 @@ impl Fetcher {
             .unwrap_or(Err(FetchError::TimedOut(limit)))
     }
 
-    async fn discover(&self, issuer: &str) -> Result<String, FetchError> {
+    /// The keys of an issuer whose OpenID configuration says that it is this one's.
+    ///
+    /// # Errors
+    ///
+    /// When they do not come within `limit`.
+    pub async fn keys_of_issuer(
+        &self,
+        issuer: &str,
+        limit: Duration,
+    ) -> Result<String, FetchError> {
+        let fetch = async {
+            let uri = self.discover(issuer, true).await?;
+            let body = self.get(&uri).await?;
+            let text = String::from_utf8(body.into()).map_err(|_| BadKeys::NotJson)?;
+            model::jwks::check(&text)?;
+            Ok(text)
+        };
+        tokio::time::timeout(limit, fetch)
+            .await
+            .unwrap_or(Err(FetchError::TimedOut(limit)))
+    }
+
+    /// Where the keys of an issuer are. `proven`: the configuration must name the issuer as it is named here (OpenID
+    /// Connect Discovery 1.0, section 4.3).
+    async fn discover(&self, issuer: &str, proven: bool) -> Result<String, FetchError> {
         let base = issuer.strip_suffix('/').unwrap_or(issuer);
         let body = self.get(&format!("{base}{DISCOVERY}")).await?;
         let found: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
+        let named = found.as_ref().and_then(|f| f["issuer"].as_str());
+        if proven && named != Some(issuer) {
+            let named = named.unwrap_or_default().to_owned();
+            return Err(FetchError::OtherIssuer(named));
+        }
         let uri = found.as_ref().and_then(|f| f["jwks_uri"].as_str());
         uri.map(str::to_owned).ok_or(FetchError::Undiscovered)
     }
@@ -278,11 +326,11 @@ async fn ask(
 }
 
 /// The system's roots and further ones.
-fn roots(options: &Options) -> Result<RootCertStore, RootsError> {
+fn roots(extra: Option<&Path>) -> Result<RootCertStore, RootsError> {
     let mut roots = RootCertStore::empty();
     // What of the system's cannot be read, others make up for; without any, every server is refused with a reason.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let Some(path) = options.extra_roots.as_ref().filter(|p| p.exists()) else {
+    let Some(path) = extra.filter(|p| p.exists()) else {
         return Ok(roots);
     };
     let shown = path.display().to_string();

@@ -108,8 +108,16 @@ fn at(json: &Value, path: &str, depth: usize) -> Result<Schema, BadSchema> {
         })),
         _ => None,
     };
+    let rules: Vec<Rule> = rules.collect::<Result<_, _>>().map_err(bad)?;
+    let items = one("items")?;
+    let below = fields.values().chain(additional.as_deref());
+    let tells_changes = rules.iter().any(Rule::tells_changes)
+        || below
+            .chain(items.as_deref())
+            .any(|schema| schema.tells_changes);
     Ok(Schema {
         ty,
+        tells_changes,
         nullable: flag("nullable"),
         int_or_string: flag("x-kubernetes-int-or-string"),
         preserves_unknown: flag("x-kubernetes-preserve-unknown-fields")
@@ -121,7 +129,7 @@ fn at(json: &Value, path: &str, depth: usize) -> Result<Schema, BadSchema> {
                 && path.ends_with(".metadata")),
         additional,
         fields,
-        items: one("items")?,
+        items,
         list,
         default: json.get("default").cloned(),
         bounds: Bounds {
@@ -146,6 +154,6 @@ fn at(json: &Value, path: &str, depth: usize) -> Result<Schema, BadSchema> {
             one_of: many("oneOf")?,
             not: one("not")?,
         },
-        rules: rules.collect::<Result<_, _>>().map_err(bad)?,
+        rules,
     })
 }

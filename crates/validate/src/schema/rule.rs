@@ -1,12 +1,12 @@
 //! Rules in CEL.
 
 use cel::Program;
-use cel::objects::{Key, Map};
+use cel::objects::{Key, Map, OptionalValue};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Schema, Type};
+use super::{Past, Schema, Type};
 use crate::cel as expressions;
 use crate::report::{At, Report};
 
@@ -21,6 +21,8 @@ pub(super) struct Rule {
     field: Option<String>,
     /// Whether it is about a change.
     of_change: bool,
+    /// Whether it is asked without a past as well, which it sees as an optional value.
+    optional_past: bool,
     source: String,
     /// How deep loops stand within one another.
     loops: u32,
@@ -54,8 +56,8 @@ impl Rule {
             None => None,
         };
         Ok(Self {
-            of_change: program.references().has_variable("oldSelf")
-                && json["optionalOldSelf"] != true,
+            of_change: program.references().has_variable("oldSelf"),
+            optional_past: json["optionalOldSelf"] == true,
             program,
             message: text("message"),
             message_program,
@@ -65,23 +67,44 @@ impl Rule {
         })
     }
 
+    pub(super) fn tells_changes(&self) -> bool {
+        self.of_change
+    }
+
+    /// The past as the rule sees it; `None` where the rule is not asked.
+    fn past(&self, value: &Value, past: Past<'_>, schema: &Schema) -> Option<Option<cel::Value>> {
+        if !self.of_change {
+            return (past != Past::Same).then_some(None);
+        }
+        let old = past.value(value).map(|old| to_cel(old, Some(schema)));
+        if !self.optional_past {
+            return old.map(Some);
+        }
+        let old = old.map_or_else(OptionalValue::none, OptionalValue::of);
+        Some(Some(cel::Value::Opaque(Arc::new(old))))
+    }
+
     pub(super) fn check(
         &self,
         value: &Value,
+        past: Past<'_>,
         schema: &Schema,
         at: &At<'_>,
         report: &mut Report,
         budget: &mut Budget,
     ) {
-        if self.of_change {
+        let Some(past) = self.past(value, past, schema) else {
             return;
-        }
+        };
         if !budget.take(size(value), self.loops) {
             return report.error(at, format!("too large for the rule {}", self.source));
         }
         let itself = to_cel(value, Some(schema));
         let mut context = expressions::context();
         context.add_variable_from_value("self", itself);
+        if let Some(past) = past {
+            context.add_variable_from_value("oldSelf", past);
+        }
         let fault = match self.program.execute(&context) {
             Ok(cel::Value::Bool(true)) => return,
             Ok(cel::Value::Bool(false)) => {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use model::object::{ObjectKey, ObjectName};
 use serde_json::{Value, json};
 
 use super::is_dry_run;
-use crate::api::{Api, Call};
+use crate::api::{Api, Call, Response, body};
 use crate::object::{map_mut, meta};
+use crate::resource::definition;
 use crate::status::Failure;
 use crate::store::{Author, Expect, ObjectId, Op, Stored, WriteError};
 
@@ -15,23 +17,59 @@ use crate::store::{Author, Expect, ObjectId, Op, Stored, WriteError};
 const LARGEST_OBJECT: usize = 1_572_864;
 
 impl Api {
-    /// A definition that is stored is served: its names and schema are taken up, and its status says so.
+    /// A definition that is stored is served: its names and schema are taken up, and its status says so. `old` is what it
+    /// is to replace.
     pub(super) fn extend_definition(
         &self,
         call: &Call<'_>,
         object: &mut Value,
+        old: Option<&Value>,
     ) -> Result<(), Failure> {
         if !defines(call) {
             return Ok(());
         }
-        crate::resource::accept(object)?;
+        let mut causes = definition::faults(object);
+        causes.extend(definition::taken(object, &self.catalog()));
         let status = crate::resource::conditions_of(object);
         let spec = map_mut(&mut object["spec"]);
         spec.insert("names".to_owned(), status["acceptedNames"].clone());
         spec.entry("conversion")
             .or_insert(json!({"strategy": "None"}));
         object["status"] = status;
-        Ok(())
+        if let Some(old) = old {
+            causes.extend(definition::change_faults(old, object));
+        }
+        if causes.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::invalid(
+            &call.resource,
+            meta(object, "name"),
+            causes,
+        ))
+    }
+
+    /// The answer to a write that was done.
+    pub(super) fn written(
+        &self,
+        call: &Call<'_>,
+        status: StatusCode,
+        stored: &Stored,
+        mut warnings: Vec<String>,
+    ) -> Response {
+        if let (Some(kind), Some(elsewhere)) = (call.resource.model, self.elsewhere.get()) {
+            let object = stored.value();
+            let namespace = call.namespace.as_deref().unwrap_or_default();
+            let name = ObjectName::new(namespace, meta(&object, "name"));
+            if let Some(other) = elsewhere(&ObjectKey { kind, name }) {
+                warnings.push(format!(
+                    "this object is stored and not used: {other} has it as well, and is used in its place"
+                ));
+            }
+        }
+        let mut response = body::bytes(status, call.output(stored));
+        body::warn(&mut response, &warnings);
+        response
     }
 
     /// Writes an object, unless it is only tried.
@@ -66,7 +104,7 @@ impl Api {
         };
         let stored = self.write(call, op).await?;
         if defines(call) {
-            self.change_catalog(|catalog| catalog.define(&stored.value()))?;
+            self.change_catalog(|catalog| catalog.define(&stored.value()));
         }
         Ok(stored)
     }
@@ -111,10 +149,7 @@ impl Api {
             let spec = &value["spec"];
             let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
             let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
-            self.change_catalog(|catalog| {
-                catalog.forget(&group, &plural);
-                Ok(())
-            })?;
+            self.change_catalog(|catalog| catalog.forget(&group, &plural));
         }
         Ok(stored)
     }

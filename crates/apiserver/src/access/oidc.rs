@@ -1,0 +1,426 @@
+//! Bearer tokens of an OpenID Connect issuer, under the rules and names of kube-apiserver's `--oidc-` flags.
+//!
+//! The issuer's keys are found by discovery and kept; a token that none of them signed makes them be fetched anew, so that
+//! keys may rotate, but not more often than [`Settings::refetch`], so that nobody's tokens make this server ask without end.
+//!
+//! Kubernetes: staging/src/k8s.io/apiserver/plugin/pkg/authenticator/token/oidc/oidc.go, 1.36.
+
+mod keys;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
+use sources::jwks::{Fetcher, RootsError};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::Who;
+use keys::Keys;
+
+/// The longest token that is looked at.
+const LONGEST: usize = 16 << 10;
+/// How far clocks may be apart.
+const SKEW: u64 = 60;
+/// How old keys get before they are asked for again, should one have been withdrawn.
+const FRESH: Duration = Duration::from_secs(600);
+/// How long keys count that cannot be had anew.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// How long the issuer may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whose tokens count, and what they say of a user.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The issuer, as `iss` names it; `https`.
+    pub issuer: String,
+    /// Which audience tokens are for.
+    pub client_id: String,
+    /// The claim that names the user.
+    pub username_claim: String,
+    /// What stands before the name; `None` is the issuer and `#`, but for e-mail addresses.
+    pub username_prefix: Option<String>,
+    /// The claim that lists groups.
+    pub groups_claim: Option<String>,
+    /// What stands before each group.
+    pub groups_prefix: String,
+    /// Claims that tokens must have, with their values.
+    pub required_claims: BTreeMap<String, String>,
+    /// Signatures that count: `RS256`, `ES256`, ...
+    pub algorithms: Vec<String>,
+    /// Further roots that the issuer may have its certificate from.
+    pub ca_file: Option<PathBuf>,
+    /// How long the issuer is not asked again.
+    pub refetch: Duration,
+}
+
+impl Settings {
+    /// The defaults of kube-apiserver.
+    pub fn new(issuer: impl Into<String>, client_id: impl Into<String>) -> Self {
+        Self {
+            issuer: issuer.into(),
+            client_id: client_id.into(),
+            username_claim: "sub".to_owned(),
+            username_prefix: None,
+            groups_claim: None,
+            groups_prefix: String::new(),
+            required_claims: BTreeMap::new(),
+            algorithms: vec!["RS256".to_owned()],
+            ca_file: None,
+            refetch: Duration::from_secs(10),
+        }
+    }
+
+    fn prefix(&self) -> String {
+        match self.username_prefix.as_deref() {
+            Some("-") => String::new(),
+            Some(prefix) => prefix.to_owned(),
+            None if self.username_claim == "email" => String::new(),
+            None => format!("{}#", self.issuer),
+        }
+    }
+}
+
+/// Why tokens cannot be judged at all. The operator's to fix.
+#[derive(Debug, thiserror::Error)]
+pub enum OidcError {
+    /// Keys that anybody on the way could replace prove nothing.
+    #[error("--oidc-issuer-url must be https, and is {0:?}")]
+    Issuer(String),
+    /// An algorithm that is not known.
+    #[error("--oidc-signing-algs: unknown algorithm {0:?}")]
+    Algorithm(String),
+    /// The file of roots cannot be used.
+    #[error("--oidc-ca-file: {0}")]
+    Roots(String),
+}
+
+/// Why a token is refused. The client's to settle, but for the last.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TokenError {
+    /// No token of this form.
+    #[error("the token is no JWT")]
+    Malformed,
+    /// Somebody else's.
+    #[error("the token is of another issuer")]
+    OtherIssuer,
+    /// For somebody else.
+    #[error("the token is for another audience")]
+    OtherAudience,
+    /// An algorithm that does not count.
+    #[error("the token is signed with {0:?}, which is not taken")]
+    Algorithm(String),
+    /// Not signed by the issuer.
+    #[error("no key of the issuer signed the token")]
+    Signature,
+    /// Too old.
+    #[error("the token has expired")]
+    Expired,
+    /// Too young.
+    #[error("the token is not valid yet")]
+    Early,
+    /// A claim that is missing, or is not what it must be.
+    #[error("the claim {0:?} is not what it must be")]
+    Claim(String),
+    /// The issuer's keys are not known. The operator's to settle, or time's.
+    #[error("the keys of the issuer are not known: {0}")]
+    NoKeys(Arc<str>),
+}
+
+/// Judges tokens of one issuer.
+pub struct Oidc {
+    settings: Settings,
+    fetcher: Fetcher,
+    /// The keys, and when they came.
+    known: RwLock<Option<(Arc<Keys>, Instant)>>,
+    /// When the issuer was asked last, and why the keys did not come.
+    asked: Mutex<Option<(Instant, Arc<str>)>>,
+}
+
+impl std::fmt::Debug for Oidc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Oidc");
+        shown
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A token whose signature is not looked at yet.
+struct Token<'t> {
+    signed: &'t str,
+    signature: Vec<u8>,
+    algorithm: String,
+    key: Option<String>,
+    claims: Value,
+}
+
+impl<'t> Token<'t> {
+    fn parse(text: &'t str) -> Option<Self> {
+        let (signed, signature) = text.rsplit_once('.')?;
+        let (head, claims) = signed.split_once('.')?;
+        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
+        let head: Value = serde_json::from_slice(&decode(head)?).ok()?;
+        let claims: Value = serde_json::from_slice(&decode(claims)?).ok()?;
+        // What must be understood and is not makes the token void (RFC 7515, 4.1.11).
+        if text.len() > LONGEST || head.get("crit").is_some() || !claims.is_object() {
+            return None;
+        }
+        Some(Self {
+            signed,
+            signature: decode(signature)?,
+            algorithm: head["alg"].as_str()?.to_owned(),
+            key: head["kid"].as_str().map(str::to_owned),
+            claims,
+        })
+    }
+}
+
+impl Oidc {
+    /// A judge of tokens. The issuer is asked when the first token comes.
+    ///
+    /// # Errors
+    ///
+    /// When the settings cannot be followed.
+    pub fn new(settings: Settings) -> Result<Self, OidcError> {
+        if !settings.issuer.starts_with("https://") {
+            return Err(OidcError::Issuer(settings.issuer));
+        }
+        if let Some(other) = settings.algorithms.iter().find(|a| !keys::is_known(a)) {
+            return Err(OidcError::Algorithm(other.clone()));
+        }
+        if let Some(file) = settings.ca_file.as_ref().filter(|f| !f.exists()) {
+            let reason = format!("{} is not there", file.display());
+            return Err(OidcError::Roots(reason));
+        }
+        let fetcher = Fetcher::trusting(settings.ca_file.as_deref());
+        let fetcher = fetcher.map_err(|e: RootsError| OidcError::Roots(e.to_string()))?;
+        Ok(Self {
+            settings,
+            fetcher,
+            known: RwLock::default(),
+            asked: Mutex::default(),
+        })
+    }
+
+    /// The user of a token.
+    ///
+    /// # Errors
+    ///
+    /// When the token proves nothing.
+    pub async fn user_of(&self, text: &str) -> Result<Who, TokenError> {
+        let token = Token::parse(text).ok_or(TokenError::Malformed)?;
+        if token.claims["iss"] != *self.settings.issuer {
+            return Err(TokenError::OtherIssuer);
+        }
+        if !self.settings.algorithms.contains(&token.algorithm) {
+            return Err(TokenError::Algorithm(token.algorithm));
+        }
+        self.verify(&token).await?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.judge(&token.claims, now.map_or(0, |d| d.as_secs()))
+    }
+
+    async fn verify(&self, token: &Token<'_>) -> Result<(), TokenError> {
+        let signed_by = |keys: &Keys| {
+            let kid = token.key.as_deref();
+            let (message, signature) = (token.signed.as_bytes(), &token.signature);
+            keys.verify(&token.algorithm, kid, message, signature)
+        };
+        // Who is known is not kept waiting by others for whom the issuer is asked.
+        if let Some((keys, since)) = self.known()
+            && since.elapsed() < FRESH
+            && signed_by(&keys)
+        {
+            return Ok(());
+        }
+        let failure = self.ask().await;
+        match self.known() {
+            Some((keys, _)) if signed_by(&keys) => Ok(()),
+            Some(_) => Err(TokenError::Signature),
+            None => Err(TokenError::NoKeys(failure)),
+        }
+    }
+
+    fn known(&self) -> Option<(Arc<Keys>, Instant)> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.clone()
+    }
+
+    /// Fetches the keys, unless that was done just now, and returns why they did not come.
+    async fn ask(&self) -> Arc<str> {
+        let mut asked = self.asked.lock().await;
+        if let Some((at, failure)) = &*asked
+            && at.elapsed() < self.settings.refetch
+        {
+            return failure.clone();
+        }
+        let issuer = &self.settings.issuer;
+        let fetched = self.fetcher.keys_of_issuer(issuer, PATIENCE).await;
+        let now = Instant::now();
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let failure: Arc<str> = match fetched {
+            Ok(text) => {
+                *known = Some((Arc::new(Keys::read(&text)), now));
+                "".into()
+            }
+            Err(error) => {
+                tracing::warn!(%issuer, %error, "The keys of the token issuer cannot be fetched.");
+                known.take_if(|(_, since)| since.elapsed() > KEPT);
+                error.to_string().into()
+            }
+        };
+        // Counted from the answer: an issuer that is slow is not asked all the time.
+        *asked = Some((now, failure.clone()));
+        failure
+    }
+
+    fn judge(&self, claims: &Value, now: u64) -> Result<Who, TokenError> {
+        let settings = &self.settings;
+        let audience = match &claims["aud"] {
+            Value::Array(all) => all.iter().any(|one| *one == *settings.client_id),
+            one => *one == *settings.client_id,
+        };
+        if !audience {
+            return Err(TokenError::OtherAudience);
+        }
+        // Whole seconds are enough, and some issuers write fractions.
+        let time = |claim: &str| claims[claim].as_f64().map(|t| t as u64);
+        let expires = time("exp").ok_or_else(|| TokenError::Claim("exp".to_owned()))?;
+        if expires.saturating_add(SKEW) <= now {
+            return Err(TokenError::Expired);
+        }
+        for claim in ["nbf", "iat"] {
+            if time(claim).is_some_and(|at| at > now + SKEW) {
+                return Err(TokenError::Early);
+            }
+        }
+        for (claim, wanted) in &settings.required_claims {
+            if claims[claim] != **wanted {
+                return Err(TokenError::Claim(claim.clone()));
+            }
+        }
+        let wrong = || TokenError::Claim(settings.username_claim.clone());
+        let name = claims[&settings.username_claim].as_str();
+        let name = name.filter(|n| !n.is_empty()).ok_or_else(wrong)?;
+        if settings.username_claim == "email"
+            && claims.get("email_verified").is_some_and(|v| *v != true)
+        {
+            return Err(TokenError::Claim("email_verified".to_owned()));
+        }
+        let name = settings.prefix() + name;
+        // Names of the system are not for others to give.
+        if name.starts_with("system:") {
+            return Err(wrong());
+        }
+        let groups = self.groups(claims)?;
+        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+        Ok(Who::new(&name, &groups))
+    }
+
+    fn groups(&self, claims: &Value) -> Result<Vec<String>, TokenError> {
+        let Some(claim) = &self.settings.groups_claim else {
+            return Ok(Vec::new());
+        };
+        let listed = match &claims[claim] {
+            Value::Null => Vec::new(),
+            Value::String(one) => vec![one.as_str()],
+            Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+            _ => return Err(TokenError::Claim(claim.clone())),
+        };
+        let prefixed = listed
+            .into_iter()
+            .map(|g| format!("{}{g}", self.settings.groups_prefix));
+        Ok(prefixed.filter(|g| !g.starts_with("system:")).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn judged(change: impl FnOnce(&mut Settings), claims: Value) -> Result<Who, TokenError> {
+        let mut settings = Settings::new("https://issuer.test", "mesh");
+        settings.groups_claim = Some("groups".to_owned());
+        change(&mut settings);
+        let mut all = json!({"iss": "https://issuer.test", "aud": ["mesh", "other"], "exp": 1000, "sub": "ann"});
+        for (key, value) in claims.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        Oidc::new(settings).unwrap().judge(&all, 1000)
+    }
+
+    #[test]
+    fn claims_say_who_asks() {
+        let who = judged(|_| {}, json!({"groups": ["ops", "system:masters"]})).unwrap();
+        assert_eq!(who, Who::new("https://issuer.test#ann", &["ops"]));
+        let who = judged(
+            |s| {
+                s.username_claim = "email".to_owned();
+                s.groups_prefix = "oidc:".to_owned();
+            },
+            json!({"email": "ann@example.com", "email_verified": true, "groups": "ops", "aud": "mesh"}),
+        );
+        assert_eq!(who.unwrap(), Who::new("ann@example.com", &["oidc:ops"]));
+        let who = judged(|s| s.username_prefix = Some("-".to_owned()), json!({}));
+        assert_eq!(&*who.unwrap().name, "ann");
+    }
+
+    #[test]
+    fn what_a_token_must_say_is_asked_of_it() {
+        let claim = |name: &str| TokenError::Claim(name.to_owned());
+        for (claims, wanted) in [
+            (json!({"aud": "other"}), TokenError::OtherAudience),
+            (json!({"exp": 940}), TokenError::Expired),
+            (json!({"exp": null}), claim("exp")),
+            (json!({"nbf": 1061}), TokenError::Early),
+            (json!({"iat": 2000}), TokenError::Early),
+            (json!({"sub": ""}), claim("sub")),
+            (json!({"sub": 5}), claim("sub")),
+            (json!({"groups": {"a": 1}}), claim("groups")),
+        ] {
+            assert_eq!(judged(|_| {}, claims.clone()), Err(wanted), "{claims}");
+        }
+        assert!(
+            judged(|_| {}, json!({"exp": 941, "nbf": 1060})).is_ok(),
+            "clocks differ"
+        );
+        let asks = |s: &mut Settings| {
+            s.required_claims.insert("hd".to_owned(), "x".to_owned());
+        };
+        assert_eq!(judged(asks, json!({"hd": "y"})), Err(claim("hd")));
+        assert!(judged(asks, json!({"hd": "x"})).is_ok());
+        let email = |s: &mut Settings| s.username_claim = "email".to_owned();
+        let unproven = json!({"email": "a@b", "email_verified": false});
+        assert_eq!(judged(email, unproven), Err(claim("email_verified")));
+        let bare = |s: &mut Settings| s.username_prefix = Some("-".to_owned());
+        assert_eq!(
+            judged(bare, json!({"sub": "system:admin"})),
+            Err(claim("sub"))
+        );
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_before_anything_is_asked() {
+        for text in [
+            "",
+            "a.b",
+            "a.b.c",
+            "....",
+            "e30.e30.e30",
+            &"a".repeat(20_000),
+        ] {
+            assert!(Token::parse(text).is_none(), "{text}");
+        }
+        assert!(Oidc::new(Settings::new("http://issuer.test", "mesh")).is_err());
+        let mut settings = Settings::new("https://issuer.test", "mesh");
+        settings.algorithms = vec!["none".to_owned()];
+        assert!(Oidc::new(settings).is_err());
+    }
+}
