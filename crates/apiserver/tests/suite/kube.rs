@@ -17,8 +17,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams,
 };
+use kube::core::PartialObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::{WatchStreamExt, metadata_watcher, reflector, watcher};
+use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Client, Config};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -252,7 +253,9 @@ async fn a_streamed_list_and_a_watch_of_metadata_are_served() {
         .map(|m| m.metadata.name.as_deref().unwrap())
         .collect();
     assert_eq!(names, ["a", "b"]);
-    let events = metadata_watcher(maps, watcher::Config::default());
+    let metadata: kube::Api<PartialObjectMeta<ConfigMap>> =
+        kube::Api::namespaced(server.client(), "default");
+    let events = watcher(metadata, watcher::Config::default());
     let found: Vec<_> = events
         .applied_objects()
         .take(2)

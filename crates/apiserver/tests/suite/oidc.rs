@@ -99,7 +99,7 @@ fn integer(der: &[u8]) -> (&[u8], &[u8]) {
 /// What is behind an element, and what is in it.
 fn element(der: &[u8]) -> (&[u8], &[u8]) {
     let (head, length) = match der[1] {
-        short @ 0..0x80 => (2, usize::from(short)),
+        short @ 0..=0x7f => (2, usize::from(short)),
         0x81 => (3, usize::from(der[2])),
         _ => (4, usize::from(der[2]) << 8 | usize::from(der[3])),
     };
