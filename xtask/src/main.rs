@@ -77,6 +77,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         ],
     ),
     ("demo", &[]),
+    ("kubeclients", &["apiserver"]),
     ("xtask", &[]),
 ];
 

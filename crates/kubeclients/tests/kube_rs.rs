@@ -1,4 +1,5 @@
 //! kube-rs against the API: what it writes, what it finds, and what its caches know across restarts and compaction.
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{MAPS, map};
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// A server that can be stopped and started again in its place.
 struct Server {
@@ -181,8 +182,14 @@ async fn holds(cache: &reflector::Store<ConfigMap>, wanted: &[&str]) {
 
 async fn write(api: &Arc<Api>, method: Method, name: &str, value: &str) {
     let (uri, body) = match method {
-        Method::POST => (MAPS.to_owned(), map(name, value).to_string()),
-        _ => (format!("{MAPS}/{name}"), map(name, value).to_string()),
+        Method::POST => (
+            MAPS.to_owned(),
+            serde_json::to_string(&config_map(name, value)).unwrap(),
+        ),
+        _ => (
+            format!("{MAPS}/{name}"),
+            serde_json::to_string(&config_map(name, value)).unwrap(),
+        ),
     };
     let request = Request::new(method, &uri, Who::local());
     let request = match &request.method {
