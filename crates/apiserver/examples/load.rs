@@ -1,7 +1,8 @@
-//! Figures of the API and its store. `cargo run --release -p pilothouse-apiserver --example load -- writes|start|watch`
+//! Figures of the API and its store. `cargo run --release -p pilothouse-apiserver --example load -- writes|start|watch|fill`
 //!
 //! - `writes [COUNT] [CLIENTS]`: writes over HTTP, each answered when it is on disk, with a watch that sees all of them.
 //! - `start [OBJECTS]`: from opening the file to the last object told to generation.
+//! - `fill FOLDER [OBJECTS]`: the same objects in a folder that stays, for `pilothouse serve --data FOLDER`.
 //! - `watch [CLIENTS]`: how long until every one of many watches has seen a write.
 #![allow(clippy::unwrap_used)] // What cannot be measured ends the program.
 
@@ -38,8 +39,9 @@ async fn main() {
     match args.first().map(String::as_str) {
         Some("writes") => writes(dir.path(), number(1, 20_000), number(2, 64)).await,
         Some("start") => start(dir.path(), number(1, 100_000)).await,
+        Some("fill") => fill(args[1].as_ref(), number(2, 100_000)).await,
         Some("watch") => watch(dir.path(), number(1, 1_000)).await,
-        _ => eprintln!("usage: load writes|start|watch"),
+        _ => eprintln!("usage: load writes|start|watch|fill"),
     }
 }
 
@@ -190,11 +192,10 @@ async fn writes(dir: &std::path::Path, count: usize, clients: usize) {
     );
 }
 
-async fn start(dir: &std::path::Path, objects: usize) {
-    {
-        let store = Store::open(dir, Keep::default()).unwrap();
-        for chunk in (0..objects).collect::<Vec<_>>().chunks(1000) {
-            let ops = chunk.iter().map(|n| {
+async fn fill(dir: &std::path::Path, objects: usize) {
+    let store = Store::open(dir, Keep::default()).unwrap();
+    for chunk in (0..objects).collect::<Vec<_>>().chunks(1000) {
+        let ops = chunk.iter().map(|n| {
                 let name = format!("route-{n}");
                 let host = format!("svc-{}.example.com", n % 5000);
                 let object = json!({"apiVersion": "networking.istio.io/v1", "kind": "VirtualService",
@@ -202,9 +203,12 @@ async fn start(dir: &std::path::Path, objects: usize) {
                     "spec": {"hosts": [host], "http": [{"route": [{"destination": {"host": host}, "weight": 90}, {"destination": {"host": "other"}, "weight": 10}]}]}});
                 Op { resource: "virtualservices.networking.istio.io".into(), id: ObjectId::new("default", &name), expect: Expect::Absent, put: Some(object) }
             });
-            store.write(ops.collect(), Author::default()).await.unwrap();
-        }
+        store.write(ops.collect(), Author::default()).await.unwrap();
     }
+}
+
+async fn start(dir: &std::path::Path, objects: usize) {
+    fill(dir, objects).await;
     let start = Instant::now();
     let store = loop {
         match Store::open(dir, Keep::default()) {

@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::kinds::{AnyObject, Kind};
 use model::object::{ObjectKey, ObjectName, Origin};
 use model::parse::{Validation, from_json};
 use model::{Change, Diagnostic, SourceId};
 use sources::{Said, Sink};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::object::meta_mut;
 use crate::resource::Catalog;
 use crate::store::{EventKind, ObjectId, ResourceName, Store, Stored};
 
-/// How many changes are told at once while everything is told.
-const CHUNK: usize = 4096;
+/// How many objects are told at once while everything is told.
+const PART: usize = 2048;
+/// How many such parts may wait to be told.
+const PARTS: usize = 4;
 
 /// The objects that generation reads, as a source.
 pub struct ApiSource {
@@ -79,25 +83,23 @@ impl ApiSource {
             };
             self.kinds.iter().flat_map(of).collect()
         };
-        let id = self.id.clone();
-        let read = tokio::task::spawn_blocking(move || read_all(&id, &all))
-            .await
-            .ok()?;
         self.findings.clear();
-        let mut changes = Vec::with_capacity(CHUNK);
-        for (key, object, found) in read {
-            if !found.is_empty() {
-                self.findings.insert(key, found);
+        let (send, mut parts) = mpsc::channel(PARTS);
+        let id = self.id.clone();
+        let reading = tokio::task::spawn_blocking(move || read_all(&id, &all, &send));
+        while let Some(part) = parts.recv().await {
+            let mut changes = Vec::with_capacity(part.len());
+            for (key, object, found) in part {
+                if !found.is_empty() {
+                    self.findings.insert(key, found);
+                }
+                changes.extend(object.map(|o| Change::Put(self.id.clone(), o)));
             }
-            changes.extend(object.map(|o| Change::Put(self.id.clone(), o)));
-            if changes.len() == CHUNK {
-                sink.send(Said::Changes(std::mem::take(&mut changes)))
-                    .await
-                    .ok()?;
-            }
+            sink.send(Said::Changes(changes)).await.ok()?;
         }
-        changes.push(Change::Synced(self.id.clone()));
-        sink.send(Said::Changes(changes)).await.ok()?;
+        reading.await.ok()?;
+        let synced = vec![Change::Synced(self.id.clone())];
+        sink.send(Said::Changes(synced)).await.ok()?;
         self.tell_findings(sink).await
     }
 
@@ -163,22 +165,32 @@ fn key(kind: Kind, id: &ObjectId) -> ObjectKey {
 
 type Read = (ObjectKey, Option<AnyObject>, Vec<Diagnostic>);
 
-/// Reads objects on every core.
-fn read_all(source: &SourceId, all: &[(Kind, ObjectId, Arc<Stored>)]) -> Vec<Read> {
+/// Reads objects on every core, part by part, so that those that are read are put to use while others are read.
+fn read_all(
+    source: &SourceId,
+    all: &[(Kind, ObjectId, Arc<Stored>)],
+    send: &mpsc::Sender<Vec<Read>>,
+) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let chunk = all.len().div_ceil(threads).max(256);
+    let parts: Vec<_> = all.chunks(PART).collect();
+    let next = AtomicUsize::new(0);
     let one = |(kind, id, stored): &(Kind, ObjectId, Arc<Stored>)| {
         let (object, found) = read(source, stored);
         (key(*kind, id), object, found)
     };
+    let work = || {
+        while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let read = part.iter().map(one).collect();
+            if send.blocking_send(read).is_err() {
+                return;
+            }
+        }
+    };
     std::thread::scope(|scope| {
-        let parts: Vec<_> = all
-            .chunks(chunk)
-            .map(|part| scope.spawn(move || part.iter().map(one).collect::<Vec<Read>>()))
-            .collect();
-        let parts = parts.into_iter().filter_map(|part| part.join().ok());
-        parts.flatten().collect()
-    })
+        for _ in 0..threads.min(parts.len()) {
+            scope.spawn(work);
+        }
+    });
 }
 
 fn read(source: &SourceId, stored: &Stored) -> (Option<AnyObject>, Vec<Diagnostic>) {
