@@ -99,13 +99,16 @@ fn revision_of(index: &[u8]) -> Result<u64, StoreError> {
     Ok(u64::from_be_bytes(*bytes))
 }
 
+/// How objects were that were written since; `None`: absent.
+pub(super) type Changed = BTreeMap<(ResourceName, ObjectId), Option<Version>>;
+
 /// How the objects were at `revision` that were written after it; of one resource if one is given. With the newest
 /// revision that was looked at.
 pub(super) fn changed_since(
     disk: &Disk,
     revision: u64,
     of: Option<&ResourceName>,
-) -> Result<(BTreeMap<(ResourceName, ObjectId), Option<Version>>, u64), StoreError> {
+) -> Result<(Changed, u64), StoreError> {
     let transaction = disk.db.begin_read().map_err(failed)?;
     let ledger = transaction.open_table(LEDGER).map_err(failed)?;
     let mut all = BTreeMap::new();

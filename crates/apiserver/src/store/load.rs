@@ -12,7 +12,7 @@ use super::disk::{
     Disk, Entries, Entry, Head, KEY_OLDEST, KEY_REVISION, LEDGER, META, OBJECTS, damaged, failed,
     open_entry, split_key, unseal,
 };
-use super::memory::{EVENTS, Event, EventKind, Memory, Stored};
+use super::memory::{EVENTS, Event, EventKind, Memory, Rows, Stored};
 use super::{ObjectId, ResourceName, StoreError};
 
 /// What the ledger told.
@@ -51,7 +51,7 @@ pub(super) fn load(disk: &Disk) -> Result<(Memory, Entries), StoreError> {
 fn read_objects(disk: &Disk, memory: &mut Memory) -> Result<(), StoreError> {
     let transaction = disk.db.begin_read().map_err(failed)?;
     let objects = transaction.open_table(OBJECTS).map_err(failed)?;
-    let mut table: Option<(ResourceName, Vec<(ObjectId, Arc<Stored>)>)> = None;
+    let mut table: Option<(ResourceName, Rows)> = None;
     let mut namespace: Arc<str> = "".into();
     for item in objects.iter().map_err(failed)? {
         let (key, value) = item.map_err(failed)?;

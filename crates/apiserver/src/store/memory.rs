@@ -117,6 +117,9 @@ pub struct Event {
     pub before: Option<Arc<Stored>>,
 }
 
+/// Objects of one resource, in order.
+pub(super) type Rows = Vec<(ObjectId, Arc<Stored>)>;
+
 type Table = BTreeMap<ObjectId, Arc<Stored>>;
 
 /// Every object, and the latest events.
@@ -204,7 +207,7 @@ impl Memory {
     }
 
     /// Puts all objects of a resource in, which come in order.
-    pub(super) fn fill(&mut self, resource: ResourceName, rows: Vec<(ObjectId, Arc<Stored>)>) {
+    pub(super) fn fill(&mut self, resource: ResourceName, rows: Rows) {
         for (id, stored) in rows.iter().filter(|(_, stored)| !stored.owners.is_empty()) {
             for owner in &stored.owners {
                 let of = self.dependents.entry(owner.clone()).or_default();
