@@ -301,6 +301,10 @@ mod tests {
         assert_eq!(Form::asked("application/json"), None);
         assert_eq!(
             Form::asked("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"),
+            Some(Form::Metadata)
+        );
+        assert_eq!(
+            Form::asked("application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"),
             None
         );
     }
