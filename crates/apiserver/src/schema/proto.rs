@@ -36,11 +36,8 @@ fn of_message(message: &MessageDescriptor, depth: usize) -> Value {
     for field in message.fields() {
         let mut schema = of_field(&field, depth);
         let name = format!("{}.{}", message.full_name(), field.json_name());
-        // Of a list of messages, what is said of one serves where nothing is said of all.
-        let of_items = schema["items"]["description"].as_str();
-        let about = DESCRIPTIONS.get(name.as_str()).copied().or(of_items);
-        if let Some(about) = about.map(str::to_owned) {
-            schema["description"] = about.into();
+        if let Some(about) = DESCRIPTIONS.get(name.as_str()) {
+            schema["description"] = (*about).into();
         }
         properties.insert(field.json_name().to_owned(), schema);
     }
