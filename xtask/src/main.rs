@@ -14,17 +14,25 @@ use anyhow::{Context, bail};
 const GRAPH: &[(&str, &[&str])] = &[
     ("proto-envoy", &[]),
     ("proto-istio", &[]),
+    ("descriptors", &["proto-envoy", "proto-istio"]),
     ("incr", &[]),
     ("model", &["proto-istio"]),
     ("store", &["model", "incr", "proto-istio"]),
     (
         "xlate",
-        &["model", "store", "incr", "proto-envoy", "proto-istio"],
+        &[
+            "model",
+            "store",
+            "incr",
+            "descriptors",
+            "proto-envoy",
+            "proto-istio",
+        ],
     ),
     ("analysis", &["model", "store", "incr", "proto-istio"]),
     ("ads", &["proto-envoy", "xlate"]),
     ("client", &["proto-envoy", "proto-istio", "xlate", "ads"]),
-    ("validate", &["model", "proto-envoy", "proto-istio"]),
+    ("validate", &["model", "descriptors", "proto-istio"]),
     ("sources", &["model", "validate"]),
     ("simulate", &["proto-envoy"]),
     (

@@ -2,8 +2,11 @@
 //! and what `kubectl explain` says of Istio's fields, from the same.
 //!
 //! Kinds come from the one list in `model`, fields from our `.proto` files and from the Rust types of the other kinds,
-//! descriptions from their comments, examples from `docs/reference/examples/`, which a test validates.
+//! descriptions from their comments and from `docs/reference/fields.txt`, limits from the tables of `validate`, examples
+//! from `docs/reference/examples/`, which a test validates.
 
+mod fields;
+mod limits;
 mod proto;
 mod rust;
 
@@ -22,6 +25,8 @@ struct Definition {
     about: String,
     members: Vec<Member>,
     is_enum: bool,
+    /// The value that counts where none is written.
+    default: Option<String>,
 }
 
 /// A field or a value.
@@ -39,6 +44,7 @@ type Definitions = BTreeMap<String, Definition>;
 
 /// A row of the list of kinds.
 struct Kind {
+    variant: String,
     spec: String,
     group: String,
     kind: String,
@@ -91,9 +97,12 @@ pub(crate) fn stale(root: &Path) -> anyhow::Result<Vec<String>> {
 
 /// Everything that is generated, by its path.
 fn files(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
-    let messages = proto::definitions(&root.join("crates/proto-istio/proto/istio"))?;
+    let mut messages = proto::definitions(&root.join("crates/proto-istio/proto/istio"))?;
+    let fields = root.join(FOLDER).join("fields.txt");
+    let fields = std::fs::read_to_string(&fields).with_context(|| fields.display().to_string())?;
+    let undescribed = fields::describe(&mut messages, &fields)?;
     let types = rust::definitions(&root.join("crates/model/src/kinds"))?;
-    let pages = pages(root, &messages, &types)?.into_iter();
+    let pages = pages(root, &messages, &types, &undescribed)?.into_iter();
     let mut files: BTreeMap<_, _> = pages
         .map(|(name, text)| (format!("{FOLDER}/{name}"), text))
         .collect();
@@ -171,10 +180,12 @@ fn pages(
     root: &Path,
     messages: &Definitions,
     types: &Definitions,
+    undescribed: &[(String, String)],
 ) -> anyhow::Result<BTreeMap<String, String>> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
     let kinds = kinds(&read("crates/model/src/kinds.rs")?)?;
+    let limits = limits::read(root)?;
     let mut pages = BTreeMap::new();
     let mut index = String::from(
         "# Reference\n\nEvery kind that is read, with its fields. The pages are generated from the definitions \
@@ -187,7 +198,25 @@ fn pages(
             Some(name) => (messages, proto::key(messages, name, &kind.group)?),
             None => (types, kind.spec.clone()),
         };
-        pages.insert(page.clone(), kind.render(definitions, &top, &example)?);
+        let is_message = std::ptr::eq(definitions, messages);
+        let shape = limits.shape_of(&kind.variant).filter(|_| !is_message);
+        let tables = Tables {
+            definitions,
+            limits: &limits,
+            is_message,
+        };
+        let (text, shown) = kind.render(&tables, &top, shape, &example)?;
+        if let Some(field) = undescribed
+            .iter()
+            .find(|f| is_message && shown.contains(f.0.as_str()))
+        {
+            bail!(
+                "{FOLDER}/fields.txt does not say what {} of {} is",
+                field.1,
+                short(&field.0)
+            );
+        }
+        pages.insert(page.clone(), text);
         let group = if kind.group.is_empty() {
             "core"
         } else {
@@ -229,7 +258,9 @@ fn kinds(source: &str) -> anyhow::Result<Vec<Kind>> {
         let [group, kind, plural, versions @ ..] = quoted.as_slice() else {
             bail!("a row has group, kind and plural: {line}");
         };
+        let (variant, _) = row.split_once(',').context("a row has a name")?;
         kinds.push(Kind {
+            variant: variant.to_owned(),
             spec: spec.to_owned(),
             group: (*group).to_owned(),
             kind: (*kind).to_owned(),
@@ -253,7 +284,15 @@ impl Kind {
         }
     }
 
-    fn render(&self, all: &Definitions, top: &str, example: &str) -> anyhow::Result<String> {
+    /// The page, and which definitions are on it.
+    fn render(
+        &self,
+        tables: &Tables<'_>,
+        top: &str,
+        shape: Option<&str>,
+        example: &str,
+    ) -> anyhow::Result<(String, BTreeSet<String>)> {
+        let all = tables.definitions;
         let definition = all
             .get(top)
             .with_context(|| format!("{top} of {} is not defined", self.kind))?;
@@ -281,8 +320,8 @@ impl Kind {
         writeln!(page, "| scope | {scope} |\n")?;
         writeln!(page, "## Example\n\n```yaml\n{}\n```\n", example.trim_end())?;
         let mut seen = BTreeSet::from([top.to_owned()]);
-        let mut queue = VecDeque::from([top.to_owned()]);
-        while let Some(key) = queue.pop_front() {
+        let mut queue = VecDeque::from([(top.to_owned(), shape.map(str::to_owned))]);
+        while let Some((key, shape)) = queue.pop_front() {
             let Some(definition) = all.get(&key) else {
                 continue;
             };
@@ -291,15 +330,32 @@ impl Kind {
             if key != top && !definition.about.is_empty() {
                 writeln!(page, "{}\n", definition.about)?;
             }
-            definition.render(&mut page)?;
-            for refers in definition.members.iter().flat_map(|m| &m.refers) {
-                if all.contains_key(refers) && seen.insert(refers.clone()) {
-                    queue.push_back(refers.clone());
+            let shape = match tables.is_message {
+                true => Some(key.trim_start_matches("istio.").replace("::", ".")),
+                false => shape,
+            };
+            definition.render(&mut page, tables, shape.as_deref())?;
+            for member in &definition.members {
+                let inner = shape
+                    .as_ref()
+                    .and_then(|s| tables.limits.inner(s, &member.name));
+                for refers in &member.refers {
+                    if all.contains_key(refers) && seen.insert(refers.clone()) {
+                        queue.push_back((refers.clone(), inner.clone()));
+                    }
                 }
             }
         }
-        Ok(format!("{}\n", page.trim_end()))
+        Ok((format!("{}\n", page.trim_end()), seen))
     }
+}
+
+/// What pages are made of besides the list of kinds.
+struct Tables<'a> {
+    definitions: &'a Definitions,
+    limits: &'a limits::Limits,
+    /// Whether the definitions are messages, whose limits stand under their own names.
+    is_message: bool,
 }
 
 /// The name of a definition without what it is nested in or where it stands.
@@ -308,7 +364,12 @@ fn short(key: &str) -> &str {
 }
 
 impl Definition {
-    fn render(&self, page: &mut String) -> anyhow::Result<()> {
+    fn render(
+        &self,
+        page: &mut String,
+        tables: &Tables<'_>,
+        limits_of: Option<&str>,
+    ) -> anyhow::Result<()> {
         if self.members.is_empty() {
             writeln!(page, "No fields are read.\n")?;
             return Ok(());
@@ -328,11 +389,22 @@ impl Definition {
                     shape =
                         shape.replace(&format!("{{{refers}}}"), &format!("[{title}](#{anchor})"));
                 }
+                let mut about = vec![member.about.clone()];
+                if let Some(shape) = limits_of {
+                    // Values that are described already need no list.
+                    let told = |sentence: &String| {
+                        let mut values = sentence.split('`').skip(1).step_by(2);
+                        sentence.starts_with("One of") && values.all(|v| member.about.contains(v))
+                    };
+                    let limits = tables.limits.of(shape, &member.name);
+                    about.extend(limits.into_iter().filter(|s| !told(s)));
+                }
+                about.retain(|a| !a.is_empty());
                 writeln!(
                     page,
                     "| `{}` | {shape} | {} |",
                     member.name,
-                    cell(&member.about)
+                    cell(&about.join(" "))
                 )?;
             }
         }

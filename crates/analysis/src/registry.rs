@@ -1,15 +1,17 @@
 //! Every analyzer: what it is called, what it is for, and what it looks at.
 
 use incr::Cx;
-use model::kinds::{Kinded, gateway_api, istio, kube};
+use model::kinds::{
+    Kinded, gateway_api, higress as higress_kinds, istio, kube, multicluster as multicluster_kinds,
+};
 use model::{Kind, Namespace, Object};
 use store::{Reads, Snapshot};
 
 use crate::analyzers::{
     annotations, authentication, authorization, conditions, deployment, deprecation,
-    destination_rule, envoy_filter, external_control_plane, gateway, gateway_conflict, ingress,
-    injection, kube_gateway, mesh_networks, policy, route, service, service_entry, shared_host,
-    sidecar, telemetry, virtual_service, webhook,
+    destination_rule, envoy_filter, external_control_plane, gateway, gateway_conflict, higress,
+    ingress, injection, kube_gateway, mesh_networks, multicluster, policy, route, service,
+    service_entry, shared_host, sidecar, telemetry, virtual_service, webhook,
 };
 use crate::finding::Report;
 
@@ -162,6 +164,16 @@ object_analyzers! {
     gateway_api::UdpRoute: ["pilothouse.Reference" => route::udp],
     gateway_api::ReferenceGrant: [],
     gateway_api::BackendTlsPolicy: ["pilothouse.Reference" => route::backend_tls_policy],
+    gateway_api::XBackend: [],
+    gateway_api::XBackendTrafficPolicy: [
+        "pilothouse.Reference" => route::x_backend_traffic_policy,
+    ],
+    gateway_api::XMesh: [],
+    multicluster_kinds::ServiceExport: ["pilothouse.Reference" => multicluster::service_export],
+    multicluster_kinds::ServiceImport: [],
+    higress_kinds::McpBridge: ["pilothouse.Reference" => higress::mcp_bridge],
+    higress_kinds::Http2Rpc: [],
+    higress_kinds::WasmPlugin: ["pilothouse.Reference" => higress::wasm_plugin],
 }
 
 /// Analyzers of a namespace.

@@ -47,7 +47,9 @@ pub struct Excerpt {
     pub column: u32,
     /// How many characters; 0 where that is not known.
     pub length: u32,
-    /// The whole line.
+    /// Characters of the line before the text.
+    pub skipped: u32,
+    /// The line, or of a long one the part around the characters.
     pub text: Arc<str>,
 }
 

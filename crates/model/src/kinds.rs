@@ -1,8 +1,10 @@
 //! The one list of kinds, and what is derived from it.
 
 pub mod gateway_api;
+pub mod higress;
 pub mod istio;
 pub mod kube;
+pub mod multicluster;
 
 use std::fmt;
 use std::sync::Arc;
@@ -81,6 +83,16 @@ macro_rules! for_each_kind {
             (UdpRoute, $crate::kinds::gateway_api::UdpRoute, (), udp_routes, "gateway.networking.k8s.io", "UDPRoute", "udproutes", Namespaced, ["v1", "v1alpha2"]),
             (ReferenceGrant, $crate::kinds::gateway_api::ReferenceGrant, (), reference_grants, "gateway.networking.k8s.io", "ReferenceGrant", "referencegrants", Namespaced, ["v1", "v1beta1"]),
             (BackendTlsPolicy, $crate::kinds::gateway_api::BackendTlsPolicy, (), backend_tls_policies, "gateway.networking.k8s.io", "BackendTLSPolicy", "backendtlspolicies", Namespaced, ["v1", "v1alpha3"]),
+            (XBackend, $crate::kinds::gateway_api::XBackend, (), x_backends, "gateway.networking.x-k8s.io", "XBackend", "xbackends", Namespaced, ["v1alpha1"]),
+            (XBackendTrafficPolicy, $crate::kinds::gateway_api::XBackendTrafficPolicy, (), x_backend_traffic_policies, "gateway.networking.x-k8s.io", "XBackendTrafficPolicy", "xbackendtrafficpolicies", Namespaced, ["v1alpha1"]),
+            (XMesh, $crate::kinds::gateway_api::XMesh, (), x_meshes, "gateway.networking.x-k8s.io", "XMesh", "xmeshes", Cluster, ["v1alpha1"]),
+
+            (ServiceExport, $crate::kinds::multicluster::ServiceExport, $crate::kinds::multicluster::ServiceExportStatus, service_exports, "multicluster.x-k8s.io", "ServiceExport", "serviceexports", Namespaced, ["v1alpha1"]),
+            (ServiceImport, $crate::kinds::multicluster::ServiceImport, (), service_imports, "multicluster.x-k8s.io", "ServiceImport", "serviceimports", Namespaced, ["v1alpha1"]),
+
+            (McpBridge, $crate::kinds::higress::McpBridge, (), mcp_bridges, "networking.higress.io", "McpBridge", "mcpbridges", Namespaced, ["v1"]),
+            (Http2Rpc, $crate::kinds::higress::Http2Rpc, (), http2_rpcs, "networking.higress.io", "Http2Rpc", "http2rpcs", Namespaced, ["v1"]),
+            (HigressWasmPlugin, $crate::kinds::higress::WasmPlugin, (), higress_wasm_plugins, "extensions.higress.io", "WasmPlugin", "wasmplugins", Namespaced, ["v1alpha1"]),
         }
     };
 }

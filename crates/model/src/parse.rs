@@ -61,6 +61,11 @@ pub mod code {
     pub const INVALID: &str = "IST0106";
 }
 
+/// So many findings are told of one object.
+const MOST_FINDINGS: usize = 100;
+/// Characters of a message or a path that are told.
+const LONGEST_TOLD: usize = 500;
+
 /// What becomes of an object with fields that its kind does not have, with keys that stand twice, or with a name that no
 /// API server would take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,6 +75,9 @@ pub enum Validation {
     Strict,
     /// It is used as far as it is understood, as an object that got past the webhook.
     Warn,
+    /// It is used as far as it is understood, and told what is wrong as in [`Validation::Strict`]: for who looks at
+    /// objects and does not serve them.
+    Tell,
 }
 
 /// A validation mode that does not exist. The operator who set it can fix it.
@@ -280,6 +288,8 @@ impl<'a> Reader<'a> {
                 || (kinds == 2 && groups == 0 && kind.len() > 7)
                 || (kinds == 0 && matches!(groups, 1 | 2) && group.len() > 7)
                 || (kinds == 0 && group.ends_with(ISTIO) && known.group().ends_with(ISTIO))
+                // Kinds of the Gateway API begin with an X while they are tried out.
+                || (groups == 2 && kind.strip_prefix('X') == Some(known.name()))
         });
         let at = node.get("kind").unwrap_or(node);
         let message = match group {
@@ -326,7 +336,20 @@ impl<'a> Reader<'a> {
         if let Some(object) = &object {
             self.judge.object(object, &mut remarks);
         }
+        // What is invalid is not there any more: what is said of it, or of what it stands in, is no news.
+        let invalid = findings.iter().filter(|f| f.fault == Fault::Invalid);
+        let invalid: Vec<&[Step]> = invalid.map(|f| &*f.path.0).take(MOST_FINDINGS).collect();
+        remarks.retain(|r| {
+            let about = |p: &&[Step]| p.starts_with(&r.path.0) || r.path.0.starts_with(p);
+            !invalid.iter().any(about)
+        });
         remarks.append(&mut of_written);
+        let refused = self.refuses(&findings, &remarks);
+        // A document made to have many faults costs no more than one that has some.
+        let more = (findings.len() + remarks.len()).saturating_sub(MOST_FINDINGS);
+        findings.truncate(MOST_FINDINGS);
+        remarks.sort_by_key(|r| std::cmp::Reverse(r.severity));
+        remarks.truncate(MOST_FINDINGS - findings.len());
         let mut found: Vec<Diagnostic> = findings
             .into_iter()
             .map(|finding| self.diagnostic(finding, key.clone()))
@@ -342,8 +365,19 @@ impl<'a> Reader<'a> {
                 found.push(said);
             }
         }
-        let refused = found.iter().any(|d| d.severity == Severity::Error);
         found.sort_by_key(|d| d.excerpt.as_ref().map(|e| (e.line, e.column)));
+        if more > 0 {
+            let message = format!("{more} more findings about this object are left out");
+            let severity = found
+                .iter()
+                .map(|d| d.severity)
+                .max()
+                .unwrap_or(Severity::Info);
+            let mut last = Diagnostic::new(code::INVALID, severity, message);
+            last.object = key.clone();
+            last.origin = Some(origin);
+            found.push(last);
+        }
         self.parsed.diagnostics.extend(found);
         self.parsed.documents.push(Document {
             line,
@@ -352,9 +386,21 @@ impl<'a> Reader<'a> {
         });
     }
 
+    /// Whether an object of which this was found is of no use.
+    fn refuses(&self, findings: &[Finding], remarks: &[Remark]) -> bool {
+        match self.validation {
+            Validation::Strict => {
+                !findings.is_empty() || remarks.iter().any(|r| r.severity == Severity::Error)
+            }
+            Validation::Warn | Validation::Tell => {
+                findings.iter().any(|f| f.fault == Fault::Invalid)
+            }
+        }
+    }
+
     fn severity(&self, fault: Fault) -> Severity {
         match (fault, self.validation) {
-            (Fault::Invalid, _) | (_, Validation::Strict) => Severity::Error,
+            (Fault::Invalid, _) | (_, Validation::Strict | Validation::Tell) => Severity::Error,
             (_, Validation::Warn) => Severity::Warning,
         }
     }
@@ -368,10 +414,10 @@ impl<'a> Reader<'a> {
         Diagnostic {
             object,
             origin: Some(self.origin(finding.span.line)),
-            path: finding.path.to_string().into(),
-            help: finding.help.map(Into::into),
+            path: told(finding.path.to_string()),
+            help: finding.help.map(told),
             excerpt: self.excerpt(finding.span),
-            ..Diagnostic::new(code, self.severity(finding.fault), finding.message)
+            ..Diagnostic::new(code, self.severity(finding.fault), told(finding.message))
         }
     }
 
@@ -413,14 +459,30 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The line of a place, with where in it.
+/// A text as it is told: the begin of one that somebody made very long.
+fn told(text: String) -> Arc<str> {
+    match text.char_indices().nth(LONGEST_TOLD) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// The line of a place, with where in it. Of a long line, the part around the place.
 fn excerpt(lines: &[&str], span: Span) -> Option<Excerpt> {
+    const BEFORE: u32 = 150;
+    const LONGEST: usize = 400;
     let text = lines.get(usize::try_from(span.line).ok()?.checked_sub(1)?)?;
+    let skipped = match text.len() > LONGEST {
+        true => span.column.saturating_sub(BEFORE),
+        false => 0,
+    };
+    let shown: String = text.chars().skip(skipped as usize).take(LONGEST).collect();
     Some(Excerpt {
         line: span.line,
         column: span.column,
         length: span.length,
-        text: (*text).into(),
+        skipped,
+        text: shown.into(),
     })
 }
 

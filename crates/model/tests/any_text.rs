@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pilothouse_model::parse::{Parsed, Validation, parse};
+use pilothouse_model::parse::{Parsed, Validation, code, parse};
 use pilothouse_model::{Severity, mesh};
 use proptest::prelude::*;
 
@@ -125,5 +125,100 @@ fn texts_made_to_take_long_do_not() {
     );
     for text in [deep, wide, keys, same, quotes, documents, merges] {
         read(&text);
+    }
+}
+
+/// An object of Istio and one of the Gateway API with this in their specs.
+fn around(spec: &str) -> String {
+    let of = |api: &str, kind: &str| {
+        format!("{{apiVersion: {api}, kind: {kind}, metadata: {{name: a}}, spec: {spec}}}\n")
+    };
+    let istio = of("networking.istio.io/v1", "VirtualService");
+    let gateway = of("gateway.networking.k8s.io/v1", "HTTPRoute");
+    format!("{istio}---\n{gateway}")
+}
+
+/// Reads once: what is bounded here is counted, and not timed.
+fn once(text: &str) -> Parsed {
+    parse(text, &Path::new("any.yaml").into(), Validation::Strict)
+}
+
+/// Bytes of everything that is told.
+fn told(parsed: &Parsed) -> usize {
+    let of = |d: &pilothouse_model::Diagnostic| {
+        let excerpt = d.excerpt.as_ref().map_or(0, |e| e.text.len());
+        d.message.len() + d.path.len() + d.help.as_ref().map_or(0, |h| h.len()) + excerpt
+    };
+    parsed.diagnostics.iter().map(of).sum()
+}
+
+#[test]
+fn a_document_that_would_be_large_written_out_is_refused_before_it_is() {
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let inner = format!("*a{}, ", level - 1).repeat(10);
+        bomb.push_str(&format!("a{level}: &a{level} [{inner}]\n"));
+    }
+    let parsed = once(&bomb);
+    assert_eq!(parsed.objects().count(), 0);
+    let first = &parsed.diagnostics[0];
+    assert!(
+        first.message.contains("large") || first.message.contains("many"),
+        "{first}"
+    );
+}
+
+#[test]
+fn a_document_that_is_nested_too_deeply_is_refused_and_a_deep_one_is_read() {
+    let nested = |levels: usize| format!("{}1{}", "{a: ".repeat(levels), "}".repeat(levels));
+    assert!(once(&nested(5_000)).diagnostics[0].code == code::SYNTAX);
+    // No object, and no more than that.
+    let shallow = once(&nested(90));
+    assert_eq!(shallow.diagnostics[0].code, code::NO_OBJECT);
+}
+
+#[test]
+fn what_is_told_of_an_object_is_bounded_however_many_faults_it_has() {
+    let unknown: String = (0..5_000).map(|i| format!("x{i}: 1, ")).collect();
+    let twice = "k: 1, ".repeat(5_000);
+    let mistyped = format!("hosts: [{}]", "1, ".repeat(5_000));
+    let long_key = format!(
+        "{}: {{{}}}",
+        "k".repeat(1 << 18),
+        "x: 1, y: 2, ".repeat(100)
+    );
+    let long_text = format!("hosts: \"{}\"", "t".repeat(1 << 18));
+    for spec in [unknown, twice, mistyped, long_key, long_text] {
+        let text = around(&format!("{{{spec}}}"));
+        let parsed = once(&text);
+        assert!(!parsed.diagnostics.is_empty());
+        assert!(
+            parsed.diagnostics.len() <= 2 * 101,
+            "{}",
+            parsed.diagnostics.len()
+        );
+        assert!(told(&parsed) < 500_000, "{} bytes are told", told(&parsed));
+    }
+}
+
+#[test]
+fn numbers_beyond_every_type_are_told_and_nothing_else_happens() {
+    for number in [
+        "99999999999999999999999999",
+        "-99999999999999999999999999",
+        "1e999",
+        "-1e999",
+        ".inf",
+        ".nan",
+        "0x1ffffffffffffffffff",
+    ] {
+        let spec = format!(
+            "{{hosts: [a], http: [{{route: [{{destination: {{host: a, port: {{number: {number}}}}}, weight: {number}}}]}}], rules: [{{backendRefs: [{{name: a, port: {number}}}]}}]}}"
+        );
+        let parsed = once(&around(&spec));
+        for field in [".number", ".weight", "[0].port"] {
+            let told = parsed.diagnostics.iter().any(|d| d.path.ends_with(field));
+            assert!(told, "{number} {field}: {:?}", parsed.diagnostics);
+        }
     }
 }

@@ -141,6 +141,9 @@ async fn metrics(pages: &Pages) -> Page {
         set(&pages.metrics.virtual_services, virtual_services);
         set(&pages.metrics.services, services);
     }
+    let (analyzed, _) = pages.analyst.latest();
+    let found = analyzed.current().map(|f| &f.diagnostic);
+    pages.metrics.analysed(found);
     match pages.metrics.text() {
         Ok(body) => typed(StatusCode::OK, "text/plain; version=0.0.4", body),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),

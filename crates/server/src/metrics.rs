@@ -1,5 +1,8 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
+use std::collections::BTreeMap;
+
+use model::{Diagnostic, Severity};
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
@@ -28,6 +31,8 @@ pub struct Metrics {
     pub internal_errors: IntCounter,
     /// Findings of generation in force, by level.
     pub findings: IntGaugeVec,
+    /// Findings of analysis in force, by code and level.
+    pub analysis: IntGaugeVec,
     /// Keys of token issuers fetched.
     pub keys_fetched: IntCounter,
     /// Attempts to fetch keys that failed.
@@ -96,6 +101,17 @@ impl Metrics {
                         "What of the objects in force cannot be honoured for connected proxies, by level.",
                     ),
                     &["level"],
+                )?;
+                r.register(Box::new(gauge.clone()))?;
+                gauge
+            },
+            analysis: {
+                let gauge = IntGaugeVec::new(
+                    Opts::new(
+                        "pilothouse_analysis_findings",
+                        "What analysis finds wrong between the objects in force, by code and level.",
+                    ),
+                    &["code", "level"],
                 )?;
                 r.register(Box::new(gauge.clone()))?;
                 gauge
@@ -171,6 +187,22 @@ impl Metrics {
     /// If a metric does not encode: a bug.
     pub fn text(&self) -> prometheus::Result<String> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+
+    /// Takes over how many findings analysis has. Every code is there, that of none with 0.
+    pub fn analysed<'a>(&self, findings: impl Iterator<Item = &'a Diagnostic>) {
+        let mut counts: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+        for code in analysis::code::ALL {
+            counts.insert((code.id, level(code.severity)), 0);
+        }
+        for finding in findings {
+            *counts
+                .entry((finding.code, level(finding.severity)))
+                .or_default() += 1;
+        }
+        for ((code, level), count) in counts {
+            self.analysis.with_label_values(&[code, level]).set(count);
+        }
     }
 
     /// Counts a batch.
@@ -296,6 +328,15 @@ impl Stages {
             write: stage("write"),
             ack: stage("ack"),
         })
+    }
+}
+
+/// The value of `level` of metrics about findings.
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
     }
 }
 

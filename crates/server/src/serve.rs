@@ -1,5 +1,6 @@
 //! `pilothouse serve`: starts everything, watches over it, and takes it down in order.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -353,11 +354,19 @@ fn report(
     source: &SourceId,
     found: Vec<model::Diagnostic>,
 ) {
+    // An object is refused once, whatever many faults it has.
+    let mut refused = BTreeSet::new();
     for diagnostic in findings.replace(source, found) {
-        let kind = diagnostic.object.as_ref().map_or("", |key| key.kind.name());
         match diagnostic.severity {
             model::Severity::Error => {
-                metrics.rejected_configs.with_label_values(&[kind]).inc();
+                let place = diagnostic
+                    .object
+                    .is_none()
+                    .then(|| diagnostic.origin.clone());
+                if refused.insert((diagnostic.object.clone(), place)) {
+                    let kind = diagnostic.object.as_ref().map_or("", |key| key.kind.name());
+                    metrics.rejected_configs.with_label_values(&[kind]).inc();
+                }
                 tracing::error!("{diagnostic}");
             }
             model::Severity::Warning => tracing::warn!("{diagnostic}"),

@@ -256,4 +256,24 @@ mod gateway_api {
     impl Indexed for UdpRoute {}
     impl Indexed for ReferenceGrant {}
     impl Indexed for BackendTlsPolicy {}
+    impl Indexed for XBackend {}
+    impl Indexed for XBackendTrafficPolicy {}
+    impl Indexed for XMesh {}
+}
+
+mod multicluster {
+    use super::Indexed;
+    use model::kinds::multicluster::*;
+
+    impl Indexed for ServiceExport {}
+    impl Indexed for ServiceImport {}
+}
+
+mod higress {
+    use super::Indexed;
+    use model::kinds::higress::*;
+
+    impl Indexed for McpBridge {}
+    impl Indexed for Http2Rpc {}
+    impl Indexed for WasmPlugin {}
 }

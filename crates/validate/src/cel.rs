@@ -163,6 +163,8 @@ mod tests {
             "duration('2ms') >= duration('1ms')",
             "[1, 2, 2].exists_one(x, x == 1)",
             "'a-b'.split('-').size() == 2",
+            "format.dns1123Label().validate('a-b') == null",
+            "format.dns1123Label().validate('a.b') != null",
             "isQuantity('1Gi') && quantity('1Gi').isGreaterThan(quantity('1Mi'))",
         ] {
             assert_eq!(eval(holds), Value::Bool(true), "{holds}");

@@ -1,4 +1,5 @@
-//! What an object of each kind must say to have a meaning, beyond its structure: the rules of istiod's admission webhook.
+//! What an object of each kind must say to have a meaning, beyond its structure: the rules of istiod's admission webhook,
+//! and what Higress makes of its kinds.
 // Istio: pkg/config/validation, pkg/config/validation/agent, 1.32.
 
 mod authentication;
@@ -8,6 +9,7 @@ mod envoy_filter;
 mod export_to;
 mod extension;
 mod gateway;
+mod higress;
 mod http_route;
 mod overlap;
 mod selector;
@@ -73,6 +75,9 @@ pub fn object(object: &AnyObject, report: &mut Report) {
         AnyObject::Telemetry(o) => telemetry::check(&o.spec, at, report),
         AnyObject::WasmPlugin(o) => extension::wasm_plugin(&o.spec, at, report),
         AnyObject::TrafficExtension(o) => extension::traffic_extension(&o.spec, at, report),
+        AnyObject::McpBridge(o) => higress::mcp_bridge(&o.spec, meta, at, report),
+        AnyObject::Http2Rpc(o) => higress::http2rpc(&o.spec, at, report),
+        AnyObject::HigressWasmPlugin(o) => higress::wasm_plugin(&o.spec, at, report),
         _ => {}
     }
 }

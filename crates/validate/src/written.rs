@@ -1,20 +1,27 @@
-//! Limits of Istio's and the Gateway API's kinds that an API server enforces: what must be there, how much, how long.
+//! Limits of kinds that an API server enforces: what must be there, how much, how long.
 //!
 //! They hold for what is written, so that an empty text differs from none. A limit belongs to a message and counts
-//! wherever the message is used; [`LIMITS`] is the one list of them.
+//! wherever the message is used; [`LIMITS`] is the one list of those of Istio's messages. Kinds that are no messages have
+//! [`shape`]s.
 
 mod gateway_api;
+mod higress;
+mod kubernetes;
 mod limits;
+mod metadata;
+mod multicluster;
+mod shape;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use model::Kind;
-use model::parse::{Raw, Remark};
+use model::parse::{Raw, Remark, code};
 use prost_reflect::{Kind as FieldKind, MessageDescriptor};
 
 use crate::report::{At, Report, codes};
 
+pub(crate) use gateway_api::is_subdomain;
 use limits::{LIMITS, Limit, SPECS};
 
 /// What is to be looked at within one message.
@@ -104,18 +111,23 @@ fn build(descriptor: &MessageDescriptor, all: &mut HashMap<String, Message>) {
     all.insert(name, message);
 }
 
-/// Checks an object of one of Istio's kinds as it is written.
+/// Checks an object as it is written.
 pub fn check(kind: Kind, object: Raw<'_>, report: &mut Report) {
     let mut found = Report::default();
+    metadata::check(object, &mut found);
     spec(kind, object, &mut found);
-    report.0.extend(found.0.into_iter().map(|remark| Remark {
-        code: codes::LIMIT,
-        ..remark
-    }));
+    let limit = |remark: Remark| match remark.code {
+        code::INVALID => Remark {
+            code: codes::LIMIT,
+            ..remark
+        },
+        _ => remark,
+    };
+    report.0.extend(found.0.into_iter().map(limit));
 }
 
 fn spec(kind: Kind, object: Raw<'_>, report: &mut Report) {
-    if gateway_api::check(kind, object, report) {
+    if shape::check(kind, object, report) {
         return;
     }
     let Some((_, message, needed)) = SPECS.iter().find(|(k, ..)| *k == kind) else {

@@ -397,3 +397,33 @@ fn mesh_config_is_judged_as_recorded() {
 fn security_values_are_judged_as_recorded() {
     score("security-validation", 99.0);
 }
+
+#[test]
+fn filters_without_configuration_are_named_as_recorded() {
+    let Some(table) = Table::load("validation-envoyfilter-misc") else {
+        return;
+    };
+    // Recordings do not hold the messages: a filter with a configuration, and one without.
+    let name = "envoy.filters.network.tcp_proxy";
+    let config = json!({ "@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy" });
+    let filters = [
+        json!({ "name": name, "typed_config": config }),
+        json!({ "name": name }),
+    ];
+    assert_eq!(table.cases.len(), filters.len());
+    for (case, filter) in table.cases.iter().zip(filters) {
+        let patch = json!({ "applyTo": "NETWORK_FILTER",
+            "match": { "listener": { "filterChain": { "filter": { "name": name } } } },
+            "patch": { "operation": "ADD", "value": filter } });
+        let object = json!({ "apiVersion": "networking.istio.io/v1alpha3", "kind": "EnvoyFilter",
+            "metadata": { "name": "x" }, "spec": { "configPatches": [patch] } });
+        let found = judge(&object, "spec.configPatches[0]");
+        let named: Vec<&str> = found
+            .iter()
+            .filter_map(|d| d.message.strip_prefix("the filter \"")?.split('"').next())
+            .collect();
+        let wanted = case["out"].as_array().into_iter().flatten();
+        let wanted: Vec<&str> = wanted.filter_map(Value::as_str).collect();
+        assert_eq!(named, wanted);
+    }
+}

@@ -2,22 +2,11 @@
 //!
 //! Of this, generation uses the descriptors alone.
 
-use std::sync::LazyLock;
-
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage, SerializeOptions, Value};
+use prost_reflect::{DynamicMessage, ReflectMessage, SerializeOptions, Value};
 use serde_json::{Value as Json, json};
 
-/// Descriptors of Envoy's and Istio's messages together, so that every `Any` we send can be read.
-pub fn pool() -> &'static DescriptorPool {
-    static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-        let mut pool = proto_envoy::descriptors().clone();
-        pool.decode_file_descriptor_set(proto_istio::descriptor_set())
-            .expect("the two descriptor sets have no file of one name with different content");
-        pool
-    });
-    &POOL
-}
+pub use descriptors::pool;
 
 /// The message under a type URL as protobuf JSON, with `@type` first in meaning (keys are sorted in text).
 ///

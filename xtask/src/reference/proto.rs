@@ -89,6 +89,7 @@ fn read(text: &str, all: &mut Definitions) {
                     about,
                     members: Vec::new(),
                     is_enum: word == "enum",
+                    default: None,
                 },
             );
             if !line.ends_with("{}") {

@@ -9,16 +9,34 @@ use super::{Definition, Definitions, Member, camel};
 /// Every struct and enum below a folder of kinds, by module and name: `kube::Pod`.
 pub(super) fn definitions(folder: &Path) -> anyhow::Result<Definitions> {
     let mut all = Definitions::new();
-    for module in ["kube", "gateway_api"] {
+    for module in ["kube", "gateway_api", "higress", "multicluster"] {
         let inner = folder.join(module);
         let mut files = vec![folder.join(format!("{module}.rs"))];
-        let entries = std::fs::read_dir(&inner).with_context(|| inner.display().to_string())?;
-        files.extend(entries.flatten().map(|e| e.path()));
+        if inner.is_dir() {
+            let entries = std::fs::read_dir(&inner).with_context(|| inner.display().to_string())?;
+            files.extend(entries.flatten().map(|e| e.path()));
+        }
         files.sort();
         for file in files {
             let text =
                 std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
             read(&text, module, &mut all);
+        }
+    }
+    // Values of enums that count where a field is absent.
+    let defaults: Vec<(String, String)> = all
+        .iter()
+        .filter_map(|(key, d)| Some((key.clone(), d.default.clone()?)))
+        .collect();
+    for definition in all.values_mut() {
+        for member in &mut definition.members {
+            let plain = matches!(&*member.refers, [one] if member.shape == format!("{{{one}}}"));
+            let default = defaults
+                .iter()
+                .find(|(key, _)| plain && member.refers[0] == *key);
+            if let Some((_, value)) = default {
+                member.about.push_str(&format!(" Default: `{value}`."));
+            }
         }
     }
     Ok(all)
@@ -29,6 +47,7 @@ pub(super) fn definitions(folder: &Path) -> anyhow::Result<Definitions> {
 struct Above {
     about: String,
     serde: String,
+    is_default: bool,
 }
 
 fn read(text: &str, module: &str, all: &mut Definitions) {
@@ -45,12 +64,14 @@ fn read(text: &str, module: &str, all: &mut Definitions) {
             if trimmed.starts_with("#[serde(") {
                 above.serde.push_str(trimmed);
             }
+            above.is_default |= trimmed == "#[default]";
         } else if let Some((name, is_enum)) = begins(line) {
             let camel = above.serde.contains("rename_all = \"camelCase\"");
             let definition = Definition {
                 about: std::mem::take(&mut above).about,
                 members: Vec::new(),
                 is_enum,
+                default: None,
             };
             if line.ends_with("{}") {
                 all.insert(format!("{module}::{name}"), definition);
@@ -63,15 +84,14 @@ fn read(text: &str, module: &str, all: &mut Definitions) {
             }
             above = Above::default();
         } else if let Some((_, definition, camel)) = &mut open {
-            let Above { about, serde } = std::mem::take(&mut above);
-            definition.members.extend(member(
-                trimmed,
-                about,
-                &serde,
-                *camel,
-                definition.is_enum,
-                module,
-            ));
+            let above = std::mem::take(&mut above);
+            let is_enum = definition.is_enum;
+            if let Some(member) = member(trimmed, &above, *camel, is_enum, module) {
+                if above.is_default {
+                    definition.default = Some(member.name.clone());
+                }
+                definition.members.push(member);
+            }
         } else if !trimmed.starts_with("Clone") && trimmed != ")]" {
             above = Above::default();
         }
@@ -89,12 +109,12 @@ fn begins(line: &str) -> Option<(&str, bool)> {
 
 fn member(
     line: &str,
-    mut about: String,
-    serde: &str,
+    above: &Above,
     camel_case: bool,
     is_enum: bool,
     module: &str,
 ) -> Option<Member> {
+    let (mut about, serde) = (above.about.clone(), above.serde.as_str());
     let renamed = between(serde, "rename = \"", "\"");
     if is_enum {
         let variant = line.split(|c: char| !c.is_alphanumeric()).next()?;
@@ -138,6 +158,7 @@ fn default_of(function: &str) -> Option<&'static str> {
         "service" => "`Service`",
         "secret" => "`Secret`",
         "one" => "1",
+        "slash" => "`/`",
         _ => return None,
     })
 }
@@ -166,6 +187,7 @@ fn named(shape: &str, module: &str, refers: &mut Vec<String>) -> String {
         "Base64" => "base64",
         "IntOrString" => "whole number or text",
         "GatewayDuration" => "duration, as `1h30m` or `500ms`",
+        "PluginConfig" => "any",
         "f32" | "f64" => "number",
         "u8" | "u16" | "u32" | "u64" => "whole number, not negative",
         "i32" | "i64" => "whole number",

@@ -59,10 +59,16 @@ fn overlap(
     other: &str,
     selectors: &BTreeMap<&str, &Arc<Object<Gateway>>>,
 ) -> bool {
+    // Texts that differ and are of one length do not contain each other.
+    if text.len() == other.len() || !(other.contains(text) || text.contains(other)) {
+        return false;
+    }
     let Some(theirs) = selectors.get(other) else {
         return false;
     };
-    if !other.contains(text) && !text.contains(other) {
+    // No workload has two values of one label.
+    let mut pairs = gateway.spec.selector.iter();
+    if pairs.any(|(key, value)| theirs.spec.selector.get(key).is_some_and(|v| v != value)) {
         return false;
     }
     namespaces(cx).into_iter().any(|namespace| {

@@ -6,7 +6,8 @@ use incr::Cx;
 use model::kinds::Kinded;
 use model::kinds::gateway_api::{
     BackendTlsPolicy, Gateway, GrpcRoute, HttpRoute, Listener, ListenerSet, ParentRef,
-    ReferenceGrant, SecretRef, StreamRule, TcpRoute, TlsRoute, UdpRoute,
+    ReferenceGrant, SecretRef, StreamRule, TcpRoute, TlsRoute, UdpRoute, XBackend,
+    XBackendTrafficPolicy,
 };
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::{Secret, Service};
@@ -19,6 +20,7 @@ use crate::facts::several;
 use crate::finding::Report;
 
 const GROUP: &str = "gateway.networking.k8s.io";
+const X_GROUP: &str = "gateway.networking.x-k8s.io";
 
 /// An object that takes requests, as the different routes name it.
 struct Backend<'a> {
@@ -166,6 +168,9 @@ fn leads<T: Kinded>(
             let ports = s.spec.ports.iter();
             ports.filter_map(|p| u32::try_from(p.port).ok()).collect()
         }),
+        (X_GROUP, "XBackend") => cx
+            .get::<XBackend>(&name)
+            .map(|b| vec![u32::from(b.spec.port.port)]),
         ("networking.istio.io", "Hostname") => {
             hosts::find(cx, route.namespace(), &[], backend.name).map(|d| d.ports)
         }
@@ -332,20 +337,52 @@ pub(crate) fn backend_tls_policy(
     object: &Object<BackendTlsPolicy>,
     report: &mut Report<'_>,
 ) {
-    for (i, target) in object.spec.target_refs.iter().enumerate() {
-        if !target.group.is_empty() || &*target.kind != "Service" {
-            continue;
-        }
-        let name = ObjectName::new(object.namespace().clone(), target.name.clone());
-        if cx.get::<Service>(&name).is_none() {
+    let targets = object.spec.target_refs.iter();
+    targets_of(
+        cx,
+        object,
+        targets.map(|t| (&*t.group, &*t.kind, &t.name)),
+        report,
+    );
+}
+
+pub(crate) fn x_backend_traffic_policy(
+    cx: &Cx<'_, Snapshot>,
+    object: &Object<XBackendTrafficPolicy>,
+    report: &mut Report<'_>,
+) {
+    let targets = object.spec.target_refs.iter();
+    targets_of(
+        cx,
+        object,
+        targets.map(|t| (&*t.group, &*t.kind, &t.name)),
+        report,
+    );
+}
+
+/// Reports backends that a policy is for and that do not exist in its namespace.
+fn targets_of<'a, T: Kinded>(
+    cx: &Cx<'_, Snapshot>,
+    object: &Object<T>,
+    targets: impl Iterator<Item = (&'a str, &'a str, &'a Arc<str>)>,
+    report: &mut Report<'_>,
+) {
+    for (i, (group, kind, name)) in targets.enumerate() {
+        let name = ObjectName::new(object.namespace().clone(), name.clone());
+        let there = match (group, kind) {
+            ("", "Service") => cx.get::<Service>(&name).is_some(),
+            (X_GROUP, "XBackend") => cx.get::<XBackend>(&name).is_some(),
+            _ => continue,
+        };
+        if !there {
             report
                 .add(
                     object,
                     &code::TARGET_NOT_FOUND,
                     format!("spec.targetRefs[{i}]"),
-                    format!("there is no Service {name}"),
+                    format!("there is no {kind} {name}"),
                 )
-                .help("correct the name: a policy applies to Services of its own namespace");
+                .help("correct the name: a policy applies to backends of its own namespace");
         }
     }
 }

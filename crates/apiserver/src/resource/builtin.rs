@@ -34,6 +34,11 @@ const SHORT_NAMES: &[(Kind, &[&str])] = &[
     (Kind::Ingress, &["ing"]),
     (Kind::Deployment, &["deploy"]),
     (Kind::CustomResourceDefinition, &["crd", "crds"]),
+    (Kind::XBackend, &["xbackend"]),
+    (Kind::XBackendTrafficPolicy, &["xbtrafficpolicy"]),
+    (Kind::XMesh, &["mesh"]),
+    (Kind::ServiceExport, &["svcex"]),
+    (Kind::ServiceImport, &["svcim"]),
 ];
 
 /// Columns besides the age, by path, of kinds that show more than their age.
@@ -75,6 +80,10 @@ const COLUMNS: &[(Kind, &[(&str, &str)])] = &[
                 ".status.conditions[?(@.type==\"Programmed\")].status",
             ),
         ],
+    ),
+    (
+        Kind::ServiceImport,
+        &[("Type", ".spec.type"), ("IP", ".spec.ips")],
     ),
     (
         Kind::ListenerSet,
@@ -134,8 +143,15 @@ pub(super) fn resources(schemas: &Schemas) -> Vec<Resource> {
 }
 
 fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
-    let native =
-        !kind.group().ends_with(".istio.io") && kind.group() != "gateway.networking.k8s.io";
+    // The groups of kinds that Kubernetes has without a definition.
+    let native = matches!(
+        kind.group(),
+        "" | "apps"
+            | "discovery.k8s.io"
+            | "networking.k8s.io"
+            | "admissionregistration.k8s.io"
+            | "apiextensions.k8s.io"
+    );
     let schema = schemas.0.get(&kind).cloned();
     let columns = columns(kind);
     let version = |name: &&'static str| Version {
@@ -145,7 +161,8 @@ fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
         columns: columns.clone(),
     };
     let categories: &[&str] = match kind.group() {
-        "gateway.networking.k8s.io" => &["gateway-api"],
+        "gateway.networking.k8s.io" | "gateway.networking.x-k8s.io" => &["gateway-api"],
+        group if group.ends_with(".higress.io") => &["higress-io"],
         group if group.ends_with(".istio.io") => &["istio-io"],
         _ if matches!(kind, Kind::Service | Kind::Pod | Kind::Deployment) => &["all"],
         "apiextensions.k8s.io" | "admissionregistration.k8s.io" => &["api-extensions"],

@@ -149,6 +149,14 @@ impl crate::resource::Schemas {
         let of = |kind: Kind| {
             let name = match kind {
                 Kind::KubeGateway => "KubeGateway".to_owned(),
+                Kind::XBackend
+                | Kind::XBackendTrafficPolicy
+                | Kind::XMesh
+                | Kind::ServiceExport
+                | Kind::ServiceImport
+                | Kind::McpBridge
+                | Kind::Http2Rpc
+                | Kind::HigressWasmPlugin => "OpenSpec".to_owned(),
                 _ if kind.group().ends_with(".istio.io") => {
                     return Arc::new(istio(kind));
                 }

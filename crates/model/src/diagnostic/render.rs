@@ -1,5 +1,6 @@
 //! Findings as people read them, in logs and on the command line.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::{Diagnostic, Severity};
@@ -38,7 +39,30 @@ impl fmt::Display for Diagnostic {
     }
 }
 
+/// How messages begin that say something of their field without naming it.
+const OF_FIELD: [&str; 6] = ["is ", "are ", "has ", "have ", "must ", "needs "];
+
 impl Diagnostic {
+    /// The message as a sentence of its own, for where the field stands elsewhere: `must not be empty` is
+    /// "`hosts` must not be empty".
+    pub fn sentence(&self) -> Cow<'_, str> {
+        let name = match self.path.strip_suffix("\"]") {
+            Some(path) => path.rsplit("[\"").next().unwrap_or_default(),
+            None => {
+                let bare = self
+                    .path
+                    .trim_end_matches(|c: char| c == ']' || c.is_ascii_digit());
+                let bare = bare.strip_suffix('[').unwrap_or(&self.path);
+                bare.rsplit('.').next().unwrap_or_default()
+            }
+        };
+        let needs = OF_FIELD.iter().any(|verb| self.message.starts_with(verb));
+        match needs && !name.is_empty() {
+            true => Cow::Owned(format!("`{name}` {}", self.message)),
+            false => Cow::Borrowed(&self.message),
+        }
+    }
+
     /// `file:line:column`, or the source.
     fn place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.origin, &self.excerpt) {
@@ -73,7 +97,10 @@ impl Diagnostic {
             self.place(f)?;
         }
         if let Some(excerpt) = &self.excerpt {
-            let (text, column) = window(&excerpt.text, excerpt.column as usize);
+            let (text, column) = window(
+                &excerpt.text,
+                excerpt.column.saturating_sub(excerpt.skipped) as usize,
+            );
             let left = text.chars().count().saturating_sub(column - 1);
             let length = (excerpt.length as usize).clamp(1, left.max(1));
             write!(f, "\n{:gutter$} |", "")?;
@@ -125,6 +152,7 @@ mod tests {
                 line: 3,
             }),
             excerpt: Some(Excerpt {
+                skipped: 0,
                 line: 12,
                 column,
                 length: 4,

@@ -3,6 +3,7 @@
 //! What the API's schemas default is defaulted here, so that a manifest from a file means what it means in a cluster.
 //! Of statuses only conditions are read, by analysis.
 
+mod experimental;
 mod grpc_route;
 mod http_filter;
 mod http_route;
@@ -12,6 +13,11 @@ mod reference;
 mod status;
 mod stream_routes;
 
+pub use experimental::{
+    ExternalHostname, RetryBudget, RetryConstraint, RetryRate, XBackend, XBackendPort,
+    XBackendProtocol, XBackendTls, XBackendTlsMode, XBackendTrafficPolicy, XBackendType,
+    XBackendValidation, XMesh,
+};
 pub use grpc_route::{
     GrpcBackendRef, GrpcFilter, GrpcFilterType, GrpcMatch, GrpcMethodMatch, GrpcRoute, GrpcRule,
 };

@@ -8,11 +8,12 @@ use super::check::{self, Fault, Finding};
 use super::de::{Error, Problem};
 use super::encode::encode;
 use super::node::{Node, Path, Step, Value};
-use crate::kinds::{Kinded, gateway_api, istio, kube};
+use crate::kinds::{Kinded, gateway_api, higress, istio, kube, multicluster};
 
 /// A kind that can be read from a tree.
 pub(super) trait Readable: Kinded {
-    /// Reads the spec and the status; `None` where a finding tells why there are none.
+    /// Reads the spec and the status, without what findings tell to be invalid; `None` where a finding tells why there
+    /// are none.
     fn read(document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)>;
 }
 
@@ -29,8 +30,20 @@ fn message<T: Message + Name + Default>(
     let before = findings.len();
     let descriptor = descriptors().get_message_by_name(&T::full_name())?;
     check::message(&mut spec, &descriptor, &mut Path::of("spec"), findings);
-    if findings[before..].iter().any(|f| f.fault == Fault::Invalid) {
-        return None;
+    let invalid = findings[before..]
+        .iter()
+        .filter(|f| f.fault == Fault::Invalid);
+    // What is left says what else is wrong. A list goes as a whole, so that places of its items stay true.
+    for finding in invalid {
+        let mut steps = finding.path.0.get(1..)?.to_vec();
+        while let Some(Step::Index(_)) = steps.last() {
+            steps.pop();
+        }
+        steps.reverse();
+        if steps.is_empty() {
+            return None;
+        }
+        remove(&mut spec, &steps);
     }
     // A tree without faults encodes to bytes that decode.
     T::decode(encode(&spec, &descriptor).as_slice()).ok()
@@ -91,15 +104,23 @@ fn typed<T: DeserializeOwned>(
     findings: &mut Vec<Finding>,
 ) -> Option<T> {
     const MOST: usize = 50;
-    let mut valid = true;
+    // Values that are read, over all times.
+    const MOST_WORK: usize = 10_000_000;
+    let tries = (MOST_WORK / node.size()).clamp(2, MOST);
+    // Items that were taken out of lists, with where they stood.
+    let mut items: Vec<Path> = Vec::new();
     let first = findings.len();
-    for _ in 0..MOST {
-        let error = match T::deserialize(&*node) {
-            Ok(value) => return valid.then_some(value),
+    for _ in 0..tries {
+        let mut error = match T::deserialize(&*node) {
+            // Without items of its lists it says what is where no more.
+            Ok(value) => return items.is_empty().then_some(value),
             Err(error) => error,
         };
         let removed = remove(node, &error.steps);
-        valid &= matches!(error.problem, Problem::UnknownField { .. });
+        as_written(&mut error.steps, &items);
+        if removed && let Some(Step::Index(_)) = error.steps.first() {
+            items.push(Path(error.steps.iter().rev().cloned().collect()));
+        }
         let missing = match &error.problem {
             Problem::Missing(field) => Some(*field),
             _ => None,
@@ -117,7 +138,35 @@ fn typed<T: DeserializeOwned>(
             return None;
         }
     }
+    findings.push(Finding {
+        fault: Fault::Invalid,
+        path: within.clone(),
+        span: node.span,
+        message: "has more faults than are looked for".to_owned(),
+        help: None,
+    });
     None
+}
+
+/// Corrects numbers of items, innermost first, by the items that were taken out before them.
+fn as_written(steps: &mut [Step], items: &[Path]) {
+    let mut outer = Vec::new();
+    for step in steps.iter_mut().rev() {
+        if let Step::Index(index) = step {
+            let mut gone: Vec<usize> = items
+                .iter()
+                .filter_map(|path| match path.0.split_last()? {
+                    (Step::Index(gone), list) if list == outer => Some(*gone),
+                    _ => None,
+                })
+                .collect();
+            gone.sort_unstable();
+            for gone in gone {
+                *index += usize::from(gone <= *index);
+            }
+        }
+        outer.push(step.clone());
+    }
 }
 
 fn finding(error: Error, mut path: Path, node: &Node<'_>) -> Finding {
@@ -235,27 +284,27 @@ kinds_without_spec!(
     ValidatingWebhookConfiguration,
 );
 
-macro_rules! gateway_kinds {
-    ($($kind:ident $(with $status:ident)?),* $(,)?) => {$(
-        impl Readable for gateway_api::$kind {
+macro_rules! defined_kinds {
+    ($group:ident: $($kind:ident $(with $status:ident)?),* $(,)?) => {$(
+        impl Readable for $group::$kind {
             fn read(mut document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)> {
                 unknown_fields(&document, findings);
                 let span = document.span;
                 let spec = document.take("spec").map(|e| e.value).filter(|n| !n.is_null());
                 let mut spec = spec.unwrap_or(Node { value: Value::Map(Vec::new()), span });
                 let spec = typed(&mut spec, &Path::of("spec"), findings)?;
-                Some((spec, gateway_kinds!(@status document $($status)?)))
+                Some((spec, defined_kinds!(@status $group document $($status)?)))
             }
         }
     )*};
-    (@status $document:ident) => { () };
-    (@status $document:ident $status:ident) => {
+    (@status $group:ident $document:ident) => { () };
+    (@status $group:ident $document:ident $status:ident) => {
         // As other statuses: what does not fit is overlooked.
-        part::<gateway_api::$status>(&mut $document, "status", &mut Vec::new()).unwrap_or_default()
+        part::<$group::$status>(&mut $document, "status", &mut Vec::new()).unwrap_or_default()
     };
 }
 
-gateway_kinds!(
+defined_kinds!(gateway_api:
     GatewayClass,
     Gateway with GatewayStatus,
     ListenerSet,
@@ -266,7 +315,12 @@ gateway_kinds!(
     UdpRoute,
     ReferenceGrant,
     BackendTlsPolicy,
+    XBackend,
+    XBackendTrafficPolicy,
+    XMesh,
 );
+defined_kinds!(multicluster: ServiceExport with ServiceExportStatus, ServiceImport);
+defined_kinds!(higress: McpBridge, Http2Rpc, WasmPlugin);
 
 /// Reports what stands beside `metadata`, `spec` and `status`.
 fn unknown_fields(document: &Node<'_>, findings: &mut Vec<Finding>) {

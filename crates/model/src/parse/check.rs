@@ -65,8 +65,23 @@ struct Check<'p> {
     findings: &'p mut Vec<Finding>,
 }
 
+/// So many faults are looked for; of those that make a value useless, as many again.
+const MOST: usize = 1000;
+
 impl Check<'_> {
+    /// Whether so much was found that one more unknown field tells nobody anything.
+    fn is_full(&self) -> bool {
+        self.findings.len() >= MOST
+    }
+
     fn report(&mut self, fault: Fault, span: Span, message: String, help: Option<String>) {
+        let full = match fault {
+            Fault::Invalid => self.findings.len() >= 2 * MOST,
+            _ => self.is_full(),
+        };
+        if full {
+            return;
+        }
         let path = self.path.clone();
         self.findings.push(Finding {
             fault,
@@ -122,6 +137,9 @@ impl Check<'_> {
     ) -> bool {
         let by_json = message.get_field_by_json_name(&entry.key);
         let Some(field) = by_json.or_else(|| message.get_field_by_name(&entry.key)) else {
+            if self.is_full() {
+                return false;
+            }
             let names: Vec<_> = message.fields().map(|f| f.json_name().to_owned()).collect();
             let help = field_help(&entry.key, names.iter().map(String::as_str));
             self.report(

@@ -170,10 +170,10 @@ impl Reader<'_> {
         };
         Diagnostic {
             origin: Some(self.origin(span.map_or(line, |s| s.line))),
-            path: remark.path.to_string().into(),
-            help: remark.help.map(Into::into),
+            path: super::told(remark.path.to_string()),
+            help: remark.help.map(super::told),
             excerpt: span.and_then(|span| self.excerpt(span)),
-            ..Diagnostic::new(remark.code, severity, remark.message)
+            ..Diagnostic::new(remark.code, severity, super::told(remark.message))
         }
     }
 }

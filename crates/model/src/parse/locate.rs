@@ -3,26 +3,25 @@
 //! Objects in a store remember the line of their document only. Who shows a finding about one of their fields reads
 //! the text again and asks here.
 
+use std::cell::OnceCell;
+
 use crate::diagnostic::Excerpt;
 
 use super::node::{Node, Span, Value};
 use super::yaml;
 
-/// A text by the places of its fields.
+/// A text by the places of its fields. Documents are read when one of their fields is asked for.
 pub struct Locator<'a> {
     lines: Vec<&'a str>,
-    documents: Vec<(u32, Node<'a>)>,
+    documents: Vec<(yaml::Part<'a>, OnceCell<Option<Node<'a>>>)>,
 }
 
 impl<'a> Locator<'a> {
-    /// Reads a text; documents that cannot be read hold no field.
+    /// Takes a text; documents that cannot be read hold no field.
     pub fn new(text: &'a str) -> Self {
-        let documents = yaml::documents(text).into_iter();
         Self {
             lines: text.lines().collect(),
-            documents: documents
-                .filter_map(|d| Some((d.line, d.node.ok()?)))
-                .collect(),
+            documents: yaml::parts(text).map(|p| (p, OnceCell::new())).collect(),
         }
     }
 
@@ -39,9 +38,13 @@ impl<'a> Locator<'a> {
     }
 
     fn object(&self, line: u32) -> Option<&Node<'a>> {
-        let at = self.documents.partition_point(|(first, _)| *first <= line);
-        let (first, document) = self.documents.get(at.checked_sub(1)?)?;
-        if *first == line {
+        let at = self
+            .documents
+            .partition_point(|(part, _)| part.line <= line);
+        let (part, document) = self.documents.get(at.checked_sub(1)?)?;
+        let document = document.get_or_init(|| part.read()?.node.ok());
+        let document = document.as_ref()?;
+        if part.line == line {
             return Some(document);
         }
         let items = match document.get("items").map(|n| &n.value) {

@@ -15,6 +15,10 @@ use super::scalar;
 const MAX_DEPTH: usize = 96;
 /// Values in one document, with aliases written out.
 const MAX_NODES: usize = 2_000_000;
+/// Texts of one document that may end with a colon in a list.
+const MAX_COLONS: usize = 1000;
+/// Keys of one document that are told to stand twice.
+const MAX_DUPLICATES: usize = 1000;
 
 /// A document of a text.
 pub(super) struct Document<'a> {
@@ -42,38 +46,53 @@ pub(super) struct SyntaxError {
 
 /// Reads every document of `text`; those without content are left out.
 pub(super) fn documents(text: &str) -> Vec<Document<'_>> {
+    parts(text).filter_map(|part| part.read()).collect()
+}
+
+/// The documents of `text` that have content, not read yet.
+pub(super) fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut found = Vec::new();
-    for (first_line, chunk) in chunks(text) {
-        let Some(skipped) = chunk.lines().position(has_content) else {
-            continue;
-        };
+    chunks(text).filter_map(|(first_line, text)| {
+        let skipped = text.lines().position(has_content)?;
         let skipped = u32::try_from(skipped).unwrap_or(u32::MAX);
-        let mut builder = Builder::new(first_line - 1);
-        let mut node = builder.read(chunk);
-        if node.is_err() && chunk.trim_start().starts_with('{') {
+        Some(Part {
+            line: first_line + skipped,
+            first_line,
+            text,
+        })
+    })
+}
+
+/// The text of a document.
+pub(super) struct Part<'a> {
+    /// Line of its first content, counted from 1.
+    pub(super) line: u32,
+    first_line: u32,
+    text: &'a str,
+}
+
+impl<'a> Part<'a> {
+    /// Reads it; nothing where there is no content after all.
+    pub(super) fn read(&self) -> Option<Document<'a>> {
+        let mut builder = Builder::new(self.first_line - 1);
+        let mut node = builder.read(self.text);
+        if node.is_err() && self.text.trim_start().starts_with('{') {
             // JSON has escapes that YAML does not know.
-            if let Ok(json) = serde_json::from_str(chunk) {
+            if let Ok(json) = serde_json::from_str(self.text) {
                 let span = Span {
-                    line: first_line + skipped,
+                    line: self.line,
                     column: 1,
                     length: 0,
                 };
                 node = Ok(Some(Node::from_json(json, span)));
             }
         }
-        let node = match node {
-            Ok(None) => continue,
-            Ok(Some(node)) => Ok(node),
-            Err(error) => Err(error),
-        };
-        found.push(Document {
-            line: first_line + skipped,
-            node,
+        Some(Document {
+            line: self.line,
+            node: node.transpose()?,
             duplicates: builder.duplicates,
-        });
+        })
     }
-    found
 }
 
 /// Whether a line is more than a comment, a directive or the end of a document.
@@ -138,6 +157,8 @@ struct Builder<'a> {
     anchors: HashMap<usize, Node<'a>>,
     duplicates: Vec<Duplicate>,
     nodes: usize,
+    /// How often a text was taken for one that ends with a colon.
+    colons: usize,
     root: Option<Node<'a>>,
 }
 
@@ -149,6 +170,7 @@ impl<'a> Builder<'a> {
             anchors: HashMap::new(),
             duplicates: Vec::new(),
             nodes: 0,
+            colons: 0,
             root: None,
         }
     }
@@ -277,9 +299,11 @@ impl<'a> Builder<'a> {
         else {
             return None;
         };
-        if !entries.is_empty() || !key.ends_with(':') {
+        // Each look costs the text before it.
+        if !entries.is_empty() || !key.ends_with(':') || self.colons >= MAX_COLONS {
             return None;
         }
+        self.colons += 1;
         let line = at.line.checked_sub(self.lines_before)?.checked_sub(1)?;
         let line = text.lines().nth(line as usize)?;
         // Behind the key and its colon.
@@ -381,6 +405,9 @@ impl<'a> Builder<'a> {
         for (index, entry) in entries.iter().enumerate() {
             if let Some((earlier, line)) = seen.insert(&*entry.key, (index, entry.at.line)) {
                 doubled.insert(earlier);
+                if self.duplicates.len() >= MAX_DUPLICATES {
+                    continue;
+                }
                 let mut path = self.path();
                 path.0.push(Step::Field((&*entry.key).into()));
                 self.duplicates.push(Duplicate {

@@ -79,7 +79,7 @@ fn one(out: &mut dyn Write, finding: &Diagnostic, style: Style) -> io::Result<()
     let head = format!("{}[{}]:", finding.severity, finding.code);
     let indent = 2;
     let lines = wrap(
-        &finding.message,
+        &finding.sentence(),
         style.width,
         head.chars().count() + 1,
         indent,
@@ -106,7 +106,8 @@ fn one(out: &mut dyn Write, finding: &Diagnostic, style: Style) -> io::Result<()
     let bar = style.paint("34", "|");
     if let Some(excerpt) = &finding.excerpt {
         let room = style.width.saturating_sub(gutter + 3).max(NARROWEST / 2);
-        let (text, column) = window(&excerpt.text, excerpt.column as usize, room);
+        let column = excerpt.column.saturating_sub(excerpt.skipped) as usize;
+        let (text, column) = window(&excerpt.text, column, room);
         let left = (text.chars().count() + 1).saturating_sub(column).max(1);
         let marks = "^".repeat((excerpt.length as usize).clamp(1, left));
         let number = style.paint("34", &excerpt.line.to_string());
@@ -203,6 +204,7 @@ mod tests {
                 line: 12,
             }),
             excerpt: Some(Excerpt {
+                skipped: 0,
                 line: 12,
                 column: 28,
                 length: 3,

@@ -9,6 +9,7 @@ use ::cel::{Context, ExecutionError, Value};
 use ipnet::IpNet;
 
 use crate::text::{is_ip, is_request_url, url_part};
+use crate::written::is_subdomain;
 
 type Text = Arc<String>;
 type Result<T> = std::result::Result<T, ExecutionError>;
@@ -16,7 +17,39 @@ type Result<T> = std::result::Result<T, ExecutionError>;
 /// The largest expression that is compiled, in bytes of its program.
 const LARGEST_REGEX: usize = 1 << 20;
 
+/// Forms of texts that `format` knows, with what has them.
+const FORMATS: [(&str, fn(&str) -> bool); 6] = [
+    ("dns1123Label", |t| {
+        t.len() <= 63 && !t.contains('.') && is_subdomain(t)
+    }),
+    ("dns1123Subdomain", |t| t.len() <= 253 && is_subdomain(t)),
+    ("dns1035Label", |t| {
+        let starts = t.starts_with(|c: char| c.is_ascii_lowercase());
+        starts && t.len() <= 63 && !t.contains('.') && is_subdomain(t)
+    }),
+    ("labelValue", |t| {
+        t.is_empty() || model::labels::fault("key", t).is_none()
+    }),
+    ("qualifiedName", |t| model::labels::fault(t, "").is_none()),
+    ("uri", is_request_url),
+];
+
 pub(super) fn add(context: &mut Context<'_, '_>) {
+    context.add_variable_from_value("format", Value::from("format"));
+    for (name, _) in FORMATS {
+        let _ = context.add_function(name, move |This(_): This<Text>| Value::from(name));
+    }
+    // What is wrong with a text, or nothing.
+    let _ = context.add_function(
+        "validate",
+        |This(name): This<Text>, text: Text| match FORMATS
+            .iter()
+            .find(|(known, _)| **known == **name)
+        {
+            Some((_, is)) if is(&text) => Value::Null,
+            _ => Value::List(Arc::new(vec![Value::from(format!("no {name}"))])),
+        },
+    );
     // Names that the standard library has are left to it.
     let _ = context.add_function("isURL", |t: Text| is_request_url(&t));
     let _ = context.add_function("url", |t: Text| read(t, is_request_url, "URL"));

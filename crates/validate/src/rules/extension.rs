@@ -92,7 +92,7 @@ impl Module<'_> {
     }
 }
 
-fn checksum(text: &str) -> Check {
+pub(super) fn checksum(text: &str) -> Check {
     let good = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     if text.is_empty() || (text.len() == 64 && text.bytes().all(good)) {
         return Ok(());

@@ -1,48 +1,39 @@
 //! Limits of the Gateway API's kinds.
-//!
-//! A shape is a part of an object that has a name here; [`ROWS`] says which fields of it have limits, and which are of
-//! another shape. Types, values of enumerations and unknown fields are for reading to find.
 // Gateway API v1.6, experimental channel.
 
 mod conditions;
-
-use std::collections::HashMap;
-use std::sync::LazyLock;
+mod experimental;
 
 use model::Kind;
-use model::parse::Raw;
 
-use super::NULL;
-use super::limits::Limit::{self, Between, Entries, Form, Length, Needs, Other, Unique};
-use crate::report::{At, Report};
+use super::limits::Limit::{self, Between, Choice, Entries, Form, Length, Needs, Other, Unique};
+use super::shape::Row::{self, Has, Is};
+use super::shape::Spec;
 use crate::text::is_label;
 
 use conditions as c;
+pub(super) use experimental::ROWS as EXPERIMENTAL;
 
 /// The shape of each kind's spec.
-const SPECS: [(Kind, &str); 10] = [
-    (Kind::GatewayClass, "GatewayClass"),
-    (Kind::KubeGateway, "Gateway"),
-    (Kind::ListenerSet, "ListenerSet"),
-    (Kind::HttpRoute, "HTTPRoute"),
-    (Kind::GrpcRoute, "GRPCRoute"),
-    (Kind::TlsRoute, "TLSRoute"),
-    (Kind::TcpRoute, "StreamRoute"),
-    (Kind::UdpRoute, "StreamRoute"),
-    (Kind::ReferenceGrant, "ReferenceGrant"),
-    (Kind::BackendTlsPolicy, "BackendTLSPolicy"),
+pub(super) const SPECS: &[(Kind, &str, Spec)] = &[
+    (Kind::GatewayClass, "GatewayClass", Spec::Needed),
+    (Kind::KubeGateway, "Gateway", Spec::Needed),
+    (Kind::ListenerSet, "ListenerSet", Spec::Needed),
+    (Kind::HttpRoute, "HTTPRoute", Spec::Needed),
+    (Kind::GrpcRoute, "GRPCRoute", Spec::Needed),
+    (Kind::TlsRoute, "TLSRoute", Spec::Needed),
+    (Kind::TcpRoute, "StreamRoute", Spec::Needed),
+    (Kind::UdpRoute, "StreamRoute", Spec::Needed),
+    (Kind::ReferenceGrant, "ReferenceGrant", Spec::Needed),
+    (Kind::BackendTlsPolicy, "BackendTLSPolicy", Spec::Needed),
+    (Kind::XBackend, "XBackend", Spec::Needed),
+    (
+        Kind::XBackendTrafficPolicy,
+        "XBackendTrafficPolicy",
+        Spec::Needed,
+    ),
+    (Kind::XMesh, "XMesh", Spec::Needed),
 ];
-
-/// What a row says of a field.
-#[derive(Clone, Copy)]
-enum Row {
-    /// A limit.
-    Has(Limit),
-    /// It is of another shape.
-    Is(&'static str),
-}
-
-use Row::{Has, Is};
 
 const PORT: Limit = Between(1.0, 65_535.0);
 const NAME: Limit = Length(1, 253);
@@ -51,10 +42,15 @@ const EXACT_HOST: Limit = Form(is_subdomain, "a host");
 const TOKEN: Limit = Form(crate::text::is_token, "a header");
 const GROUP: Limit = Form(super::limits::is_group, "a group");
 const KIND: Limit = Form(super::limits::is_kind, "a kind");
+const METHODS: &[&str] = &[
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+];
+/// More than any list has.
+const ANY: usize = usize::MAX;
 const TIME: Limit = Form(is_duration, "a time such as 10s or 1h30m");
 
 /// Shape, field (empty for the shape, with `[]` for the items of a list or map), what it is.
-const ROWS: &[(&str, &str, Row)] = &[
+pub(super) const ROWS: &[(&str, &str, Row)] = &[
     ("GatewayClass", "", Has(Needs(&["controllerName"]))),
     ("GatewayClass", "controllerName", Has(NAME)),
     (
@@ -62,6 +58,7 @@ const ROWS: &[(&str, &str, Row)] = &[
         "controllerName",
         Has(Form(is_domain_path, "DOMAIN/PATH")),
     ),
+    ("GatewayClass", "parametersRef", Is("ObjectRef")),
     ("GatewayClass", "description", Has(Length(0, 64))),
     (
         "Gateway",
@@ -77,7 +74,13 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("Gateway", "addresses[]", Is("Address")),
     ("Gateway", "infrastructure", Is("Infrastructure")),
     ("Gateway", "tls", Is("GatewayTLS")),
+    ("Gateway", "defaultScope", Has(Choice(&["All", "None"]))),
     ("Address", "type", Has(NAME)),
+    (
+        "Address",
+        "type",
+        Has(Form(is_address_type, "a type of addresses")),
+    ),
     ("Address", "value", Has(Length(0, 253))),
     ("Address", "", Has(Other(c::address))),
     ("Infrastructure", "annotations", Has(Entries(0, 16))),
@@ -86,6 +89,8 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("Infrastructure", "labels", Has(Other(c::labels))),
     ("Infrastructure", "labels[]", Has(Length(0, 63))),
     ("Infrastructure", "parametersRef", Is("ObjectRef")),
+    ("GatewayTLS", "backend", Is("GatewayBackendTLS")),
+    ("GatewayBackendTLS", "clientCertificateRef", Is("NamedRef")),
     ("GatewayTLS", "frontend", Is("FrontendTLS")),
     ("FrontendTLS", "", Has(Needs(&["default"]))),
     ("FrontendTLS", "default", Is("FrontendValidation")),
@@ -135,6 +140,10 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("ListenerTLS", "certificateRefs[]", Is("NamedRef")),
     ("ListenerTLS", "options", Has(Entries(0, 16))),
     ("ListenerTLS", "options[]", Has(Length(0, 4096))),
+    ("AllowedRoutes", "namespaces", Is("FromNamespaces")),
+    ("FromNamespaces", "selector", Is("LabelSelector")),
+    ("LabelSelector", "matchLabels", Has(Entries(0, ANY))),
+    ("LabelSelector", "matchExpressions", Has(Entries(0, ANY))),
     ("AllowedRoutes", "kinds", Has(Entries(0, 8))),
     ("AllowedRoutes", "kinds[]", Is("RouteKind")),
     ("RouteKind", "", Has(Needs(&["kind"]))),
@@ -171,6 +180,7 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("Route", "hostnames[]", Has(NAME)),
     ("Route", "hostnames[]", Has(HOST)),
     ("Route", "rules", Has(Other(c::rule_names))),
+    ("Route", "useDefaultGateways", Has(Choice(&["All", "None"]))),
     ("HTTPRoute", "", Is("Route")),
     ("HTTPRoute", "hostnames", Has(Entries(0, 16))),
     ("HTTPRoute", "rules", Has(Entries(1, 16))),
@@ -228,6 +238,8 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("SessionHeader", "name", Has(Length(1, 256))),
     ("SessionHeader", "name", Has(TOKEN)),
     ("HTTPMatch", "path", Is("PathMatch")),
+    ("HTTPMatch", "method", Has(Length(1, 7))),
+    ("HTTPMatch", "method", Has(Choice(METHODS))),
     ("HTTPMatch", "headers", Has(Entries(0, 16))),
     ("HTTPMatch", "headers", Has(Unique("name"))),
     ("HTTPMatch", "headers[]", Is("HeaderMatch")),
@@ -240,6 +252,7 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("HeaderMatch", "name", Has(Length(1, 256))),
     ("HeaderMatch", "name", Has(TOKEN)),
     ("HeaderMatch", "value", Has(Length(1, 4096))),
+    ("HeaderMatch", "value", Has(Other(c::header_value))),
     ("QueryMatch", "", Has(Needs(&["name", "value"]))),
     ("QueryMatch", "name", Has(Length(1, 256))),
     ("QueryMatch", "name", Has(TOKEN)),
@@ -261,6 +274,7 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("HeaderModifier", "add", Has(Unique("name"))),
     ("HeaderModifier", "add[]", Is("HeaderMatch")),
     ("HeaderModifier", "remove", Has(Entries(0, 16))),
+    ("HeaderModifier", "remove", Has(Other(c::distinct))),
     ("Mirror", "", Has(Needs(&["backendRef"]))),
     ("Mirror", "", Has(Limit::OneOf(&["percent", "fraction"]))),
     ("Mirror", "backendRef", Is("Backend")),
@@ -333,7 +347,7 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("BackendTLSPolicy", "targetRefs[]", Is("PolicyTarget")),
     ("BackendTLSPolicy", "validation", Is("BackendValidation")),
     ("PolicyTarget", "", Is("ObjectRef")),
-    ("PolicyTarget", "sectionName", Has(NAME)),
+    ("PolicyTarget", "sectionName", Is("SectionName")),
     ("BackendValidation", "", Has(Needs(&["hostname"]))),
     ("BackendValidation", "", Has(Other(c::backend_validation))),
     ("BackendValidation", "hostname", Has(NAME)),
@@ -341,6 +355,11 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("BackendValidation", "caCertificateRefs", Has(Entries(0, 8))),
     ("BackendValidation", "caCertificateRefs[]", Is("ObjectRef")),
     ("BackendValidation", "wellKnownCACertificates", Has(NAME)),
+    (
+        "BackendValidation",
+        "wellKnownCACertificates",
+        Has(Form(is_well_known, "a set of authorities, such as System")),
+    ),
     ("BackendValidation", "subjectAltNames", Has(Entries(0, 5))),
     (
         "BackendValidation",
@@ -354,73 +373,12 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("SubjectAltName", "uri", Has(NAME)),
 ];
 
-/// Checks an object of one of the kinds; whether it is of one.
-pub(super) fn check(kind: Kind, object: Raw<'_>, report: &mut Report) -> bool {
-    let Some((_, shape)) = SPECS.iter().find(|(k, _)| *k == kind) else {
-        return false;
-    };
-    let top = At::TOP;
-    let at = top.field("spec");
-    match object.get("spec") {
-        None => report.error(&at, "a spec is needed"),
-        Some(spec) => within(spec, shape, &at, report),
-    }
-    true
-}
-
-fn within(value: Raw<'_>, shape: &str, at: &At<'_>, report: &mut Report) {
-    for (_, field, row) in rows(shape) {
-        if field.is_empty() {
-            apply(*row, value, at, report);
-            continue;
-        }
-        let name = field.strip_suffix("[]").unwrap_or(field);
-        let Some(inner) = value.value_of(name) else {
-            continue;
-        };
-        let at = at.field(name);
-        if inner.is_null() {
-            report.error(&at, NULL);
-        } else if !field.ends_with(']') {
-            apply(*row, inner, &at, report);
-        } else if let Some(items) = inner.items() {
-            for (index, item) in items.enumerate() {
-                apply(*row, item, &at.item(index), report);
-            }
-        } else {
-            for (key, item) in inner.all_entries().into_iter().flatten() {
-                apply(*row, item, &at.field(key), report);
-            }
-        }
-    }
-}
-
-fn apply(row: Row, value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    match row {
-        Has(limit) => limit.check(value, at, report),
-        Is(shape) => within(value, shape, at, report),
-    }
-}
-
-/// The rows of one shape.
-fn rows(shape: &str) -> &'static [&'static (&'static str, &'static str, Row)] {
-    type Rows = Vec<&'static (&'static str, &'static str, Row)>;
-    static INDEX: LazyLock<HashMap<&'static str, Rows>> = LazyLock::new(|| {
-        let mut index: HashMap<&'static str, Rows> = HashMap::new();
-        for row in ROWS {
-            index.entry(row.0).or_default().push(row);
-        }
-        index
-    });
-    INDEX.get(shape).map_or(&[], Vec::as_slice)
-}
-
-fn is_lower_label(text: &str) -> bool {
+pub(super) fn is_lower_label(text: &str) -> bool {
     is_label(text) && !text.contains(|c: char| c.is_ascii_uppercase())
 }
 
 /// A domain name in lower case.
-pub(super) fn is_subdomain(text: &str) -> bool {
+pub(crate) fn is_subdomain(text: &str) -> bool {
     let part = |part: &str| {
         let ends = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
         let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -429,13 +387,21 @@ pub(super) fn is_subdomain(text: &str) -> bool {
     text.split('.').all(part)
 }
 
-fn is_host(text: &str) -> bool {
+pub(super) fn is_host(text: &str) -> bool {
     is_subdomain(text.strip_prefix("*.").unwrap_or(text))
 }
 
-fn is_domain_path(text: &str) -> bool {
+pub(super) fn is_domain_path(text: &str) -> bool {
     text.split_once('/')
         .is_some_and(|(domain, path)| is_subdomain(domain) && !path.is_empty())
+}
+
+fn is_address_type(text: &str) -> bool {
+    matches!(text, "IPAddress" | "Hostname" | "NamedAddress") || is_domain_path(text)
+}
+
+fn is_well_known(text: &str) -> bool {
+    text == "System" || is_domain_path(text)
 }
 
 fn is_protocol(text: &str) -> bool {

@@ -29,6 +29,8 @@ pub(super) enum Limit {
     Time,
     /// The items of a list differ by this key.
     Unique(&'static str),
+    /// A text is one of these, or empty.
+    Choice(&'static [&'static str]),
     /// A text is of a form that has a name.
     Form(fn(&str) -> bool, &'static str),
     /// Anything else.

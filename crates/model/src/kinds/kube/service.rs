@@ -17,7 +17,7 @@ pub struct Service {
     /// The primary virtual IP; `None` for a headless service; empty while not assigned.
     #[serde(rename = "clusterIP")]
     pub cluster_ip: Arc<str>,
-    /// Virtual IPs of both families; the first equals [`Service::cluster_ip`].
+    /// Virtual IPs of both families; the first equals `clusterIP`.
     #[serde(rename = "clusterIPs")]
     pub cluster_ips: Vec<Arc<str>>,
     /// Further addresses that route to the service.

@@ -120,7 +120,7 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
 fn load(rank: u8, path: &Path, found: &mut Vec<Diagnostic>) -> anyhow::Result<Vec<Change>> {
     if path == Path::new("-") {
         let text = standard_input()?;
-        let parsed = validate::parse(&text, &Path::new("<stdin>").into(), Validation::Warn);
+        let parsed = validate::parse(&text, &Path::new("<stdin>").into(), Validation::Tell);
         let id = source(rank, "stdin");
         let changes = parsed.objects().map(|o| Change::Put(id.clone(), o.clone()));
         let changes = changes.collect();
@@ -128,7 +128,7 @@ fn load(rank: u8, path: &Path, found: &mut Vec<Diagnostic>) -> anyhow::Result<Ve
         return Ok(changes);
     }
     let id = source(rank, &format!("files:{}", path.display()));
-    let mut folder = folder::Folder::new(id, path, Validation::Warn);
+    let mut folder = folder::Folder::new(id, path, Validation::Tell);
     let changes = folder.scan();
     let findings = folder.findings();
     let unreadable = |d: &&Diagnostic| d.code == folder::code::UNREADABLE;

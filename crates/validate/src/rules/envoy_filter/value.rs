@@ -1,8 +1,7 @@
 //! The value of a patch, as the message of Envoy that it is a part of.
 
-use std::sync::LazyLock;
-
-use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, ReflectMessage, Value};
+use descriptors::pool;
+use prost_reflect::{DeserializeOptions, DynamicMessage, ReflectMessage, Value};
 use proto_istio::networking::envoy_filter::ApplyTo;
 use proto_istio::wkt::Struct;
 
@@ -65,17 +64,6 @@ const RENAMED: [(&str, &str); 27] = [
     ("envoy.redis_proxy", "envoy.filters.network.redis_proxy"),
     ("envoy.tcp_proxy", "envoy.filters.network.tcp_proxy"),
 ];
-
-/// Messages of Envoy and of Istio's own filters.
-fn pool() -> &'static DescriptorPool {
-    static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-        let mut pool = proto_envoy::descriptors().clone();
-        pool.decode_file_descriptor_set(proto_istio::descriptor_set())
-            .expect("the two descriptor sets have no file of one name with different content");
-        pool
-    });
-    &POOL
-}
 
 /// The message that a patch adds or merges.
 fn message_of(apply_to: ApplyTo) -> &'static str {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use model::parse::Raw;
 use proto_istio::wkt::Duration;
 
-use super::{is_host, is_subdomain};
+use super::is_host;
 use crate::report::{At, Report};
 use crate::text::is_ip;
 
@@ -411,6 +411,9 @@ pub(super) fn session(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
             "has no meaning where the type is Header",
         );
     }
+    if !by_header && cookie.is_none() {
+        report.error(&at.field("cookie"), "the type Cookie needs it");
+    }
     match (by_header, value.get("header").is_some()) {
         (true, false) => report.error(&at.field("header"), "the type Header needs it"),
         (false, true) => {
@@ -483,7 +486,35 @@ pub(super) fn subject(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
             _ => {}
         }
     }
-    if let Some(uri) = text(value, "uri").filter(|uri| !uri.contains(':') && !is_subdomain(uri)) {
+    if let Some(uri) = text(value, "uri").filter(|uri| !is_uri(uri)) {
         report.error(&at.field("uri"), format!("{uri:?} is no URI"));
+    }
+}
+
+/// `SCHEME://HOST/PATH`; host and path may be empty.
+fn is_uri(text: &str) -> bool {
+    let scheme = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let scheme = scheme.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|s| !s.is_empty() && text[s.len() + 1..].starts_with("//"))
+}
+
+/// Printable characters of ASCII, with single blanks between them.
+pub(super) fn header_value(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
+    let Some(text) = value.as_str() else { return };
+    let words = text.split([' ', '\t']);
+    let good = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_graphic());
+    if !text.is_empty() && !words.into_iter().all(good) {
+        report.error(at, format!("{text:?} is no value of a header"));
+    }
+}
+
+pub(super) fn distinct(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
+    let mut seen = BTreeSet::new();
+    for (index, item) in items(value) {
+        if let Some(text) = item.as_str()
+            && !seen.insert(text)
+        {
+            report.error(&at.item(index), "is there twice");
+        }
     }
 }

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use model::parse::Raw;
+use model::parse::{Raw, nearest};
 use proto_istio::wkt::Duration;
 
-use super::Limit::{self, Between, Entries, Form, Length, Needs, OneOf, Other, Time, Unique};
+use super::Limit::{
+    self, Between, Choice, Entries, Form, Length, Needs, OneOf, Other, Time, Unique,
+};
 use crate::report::{At, Report};
 use crate::text::{is_label, unix_path};
+use crate::written::gateway_api::is_subdomain;
 
 impl Limit {
     /// Checks a value. Values of another type are for reading to find.
@@ -76,6 +79,16 @@ impl Limit {
                     }
                 }
             }
+            Choice(texts) => {
+                let text = value.as_str().unwrap_or_default();
+                if !text.is_empty() && !texts.contains(&text) {
+                    let expected = texts.join(", ");
+                    report.error(at, format!("expected one of {expected}, found {text:?}"));
+                    if let Some(near) = nearest(text, texts.iter().copied()) {
+                        report.help(format!("did you mean `{near}`?"));
+                    }
+                }
+            }
             Form(is, name) => {
                 if let Some(text) = value.as_str().filter(|text| !is(text)) {
                     report.error(at, format!("{text:?} is no name of {name}"));
@@ -102,11 +115,7 @@ fn has(value: Raw<'_>, key: &str) -> bool {
 }
 
 pub(in crate::written) fn is_group(text: &str) -> bool {
-    text.is_empty() || text.split('.').all(|part| is_label(part) && is_lower(part))
-}
-
-fn is_lower(text: &str) -> bool {
-    !text.contains(|c: char| c.is_ascii_uppercase())
+    text.is_empty() || is_subdomain(text)
 }
 
 pub(in crate::written) fn is_kind(text: &str) -> bool {

@@ -1,65 +1,9 @@
 //! The general judge of schemas and rules, over the definitions that Istio and the Gateway API publish.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
-
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use pilothouse_validate::report::{At, Report};
-use pilothouse_validate::schema::{Schema, compile, fill_defaults, of_definition};
-use saphyr::{LoadableYamlNode, Yaml};
+use super::{definitions, documents, judge};
+use pilothouse_validate::schema::compile;
 use serde_json::{Value, json};
 use testkit::{Score, recordings};
-
-fn json_of(yaml: &Yaml<'_>) -> Value {
-    use saphyr::Scalar;
-    match yaml {
-        Yaml::Value(Scalar::Boolean(b)) => json!(b),
-        Yaml::Value(Scalar::Integer(n)) => json!(n),
-        Yaml::Value(Scalar::FloatingPoint(n)) => json!(n.into_inner()),
-        Yaml::Value(Scalar::String(s)) => json!(s),
-        Yaml::Sequence(items) => items.iter().map(json_of).collect(),
-        Yaml::Mapping(map) => map
-            .iter()
-            .map(|(key, value)| {
-                let key = json_of(key);
-                let key = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
-                (key, json_of(value))
-            })
-            .collect(),
-        _ => Value::Null,
-    }
-}
-
-fn documents(text: &str) -> Vec<Value> {
-    let all = Yaml::load_from_str(text).unwrap();
-    all.iter().map(json_of).collect()
-}
-
-/// By kind and version.
-fn definitions(file: &Path) -> BTreeMap<(String, String), Schema> {
-    let mut all = BTreeMap::new();
-    for definition in documents(&std::fs::read_to_string(file).unwrap()) {
-        if definition["kind"] != "CustomResourceDefinition" {
-            continue;
-        }
-        let spec = &definition["spec"];
-        let group = spec["group"].as_str().unwrap();
-        let kind = spec["names"]["kind"].as_str().unwrap();
-        for (version, schema) in of_definition(&definition).unwrap() {
-            all.insert((kind.to_owned(), format!("{group}/{version}")), schema);
-        }
-    }
-    all
-}
-
-fn judge(schema: &Schema, object: &Value) -> Report {
-    let mut object = object.clone();
-    fill_defaults(&mut object, schema);
-    let mut report = Report::default();
-    schema.check(&object, &At::TOP, &mut report);
-    report
-}
 
 #[test]
 fn documents_are_judged_as_by_the_api_server() {

@@ -1,0 +1,256 @@
+//! What the person who wrote an object is told: every fault at once, each with its field.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::path::Path;
+
+use model::Severity;
+use model::parse::Validation;
+use pilothouse_validate as validate;
+
+/// `! path: message` for errors, `~` for warnings, in the order of the text.
+fn told(text: &str) -> Vec<String> {
+    let parsed = validate::parse(text, &Path::new("f.yaml").into(), Validation::Strict);
+    let of = |d: &model::Diagnostic| {
+        let sign = match d.severity {
+            Severity::Error => '!',
+            Severity::Warning => '~',
+            Severity::Info => '.',
+        };
+        let help = d.help.as_ref().map_or(String::new(), |h| format!(" ({h})"));
+        format!("{sign} {}: {}{help}", d.path, d.message)
+    };
+    parsed.diagnostics.iter().map(of).collect()
+}
+
+/// An object of a kind with this after its metadata.
+fn object(api: &str, kind: &str, rest: &str) -> String {
+    format!("{{apiVersion: {api}, kind: {kind}, metadata: {{name: a}}, {rest}}}")
+}
+
+#[test]
+fn a_value_of_the_wrong_type_hides_no_other_fault() {
+    let istio = object(
+        "networking.istio.io/v1",
+        "VirtualService",
+        "spec: {hosts: [a.b], gateways: [g], http: [{timeout: 5, route: [{destination: {host: a.b}}]}, {match: [{uri: {regex: '('}}], route: [{destination: {host: a.b}}]}]}",
+    );
+    let found = told(&istio);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("! spec.http[0].timeout: expected a duration"));
+    assert!(found[1].starts_with("! spec.http[1].match[0].uri.regex: not a regular expression"));
+    let gateway = object(
+        "networking.higress.io/v1",
+        "McpBridge",
+        "spec: {registries: [{type: dns, name: x, domain: a.b, port: true}, {type: dsn, name: y, domain: z}], proxies: [1, 2, {name: p}, 3]}",
+    );
+    let paths: Vec<String> = told(&gateway)
+        .into_iter()
+        .filter(|t| t.contains("expected"))
+        .map(|t| t[..t.find(": ").unwrap()].to_owned())
+        .collect();
+    assert_eq!(
+        paths,
+        [
+            "! spec.registries[0].port",
+            "! spec.proxies[0]",
+            "! spec.proxies[1]",
+            "! spec.proxies[3]"
+        ]
+    );
+}
+
+/// What is told of `spec`, or of what stands beside the metadata, of a kind.
+const CASES: &[(&str, &str, &str, &[&str])] = &[
+    (
+        "v1",
+        "Service",
+        "spec: {ports: [{port: 80}, {port: 80, name: Web, protocol: HTTP, targetport: 1}], selctor: {a: b}, type: NodPort}",
+        &[
+            "! spec.ports[0].name: is needed where there are several ports",
+            "! spec.ports[1].port: another port has the number 80 and HTTP",
+            "! spec.ports[1].name: \"Web\" is no name of a port",
+            "! spec.ports[1].protocol: expected one of TCP, UDP, SCTP, found \"HTTP\"",
+            "~ spec.ports[1].targetport: unknown field `targetport`, which has no effect (did you mean `targetPort`?)",
+            "~ spec.selctor: unknown field `selctor`, which has no effect (did you mean `selector`?)",
+            "! spec.type: expected one of ClusterIP, NodePort, LoadBalancer, ExternalName, found \"NodPort\" (did you mean `NodePort`?)",
+        ],
+    ),
+    (
+        "v1",
+        "Service",
+        "spec: {type: ExternalName, externalName: a_b, clusterIP: 10.0.0.1, ports: [{port: 0, targetPort: '8080'}]}",
+        &[
+            "! spec.externalName: \"a_b\" is no name of a host",
+            "! spec.clusterIP: has no meaning where the type is ExternalName",
+            "! spec.ports[0].port: 0 is not between 1 and 65535",
+            "! spec.ports[0].targetPort: \"8080\" is neither the number nor the name of a port (write the number without quotes)",
+        ],
+    ),
+    (
+        "discovery.k8s.io/v1",
+        "EndpointSlice",
+        "addressType: IPv4, endpoints: [{addresses: [10.0.0.1]}, {addresses: ['::1', 127.0.0.1]}, {addresses: []}], ports: [{port: 70000}]",
+        &[
+            "! endpoints[1].addresses[0]: \"::1\" is of the other family than `addressType` says",
+            "! endpoints[1].addresses[1]: \"127.0.0.1\" is an address that no other machine can reach",
+            "! endpoints[2].addresses: must not be empty",
+            "! ports[0].port: 70000 is not between 1 and 65535",
+        ],
+    ),
+    (
+        "v1",
+        "Pod",
+        "spec: {containers: [{name: A, ports: [{containerPort: 0, name: a_b}]}]}, status: {podIP: x}",
+        &[
+            "! spec.containers[0].name: \"A\" is no name of a container",
+            "! spec.containers[0].ports[0].containerPort: 0 is not between 1 and 65535",
+            "! spec.containers[0].ports[0].name: \"a_b\" is no name of a port",
+            "! status.podIP: \"x\" is no IP address",
+        ],
+    ),
+    (
+        "v1",
+        "Secret",
+        "type: kubernetes.io/tls, data: {tls.crt: YQ==, 'a b': YQ==}, stringdata: {}",
+        &[
+            "! data.tls.key: the type kubernetes.io/tls needs it",
+            "! data[\"a b\"]: \"a b\" is no key: it needs letters, digits, -, _ and ., and at most 253 of them",
+            "~ stringdata: unknown field `stringdata`, which has no effect (did you mean `stringData`?)",
+        ],
+    ),
+    (
+        "v1",
+        "ConfigMap",
+        "data: {a: b}, binaryData: {a: YQ==}",
+        &["! binaryData.a: the key stands in `data` too"],
+    ),
+    (
+        "networking.k8s.io/v1",
+        "Ingress",
+        "spec: {rules: [{host: 10.0.0.1, http: {paths: [{path: a, pathType: Prefix, backend: {serviceName: x, servicePort: 80}}, {path: //, pathType: Exact, backend: {service: {name: x, port: {}}}}]}}]}",
+        &[
+            "! spec.rules[0].host: \"10.0.0.1\" is no name of a host",
+            "! spec.rules[0].http.paths[0].path: \"a\" does not start with a slash",
+            "! spec.rules[0].http.paths[0].backend: one of `service` and `resource` is needed (since networking.k8s.io/v1 it is written service: {name, port: {number}})",
+            "~ spec.rules[0].http.paths[0].backend.serviceName: unknown field `serviceName`, which has no effect",
+            "~ spec.rules[0].http.paths[0].backend.servicePort: unknown field `servicePort`, which has no effect",
+            "! spec.rules[0].http.paths[1].path: \"//\" has \"//\", which is no part of a path",
+            "! spec.rules[0].http.paths[1].backend.service.port: one of `name` and `number` is needed",
+        ],
+    ),
+    (
+        "apps/v1",
+        "Deployment",
+        "spec: {replicas: -1, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: b c}}}}",
+        &[
+            "! spec.replicas: must be at least 0, is -1",
+            "! spec.selector.matchLabels.app: the pods of the template do not have this label (the selector must match `template.metadata.labels`)",
+            "! spec.template.metadata.labels.app: \"b c\" is no value of a label: it needs letters, digits, -, _ and ., with a letter or digit at both ends",
+        ],
+    ),
+    (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingWebhookConfiguration",
+        "webhooks: [{name: a, clientConfig: {url: 'http://a'}, sideEffects: None, admissionReviewVersions: [v1], timeoutSeconds: 60}]",
+        &[
+            "! webhooks[0].name: \"a\" is no name of a webhook, which has three parts or more",
+            "! webhooks[0].clientConfig.url: \"http://a\" does not start with https://",
+            "! webhooks[0].timeoutSeconds: 60 is not between 1 and 30",
+        ],
+    ),
+    (
+        "networking.higress.io/v1",
+        "McpBridge",
+        "spec: {registries: [{type: nacos, name: n, domain: a.b}, {type: statik, name: x, domain: y}, {type: static, name: s, domain: '10.0.0.1:80,b:1'}, {type: dns, name: d, domain: a.b, port: 1, proxyName: prox, protocol: htpp}], proxies: [{type: HTTP, name: proxy, serverAddress: a.b, serverPort: 1}]}",
+        &[
+            "~ metadata.name: only the McpBridge named \"default\" is looked at",
+            "! spec.registries[0].port: a port is needed",
+            "! spec.registries[1].type: expected one of nacos, nacos2, nacos3, zookeeper, consul, eureka, static, dns, found \"statik\" (did you mean `static`?)",
+            "! spec.registries[2].domain: \"b:1\" is not IP:PORT",
+            "! spec.registries[3].proxyName: there is no proxy \"prox\" in `proxies` (did you mean `proxy`?)",
+            "! spec.registries[3].protocol: expected one of http, https, http2, grpc, grpcs, triple, tri, dubbo, tcp, found \"htpp\" (did you mean `http`?)",
+        ],
+    ),
+    (
+        "networking.higress.io/v1",
+        "Http2Rpc",
+        "spec: {dubbo: {service: s, methods: [{serviceMethod: m, httpPath: a, httpMethods: [GET], params: [{paramSource: PATH, paramKey: id, paramType: T}, {paramSource: QUERRY, paramKey: b, paramType: T}]}]}}",
+        &[
+            "! spec.dubbo.methods[0].httpPath: \"a\" does not start with a slash",
+            "! spec.dubbo.methods[0].params[0].paramKey: `httpPath` has no {id}",
+            "! spec.dubbo.methods[0].params[1].paramSource: expected one of QUERY, HEADER, PATH, BODY, found \"QUERRY\" (did you mean `QUERY`?)",
+        ],
+    ),
+    (
+        "extensions.higress.io/v1alpha1",
+        "WasmPlugin",
+        "spec: {url: 'oci://a/b', sha256: x, pluginConfig: {a: 1}, matchRules: [{config: {}}, {domain: [a.b]}]}",
+        &[
+            "! spec.sha256: expected 64 digits and letters from a to f",
+            "~ spec.matchRules: has no effect where `pluginConfig` is set",
+            "! spec.matchRules[0]: one of `ingress`, `domain` and `service` is needed",
+        ],
+    ),
+    (
+        "multicluster.x-k8s.io/v1alpha1",
+        "ServiceImport",
+        "spec: {type: ClusterSetIP, ips: [x], ports: [{port: 80, protocol: http}]}",
+        &[
+            "! spec.ips[0]: \"x\" is no IP address",
+            "! spec.ports[0].protocol: expected one of TCP, UDP, SCTP, found \"http\" (did you mean `TCP`?)",
+        ],
+    ),
+    (
+        "gateway.networking.x-k8s.io/v1alpha1",
+        "XBackendTrafficPolicy",
+        "spec: {targetRefs: [], retryConstraint: {budget: {percent: 101, interval: 2h}}}",
+        &[
+            "! spec.targetRefs: must not be empty",
+            "! spec.retryConstraint.budget.percent: 101 is not between 0 and 100",
+            "! spec.retryConstraint.budget.interval: must be from 1s to 1h",
+        ],
+    ),
+];
+
+#[test]
+fn faults_of_kinds_that_are_no_messages_are_told_with_their_fields() {
+    for (api, kind, rest, wanted) in CASES {
+        let mut found = told(&object(api, kind, rest));
+        let mut wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+        // On one line places decide, which are the text's; here the set does.
+        found.sort();
+        wanted.sort();
+        assert_eq!(found, wanted, "{kind}");
+    }
+}
+
+#[test]
+fn labels_and_annotations_of_every_kind_have_a_form() {
+    let found = told(
+        "{apiVersion: v1, kind: Namespace, metadata: {name: a, labels: {'a b': c, d: e f}, annotations: {'x y': z, Ok/ok: any text}}}",
+    );
+    assert_eq!(
+        found,
+        [
+            "! metadata.labels[\"a b\"]: \"a b\" is no key of a label",
+            "! metadata.labels.d: \"e f\" is no value of a label: it needs letters, digits, -, _ and ., with a letter or digit at both ends",
+            "! metadata.annotations[\"x y\"]: \"x y\" is no key of an annotation",
+        ]
+    );
+}
+
+#[test]
+fn a_kind_that_has_left_its_trial_is_named() {
+    let found = told(&object(
+        "gateway.networking.x-k8s.io/v1alpha1",
+        "XListenerSet",
+        "spec: {}",
+    ));
+    assert_eq!(
+        found,
+        [
+            "! : unknown kind \"XListenerSet\" of gateway.networking.x-k8s.io (did you mean ListenerSet of gateway.networking.k8s.io/v1?)"
+        ]
+    );
+}
