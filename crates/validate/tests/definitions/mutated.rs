@@ -17,9 +17,9 @@ use testkit::{Score, recordings};
 use super::{documents, judge};
 
 /// Documents of one kind that are changed.
-const DOCUMENTS: usize = 3;
+const DOCUMENTS: usize = 2;
 /// Changes of one document.
-const CHANGES: usize = 250;
+const CHANGES: usize = 100;
 
 /// The definition of a kind, in its preferred version.
 struct Defined {
