@@ -15,8 +15,7 @@ mod stream_routes;
 
 pub use experimental::{
     ExternalHostname, RetryBudget, RetryConstraint, RetryRate, XBackend, XBackendPort,
-    XBackendProtocol, XBackendTls, XBackendTlsMode, XBackendTrafficPolicy, XBackendType,
-    XBackendValidation, XMesh,
+    XBackendProtocol, XBackendTls, XBackendTlsMode, XBackendTrafficPolicy, XBackendType, XMesh,
 };
 pub use grpc_route::{
     GrpcBackendRef, GrpcFilter, GrpcFilterType, GrpcMatch, GrpcMethodMatch, GrpcRoute, GrpcRule,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::http_route::SessionPersistence;
-use super::policy::SubjectAltName;
+use super::policy::BackendValidation;
 use super::reference::{GatewayDuration, LocalObjectRef, ParametersRef, SecretRef};
 
 /// A backend that is no Service. Read and validated; nothing is generated from it.
@@ -82,7 +82,7 @@ pub struct XBackendTls {
     /// Who shows a certificate.
     pub mode: XBackendTlsMode,
     /// How the backend's certificate is checked.
-    pub validation: Option<XBackendValidation>,
+    pub validation: Option<BackendValidation>,
     /// The gateway's certificate, for the mode `ClientAndServer`.
     pub client_certificate_ref: Option<SecretRef>,
 }
@@ -96,23 +96,6 @@ pub enum XBackendTlsMode {
     ServerOnly,
     /// Backend and gateway.
     ClientAndServer,
-}
-
-/// How a backend's certificate is checked.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct XBackendValidation {
-    /// Authorities that are trusted.
-    #[serde(default)]
-    pub ca_certificate_refs: Vec<LocalObjectRef>,
-    /// A set of authorities by name: `System`.
-    #[serde(rename = "wellKnownCACertificates")]
-    pub well_known_ca_certificates: Option<Arc<str>>,
-    /// Server name that is sent, and that the certificate must hold where no names are listed.
-    pub hostname: Arc<str>,
-    /// Names of which the certificate must hold one.
-    #[serde(default)]
-    pub subject_alt_names: Vec<SubjectAltName>,
 }
 
 /// How requests to backends are tried again and kept together. Read and validated; nothing is generated from it.

@@ -157,8 +157,13 @@ pub(super) fn slice_addresses(value: Raw<'_>, at: &At<'_>, report: &mut Report) 
             let Some(address) = address.as_str() else {
                 continue;
             };
+            let at = at.item(index);
             if let Some(fault) = address_fault(family, address) {
-                report.error(&at.item(index), format!("{address:?} {fault}"));
+                report.error(&at, format!("{address:?} {fault}"));
+            } else if address.parse().is_ok_and(is_local) {
+                // All of a mesh may run on one machine.
+                let message = format!("{address:?} is an address that no other machine can reach");
+                report.warning(&at, message);
             }
         }
     }
@@ -172,20 +177,21 @@ fn address_fault(family: &str, address: &str) -> Option<&'static str> {
         "FQDN" => return (!is_subdomain(address)).then_some("is no name of a host"),
         _ => return None,
     };
-    let Ok(ip) = ip else {
+    if ip.is_err() {
         return Some("is no IP address");
-    };
+    }
     if !fits {
         return Some("is of the other family than `addressType` says");
     }
-    let local = match ip {
+    None
+}
+
+fn is_local(ip: IpAddr) -> bool {
+    let of_link = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_multicast(),
         IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.is_multicast(),
     };
-    if ip.is_unspecified() || ip.is_loopback() || local {
-        return Some("is an address that no other machine can reach");
-    }
-    None
+    ip.is_unspecified() || ip.is_loopback() || of_link
 }
 
 pub(super) fn container_ports(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
