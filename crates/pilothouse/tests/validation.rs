@@ -252,7 +252,7 @@ fn machines_read_what_people_read() {
     for part in [
         "spec.http[0].route[1].weight",
         "did you mean `hosts`?",
-        "\"line\": 6",
+        "\"line\":6",
     ] {
         assert!(all.contains(part), "{part}: {all}");
     }
