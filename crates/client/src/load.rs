@@ -1,6 +1,7 @@
 //! Many simulated proxies, and how long configuration and changes take to reach them.
 
 mod api;
+mod applied;
 mod fleet;
 mod mesh;
 mod picture;
@@ -92,6 +93,21 @@ pub struct LoadOptions {
     /// The program that a scenario runs as its server; this one if not given
     #[arg(long, value_name = "FILE", requires = "scenario")]
     pub program: Option<PathBuf>,
+
+    /// Run a scenario against another server: a line for the shell, in which {folder}, {xds} and {http} become the
+    /// folder of the mesh and the addresses to listen on. It must answer /ready
+    #[arg(
+        long,
+        value_name = "LINE",
+        requires = "scenario",
+        conflicts_with = "program"
+    )]
+    pub command: Option<String>,
+
+    /// With --command, for a server that does not read the folder: a line for the shell, a program that is told of the
+    /// folder and of each change, as lines `apply PATH` or `delete PATH`, and answers each with a line
+    #[arg(long, value_name = "LINE", requires = "command")]
+    pub apply: Option<String>,
 
     /// Write all that a scenario came to, as JSON
     #[arg(long, value_name = "FILE", requires = "scenario")]

@@ -260,6 +260,13 @@ impl ScenarioResult {
             size(self.rss_idle_bytes),
             size(self.rss_per_proxy_bytes)
         )?;
+        if let Some(growth) = self.rss_growth_bytes_per_minute {
+            writeln!(
+                out,
+                "memory grew by {:.1} kB a minute from the sixth minute on",
+                growth / 1e3
+            )?;
+        }
         let mut table = new_table(&[
             "",
             "rounds",
@@ -277,6 +284,9 @@ impl ScenarioResult {
             "missed",
         ]);
         for step in &self.steps {
+            if let Some(ready) = step.ready_ms {
+                writeln!(out, "{}: ready after {}", step.label, millis(ready))?;
+            }
             table.add_row([
                 step.label.clone(),
                 step.rounds.to_string(),

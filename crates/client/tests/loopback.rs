@@ -188,6 +188,8 @@ async fn a_change_is_followed_to_every_proxy() {
             json: true,
             scenario: None,
             program: None,
+            command: None,
+            apply: None,
             results: None,
             svg: None,
             node: NodeOptions::default(),

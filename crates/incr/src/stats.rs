@@ -41,6 +41,8 @@ pub struct QueryStats {
     pub runs: u64,
     /// Those whose result equalled the former one.
     pub unchanged: u64,
+    /// Estimate of the memory of the memos themselves: not their dependencies, nor what values and queries point to.
+    pub bytes: usize,
 }
 
 impl<S: 'static> Engine<S> {
@@ -53,6 +55,7 @@ impl<S: 'static> Engine<S> {
             .map(|f| f.memos * f.bytes_per_memo)
             .sum();
         let input_ids = graph.input_ids.capacity() * (size_of::<(u64, u32)>() + 1);
+        let per_memo = graph.memos.bytes() / graph.memos.len().max(1);
         let edges = graph.edges * (size_of::<Dep>() + size_of::<Reader>());
         Stats {
             revision: graph.revision,
@@ -77,6 +80,7 @@ impl<S: 'static> Engine<S> {
                     memos: f.memos,
                     runs: f.runs,
                     unchanged: f.unchanged,
+                    bytes: f.memos * (f.bytes_per_memo + per_memo),
                 })
                 .collect(),
         }

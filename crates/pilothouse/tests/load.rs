@@ -35,6 +35,7 @@ fn the_small_scenario_reaches_every_proxy_in_every_step() {
             "service added or removed",
             "churn",
             "reconnect",
+            "restart",
             "idle"
         ]
     );
@@ -48,6 +49,12 @@ fn the_small_scenario_reaches_every_proxy_in_every_step() {
     assert!(
         bytes < 1_500 * proxies,
         "who has everything is sent next to nothing: {bytes} bytes"
+    );
+    assert!(steps[5]["ready_ms"].as_f64().unwrap() > 0.0);
+    let again = steps[5]["bytes"].as_u64().unwrap();
+    assert!(
+        again < 1_500 * proxies,
+        "nor after a restart: {again} bytes"
     );
     let picture = std::fs::read_to_string(picture).unwrap();
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));

@@ -52,6 +52,19 @@ pub struct ServeOptions {
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub http_addr: SocketAddr,
 
+    /// Folder in which what proxies were served last is kept. After a restart they get it at once, until the sources
+    /// have been read. Secrets are not written. `served` in the folder of --data where that is given; `off` for none.
+    #[arg(long, env = "PILOTHOUSE_STATE_DIR", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+
+    /// Most that the file in --state-dir may have. Views with the fewest proxies are left out first.
+    #[arg(long, env = "PILOTHOUSE_STATE_LIMIT", value_name = "BYTES", default_value_t = 1 << 30)]
+    pub state_limit: u64,
+
+    /// How often what changed is saved in --state-dir.
+    #[arg(long, env = "PILOTHOUSE_STATE_INTERVAL", value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub state_interval: Duration,
+
     /// DNS domain of Kubernetes services.
     #[arg(
         long,

@@ -1,8 +1,10 @@
 //! The pages under `/debug`, in the shapes that istioctl and existing tools read.
 
 mod dumps;
+mod heap;
 mod memory;
 mod registry;
+mod warm;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -37,8 +39,12 @@ const INDEX: &[(&str, &str)] = &[
         "figures of the engine: derived values, evaluations, by query",
     ),
     (
+        "heap",
+        "where memory in use was allocated, for pprof; needs a build with the feature heap-profile",
+    ),
+    (
         "memory",
-        "who holds memory: resources by type, view and service, the engine",
+        "who holds memory: resources by type, view and service, memos by query, proxies",
     ),
     ("registryz", "services"),
     (
@@ -48,6 +54,10 @@ const INDEX: &[(&str, &str)] = &[
     (
         "syncz",
         "what was sent to each proxy and what it acknowledged",
+    ),
+    (
+        "warm",
+        "what is kept on disk for the next start, and who is served from it",
     ),
 ];
 
@@ -81,6 +91,8 @@ pub enum Page {
     Json(Value),
     /// HTML.
     Html(String),
+    /// A profile, as `pprof` reads it.
+    Profile(Vec<u8>),
 }
 
 impl Page {
@@ -91,6 +103,7 @@ impl Page {
                 Ok(body) => typed(StatusCode::OK, "application/json", body),
                 Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
             },
+            Page::Profile(body) => typed(StatusCode::OK, "application/octet-stream", body),
             Page::Html(body) => typed(StatusCode::OK, "text/html; charset=utf-8", body),
         }
     }
@@ -155,7 +168,15 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         }
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
-        "memory" => Page::Json(pages.derive.ask(memory::page).await?),
+        "heap" => heap::page().await?,
+        "memory" => {
+            let derived = pages.derive.ask(memory::derived).await?;
+            Page::Json(memory::page(derived, &pages.connections.all()))
+        }
+        "warm" => {
+            let proxies = pages.derive.ask(warm::from_disk).await?;
+            Page::Json(warm::page(&pages.warm, &proxies))
+        }
         "revisions" => {
             let after = parameter(query, "after").and_then(|n| n.parse().ok());
             Page::Json(revisions(pages.derive.revisions(), after.unwrap_or(0)))
@@ -305,7 +326,7 @@ fn sync_status(c: &Connection) -> Value {
     });
     let mut resources = Map::new();
     for ty in TypeUrl::ALL {
-        let Some(t) = c.types[ty as usize].as_ref().filter(|t| t.revision > 0) else {
+        let Some(t) = c.types[ty as usize].as_ref().filter(|t| t.sent > 0) else {
             continue;
         };
         let sent = version(t);

@@ -6,6 +6,7 @@
 //! the view.
 
 mod found;
+mod place;
 mod revisions;
 mod state;
 
@@ -25,8 +26,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use xlate::{Published, TypeUrl};
 
 pub use found::Totals;
+pub(crate) use place::has_sets;
 pub use revisions::{Revision, Revisions};
-pub use state::{FindingRow, ProxyRow, State};
+pub use state::{FindingRow, ProxyRow, State, ViewRow};
 
 /// How many batches of changes may wait before sources are made to. What streams say never waits: it is bounded by
 /// their number.
@@ -51,7 +53,14 @@ type Question = Box<dyn FnOnce(&State) + Send>;
 
 enum Message {
     Changes(Vec<Change>, Instant, OwnedSemaphorePermit),
-    Subscribe(Arc<Node>, oneshot::Sender<Subscription>),
+    Subscribe(
+        Arc<Node>,
+        Option<Arc<Published>>,
+        oneshot::Sender<Subscription>,
+    ),
+    Hold,
+    LetGo,
+    Settle(ProxyId),
     Want(ProxyId, TypeUrl),
     Leave(ProxyId),
     Ask(Question),
@@ -126,14 +135,37 @@ impl Derive {
         self.send(Message::Changes(changes, since, permit))
     }
 
-    /// Introduces a proxy.
+    /// Proxies that come from here on are held: they get what they had before the start and nothing that is derived,
+    /// until [`Derive::let_go`].
     ///
     /// # Errors
     ///
     /// When the process is going down.
-    pub async fn subscribe(&self, node: Arc<Node>) -> Result<Subscription, Closed> {
+    pub fn hold(&self) -> Result<(), Closed> {
+        self.send(Message::Hold)
+    }
+
+    /// The sources have been read: what held proxies have is corrected.
+    ///
+    /// # Errors
+    ///
+    /// When the process is going down.
+    pub fn let_go(&self) -> Result<(), Closed> {
+        self.send(Message::LetGo)
+    }
+
+    /// Introduces a proxy; `had` is what it had before the start, if that is known.
+    ///
+    /// # Errors
+    ///
+    /// When the process is going down.
+    pub async fn subscribe(
+        &self,
+        node: Arc<Node>,
+        had: Option<Arc<Published>>,
+    ) -> Result<Subscription, Closed> {
         let (reply, answer) = oneshot::channel();
-        self.send(Message::Subscribe(node, reply))?;
+        self.send(Message::Subscribe(node, had, reply))?;
         let subscription = answer.await.map_err(|_| Closed)?;
         self.proxies.fetch_add(1, Ordering::Relaxed);
         Ok(subscription)
@@ -207,6 +239,8 @@ pub struct Batch {
     pub changes: store::ChangeSet,
     /// When its oldest change was noticed.
     pub since: Instant,
+    /// Proxies that were connected.
+    pub proxies: usize,
     /// Views of which something was published.
     pub views: usize,
     /// Sets published, over all views.
@@ -256,23 +290,28 @@ fn run(
             }
             next = inbox.try_recv().ok();
         }
-        let mut questions = Vec::new();
+        let (mut questions, mut held) = (Vec::new(), Vec::new());
         let turn = waiting.len().min(TURN);
         for message in waiting.drain(..turn) {
             match message {
                 Message::Changes(..) => unreachable!("changes do not wait here"),
-                Message::Subscribe(node, reply) => {
-                    let subscription = state.subscribe(node);
+                Message::Subscribe(node, had, reply) => {
+                    let subscription = state.subscribe(node, had);
                     let proxy = subscription.proxy;
                     if reply.send(subscription).is_err() {
                         state.leave(proxy);
                     }
                 }
+                Message::Hold => state.hold(),
+                Message::LetGo => held = state.let_go(),
+                Message::Settle(proxy) => state.settle(proxy),
                 Message::Want(proxy, ty) => state.want(proxy, ty),
                 Message::Leave(proxy) => state.leave(proxy),
                 Message::Ask(question) => questions.push(question),
             }
         }
+        // All of them are work for many turns, as if they connected at once.
+        waiting.extend(held.into_iter().map(Message::Settle));
         let batch = state.advance(changes, since.unwrap_or_else(Instant::now));
         if let Some(batch) = batch {
             on_batch(&batch);

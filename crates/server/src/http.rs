@@ -22,6 +22,7 @@ use crate::derive::Derive;
 use crate::findings::Findings;
 use crate::metrics::Metrics;
 use crate::streams::Connections;
+use crate::warm::Warm;
 
 /// What the pages show.
 pub struct Pages {
@@ -37,6 +38,8 @@ pub struct Pages {
     pub findings: Arc<Findings>,
     /// What is found between objects.
     pub analyst: Analyst,
+    /// What is kept on disk.
+    pub warm: Arc<Warm>,
 }
 
 type Page = Response<Full<Bytes>>;
@@ -83,7 +86,11 @@ async fn answer(
     let page = match path.as_str() {
         "/ready" => {
             if pages.ready.load(Ordering::Acquire) {
-                text(StatusCode::OK, "ready\n")
+                let words = match pages.warm.is_serving() {
+                    true => "ready: proxies get what they had; configuration is still being read\n",
+                    false => "ready\n",
+                };
+                text(StatusCode::OK, words)
             } else {
                 text(
                     StatusCode::SERVICE_UNAVAILABLE,
@@ -125,6 +132,7 @@ async fn metrics(pages: &Pages) -> Page {
         .ask(|state| {
             let tables = &state.store().snapshot().tables;
             (
+                state.from_disk(),
                 state.views(),
                 state.engine().stats().memos,
                 tables.virtual_services.len(),
@@ -132,10 +140,11 @@ async fn metrics(pages: &Pages) -> Page {
             )
         })
         .await;
-    if let Ok((views, memos, virtual_services, services)) = figures {
+    if let Ok((from_disk, views, memos, virtual_services, services)) = figures {
         let set = |gauge: &prometheus::IntGauge, n: usize| {
             gauge.set(i64::try_from(n).unwrap_or(i64::MAX))
         };
+        set(&pages.metrics.warm_proxies, from_disk);
         set(&pages.metrics.views, views);
         set(&pages.metrics.memos, memos);
         set(&pages.metrics.virtual_services, virtual_services);

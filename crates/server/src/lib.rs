@@ -12,3 +12,4 @@ pub mod serve;
 pub mod settings;
 pub mod shadows;
 pub mod streams;
+pub mod warm;

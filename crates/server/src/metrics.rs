@@ -57,6 +57,16 @@ pub struct Metrics {
     pub views: IntGauge,
     /// The store's revision.
     pub revision: IntGauge,
+    /// Proxies that are served what they had before the start.
+    pub warm_proxies: IntGauge,
+    /// Starts at which what was saved could not be used, by reason.
+    pub warm_ignored: IntCounterVec,
+    /// Bytes written for the next start.
+    pub warm_saved: IntCounter,
+    /// Saves that failed.
+    pub warm_failures: IntCounter,
+    /// Bytes of the file.
+    pub warm_size: IntGauge,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -154,6 +164,32 @@ impl Metrics {
                 "Distinct views of the connected proxies.",
             )?,
             revision: gauge(r, "pilothouse_revision", "Batches applied to the store.")?,
+            warm_proxies: gauge(
+                r,
+                "pilothouse_warm_proxies",
+                "Proxies that are served what they had before the start, because the sources have not been read.",
+            )?,
+            warm_ignored: counters(
+                r,
+                "pilothouse_warm_ignored_total",
+                "Saved resources that were not used at the start, by reason.",
+                "reason",
+            )?,
+            warm_saved: counter(
+                r,
+                "pilothouse_warm_saved_bytes_total",
+                "Bytes written to disk for the next start.",
+            )?,
+            warm_failures: counter(
+                r,
+                "pilothouse_warm_failures_total",
+                "Attempts to save for the next start that failed.",
+            )?,
+            warm_size: gauge(
+                r,
+                "pilothouse_warm_file_bytes",
+                "Size of the file for the next start.",
+            )?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;

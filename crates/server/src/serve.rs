@@ -25,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::settings;
 use crate::shadows::Shadows;
 use crate::streams::{Connections, Proxies};
+use crate::warm::{Saver, Warm};
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
@@ -48,6 +49,9 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let (first_settings, found) = settings::load(&options)?;
     report(&findings, &metrics, &settings::source(), found);
 
+    let (warm, keeper) = Warm::open(&options, &first_settings, &metrics);
+    let warm = Arc::new(warm);
+
     let analyst = Analyst::start().context("cannot start the analysis thread")?;
     let (derive, thread) = {
         let (metrics, analyst) = (metrics.clone(), analyst.clone());
@@ -70,6 +74,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         connections: connections.clone(),
         findings: findings.clone(),
         analyst,
+        warm: warm.clone(),
     });
     let listener = TcpListener::bind(options.http_addr)
         .await
@@ -77,6 +82,45 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     tasks.spawn(http::serve(listener, pages.clone(), stop.clone()));
     let grpc = ads::server::listen(options.grpc_addr)
         .with_context(|| format!("cannot listen on {} (--grpc-addr)", options.grpc_addr))?;
+
+    let server = Arc::new(ads::server::Server::new(
+        Arc::new(Proxies {
+            derive: derive.clone(),
+            metrics: metrics.clone(),
+            connections,
+            warm: warm.clone(),
+            test_identities: options.insecure_test_identities,
+        }),
+        ads::server::Options {
+            max_request_bytes: options.max_request_bytes,
+            max_streams: options.max_streams,
+            streams_per_second: (options.max_streams_per_second > 0.0)
+                .then_some(options.max_streams_per_second),
+            keepalive_interval: options.keepalive_interval,
+            keepalive_timeout: options.keepalive_timeout,
+            drain_timeout: options.shutdown_duration,
+            ..ads::server::Options::default()
+        },
+    ));
+    let mut xds = Some((grpc, server));
+    let mut begin = |words: &str| {
+        let Some((listener, server)) = xds.take() else {
+            return;
+        };
+        tasks.spawn(ads::server::serve(listener, server, stop.clone()));
+        pages.ready.store(true, Ordering::Release);
+        metrics.startup.set(start.elapsed().as_secs_f64());
+        tracing::info!(
+            xds = %options.grpc_addr,
+            http = %options.http_addr,
+            ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "{words}"
+        );
+    };
+    if warm.is_serving() {
+        derive.hold()?;
+        begin("Ready, from disk.");
+    }
 
     let sources = options.config_dir.len() + usize::from(options.api.data.is_some());
     let shadows = Arc::new(Shadows::of(sources));
@@ -117,42 +161,34 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let synced = feed(said, feeding, waiting, &tasks, &stop);
     tokio::select! {
         result = synced => result?,
-        () = signal(&stop) => {}
+        () = signal(&stop) => stop.cancel(),
     }
     tokio::select! {
         result = first_keys(&derive) => result?,
         () = stop.cancelled() => {}
     }
-    let server = Arc::new(ads::server::Server::new(
-        Arc::new(Proxies {
-            derive: derive.clone(),
-            metrics: metrics.clone(),
-            connections,
-            test_identities: options.insecure_test_identities,
-        }),
-        ads::server::Options {
-            max_request_bytes: options.max_request_bytes,
-            max_streams: options.max_streams,
-            streams_per_second: (options.max_streams_per_second > 0.0)
-                .then_some(options.max_streams_per_second),
-            keepalive_interval: options.keepalive_interval,
-            keepalive_timeout: options.keepalive_timeout,
-            drain_timeout: options.shutdown_duration,
-            ..ads::server::Options::default()
-        },
-    ));
-    tasks.spawn(ads::server::serve(grpc, server, stop.clone()));
-    pages.ready.store(true, Ordering::Release);
-    metrics.startup.set(start.elapsed().as_secs_f64());
-    tracing::info!(
-        xds = %options.grpc_addr,
-        http = %options.http_addr,
-        ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
-        "Ready."
-    );
+    if warm.is_serving() {
+        derive.let_go()?;
+        warm.end();
+        tracing::info!(
+            ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "The sources have been read."
+        );
+    }
+    begin("Ready.");
+    let saver = keeper
+        .map(|keeper| {
+            let (warm, derive) = (warm.clone(), derive.clone());
+            Saver::start(keeper, &options, warm, derive, metrics.clone())
+        })
+        .transpose()
+        .context("cannot start the thread that saves (--state-dir)")?;
     signal(&stop).await;
     tracing::info!("Draining.");
     pages.ready.store(false, Ordering::Release);
+    if let Some(saver) = saver {
+        saver.finish().await;
+    }
     stop.cancel();
     tasks.close();
     let _ = tokio::time::timeout(
@@ -394,6 +430,7 @@ fn on_batch(batch: &Batch, metrics: &Metrics) {
         tracing::debug!(
             revision = batch.revision,
             objects = batch.changes.objects.len(),
+            proxies = batch.proxies,
             views = batch.views,
             sets = batch.sets,
             evaluations = batch.runs,

@@ -13,6 +13,7 @@ use xlate::TypeUrl;
 
 use crate::derive::{Derive, ProxyId, Revision};
 use crate::metrics::Metrics;
+use crate::warm::Warm;
 
 /// The state of one type on one stream, for debug pages.
 #[derive(Clone, Debug)]
@@ -125,6 +126,8 @@ pub struct Proxies {
     pub metrics: Arc<Metrics>,
     /// For debug pages.
     pub connections: Arc<Connections>,
+    /// What proxies had before the start.
+    pub warm: Arc<Warm>,
     /// Whether tokens `sa:NAMESPACE:NAME` are taken for those identities; for tests.
     pub test_identities: bool,
 }
@@ -137,6 +140,7 @@ impl Subscriber for Proxies {
     {
         let derive = self.derive.clone();
         let (metrics, connections) = (self.metrics.clone(), self.connections.clone());
+        let warm = self.warm.clone();
         let identity = join
             .token
             .as_ref()
@@ -148,7 +152,7 @@ impl Subscriber for Proxies {
             node.identity = identity;
             let node = Arc::new(node);
             let subscription = derive
-                .subscribe(node.clone())
+                .subscribe(node.clone(), warm.of(&node))
                 .await
                 .map_err(|closed| Status::new(Code::Unavailable, closed.to_string()))?;
             let version = version_label(&node);

@@ -4,15 +4,16 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Instant;
 
 use model::jwks::{FetchedKeys, KeySource};
 use model::node::Node;
 use model::parse::{Validation, parse};
 use model::{Change, Kind, ObjectKey, SourceId};
-use pilothouse_server::derive::{Derive, Totals};
+use pilothouse_server::derive::{Derive, State, Totals};
 use serde_json::json;
-use xlate::TypeUrl;
+use xlate::{Published, Resource, ResourceSet, TypeUrl};
 
 /// A thread under test, with the messages of what it found new.
 struct Running {
@@ -117,6 +118,95 @@ async fn a_source_that_floods_is_taken_in_few_batches_and_made_to_wait() {
     assert_eq!(known.await.unwrap(), ROOM + 2, "nothing is lost");
 }
 
+#[tokio::test]
+async fn a_change_passes_a_storm_of_proxies_after_a_bounded_part_of_it() {
+    const STORM: usize = 3_000;
+    const TURN: usize = 256;
+    let (entered, mut batches) = tokio::sync::mpsc::unbounded_channel();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (derive, _thread) = Derive::start(Arc::new(testkit::settings("")), move |batch| {
+        entered
+            .send((batch.changes.objects.len(), batch.proxies))
+            .unwrap();
+        _ = held.recv();
+    })
+    .unwrap();
+    derive.change(service(0), Instant::now()).await.unwrap();
+    assert_eq!(batches.recv().await, Some((1, 0)));
+
+    // The thread is busy. Thousands connect, and behind them all comes a change.
+    let mut context = Context::from_waker(Waker::noop());
+    let connect = |n: usize| Box::pin(derive.subscribe(proxy(&format!("p{n}"), "shop"), None));
+    let mut storm: Vec<_> = (0..STORM).map(connect).collect();
+    for proxy in &mut storm {
+        assert!(proxy.as_mut().poll(&mut context).is_pending());
+    }
+    derive.change(service(1), Instant::now()).await.unwrap();
+    drop(release);
+    let (_, connected) = batches.recv().await.unwrap();
+    assert!(
+        connected <= TURN,
+        "{connected} proxies were worked on before the change"
+    );
+    for proxy in storm {
+        proxy.await.unwrap();
+    }
+    assert_eq!(derive.connected(), STORM as u64, "nobody is lost");
+}
+
+#[tokio::test]
+async fn held_proxies_have_what_they_had_until_they_are_let_go() {
+    let running = Running::start();
+    let derive = &running.derive;
+    let mut had = Published::new(0);
+    let old = Arc::new(Resource::from_bytes("old", "body".into()));
+    had.set(TypeUrl::Cluster, ResourceSet::new([old]));
+    let had = Arc::new(had);
+    derive.hold().unwrap();
+    let known = derive.subscribe(proxy("a", "shop"), Some(had.clone()));
+    let mut known = known.await.unwrap();
+    let mut unknown = derive.subscribe(proxy("b", "shop"), None).await.unwrap();
+    for proxy in [known.proxy, unknown.proxy] {
+        derive.want(proxy, TypeUrl::Cluster).unwrap();
+    }
+    derive.change(service(0), Instant::now()).await.unwrap();
+    let counts = |state: &State| (state.from_disk(), state.views());
+    assert_eq!(derive.ask(counts).await.unwrap(), (1, 0));
+    assert!(Arc::ptr_eq(&known.published.newest(), &had));
+    assert!(unknown.published.newest().get(TypeUrl::Cluster).is_none());
+
+    derive.let_go().unwrap();
+    // What is let go takes its turn behind what was said before.
+    derive.ask(|_| ()).await.unwrap();
+    assert_eq!(derive.ask(counts).await.unwrap(), (0, 1));
+    for published in [&mut known.published, &mut unknown.published] {
+        let published = published.newest();
+        let clusters = published.get(TypeUrl::Cluster).unwrap();
+        assert!(clusters.get("old").is_none());
+        assert!(clusters.get("outbound|80||s0.example.com").is_some());
+    }
+    // What comes later waits for what is derived.
+    let later = derive.subscribe(proxy("c", "shop"), Some(had)).await;
+    let later = later.unwrap().published.newest();
+    assert!(later.get(TypeUrl::Cluster).is_some_and(|c| c.get("old").is_none()));
+    assert_eq!(derive.ask(State::from_disk).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_held_proxy_that_leaves_is_forgotten() {
+    let running = Running::start();
+    let derive = &running.derive;
+    derive.hold().unwrap();
+    let mut had = Published::new(0);
+    had.set(TypeUrl::Cluster, ResourceSet::default());
+    let one = derive.subscribe(proxy("a", "shop"), Some(Arc::new(had)));
+    derive.leave(one.await.unwrap().proxy).unwrap();
+    assert_eq!(derive.ask(State::from_disk).await.unwrap(), 0);
+    derive.let_go().unwrap();
+    derive.ask(|_| ()).await.unwrap();
+    assert_eq!(derive.ask(State::views).await.unwrap(), 0);
+}
+
 fn source() -> SourceId {
     SourceId {
         rank: 0,
@@ -146,7 +236,7 @@ async fn findings_are_told_once_and_stand_while_a_proxy_has_them() {
 
     let one = running
         .derive
-        .subscribe(proxy("one", "shop"))
+        .subscribe(proxy("one", "shop"), None)
         .await
         .unwrap();
     running.derive.want(one.proxy, TypeUrl::Listener).unwrap();
@@ -160,11 +250,15 @@ async fn findings_are_told_once_and_stand_while_a_proxy_has_them() {
 
     let two = running
         .derive
-        .subscribe(proxy("two", "shop"))
+        .subscribe(proxy("two", "shop"), None)
         .await
         .unwrap();
     running.derive.want(two.proxy, TypeUrl::Listener).unwrap();
-    let other = running.derive.subscribe(proxy("x", "other")).await.unwrap();
+    let other = running
+        .derive
+        .subscribe(proxy("x", "other"), None)
+        .await
+        .unwrap();
     running.derive.want(other.proxy, TypeUrl::Listener).unwrap();
     assert_eq!(running.told().await, [""; 0]);
     let ids: Vec<String> = ["one", "two"]
@@ -246,7 +340,7 @@ async fn a_set_that_findings_have_read_is_published_when_it_is_asked_for() {
     running.put(SCRIPT).await;
     let mut one = running
         .derive
-        .subscribe(proxy("one", "shop"))
+        .subscribe(proxy("one", "shop"), None)
         .await
         .unwrap();
     for ty in [TypeUrl::Cluster, TypeUrl::Listener] {

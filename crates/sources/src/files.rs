@@ -135,13 +135,14 @@ impl Telling {
         let path = folder.root().to_owned();
         let start = Instant::now();
         let noticed = work.since.unwrap_or(start);
-        let (folder, mut changes, findings) = tokio::task::spawn_blocking(move || {
+        let (folder, mut changes, findings, is_there) = tokio::task::spawn_blocking(move || {
+            let is_there = folder.root().exists();
             let mut changes = folder.look(&work.files);
             if let Some(unfinished) = &work.all_except {
                 changes.extend(folder.scan_except(unfinished));
             }
             let findings = folder.findings();
-            (folder, changes, findings)
+            (folder, changes, findings, is_there)
         })
         .await
         .map_err(|_| FilesError::Panicked { path })?;
@@ -153,7 +154,8 @@ impl Telling {
             self.findings = Some(findings.clone());
             let _ = self.out.send(Said::Findings(id.clone(), findings)).await;
         }
-        if !std::mem::replace(&mut self.synced, true) {
+        // Nothing is known of a folder that is not there: proxies must not lose what they have because it is late.
+        if (is_there || !troubled) && !std::mem::replace(&mut self.synced, true) {
             changes.push(Change::Synced(id));
         }
         if !changes.is_empty() {

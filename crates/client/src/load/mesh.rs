@@ -97,22 +97,23 @@ impl MeshShape {
         Ok(())
     }
 
-    /// Makes a change for the `round`th time: a file is replaced, or a service's removed.
+    /// Makes a change for the `round`th time: a file is replaced, or a service's removed. Returns its path.
     ///
     /// # Errors
     /// Those of writing.
-    pub fn change(&self, root: &Path, change: Change, round: usize) -> io::Result<()> {
+    pub fn change(&self, root: &Path, change: Change, round: usize) -> io::Result<PathBuf> {
         let service = self.changed(change, round);
         let path = self.path(root, change, service);
         let text = match change {
-            Change::Service if path.exists() => return fs::remove_file(path),
+            Change::Service if path.exists() => return fs::remove_file(&path).map(|()| path),
             Change::Endpoint | Change::Service => self.service(0, service, round + 1),
             Change::Rule => self.rules(0, service, round + 1),
         };
         // Hidden files are not read; a rename shows the whole file at once.
         let part = root.join("n0/.part");
         fs::write(&part, text)?;
-        fs::rename(part, path)
+        fs::rename(part, &path)?;
+        Ok(path)
     }
 
     /// Makes the same change through the Kubernetes API.

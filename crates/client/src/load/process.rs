@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -32,44 +33,48 @@ struct Revision {
     last_write_ms: f64,
 }
 
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub(super) enum Launch {
+    /// `program serve`, for a folder of manifests or for the store into which they are brought.
+    Program(PathBuf, Way),
+    /// A line for the shell, of any server; `{folder}`, `{xds}` and `{http}` become the folder and the addresses.
+    Line(String),
+}
+
 /// A server that was started for the run; it is ended when this is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
-    child: Child,
+    launch: Launch,
+    folder: PathBuf,
+    state: Option<PathBuf>,
     pub(super) xds: SocketAddr,
     http: SocketAddr,
     /// Where the API is, if it is served.
     pub(super) api: Api,
+    running: Mutex<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
     started: Instant,
 }
 
 impl Process {
-    /// Starts `program serve` on free ports, for a folder of manifests or for the store into which they are brought.
-    pub(super) fn start(program: &Path, folder: &Path, through: Way) -> io::Result<Self> {
+    /// Starts a server on free ports, for a folder; `state` is where it keeps what it needs for the next start.
+    pub(super) fn start(launch: Launch, folder: &Path, state: Option<&Path>) -> io::Result<Self> {
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let (xds, http, api) = (free()?, free()?, Api(free()?));
-        let mut command = Command::new(program);
-        command.arg("serve");
-        if through == Way::Api {
-            command.arg("--data").arg(data(folder));
-            command.arg("--insecure-local");
-            command.args(["--api-addr", &api.0.to_string()]);
-        } else {
-            command.arg("--config-dir").arg(folder);
-        }
-        let child = command
-            .args(["--grpc-addr", &xds.to_string()])
-            .args(["--http-addr", &http.to_string()])
-            .args(["--log", "error"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()?;
+        let running = launch.start(folder, state, [xds, http, api.0])?;
         Ok(Self {
-            child,
+            launch,
+            folder: folder.to_owned(),
+            state: state.map(Path::to_owned),
             xds,
             http,
             api,
-            started: Instant::now(),
+            running: Mutex::new(running),
         })
     }
 
@@ -90,19 +95,45 @@ impl Process {
         Err(io::Error::other(format!("import: {status}; {words}")))
     }
 
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kills it, as a crash would.
+    pub(super) fn kill(&self) -> io::Result<()> {
+        let mut running = self.running();
+        running.child.kill()?;
+        running.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again, in its place.
+    pub(super) fn start_again(&self) -> io::Result<()> {
+        let (state, addresses) = (self.state.as_deref(), [self.xds, self.http, self.api.0]);
+        *self.running() = self.launch.start(&self.folder, state, addresses)?;
+        Ok(())
+    }
+
+    /// Whether it has saved something for the next start.
+    pub(super) fn has_saved(&self) -> bool {
+        let page = self.get("/debug/warm");
+        page.is_ok_and(|page| page.contains("\"bytesWritten\""))
+    }
+
     /// Waits until it says that it is ready, and tells how long that took.
-    pub(super) fn ready(&mut self, limit: Duration) -> io::Result<Duration> {
+    pub(super) fn ready(&self, limit: Duration) -> io::Result<Duration> {
+        let started = self.running().started;
         loop {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.running().child.try_wait()? {
                 return Err(io::Error::other(format!("the server ended with {status}")));
             }
             if self
                 .get("/ready")
                 .is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
             {
-                return Ok(self.started.elapsed());
+                return Ok(started.elapsed());
             }
-            if self.started.elapsed() > limit {
+            if started.elapsed() > limit {
                 return Err(io::Error::other("the server is not ready"));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -135,15 +166,60 @@ impl Process {
 
     /// What it has used so far; nothing where the system does not tell.
     pub(super) fn usage(&self) -> Usage {
-        usage(self.child.id()).unwrap_or_default()
+        usage(self.running().child.id()).unwrap_or_default()
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         // It has nothing to lose.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let mut running = self.running();
+        let _ = running.child.kill();
+        let _ = running.child.wait();
+    }
+}
+
+impl Launch {
+    fn start(
+        &self,
+        folder: &Path,
+        state: Option<&Path>,
+        [xds, http, api]: [SocketAddr; 3],
+    ) -> io::Result<Running> {
+        let (xds, http) = (xds.to_string(), http.to_string());
+        let mut command = match self {
+            Launch::Program(program, through) => {
+                let mut command = Command::new(program);
+                command.arg("serve");
+                if *through == Way::Api {
+                    command.arg("--data").arg(data(folder));
+                    command.arg("--insecure-local");
+                    command.args(["--api-addr", &api.to_string()]);
+                } else {
+                    command.arg("--config-dir").arg(folder);
+                }
+                command.args(["--grpc-addr", &xds, "--http-addr", &http]);
+                command.args(["--log", "error"]);
+                if let Some(state) = state {
+                    command.arg("--state-dir").arg(state);
+                    command.args(["--state-interval", "1s"]);
+                }
+                command
+            }
+            Launch::Line(line) => {
+                let line = line
+                    .replace("{folder}", &folder.to_string_lossy())
+                    .replace("{xds}", &xds)
+                    .replace("{http}", &http);
+                let mut command = Command::new("sh");
+                // The shell makes way, so that what is measured is the server.
+                command.arg("-c").arg(format!("exec {line}"));
+                command
+            }
+        };
+        let started = Instant::now();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        Ok(Running { child, started })
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::applied::Applier;
 use super::fleet::{Conduct, Fleet};
 use super::mesh::Change;
-use super::process::{self, Process, Usage};
+use super::process::{self, Launch, Process, Usage};
 use super::scenario::{Scenario, Step, Way};
 use super::{LoadOptions, picture};
 use crate::error::Error;
@@ -30,6 +31,8 @@ pub struct StepResult {
     pub seconds: f64,
     /// Changes made, or reconnects.
     pub rounds: usize,
+    /// From the start of the server until it was ready, where the step started it.
+    pub ready_ms: Option<f64>,
     /// Responses to all proxies.
     pub responses: u64,
     /// Bytes of these.
@@ -82,6 +85,8 @@ pub struct ScenarioResult {
     pub configured_cpu_s: f64,
     /// Streams that had to be opened again.
     pub retries: u64,
+    /// How resident memory grew from the sixth minute on, in bytes a minute; `None` for a run that ends before.
+    pub rss_growth_bytes_per_minute: Option<f64>,
     /// What the steps came to.
     pub steps: Vec<StepResult>,
     /// The server over time.
@@ -95,6 +100,8 @@ struct Run {
     start: Instant,
     limit: Duration,
     settle: Duration,
+    /// Who is told of changes, if the server does not read the folder.
+    applier: Option<Applier>,
     /// How often each kind of change was made.
     made: [usize; 3],
     /// The newest revision that the server told of.
@@ -112,15 +119,24 @@ pub async fn run_scenario(
 ) -> Result<ScenarioResult, Error> {
     let scenario = Scenario::read(path)?;
     let failed = Error::Server;
-    let folder = std::env::temp_dir().join(format!("pilothouse-load-{}", std::process::id()));
-    let _cleanup = Cleanup(folder.clone());
+    let scratch = std::env::temp_dir().join(format!("pilothouse-load-{}", std::process::id()));
+    let _cleanup = Cleanup(scratch.clone());
+    let (folder, state) = (scratch.join("mesh"), scratch.join("state"));
     scenario.mesh.write(&folder).map_err(failed)?;
+    let applier = options.apply.as_deref();
+    let applier = applier.map(|line| Applier::start(line, &folder));
+    let applier = applier.transpose().map_err(failed)?;
     let program = match &options.program {
         Some(program) => program.clone(),
         None => std::env::current_exe().map_err(failed)?,
     };
+    let launch = match &options.command {
+        Some(line) => Launch::Line(line.clone()),
+        None => Launch::Program(program.clone(), scenario.through),
+    };
     let limit = Duration::from_secs_f64(options.timeout.max(0.0));
-    let mut server = Process::start(&program, &folder, scenario.through).map_err(failed)?;
+    let state = scenario.state.then_some(&*state);
+    let server = Process::start(launch, &folder, state).map_err(failed)?;
     let ready = server.ready(limit).map_err(failed)?;
     if scenario.through == Way::Api {
         server.import(&program, &folder).map_err(failed)?;
@@ -132,6 +148,7 @@ pub async fn run_scenario(
         start: Instant::now(),
         limit,
         settle: Duration::from_millis(options.settle),
+        applier,
         made: [0; 3],
         revision: 0,
         scenario,
@@ -156,7 +173,7 @@ pub async fn run_scenario(
             .scenario
             .steps
             .iter()
-            .any(|s| matches!(s, Step::Reconnect)),
+            .any(|s| matches!(s, Step::Reconnect | Step::Restart)),
     };
     let fleet = Fleet::start(&fleet_options, conduct)?;
     run.configured(&fleet).await?;
@@ -173,6 +190,7 @@ pub async fn run_scenario(
         configured,
         configured_cpu_s: usage.cpu_s,
         retries: 0,
+        rss_growth_bytes_per_minute: None,
         steps: Vec::new(),
         samples: Vec::new(),
     };
@@ -184,6 +202,7 @@ pub async fn run_scenario(
     let _ = watching.await;
     result.retries = fleet.retries();
     result.samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
+    result.rss_growth_bytes_per_minute = growth(&result.samples);
     if let Some(path) = &options.svg {
         std::fs::write(path, picture::draw(&result)).map_err(failed)?;
     }
@@ -217,6 +236,26 @@ async fn watch(
             .push(sample);
         sleep(SAMPLING).await;
     }
+}
+
+/// The slope of the line that fits memory best, from the sixth minute on.
+fn growth(samples: &[Sample]) -> Option<f64> {
+    const WARM: f64 = 300.0;
+    let late: Vec<(f64, f64)> = samples
+        .iter()
+        .filter(|s| s.at_s >= WARM)
+        .map(|s| (s.at_s / 60.0, s.usage.rss_bytes as f64))
+        .collect();
+    let (first, last) = (late.first()?, late.last()?);
+    if last.0 - first.0 < 1.0 {
+        return None;
+    }
+    let count = late.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| late.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let rise: f64 = late.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    let run: f64 = late.iter().map(|p| (p.0 - x).powi(2)).sum();
+    (run > 0.0).then(|| rise / run)
 }
 
 /// Removes the generated mesh.
@@ -257,11 +296,15 @@ impl Run {
         let round = *made;
         *made += 1;
         let mesh = &self.scenario.mesh;
-        let made = match self.scenario.through {
+        let path = match self.scenario.through {
             Way::Files => mesh.change(&self.folder, change, round),
-            Way::Api => mesh.apply(&self.server.api, change, round),
+            Way::Api => return mesh.apply(&self.server.api, change, round).map_err(Error::Server),
         };
-        made.map_err(Error::Server)
+        let path = path.map_err(Error::Server)?;
+        match &mut self.applier {
+            Some(applier) => applier.tell(&path).map_err(Error::Server),
+            None => Ok(()),
+        }
     }
 
     async fn step(&mut self, fleet: &Fleet, step: &Step) -> Result<StepResult, Error> {
@@ -269,10 +312,10 @@ impl Run {
         let begin = Instant::now();
         let (responses, bytes) = fleet.totals();
         let told = fleet.told();
-        let cpu = self.server.usage().cpu_s;
+        let mut cpu = self.server.usage().cpu_s;
         let mut times = Vec::new();
         let (mut lasts, mut writes) = (Vec::new(), Vec::new());
-        let (mut rounds, mut missed) = (0, 0);
+        let (mut rounds, mut missed, mut ready_ms) = (0, 0, None);
         match step {
             Step::Change { what, times: n } => {
                 for _ in 0..*n {
@@ -309,6 +352,23 @@ impl Run {
                 lasts.extend(times.iter().max());
                 rounds = 1;
             }
+            Step::Restart => {
+                self.saved().await?;
+                self.server.kill().map_err(Error::Server)?;
+                // Those that do not read do not notice by themselves.
+                let start = fleet.reconnect();
+                self.server.start_again().map_err(Error::Server)?;
+                cpu = 0.0;
+                let ready = self.server.ready(self.limit).map_err(Error::Server)?;
+                ready_ms = Some(ready.as_secs_f64() * 1e3);
+                self.configured(fleet).await?;
+                times = fleet.configuration_times();
+                for time in &mut times {
+                    *time = time.saturating_sub(start);
+                }
+                lasts.extend(times.iter().max());
+                rounds = 1;
+            }
             Step::Idle { seconds } => sleep(Duration::from_secs_f64(seconds.max(0.0))).await,
         }
         let now = fleet.totals();
@@ -319,6 +379,7 @@ impl Run {
             at_s: begin.duration_since(self.start).as_secs_f64(),
             seconds: begin.elapsed().as_secs_f64(),
             rounds,
+            ready_ms,
             responses,
             bytes: now.1 - bytes,
             resource_bytes: fleet.told() - told,
@@ -330,6 +391,22 @@ impl Run {
             missed,
             times,
         })
+    }
+
+    /// Waits until the server has saved what it serves, if it saves anything.
+    async fn saved(&self) -> Result<(), Error> {
+        let begin = Instant::now();
+        while self.scenario.state && !self.server.has_saved() {
+            if begin.elapsed() > self.limit {
+                return Err(Error::Server(std::io::Error::other(
+                    "the server saves nothing",
+                )));
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        // What came last is in the next save, which is made each second.
+        sleep(Duration::from_secs(3)).await;
+        Ok(())
     }
 
     /// Waits until a change has reached every proxy that reads, and returns how long each took.
@@ -364,5 +441,29 @@ impl Run {
             self.change(kinds[kind])?;
             made[kind] += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_the_slope_after_the_first_five_minutes() {
+        let sample = |second: usize, rss_bytes| Sample {
+            at_s: second as f64,
+            usage: Usage {
+                cpu_s: 0.0,
+                rss_bytes,
+            },
+        };
+        // Steep at first, then 6,000 bytes a minute.
+        let run = |seconds| {
+            (0..seconds).map(|s| sample(s, if s < 300 { 1000 * s } else { 100 * s } as u64))
+        };
+        let grown = growth(&run(900).collect::<Vec<_>>()).unwrap();
+        assert!((grown - 6_000.0).abs() < 1e-3, "{grown}");
+        assert_eq!(growth(&run(330).collect::<Vec<_>>()), None);
+        assert_eq!(growth(&[]), None);
     }
 }

@@ -26,6 +26,9 @@ pub struct Scenario {
     /// One proxy in this many refuses what it is sent once it is configured; 0 for none.
     #[serde(default)]
     pub refusing: usize,
+    /// The server keeps on disk what it needs for a warm start.
+    #[serde(default)]
+    pub state: bool,
     /// What happens, one after the other.
     pub steps: Vec<Step>,
 }
@@ -68,6 +71,8 @@ pub enum Step {
     },
     /// Every proxy connects again, and says what it has.
     Reconnect,
+    /// The server is killed and started again, and every proxy connects again.
+    Restart,
     /// Nothing.
     Idle {
         /// For how long.
@@ -86,6 +91,7 @@ impl Step {
             },
             Step::Churn { .. } => "churn".to_owned(),
             Step::Reconnect => "reconnect".to_owned(),
+            Step::Restart => "restart".to_owned(),
             Step::Idle { .. } => "idle".to_owned(),
         }
     }

@@ -52,6 +52,7 @@ with_each_envoy! {
     edge::a_sidecar_lets_out_what_its_sidecar_lists,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,
+    survival::an_envoy_is_served_from_disk_until_the_folder_is_read,
     security::a_redirected_sidecar_with_default_settings_refuses_nothing,
     security::permissive_without_certificates_is_plain_text,
     security::strict_without_certificates_takes_nothing,

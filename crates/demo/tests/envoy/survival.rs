@@ -6,6 +6,7 @@ use demo::check::nothing_refused;
 use demo::http::Client;
 use demo::shop::WORKLOADS;
 use demo::{admin, control};
+use hyper::Method;
 
 use crate::backend::{Backend, prompt};
 use crate::dumps::assert_has_what_was_sent;
@@ -83,6 +84,51 @@ pub(crate) async fn traffic_outlives_the_control_plane_and_configuration_catches
         rig.get("/").await.text() == "green"
     })
     .await;
+    nothing_refused(&mesh).await.unwrap();
+    assert_has_what_was_sent(&mesh, &mesh.proxies()[0]).await;
+    mesh.stop().await;
+}
+
+pub(crate) async fn an_envoy_is_served_from_disk_until_the_folder_is_read(rig: Rig) {
+    let _blue = Backend::start(rig.block.proxy(&WORKLOADS[0]), "blue", prompt).await;
+    let _green = Backend::start(rig.block.proxy(&WORKLOADS[1]), "green", prompt).await;
+    rig.write("services.yaml", SERVICES);
+    rig.write("routes.yaml", &all_to("blue"));
+    let state = format!("--state-dir={}", rig.beside("state").display());
+    let flags = vec![state, "--state-interval=50ms".to_owned()];
+    let mut mesh = rig.mesh_with(flags).await;
+    mesh.start_gateway().unwrap();
+    mesh.wait_for_proxies().await.unwrap();
+    assert_eq!(rig.get("/").await.text(), "blue");
+    let pages = rig.block.pages();
+    let warm = async || -> serde_json::Value {
+        let mut client = Client::new(pages, pages.to_string());
+        let page = client.send(Method::GET, "/debug/warm", &[]).await.unwrap();
+        serde_json::from_str(&page.text()).unwrap()
+    };
+    until("what the gateway has is saved", async || {
+        warm().await["lastSave"]["views"] == 1
+    })
+    .await;
+
+    mesh.kill_control_plane().unwrap();
+    let away = rig.beside("away");
+    std::fs::rename(rig.folder(), &away).unwrap();
+    mesh.start_control_plane().await.unwrap();
+    until("the gateway is served from disk", async || {
+        warm().await["fromDisk"]["proxies"] == 1
+    })
+    .await;
+    assert_eq!(rig.get("/").await.text(), "blue");
+    nothing_refused(&mesh).await.unwrap();
+
+    std::fs::rename(&away, rig.folder()).unwrap();
+    rig.write("routes.yaml", &all_to("green"));
+    until("the folder is in force", async || {
+        rig.get("/").await.text() == "green"
+    })
+    .await;
+    assert_eq!(warm().await["fromDisk"]["proxies"], 0);
     nothing_refused(&mesh).await.unwrap();
     assert_has_what_was_sent(&mesh, &mesh.proxies()[0]).await;
     mesh.stop().await;

@@ -15,57 +15,78 @@ use store::{Snapshot, Store};
 use tokio::sync::watch;
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
 use xlate::jwt::WantedKeys;
-use xlate::view::ProxyKey;
-use xlate::{Published, ResourceSet, TypeSet, TypeUrl, View, ViewOf};
+use xlate::{Published, ResourceSet, TypeSet, TypeUrl, View};
 
 use super::found::{Found, placed};
-use super::{Batch, KeysWanted, ProxyId, Revisions, Subscription};
+use super::place::has_sets;
+use super::{Batch, KeysWanted, ProxyId, Revisions};
 
 /// Number of types.
-const TYPES: usize = TypeUrl::ALL.len();
+pub(super) const TYPES: usize = TypeUrl::ALL.len();
 
 /// Everything that one thread owns.
 pub struct State {
-    store: Store,
-    engine: Engine<Snapshot>,
-    proxies: BTreeMap<ProxyId, Proxy>,
-    views: FxHashMap<Arc<View>, ViewEntry>,
-    roots: FxHashMap<RootId, Root>,
-    next_proxy: u64,
+    pub(super) store: Store,
+    pub(super) engine: Engine<Snapshot>,
+    pub(super) proxies: BTreeMap<ProxyId, Proxy>,
+    pub(super) views: FxHashMap<Arc<View>, ViewEntry>,
+    pub(super) roots: FxHashMap<RootId, Root>,
+    pub(super) next_proxy: u64,
+    /// Whether proxies that come are held.
+    pub(super) holds: bool,
+    /// Proxies that should have what they had before the start.
+    pub(super) from_disk: usize,
     panics: u64,
     /// Time spent on derivations since the batch began.
     pulling: Duration,
     /// Sets that a first proxy asks for. What they hold may be known already, because findings read it, so the engine
     /// does not count them among what changed.
-    joined: Vec<(Arc<View>, TypeUrl)>,
+    pub(super) joined: Vec<(Arc<View>, TypeUrl)>,
     revisions: Arc<Revisions>,
-    found: Found,
+    pub(super) found: Found,
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
     keys: watch::Sender<KeysWanted>,
 }
 
-struct Proxy {
-    node: Arc<Node>,
-    root: RootId,
+pub(super) struct Proxy {
+    pub(super) node: Arc<Node>,
+    /// `None` while it is held.
+    pub(super) root: Option<RootId>,
     /// `None` until its view could be derived.
-    view: Option<Arc<View>>,
-    types: [bool; TYPES],
-    sender: latest::Sender<Arc<Published>>,
+    pub(super) view: Option<Arc<View>>,
+    pub(super) types: [bool; TYPES],
+    /// Whether what it should have is what it had before the start.
+    pub(super) from_disk: bool,
+    pub(super) sender: latest::Sender<Arc<Published>>,
+}
+
+impl Proxy {
+    /// Says what it should have; until something is derived, that stays as it is. Returns 1 if what it had was from
+    /// disk, else 0.
+    pub(super) fn tell(&mut self, published: &Arc<Published>) -> usize {
+        if !has_sets(published) {
+            return 0;
+        }
+        self.sender.send(published.clone());
+        usize::from(std::mem::take(&mut self.from_disk))
+    }
 }
 
 #[derive(Default)]
-struct ViewEntry {
-    proxies: FxHashSet<ProxyId>,
+pub(super) struct ViewEntry {
+    pub(super) proxies: FxHashSet<ProxyId>,
+    /// Counts the proxies that joined or left.
+    pub(super) joined_or_left: u64,
     /// The root of each type and how many proxies want it.
-    types: [Option<(RootId, usize)>; TYPES],
-    published: Arc<Published>,
+    pub(super) types: [Option<(RootId, usize)>; TYPES],
+    pub(super) published: Arc<Published>,
     /// The root of its findings, once it wants any type.
-    findings_root: Option<RootId>,
-    findings: Option<Findings>,
+    pub(super) findings_root: Option<RootId>,
+    pub(super) findings: Option<Findings>,
 }
 
-enum Root {
+pub(super) enum Root {
     /// The proxies with this key; several only while one reconnects.
     Proxy(Vec<ProxyId>),
     Set(Arc<View>, TypeUrl),
@@ -83,11 +104,25 @@ pub struct FindingRow {
     pub proxies: Vec<Arc<Node>>,
 }
 
+/// A view, for what is kept of it.
+pub struct ViewRow {
+    /// Which.
+    pub view: Arc<View>,
+    /// What its proxies should have.
+    pub published: Arc<Published>,
+    /// Counts the proxies that joined or left.
+    pub joined_or_left: u64,
+    /// Its proxies; `None` if they are those that the asker knows.
+    pub nodes: Option<Vec<Arc<Node>>>,
+}
+
 /// A connected proxy, for debug pages.
 #[derive(Clone, Debug)]
 pub struct ProxyRow {
     /// What it said of itself.
     pub node: Arc<Node>,
+    /// Whether what it should have is what it had before the start.
+    pub from_disk: bool,
     /// Its view.
     pub view: Option<Arc<View>>,
     /// What it should have.
@@ -111,6 +146,8 @@ impl State {
             views: FxHashMap::default(),
             roots,
             next_proxy: 0,
+            holds: false,
+            from_disk: 0,
             panics: 0,
             pulling: Duration::ZERO,
             joined: Vec::new(),
@@ -140,6 +177,7 @@ impl State {
     pub fn proxies(&self) -> impl Iterator<Item = ProxyRow> + '_ {
         self.proxies.values().map(|p| ProxyRow {
             node: p.node.clone(),
+            from_disk: p.from_disk,
             view: p.view.clone(),
             published: p.sender.newest(),
         })
@@ -185,70 +223,30 @@ impl State {
             .map(|(view, entry)| (&**view, entry.proxies.len(), &*entry.published))
     }
 
+    /// How many proxies should have what they had before the start, because nothing was derived for them yet.
+    pub fn from_disk(&self) -> usize {
+        self.from_disk
+    }
+
+    /// What each view is served, and its proxies where those are others than when `known` counted them. Views are known
+    /// by where they lie, so that asking costs little: who asks must hold on to them.
+    pub fn served(&self, known: &FxHashMap<usize, u64>) -> Vec<ViewRow> {
+        let row = |(view, entry): (&Arc<View>, &ViewEntry)| {
+            let changed = known.get(&Arc::as_ptr(view).addr()) != Some(&entry.joined_or_left);
+            let nodes = entry.proxies.iter().filter_map(|id| self.proxies.get(id));
+            ViewRow {
+                view: view.clone(),
+                published: entry.published.clone(),
+                joined_or_left: entry.joined_or_left,
+                nodes: changed.then(|| nodes.map(|p| p.node.clone()).collect()),
+            }
+        };
+        self.views.iter().map(row).collect()
+    }
+
     /// How many views there are.
     pub fn views(&self) -> usize {
         self.views.len()
-    }
-
-    pub(super) fn subscribe(&mut self, node: Arc<Node>) -> Subscription {
-        let id = ProxyId(self.next_proxy);
-        self.next_proxy += 1;
-        let root = self.engine.root(&ViewOf(ProxyKey(node.clone())));
-        match self
-            .roots
-            .entry(root)
-            .or_insert_with(|| Root::Proxy(Vec::new()))
-        {
-            Root::Proxy(ids) => ids.push(id),
-            _ => unreachable!("a root of ViewOf is that of a proxy"),
-        }
-        let sender = latest::Sender::new(Arc::new(Published::new(0)));
-        let published = sender.subscribe();
-        self.proxies.insert(
-            id,
-            Proxy {
-                node,
-                root,
-                view: None,
-                types: [false; TYPES],
-                sender,
-            },
-        );
-        self.place(id);
-        Subscription {
-            proxy: id,
-            published,
-        }
-    }
-
-    pub(super) fn want(&mut self, id: ProxyId, ty: TypeUrl) {
-        let Some(proxy) = self.proxies.get_mut(&id) else {
-            return;
-        };
-        if std::mem::replace(&mut proxy.types[ty as usize], true) {
-            return;
-        }
-        if let Some(view) = proxy.view.clone() {
-            self.join_type(&view, ty);
-            // A set that others of the view already have is there at once.
-            if let (Some(entry), Some(proxy)) = (self.views.get(&view), self.proxies.get(&id)) {
-                proxy.sender.send(entry.published.clone());
-            }
-        }
-    }
-
-    pub(super) fn leave(&mut self, id: ProxyId) {
-        let Some(proxy) = self.proxies.remove(&id) else {
-            return;
-        };
-        self.leave_view(id, &proxy);
-        if let Some(Root::Proxy(ids)) = self.roots.get_mut(&proxy.root) {
-            ids.retain(|i| *i != id);
-            if ids.is_empty() {
-                self.roots.remove(&proxy.root);
-            }
-        }
-        self.engine.release(proxy.root);
     }
 
     /// Applies changes and publishes what they and new subscriptions made different. `None` if nothing was to do.
@@ -281,6 +279,7 @@ impl State {
             snapshot: self.store.snapshot(),
             changes: changed,
             since,
+            proxies: self.proxies.len(),
             views,
             sets,
             runs: self.engine.stats().runs - runs,
@@ -398,105 +397,17 @@ impl State {
             && let Some(entry) = self.views.get_mut(view)
         {
             entry.published = Arc::new(published);
-            for proxy in entry.proxies.iter().filter_map(|id| self.proxies.get(id)) {
-                proxy.sender.send(entry.published.clone());
+            for id in &entry.proxies {
+                if let Some(proxy) = self.proxies.get_mut(id) {
+                    self.from_disk -= proxy.tell(&entry.published);
+                }
             }
         }
         changed
     }
 
-    /// Puts a proxy into the view it belongs to.
-    fn place(&mut self, id: ProxyId) {
-        let Some(proxy) = self.proxies.get(&id) else {
-            return;
-        };
-        let snapshot = self.store.snapshot();
-        let key = ViewOf(ProxyKey(proxy.node.clone()));
-        let Some(view) = self.pull(&snapshot, &key) else {
-            return;
-        };
-        let Some(proxy) = self.proxies.get(&id) else {
-            return;
-        };
-        if proxy.view.as_ref() == Some(&*view) {
-            return;
-        }
-        let Some(proxy) = self.proxies.remove(&id) else {
-            return;
-        };
-        let types = proxy.types;
-        self.leave_view(id, &proxy);
-        let entry = self.views.entry(Arc::clone(&view)).or_default();
-        entry.proxies.insert(id);
-        let published = entry.published.clone();
-        proxy.sender.send(published);
-        self.proxies.insert(
-            id,
-            Proxy {
-                view: Some(Arc::clone(&view)),
-                ..proxy
-            },
-        );
-        for ty in TypeUrl::ALL.into_iter().filter(|t| types[*t as usize]) {
-            self.join_type(&view, ty);
-        }
-    }
-
-    fn join_type(&mut self, view: &Arc<View>, ty: TypeUrl) {
-        let Some(entry) = self.views.get_mut(view) else {
-            return;
-        };
-        if entry.findings_root.is_none() {
-            let root = self.engine.root(&FindingsOfView(view.clone()));
-            entry.findings_root = Some(root);
-            self.roots.insert(root, Root::Findings(view.clone()));
-        }
-        match &mut entry.types[ty as usize] {
-            Some((_, count)) => *count += 1,
-            empty => {
-                let root = self.engine.root(&TypeSet {
-                    view: view.clone(),
-                    ty,
-                });
-                *empty = Some((root, 1));
-                self.roots.insert(root, Root::Set(view.clone(), ty));
-                self.joined.push((view.clone(), ty));
-            }
-        }
-    }
-
-    fn leave_view(&mut self, id: ProxyId, proxy: &Proxy) {
-        let Some(view) = &proxy.view else { return };
-        let Some(entry) = self.views.get_mut(view) else {
-            return;
-        };
-        entry.proxies.remove(&id);
-        for ty in TypeUrl::ALL
-            .into_iter()
-            .filter(|t| proxy.types[*t as usize])
-        {
-            let slot = &mut entry.types[ty as usize];
-            if let Some((root, count)) = slot {
-                *count -= 1;
-                if *count == 0 {
-                    self.roots.remove(root);
-                    self.engine.release(*root);
-                    *slot = None;
-                }
-            }
-        }
-        if entry.proxies.is_empty() {
-            if let Some(root) = entry.findings_root {
-                self.roots.remove(&root);
-                self.engine.release(root);
-            }
-            self.found.replace(entry.findings.as_ref(), None);
-            self.views.remove(view);
-        }
-    }
-
     /// The value of a query, or nothing if generating it panicked.
-    fn pull<Q: Query<Snapshot>>(
+    pub(super) fn pull<Q: Query<Snapshot>>(
         &mut self,
         snapshot: &Snapshot,
         query: &Q,

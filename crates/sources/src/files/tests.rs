@@ -128,8 +128,8 @@ async fn a_folder_that_is_not_there_is_waited_for() {
     let parent = tempfile::tempdir().unwrap();
     let root = parent.path().join("config");
     let mut running = Running::start(&root);
-    assert_eq!(running.changes().await, ["synced"]);
     std::fs::create_dir(&root).unwrap();
+    assert_eq!(running.changes().await, ["synced"]);
     std::fs::write(root.join("a.yaml"), entry("one", 80)).unwrap();
     running.until("+one").await;
     std::fs::write(root.join("b.yaml"), entry("two", 80)).unwrap();
