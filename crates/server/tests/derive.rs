@@ -188,7 +188,11 @@ async fn held_proxies_have_what_they_had_until_they_are_let_go() {
     // What comes later waits for what is derived.
     let later = derive.subscribe(proxy("c", "shop"), Some(had)).await;
     let later = later.unwrap().published.newest();
-    assert!(later.get(TypeUrl::Cluster).is_some_and(|c| c.get("old").is_none()));
+    assert!(
+        later
+            .get(TypeUrl::Cluster)
+            .is_some_and(|c| c.get("old").is_none())
+    );
     assert_eq!(derive.ask(State::from_disk).await.unwrap(), 0);
 }
 
