@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use xlate::{Published, Resource, ResourceSet};
+use xlate::{Published, Resource, ResourceSet, TypeUrl};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::folder::Folder;
@@ -42,6 +42,8 @@ pub struct Saved {
     pub size: u64,
     /// Views in it.
     pub views: usize,
+    /// Their sets, one for each type that was asked for.
+    pub sets: usize,
     /// Nodes in it, those of views that are left out too.
     pub nodes: usize,
     /// Views for which there is no room.
@@ -78,6 +80,33 @@ struct View {
     /// What the file says.
     written: Written,
     nodes: usize,
+}
+
+impl View {
+    /// Takes what is served. Types that nobody asks for stay as they were: a proxy that has just connected asks for one
+    /// after the other.
+    fn take_in(&mut self, published: &Arc<Published>) {
+        let kept = |ty: &TypeUrl| published.get(*ty).is_none() && self.published.get(*ty).is_some();
+        if !TYPES.iter().any(kept) {
+            self.published = published.clone();
+            return;
+        }
+        let mut both = Published::clone(published);
+        for ty in TYPES {
+            if let (None, Some(before)) = (published.get(ty), self.published.get(ty)) {
+                both.set(ty, before.clone());
+            }
+        }
+        self.published = Arc::new(both);
+    }
+
+    /// How many sets the file has of it.
+    fn sets_written(&self) -> usize {
+        match &self.written {
+            Written::As(_, sets) => sets.iter().flatten().count(),
+            Written::No | Written::LeftOut => 0,
+        }
+    }
 }
 
 enum Written {
@@ -175,7 +204,8 @@ impl Journal {
         Ok(Some(Saved {
             written,
             size: self.size,
-            views: views.count() - left_out,
+            views: views.clone().count() - left_out,
+            sets: views.map(View::sets_written).sum(),
             nodes: self.nodes.len(),
             left_out,
         }))
@@ -193,7 +223,7 @@ impl Journal {
             let place = place.unwrap_or_else(|| self.new_place(view.published.clone()));
             taken.insert(place);
             if let Some(Some(known)) = self.views.get_mut(place as usize) {
-                known.published = view.published.clone();
+                known.take_in(&view.published);
             }
             for keys in &view.nodes {
                 let new = Known {

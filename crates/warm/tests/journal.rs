@@ -125,6 +125,21 @@ fn a_small_change_of_a_large_set_costs_a_small_save() {
 }
 
 #[test]
+fn types_that_are_not_asked_for_yet_stay_as_they_were() {
+    let mut written = Written::new(LIMIT);
+    let node = keys(1, 1);
+    let whole = published(&[("x", "1")], &[]);
+    let mut listeners = Published::new(4);
+    listeners.set(TypeUrl::Listener, ResourceSet::new([resource("l", "1")]));
+    written.save(&[served(&whole, &[node])]);
+    let saved = written.save(&[served(&listeners.into(), &[node])]);
+    assert_eq!(saved.unwrap().sets, 2);
+    let kept = written.kept();
+    assert_eq!(clusters(&kept, &node).as_ref(), whole.get(TypeUrl::Cluster));
+    assert!(kept.of(&node).unwrap().get(TypeUrl::Listener).is_some());
+}
+
+#[test]
 fn secrets_are_not_written() {
     let mut written = Written::new(LIMIT);
     let both = published(&[("public", "open")], &[("key", "hidden words")]);

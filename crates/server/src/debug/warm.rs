@@ -36,7 +36,7 @@ pub(super) fn page(warm: &Warm, (count, names): &(usize, Vec<String>)) -> Value 
         "fromDisk": { "proxies": count, "names": names },
         "lastSave": saves.last.map(|(at, saved)| json!({
             "at": time(at), "bytesWritten": saved.written, "fileBytes": saved.size,
-            "views": saved.views, "proxies": saved.nodes, "viewsLeftOut": saved.left_out,
+            "views": saved.views, "sets": saved.sets, "proxies": saved.nodes, "viewsLeftOut": saved.left_out,
         })),
         "failures": saves.failures,
     })
