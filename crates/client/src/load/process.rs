@@ -224,7 +224,7 @@ impl Launch {
 }
 
 /// Where the store is that the manifests of a folder are brought into.
-pub(super) fn data(folder: &Path) -> PathBuf {
+fn data(folder: &Path) -> PathBuf {
     folder.with_extension("data")
 }
 

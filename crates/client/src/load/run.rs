@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::applied::Applier;
 use super::fleet::{Conduct, Fleet};
 use super::mesh::Change;
-use super::process::{self, Launch, Process, Usage};
+use super::process::{Launch, Process, Usage};
 use super::scenario::{Scenario, Step, Way};
 use super::{LoadOptions, picture};
 use crate::error::Error;
@@ -265,7 +265,6 @@ impl Drop for Cleanup {
     fn drop(&mut self) {
         // What is left lies among temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
-        let _ = std::fs::remove_dir_all(process::data(&self.0));
     }
 }
 
@@ -298,7 +297,11 @@ impl Run {
         let mesh = &self.scenario.mesh;
         let path = match self.scenario.through {
             Way::Files => mesh.change(&self.folder, change, round),
-            Way::Api => return mesh.apply(&self.server.api, change, round).map_err(Error::Server),
+            Way::Api => {
+                return mesh
+                    .apply(&self.server.api, change, round)
+                    .map_err(Error::Server);
+            }
         };
         let path = path.map_err(Error::Server)?;
         match &mut self.applier {
