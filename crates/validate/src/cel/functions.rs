@@ -17,8 +17,11 @@ type Result<T> = std::result::Result<T, ExecutionError>;
 /// The largest expression that is compiled, in bytes of its program.
 const LARGEST_REGEX: usize = 1 << 20;
 
+/// Whether a text has a form.
+type Has = fn(&str) -> bool;
+
 /// Forms of texts that `format` knows, with what has them.
-const FORMATS: [(&str, fn(&str) -> bool); 6] = [
+const FORMATS: [(&str, Has); 6] = [
     ("dns1123Label", |t| {
         t.len() <= 63 && !t.contains('.') && is_subdomain(t)
     }),
