@@ -1,6 +1,7 @@
 //! The general judge of schemas and rules, over the definitions that Istio and the Gateway API publish.
 
 use super::{definitions, documents, judge};
+use pilothouse_validate::report::{At, Report};
 use pilothouse_validate::schema::compile;
 use serde_json::{Value, json};
 use testkit::{Score, recordings};
