@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use model::SourceId;
 use model::parse::Validation;
+use sources::files::{self, Absent};
 use sources::folder::Folder;
 use sources::{Said, jwks};
 use tokio::net::TcpListener;
@@ -40,7 +41,8 @@ const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// When something that was asked for cannot start, as when an address is taken. A folder that is not there is waited for.
+/// When something that was asked for cannot start, as when an address is taken. A folder that is not there is no such
+/// thing: it is looked for.
 pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let start = Instant::now();
     check(&options)?;
@@ -122,6 +124,12 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         begin("Ready, from disk.");
     }
 
+    // Proxies must not lose what they are served from disk because a folder is late.
+    let absent = if warm.is_serving() {
+        Absent::Unknown
+    } else {
+        Absent::Empty
+    };
     let sources = options.config_dir.len() + usize::from(options.api.data.is_some());
     let shadows = Arc::new(Shadows::of(sources));
     let (sink, said) = mpsc::channel(64);
@@ -135,7 +143,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         let folder = Folder::new(id.clone(), dir.clone(), validation(options.validation));
         let (sink, stop) = (sink.clone(), stop.clone());
         tasks.spawn(async move {
-            if let Err(error) = sources::files::run(folder, sink, stop.clone()).await {
+            if let Err(error) = files::run(folder, absent, sink, stop.clone()).await {
                 tracing::error!(source = %id, error = %error, reason = ?std::error::Error::source(&error).map(ToString::to_string), "A source cannot go on.");
                 stop.cancel();
             }

@@ -44,13 +44,27 @@ pub enum FilesError {
     },
 }
 
+/// What a folder that is not there at the start stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Absent {
+    /// It holds nothing yet.
+    Empty,
+    /// Nothing is known of it until it is there.
+    Unknown,
+}
+
 /// Tells what the folder holds, then each change, until `stop`.
 ///
 /// # Errors
 ///
 /// When the folder is there at start and cannot be watched, or reading it panics. One that is not there is an error to
-/// show, and waited for.
-pub async fn run(folder: Folder, out: Sink, stop: CancellationToken) -> Result<(), FilesError> {
+/// show, and looked for.
+pub async fn run(
+    folder: Folder,
+    absent: Absent,
+    out: Sink,
+    stop: CancellationToken,
+) -> Result<(), FilesError> {
     let root = folder.root().to_owned();
     let (tell, mut events) = mpsc::channel::<Event>(EVENTS);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
@@ -70,6 +84,7 @@ pub async fn run(folder: Folder, out: Sink, stop: CancellationToken) -> Result<(
     let mut pending = Pending::new(&root);
     let mut telling = Telling {
         folder: Some(folder),
+        absent,
         out,
         findings: None,
         synced: false,
@@ -120,6 +135,7 @@ pub async fn run(folder: Folder, out: Sink, stop: CancellationToken) -> Result<(
 struct Telling {
     /// Absent while it is read.
     folder: Option<Folder>,
+    absent: Absent,
     out: Sink,
     /// What was said last.
     findings: Option<Vec<Diagnostic>>,
@@ -154,8 +170,8 @@ impl Telling {
             self.findings = Some(findings.clone());
             let _ = self.out.send(Said::Findings(id.clone(), findings)).await;
         }
-        // Nothing is known of a folder that is not there: proxies must not lose what they have because it is late.
-        if (is_there || !troubled) && !std::mem::replace(&mut self.synced, true) {
+        let is_read = is_there || !troubled || self.absent == Absent::Empty;
+        if is_read && !std::mem::replace(&mut self.synced, true) {
             changes.push(Change::Synced(id));
         }
         if !changes.is_empty() {

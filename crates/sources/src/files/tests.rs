@@ -19,6 +19,10 @@ struct Running {
 
 impl Running {
     fn start(root: &Path) -> Self {
+        Self::expecting(root, Absent::Empty)
+    }
+
+    fn expecting(root: &Path, absent: Absent) -> Self {
         let (out, said) = mpsc::channel(64);
         let stop = CancellationToken::new();
         let id = SourceId {
@@ -26,7 +30,7 @@ impl Running {
             name: "files".into(),
         };
         let folder = Folder::new(id, root, Validation::Strict);
-        tokio::spawn(run(folder, out, stop.clone()));
+        tokio::spawn(run(folder, absent, out, stop.clone()));
         Self {
             said,
             _stop: stop.drop_guard(),
@@ -168,4 +172,19 @@ async fn a_storm_of_edits_ends_with_the_last() {
     }
     std::fs::write(dir.path().join("9.yaml"), entry("z", 80)).unwrap();
     running.until("+z").await;
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_empty_or_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("late");
+    let mut empty = Running::expecting(&root, Absent::Empty);
+    assert_eq!(empty.changes().await, ["synced"]);
+    let mut unknown = Running::expecting(&root, Absent::Unknown);
+    let said = unknown.said.recv().await.unwrap();
+    assert!(matches!(said, Said::Findings(_, findings) if !findings.is_empty()));
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("a.yaml"), entry("a", 80)).unwrap();
+    unknown.until("synced").await;
+    empty.until("+a").await;
 }
