@@ -102,6 +102,8 @@ const FORBIDDEN_IN_XLATE: &[(&str, &str)] = &[
     ("async fn", "async"),
     ("rand::", "chance"),
     ("collections::HashMap", "an order that changes between runs"),
+    (" HashMap", "an order that changes between runs"),
+    ("{HashMap", "an order that changes between runs"),
 ];
 
 /// The longest a source file may be.

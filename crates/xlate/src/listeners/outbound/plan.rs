@@ -2,7 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/listener.go buildSidecarOutboundListeners, 1.32.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
@@ -347,7 +347,7 @@ fn server_first_conflict(incoming: Protocol, current: Protocol) -> bool {
 
 /// The rules of an egress listener that have TCP or TLS routes, found by host.
 struct Layer4Rules<'a> {
-    exact: HashMap<&'a str, Vec<usize>>,
+    exact: BTreeMap<&'a str, Vec<usize>>,
     wildcards: Vec<(&'a str, usize)>,
     names: Vec<&'a ObjectName>,
 }
@@ -355,7 +355,7 @@ struct Layer4Rules<'a> {
 impl<'a> Layer4Rules<'a> {
     fn of(egress: &'a EgressScope) -> Self {
         let mut rules = Self {
-            exact: HashMap::new(),
+            exact: BTreeMap::new(),
             wildcards: Vec::new(),
             names: Vec::new(),
         };
