@@ -89,9 +89,16 @@ struct Tables {
     names: FxHashMap<u64, Vec<Weak<[Arc<str>]>>>,
 }
 
-/// Shared by all streams of a server.
+/// Shared by all streams of a server, or by those of one of its threads.
+///
+/// A thread asks its own first, for which it never waits: with one for all, every thread would wait for the one that
+/// holds it and has lost its processor.
 #[derive(Debug, Default)]
-pub struct Fanout(Mutex<Tables>);
+pub struct Fanout {
+    tables: Mutex<Tables>,
+    /// The one for all, if this is that of a thread.
+    all: Option<Arc<Fanout>>,
+}
 
 /// A shared difference.
 #[derive(Clone)]
@@ -120,9 +127,17 @@ impl Fanout {
         Arc::default()
     }
 
+    /// One for the streams of one thread.
+    pub fn of_thread(self: &Arc<Self>) -> Arc<Self> {
+        Arc::new(Self {
+            tables: Mutex::default(),
+            all: Some(Arc::clone(self)),
+        })
+    }
+
     fn tables(&self) -> MutexGuard<'_, Tables> {
         // Entries are inserted whole: a panic elsewhere leaves nothing half-made.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The difference between two sets.
@@ -137,11 +152,14 @@ impl Fanout {
             }
         }
         // Computed outside the lock: two streams may do it at once, which costs less than all waiting for one.
-        let step = Arc::new(Step {
-            change: Change::between(from, to),
-            to: to.clone(),
-            union: std::sync::OnceLock::new(),
-        });
+        let step = match &self.all {
+            Some(all) => all.change(from, to).0,
+            None => Arc::new(Step {
+                change: Change::between(from, to),
+                to: to.clone(),
+                union: std::sync::OnceLock::new(),
+            }),
+        };
         let mut tables = self.tables();
         if tables.steps.len() >= LIMIT {
             tables.steps.clear();
@@ -156,18 +174,30 @@ impl Fanout {
 
     /// What another stream made for the same passage, if there is one.
     pub(crate) fn made(&self, passage: &Passage, names: &Names) -> Option<Arc<Made>> {
-        let mut tables = self.tables();
-        let epoch = tables.epoch;
-        let kept = tables.made.get_mut(passage)?;
-        let same = names.is_empty() || names.same(&kept.value.names);
-        same.then(|| {
-            kept.used = epoch;
-            Arc::clone(&kept.value)
-        })
+        {
+            let mut tables = self.tables();
+            let epoch = tables.epoch;
+            if let Some(kept) = tables.made.get_mut(passage)
+                && (names.is_empty() || names.same(&kept.value.names))
+            {
+                kept.used = epoch;
+                return Some(Arc::clone(&kept.value));
+            }
+        }
+        let made = self.all.as_ref()?.made(passage, names)?;
+        self.note(*passage, Arc::clone(&made));
+        Some(made)
     }
 
     /// Keeps it for other streams.
     pub(crate) fn keep(&self, passage: Passage, value: Arc<Made>) {
+        if let Some(all) = &self.all {
+            all.note(passage, Arc::clone(&value));
+        }
+        self.note(passage, value);
+    }
+
+    fn note(&self, passage: Passage, value: Arc<Made>) {
         let mut tables = self.tables();
         if tables.made.len() >= LIMIT {
             tables.made.clear();
@@ -178,6 +208,9 @@ impl Fanout {
 
     /// The same response that another stream sends, if there is one.
     pub(crate) fn content(&self, content: Content) -> Arc<Content> {
+        if let Some(all) = &self.all {
+            return all.content(content);
+        }
         let key = content.fingerprint();
         let mut tables = self.tables();
         let used = tables.epoch;
@@ -205,6 +238,9 @@ impl Fanout {
 
     /// The same list that another stream asks for, if there is one.
     pub(crate) fn names(&self, names: Names) -> Names {
+        if let Some(all) = &self.all {
+            return all.names(names);
+        }
         let mut hasher = Xxh3::new();
         for name in names.iter() {
             hasher.update(name.as_bytes());
@@ -287,6 +323,33 @@ mod tests {
         fanout.sweep();
         assert_eq!(Arc::strong_count(&first), 1);
         assert!(fanout.tables().steps.is_empty());
+    }
+
+    #[test]
+    fn what_one_thread_has_made_the_others_find() {
+        let all = Fanout::new();
+        let (one, other) = (all.of_thread(), all.of_thread());
+        let (a, b) = (set(&["x"]), set(&["x", "y"]));
+        let step = one.change(&a, &b);
+        assert!(Arc::ptr_eq(&step.0, &other.change(&a, &b).0));
+        let passage = Passage::new(TypeUrl::Cluster, [&a, &b], None, &Selection::default(), 1);
+        let made = || {
+            Arc::new(Made {
+                content: None,
+                touched: vec![],
+                names: Names::default(),
+            })
+        };
+        one.keep(passage, made());
+        let found = other.made(&passage, &Names::default()).unwrap();
+        assert!(Arc::ptr_eq(
+            &found,
+            &one.made(&passage, &Names::default()).unwrap()
+        ));
+        let all_sweep = || [&all, &one, &other].iter().for_each(|f| f.sweep());
+        (0..3).for_each(|_| all_sweep());
+        assert_eq!(Arc::strong_count(&found), 1);
+        assert!(other.tables().steps.is_empty());
     }
 
     #[test]

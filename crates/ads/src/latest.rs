@@ -9,6 +9,11 @@ use std::task::{Context, Poll, Waker};
 
 use smallvec::SmallVec;
 
+use crate::bell::{Bell, Peal};
+
+/// Who waits, and the bell by which it is woken.
+type Waiting = (Waker, Option<Arc<Bell>>);
+
 #[derive(Debug)]
 struct State<T> {
     value: T,
@@ -16,7 +21,7 @@ struct State<T> {
     version: u64,
     open: bool,
     /// Receivers that wait; nearly always one.
-    waiting: SmallVec<[Waker; 1]>,
+    waiting: SmallVec<[Waiting; 1]>,
 }
 
 #[derive(Debug)]
@@ -28,14 +33,16 @@ impl<T> Place<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes something and wakes who waits.
-    fn tell(&self, change: impl FnOnce(&mut State<T>)) {
+    /// Changes something; who waits is to be woken.
+    fn tell(&self, peal: &mut Peal, change: impl FnOnce(&mut State<T>)) {
         let waiting = {
             let mut state = self.state();
             change(&mut state);
             std::mem::take(&mut state.waiting)
         };
-        waiting.into_iter().for_each(Waker::wake);
+        for (task, bell) in waiting {
+            peal.add(task, bell);
+        }
     }
 }
 
@@ -48,6 +55,7 @@ pub struct Sender<T>(Arc<Place<T>>);
 pub struct Receiver<T> {
     place: Arc<Place<T>>,
     seen: u64,
+    bell: Option<Arc<Bell>>,
 }
 
 impl<T: Clone> Sender<T> {
@@ -66,13 +74,19 @@ impl<T: Clone> Sender<T> {
         Receiver {
             place: Arc::clone(&self.0),
             seen: 0,
+            bell: None,
         }
     }
 
     /// Replaces the value.
     pub fn send(&self, value: T) {
+        self.send_with(value, &mut Peal::new());
+    }
+
+    /// Replaces the value; who waits is woken with the others of the peal.
+    pub fn send_with(&self, value: T, peal: &mut Peal) {
         let mut old = Some(value);
-        self.0.tell(|state| {
+        self.0.tell(peal, |state| {
             if let Some(value) = old.take() {
                 old = Some(std::mem::replace(&mut state.value, value));
                 state.version += 1;
@@ -88,11 +102,16 @@ impl<T: Clone> Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.0.tell(|state| state.open = false);
+        self.0.tell(&mut Peal::new(), |state| state.open = false);
     }
 }
 
 impl<T: Clone> Receiver<T> {
+    /// From now on who waits is woken by this bell.
+    pub fn wake_by(&mut self, bell: Arc<Bell>) {
+        self.bell = Some(bell);
+    }
+
     /// The newest value, which counts as seen.
     pub fn newest(&mut self) -> T {
         let state = self.place.state();
@@ -110,8 +129,8 @@ impl<T: Clone> Receiver<T> {
         if !state.open {
             return Poll::Ready(None);
         }
-        if !state.waiting.iter().any(|w| w.will_wake(cx.waker())) {
-            state.waiting.push(cx.waker().clone());
+        if !state.waiting.iter().any(|(w, _)| w.will_wake(cx.waker())) {
+            state.waiting.push((cx.waker().clone(), self.bell.clone()));
         }
         Poll::Pending
     }

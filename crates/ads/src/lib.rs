@@ -7,6 +7,7 @@
 //! It deliberately does not know what a cluster contains; the little it knows of types is their order and that an
 //! endpoint assignment is named after its cluster.
 
+pub mod bell;
 mod change;
 mod content;
 mod fanout;

@@ -1,17 +1,20 @@
 //! ADS on HTTP/2: hyper with its own accept loop.
 //!
 //! Each stream is one response body: it reads its requests, runs the [`Stream`](crate::Stream) and yields shared bytes,
-//! all inside the connection's task. There is no task, channel or buffer per stream. What proxies are entitled to,
+//! all inside the connection's task ([`joint`]), on one thread ([`workers`]). There is no task, channel or buffer per stream. What proxies are entitled to,
 //! who they are and what is counted is decided by the [`Subscriber`].
 
 mod admission;
 mod body;
 mod connection;
 mod frames;
+mod joint;
 mod link;
 mod response;
+mod socket;
 mod subscriber;
 mod timer;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +25,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
-use socket2::{Domain, Protocol as IpProtocol, Socket, Type};
+use socket2::{Domain, Protocol as IpProtocol, Type};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,6 +38,8 @@ pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Token, W
 use crate::fanout::Fanout;
 use admission::Admission;
 use link::Links;
+use socket::Socket;
+use workers::Workers;
 
 /// Limits and times of the server.
 #[derive(Clone, Debug)]
@@ -58,6 +63,10 @@ pub struct Options {
     pub patience: Duration,
     /// How long streams may take to end at shutdown.
     pub drain_timeout: Duration,
+    /// Threads that serve connections; 0 is one for each processor.
+    pub threads: usize,
+    /// Whether each of them stays on one processor, if there is one for each.
+    pub pin_threads: bool,
 }
 
 impl Default for Options {
@@ -72,6 +81,8 @@ impl Default for Options {
             answer_timeout: Duration::from_secs(300),
             patience: Duration::from_secs(1),
             drain_timeout: Duration::from_secs(5),
+            threads: 0,
+            pin_threads: true,
         }
     }
 }
@@ -95,20 +106,26 @@ pub struct Server {
     links: Links,
     streams: AtomicUsize,
     mounts: BTreeMap<String, Arc<dyn Mount>>,
+    workers: Workers,
 }
 
 impl Server {
     /// A server that asks `subscriber` what to serve.
-    pub fn new(subscriber: Arc<dyn Subscriber>, options: Options) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The system's, when it refuses the threads.
+    pub fn new(subscriber: Arc<dyn Subscriber>, options: Options) -> io::Result<Self> {
+        let fanout = Fanout::new();
+        Ok(Self {
             subscriber,
+            workers: Workers::start(&options, &fanout)?,
             admission: Admission::new(options.streams_per_second, options.admission_wait),
             options,
-            fanout: Fanout::new(),
+            fanout,
             links: Links::default(),
             streams: AtomicUsize::new(0),
             mounts: BTreeMap::new(),
-        }
+        })
     }
 
     /// Adds a gRPC service under its full name, such as `istio.v1.auth.IstioCertificateService`.
@@ -117,11 +134,6 @@ impl Server {
         self.mounts.insert(service.into(), mount);
         self
     }
-
-    /// What the streams share.
-    pub fn fanout(&self) -> &Arc<Fanout> {
-        &self.fanout
-    }
 }
 
 /// Listens with a backlog that survives the reconnect of a whole fleet.
@@ -129,7 +141,7 @@ impl Server {
 /// # Errors
 /// Those of the socket calls: the address is in use or not ours.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
+    let socket = socket2::Socket::new(
         Domain::for_address(address),
         Type::STREAM,
         Some(IpProtocol::TCP),
@@ -152,11 +164,14 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
         };
         match accepted {
             Ok((socket, peer)) => {
-                // Without it a response of several frames waits for the acknowledgement of its first.
-                if let Err(error) = socket.set_nodelay(true) {
-                    tracing::debug!(%peer, %error, "Cannot disable Nagle's algorithm.");
-                }
-                tasks.spawn(Arc::clone(&server).connection(socket, peer));
+                let shared = Arc::clone(&server);
+                server.workers.spawn(&tasks, move |thread| async move {
+                    // It was known to this thread, and is to be known to the other.
+                    match socket.into_std().and_then(Socket::new) {
+                        Ok(socket) => shared.connection(socket, peer, thread).await,
+                        Err(error) => tracing::debug!(%peer, %error, "Cannot serve a connection."),
+                    }
+                });
             }
             Err(error) => {
                 server.subscriber.on_incident(Incident::AcceptFailed);
@@ -179,7 +194,10 @@ async fn sweep(server: Arc<Server>, stop: CancellationToken) {
     let mut stalled = tokio::time::interval((limit / 4).max(Duration::from_millis(1)));
     loop {
         tokio::select! {
-            _ = unused.tick() => server.fanout.sweep(),
+            _ = unused.tick() => {
+                server.workers.sweep();
+                server.fanout.sweep();
+            }
             _ = stalled.tick() => server.links.close_stalled(limit),
             () = stop.cancelled() => return,
         }

@@ -121,10 +121,8 @@ fn start(options: Options) -> Running {
     let listener = server::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let server = Arc::new(Server::new(
-        Arc::clone(&world) as Arc<dyn Subscriber>,
-        options,
-    ));
+    let world_of_server = Arc::clone(&world) as Arc<dyn Subscriber>;
+    let server = Arc::new(Server::new(world_of_server, options).unwrap());
     let task = tokio::spawn(server::serve(listener, server, stop.clone()));
     Running {
         world,

@@ -118,10 +118,8 @@ fn start() -> (Arc<World>, SocketAddr, CancellationToken) {
     let listener = server::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let server = Arc::new(Server::new(
-        Arc::clone(&world) as Arc<dyn Subscriber>,
-        Options::default(),
-    ));
+    let world_of_server = Arc::clone(&world) as Arc<dyn Subscriber>;
+    let server = Arc::new(Server::new(world_of_server, Options::default()).unwrap());
     tokio::spawn(server::serve(listener, server, stop.clone()));
     (world, address, stop)
 }

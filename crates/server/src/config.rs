@@ -125,6 +125,26 @@ pub struct ServeOptions {
     )]
     pub max_streams: usize,
 
+    /// Threads that serve proxies; 0 is one for each processor.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_XDS_THREADS",
+        value_name = "NUMBER",
+        default_value_t = 0
+    )]
+    pub xds_threads: usize,
+
+    /// Whether each of these threads stays on a processor of its own, where there is one for each. What else is busy on
+    /// the same processors then delays some proxies more than others.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_PIN_XDS_THREADS",
+        value_name = "BOOL",
+        default_value_t = true,
+        action = clap::ArgAction::Set
+    )]
+    pub pin_xds_threads: bool,
+
     /// Quiet time after which a connection is pinged.
     #[arg(long, alias = "keepaliveInterval", env = "PILOTHOUSE_KEEPALIVE_INTERVAL", value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub keepalive_interval: Duration,

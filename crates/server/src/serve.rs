@@ -85,7 +85,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let grpc = ads::server::listen(options.grpc_addr)
         .with_context(|| format!("cannot listen on {} (--grpc-addr)", options.grpc_addr))?;
 
-    let server = Arc::new(ads::server::Server::new(
+    let server = ads::server::Server::new(
         Arc::new(Proxies {
             derive: derive.clone(),
             metrics: metrics.clone(),
@@ -101,10 +101,13 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             keepalive_interval: options.keepalive_interval,
             keepalive_timeout: options.keepalive_timeout,
             drain_timeout: options.shutdown_duration,
+            threads: options.xds_threads,
+            pin_threads: options.pin_xds_threads,
             ..ads::server::Options::default()
         },
-    ));
-    let mut xds = Some((grpc, server));
+    )
+    .context("cannot start the threads that serve proxies")?;
+    let mut xds = Some((grpc, Arc::new(server)));
     let mut begin = |words: &str| {
         let Some((listener, server)) = xds.take() else {
             return;

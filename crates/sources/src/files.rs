@@ -99,6 +99,10 @@ pub async fn run(
         let looking = Instant::now() + look;
         loop {
             let due = pending.due().map_or(looking, |due| due.min(looking));
+            // A timer counts whole milliseconds: one that is due already would take another.
+            if events.is_empty() && due <= Instant::now() {
+                break;
+            }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),

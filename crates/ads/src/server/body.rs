@@ -30,6 +30,8 @@ use super::frames::Frames;
 use super::link::{Link, Order};
 use super::response::end;
 use super::subscriber::{Incident, Join, Session, Subscription, Token, Work};
+use super::workers::Thread;
+use crate::bell::Bell;
 use crate::content::hex;
 use crate::latest::Receiver;
 use crate::out::{Event, Out, Response};
@@ -178,6 +180,7 @@ pub(super) struct Opening {
     pub(super) peer: SocketAddr,
     pub(super) token: Option<Token>,
     pub(super) link: Arc<Link>,
+    pub(super) thread: Thread,
     pub(super) place: Place,
 }
 
@@ -206,6 +209,8 @@ pub(super) struct AdsBody {
     frames: Frames,
     due: VecDeque<Response>,
     link: Arc<Link>,
+    /// What changes ring.
+    bell: Arc<Bell>,
     /// Whom the link wakes.
     known: Option<Waker>,
     patience: Option<Pin<Box<Sleep>>>,
@@ -220,10 +225,11 @@ impl AdsBody {
             peer,
             token,
             link,
+            thread,
             place,
         } = opening;
         Self {
-            stream: Stream::new(protocol, Arc::clone(&server.fanout)),
+            stream: Stream::new(protocol, thread.fanout),
             phase: Phase::Opened(token),
             protocol,
             peer,
@@ -231,6 +237,7 @@ impl AdsBody {
             frames: Frames::new(server.options.max_request_bytes),
             due: VecDeque::new(),
             link,
+            bell: thread.bell,
             known: None,
             patience: None,
             _place: place,
@@ -366,6 +373,7 @@ impl AdsBody {
                 .subscriber
                 .on_incident(Incident::Refused(status.clone()));
         })?;
+        published.wake_by(Arc::clone(&self.bell));
         let newest = published.newest();
         let joined = Phase::Joined(published, session);
         let Phase::Joining(_, first) = std::mem::replace(&mut self.phase, joined) else {

@@ -8,21 +8,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::FutureExt;
 use http::Method;
 use http::header::AUTHORIZATION;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::Server;
 use super::body::{AdsBody, Opening, Reply};
+use super::joint::{Begun, Joint};
 use super::link::{Link, Order};
 use super::response::{grpc, trailers_only};
 use super::subscriber::{Incident, Token};
 use super::timer::Lenient;
+use super::workers::Thread;
 use crate::status::{Code, Status};
 use crate::stream::Protocol;
 
@@ -48,7 +51,7 @@ fn place(server: &Arc<Server>) -> Option<Place> {
 
 impl Server {
     /// Serves one connection, encrypted or not, until it ends or the server drains.
-    pub async fn connection<I>(self: Arc<Self>, io: I, peer: SocketAddr)
+    pub(super) async fn connection<I>(self: Arc<Self>, io: I, peer: SocketAddr, thread: Thread)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -56,21 +59,22 @@ impl Server {
         let entry = self.links.enter();
         let link = &entry.link;
         let service = {
-            let (server, link) = (Arc::clone(&self), Arc::clone(link));
+            let (server, at) = (Arc::clone(&self), (Arc::clone(link), thread));
             service_fn(move |request| {
-                let (server, link) = (Arc::clone(&server), Arc::clone(&link));
-                async move { Ok::<_, Infallible>(server.call(request, peer, link).await) }
+                let (server, at) = (Arc::clone(&server), at.clone());
+                async move { Ok::<_, Infallible>(server.call(request, peer, at).await) }
             })
         };
-        let connection = http2::Builder::new(TokioExecutor::new())
+        let begun = Begun::default();
+        let connection = http2::Builder::new(begun.clone())
             .timer(Lenient)
             .keep_alive_interval(self.options.keepalive_interval)
             .keep_alive_timeout(self.options.keepalive_timeout)
             .serve_connection(TokioIo::new(io), service);
-        let mut connection = std::pin::pin!(connection);
+        let mut connection = Joint::new(connection, begun);
         let mut known = None;
         let served = poll_fn(|cx| match link.order(&mut known, cx) {
-            Order::Serve => connection.as_mut().poll(cx).map(Ok),
+            Order::Serve => connection.poll_unpin(cx).map(Ok),
             order => Poll::Ready(Err(order)),
         });
         let result = match served.await {
@@ -81,8 +85,8 @@ impl Server {
             }
             Err(_) => {
                 // Streams are told the same and end themselves.
-                connection.as_mut().graceful_shutdown();
-                tokio::time::timeout(self.options.drain_timeout, connection.as_mut())
+                connection.connection().graceful_shutdown();
+                tokio::time::timeout(self.options.drain_timeout, &mut connection)
                     .await
                     .unwrap_or(Ok(()))
             }
@@ -97,7 +101,7 @@ impl Server {
         self: Arc<Self>,
         request: http::Request<Incoming>,
         peer: SocketAddr,
-        link: Arc<Link>,
+        (link, thread): (Arc<Link>, Thread),
     ) -> http::Response<Reply> {
         let path = request.uri().path();
         let Some((service, method)) = path.strip_prefix('/').and_then(|p| p.rsplit_once('/'))
@@ -136,6 +140,7 @@ impl Server {
                     peer,
                     token,
                     link,
+                    thread,
                     place,
                 };
                 grpc(Reply::ads(AdsBody::new(opening, request.into_body())))

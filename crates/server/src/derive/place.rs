@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ads::bell::Peal;
 use ads::latest;
 use model::node::Node;
 use xlate::findings::FindingsOfView;
@@ -94,7 +95,7 @@ impl State {
             self.join_type(&view, ty);
             // A set that others of the view already have is there at once.
             if let (Some(entry), Some(proxy)) = (self.views.get(&view), self.proxies.get_mut(&id)) {
-                self.from_disk -= proxy.tell(&entry.published);
+                self.from_disk -= proxy.tell(&entry.published, &mut Peal::new());
             }
         }
     }
@@ -139,7 +140,7 @@ impl State {
         let entry = self.views.entry(Arc::clone(&view)).or_default();
         entry.proxies.insert(id);
         entry.joined_or_left += 1;
-        self.from_disk -= proxy.tell(&entry.published);
+        self.from_disk -= proxy.tell(&entry.published, &mut Peal::new());
         self.proxies.insert(
             id,
             Proxy {

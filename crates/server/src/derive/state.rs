@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ads::bell::Peal;
 use ads::latest;
 use incr::{Engine, Query, RootId};
 use model::node::Node;
@@ -64,11 +65,11 @@ pub(super) struct Proxy {
 impl Proxy {
     /// Says what it should have; until something is derived, that stays as it is. Returns 1 if what it had was from
     /// disk, else 0.
-    pub(super) fn tell(&mut self, published: &Arc<Published>) -> usize {
+    pub(super) fn tell(&mut self, published: &Arc<Published>, peal: &mut Peal) -> usize {
         if !has_sets(published) {
             return 0;
         }
-        self.sender.send(published.clone());
+        self.sender.send_with(published.clone(), peal);
         usize::from(std::mem::take(&mut self.from_disk))
     }
 }
@@ -397,9 +398,10 @@ impl State {
             && let Some(entry) = self.views.get_mut(view)
         {
             entry.published = Arc::new(published);
+            let mut peal = Peal::new();
             for id in &entry.proxies {
                 if let Some(proxy) = self.proxies.get_mut(id) {
-                    self.from_disk -= proxy.tell(&entry.published);
+                    self.from_disk -= proxy.tell(&entry.published, &mut peal);
                 }
             }
         }
