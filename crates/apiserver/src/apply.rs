@@ -10,7 +10,7 @@ mod typed;
 use serde_json::Value;
 
 pub use managers::{Entry, Managers, Operation};
-pub use typed::{compare, field_set, merge, remove};
+pub use typed::{compare, doubled, field_set, merge, remove};
 
 use crate::fields::{Path, Set, path_text};
 use crate::status::Failure;
@@ -69,7 +69,7 @@ pub fn record(old: Option<&Value>, new: &mut Value, schema: Option<&Value>, writ
 ///
 /// # Errors
 ///
-/// When others manage what it would change, unless it is forced.
+/// When others manage what it would change, unless it is forced; when it says twice what an item of a list is to be.
 pub fn apply(
     live: &Value,
     config: &Value,
@@ -77,6 +77,12 @@ pub fn apply(
     writer: &Writer<'_>,
     force: bool,
 ) -> Result<Value, Failure> {
+    if let Some(path) = doubled(config, schema) {
+        return Err(Failure::bad_request(format!(
+            "failed to create typed patch object: {}: duplicate entries for the key",
+            path_text(&path)
+        )));
+    }
     let mut managers = Managers::of(live);
     let mut wanted = field_set(config, schema);
     wanted.strip();

@@ -191,3 +191,17 @@ fn a_field_set_by_an_update_conflicts_with_an_apply_of_another_version() {
         "Apply failed with 1 conflict: conflict with \"make\" using v1: .data.k"
     );
 }
+
+#[test]
+fn a_configuration_that_says_twice_what_an_item_is_to_be_is_refused() {
+    let twice = |ports| applied(&json!({"metadata": {}}), "a", service(ports), true);
+    let same = twice(json!([{"port": 80, "name": "x"}, {"port": 80, "protocol": "TCP"}]));
+    let message = same.unwrap_err().message;
+    assert!(
+        message.contains(r#".spec.ports[port=80,protocol="TCP"]: duplicate"#),
+        "{message}"
+    );
+    // Found by fuzzing: items without any key are the same item.
+    assert!(twice(json!([{"name": "x"}, {"name": "y"}])).is_err());
+    assert!(twice(json!([{"port": 80}, {"port": 80, "protocol": "UDP"}])).is_ok());
+}

@@ -111,6 +111,40 @@ fn collect(value: &Value, schema: Option<&Value>, path: &mut Path, set: &mut Set
     }
 }
 
+/// Where a configuration has two items of the same identity in a list: which of them is meant cannot be told.
+pub fn doubled(config: &Value, schema: Option<&Value>) -> Option<Path> {
+    doubled_at(config, schema, &mut Vec::new())
+}
+
+fn doubled_at(value: &Value, schema: Option<&Value>, path: &mut Path) -> Option<Path> {
+    match value {
+        Value::Object(map) if !schema::is_atomic_map(schema) => {
+            map.iter().find_map(|(key, value)| {
+                let of = within(schema, key, path);
+                path.push(Step::Field(key.clone()));
+                let found = doubled_at(value, of, path);
+                path.pop();
+                found
+            })
+        }
+        Value::Array(list) => {
+            let of = schema::items(schema);
+            let mut seen = BTreeSet::new();
+            items(list, schema)?.into_iter().find_map(|(step, item)| {
+                let first = seen.insert(step.clone());
+                path.push(step);
+                let found = match first {
+                    true => doubled_at(item, of, path),
+                    false => Some(path.clone()),
+                };
+                path.pop();
+                found
+            })
+        }
+        _ => None,
+    }
+}
+
 /// What differs between two objects.
 pub fn compare(old: &Value, new: &Value, schema: Option<&Value>) -> Compared {
     let mut compared = Compared::default();
