@@ -102,6 +102,9 @@ pub enum OidcError {
 /// Why a token is refused. The client's to settle, but for the last.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TokenError {
+    /// In no file of users, and there is no issuer.
+    #[error("the token is nobody's")]
+    Unknown,
     /// No token of this form.
     #[error("the token is no JWT")]
     Malformed,
@@ -161,13 +164,16 @@ struct Token<'t> {
 
 impl<'t> Token<'t> {
     fn parse(text: &'t str) -> Option<Self> {
+        if text.len() > LONGEST {
+            return None;
+        }
         let (signed, signature) = text.rsplit_once('.')?;
         let (head, claims) = signed.split_once('.')?;
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
         let head: Value = serde_json::from_slice(&decode(head)?).ok()?;
         let claims: Value = serde_json::from_slice(&decode(claims)?).ok()?;
         // What must be understood and is not makes the token void (RFC 7515, 4.1.11).
-        if text.len() > LONGEST || head.get("crit").is_some() || !claims.is_object() {
+        if head.get("crit").is_some() || !claims.is_object() {
             return None;
         }
         Some(Self {
