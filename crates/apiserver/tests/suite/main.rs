@@ -9,6 +9,7 @@ mod kill;
 mod kubectl;
 mod ledger;
 mod lists;
+mod nulls;
 mod objects;
 mod oidc;
 mod tls;
