@@ -19,8 +19,9 @@ pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// fields-v1, a message of this table; `[]` and `map:` before them as in `schema/kinds.txt`. A `flag` is a bool that JSON
 /// leaves out where it is false, `?` stands before what JSON has even where it is zero or empty, and `inline:` before
 /// messages whose fields stand among those of the outer one.
-const MESSAGES: [&str; 2] = [
+const MESSAGES: [&str; 3] = [
     include_str!("protobuf/messages.txt"),
+    include_str!("protobuf/stored.txt"),
     include_str!("protobuf/workloads.txt"),
 ];
 /// What every such body begins with.

@@ -14,8 +14,8 @@ use validate::schema::Schema;
 
 use super::{Call, defaults};
 use crate::names::{
-    LABEL_VALUE, QUALIFIED, is_label_value, is_qualified_name, label_fault, service_fault,
-    subdomain_fault,
+    LABEL_VALUE, QUALIFIED, is_label_value, is_qualified_name, label_fault, path_fault,
+    service_fault, subdomain_fault,
 };
 use crate::object::{is_terminating, meta};
 use crate::resource::Resource;
@@ -166,6 +166,7 @@ fn metadata(resource: &Resource, object: &Value) -> Vec<Cause> {
     let fault = match (&*resource.group, &*resource.kind) {
         ("", "Namespace") => label_fault(name),
         ("", "Service") => service_fault(name),
+        ("rbac.authorization.k8s.io", _) => path_fault(name),
         _ => subdomain_fault(name),
     };
     if let Some(fault) = fault {

@@ -12,6 +12,7 @@ mod lists;
 mod nulls;
 mod objects;
 mod oidc;
+mod stored;
 mod tls;
 mod watch;
 
