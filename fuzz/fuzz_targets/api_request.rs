@@ -19,8 +19,11 @@ fuzz_target!(|data: &[u8]| {
         let set = Set::from_json(&json);
         assert_eq!(Set::from_json(&set.to_json()), set);
         let _ = resource::accept(&json);
+        let _ = resource::definition::faults(&json, None);
+        let _ = schema::structural::faults(&json, "s");
         // Any JSON as a schema, and as an object of that schema.
         let mut object = json.clone();
+        schema::zero_nulls(&mut object, Some(&json));
         schema::prune(&mut object, Some(&json));
         schema::default(&mut object, Some(&json));
         let _ = schema::check(&object, Some(&json));

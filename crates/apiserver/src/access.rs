@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::resource::Resource;
-use oidc::Oidc;
+use oidc::{Oidc, TokenError};
 
 /// The group that may do everything, as in Kubernetes.
 pub const MASTERS: &str = "system:masters";
@@ -254,16 +254,15 @@ impl Access {
     }
 
     /// The user of a bearer token, which an issuer may have to be asked about.
-    pub async fn authenticate(&self, token: &str) -> Option<Who> {
-        if let Some(who) = self.user_of(token) {
-            return Some(who);
-        }
-        match self.issuer.as_ref()?.user_of(token).await {
-            Ok(who) => Some(who),
-            Err(error) => {
-                tracing::debug!(%error, "A bearer token is refused.");
-                None
-            }
+    ///
+    /// # Errors
+    ///
+    /// When the token proves nothing. What is said of it holds nothing of the token.
+    pub async fn authenticate(&self, token: &str) -> Result<Who, TokenError> {
+        match (self.user_of(token), &self.issuer) {
+            (Some(who), _) => Ok(who),
+            (None, Some(issuer)) => issuer.user_of(token).await,
+            (None, None) => Err(TokenError::Unknown),
         }
     }
 

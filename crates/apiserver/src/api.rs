@@ -116,6 +116,11 @@ impl Api {
         &self.access
     }
 
+    /// Where requests are recorded.
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store

@@ -1,6 +1,7 @@
 //! Sockets: TLS, credentials, bodies; everything else is [`Api::handle`].
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Who;
 use crate::api::{Api, LARGEST_BODY, Query, Request, Response};
+use crate::audit::Refused;
 use crate::pki;
 use crate::status::Failure;
 
@@ -46,6 +48,14 @@ enum Caller {
     Known(Option<Who>),
 }
 
+/// The other end of a connection.
+#[derive(Clone)]
+struct Peer {
+    caller: Caller,
+    /// Its address; none on the socket of the data folder.
+    from: Option<IpAddr>,
+}
+
 /// Serves an address until `stop`.
 pub async fn serve(
     listener: TcpListener,
@@ -59,7 +69,7 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, from)) = accepted else {
             // Out of file descriptors: accepting again at once would spin.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
@@ -69,20 +79,31 @@ pub async fn serve(
         };
         let _ = stream.set_nodelay(true);
         let (api, security, stop) = (api.clone(), security.clone(), stop.clone());
+        let from = Some(from.ip());
         tokio::spawn(async move {
             let _slot = slot;
-            match security {
-                Security::InsecureLocal => connection(stream, Caller::Anybody, api, stop).await,
+            let (stream, who) = match security {
+                Security::InsecureLocal => {
+                    let peer = Peer {
+                        caller: Caller::Anybody,
+                        from,
+                    };
+                    return connection(stream, peer, api, stop).await;
+                }
                 Security::Tls(config) => {
                     let handshake = TlsAcceptor::from(config).accept(stream);
-                    let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, handshake).await else {
-                        return;
+                    let stream = match tokio::time::timeout(PATIENCE, handshake).await {
+                        Ok(Ok(stream)) => stream,
+                        Ok(Err(error)) => return refused_certificate(&error, from, &api),
+                        Err(_) => return,
                     };
                     let certificates = stream.get_ref().1.peer_certificates();
                     let who = certificates.and_then(|all| pki::identity(all.first()?));
-                    connection(stream, Caller::Known(who), api, stop).await;
+                    (stream, who)
                 }
-            }
+            };
+            let caller = Caller::Known(who);
+            connection(stream, Peer { caller, from }, api, stop).await;
         });
     }
 }
@@ -106,12 +127,11 @@ pub fn serve_local(data: &Path, api: Arc<Api>, stop: CancellationToken) -> std::
                 () = stop.cancelled() => break,
             };
             if let Ok((stream, _)) = accepted {
-                tokio::spawn(connection(
-                    stream,
-                    Caller::Known(Some(Who::local())),
-                    api.clone(),
-                    stop.clone(),
-                ));
+                let peer = Peer {
+                    caller: Caller::Known(Some(Who::local())),
+                    from: None,
+                };
+                tokio::spawn(connection(stream, peer, api.clone(), stop.clone()));
             }
         }
         let _ = std::fs::remove_file(&path);
@@ -119,12 +139,31 @@ pub fn serve_local(data: &Path, api: Arc<Api>, stop: CancellationToken) -> std::
     Ok(())
 }
 
-async fn connection<S>(stream: S, caller: Caller, api: Arc<Api>, stop: CancellationToken)
+/// Records a client whose certificate is not taken; connections that fail for other reasons are no attempts of anybody.
+fn refused_certificate(error: &std::io::Error, from: Option<IpAddr>, api: &Api) {
+    let cause = error
+        .get_ref()
+        .and_then(|e| e.downcast_ref::<rustls::Error>());
+    if let Some(cause @ rustls::Error::InvalidCertificate(_)) = cause {
+        let refused = Refused {
+            method: "",
+            path: "",
+            user_agent: "",
+            from,
+            attempted: "certificate",
+            why: &cause.to_string(),
+        };
+        api.audit()
+            .refused(&refused, StatusCode::UNAUTHORIZED.as_u16());
+    }
+}
+
+async fn connection<S>(stream: S, peer: Peer, api: Arc<Api>, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service =
-        hyper::service::service_fn(move |request| answer(request, caller.clone(), api.clone()));
+        hyper::service::service_fn(move |request| answer(request, peer.clone(), api.clone()));
     let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -145,13 +184,49 @@ where
 
 async fn answer(
     request: http::Request<Incoming>,
-    caller: Caller,
+    peer: Peer,
     api: Arc<Api>,
 ) -> Result<Response, Infallible> {
-    Ok(match read(request, caller, &api).await {
+    let (parts, body) = request.into_parts();
+    Ok(match read(&parts, body, peer.caller, &api).await {
         Ok(request) => api.handle(request).await,
-        Err(failure) => crate::api::failed(&failure),
+        Err(TurnedAway { failure, why }) => {
+            let refused = Refused {
+                method: parts.method.as_str(),
+                path: parts.uri.path(),
+                user_agent: &text(&parts, header::USER_AGENT),
+                from: peer.from,
+                attempted: match text(&parts, header::AUTHORIZATION) {
+                    shown if shown.is_empty() => "none",
+                    shown if shown.starts_with("Bearer ") => "bearer",
+                    _ => "other",
+                },
+                why: &why,
+            };
+            api.audit().refused(&refused, failure.code.as_u16());
+            crate::api::failed(&failure)
+        }
     })
+}
+
+/// A request that is not answered, and why: what the client is told says less.
+struct TurnedAway {
+    failure: Failure,
+    why: String,
+}
+
+impl From<Failure> for TurnedAway {
+    fn from(failure: Failure) -> Self {
+        let why = failure.message.clone();
+        Self { failure, why }
+    }
+}
+
+/// The values of a header.
+fn text(parts: &http::request::Parts, name: header::HeaderName) -> String {
+    let values = parts.headers.get_all(name).iter();
+    let values = values.filter_map(|v| v.to_str().ok());
+    values.collect::<Vec<_>>().join(",")
 }
 
 /// Whether a request to a port without credentials comes from no web page, be it by another name of this machine.
@@ -173,40 +248,39 @@ fn is_of_this_machine(host: &str, authority: Option<&str>, origin: &str) -> bool
 }
 
 async fn read(
-    request: http::Request<Incoming>,
+    parts: &http::request::Parts,
+    body: Incoming,
     caller: Caller,
     api: &Api,
-) -> Result<Request, Failure> {
-    let (parts, body) = request.into_parts();
-    let text = |name: header::HeaderName| -> String {
-        let values = parts
-            .headers
-            .get_all(name)
-            .iter()
-            .filter_map(|v| v.to_str().ok());
-        values.collect::<Vec<_>>().join(",")
-    };
+) -> Result<Request, TurnedAway> {
+    let text = |name: header::HeaderName| text(parts, name);
     let bearer = text(header::AUTHORIZATION);
     let open_to_all = matches!(caller, Caller::Anybody);
     let who = match (caller, bearer.strip_prefix("Bearer ")) {
-        (Caller::Anybody, _) => Some(Who::local()),
+        (Caller::Anybody, _) => Ok(Who::local()),
         // A wrong token is no excuse for being somebody else.
-        (Caller::Known(_), Some(token)) => api.access().authenticate(token.trim()).await,
-        (Caller::Known(who), None) => who,
+        (Caller::Known(_), Some(token)) => {
+            let who = api.access().authenticate(token.trim()).await;
+            who.map_err(|error| error.to_string())
+        }
+        (Caller::Known(who), None) => who.ok_or_else(|| "no token and no certificate".to_owned()),
     };
     if open_to_all
         && !is_of_this_machine(&text(header::HOST), parts.uri.host(), &text(header::ORIGIN))
     {
         let message =
             "with --insecure-local only programs of this machine are answered, and no web page";
-        return Err(Failure::new(StatusCode::FORBIDDEN, "Forbidden", message));
+        return Err(Failure::new(StatusCode::FORBIDDEN, "Forbidden", message).into());
     }
     let path = parts.uri.path().to_owned();
     let open = ["/livez", "/readyz", "/healthz", "/version"].contains(&path.as_str());
     let who = match who {
-        Some(who) => who,
-        None if open => Who::new("system:anonymous", &[]),
-        None => return Err(Failure::unauthorized()),
+        Ok(who) => who,
+        Err(_) if open => Who::new("system:anonymous", &[]),
+        Err(why) => {
+            let failure = Failure::unauthorized();
+            return Err(TurnedAway { failure, why });
+        }
     };
     let limited = Limited::new(body, LARGEST_BODY).collect();
     let body = match tokio::time::timeout(PATIENCE, limited).await {
@@ -217,19 +291,16 @@ async fn read(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "RequestEntityTooLarge",
                 message,
-            ));
+            )
+            .into());
         }
         Ok(Err(error)) => {
-            return Err(Failure::bad_request(format!(
-                "the body cannot be read: {error}"
-            )));
+            let message = format!("the body cannot be read: {error}");
+            return Err(Failure::bad_request(message).into());
         }
         Err(_) => {
-            return Err(Failure::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "Timeout",
-                "the body did not come",
-            ));
+            let code = StatusCode::REQUEST_TIMEOUT;
+            return Err(Failure::new(code, "Timeout", "the body did not come").into());
         }
     };
     Ok(Request {
@@ -240,7 +311,7 @@ async fn read(
         user_agent: text(header::USER_AGENT),
         body,
         who,
-        method: parts.method,
+        method: parts.method.clone(),
     })
 }
 

@@ -39,6 +39,19 @@ pub(crate) fn subdomain_fault(name: &str) -> Option<&'static str> {
     (!name.split('.').all(is_label)).then_some(SUBDOMAIN)
 }
 
+/// What is wrong with a name that stands in a path and may be written freely otherwise.
+pub(crate) fn path_fault(name: &str) -> Option<&'static str> {
+    match name {
+        "." | ".." => Some("may not be '.' or '..'"),
+        _ if name.contains('/') => Some("may not contain '/'"),
+        _ if name.contains('%') => Some("may not contain '%'"),
+        _ if name.contains(|c: char| c.is_control()) || name.len() > 253 => {
+            Some("must be at most 253 characters that can be shown")
+        }
+        _ => None,
+    }
+}
+
 /// Whether a text may be the value of a label.
 pub(crate) fn is_label_value(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
@@ -72,6 +85,12 @@ mod tests {
             subdomain_fault("a.b-c").is_none()
                 && subdomain_fault("A").is_some()
                 && subdomain_fault("a..b").is_some()
+        );
+        assert!(
+            path_fault("system:controller:x").is_none()
+                && path_fault("a/b").is_some()
+                && path_fault("..").is_some()
+                && path_fault("a\0b").is_some()
         );
         assert!(label_fault("1a").is_none() && label_fault("a.b").is_some());
         assert!(service_fault("a1").is_none() && service_fault("1a").is_some());

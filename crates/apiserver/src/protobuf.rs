@@ -19,8 +19,9 @@ pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// fields-v1, a message of this table; `[]` and `map:` before them as in `schema/kinds.txt`. A `flag` is a bool that JSON
 /// leaves out where it is false, `?` stands before what JSON has even where it is zero or empty, and `inline:` before
 /// messages whose fields stand among those of the outer one.
-const MESSAGES: [&str; 2] = [
+const MESSAGES: [&str; 3] = [
     include_str!("protobuf/messages.txt"),
+    include_str!("protobuf/stored.txt"),
     include_str!("protobuf/workloads.txt"),
 ];
 /// What every such body begins with.
@@ -176,17 +177,19 @@ fn message(name: &str, bytes: &[u8], depth: usize) -> Result<Value, DecodeError>
             .ok_or_else(|| DecodeError::Unknown(format!("field {number} of {name}")))?;
         if let Some(item) = kind.strip_prefix("[]") {
             let list = object.entry(*field).or_insert_with(|| json!([]));
-            if let (Value::Array(list), Some(value)) = (list, value(item, wire, depth)?) {
+            // An item stands where it stands, also one that JSON would leave out as a field.
+            let value = value(item, wire, depth)?.unwrap_or_else(|| zero(item));
+            if let Value::Array(list) = list {
                 list.push(value);
             }
         } else if let Some(of) = kind.strip_prefix("map:") {
             let map = object.entry(*field).or_insert_with(|| json!({}));
             if let (Value::Object(map), Wire::Bytes(entry)) = (map, wire) {
-                let (mut key, mut held) = (String::new(), empty(of));
+                let (mut key, mut held) = (String::new(), zero(of));
                 for field in Fields(entry) {
                     match field? {
                         (1, Wire::Bytes(text)) => key = utf8(text)?,
-                        (2, wire) => held = value(of, wire, depth)?.unwrap_or(Value::Null),
+                        (2, wire) => held = value(of, wire, depth)?.unwrap_or_else(|| zero(of)),
                         _ => return Err(DecodeError::Malformed),
                     }
                 }
@@ -206,19 +209,13 @@ fn message(name: &str, bytes: &[u8], depth: usize) -> Result<Value, DecodeError>
     Ok(Value::Object(object))
 }
 
-fn empty(kind: &str) -> Value {
-    if kind == "string" || kind == "bytes" {
-        "".into()
-    } else {
-        Value::Null
-    }
-}
-
 /// What a value is that the wire has as nothing.
 fn zero(kind: &str) -> Value {
     match kind {
-        "string" | "quantity" => "".into(),
+        "string" | "bytes" | "quantity" => "".into(),
         "int" | "int-or-string" => 0.into(),
+        "bool" | "flag" => false.into(),
+        "time" | "micro-time" | "fields-v1" => Value::Null,
         _ => json!({}),
     }
 }
@@ -359,6 +356,20 @@ mod tests {
         let wanted = json!({"replicas": 0, "template": {"spec": {
             "volumes": [{"name": "v", "emptyDir": {}}], "containers": [{"name": "web", "image": "nginx"}]}}});
         assert_eq!(read["spec"], wanted);
+    }
+
+    #[test]
+    fn entries_and_items_that_are_empty_are_there() {
+        // `v: ""` as Go writes it, and a key whose bytes are nil.
+        let empty = [field(1, b"k"), field(2, b"")].concat();
+        let read = decode(&envelope("ConfigMap", &field(2, &empty))).unwrap();
+        assert_eq!(read["data"], json!({"k": ""}));
+        let read = decode(&envelope("Secret", &field(2, &field(1, b"k")))).unwrap();
+        assert_eq!(read["data"], json!({"k": ""}));
+        let container = [field(3, b""), field(3, b"x")].concat();
+        let pod = field(2, &field(2, &container));
+        let read = decode(&envelope("Pod", &pod)).unwrap();
+        assert_eq!(read["spec"]["containers"][0]["command"], json!(["", "x"]));
     }
 
     #[test]

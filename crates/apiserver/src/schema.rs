@@ -130,6 +130,50 @@ fn prune_value(value: &mut Value, schema: Option<&Value>, path: &str, found: &mu
     }
 }
 
+/// Makes of a `null` within a map or a list what Go's types hold there: the zero value of what the schema says.
+///
+/// Kubernetes' own kinds are read into such types, so that `data: {key: null}` is an empty text. Of a Secret's bytes the
+/// decoder makes `nil`, and etcd's encoding knows no difference between that and none: `""` is what is read back.
+// Go: encoding/json Decoder, `null` into maps and slices; Kubernetes: core/v1 generated.pb.go Secret.Unmarshal, 1.36.
+pub fn zero_nulls(value: &mut Value, schema: Option<&Value>) {
+    let Some(schema) = schema else {
+        return;
+    };
+    match value {
+        Value::Array(list) => {
+            let of = schema.get("items");
+            for item in list {
+                zero_or_within(item, of);
+            }
+        }
+        Value::Object(map) => {
+            let properties = schema["properties"].as_object();
+            let additional = schema.get("additionalProperties").filter(|a| a.is_object());
+            for (key, value) in map {
+                match properties.and_then(|p| p.get(key)) {
+                    // A field that is `null` is absent.
+                    Some(within) => zero_nulls(value, Some(within)),
+                    None => zero_or_within(value, additional),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn zero_or_within(value: &mut Value, schema: Option<&Value>) {
+    if !value.is_null() {
+        return zero_nulls(value, schema);
+    }
+    *value = match schema.and_then(|s| s["type"].as_str()) {
+        Some("string") => "".into(),
+        Some("integer" | "number") => 0.into(),
+        Some("boolean") => false.into(),
+        Some("object") => Value::Object(Map::new()),
+        _ => return,
+    };
+}
+
 /// Sets the defaults of the schema where nothing stands.
 pub fn default(value: &mut Value, schema: Option<&Value>) {
     let Some(schema) = schema else {
@@ -145,13 +189,13 @@ pub fn default(value: &mut Value, schema: Option<&Value>) {
         Value::Object(map) => {
             let properties = schema["properties"].as_object();
             for (key, within) in properties.into_iter().flatten() {
-                default_field(map, key, within);
+                default_field(map, key, within, true);
             }
             if let Some(additional) = schema.get("additionalProperties").filter(|a| a.is_object()) {
-                for (key, value) in map.iter_mut() {
-                    if properties.is_none_or(|p| !p.contains_key(key)) {
-                        default(value, Some(additional));
-                    }
+                let is_entry = |key: &String| properties.is_none_or(|p| !p.contains_key(key));
+                let entries: Vec<String> = map.keys().filter(|k| is_entry(k)).cloned().collect();
+                for key in entries {
+                    default_field(map, &key, additional, false);
                 }
             }
         }
@@ -159,12 +203,15 @@ pub fn default(value: &mut Value, schema: Option<&Value>) {
     }
 }
 
-fn default_field(map: &mut Map<String, Value>, key: &str, schema: &Value) {
+/// Sets the default of a field, or of the entry of a map, which is none where it is absent.
+// Kubernetes: apiextensions-apiserver pkg/apiserver/schema/defaulting, 1.36.
+fn default_field(map: &mut Map<String, Value>, key: &str, schema: &Value, is_field: bool) {
     if let Some(wanted) = schema.get("default") {
         match map.get(key) {
-            None => {
+            None if is_field => {
                 map.insert(key.to_owned(), wanted.clone());
             }
+            None => {}
             Some(Value::Null) if schema["nullable"] != true => {
                 map.insert(key.to_owned(), wanted.clone());
             }
@@ -219,5 +266,35 @@ mod tests {
         ];
         assert_eq!(names, ["x", "n", "x"]);
         assert!(object["spec"].get("hosts").is_none());
+    }
+
+    #[test]
+    fn a_null_in_a_map_or_list_is_what_go_makes_of_it() {
+        let schema = json!({"type": "object", "properties": {
+            "texts": {"type": "object", "additionalProperties": {"type": "string"}},
+            "numbers": {"type": "array", "items": {"type": "integer"}},
+            "things": {"type": "array", "items": {"type": "object", "properties": {
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}}}}},
+            "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        }});
+        let mut object = json!({"texts": {"a": null, "b": "x"}, "numbers": [null, 1],
+            "things": [null, {"labels": {"c": null}}], "any": {"d": null}, "other": null});
+        zero_nulls(&mut object, Some(&schema));
+        let wanted = json!({"texts": {"a": "", "b": "x"}, "numbers": [0, 1],
+            "things": [{}, {"labels": {"c": ""}}], "any": {"d": null}, "other": null});
+        assert_eq!(object, wanted);
+    }
+
+    #[test]
+    fn a_null_in_a_map_of_a_definition_is_no_entry() {
+        let mut object = json!({"spec": {"labels": {"a": null, "b": "x"}}});
+        default(&mut object, Some(&schema()));
+        assert_eq!(object, json!({"spec": {"labels": {"b": "x"}}}));
+        let mut defaulted = schema();
+        defaulted["properties"]["spec"]["properties"]["labels"]["additionalProperties"]["default"] =
+            "y".into();
+        let mut object = json!({"spec": {"labels": {"a": null}}});
+        default(&mut object, Some(&defaulted));
+        assert_eq!(object, json!({"spec": {"labels": {"a": "y"}}}));
     }
 }

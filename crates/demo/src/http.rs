@@ -79,6 +79,21 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
     ) -> anyhow::Result<Reply> {
+        self.send_body(method, path, headers, Bytes::new()).await
+    }
+
+    /// [`Client::send`] with a body.
+    ///
+    /// # Errors
+    ///
+    /// When there is no answer.
+    pub async fn send_body(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> anyhow::Result<Reply> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -86,7 +101,7 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(Bytes::new()))?;
+        let request = request.body(Full::new(body.into()))?;
         let result = tokio::time::timeout(PATIENCE, self.exchange(request)).await;
         let result =
             result.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {PATIENCE:?}")));

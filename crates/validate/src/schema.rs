@@ -17,6 +17,7 @@ use crate::report::{At, Report};
 
 pub use compile::{BadSchema, compile, of_definition};
 pub use default::fill_defaults;
+pub use rule::{field_path, reason};
 
 use rule::Rule;
 

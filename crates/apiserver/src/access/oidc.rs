@@ -102,6 +102,9 @@ pub enum OidcError {
 /// Why a token is refused. The client's to settle, but for the last.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TokenError {
+    /// In no file of users, and there is no issuer.
+    #[error("the token is nobody's")]
+    Unknown,
     /// No token of this form.
     #[error("the token is no JWT")]
     Malformed,
@@ -161,13 +164,16 @@ struct Token<'t> {
 
 impl<'t> Token<'t> {
     fn parse(text: &'t str) -> Option<Self> {
+        if text.len() > LONGEST {
+            return None;
+        }
         let (signed, signature) = text.rsplit_once('.')?;
         let (head, claims) = signed.split_once('.')?;
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
         let head: Value = serde_json::from_slice(&decode(head)?).ok()?;
         let claims: Value = serde_json::from_slice(&decode(claims)?).ok()?;
         // What must be understood and is not makes the token void (RFC 7515, 4.1.11).
-        if text.len() > LONGEST || head.get("crit").is_some() || !claims.is_object() {
+        if head.get("crit").is_some() || !claims.is_object() {
             return None;
         }
         Some(Self {
@@ -178,6 +184,24 @@ impl<'t> Token<'t> {
             claims,
         })
     }
+}
+
+/// Reads all that comes from outside for a token, as [`Oidc::user_of`] does, and says what it makes of it. It asks nobody, and
+/// proves nothing: for fuzzing.
+///
+/// # Errors
+///
+/// When the token has no meaning, was not signed by one of the keys, or its claims are not as they must be.
+#[doc(hidden)]
+pub fn read_only(text: &str, jwks: &str, settings: &Settings, now: u64) -> Result<(), TokenError> {
+    let token = Token::parse(text).ok_or(TokenError::Malformed)?;
+    let claims = settings.judge(&token.claims, now);
+    let kid = token.key.as_deref();
+    let (message, signature) = (token.signed.as_bytes(), &token.signature);
+    if !Keys::read(jwks).verify(&token.algorithm, kid, message, signature) {
+        return claims.and(Err(TokenError::Signature));
+    }
+    claims.map(|_| ())
 }
 
 impl Oidc {
@@ -222,7 +246,8 @@ impl Oidc {
         }
         self.verify(&token).await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.judge(&token.claims, now.map_or(0, |d| d.as_secs()))
+        self.settings
+            .judge(&token.claims, now.map_or(0, |d| d.as_secs()))
     }
 
     async fn verify(&self, token: &Token<'_>) -> Result<(), TokenError> {
@@ -278,9 +303,12 @@ impl Oidc {
         *asked = Some((now, failure.clone()));
         failure
     }
+}
 
+impl Settings {
+    /// The user that the claims of a token name.
     fn judge(&self, claims: &Value, now: u64) -> Result<Who, TokenError> {
-        let settings = &self.settings;
+        let settings = self;
         let audience = match &claims["aud"] {
             Value::Array(all) => all.iter().any(|one| *one == *settings.client_id),
             one => *one == *settings.client_id,
@@ -323,7 +351,7 @@ impl Oidc {
     }
 
     fn groups(&self, claims: &Value) -> Result<Vec<String>, TokenError> {
-        let Some(claim) = &self.settings.groups_claim else {
+        let Some(claim) = &self.groups_claim else {
             return Ok(Vec::new());
         };
         let listed = match &claims[claim] {
@@ -334,7 +362,7 @@ impl Oidc {
         };
         let prefixed = listed
             .into_iter()
-            .map(|g| format!("{}{g}", self.settings.groups_prefix));
+            .map(|g| format!("{}{g}", self.groups_prefix));
         Ok(prefixed.filter(|g| !g.starts_with("system:")).collect())
     }
 }
@@ -353,7 +381,7 @@ mod tests {
         for (key, value) in claims.as_object().unwrap() {
             all[key] = value.clone();
         }
-        Oidc::new(settings).unwrap().judge(&all, 1000)
+        settings.judge(&all, 1000)
     }
 
     #[test]
@@ -422,5 +450,18 @@ mod tests {
         let mut settings = Settings::new("https://issuer.test", "mesh");
         settings.algorithms = vec!["none".to_owned()];
         assert!(Oidc::new(settings).is_err());
+    }
+
+    #[test]
+    fn what_is_only_read_proves_nothing() {
+        let settings = Settings::new("https://issuer.test", "mesh");
+        let part = |json: Value| URL_SAFE_NO_PAD.encode(json.to_string());
+        let claims = json!({"aud": "mesh", "exp": 1000, "sub": "ann"});
+        let token =
+            |claims: Value| format!("{}.{}.AA", part(json!({"alg": "RS256"})), part(claims));
+        let read = |text: &str| read_only(text, "{}", &settings, 1000);
+        assert_eq!(read(&token(claims)), Err(TokenError::Signature));
+        assert_eq!(read(&token(json!({}))), Err(TokenError::OtherAudience));
+        assert_eq!(read("a.b"), Err(TokenError::Malformed));
     }
 }

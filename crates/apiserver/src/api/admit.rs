@@ -10,12 +10,12 @@ use model::parse::{
 use serde_json::Value;
 use validate::Rules;
 use validate::report::{At, Report};
-use validate::schema::Schema;
+use validate::schema::{Schema, reason};
 
 use super::{Call, defaults};
 use crate::names::{
-    LABEL_VALUE, QUALIFIED, is_label_value, is_qualified_name, label_fault, service_fault,
-    subdomain_fault,
+    LABEL_VALUE, QUALIFIED, is_label_value, is_qualified_name, label_fault, path_fault,
+    service_fault, subdomain_fault,
 };
 use crate::object::{is_terminating, meta};
 use crate::resource::Resource;
@@ -75,7 +75,7 @@ pub(super) fn admit(
     let mut causes = metadata(resource, object);
     causes.extend(schema::check(object, schema));
     if let Some(judge) = resource.judge(&call.version).filter(|_| causes.is_empty()) {
-        causes.extend(rules(judge, object, old));
+        causes.extend(aside(|| rules(judge, object, old)));
     }
     if causes.is_empty() && resource.model.is_some() {
         // Rules must not keep an object from reporting its state or from going, should they be newer than it.
@@ -86,6 +86,15 @@ pub(super) fn admit(
         return Ok(());
     }
     Err(Failure::invalid(resource, meta(object, "name"), causes))
+}
+
+/// Does work that may take a second without keeping other requests of the thread waiting.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
 }
 
 /// What the conditions and rules of a definition say.
@@ -108,14 +117,24 @@ fn rules(judge: &Schema, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         .into_errors()
         .filter(|r| r.code != code::UNKNOWN_FIELD);
     let cause = |remark: Remark| {
+        let field = remark.path.to_string();
+        let said = &remark.message;
         let shown = match value_at(&remark.path, &object) {
             Some(Value::Object(_) | Value::Array(_)) | None => String::new(),
             Some(value) => format!("{value}: "),
         };
+        let (reason, message) = match remark.code {
+            reason::REQUIRED => (reason::REQUIRED, format!("Required value: {said}")),
+            reason::FORBIDDEN => (reason::FORBIDDEN, format!("Forbidden: {said}")),
+            reason::DUPLICATE => (reason::DUPLICATE, format!("Duplicate value: {shown}{said}")),
+            // A rule that names another field judged more than that field's value.
+            reason::INVALID => (reason::INVALID, format!("Invalid value: {said}")),
+            _ => (reason::INVALID, format!("Invalid value: {shown}{said}")),
+        };
         Cause {
-            reason: "FieldValueInvalid",
-            field: remark.path.to_string(),
-            message: format!("Invalid value: {shown}{}", remark.message),
+            reason,
+            field,
+            message,
         }
     };
     found.map(cause).collect()
@@ -166,6 +185,7 @@ fn metadata(resource: &Resource, object: &Value) -> Vec<Cause> {
     let fault = match (&*resource.group, &*resource.kind) {
         ("", "Namespace") => label_fault(name),
         ("", "Service") => service_fault(name),
+        ("rbac.authorization.k8s.io", _) => path_fault(name),
         _ => subdomain_fault(name),
     };
     if let Some(fault) = fault {

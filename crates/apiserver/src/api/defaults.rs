@@ -16,6 +16,12 @@ pub(super) fn set(resource: &Resource, object: &mut Value) {
         "Service" => service(&mut object["spec"]),
         "Secret" => secret(object),
         "Namespace" => namespace(object),
+        "RoleBinding" | "ClusterRoleBinding" => binding(object),
+        "HorizontalPodAutoscaler" => {
+            if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+                spec.entry("minReplicas").or_insert(1.into());
+            }
+        }
         _ => {}
     }
 }
@@ -65,6 +71,21 @@ fn secret(object: &mut Value) {
     for (key, value) in texts {
         if let Some(text) = value.as_str() {
             data.insert(key, STANDARD.encode(text).into());
+        }
+    }
+}
+
+/// The group of roles and of those who have them.
+fn binding(object: &mut Value) {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    if let Some(role) = object["roleRef"].as_object_mut() {
+        role.entry("apiGroup").or_insert(GROUP.into());
+    }
+    let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
+    for subject in subjects.into_iter().flatten() {
+        let of_group = subject["kind"] == "User" || subject["kind"] == "Group";
+        if let Some(subject) = subject.as_object_mut().filter(|_| of_group) {
+            subject.entry("apiGroup").or_insert(GROUP.into());
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::object::{
     is_terminating, map_mut, meta, meta_list, meta_mut, new_suffix, new_uid, now, set_meta,
 };
 use crate::patch::{PatchKind, patch};
+use crate::schema::zero_nulls;
 use crate::status::{Cause, Failure};
 use crate::store::{Expect, ObjectId, Stored};
 
@@ -81,6 +82,17 @@ impl Api {
                 meta_mut(object).remove("namespace");
             }
             None => {}
+        }
+        if call.resource.native {
+            zero_nulls(object, call.resource.schema(&call.version));
+        }
+        for field in ["labels", "annotations"] {
+            // The metadata of every kind is read into the same types.
+            let texts = object["metadata"]
+                .get_mut(field)
+                .and_then(Value::as_object_mut);
+            let values = texts.into_iter().flat_map(|map| map.values_mut());
+            values.filter(|v| v.is_null()).for_each(|v| *v = "".into());
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! The kinds that are built in: those of the model, and those that clients of the API need besides.
 
+mod stored;
+
 use std::sync::Arc;
 
 use model::kinds::{Kind, Scope};
 use serde_json::{Value, json};
 
 use super::{Column, Resource, Schemas, Shows, Version};
-use crate::schema;
 use crate::store::ResourceName;
 
 /// `(kind, short names)` of those that have short names.
@@ -100,46 +101,10 @@ const COLUMNS: &[(Kind, &[(&str, &str)])] = &[
     ),
 ];
 
-/// Kinds of Kubernetes that clients need and generation does not read:
-/// `(group, version, kind, plural, short names, namespaced, status, generation)`.
-type Stored = (
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static [&'static str],
-    bool,
-    bool,
-    bool,
-);
-const STORED: &[Stored] = &[
-    (
-        "",
-        "v1",
-        "ServiceAccount",
-        "serviceaccounts",
-        &["sa"],
-        true,
-        false,
-        false,
-    ),
-    ("", "v1", "Event", "events", &["ev"], true, false, false),
-    (
-        "coordination.k8s.io",
-        "v1",
-        "Lease",
-        "leases",
-        &[],
-        true,
-        false,
-        false,
-    ),
-];
-
 /// Every kind that is built in.
 pub(super) fn resources(schemas: &Schemas) -> Vec<Resource> {
     let model = Kind::ALL.iter().map(|kind| of_model(*kind, schemas));
-    model.chain(STORED.iter().map(stored)).collect()
+    model.chain(stored::resources()).collect()
 }
 
 fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
@@ -205,33 +170,6 @@ fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
     }
 }
 
-fn stored(row: &Stored) -> Resource {
-    let (group, version, kind, plural, short, namespaced, has_status, has_generation) = *row;
-    Resource {
-        group: group.into(),
-        versions: vec![Version {
-            name: version.into(),
-            schema: schema::builtin(kind),
-            judge: None,
-            columns: [age()].into(),
-        }],
-        storage: version.into(),
-        kind: kind.into(),
-        list_kind: format!("{kind}List").into(),
-        plural: plural.into(),
-        singular: kind.to_ascii_lowercase().into(),
-        short_names: short.iter().map(|n| (*n).into()).collect(),
-        categories: Vec::new(),
-        namespaced,
-        has_status,
-        has_generation,
-        native: true,
-        custom: false,
-        model: None,
-        name: ResourceName::new(plural, group),
-    }
-}
-
 /// The column that every kind has: how old the object is.
 pub(super) fn age() -> Column {
     column(
@@ -271,6 +209,15 @@ fn columns(kind: Kind) -> Arc<[Column]> {
             });
             return [created].into();
         }
+        Kind::Deployment => vec![
+            made("Ready", "string", stored::ready),
+            made("Up-to-date", "integer", |o| {
+                stored::count(o, "updatedReplicas")
+            }),
+            made("Available", "integer", |o| {
+                stored::count(o, "availableReplicas")
+            }),
+        ],
         Kind::Namespace => vec![made("Status", "string", |o| o["status"]["phase"].clone())],
         Kind::Service => vec![
             made("Type", "string", |o| o["spec"]["type"].clone()),

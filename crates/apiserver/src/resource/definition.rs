@@ -12,8 +12,8 @@ use crate::object::meta;
 use crate::schema::structural;
 use crate::status::Cause;
 
-/// What is wrong with a definition by itself.
-pub fn faults(definition: &Value) -> Vec<Cause> {
+/// What is wrong with a definition by itself. A schema that stands in `old` already was taken once, and is not judged anew.
+pub fn faults(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
@@ -49,7 +49,7 @@ pub fn faults(definition: &Value) -> Vec<Cause> {
         causes.push(Cause::invalid(at, &strategy.into(), detail));
     }
     names(&spec["names"], &mut causes);
-    versions(spec, &mut causes);
+    versions(spec, old, &mut causes);
     causes
 }
 
@@ -96,7 +96,9 @@ fn names(names: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn versions(spec: &Value, causes: &mut Vec<Cause>) {
+fn versions(spec: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let known = old.and_then(|old| old["spec"]["versions"].as_array());
+    let known = known.map(Vec::as_slice).unwrap_or_default();
     let versions = spec["versions"].as_array();
     let versions = versions.map(Vec::as_slice).unwrap_or_default();
     let storing = versions.iter().filter(|v| v["storage"] == true).count();
@@ -137,6 +139,10 @@ fn versions(spec: &Value, causes: &mut Vec<Cause>) {
         if schema.is_null() {
             let at = at("schema.openAPIV3Schema");
             causes.push(Cause::required(at, "schemas are required"));
+            continue;
+        }
+        let before = known.iter().find(|v| v["name"] == version["name"]);
+        if before.is_some_and(|v| v["schema"]["openAPIV3Schema"] == *schema) {
             continue;
         }
         causes.extend(structural::faults(schema, &at("schema.openAPIV3Schema")));
@@ -213,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_definition_is_refused_with_the_field_that_is_wrong() {
-        assert_eq!(faults(&definition()), []);
+        assert_eq!(faults(&definition(), None), []);
         let wrong: [(&str, Value, &str); 9] = [
             ("/spec/group", json!("example"), "spec.group"),
             ("/spec/scope", json!("Everywhere"), "spec.scope"),
@@ -242,9 +248,22 @@ mod tests {
             definition["spec"]["names"]["listKind"] = "BikeList".into();
             definition["spec"]["conversion"] = json!({});
             *definition.pointer_mut(pointer).unwrap() = value;
-            let fields: Vec<String> = faults(&definition).into_iter().map(|c| c.field).collect();
+            let fields: Vec<String> = faults(&definition, None)
+                .into_iter()
+                .map(|c| c.field)
+                .collect();
             assert!(fields.contains(&field.to_owned()), "{pointer}: {fields:?}");
         }
+    }
+
+    #[test]
+    fn a_schema_that_was_taken_once_is_not_judged_anew() {
+        let mut definition = definition();
+        definition["spec"]["names"]["listKind"] = "BikeList".into();
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+            json!({"type": "object", "properties": {"spec": {}}});
+        assert_ne!(faults(&definition, None), []);
+        assert_eq!(faults(&definition, Some(&definition)), []);
     }
 
     #[test]

@@ -9,7 +9,11 @@ use serde_json::{Map, Value, json};
 use super::proto::message_schema;
 
 /// The tables of types, in the language that the head of the first explains.
-const TYPES: [&str; 2] = [include_str!("kinds.txt"), include_str!("gateway-api.txt")];
+const TYPES: [&str; 3] = [
+    include_str!("kinds.txt"),
+    include_str!("gateway-api.txt"),
+    include_str!("stored.txt"),
+];
 
 struct Type<'t> {
     flags: &'t str,
@@ -26,7 +30,7 @@ struct Field<'t> {
 
 static PARSED: LazyLock<HashMap<&'static str, Type<'static>>> = LazyLock::new(|| parse(TYPES));
 
-fn parse(texts: [&'static str; 2]) -> HashMap<&'static str, Type<'static>> {
+fn parse(texts: [&'static str; 3]) -> HashMap<&'static str, Type<'static>> {
     let mut types = HashMap::new();
     let mut current: Option<(&str, Type<'_>)> = None;
     for line in texts.into_iter().flat_map(str::lines) {
@@ -58,7 +62,7 @@ fn of_type(kind: &str) -> Value {
         "time" => json!({"type": "string", "format": "date-time", "nullable": true}),
         "int" => json!({"type": "integer", "format": "int64"}),
         "bool" => json!({"type": "boolean"}),
-        "int-or-string" => json!({"x-kubernetes-int-or-string": true}),
+        "int-or-string" | "quantity" => json!({"x-kubernetes-int-or-string": true}),
         "number" => json!({"type": "number"}),
         "any" => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
         "free" => json!({"x-kubernetes-preserve-unknown-fields": true}),
@@ -199,6 +203,7 @@ mod tests {
             "int-or-string",
             "any",
             "free",
+            "quantity",
         ];
         for (name, of) in PARSED.iter() {
             for field in &of.fields {

@@ -4,6 +4,7 @@
 //! pkg/apis/apiextensions/validation/validation.go, 1.36.
 
 mod conditions;
+mod rules;
 
 use serde_json::{Map, Value};
 use validate::report::{At, Report};
@@ -33,6 +34,10 @@ pub fn faults(schema: &Value, path: &str) -> Vec<Cause> {
         let detail = format!("{}: {}", bad.path.trim_start_matches('.'), bad.message);
         let detail = detail.trim_start_matches(": ");
         walk.0.push(omitted(path.to_owned(), detail));
+    }
+    // What a rule may look at is known of a schema that is sound.
+    if walk.0.is_empty() {
+        walk.0 = rules::faults(schema, path);
     }
     walk.0.truncate(MOST);
     walk.0

@@ -65,7 +65,7 @@ async fn rules_and_conditions_hold_for_what_is_made() {
     assert_eq!(status, 422);
     assert_eq!(
         said,
-        "Lamp.example.com \"b\" is invalid: spec.low: Invalid value: 3: low must be below high"
+        "Lamp.example.com \"b\" is invalid: spec.low: Invalid value: low must be below high"
     );
     let (status, said) = refusal(
         world
@@ -196,6 +196,85 @@ async fn what_a_definition_says_of_stored_objects_stays() {
     assert_eq!(status, 422);
     assert!(
         said.contains("Lamp is the kind of lamps.example.com already"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_rule_says_what_kind_of_fault_it_is_and_where() {
+    let world = World::new().await;
+    let spec = json!({"type": "object", "properties": {
+        "socket": {"type": "string"}, "low": {"type": "integer"},
+        "since": {"type": "string", "format": "date-time"}, "lasts": {"type": "string", "format": "duration"},
+        "deep": {"type": "object", "properties": {"a.b": {"type": "object", "properties": {"c": {"type": "string"}}}}}},
+        "x-kubernetes-validations": [
+            {"rule": "has(self.socket)", "reason": "FieldValueRequired", "message": "a lamp has a socket", "fieldPath": ".socket"},
+            {"rule": "!has(self.low)", "reason": "FieldValueForbidden", "message": "no low lamps", "fieldPath": ".low"},
+            {"rule": "!has(self.deep)", "reason": "FieldValueDuplicate", "message": "there is one", "fieldPath": ".deep['a.b'].c"},
+            {"rule": "!has(self.since) || self.since > timestamp('2020-01-01T00:00:00Z')"},
+            {"rule": "!has(self.lasts) || self.lasts < duration('1h')", "message": "too long", "messageExpression": "'a\\nb'"}]});
+    let (status, said) = world.post(DEFINITIONS, definition(spec)).await;
+    assert_eq!(status, 201, "{said}");
+    let bad = json!({"low": 1, "deep": {"a.b": {"c": "x"}}, "since": "2019-01-01T00:00:00Z", "lasts": "2h"});
+    let (status, said) = world.post(LAMPS, lamp("a", bad)).await;
+    assert_eq!(status, 422);
+    let causes = said["details"]["causes"].as_array().unwrap();
+    let text = |c: &Value, f: &str| c[f].as_str().unwrap().to_owned();
+    let all: Vec<[String; 3]> = causes
+        .iter()
+        .map(|c| ["reason", "field", "message"].map(|f| text(c, f)))
+        .collect();
+    let invalid = "FieldValueInvalid";
+    let wanted = [
+        [
+            "FieldValueRequired",
+            "spec.socket",
+            "Required value: a lamp has a socket",
+        ],
+        ["FieldValueForbidden", "spec.low", "Forbidden: no low lamps"],
+        [
+            "FieldValueDuplicate",
+            "spec.deep[\"a.b\"].c",
+            "Duplicate value: \"x\": there is one",
+        ],
+        [
+            invalid,
+            "spec",
+            "Invalid value: failed rule: !has(self.since) || self.since > timestamp('2020-01-01T00:00:00Z')",
+        ],
+        [invalid, "spec", "Invalid value: too long"],
+    ];
+    assert_eq!(all, wanted.map(|row| row.map(str::to_owned)));
+    let good = json!({"socket": "e27", "since": "2021-01-01T00:00:00Z", "lasts": "30m"});
+    let (status, said) = world.post(LAMPS, lamp("a", good)).await;
+    assert_eq!(status, 201, "{said}");
+}
+
+#[tokio::test]
+async fn a_rule_over_a_long_list_costs_a_bounded_time() {
+    let world = World::new().await;
+    let spec = json!({"type": "object", "properties": {"n": {"type": "array", "maxItems": 1000, "items": {"type": "integer"}}},
+        "x-kubernetes-validations": [{"rule": "self.n.all(a, self.n.all(b, a != b || a == b))"}]});
+    assert_eq!(
+        world.post(DEFINITIONS, definition(spec.clone())).await.0,
+        201
+    );
+    let numbers = |count: usize| json!({"n": (0..count).collect::<Vec<_>>()});
+    assert_eq!(world.post(LAMPS, lamp("few", numbers(300))).await.0, 201);
+    // Two thousand would be four million rounds, more than the budget of one object; the schema is looked at first.
+    assert_eq!(
+        refusal(world.post(LAMPS, lamp("many", numbers(2000))).await).0,
+        422
+    );
+    // Ten times as much, and the definition would not have been taken.
+    let mut long = definition(spec);
+    long["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        ["n"]["maxItems"] = 10_000.into();
+    let uri = format!("{DEFINITIONS}/lamps.example.com");
+    let (status, said) = refusal(world.patch(MERGE, &uri, long).await);
+    assert_eq!(status, 422);
+    assert!(
+        said.contains("estimated rule cost exceeds budget"),
         "{said}"
     );
 }

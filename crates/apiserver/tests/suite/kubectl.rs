@@ -1,8 +1,9 @@
-//! A script of kubectl commands, each with the outcome that a real kube-apiserver has as well.
+//! Scripts of kubectl commands with their outcomes, which for `commands.txt` are those of a real kube-apiserver as well.
 //!
-//! `commands.txt` holds the commands and `outcomes.txt` what they print, without what differs in each run. With
-//! `UPDATE_GOLDEN=1` outcomes are written anew; with `PILOTHOUSE_KUBECTL_CONFIG` naming a kubeconfig they are taken from
-//! that server into `PILOTHOUSE_KUBECTL_OUT`, to be compared. Without kubectl on the path nothing is run.
+//! `commands.txt` holds the commands and `outcomes.txt` what they print, without what differs in each run; `gitops.txt` and
+//! `gitops-outcomes.txt` are how people edit and pipelines deploy. With `UPDATE_GOLDEN=1` outcomes are written anew; with
+//! `PILOTHOUSE_KUBECTL_CONFIG` naming a kubeconfig they are taken from that server into the folder `PILOTHOUSE_KUBECTL_OUT`,
+//! to be compared. Without kubectl on the path nothing is run.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,9 +20,9 @@ fn folder() -> PathBuf {
 }
 
 /// Runs every command and writes what became of it.
-fn outcomes(config: &Path) -> String {
+fn outcomes(script: &str, config: &Path) -> String {
     let home = tempfile::tempdir().unwrap();
-    let commands = std::fs::read_to_string(folder().join("commands.txt")).unwrap();
+    let commands = std::fs::read_to_string(folder().join(script)).unwrap();
     let mut all = String::new();
     for command in commands.lines() {
         let output = Command::new("sh")
@@ -74,6 +75,15 @@ fn plain(line: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_sees_what_it_sees_of_kubernetes() {
+    run("commands.txt", "outcomes.txt").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_edit_and_pipelines_deploy() {
+    run("gitops.txt", "gitops-outcomes.txt").await;
+}
+
+async fn run(script: &'static str, golden: &'static str) {
     if Command::new("kubectl")
         .args(["version", "--client"])
         .output()
@@ -83,8 +93,9 @@ async fn kubectl_sees_what_it_sees_of_kubernetes() {
         return;
     }
     if let Ok(config) = std::env::var("PILOTHOUSE_KUBECTL_CONFIG") {
-        let found = outcomes(Path::new(&config));
-        std::fs::write(std::env::var("PILOTHOUSE_KUBECTL_OUT").unwrap(), found).unwrap();
+        let found = outcomes(script, Path::new(&config));
+        let out = PathBuf::from(std::env::var("PILOTHOUSE_KUBECTL_OUT").unwrap());
+        std::fs::write(out.join(golden), found).unwrap();
         return;
     }
     let world = World::new().await;
@@ -102,11 +113,11 @@ async fn kubectl_sees_what_it_sees_of_kubernetes() {
         "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{{name: a, cluster: {{server: 'http://{address}'}}}}]\nusers: [{{name: a, user: {{}}}}]\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n"
     );
     std::fs::write(&config, text).unwrap();
-    let found = tokio::task::spawn_blocking(move || outcomes(&config))
+    let found = tokio::task::spawn_blocking(move || outcomes(script, &config))
         .await
         .unwrap();
     stop.cancel();
-    let golden = folder().join("outcomes.txt");
+    let golden = folder().join(golden);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(golden, found).unwrap();
         return;

@@ -9,8 +9,10 @@ mod kill;
 mod kubectl;
 mod ledger;
 mod lists;
+mod nulls;
 mod objects;
 mod oidc;
+mod stored;
 mod tls;
 mod watch;
 

@@ -53,7 +53,8 @@ async fn ask(
     let request = format!(
         "GET /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\n{bearer}Connection: close\r\n\r\n"
     );
-    stream.write_all(request.as_bytes()).await.unwrap();
+    // One that hangs up on a certificate may do so before it has read.
+    let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
     // A server that closes without a goodbye has said all the same.
     let _ = stream.read_to_end(&mut answer).await;
@@ -84,7 +85,7 @@ async fn only_those_who_prove_who_they_are_are_answered() {
         none.starts_with("HTTP/1.1 401") && none.contains("\"reason\":\"Unauthorized\""),
         "{none}"
     );
-    let wrong = ask(address, &ca, None, "wrong").await;
+    let wrong = ask(address, &ca, None, "wr0ng-and-secret").await;
     assert!(wrong.starts_with("HTTP/1.1 401"), "{wrong}");
     let right = ask(address, &ca, None, &token).await;
     assert!(
@@ -118,8 +119,43 @@ async fn only_those_who_prove_who_they_are_are_answered() {
             "{group}: {answer}"
         );
     }
-    let log = fs::read_to_string(audit).unwrap();
+    // A certificate that somebody else signed is no proof of anything.
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::default().self_signed(&key);
+    let foreign = certificate.unwrap().der().clone();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let answer = ask(address, &ca, Some((foreign, key)), "").await;
+    assert_eq!(answer, "");
+    let start = std::time::Instant::now();
+    let log = loop {
+        let log = fs::read_to_string(&audit).unwrap();
+        if log.lines().count() > 5 {
+            break log;
+        }
+        assert!(start.elapsed().as_secs() < 60, "{log}");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
     let lines: Vec<&str> = log.lines().collect();
-    assert_eq!(lines.len(), 3, "{log}");
-    assert!(lines[2].contains("\"user\":\"ann\"") && lines[2].contains("\"code\":403"));
+    assert_eq!(lines.len(), 6, "{log}");
+    assert!(lines[5].contains("\"attempted\":\"certificate\""), "{log}");
+    assert!(lines[4].contains("\"user\":\"ann\"") && lines[4].contains("\"code\":403"));
+    // Who was turned away is told, and not by what.
+    for (line, attempted, why) in [
+        (lines[0], "none", "no token and no certificate"),
+        (lines[1], "bearer", "the token is nobody's"),
+    ] {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(
+            (&line["code"], &line["attempted"], &line["why"]),
+            (&401.into(), &attempted.into(), &why.into())
+        );
+        assert_eq!(
+            (&line["path"], &line["from"]),
+            (&"/api/v1/namespaces".into(), &"127.0.0.1".into())
+        );
+    }
+    assert!(
+        !log.contains("wr0ng-and-secret") && !log.contains(&token),
+        "{log}"
+    );
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 mod accept;
+mod api_store;
 mod backend;
 mod balance;
 mod dumps;
@@ -42,6 +43,7 @@ with_each_envoy! {
     load::edits_under_load_lose_no_request,
     load::a_route_to_a_service_that_comes_and_goes_with_it_loses_no_request,
     accept::what_is_generated_for_recorded_scenarios_is_taken,
+    api_store::what_is_applied_steers_traffic_and_a_rollback_takes_it_back,
     balance::weights_mirrors_and_faults_concern_their_share_of_requests,
     balance::a_session_stays_with_its_endpoint,
     balance::a_locality_that_dies_is_replaced_by_another,

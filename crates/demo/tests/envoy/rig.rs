@@ -169,7 +169,7 @@ fn root() -> PathBuf {
 }
 
 /// The program, as `$PILOTHOUSE` says or freshly built.
-fn pilothouse() -> &'static Path {
+pub(crate) fn pilothouse() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         if let Some(program) = std::env::var_os("PILOTHOUSE") {

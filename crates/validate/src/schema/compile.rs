@@ -1,9 +1,12 @@
 //! Schemas from the JSON of definitions.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::rule::Rule;
 use super::{Bounds, DEEPEST, List, Schema, Type};
+use crate::cel::Kind;
 
 /// A schema that cannot be used; who wrote the definition can fix it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -98,7 +101,11 @@ fn at(json: &Value, path: &str, depth: usize) -> Result<Schema, BadSchema> {
         _ => List::Atomic,
     };
     let rules = json["x-kubernetes-validations"].as_array();
-    let rules = rules.into_iter().flatten().map(Rule::compile);
+    let kind = rules.filter(|rules| !rules.is_empty());
+    let kind = kind.and_then(|_| Kind::of_schema(json, depth == 0));
+    let kind = kind.map(Arc::new);
+    let rules = rules.into_iter().flatten();
+    let rules = rules.map(|rule| Rule::compile(rule, kind.clone()));
     let additional = match &json["additionalProperties"] {
         Value::Object(_) => one("additionalProperties")?,
         Value::Bool(true) => Some(Box::new(Schema {

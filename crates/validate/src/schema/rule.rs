@@ -2,12 +2,14 @@
 
 use cel::Program;
 use cel::objects::{Key, Map, OptionalValue};
+use model::Severity;
+use model::parse::code;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Past, Schema, Type};
-use crate::cel as expressions;
+use crate::cel::{self as expressions, Kind};
 use crate::report::{At, Report};
 
 /// A rule with what is said where it does not hold.
@@ -18,7 +20,9 @@ pub(super) struct Rule {
     /// A rule that computes the message.
     message_program: Option<Program>,
     /// The field, below the value, that is at fault.
-    field: Option<String>,
+    field: Vec<String>,
+    /// What kind of fault it is.
+    reason: &'static str,
     /// Whether it is about a change.
     of_change: bool,
     /// Whether it is asked without a past as well, which it sees as an optional value.
@@ -26,28 +30,86 @@ pub(super) struct Rule {
     source: String,
     /// How deep loops stand within one another.
     loops: u32,
+    /// What the value is, where the schema says it.
+    kind: Option<Arc<Kind>>,
 }
 
-/// Work that rules may do for one value, in steps of loops.
+/// Why a rule is not held, in words of API machinery; what a rule states that has no reason is merely invalid.
+pub mod reason {
+    /// A value that is not as it must be, told of a field below the value that was judged.
+    pub const INVALID: &str = "FieldValueInvalid";
+    /// A value that is missing.
+    pub const REQUIRED: &str = "FieldValueRequired";
+    /// A value that may not be there.
+    pub const FORBIDDEN: &str = "FieldValueForbidden";
+    /// A value that is there twice.
+    pub const DUPLICATE: &str = "FieldValueDuplicate";
+    /// All of them.
+    pub const ALL: [&str; 4] = [DUPLICATE, FORBIDDEN, INVALID, REQUIRED];
+}
+
+/// Work that rules may do for one value, in units of CEL's own estimates: steps of loops, and tens of characters.
 pub(super) struct Budget(u64);
+
+/// What is cheaper than this is not looked at more closely.
+const CHEAP: u64 = 1_000;
+/// Bytes of the longest message that an expression may make.
+const LONGEST_MESSAGE: usize = 5 << 10;
 
 impl Default for Budget {
     fn default() -> Self {
-        Self(20_000_000)
+        Self(10_000_000)
     }
 }
 
 impl Budget {
-    /// Takes what a rule over so many values may cost; whether that much is left.
-    fn take(&mut self, size: usize, loops: u32) -> bool {
-        let steps = (size as u64).max(1).saturating_pow(loops.max(1));
-        self.0 = self.0.saturating_sub(steps);
+    /// Takes what an evaluation may cost; whether that much is left.
+    fn take(&mut self, cost: u64) -> bool {
+        self.0 = self.0.saturating_sub(cost);
         self.0 > 0
     }
 }
 
+/// The fields that a path such as `.a.b` or `.a['b.c']` names.
+///
+/// # Errors
+///
+/// When it is no such path.
+pub fn field_path(text: &str) -> Result<Vec<String>, String> {
+    let mut steps = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix("['") {
+            let mut name = String::new();
+            let mut chars = after.char_indices();
+            let end = loop {
+                match chars.next() {
+                    Some((_, '\\')) => name.extend(chars.next().map(|(_, c)| c)),
+                    Some((at, '\'')) => break at,
+                    Some((_, c)) => name.push(c),
+                    None => return Err("unexpected end of JSON path".to_owned()),
+                }
+            };
+            let closed = after[end + 1..].strip_prefix(']');
+            rest = closed.ok_or("expected ]")?;
+            steps.push(name);
+        } else if let Some(after) = rest.strip_prefix('.') {
+            let end = after.find(['.', '[']).unwrap_or(after.len());
+            if end == 0 {
+                return Err("unexpected end of JSON path".to_owned());
+            }
+            steps.push(after[..end].to_owned());
+            rest = &after[end..];
+        } else {
+            return Err(format!("expected [ or . but got: {rest}"));
+        }
+    }
+    Ok(steps)
+}
+
 impl Rule {
-    pub(super) fn compile(json: &Value) -> Result<Self, String> {
+    /// A rule of a schema whose values are of a kind.
+    pub(super) fn compile(json: &Value, kind: Option<Arc<Kind>>) -> Result<Self, String> {
         let source = json["rule"].as_str().unwrap_or_default();
         let program = expressions::compile(source).map_err(|e| format!("{source:?}: {e}"))?;
         let text = |key: &str| json[key].as_str().map(str::to_owned);
@@ -61,7 +123,17 @@ impl Rule {
             program,
             message: text("message"),
             message_program,
-            field: text("fieldPath"),
+            // What is no path is told when the definition is written; here the value is at fault.
+            field: field_path(json["fieldPath"].as_str().unwrap_or_default()).unwrap_or_default(),
+            reason: match json["reason"].as_str() {
+                Some(stated) => reason::ALL
+                    .into_iter()
+                    .find(|known| *known == stated)
+                    .unwrap_or(code::INVALID),
+                None if json["fieldPath"].is_string() => reason::INVALID,
+                None => code::INVALID,
+            },
+            kind,
             loops: expressions::loops(source),
             source: source.split_whitespace().collect::<Vec<_>>().join(" "),
         })
@@ -93,14 +165,19 @@ impl Rule {
         report: &mut Report,
         budget: &mut Budget,
     ) {
-        let Some(past) = self.past(value, past, schema) else {
+        let asked = past;
+        let Some(past) = self.past(value, asked, schema) else {
             return;
         };
-        if !budget.take(size(value), self.loops) {
+        let old = match &past {
+            Some(_) => asked.value(value),
+            None => None,
+        };
+        if !budget.take(self.cost(value, old)) {
             return report.error(at, format!("too large for the rule {}", self.source));
         }
         let itself = to_cel(value, Some(schema));
-        let mut context = expressions::context();
+        let mut context = expressions::context(&self.source);
         context.add_variable_from_value("self", itself);
         if let Some(past) = past {
             context.add_variable_from_value("oldSelf", past);
@@ -108,14 +185,10 @@ impl Rule {
         let fault = match self.program.execute(&context) {
             Ok(cel::Value::Bool(true)) => return,
             Ok(cel::Value::Bool(false)) => {
-                let computed = self.message_program.as_ref().and_then(|program| {
-                    match program.execute(&context) {
-                        Ok(cel::Value::String(text)) => Some(text.to_string()),
-                        _ => None,
-                    }
-                });
+                let program = self.message_program.as_ref();
+                let computed = program.and_then(|program| message_of(program, &context));
                 let message = computed.or_else(|| self.message.clone());
-                message.unwrap_or_else(|| format!("the rule does not hold: {}", self.source))
+                message.unwrap_or_else(|| format!("failed rule: {}", self.source))
             }
             Ok(_) => format!("the rule says neither true nor false: {}", self.source),
             Err(error) => match &self.message {
@@ -123,27 +196,51 @@ impl Rule {
                 None => format!("{error}: {}", self.source),
             },
         };
-        // A path such as `.a.b`; what is more complicated stays with the value.
-        let names: Vec<&str> = self
-            .field
-            .as_deref()
-            .unwrap_or_default()
-            .split('.')
-            .filter(|n| !n.is_empty() && !n.contains(['[', '\'']))
-            .collect();
-        match names.as_slice() {
-            [] => report.error(at, fault),
-            [name] => report.error(&at.field(name), fault),
-            [first, second, ..] => report.error(&at.field(first).field(second), fault),
-        }
+        say(at, &self.field, self.reason, &fault, report);
+    }
+
+    /// The most that the rule may cost for a value and its past.
+    fn cost(&self, value: &Value, old: Option<&Value>) -> u64 {
+        let size = size(value).saturating_add(old.map_or(0, size)).max(1);
+        let rough = size.saturating_pow(self.loops.max(1));
+        let Some(kind) = self.kind.as_deref().filter(|_| rough > CHEAP) else {
+            return rough;
+        };
+        let itself = kind.of_value(value);
+        let past = old.map_or_else(|| itself.clone(), |old| kind.of_value(old));
+        let past = if self.optional_past {
+            past.optional()
+        } else {
+            past
+        };
+        expressions::cost(&self.program, &[("self", itself), ("oldSelf", past)])
     }
 }
 
-/// The values within one.
-fn size(value: &Value) -> usize {
+/// Says what is wrong with a field below a value.
+fn say(at: &At<'_>, below: &[String], code: &'static str, fault: &str, report: &mut Report) {
+    match below {
+        [] => report.say(at, Severity::Error, code, fault),
+        [name, rest @ ..] => say(&at.field(name), rest, code, fault, report),
+    }
+}
+
+/// The message that an expression makes, if it is one that can be told.
+fn message_of(program: &Program, context: &cel::Context<'_, '_>) -> Option<String> {
+    let Ok(cel::Value::String(text)) = program.execute(context) else {
+        return None;
+    };
+    let text = text.trim();
+    let fits = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
+    fits.then(|| text.to_owned())
+}
+
+/// The values within one, and its texts in pieces.
+fn size(value: &Value) -> u64 {
     1 + match value {
         Value::Array(items) => items.iter().map(size).sum(),
         Value::Object(map) => map.values().map(size).sum(),
+        Value::String(text) => text.len() as u64 / 64,
         _ => 0,
     }
 }
@@ -165,7 +262,11 @@ fn to_cel(value: &Value, schema: Option<&Schema>) -> cel::Value {
                 (_, float) => cel::Value::Float(float.unwrap_or(f64::NAN)),
             }
         }
-        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
+        Value::String(text) => {
+            let format = schema.and_then(|s| s.bounds.format.as_deref());
+            expressions::of_format(text, format.unwrap_or_default())
+                .unwrap_or_else(|| cel::Value::String(Arc::new(text.clone())))
+        }
         Value::Array(items) => {
             let inner = schema.and_then(|s| s.items.as_deref());
             let items = items.iter().map(|item| to_cel(item, inner));

@@ -109,9 +109,7 @@ fn a_value_is_judged_by_limits_rules_and_defaults() {
     assert_eq!(said(json!({ "name": "Abcdefg", "any": true })).len(), 3);
     assert_eq!(
         said(json!({ "name": "a", "namespace": "x" })),
-        [
-            "namespace: the rule does not hold: !has(self.__namespace__) || self.__namespace__ != 'x'"
-        ]
+        ["namespace: failed rule: !has(self.__namespace__) || self.__namespace__ != 'x'"]
     );
 }
 
@@ -166,4 +164,19 @@ fn a_rule_that_would_take_too_long_is_not_begun() {
     let found = judge(&schema, &Value::from(vec![1; 5000]));
     assert_eq!(found.0.len(), 1);
     assert!(found.0[0].message.starts_with("too large for the rule"));
+}
+
+#[test]
+fn rules_of_one_value_share_a_budget() {
+    let rule = "self.n.all(a, self.n.all(b, a != b || a == b))";
+    let schema = json!({"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}}},
+        "x-kubernetes-validations": [{"rule": rule}]});
+    let schema = compile(&schema).unwrap();
+    let told = |count: usize| {
+        let report = judge(&schema, &json!({"n": (0..count).collect::<Vec<_>>()}));
+        let all = report.0.into_iter().map(|r| r.message);
+        all.collect::<Vec<_>>()
+    };
+    assert_eq!(told(100), Vec::<String>::new());
+    assert_eq!(told(2000), [format!("too large for the rule {rule}")]);
 }

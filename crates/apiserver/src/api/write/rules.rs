@@ -7,6 +7,8 @@ use crate::object::{map_mut, meta, meta_mut, set_meta};
 use crate::resource::Resource;
 use crate::status::{Cause, Failure};
 
+const RBAC: &str = "rbac.authorization.k8s.io";
+
 /// Refuses a write over another object than the one that is meant.
 pub(super) fn check_identity(resource: &Resource, old: &Value, new: &Value) -> Result<(), Failure> {
     let name = meta(old, "name");
@@ -112,6 +114,11 @@ pub(super) fn check_immutable(
         if resource.is("", "secrets") && old["type"] != new["type"] {
             causes.push(Cause::invalid("type", &new["type"], "field is immutable"));
         }
+    }
+    let binds = resource.is(RBAC, "rolebindings") || resource.is(RBAC, "clusterrolebindings");
+    if binds && old["roleRef"] != new["roleRef"] {
+        let detail = "cannot change roleRef";
+        causes.push(Cause::invalid("roleRef", &new["roleRef"], detail));
     }
     if causes.is_empty() {
         Ok(())

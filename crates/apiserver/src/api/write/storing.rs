@@ -28,7 +28,7 @@ impl Api {
         if !defines(call) {
             return Ok(());
         }
-        let mut causes = definition::faults(object);
+        let mut causes = definition::faults(object, old);
         causes.extend(definition::taken(object, &self.catalog()));
         let status = crate::resource::conditions_of(object);
         let spec = map_mut(&mut object["spec"]);

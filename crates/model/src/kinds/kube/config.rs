@@ -15,8 +15,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigMap {
     /// Texts by name.
+    #[serde(deserialize_with = "entries")]
     pub data: BTreeMap<Arc<str>, Arc<str>>,
     /// Bytes by name.
+    #[serde(deserialize_with = "entries")]
     pub binary_data: BTreeMap<Arc<str>, Base64>,
 }
 
@@ -36,8 +38,21 @@ pub struct Secret {
 struct RawSecret {
     #[serde(rename = "type")]
     secret_type: Arc<str>,
+    #[serde(deserialize_with = "entries")]
     data: BTreeMap<Arc<str>, Base64>,
+    #[serde(deserialize_with = "entries")]
     string_data: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// Values by name; `null` is an empty one, as for an API server.
+fn entries<'de, D, V>(deserializer: D) -> Result<BTreeMap<Arc<str>, V>, D::Error>
+where
+    D: Deserializer<'de>,
+    V: Deserialize<'de> + Default,
+{
+    let read = BTreeMap::<Arc<str>, Option<V>>::deserialize(deserializer)?;
+    let entries = read.into_iter();
+    Ok(entries.map(|(k, v)| (k, v.unwrap_or_default())).collect())
 }
 
 impl From<RawSecret> for Secret {
@@ -118,5 +133,16 @@ mod tests {
         assert_eq!(&*secret.data["b"], b"hidden");
         let debug = format!("{secret:?}");
         assert!(debug.contains("\"a\"") && !debug.contains("hidden") && !debug.contains("opaque"));
+    }
+
+    #[test]
+    fn a_value_that_is_null_is_empty() {
+        let secret = r#"{"data": {"a": null, "b": "eA=="}, "stringData": {"c": null}}"#;
+        let secret: Secret = serde_json::from_str(secret).unwrap();
+        let values: Vec<(&str, &[u8])> = secret.data.iter().map(|(k, v)| (&**k, &**v)).collect();
+        assert_eq!(values, [("a", &b""[..]), ("b", b"x"), ("c", b"")]);
+        let map = r#"{"data": {"a": null}, "binaryData": {"b": null}}"#;
+        let map: ConfigMap = serde_json::from_str(map).unwrap();
+        assert!(map.data["a"].is_empty() && map.binary_data["b"].is_empty());
     }
 }
