@@ -1,8 +1,9 @@
-//! Figures of the API and its store. `cargo run --release -p pilothouse-apiserver --example load -- writes|start|watch|fill`
+//! Figures of the API and its store. `cargo run --release -p pilothouse-apiserver --example load -- writes|start|watch|fill|open`
 //!
 //! - `writes [COUNT] [CLIENTS]`: writes over HTTP, each answered when it is on disk, with a watch that sees all of them.
 //! - `start [OBJECTS]`: from opening the file to the last object told to generation.
 //! - `fill FOLDER [OBJECTS]`: the same objects in a folder that stays, for `pilothouse serve --data FOLDER`.
+//! - `open FOLDER`: what a filled folder takes of memory, once the store is open and once all is told to generation.
 //! - `watch [CLIENTS]`: how long until every one of many watches has seen a write.
 #![allow(clippy::unwrap_used)] // What cannot be measured ends the program.
 
@@ -40,8 +41,9 @@ async fn main() {
         Some("writes") => writes(dir.path(), number(1, 20_000), number(2, 64)).await,
         Some("start") => start(dir.path(), number(1, 100_000)).await,
         Some("fill") => fill(args[1].as_ref(), number(2, 100_000)).await,
+        Some("open") => open(args[1].as_ref()).await,
         Some("watch") => watch(dir.path(), number(1, 1_000)).await,
-        _ => eprintln!("usage: load writes|start|watch|fill"),
+        _ => eprintln!("usage: load writes|start|watch|fill|open"),
     }
 }
 
@@ -207,8 +209,20 @@ async fn fill(dir: &std::path::Path, objects: usize) {
     }
 }
 
+/// Resident memory of this process in MB.
+fn resident_mb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    let kb = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
+    kb.unwrap_or(0) / 1000
+}
+
 async fn start(dir: &std::path::Path, objects: usize) {
     fill(dir, objects).await;
+    open(dir).await;
+}
+
+async fn open(dir: &std::path::Path) {
     let start = Instant::now();
     let store = loop {
         match Store::open(dir, Keep::default()) {
@@ -217,8 +231,9 @@ async fn start(dir: &std::path::Path, objects: usize) {
         }
     };
     println!(
-        "{objects} objects: opened and checked in {:.2} s",
-        start.elapsed().as_secs_f64()
+        "opened and checked in {:.2} s, {} MB resident",
+        start.elapsed().as_secs_f64(),
+        resident_mb()
     );
     let id = SourceId {
         rank: 0,
@@ -226,21 +241,24 @@ async fn start(dir: &std::path::Path, objects: usize) {
     };
     let (sink, mut said) = tokio::sync::mpsc::channel(64);
     tokio::spawn(ApiSource::new(id, store).run(sink, CancellationToken::new()));
-    let mut told = 0;
+    let (mut told, mut kept) = (0, Vec::new());
     while let Some(next) = said.recv().await {
         if let Said::Changes(changes) = next {
             told += changes
                 .iter()
                 .filter(|c| matches!(c, Change::Put(..)))
                 .count();
-            if changes.iter().any(|c| matches!(c, Change::Synced(_))) {
+            let all = changes.iter().any(|c| matches!(c, Change::Synced(_)));
+            kept.push(changes);
+            if all {
                 break;
             }
         }
     }
     println!(
-        "{told} objects read for generation after {:.2} s",
-        start.elapsed().as_secs_f64()
+        "{told} objects read for generation after {:.2} s, {} MB resident with them",
+        start.elapsed().as_secs_f64(),
+        resident_mb()
     );
 }
 

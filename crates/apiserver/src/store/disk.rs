@@ -27,6 +27,10 @@ pub(super) const KEY_REVISION: &str = "revision";
 /// The oldest revision of which the whole state can be told.
 pub(super) const KEY_OLDEST: &str = "oldest";
 
+/// Bytes of the file that the database keeps in memory. Objects are read from [`Memory`], so that this is for writes and for the
+/// ledger; the database's own default, 1 GiB, would hold the whole file once more after a start has read all of it.
+const CACHE: usize = 32 << 20;
+
 /// The database.
 pub(super) struct Disk {
     pub(super) db: Database,
@@ -156,7 +160,7 @@ impl Disk {
     }
 
     fn open_and_read(path: &Path) -> Result<(Self, Memory, Entries), StoreError> {
-        let db = match Database::builder().create(path) {
+        let db = match Database::builder().set_cache_size(CACHE).create(path) {
             Ok(db) => db,
             Err(DatabaseError::DatabaseAlreadyOpen) => return Err(StoreError::InUse),
             Err(DatabaseError::Storage(redb::StorageError::Io(error)))

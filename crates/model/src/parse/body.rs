@@ -18,7 +18,7 @@ pub(super) trait Readable: Kinded {
 }
 
 /// Reads the spec of one of Istio's kinds, which is a message; its default where it is absent.
-fn message<T: Message + Name + Default>(
+fn message<T: Message + Name + Default + Clone>(
     document: &mut Node<'_>,
     findings: &mut Vec<Finding>,
 ) -> Option<T> {
@@ -45,8 +45,10 @@ fn message<T: Message + Name + Default>(
         }
         remove(&mut spec, &steps);
     }
-    // A tree without faults encodes to bytes that decode.
-    T::decode(encode(&spec, &descriptor).as_slice()).ok()
+    // A tree without faults encodes to bytes that decode. Decoding makes room for four items where a list has one, and of large
+    // messages that is most of an object's memory; a copy has room for what is there.
+    let read = T::decode(encode(&spec, &descriptor).as_slice()).ok()?;
+    Some(read.clone())
 }
 
 /// Reads a status. What does not fit is overlooked: a status is written by machines, and only hints.
