@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use ads::bell::Peal;
 use ads::latest;
 use model::node::Node;
 use xlate::findings::FindingsOfView;
@@ -95,7 +94,7 @@ impl State {
             self.join_type(&view, ty);
             // A set that others of the view already have is there at once.
             if let (Some(entry), Some(proxy)) = (self.views.get(&view), self.proxies.get_mut(&id)) {
-                self.from_disk -= proxy.tell(&entry.published, &mut Peal::new());
+                self.from_disk -= proxy.tell(&entry.published, &mut self.peal);
             }
         }
     }
@@ -140,7 +139,7 @@ impl State {
         let entry = self.views.entry(Arc::clone(&view)).or_default();
         entry.proxies.insert(id);
         entry.joined_or_left += 1;
-        self.from_disk -= proxy.tell(&entry.published, &mut Peal::new());
+        self.from_disk -= proxy.tell(&entry.published, &mut self.peal);
         self.proxies.insert(
             id,
             Proxy {

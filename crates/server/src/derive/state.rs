@@ -44,6 +44,8 @@ pub struct State {
     /// does not count them among what changed.
     pub(super) joined: Vec<(Arc<View>, TypeUrl)>,
     revisions: Arc<Revisions>,
+    /// Proxies that were told something because of what their streams said, to be woken together.
+    pub(super) peal: Peal,
     pub(super) found: Found,
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
@@ -153,6 +155,7 @@ impl State {
             pulling: Duration::ZERO,
             joined: Vec::new(),
             revisions,
+            peal: Peal::new(),
             found: Found::default(),
             of_mesh: None,
             keys,
@@ -253,6 +256,7 @@ impl State {
     /// Applies changes and publishes what they and new subscriptions made different. `None` if nothing was to do.
     pub(super) fn advance(&mut self, changes: Vec<Change>, since: Instant) -> Option<Batch> {
         let start = Instant::now();
+        drop(std::mem::take(&mut self.peal));
         let (panics, runs) = (self.panics, self.engine.stats().runs);
         let had_changes = !changes.is_empty();
         let changed = if had_changes {
@@ -305,6 +309,7 @@ impl State {
                 }
             }
         }
+        drop(std::mem::take(&mut self.peal));
         // Proxies that moved brought new roots with them.
         let mut order: Vec<Arc<View>> = Vec::new();
         let mut dirty: FxHashMap<Arc<View>, Vec<TypeUrl>> = FxHashMap::default();
