@@ -1,8 +1,8 @@
 //! ADS on HTTP/2: hyper with its own accept loop.
 //!
 //! Each stream is one response body: it reads its requests, runs the [`Stream`](crate::Stream) and yields shared bytes,
-//! all inside the connection's task ([`joint`]), on one thread ([`workers`]). There is no task, channel or buffer per stream. What proxies are entitled to,
-//! who they are and what is counted is decided by the [`Subscriber`].
+//! all inside the connection's task (`joint`), on one thread (`workers`). There is no task, channel or buffer per stream.
+//! What proxies are entitled to, who they are and what is counted is decided by the [`Subscriber`].
 
 mod admission;
 mod body;
@@ -10,6 +10,7 @@ mod connection;
 mod frames;
 mod joint;
 mod link;
+mod processor;
 mod response;
 mod socket;
 mod subscriber;

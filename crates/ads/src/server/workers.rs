@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::task::TaskTracker;
 
-use super::Options;
+use super::{Options, processor};
 use crate::bell::Bell;
 use crate::fanout::Fanout;
 
@@ -49,7 +49,8 @@ impl Workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             count => count,
         };
-        let allowed = processors();
+        let allowed = processor::allowed();
+        // A limit on the time of the process makes fewer threads than there are processors: others have a right to these.
         let pins = options.pin_threads && allowed.len() == count;
         let started = (0..count).map(|number| {
             let processor = allowed.get(number).filter(|_| pins);
@@ -73,9 +74,7 @@ impl Workers {
             tasks.spawn_on(connection(worker.thread.clone()), &worker.handle);
         }
     }
-}
 
-impl Workers {
     /// Lets go of what no connection asked for lately.
     pub(super) fn sweep(&self) {
         self.list.iter().for_each(|w| w.thread.fanout.sweep());
@@ -108,42 +107,12 @@ fn worker(number: usize, processor: Option<usize>, fanout: Arc<Fanout>) -> io::R
         .name(format!("xds-{number}"))
         .spawn(move || {
             if let Some(processor) = processor {
-                stay_on(processor);
+                processor::stay_on(processor);
             }
             runtime.block_on(bell.answer())
         })?;
     Ok(worker)
 }
-
-/// Those that the process may use. A limit on its time counts nothing here, so with one there are fewer threads than
-/// these, and none is pinned.
-#[cfg(target_os = "linux")]
-fn processors() -> Vec<usize> {
-    use rustix::thread::{CpuSet, sched_getaffinity};
-    let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-    (0..CpuSet::MAX_CPU)
-        .filter(|n| allowed.is_set(*n))
-        .collect()
-}
-
-/// Keeps the calling thread there. Linux wakes two threads that one change concerns on the same processor more often than
-/// not, and leaves them there for milliseconds while another has nothing to do.
-#[cfg(target_os = "linux")]
-fn stay_on(processor: usize) {
-    let mut one = rustix::thread::CpuSet::new();
-    one.set(processor);
-    if let Err(error) = rustix::thread::sched_setaffinity(None, &one) {
-        tracing::debug!(processor, %error, "Cannot keep a thread on its processor.");
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn processors() -> Vec<usize> {
-    Vec::new()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn stay_on(_processor: usize) {}
 
 /// So many times in a [`WINDOW`] a thread may run out of work and wait for more without a pause.
 const WAITS: u32 = 16;
