@@ -79,7 +79,8 @@ pub fn apply(
 ) -> Result<Value, Failure> {
     if let Some(path) = doubled(config, schema) {
         return Err(Failure::bad_request(format!(
-            "failed to create typed patch object: {}: duplicate entries for the key",
+            "failed to create typed patch object ({}): {}: duplicate entries for the key",
+            named(config),
             path_text(&path)
         )));
     }
@@ -140,6 +141,16 @@ pub fn apply(
     }
     managers.store(&mut merged);
     Ok(merged)
+}
+
+/// A configuration as Kubernetes names it in messages: `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
+fn named(config: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &config["metadata"];
+    let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
+    let (version, kind) = (text(&config["apiVersion"]), text(&config["kind"]));
+    let group = if version.contains('/') { "" } else { "/" };
+    format!("{namespace}/{name}; {group}{version}, Kind={kind}")
 }
 
 fn conflict(conflicts: &[(String, Path)]) -> Failure {

@@ -198,7 +198,8 @@ fn a_configuration_that_says_twice_what_an_item_is_to_be_is_refused() {
     let same = twice(json!([{"port": 80, "name": "x"}, {"port": 80, "protocol": "TCP"}]));
     let message = same.unwrap_err().message;
     assert!(
-        message.contains(r#".spec.ports[port=80,protocol="TCP"]: duplicate"#),
+        message
+            .contains(r#"(/a; /v1, Kind=Service): .spec.ports[port=80,protocol="TCP"]: duplicate"#),
         "{message}"
     );
     // Found by fuzzing: items without any key are the same item.
