@@ -1,20 +1,19 @@
-//! ADS on HTTP/2: hyper with its own accept loop.
+//! ADS on HTTP/2.
 //!
-//! Each stream is one response body: it reads its requests, runs the [`Stream`](crate::Stream) and yields shared bytes,
-//! all inside the connection's task (`joint`), on one thread (`workers`). There is no task, channel or buffer per stream.
-//! What proxies are entitled to, who they are and what is counted is decided by the [`Subscriber`].
+//! Each stream is one call: it reads its requests, runs the [`Stream`](crate::Stream) and yields shared bytes, all inside
+//! the connection's task, on one thread (`workers`). There is no task, channel or buffer per stream. What proxies are entitled to, who they are and what is counted is decided by the [`Subscriber`].
 
 mod admission;
-mod body;
+mod calls;
 mod connection;
+mod discovery;
 mod frames;
-mod joint;
 mod link;
+mod mounted;
 mod processor;
 mod response;
 mod socket;
 mod subscriber;
-mod timer;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -25,20 +24,20 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use hyper::body::Incoming;
 use socket2::{Domain, Protocol as IpProtocol, Type};
 use tokio::net::TcpListener;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use body::Reply;
 pub use frames::{Frames, frame};
+pub use mounted::{Reply, Requests};
 pub use response::{end, trailers_only};
 pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Token, Work};
 
 use crate::fanout::Fanout;
 use admission::Admission;
-use link::Links;
+use link::{Hearing, Links};
 use socket::Socket;
 use workers::Workers;
 
@@ -55,7 +54,7 @@ pub struct Options {
     pub admission_wait: Duration,
     /// An idle connection is pinged this often.
     pub keepalive_interval: Duration,
-    /// A ping must be answered within this time, and a second in which the server runs.
+    /// A ping must be answered within this time, and a quarter of it more in which the server runs.
     pub keepalive_timeout: Duration,
     /// A client must answer a response within this time (up to a quarter more), or its connection is closed. Long: an
     /// Envoy is silent while it works through a large configuration. The dead are found by pings.
@@ -93,7 +92,7 @@ pub trait Mount: Send + Sync + 'static {
     /// Answers one call; the path begins with the service's name.
     fn call(
         &self,
-        request: http::Request<Incoming>,
+        request: http::Request<Requests>,
         peer: SocketAddr,
     ) -> BoxFuture<'static, http::Response<Reply>>;
 }
@@ -117,13 +116,17 @@ impl Server {
     /// The system's, when it refuses the threads.
     pub fn new(subscriber: Arc<dyn Subscriber>, options: Options) -> io::Result<Self> {
         let fanout = Fanout::new();
+        let looks = options
+            .keepalive_interval
+            .div_duration_f64(look_every(&options));
+        let hearing = Hearing::new(looks.ceil() as u32);
         Ok(Self {
             subscriber,
             workers: Workers::start(&options, &fanout)?,
             admission: Admission::new(options.streams_per_second, options.admission_wait),
             options,
             fanout,
-            links: Links::default(),
+            links: Links::new(hearing),
             streams: AtomicUsize::new(0),
             mounts: BTreeMap::new(),
         })
@@ -188,11 +191,19 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
     tasks.wait().await;
 }
 
+/// How often the server looks whether anything is heard of clients.
+fn look_every(options: &Options) -> Duration {
+    (options.keepalive_timeout / Hearing::LOOKS).max(Duration::from_millis(1))
+}
+
 /// Lets shared work go when it is not used, and clients that do not answer.
 async fn sweep(server: Arc<Server>, stop: CancellationToken) {
     let limit = server.options.answer_timeout;
     let mut unused = tokio::time::interval(Duration::from_secs(1));
     let mut stalled = tokio::time::interval((limit / 4).max(Duration::from_millis(1)));
+    let mut look = tokio::time::interval(look_every(&server.options));
+    // A time in which the server did not run is one look, and not many.
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = unused.tick() => {
@@ -200,6 +211,7 @@ async fn sweep(server: Arc<Server>, stop: CancellationToken) {
                 server.fanout.sweep();
             }
             _ = stalled.tick() => server.links.close_stalled(limit),
+            _ = look.tick() => server.links.look(),
             () = stop.cancelled() => return,
         }
     }

@@ -3,7 +3,7 @@
 //! All of it is looked at whenever anything moves on a connection, so it is a few numbers in one place, and not a timer
 //! and a signal for each.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -21,38 +21,75 @@ pub(super) enum Order {
     Close,
 }
 
+/// Whether anything is heard of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Silence {
+    /// It is.
+    No,
+    /// It should be asked for a sign of life.
+    Ask,
+    /// It was asked, and gave none.
+    Lost,
+}
+
+/// After how many looks at a client of whom nothing is heard it is asked, and given up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hearing {
+    ask: u32,
+    lost: u32,
+}
+
+impl Hearing {
+    /// How many looks a client has to answer in, and one more: it may fall into a time in which the server did not run,
+    /// and the answer lies in the socket.
+    pub(super) const LOOKS: u32 = 4;
+
+    /// For clients that are asked after so many looks.
+    pub(super) fn new(ask: u32) -> Self {
+        Self {
+            ask,
+            lost: ask + Self::LOOKS + 1,
+        }
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Link {
     order: AtomicU8,
+    /// How often the server has looked since something was heard of the client.
+    quiet: AtomicU32,
+    hearing: Hearing,
     /// Since when the connection's streams wait for an answer without any, in milliseconds since `epoch`; zero if none
     /// does. Streams of one connection share it: progress of one counts for all, which is lenient and costs nothing.
     stalled: AtomicU64,
     epoch: Instant,
-    /// The connection's task and those of its streams.
-    tasks: Mutex<Vec<Waker>>,
+    /// The connection's task.
+    task: Mutex<Option<Waker>>,
 }
 
 impl Link {
-    fn new() -> Self {
+    fn new(hearing: Hearing) -> Self {
         Self {
             order: AtomicU8::new(Order::Serve as u8),
+            quiet: AtomicU32::new(0),
+            hearing,
             stalled: AtomicU64::new(0),
             epoch: Instant::now(),
-            tasks: Mutex::default(),
+            task: Mutex::default(),
         }
     }
 
-    /// What the server wants. The task that asks is woken when that changes; `known` is where it keeps that it asked.
-    pub(super) fn order(&self, known: &mut Option<Waker>, cx: &Context<'_>) -> Order {
+    /// Has the task woken when what the server wants changes; `known` is where it keeps that it said so.
+    pub(super) fn watch(&self, known: &mut Option<Waker>, cx: &Context<'_>) {
         if !known.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(old) = known.take() {
-                tasks.retain(|w| !w.will_wake(&old));
-            }
-            tasks.push(cx.waker().clone());
+            *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
             *known = Some(cx.waker().clone());
         }
+    }
+
+    /// What the server wants.
+    pub(super) fn order(&self) -> Order {
         match self.order.load(Ordering::Acquire) {
             order if order == Order::Serve as u8 => Order::Serve,
             order if order == Order::Drain as u8 => Order::Drain,
@@ -60,18 +97,36 @@ impl Link {
         }
     }
 
-    /// Forgets a task that has asked.
-    pub(super) fn forget(&self, known: &mut Option<Waker>) {
-        if let Some(known) = known.take() {
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.retain(|w| !w.will_wake(&known));
+    fn tell(&self, order: Order) {
+        self.order.store(order as u8, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        task.iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// Something was heard of the client.
+    pub(super) fn heard(&self) {
+        self.quiet.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether something is.
+    pub(super) fn silence(&self) -> Silence {
+        match self.quiet.load(Ordering::Relaxed) {
+            looks if looks < self.hearing.ask => Silence::No,
+            looks if looks < self.hearing.lost => Silence::Ask,
+            _ => Silence::Lost,
         }
     }
 
-    fn tell(&self, order: Order) {
-        self.order.store(order as u8, Ordering::Release);
-        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.iter().for_each(Waker::wake_by_ref);
+    /// The server looks once more.
+    fn look(&self) {
+        let looks = self.quiet.fetch_add(1, Ordering::Relaxed) + 1;
+        if looks == self.hearing.ask || looks >= self.hearing.lost {
+            self.wake();
+        }
     }
 
     /// Notes how a stream stands: whether it waits for answers, and whether one came.
@@ -103,8 +158,11 @@ struct Listed {
 }
 
 /// Every connection of a server.
-#[derive(Debug, Default)]
-pub(super) struct Links(Mutex<Listed>);
+#[derive(Debug)]
+pub(super) struct Links {
+    listed: Mutex<Listed>,
+    hearing: Hearing,
+}
 
 /// A connection's place in the list, for as long as it lives.
 pub(super) struct Entry<'a> {
@@ -120,13 +178,21 @@ impl Drop for Entry<'_> {
 }
 
 impl Links {
+    /// None yet.
+    pub(super) fn new(hearing: Hearing) -> Self {
+        Self {
+            listed: Mutex::default(),
+            hearing,
+        }
+    }
+
     fn listed<R>(&self, act: impl FnOnce(&mut Listed) -> R) -> R {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.listed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A new connection.
     pub(super) fn enter(&self) -> Entry<'_> {
-        let link = Arc::new(Link::new());
+        let link = Arc::new(Link::new(self.hearing));
         let (number, draining) = self.listed(|l| {
             l.next += 1;
             l.links.insert(l.next, Arc::clone(&link));
@@ -155,6 +221,11 @@ impl Links {
         for link in self.all().iter().filter(|l| l.stalls(limit)) {
             link.tell(Order::Close);
         }
+    }
+
+    /// Looks whether anything was heard of clients since the last look.
+    pub(super) fn look(&self) {
+        self.listed(|l| l.links.values().for_each(|link| link.look()));
     }
 
     fn all(&self) -> Vec<Arc<Link>> {

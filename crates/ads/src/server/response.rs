@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Response};
+use http_body_util::{BodyExt, Empty};
 
-use super::body::Reply;
+use super::mounted::Reply;
 use crate::status::Status;
 
 /// The trailers of a call that ends with this status.
@@ -23,16 +25,16 @@ pub fn end(status: &Status) -> HeaderMap {
     trailers
 }
 
-/// A response that is nothing but a status.
-pub fn trailers_only(status: &Status) -> http::Response<Reply> {
-    let mut response = grpc(Reply::empty());
+/// A mounted service's response that is nothing but a status.
+pub fn trailers_only(status: &Status) -> Response<Reply> {
+    let mut response = grpc(Empty::<Bytes>::new().boxed_unsync());
     response.headers_mut().extend(end(status));
     response
 }
 
 /// A gRPC response with this body.
-pub(super) fn grpc(body: Reply) -> http::Response<Reply> {
-    let mut response = http::Response::new(body);
+pub(super) fn grpc<B>(body: B) -> Response<B> {
+    let mut response = Response::new(body);
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

@@ -1,34 +1,31 @@
-//! A stream as a response body: polled by the connection, it reads requests, runs the state machine and yields bytes.
+//! A stream as a call: polled by the connection, it reads requests, runs the state machine and yields bytes.
 //!
 //! A response is 23 bytes of the stream's own (gRPC header and nonce), then bytes that are shared with every stream that
-//! gets the same, in one frame of data. Nothing is copied and nothing is queued beyond one response per type. The body is not
-//! polled while the client has no window, so a slow client costs nothing but its own responses.
+//! gets the same. Nothing is copied and nothing is queued beyond one response per type. The call is not polled while the
+//! client has no window, so a slow client costs nothing but its own responses.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
-use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use futures::future::BoxFuture;
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::Incoming;
+use http2::{Data, Input, Part};
 use prost::Message;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use tokio::time::Sleep;
 use xlate::Published;
 
 use super::Server;
-use super::connection::Place;
+use super::calls::status_only;
 use super::frames::Frames;
 use super::link::{Link, Order};
-use super::response::end;
+use super::response::{end, grpc};
 use super::subscriber::{Incident, Join, Session, Subscription, Token, Work};
 use super::workers::Thread;
 use crate::bell::Bell;
@@ -45,131 +42,36 @@ const HEAD: usize = 23;
 /// Requests that one poll takes in before others get their turn.
 const REQUESTS_PER_POLL: usize = 64;
 
-/// A piece of a body: what is the stream's own, then what is shared.
-#[derive(Debug)]
-pub struct Chunk {
-    head: [u8; HEAD],
-    /// How much of `head` is written.
-    at: u8,
-    shared: Bytes,
-}
-
-impl Chunk {
-    /// A response: gRPC header and nonce precede the shared part.
-    fn response(nonce: u64, shared: Bytes) -> Self {
-        let mut head = [0; HEAD];
-        let len = (shared.len() + HEAD - 5) as u32;
-        head[1..5].copy_from_slice(&len.to_be_bytes());
-        head[5..7].copy_from_slice(&[0x2a, 16]);
-        head[7..].copy_from_slice(&hex(nonce));
-        Self {
-            head,
-            at: 0,
-            shared,
-        }
-    }
-
-    /// Bytes as they are.
-    fn plain(shared: Bytes) -> Self {
-        Self {
-            head: [0; HEAD],
-            at: HEAD as u8,
-            shared,
-        }
-    }
-
-    fn left(&self) -> &[u8] {
-        self.head.get(usize::from(self.at)..).unwrap_or_default()
+/// A response: gRPC header and nonce precede the shared part.
+fn data(nonce: u64, shared: Bytes) -> Data {
+    let mut head = [0; HEAD];
+    let len = (shared.len() + HEAD - 5) as u32;
+    head[1..5].copy_from_slice(&len.to_be_bytes());
+    head[5..7].copy_from_slice(&[0x2a, 16]);
+    head[7..].copy_from_slice(&hex(nonce));
+    Data {
+        own: head.as_slice().into(),
+        shared,
     }
 }
 
-impl Buf for Chunk {
-    fn remaining(&self) -> usize {
-        self.left().len() + self.shared.len()
-    }
+/// A place among the streams of a server.
+struct Place(Arc<Server>);
 
-    fn chunk(&self) -> &[u8] {
-        match self.left() {
-            [] => &self.shared,
-            left => left,
-        }
-    }
-
-    fn chunks_vectored<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
-        let pieces = [self.left(), &self.shared];
-        let pieces = pieces.into_iter().filter(|p| !p.is_empty());
-        let mut count = 0;
-        for (slot, piece) in out.iter_mut().zip(pieces) {
-            *slot = IoSlice::new(piece);
-            count += 1;
-        }
-        count
-    }
-
-    fn advance(&mut self, count: usize) {
-        let own = count.min(self.left().len());
-        self.at += own as u8;
-        self.shared.advance(count - own);
+impl Place {
+    fn take(server: &Arc<Server>) -> Result<Self, Status> {
+        let free = |n: usize| (n < server.options.max_streams).then_some(n + 1);
+        server
+            .streams
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, free)
+            .map(|_| Self(Arc::clone(server)))
+            .map_err(|_| Status::new(Code::ResourceExhausted, "too many streams"))
     }
 }
 
-/// The body of any response of this server.
-pub struct Reply(Kind);
-
-enum Kind {
-    Empty,
-    Ads(Box<AdsBody>),
-    Boxed(UnsyncBoxBody<Bytes, Infallible>),
-}
-
-impl Reply {
-    /// No body.
-    pub fn empty() -> Self {
-        Self(Kind::Empty)
-    }
-
-    /// The body of a mounted service.
-    pub fn boxed(body: UnsyncBoxBody<Bytes, Infallible>) -> Self {
-        Self(Kind::Boxed(body))
-    }
-
-    pub(super) fn ads(body: AdsBody) -> Self {
-        Self(Kind::Ads(Box::new(body)))
-    }
-}
-
-impl Body for Reply {
-    type Data = Chunk;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
-        match &mut self.get_mut().0 {
-            Kind::Empty => Poll::Ready(None),
-            Kind::Ads(body) => body.poll(cx).map(|frame| frame.map(Ok)),
-            Kind::Boxed(body) => {
-                let frame = ready!(Pin::new(body).poll_frame(cx));
-                Poll::Ready(frame.map(|f| f.map(|f| f.map_data(Chunk::plain))))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            Kind::Empty => true,
-            Kind::Ads(_) => false,
-            Kind::Boxed(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            Kind::Empty => SizeHint::with_exact(0),
-            Kind::Ads(_) => SizeHint::default(),
-            Kind::Boxed(body) => body.size_hint(),
-        }
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -181,12 +83,15 @@ pub(super) struct Opening {
     pub(super) token: Option<Token>,
     pub(super) link: Arc<Link>,
     pub(super) thread: Thread,
-    pub(super) place: Place,
+    /// Until it is admitted.
+    pub(super) wait: Duration,
 }
 
 enum Phase {
+    /// Waits to be admitted, if it has to.
+    Arrived(Option<Pin<Box<Sleep>>>),
     /// Waits for the first request.
-    Opened(Option<Token>),
+    Opened,
     /// Waits for the subscriber's decision on the first request.
     Joining(
         BoxFuture<'static, Result<Subscription, Status>>,
@@ -194,31 +99,28 @@ enum Phase {
     ),
     /// Serves.
     Joined(Receiver<Arc<Published>>, Box<dyn Session>),
-    /// The status was given.
-    Ended,
 }
 
 /// One ADS stream.
-pub(super) struct AdsBody {
+pub(super) struct Discovery {
     server: Arc<Server>,
     stream: Stream,
     phase: Phase,
     protocol: Protocol,
     peer: SocketAddr,
-    requests: Incoming,
+    token: Option<Token>,
     frames: Frames,
     due: VecDeque<Response>,
     link: Arc<Link>,
     /// What changes ring.
     bell: Arc<Bell>,
-    /// Whom the link wakes.
-    known: Option<Waker>,
     patience: Option<Pin<Box<Sleep>>>,
-    _place: Place,
+    /// Once it is admitted.
+    place: Option<Place>,
 }
 
-impl AdsBody {
-    pub(super) fn new(opening: Opening, requests: Incoming) -> Self {
+impl Discovery {
+    pub(super) fn new(opening: Opening) -> Self {
         let Opening {
             server,
             protocol,
@@ -226,56 +128,73 @@ impl AdsBody {
             token,
             link,
             thread,
-            place,
+            wait,
         } = opening;
+        let waits = !wait.is_zero();
         Self {
             stream: Stream::new(protocol, thread.fanout),
-            phase: Phase::Opened(token),
+            phase: Phase::Arrived(waits.then(|| Box::pin(tokio::time::sleep(wait)))),
             protocol,
             peer,
-            requests,
+            token,
             frames: Frames::new(server.options.max_request_bytes),
             due: VecDeque::new(),
             link,
             bell: thread.bell,
-            known: None,
             patience: None,
-            _place: place,
+            place: None,
             server,
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Chunk>>> {
-        if matches!(self.phase, Phase::Ended) {
-            return Poll::Ready(None);
+    pub(super) fn poll(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Poll<Part> {
+        if let Phase::Arrived(wait) = &mut self.phase {
+            if let Some(wait) = wait {
+                ready!(wait.as_mut().poll(cx));
+            }
+            return Poll::Ready(self.admit());
         }
-        let polled = catch_unwind(AssertUnwindSafe(|| self.step(cx))).unwrap_or_else(|_| {
+        let polled = catch_unwind(AssertUnwindSafe(|| self.step(input, cx))).unwrap_or_else(|_| {
             self.server.subscriber.on_incident(Incident::Panicked);
             Poll::Ready(Err(Status::new(Code::Internal, "internal error")))
         });
-        match ready!(polled) {
-            Ok(chunk) => Poll::Ready(Some(Frame::data(chunk))),
+        Poll::Ready(match ready!(polled) {
+            Ok(data) => Part::Data(data),
             Err(status) => {
                 tracing::debug!(peer = %self.peer, %status, "Stream ended.");
-                // Dropping the session tells the upper side at once.
-                self.phase = Phase::Ended;
-                self.due.clear();
                 let trailers = end(&status);
                 self.server.subscriber.on_incident(Incident::Ended(status));
-                Poll::Ready(Some(Frame::trailers(trailers)))
+                // The connection lets go of the call now, and the upper side is told.
+                Part::End(trailers)
+            }
+        })
+    }
+
+    /// Takes a place among the streams.
+    fn admit(&mut self) -> Part {
+        match Place::take(&self.server) {
+            Ok(place) => {
+                self.place = Some(place);
+                self.phase = Phase::Opened;
+                Part::Head(grpc(()))
+            }
+            Err(status) => {
+                let refused = Incident::Refused(status.clone());
+                self.server.subscriber.on_incident(refused);
+                status_only(&status)
             }
         }
     }
 
     /// The next piece of data, or the status that ends the stream.
-    fn step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Chunk, Status>> {
-        if self.link.order(&mut self.known, cx) != Order::Serve {
+    fn step(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Poll<Result<Data, Status>> {
+        if self.link.order() != Order::Serve {
             return Poll::Ready(Err(Status::new(
                 Code::Unavailable,
                 "server is shutting down",
             )));
         }
-        let read = self.read(cx)?;
+        let read = self.read(input, cx)?;
         self.joining(cx)?;
         self.changes(cx)?;
         self.wait(cx)?;
@@ -288,7 +207,7 @@ impl AdsBody {
                 }
                 session.on_send(&response, body.len() + HEAD - 5);
             }
-            return Poll::Ready(Ok(Chunk::response(response.nonce, body)));
+            return Poll::Ready(Ok(data(response.nonce, body)));
         }
         match read {
             // The client is done; what it asked before is answered.
@@ -300,7 +219,7 @@ impl AdsBody {
     }
 
     /// Takes in requests; ready when there will be no more.
-    fn read(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Status> {
+    fn read(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Result<Poll<()>, Status> {
         let mut taken = 0;
         loop {
             while !matches!(self.phase, Phase::Joining(..)) {
@@ -317,24 +236,17 @@ impl AdsBody {
             if matches!(self.phase, Phase::Joining(..)) {
                 return Ok(Poll::Pending);
             }
-            match Pin::new(&mut self.requests).poll_frame(cx) {
-                Poll::Pending => return Ok(Poll::Pending),
-                Poll::Ready(None) => return Ok(Poll::Ready(())),
-                Poll::Ready(Some(Ok(frame))) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.frames.push(data);
-                    }
-                }
-                Poll::Ready(Some(Err(error))) => {
-                    return Err(Status::new(Code::Cancelled, error.to_string()));
-                }
+            match input.take() {
+                Some(data) => self.frames.push(data),
+                None if input.is_over() => return Ok(Poll::Ready(())),
+                None => return Ok(Poll::Pending),
             }
         }
     }
 
     fn request(&mut self, request: Request) -> Result<(), Status> {
         match &mut self.phase {
-            Phase::Opened(token) => {
+            Phase::Opened => {
                 let Some(node) = request.node.clone() else {
                     // The stream knows which requests may come before the first, and ends otherwise.
                     let out = self.stream.on_request(request);
@@ -343,7 +255,7 @@ impl AdsBody {
                 let join = Join {
                     node,
                     peer: self.peer,
-                    token: token.take(),
+                    token: self.token.take(),
                     protocol: self.protocol,
                 };
                 let decision = self.server.subscriber.subscribe(join);
@@ -445,11 +357,10 @@ impl AdsBody {
     }
 }
 
-impl Drop for AdsBody {
+impl Drop for Discovery {
     fn drop(&mut self) {
         // Nobody is left to answer.
         self.link.note(false, false);
-        self.link.forget(&mut self.known);
     }
 }
 

@@ -1,0 +1,191 @@
+//! A connection with its socket and its calls, as one future.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::frame::{self, Reason};
+use crate::out::Out;
+use crate::state::{Fault, State};
+use crate::{Call, Service};
+
+/// What one read takes.
+const READ: usize = 64 << 10;
+/// With so many octets of our own not written, no more is read: a client that makes us speak is to listen.
+const BACKLOG: usize = 16 << 10;
+/// After so many rounds other tasks get their turn.
+const ROUNDS: usize = 16;
+
+/// Why a connection ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The client broke the protocol, or asks too much; it was told, if it listens.
+    #[error("{what} ({reason:?})")]
+    Protocol {
+        /// As the client was told.
+        reason: Reason,
+        /// In words.
+        what: &'static str,
+    },
+    /// The socket's.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What connections of a thread use in turn.
+struct Scratch {
+    read: Box<[u8]>,
+    out: Out,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+fn scratch() -> Box<Scratch> {
+    SCRATCH.take().unwrap_or_else(|| {
+        Box::new(Scratch {
+            read: vec![0; READ].into(),
+            out: Out::default(),
+        })
+    })
+}
+
+/// A client's connection; it ends with the client, or when it was [drained](Connection::drain).
+#[derive(Debug)]
+pub struct Connection<I, S: Service> {
+    io: I,
+    service: S,
+    state: State<S::Call>,
+    /// What the socket did not take.
+    unsent: Out,
+    reads: u32,
+    over: bool,
+}
+
+impl<I, S> Connection<I, S>
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+    S: Service + Unpin,
+    S::Call: Unpin,
+{
+    /// Over a socket on which nothing was said, encrypted or not.
+    pub fn new(io: I, service: S) -> Self {
+        let mut unsent = Out::default();
+        Self {
+            state: State::new(&mut unsent),
+            io,
+            service,
+            unsent,
+            reads: 0,
+            over: false,
+        }
+    }
+
+    /// Takes no new calls, and ends with those that there are. To be polled afterwards.
+    pub fn drain(&mut self) {
+        self.state.drain(&mut self.unsent);
+    }
+
+    /// Asks the client for a sign of life. To be polled afterwards.
+    pub fn ping(&mut self) {
+        self.unsent.put(|out| frame::put_ping(0, b"alive? \n", out));
+    }
+
+    /// Counts how often something was heard of the client.
+    pub fn reads(&self) -> u32 {
+        self.reads
+    }
+
+    /// Reads once. Ready with false at the end.
+    fn read(
+        &mut self,
+        buffer: &mut [u8],
+        out: &mut Out,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<bool, Error>> {
+        let mut read = ReadBuf::new(buffer);
+        ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
+        if read.filled().is_empty() {
+            return Poll::Ready(Ok(false));
+        }
+        self.reads = self.reads.wrapping_add(1);
+        let taken = self.state.receive(read.filled(), out, &mut self.service);
+        Poll::Ready(match taken {
+            Ok(()) => Ok(true),
+            Err(Fault(reason, what)) => {
+                self.state.go_away(reason, out);
+                // Whether it arrives or not, this is the end.
+                let _ = out.poll_write(&mut self.io, cx);
+                Err(Error::Protocol { reason, what })
+            }
+        })
+    }
+
+    fn turn(
+        &mut self,
+        buffer: &mut [u8],
+        out: &mut Out,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        for _ in 0..ROUNDS {
+            if self.over {
+                ready!(out.poll_write(&mut self.io, cx))?;
+                return Pin::new(&mut self.io).poll_shutdown(cx).map_err(Error::Io);
+            }
+            let mut blocked = out.poll_write(&mut self.io, cx)?.is_pending();
+            let mut moved = false;
+            if out.own() < BACKLOG
+                && let Poll::Ready(open) = self.read(buffer, out, cx)?
+            {
+                if !open {
+                    return Poll::Ready(Ok(()));
+                }
+                moved = true;
+            }
+            if !blocked {
+                moved |= self.state.answer(out, cx);
+                blocked = out.poll_write(&mut self.io, cx)?.is_pending();
+            }
+            if self.state.is_over() && !blocked {
+                self.state.go_away(Reason::NoError, out);
+                self.over = true;
+                moved = true;
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl<I, S> Future for Connection<I, S>
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+    S: Service + Unpin,
+    S::Call: Unpin + Call,
+{
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let mut scratch = scratch();
+        let mut out = match this.unsent.is_empty() {
+            true => std::mem::take(&mut scratch.out),
+            false => std::mem::take(&mut this.unsent),
+        };
+        let result = this.turn(&mut scratch.read, &mut out, cx);
+        match out.is_empty() {
+            true => scratch.out = out,
+            false => this.unsent = out,
+        }
+        SCRATCH.set(Some(scratch));
+        result
+    }
+}

@@ -1,0 +1,226 @@
+//! A connection without a socket: octets in, frames out.
+
+mod answer;
+mod take_in;
+
+use http::StatusCode;
+use smallvec::SmallVec;
+
+use crate::flow::{self, ReceiveWindow, SendWindow};
+use crate::frame::{self, Head, Reason};
+use crate::hpack::{self, Decoder};
+use crate::limits::Limits;
+use crate::out::Out;
+use crate::request::MAX_LIST;
+use crate::{Call, Data, Input, Service};
+
+/// Streams that a client may have at one time.
+const MAX_STREAMS: usize = 100;
+/// Streams that we reset, of which the client may not know yet.
+const RESET: usize = 8;
+
+/// Why a connection cannot go on, and what the client did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fault(pub(crate) Reason, pub(crate) &'static str);
+
+/// How far the beginning of a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Began {
+    No,
+    /// Settings must come first.
+    Preface,
+    Yes,
+}
+
+/// A header block whose end has not come.
+#[derive(Debug)]
+struct Block {
+    head: Head,
+    octets: Vec<u8>,
+    frames: u32,
+    /// The stream is said to depend on itself.
+    selfish: bool,
+}
+
+#[derive(Debug)]
+struct Stream<C> {
+    id: u32,
+    input: Input,
+    call: C,
+    window: SendWindow,
+    receive: ReceiveWindow,
+    /// What is to come of the body, if that was said.
+    length: Option<u64>,
+    /// What the window has no room for.
+    rest: Option<Data>,
+}
+
+/// A connection; its parts are in the order of how often they are touched.
+#[derive(Debug)]
+pub(crate) struct State<C> {
+    streams: SmallVec<[Stream<C>; 1]>,
+    window: SendWindow,
+    receive: ReceiveWindow,
+    /// The client's wish for frames.
+    max_frame: usize,
+    /// The client's wish for streams.
+    stream_window: u32,
+    limits: Limits,
+    /// The newest stream that the client began.
+    last: u32,
+    began: Began,
+    /// New streams are refused, and the connection ends with those that there are.
+    draining: bool,
+    /// The client begins no more streams.
+    leaving: bool,
+    /// The beginning of a frame.
+    partial: Vec<u8>,
+    block: Option<Box<Block>>,
+    reset: [u32; RESET],
+    decoder: Decoder,
+}
+
+impl<C: Call> State<C> {
+    /// A connection, and what we say first.
+    pub(crate) fn new(out: &mut Out) -> Self {
+        out.put(|out| {
+            let settings = [(3, MAX_STREAMS as u32), (6, MAX_LIST as u32)];
+            frame::put_head(frame::SETTINGS, 0, 0, 6 * settings.len(), out);
+            for (name, value) in settings {
+                out.extend_from_slice(&u16::to_be_bytes(name));
+                out.extend_from_slice(&u32::to_be_bytes(value));
+            }
+            frame::put_window_update(0, flow::CONNECTION - flow::INITIAL, out);
+        });
+        Self {
+            streams: SmallVec::new(),
+            window: SendWindow::new(flow::INITIAL),
+            receive: ReceiveWindow::new(flow::CONNECTION),
+            max_frame: frame::MAX_PAYLOAD,
+            stream_window: flow::INITIAL,
+            limits: Limits::default(),
+            last: 0,
+            began: Began::No,
+            draining: false,
+            leaving: false,
+            partial: Vec::new(),
+            block: None,
+            reset: [0; RESET],
+            decoder: Decoder::default(),
+        }
+    }
+
+    /// Takes in what the client sent, cut anyhow.
+    pub(crate) fn receive<S: Service<Call = C>>(
+        &mut self,
+        mut octets: &[u8],
+        out: &mut Out,
+        service: &mut S,
+    ) -> Result<(), Fault> {
+        while !self.partial.is_empty() {
+            let wants = self.next(&self.partial)?;
+            let lacks = wants.saturating_sub(self.partial.len());
+            if lacks == 0 {
+                let whole = std::mem::take(&mut self.partial);
+                self.take_in(&whole, out, service)?;
+                continue;
+            }
+            if octets.is_empty() {
+                return Ok(());
+            }
+            let (more, rest) = octets.split_at(lacks.min(octets.len()));
+            self.partial.extend_from_slice(more);
+            octets = rest;
+        }
+        while !octets.is_empty() {
+            let wants = self.next(octets)?;
+            let Some((whole, rest)) = octets.split_at_checked(wants) else {
+                self.partial.extend_from_slice(octets);
+                break;
+            };
+            self.take_in(whole, out, service)?;
+            octets = rest;
+        }
+        Ok(())
+    }
+
+    /// How many octets the next thing has, as far as these tell.
+    fn next(&self, octets: &[u8]) -> Result<usize, Fault> {
+        if self.began == Began::No {
+            let same = octets.iter().zip(frame::PREFACE).all(|(a, b)| a == b);
+            return match same {
+                true => Ok(frame::PREFACE.len()),
+                false => Err(Fault(Reason::Protocol, "not HTTP/2")),
+            };
+        }
+        let Some(head) = octets.first_chunk() else {
+            return Ok(frame::HEAD);
+        };
+        match Head::parse(head).len {
+            len if len <= frame::MAX_PAYLOAD => Ok(frame::HEAD + len),
+            _ => Err(Fault(
+                Reason::FrameSize,
+                "a frame of more than 16,384 octets",
+            )),
+        }
+    }
+
+    /// Refuses new streams from now on.
+    pub(crate) fn drain(&mut self, out: &mut Out) {
+        if !self.draining {
+            self.draining = true;
+            // No stream is left out yet: some may be on their way.
+            out.put(|out| frame::put_go_away(i32::MAX as u32, Reason::NoError, out));
+        }
+    }
+
+    /// Whether the connection has come to its end.
+    pub(crate) fn is_over(&self) -> bool {
+        (self.draining || self.leaving) && self.streams.is_empty()
+    }
+
+    /// Says that this is the end.
+    pub(crate) fn go_away(&self, reason: Reason, out: &mut Out) {
+        out.put(|out| frame::put_go_away(self.last, reason, out));
+    }
+
+    fn stream(&mut self, id: u32) -> Option<usize> {
+        self.streams.iter().position(|s| s.id == id)
+    }
+
+    /// Removes a stream and tells the client why.
+    fn fail(&mut self, id: u32, reason: Reason, out: &mut Out) -> Result<(), Fault> {
+        if let Some(at) = self.stream(id) {
+            self.remove(at, out);
+        }
+        self.put_reset(id, reason, out);
+        self.limits.vain()
+    }
+
+    fn put_reset(&mut self, id: u32, reason: Reason, out: &mut Out) {
+        self.reset.rotate_right(1);
+        self.reset[0] = id;
+        out.put(|out| frame::put_reset(id, reason, out));
+    }
+
+    /// Drops a stream with its call.
+    fn remove(&mut self, at: usize, out: &mut Out) {
+        let stream = self.streams.remove(at);
+        self.give_back(stream.input.taken + stream.input.octets.len() as u32, out);
+    }
+
+    /// Lets the client send so much again on the connection.
+    fn give_back(&mut self, count: u32, out: &mut Out) {
+        if let Some(more) = self.receive.give_back(count) {
+            out.put(|out| frame::put_window_update(0, more, out));
+        }
+    }
+
+    /// A response that is nothing but a status.
+    fn put_status(&mut self, id: u32, status: StatusCode, out: &mut Out) {
+        let mut block = Vec::new();
+        hpack::put_status(status, &mut block);
+        answer::put_block(id, &block, true, self.max_frame, out);
+        self.put_reset(id, Reason::NoError, out);
+    }
+}

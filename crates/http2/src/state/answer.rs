@@ -1,0 +1,168 @@
+//! What calls say, as frames.
+
+use std::task::{Context, Poll};
+
+use http::{HeaderMap, Response};
+
+use super::{State, Stream};
+use crate::frame::{self, Reason};
+use crate::hpack;
+use crate::out::Out;
+use crate::{Call, Data, Part};
+
+/// Parts that a call gives before others get their turn.
+const PARTS: usize = 16;
+
+/// What became of a stream.
+enum Step {
+    /// It has nothing to say, or no room to say it.
+    Waits,
+    /// It said something.
+    Said,
+    /// It said everything.
+    Ended,
+}
+
+impl<C: Call> State<C> {
+    /// Asks calls for what they have to say. Returns whether they said anything.
+    pub(crate) fn answer(&mut self, out: &mut Out, cx: &mut Context<'_>) -> bool {
+        let (mut said, mut at) = (false, 0);
+        while at < self.streams.len() {
+            let step = self.step(at, out, cx);
+            self.take_back(at, out);
+            said |= !matches!(step, Step::Waits);
+            match step {
+                Step::Ended => self.end(at, out),
+                _ => at += 1,
+            }
+        }
+        said
+    }
+
+    fn step(&mut self, at: usize, out: &mut Out, cx: &mut Context<'_>) -> Step {
+        let stream = &mut self.streams[at];
+        let mut step = Step::Waits;
+        for _ in 0..PARTS {
+            if let Some(data) = &mut stream.rest {
+                let room = stream.window.left().min(self.window.left());
+                let sent = put_data(stream.id, data, room, self.max_frame, out);
+                stream.window.spend(sent);
+                self.window.spend(sent);
+                if sent > 0 {
+                    step = Step::Said;
+                }
+                if data.len() > 0 {
+                    return step;
+                }
+                stream.rest = None;
+            }
+            if stream.window.left() == 0 || self.window.left() == 0 {
+                return step;
+            }
+            let Poll::Ready(part) = stream.call.poll(&mut stream.input, cx) else {
+                return step;
+            };
+            step = Step::Said;
+            match part {
+                Part::Head(head) => stream.put_head(&head, false, self.max_frame, out),
+                Part::Only(head) => {
+                    stream.put_head(&head, true, self.max_frame, out);
+                    return Step::Ended;
+                }
+                Part::Data(data) => stream.rest = Some(data),
+                Part::End(trailers) => {
+                    stream.put_end(&trailers, self.max_frame, out);
+                    return Step::Ended;
+                }
+            }
+        }
+        step
+    }
+
+    /// Lets the client send again what the call took.
+    fn take_back(&mut self, at: usize, out: &mut Out) {
+        let stream = &mut self.streams[at];
+        let taken = std::mem::take(&mut stream.input.taken);
+        if taken == 0 {
+            return;
+        }
+        if let Some(more) = stream.receive.give_back(taken)
+            && !stream.input.ended
+        {
+            let id = stream.id;
+            out.put(|out| frame::put_window_update(id, more, out));
+        }
+        self.give_back(taken, out);
+    }
+
+    fn end(&mut self, at: usize, out: &mut Out) {
+        let stream = &self.streams[at];
+        if !stream.input.ended {
+            // The answer does not depend on the rest of the request.
+            self.put_reset(stream.id, Reason::NoError, out);
+        }
+        self.remove(at, out);
+        self.limits.done();
+    }
+}
+
+impl<C> Stream<C> {
+    fn put_head(&self, head: &Response<()>, end: bool, max_frame: usize, out: &mut Out) {
+        let mut block = Vec::with_capacity(64);
+        hpack::put_status(head.status(), &mut block);
+        put_fields(head.headers(), &mut block);
+        put_block(self.id, &block, end, max_frame, out);
+    }
+
+    fn put_end(&self, trailers: &HeaderMap, max_frame: usize, out: &mut Out) {
+        if trailers.is_empty() {
+            let id = self.id;
+            out.put(|out| frame::put_head(frame::DATA, frame::END_STREAM, id, 0, out));
+            return;
+        }
+        let mut block = Vec::with_capacity(64);
+        put_fields(trailers, &mut block);
+        put_block(self.id, &block, true, max_frame, out);
+    }
+}
+
+fn put_fields(fields: &HeaderMap, block: &mut Vec<u8>) {
+    for (name, value) in fields {
+        hpack::put_field(name.as_str().as_bytes(), value.as_bytes(), block);
+    }
+}
+
+/// Appends a header block in as many frames as it needs.
+pub(super) fn put_block(id: u32, block: &[u8], end: bool, max_frame: usize, out: &mut Out) {
+    let mut kind = frame::HEADERS;
+    let mut flags = if end { frame::END_STREAM } else { 0 };
+    let mut chunks = block.chunks(max_frame).peekable();
+    while let Some(chunk) = chunks.next() {
+        if chunks.peek().is_none() {
+            flags |= frame::END_HEADERS;
+        }
+        out.put(|out| {
+            frame::put_head(kind, flags, id, chunk.len(), out);
+            out.extend_from_slice(chunk);
+        });
+        (kind, flags) = (frame::CONTINUATION, 0);
+    }
+}
+
+/// Appends as much of the data as there is room for, and returns how much that is.
+fn put_data(id: u32, data: &mut Data, mut room: usize, max_frame: usize, out: &mut Out) -> usize {
+    let mut sent = 0;
+    while data.len() > 0 && room > 0 {
+        let len = data.len().min(room).min(max_frame);
+        let own = len.min(data.own.len());
+        out.put(|out| {
+            frame::put_head(frame::DATA, 0, id, len, out);
+            out.extend_from_slice(&data.own[..own]);
+        });
+        data.own.drain(..own);
+        out.share(data.shared.split_to(len - own));
+        room -= len;
+        sent += len;
+    }
+    sent
+}
