@@ -5,6 +5,7 @@
 //! them itself, which costs nearly nothing.
 
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -21,12 +22,21 @@ struct State {
 
 /// One thread's list of tasks to wake.
 #[derive(Debug, Default)]
-pub struct Bell(Mutex<State>);
+pub struct Bell {
+    state: Mutex<State>,
+    rung: AtomicU64,
+}
 
 impl Bell {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing between taking and leaving the lock can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often tasks were woken. While this stays the same, a task of the thread that is to be woken by this bell was
+    /// not, and need not look why.
+    pub(crate) fn rung(&self) -> u64 {
+        self.rung.load(Ordering::Relaxed)
     }
 
     /// Has tasks woken.
@@ -70,6 +80,7 @@ impl Bell {
             }
             std::mem::swap(&mut state.tasks, &mut tasks);
             drop(state);
+            self.rung.fetch_add(1, Ordering::Relaxed);
             tasks.drain(..).for_each(Waker::wake);
             Poll::Ready(true)
         };

@@ -56,6 +56,8 @@ pub struct Receiver<T> {
     place: Arc<Place<T>>,
     seen: u64,
     bell: Option<Arc<Bell>>,
+    /// How often the bell had rung when this began to wait by it.
+    waits: Option<u64>,
 }
 
 impl<T: Clone> Sender<T> {
@@ -75,6 +77,7 @@ impl<T: Clone> Sender<T> {
             place: Arc::clone(&self.0),
             seen: 0,
             bell: None,
+            waits: None,
         }
     }
 
@@ -107,7 +110,7 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T: Clone> Receiver<T> {
-    /// From now on who waits is woken by this bell.
+    /// From now on the one task that waits is woken by this bell, and asks on the thread of this bell.
     pub fn wake_by(&mut self, bell: Arc<Bell>) {
         self.bell = Some(bell);
     }
@@ -121,6 +124,12 @@ impl<T: Clone> Receiver<T> {
 
     /// A value that was not seen; `None` when there will be none.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let rung = self.bell.as_deref().map(Bell::rung);
+        if self.waits.is_some() && self.waits == rung {
+            // The place is in another processor's caches, or in none: nobody looks there for nothing.
+            return Poll::Pending;
+        }
+        self.waits = None;
         let mut state = self.place.state();
         if state.version != self.seen {
             self.seen = state.version;
@@ -132,6 +141,7 @@ impl<T: Clone> Receiver<T> {
         if !state.waiting.iter().any(|(w, _)| w.will_wake(cx.waker())) {
             state.waiting.push((cx.waker().clone(), self.bell.clone()));
         }
+        self.waits = rung;
         Poll::Pending
     }
 

@@ -8,6 +8,9 @@ use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use tokio::io::AsyncWrite;
 
+/// Shared octets that are fewer than these are copied: a list of pieces costs the system more.
+const COPIED: usize = 2048;
+
 /// So many pieces go into one system call: a response of half a megabyte in frames of 16 KiB.
 const PIECES: usize = 64;
 
@@ -54,8 +57,10 @@ impl Out {
 
     /// Appends shared octets.
     pub(crate) fn share(&mut self, octets: Bytes) {
-        if !octets.is_empty() {
-            self.pieces.push(Piece::Shared(octets));
+        match octets.len() {
+            0 => {}
+            1..COPIED => self.put(|out| out.extend_from_slice(&octets)),
+            _ => self.pieces.push(Piece::Shared(octets)),
         }
     }
 
@@ -115,7 +120,11 @@ impl Out {
         while !self.is_empty() {
             let count = {
                 let slices = self.slices();
-                ready!(Pin::new(&mut *io).poll_write_vectored(cx, &slices))?
+                let io = Pin::new(&mut *io);
+                match &*slices {
+                    [one] => ready!(io.poll_write(cx, one))?,
+                    _ => ready!(io.poll_write_vectored(cx, &slices))?,
+                }
             };
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -155,7 +164,7 @@ mod tests {
             }
             self.calls -= 1;
             let octets: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
-            let taken = octets.len().min(7);
+            let taken = octets.len().min(777);
             self.got.extend(&octets[..taken]);
             Poll::Ready(Ok(taken))
         }
@@ -180,7 +189,7 @@ mod tests {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         for round in 0u8..50 {
             let own = vec![round; usize::from(round % 5)];
-            let shared = vec![100 + round; usize::from(round % 9)];
+            let shared = vec![100 + round; usize::from(round % 9) * COPIED / 4];
             out.put(|o| o.extend_from_slice(&own));
             out.put(|o| o.push(255));
             out.share(Bytes::from(shared.clone()));

@@ -93,6 +93,7 @@ impl Drop for Workers {
 fn worker(number: usize, processor: Option<usize>, fanout: Arc<Fanout>) -> io::Result<Worker> {
     let runtime = Builder::new_current_thread()
         .enable_all()
+        .event_interval(BURST)
         .on_thread_park(moderate)
         .build()?;
     let worker = Worker {
@@ -113,6 +114,10 @@ fn worker(number: usize, processor: Option<usize>, fanout: Arc<Fanout>) -> io::R
         })?;
     Ok(worker)
 }
+
+/// So many tasks get their turn before the thread looks for what has arrived. A change is written to all whom it concerns
+/// before their answers are read.
+const BURST: u32 = 1024;
 
 /// So many times in a [`WINDOW`] a thread may run out of work and wait for more without a pause.
 const WAITS: u32 = 16;
