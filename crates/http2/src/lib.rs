@@ -4,7 +4,8 @@
 //! same bytes at once. What counts is what a connection costs meanwhile, and how often memory is touched for a response:
 //! - a connection is one future with its streams, and has no buffers of its own while nothing is under way;
 //! - a response of any size is one system call, and shared bytes are not copied ([`Data`]);
-//! - a call is asked for the next part of its response when there is room for it, so nothing is queued ([`Call::poll`]).
+//! - a call is asked for the next part of its response when there was room for the last, so nothing is queued
+//!   ([`Call::poll`]).
 //!
 //! What is left out on purpose: the client's side, push, priorities (deprecated, read and ignored), upgrades from
 //! HTTP/1.1, dynamic tables and Huffman code in what is sent.
@@ -43,8 +44,8 @@ pub trait Service {
 
 /// One call: takes what the client sends, gives what it is sent. It is dropped when the client gives it up.
 pub trait Call {
-    /// The next part of the response. Asked whenever something moves on the connection and the client has room for
-    /// more; everything that can be taken of `input` should be taken before it is pending, and what stays there counts
+    /// The next part of the response. Asked whenever something moves on the connection, unless the client has no room
+    /// for a part that was given before; everything that can be taken of `input` should be taken before it is pending, and what stays there counts
     /// against the client's window.
     fn poll(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Poll<Part>;
 }

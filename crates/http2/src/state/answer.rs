@@ -56,9 +56,6 @@ impl<C: Call> State<C> {
                 }
                 stream.rest = None;
             }
-            if stream.window.left() == 0 || self.window.left() == 0 {
-                return step;
-            }
             let Poll::Ready(part) = stream.call.poll(&mut stream.input, cx) else {
                 return step;
             };
