@@ -66,6 +66,7 @@ pub struct Stream {
     /// Types of which nothing is to be sent until their set changes or the client says something about them.
     settled: Types,
     last_nonce: u64,
+    made: u64,
     introduced: bool,
     /// New clusters that were sent and whose assignments have not been taken, with the nonce of that response:
     /// assignments that were sent before it do not count. One that is no longer published stays until the client has
@@ -90,6 +91,7 @@ impl Stream {
             flying: Types::default(),
             settled: Types::default(),
             last_nonce: 0,
+            made: 0,
             introduced: false,
             warming: BTreeMap::new(),
             released: false,
@@ -164,6 +166,11 @@ impl Stream {
         let mut out = Vec::new();
         self.pump(&mut out);
         out
+    }
+
+    /// How often what to send was worked out here, and not found among what other streams have sent.
+    pub fn made(&self) -> u64 {
+        self.made
     }
 
     /// How many responses wait for their answer.
@@ -294,6 +301,7 @@ impl Stream {
                 made
             }
             None => {
+                self.made += 1;
                 let made = Arc::new(watch.make(&setting, published.revision));
                 if let Some(passage) = passage {
                     fanout.keep(passage, Arc::clone(&made));

@@ -31,7 +31,7 @@ pub(super) struct Calls {
 
 /// One call.
 pub(super) enum Call {
-    Discovery(Box<Discovery>),
+    Discovery(Discovery),
     Mounted(Mounted),
     /// Refused.
     Status(Status),
@@ -70,7 +70,7 @@ impl Calls {
             thread: self.thread.clone(),
             wait,
         };
-        Ok(Call::Discovery(Box::new(Discovery::new(opening))))
+        Ok(Call::Discovery(Discovery::new(opening)))
     }
 }
 

@@ -308,9 +308,11 @@ impl Discovery {
             let Some(newest) = newest else {
                 return Err(Status::new(Code::Unavailable, "subscription ended"));
             };
-            let start = Instant::now();
+            let (start, made) = (Instant::now(), self.stream.made());
             let out = self.stream.on_published(newest);
-            if let Phase::Joined(_, session) = &mut self.phase {
+            if self.stream.made() > made
+                && let Phase::Joined(_, session) = &mut self.phase
+            {
                 session.on_work(Work::Merge, start.elapsed());
             }
             self.act(out)?;

@@ -79,7 +79,7 @@ pub trait Session: Send {
 /// Work for one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// Working out what the client lacks of a new revision.
+    /// Working out what the client lacks of a new revision, if no other stream has worked out the same.
     Merge,
     /// Encoding a response that no other stream has encoded.
     Encode,
