@@ -59,12 +59,13 @@ fn scratch() -> Box<Scratch> {
 #[derive(Debug)]
 pub struct Connection<I, S: Service> {
     io: I,
-    service: S,
     state: State<S::Call>,
-    /// What the socket did not take.
-    unsent: Out,
+    /// What the socket did not take, if there is something.
+    unsent: Option<Box<Out>>,
     reads: u32,
     over: bool,
+    /// Seldom asked: not to lie between what is always looked at.
+    service: Box<S>,
 }
 
 impl<I, S> Connection<I, S>
@@ -75,12 +76,12 @@ where
 {
     /// Over a socket on which nothing was said, encrypted or not.
     pub fn new(io: I, service: S) -> Self {
-        let mut unsent = Out::default();
+        let mut first = Box::<Out>::default();
         Self {
-            state: State::new(&mut unsent),
+            state: State::new(&mut first),
             io,
-            service,
-            unsent,
+            service: Box::new(service),
+            unsent: Some(first),
             reads: 0,
             over: false,
         }
@@ -88,12 +89,13 @@ where
 
     /// Takes no new calls, and ends with those that there are. To be polled afterwards.
     pub fn drain(&mut self) {
-        self.state.drain(&mut self.unsent);
+        self.state.drain(self.unsent.get_or_insert_default());
     }
 
     /// Asks the client for a sign of life. To be polled afterwards.
     pub fn ping(&mut self) {
-        self.unsent.put(|out| frame::put_ping(0, b"alive? \n", out));
+        let out = self.unsent.get_or_insert_default();
+        out.put(|out| frame::put_ping(0, b"alive? \n", out));
     }
 
     /// Counts how often something was heard of the client.
@@ -114,7 +116,7 @@ where
             return Poll::Ready(Ok(false));
         }
         self.reads = self.reads.wrapping_add(1);
-        let taken = self.state.receive(read.filled(), out, &mut self.service);
+        let taken = self.state.receive(read.filled(), out, &mut *self.service);
         Poll::Ready(match taken {
             Ok(()) => Ok(true),
             Err(Fault(reason, what)) => {
@@ -176,15 +178,20 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let mut scratch = scratch();
-        let mut out = match this.unsent.is_empty() {
-            true => std::mem::take(&mut scratch.out),
-            false => std::mem::take(&mut this.unsent),
+        let result = match this.unsent.take() {
+            Some(mut out) => {
+                let result = this.turn(&mut scratch.read, &mut out, cx);
+                this.unsent = Some(out).filter(|out| !out.is_empty());
+                result
+            }
+            None => {
+                let result = this.turn(&mut scratch.read, &mut scratch.out, cx);
+                if !scratch.out.is_empty() {
+                    this.unsent = Some(Box::new(std::mem::take(&mut scratch.out)));
+                }
+                result
+            }
         };
-        let result = this.turn(&mut scratch.read, &mut out, cx);
-        match out.is_empty() {
-            true => scratch.out = out,
-            false => this.unsent = out,
-        }
         SCRATCH.set(Some(scratch));
         result
     }

@@ -4,7 +4,6 @@
 //! gets the same. Nothing is copied and nothing is queued beyond one response per type. The call is not polled while the
 //! client has no window, so a slow client costs nothing but its own responses.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -18,6 +17,7 @@ use futures::future::BoxFuture;
 use http2::{Data, Input, Part};
 use prost::Message;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use smallvec::SmallVec;
 use tokio::time::Sleep;
 use xlate::Published;
 
@@ -110,7 +110,8 @@ pub(super) struct Discovery {
     peer: SocketAddr,
     token: Option<Token>,
     frames: Frames,
-    due: VecDeque<Response>,
+    /// In the order of sending; seldom more than one.
+    due: SmallVec<[Response; 2]>,
     link: Arc<Link>,
     /// What changes ring.
     bell: Arc<Bell>,
@@ -138,7 +139,7 @@ impl Discovery {
             peer,
             token,
             frames: Frames::new(server.options.max_request_bytes),
-            due: VecDeque::new(),
+            due: SmallVec::new(),
             link,
             bell: thread.bell,
             patience: None,
@@ -198,7 +199,8 @@ impl Discovery {
         self.joining(cx)?;
         self.changes(cx)?;
         self.wait(cx)?;
-        if let Some(response) = self.due.pop_front() {
+        if !self.due.is_empty() {
+            let response = self.due.remove(0);
             let start = (!response.content.is_encoded()).then(Instant::now);
             let body = response.content.body();
             if let Phase::Joined(_, session) = &mut self.phase {
@@ -346,7 +348,7 @@ impl Discovery {
             .note(self.stream.in_flight() > 0, out.iter().any(answered));
         for out in out {
             match out {
-                Out::Send(response) => self.due.push_back(response),
+                Out::Send(response) => self.due.push(response),
                 Out::Event(event) => {
                     if let Phase::Joined(_, session) = &mut self.phase {
                         session.on_event(&event);
