@@ -1,27 +1,41 @@
 //! What a client may make a connection do without getting on with anything.
 
+use std::time::{Duration, Instant};
+
 use crate::frame::Reason;
 use crate::state::Fault;
 
-/// Frames that say nothing (settings, pings, priorities, window updates, empty data) between two that do.
+/// Frames in a [`PERIOD`] that say nothing (settings, pings, priorities, window updates, empty data), unless there are some
+/// between them that do.
 const IDLE: u32 = 10_000;
-/// Calls that a client gives up, or begins in vain, beyond those that end as they should.
+/// Calls in a [`PERIOD`] that a client gives up, or begins in vain, beyond those that end as they should.
 const VAIN: u32 = 200;
+/// A client that is idle for weeks sends a ping now and then, and one that gives up every call does so now and then.
+const PERIOD: Duration = Duration::from_secs(60);
 /// Frames that a header block may be in.
 const BLOCK_FRAMES: u32 = 16;
 
-/// Counts them.
-#[derive(Debug, Default)]
+/// Counts them. The time is asked when there are too many: within a period there may be twice as many.
+#[derive(Debug)]
 pub(crate) struct Limits {
     idle: u32,
     vain: u32,
+    since: Instant,
 }
 
 impl Limits {
+    pub(crate) fn new() -> Self {
+        Self {
+            idle: 0,
+            vain: 0,
+            since: Instant::now(),
+        }
+    }
+
     /// A frame that says nothing.
     pub(crate) fn idle(&mut self) -> Result<(), Fault> {
         self.idle += 1;
-        match self.idle > IDLE {
+        match self.idle > IDLE && self.lasts() {
             true => Err(Fault(
                 Reason::EnhanceYourCalm,
                 "too many frames that say nothing",
@@ -38,7 +52,7 @@ impl Limits {
     /// A call that was given up or refused.
     pub(crate) fn vain(&mut self) -> Result<(), Fault> {
         self.vain += 1;
-        match self.vain > VAIN {
+        match self.vain > VAIN && self.lasts() {
             true => Err(Fault(
                 Reason::EnhanceYourCalm,
                 "too many calls that are given up",
@@ -52,6 +66,16 @@ impl Limits {
         self.vain = self.vain.saturating_sub(1);
     }
 
+    /// Whether the period is not over; otherwise another begins.
+    fn lasts(&mut self) -> bool {
+        let now = Instant::now();
+        let lasts = now.duration_since(self.since) < PERIOD;
+        if !lasts {
+            (self.idle, self.vain, self.since) = (0, 0, now);
+        }
+        lasts
+    }
+
     /// A header block that goes on in another frame, its number being this.
     pub(crate) fn block(frames: u32) -> Result<(), Fault> {
         match frames > BLOCK_FRAMES {
@@ -61,5 +85,24 @@ impl Limits {
             )),
             false => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_often_at_once_is_not_over_weeks() {
+        let mut limits = Limits::new();
+        assert!((0..IDLE).all(|_| limits.idle().is_ok()));
+        assert!((0..VAIN).all(|_| limits.vain().is_ok()));
+        limits.since = limits.since.checked_sub(PERIOD).unwrap();
+        assert!((0..IDLE).all(|_| limits.idle().is_ok()));
+        limits.busy();
+        assert!((0..VAIN).all(|_| limits.vain().is_ok()));
+        assert!(limits.vain().is_err());
+        assert!((0..IDLE).all(|_| limits.idle().is_ok()));
+        assert!(limits.idle().is_err());
     }
 }

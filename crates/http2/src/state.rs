@@ -98,7 +98,7 @@ impl<C: Call> State<C> {
             receive: ReceiveWindow::new(flow::CONNECTION),
             max_frame: frame::MAX_PAYLOAD,
             stream_window: flow::INITIAL,
-            limits: Limits::default(),
+            limits: Limits::new(),
             last: 0,
             began: Began::No,
             draining: false,

@@ -48,7 +48,7 @@ impl Hearing {
     pub(super) fn new(ask: u32) -> Self {
         Self {
             ask,
-            lost: ask + Self::LOOKS + 1,
+            lost: ask.saturating_add(Self::LOOKS + 1),
         }
     }
 }
