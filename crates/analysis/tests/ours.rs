@@ -214,3 +214,38 @@ fn a_change_analyses_what_it_concerns_again_and_nothing_else() {
     let again = world.engine.stats().runs - runs;
     assert!(again < 20, "{again} queries ran for one Service");
 }
+
+#[test]
+fn endpoints_that_come_and_go_concern_nothing_between_objects() {
+    let entry = |i: usize, address: &str| {
+        format!(
+            "---\n{{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {{name: e{i}}}, spec: {{hosts: [h{i}.com], resolution: STATIC, ports: [{{number: 80, name: http, protocol: HTTP}}], endpoints: [{{address: {address}}}]}}}}\n"
+        )
+    };
+    let rule = |i: usize, policy: &str| {
+        format!(
+            "---\n{{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {{name: r{i}}}, spec: {{host: h{i}.com, trafficPolicy: {{loadBalancer: {{simple: {policy}}}}}}}}}\n"
+        )
+    };
+    let mut world = World::default();
+    let yaml = (0..20).map(|i| entry(i, "10.0.0.1") + &rule(i, "RANDOM"));
+    world.put(&yaml.collect::<String>());
+    world.get(&Analysis);
+    let between = |world: &World| {
+        let queries = world.engine.stats().queries;
+        let of_many = ["::OfMesh", "::OfNamespace", "::OfBucket", "::Analysis"];
+        let runs = queries
+            .iter()
+            .filter(|q| of_many.iter().any(|n| q.name.ends_with(n)));
+        runs.map(|q| q.runs).sum::<u64>()
+    };
+    let before = between(&world);
+    assert!(before > 0);
+    world.put(&entry(7, "10.0.0.2"));
+    world.put(&rule(7, "ROUND_ROBIN"));
+    world.get(&Analysis);
+    assert_eq!(between(&world), before);
+    world.put(&entry(7, "10.0.0.2").replace("protocol: HTTP", "protocol: TCP"));
+    world.get(&Analysis);
+    assert!(between(&world) > before);
+}

@@ -1,15 +1,15 @@
 //! ServiceEntries.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use incr::Cx;
-use model::Object;
 use model::kinds::istio::ServiceEntry;
+use model::{Object, ObjectName};
 use store::{Reads, Snapshot};
 
 use crate::code;
 use crate::facts::several;
+use crate::facts::stated::EntryOf;
 use crate::finding::Report;
 
 /// Istio: pkg/config/analysis/analyzers/serviceentry/protocoladdresses.go, 1.32.
@@ -46,18 +46,25 @@ pub(crate) fn addresses(
 }
 
 /// Entries of one host and port in one scope: what each says it speaks.
-type Spoken<'a> = Vec<(&'a str, &'a Arc<Object<ServiceEntry>>)>;
+type Spoken<'a> = Vec<(&'a str, &'a ObjectName)>;
 
 /// Istio: pkg/config/analysis/analyzers/serviceentry/conflictingserviceentries.go, 1.32.
 pub(crate) fn protocols(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
-    let entries = cx.list::<ServiceEntry>();
+    let stated: Vec<_> = cx
+        .names::<ServiceEntry>()
+        .into_iter()
+        .map(|name| (cx.query(&EntryOf(name.clone())), name))
+        .collect();
     let mut index: BTreeMap<(&str, u32, &str), Spoken<'_>> = BTreeMap::new();
-    for entry in &entries {
-        for scope in scopes(entry) {
-            for host in &entry.spec.hosts {
-                for port in &entry.spec.ports {
-                    let spoken = index.entry((host, port.number, scope)).or_default();
-                    spoken.push((&port.protocol, entry));
+    for (entry, name) in &stated {
+        let Some(entry) = &**entry else {
+            continue;
+        };
+        for scope in &entry.scopes {
+            for host in &entry.hosts {
+                for (port, protocol) in &entry.ports {
+                    let spoken = index.entry((host, *port, scope)).or_default();
+                    spoken.push((protocol, name));
                 }
             }
         }
@@ -73,14 +80,16 @@ pub(crate) fn protocols(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
         if protocols.len() < 2 {
             continue;
         }
-        let names: BTreeSet<String> = all.iter().map(|(_, e)| e.meta.name.to_string()).collect();
+        let names: BTreeSet<String> = all.iter().map(|(_, name)| name.to_string()).collect();
         let names: Vec<String> = names.into_iter().collect();
         let protocols: Vec<String> = protocols.into_iter().collect();
-        for (_, entry) in all {
-            if told.insert(&entry.meta.name) {
+        for (_, name) in all {
+            if told.insert(*name)
+                && let Some(entry) = cx.get::<ServiceEntry>(name)
+            {
                 report
                     .add(
-                        entry,
+                        &entry,
                         &code::CONFLICTING_PROTOCOL,
                         "spec.ports",
                         format!(
@@ -93,22 +102,4 @@ pub(crate) fn protocols(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
             }
         }
     }
-}
-
-fn scopes(entry: &Object<ServiceEntry>) -> BTreeSet<&str> {
-    let stated = &entry.spec.export_to;
-    if stated.is_empty() || stated.iter().any(|s| s == "*") {
-        return BTreeSet::from(["*"]);
-    }
-    let scope = |s: &'_ String| s.as_str() == ".";
-    stated
-        .iter()
-        .map(|s| {
-            if scope(s) {
-                entry.namespace().as_str()
-            } else {
-                s
-            }
-        })
-        .collect()
 }

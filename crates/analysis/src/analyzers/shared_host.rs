@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use incr::Cx;
-use model::kinds::Kinded;
 use model::kinds::istio::{DestinationRule, ServiceEntry};
 use model::kinds::kube::Service;
-use model::{Namespace, Object, Timestamp};
+use model::{Namespace, ObjectName, Timestamp};
 use store::{Reads, Snapshot};
 
 use crate::code;
 use crate::facts::hosts::{full_name, service_of};
+use crate::facts::stated::{EntryOf, Rule, RuleOf};
 use crate::finding::Report;
 
 pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
@@ -21,10 +21,9 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
 /// What comes first where objects contradict each other.
 ///
 /// Istio: pilot/pkg/model/config.go sortConfigByCreationTime, 1.32.
-fn age<T: Kinded>(object: &Object<T>) -> (Timestamp, String) {
-    let name = &object.meta.name;
+fn age(name: &ObjectName, rule: &Rule) -> (Timestamp, String) {
     (
-        object.meta.created.unwrap_or_default(),
+        rule.created.unwrap_or_default(),
         format!("{}.{}", name.name, name.namespace),
     )
 }
@@ -33,47 +32,48 @@ fn age<T: Kinded>(object: &Object<T>) -> (Timestamp, String) {
 ///
 /// Istio: pilot/pkg/model/destination_rule.go mergeDestinationRule, 1.32.
 fn destination_rules(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
-    let domain = &cx.settings().domain;
-    let rules = cx.list::<DestinationRule>();
-    let mut by_host: BTreeMap<(&Namespace, String), Vec<&Object<DestinationRule>>> =
-        BTreeMap::new();
-    for rule in rules.iter().filter(|r| r.spec.workload_selector.is_none()) {
-        let host = full_name(rule.namespace(), &rule.spec.host, domain);
-        by_host
-            .entry((rule.namespace(), host))
-            .or_default()
-            .push(rule);
+    let stated: Vec<_> = cx
+        .names::<DestinationRule>()
+        .into_iter()
+        .map(|name| (cx.query(&RuleOf(name.clone())), name))
+        .collect();
+    let mut by_host: BTreeMap<(&Namespace, &str), Vec<(&ObjectName, &Rule)>> = BTreeMap::new();
+    for (rule, name) in &stated {
+        if let Some(rule) = &**rule {
+            let same = by_host.entry((&name.namespace, &rule.host)).or_default();
+            same.push((name, rule));
+        }
     }
     for ((_, host), mut rules) in by_host {
-        rules.sort_by_cached_key(|r| age(r));
-        let Some((first, others)) = rules.split_first() else {
+        rules.sort_by_cached_key(|(name, rule)| age(name, rule));
+        let Some(((oldest, first), others)) = rules.split_first() else {
             continue;
         };
-        let subsets: Vec<&str> = first.spec.subsets.iter().map(|s| &*s.name).collect();
-        for rule in others {
-            if first.spec.traffic_policy.is_some() && rule.spec.traffic_policy.is_some() {
+        for (name, rule) in others {
+            let Some(object) = cx.get::<DestinationRule>(name) else {
+                continue;
+            };
+            if first.policy && rule.policy {
                 report
                     .add(
-                        *rule,
+                        &object,
                         &code::SHARED_HOST,
                         "spec.trafficPolicy",
                         format!(
-                            "the traffic policy has no effect: {} is for {host} as well, and is older",
-                            first.meta.name
+                            "the traffic policy has no effect: {oldest} is for {host} as well, and is older"
                         ),
                     )
                     .help("put everything for a host into one DestinationRule");
             }
-            let stated = rule.spec.subsets.iter().enumerate();
-            for (i, subset) in stated.filter(|(_, s)| subsets.contains(&s.name.as_str())) {
+            let subsets = rule.subsets.iter().enumerate();
+            for (i, subset) in subsets.filter(|(_, s)| first.subsets.contains(s)) {
                 report
                     .add(
-                        *rule,
+                        &object,
                         &code::SHARED_HOST,
                         format!("spec.subsets[{i}]"),
                         format!(
-                            "the subset {} has no effect: {} defines it for {host} as well, and is older",
-                            subset.name, first.meta.name
+                            "the subset {subset} has no effect: {oldest} defines it for {host} as well, and is older"
                         ),
                     )
                     .help("give the subset another name, or put it into one DestinationRule");
@@ -85,13 +85,18 @@ fn destination_rules(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
 /// A Service of Kubernetes counts before a ServiceEntry of the same host.
 fn service_entries(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
     let domain = &cx.settings().domain;
-    for entry in cx.list::<ServiceEntry>() {
-        for (i, host) in entry.spec.hosts.iter().enumerate() {
-            let name = full_name(entry.namespace(), host, domain);
-            let Some(service) = service_of(&name, domain) else {
+    for name in cx.names::<ServiceEntry>() {
+        let stated = cx.query(&EntryOf(name.clone()));
+        let hosts = stated.iter().flat_map(|entry| entry.hosts.iter());
+        for (i, host) in hosts.enumerate() {
+            let full = full_name(&name.namespace, host, domain);
+            let Some(service) = service_of(&full, domain) else {
                 continue;
             };
-            if service.namespace == *entry.namespace() && cx.get::<Service>(&service).is_some() {
+            if service.namespace == name.namespace
+                && cx.get::<Service>(&service).is_some()
+                && let Some(entry) = cx.get::<ServiceEntry>(&name)
+            {
                 report
                     .add(
                         &entry,

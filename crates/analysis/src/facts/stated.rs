@@ -1,0 +1,85 @@
+//! What objects state that others may contradict, without what changes often: endpoints come and go, and nothing between
+//! objects has to be looked at because of that.
+
+use std::collections::BTreeSet;
+
+use incr::{Cx, Query};
+use model::kinds::istio::{DestinationRule, ServiceEntry};
+use model::{ObjectName, Timestamp};
+use store::{Reads, Snapshot};
+
+use super::hosts::full_name;
+
+/// What a ServiceEntry states.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// As they are written.
+    pub(crate) hosts: Vec<String>,
+    /// Numbers and protocols.
+    pub(crate) ports: Vec<(u32, String)>,
+    /// `*`, or the namespaces that see it.
+    pub(crate) scopes: BTreeSet<String>,
+}
+
+/// What the ServiceEntry of this name states.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct EntryOf(pub(crate) ObjectName);
+
+impl Query<Snapshot> for EntryOf {
+    type Value = Option<Entry>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let object = cx.get::<ServiceEntry>(&self.0)?;
+        let spec = &object.spec;
+        let scopes = if spec.export_to.is_empty() || spec.export_to.iter().any(|s| s == "*") {
+            BTreeSet::from(["*".to_owned()])
+        } else {
+            let scope = |s: &String| match s.as_str() {
+                "." => object.namespace().to_string(),
+                other => other.to_owned(),
+            };
+            spec.export_to.iter().map(scope).collect()
+        };
+        let ports = spec.ports.iter();
+        Some(Entry {
+            hosts: spec.hosts.clone(),
+            ports: ports.map(|p| (p.number, p.protocol.clone())).collect(),
+            scopes,
+        })
+    }
+}
+
+/// What a DestinationRule states for all workloads of its namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Rule {
+    /// In full.
+    pub(crate) host: String,
+    /// Whether it has a traffic policy.
+    pub(crate) policy: bool,
+    /// The names of its subsets, in the order written.
+    pub(crate) subsets: Vec<String>,
+    /// When it was created.
+    pub(crate) created: Option<Timestamp>,
+}
+
+/// What the DestinationRule of this name states; `None` where it is for some workloads alone.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct RuleOf(pub(crate) ObjectName);
+
+impl Query<Snapshot> for RuleOf {
+    type Value = Option<Rule>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let object = cx.get::<DestinationRule>(&self.0)?;
+        let spec = &object.spec;
+        if spec.workload_selector.is_some() {
+            return None;
+        }
+        Some(Rule {
+            host: full_name(object.namespace(), &spec.host, &cx.settings().domain),
+            policy: spec.traffic_policy.is_some(),
+            subsets: spec.subsets.iter().map(|s| s.name.clone()).collect(),
+            created: object.meta.created,
+        })
+    }
+}
