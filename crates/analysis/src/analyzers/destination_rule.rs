@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use incr::Cx;
-use model::kinds::istio::{DestinationRule, WorkloadEntry};
+use model::kinds::istio::DestinationRule;
 use model::kinds::kube::Secret;
 use model::{Name, Object};
 use proto_istio::networking::client_tls_settings::TlSmode;
@@ -11,7 +11,7 @@ use proto_istio::networking::{ClientTlsSettings, TrafficPolicy};
 use store::{Reads, Snapshot};
 
 use crate::code;
-use crate::facts::workloads::{NodeLocality, Workload, for_each_match};
+use crate::facts::workloads::{EntryWith, NodeLocality, Workload, for_each_match};
 use crate::facts::{hosts, selector_text, short_or_full};
 use crate::finding::Report;
 
@@ -124,13 +124,11 @@ fn selects_something(cx: &Cx<'_, Snapshot>, labels: &BTreeMap<String, String>) -
         found = node.is_empty() || on_node(cx, workload, &node);
         !found
     });
-    found
-        || cx.list::<WorkloadEntry>().iter().any(|e| {
-            labels.iter().all(|(k, v)| {
-                let stated = e.spec.labels.get(k).map(String::as_str);
-                stated.or(e.meta.labels.get(k)) == Some(v)
-            })
-        })
+    let entry = || EntryWith {
+        namespace: None,
+        labels: labels.clone(),
+    };
+    found || *cx.query(&entry())
 }
 
 fn on_node(

@@ -7,17 +7,16 @@ use model::kinds::Kinded;
 use model::kinds::gateway_api;
 use model::kinds::istio::{
     AuthorizationPolicy, DestinationRule, EnvoyFilter, PeerAuthentication, ProxyConfig,
-    RequestAuthentication, ServiceEntry, Telemetry, TrafficExtension, WasmPlugin, WorkloadEntry,
+    RequestAuthentication, ServiceEntry, Telemetry, TrafficExtension, WasmPlugin,
 };
 use model::kinds::kube::Service;
 use model::{Object, ObjectName};
 use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
-use store::index::label_value;
-use store::{ObjectIndex, Reads, Snapshot};
+use store::{Reads, Snapshot};
 
 use crate::code;
 use crate::facts::selector_text;
-use crate::facts::workloads::{WorkloadsIn, any_matches, namespaces};
+use crate::facts::workloads::{EntryWith, WorkloadsIn, any_matches, namespaces};
 use crate::finding::Report;
 
 macro_rules! selectors {
@@ -71,7 +70,11 @@ fn selects<T: Kinded>(
         let workloads = cx.query(&WorkloadsIn(namespace.clone()));
         workloads.matching(labels).next().is_some()
     };
-    if !found && !entry_matches(cx, object, mesh_wide, labels) {
+    let entry = || EntryWith {
+        namespace: (!mesh_wide).then(|| namespace.clone()),
+        labels: labels.clone(),
+    };
+    if !found && !*cx.query(&entry()) {
         report
             .add(
                 object,
@@ -84,34 +87,6 @@ fn selects<T: Kinded>(
             )
             .help("correct the labels, or remove the object: it applies to nothing");
     }
-}
-
-/// Whether a WorkloadEntry has the labels.
-fn entry_matches<T: Kinded>(
-    cx: &Cx<'_, Snapshot>,
-    object: &Object<T>,
-    mesh_wide: bool,
-    labels: &BTreeMap<String, String>,
-) -> bool {
-    let Some((key, value)) = labels.first_key_value() else {
-        return false;
-    };
-    let entries = if mesh_wide {
-        cx.list::<WorkloadEntry>()
-    } else {
-        let value = label_value(object.namespace(), key, value);
-        cx.list_by::<WorkloadEntry>(ObjectIndex::Label, &value)
-    };
-    entries.iter().any(|e| {
-        let of = |k: &str| {
-            e.spec
-                .labels
-                .get(k)
-                .map(String::as_str)
-                .or(e.meta.labels.get(k))
-        };
-        labels.iter().all(|(k, v)| of(k) == Some(v.as_str()))
-    })
 }
 
 macro_rules! targets {

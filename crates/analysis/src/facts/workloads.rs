@@ -1,12 +1,15 @@
 //! Workloads of a namespace by their labels: pods, and those that Deployments will make.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::kinds::istio::WorkloadEntry;
 use model::kinds::kube::{Container, Deployment, NamespaceSpec, Node, Pod};
-use model::{Labels, Name, Namespace, ObjectName};
+use model::{Labels, Name, Namespace, Object, ObjectName};
 use rustc_hash::FxHashMap;
-use store::{Reads, Snapshot};
+use store::index::label_value;
+use store::{ObjectIndex, Reads, Snapshot};
 
 /// The name of the container that injection adds.
 pub(crate) const PROXY: &str = "istio-proxy";
@@ -219,6 +222,39 @@ pub(crate) fn any_matches<K: AsRef<str>, V: AsRef<str>>(
         let workloads = cx.query(&WorkloadsIn(namespace));
         workloads.matching(selector.clone()).next().is_some()
     })
+}
+
+/// Whether a WorkloadEntry has every one of these labels: one of the namespace, or any of the mesh without one. What asks is
+/// looked at again when that changes, and not whenever one of a hundred thousand entries does.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct EntryWith {
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+impl Query<Snapshot> for EntryWith {
+    type Value = bool;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
+        let Some((key, value)) = self.labels.first_key_value() else {
+            return !cx.names::<WorkloadEntry>().is_empty();
+        };
+        let namespaces = match &self.namespace {
+            Some(namespace) => vec![namespace.clone()],
+            None => cx.namespaces::<WorkloadEntry>(),
+        };
+        let has_all = |entry: &Arc<Object<WorkloadEntry>>| {
+            self.labels.iter().all(|(key, value)| {
+                let stated = entry.spec.labels.get(key).map(String::as_str);
+                stated.or(entry.meta.labels.get(key)) == Some(value)
+            })
+        };
+        namespaces.iter().any(|namespace| {
+            let first = label_value(namespace, key, value);
+            let entries = cx.list_by::<WorkloadEntry>(ObjectIndex::Label, &first);
+            entries.iter().any(has_all)
+        })
+    }
 }
 
 /// Calls `each` with every workload of the mesh that a selector matches, until it returns false.
