@@ -63,33 +63,34 @@ impl Plan {
     }
 }
 
-/// The state of one type on one stream.
+/// The state of one type on one stream. What every response touches comes first.
+#[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
+    /// What the last response was made from.
+    pub(crate) sent: Option<ResourceSet>,
     /// What the client asks for.
     pub(crate) selection: Selection,
     /// What it asked for when the last response was made.
     pub(crate) covered: Selection,
-    /// What the last response was made from.
-    pub(crate) sent: Option<ResourceSet>,
-    /// Where the client deviates from `sent`, or is asked to.
-    pub(crate) notes: BTreeMap<Arc<str>, Note>,
-    /// Parts of a refused response that are to be sent again, each alone, to learn which of them are good.
-    pub(crate) retry: VecDeque<Vec<Arc<str>>>,
     /// The response that was not answered yet.
     pub(crate) in_flight: Option<Response>,
     /// The nonce of the newest response.
     pub(crate) last_nonce: Option<u64>,
+    /// Where the client deviates from `sent`, or is asked to.
+    pub(crate) notes: BTreeMap<Arc<str>, Note>,
     /// The client's question was not answered, so a response must follow even if it is empty.
     pub(crate) fresh: bool,
+    /// Parts of a refused response that are to be sent again, each alone, to learn which of them are good.
+    pub(crate) retry: VecDeque<Vec<Arc<str>>>,
+    /// State of the world, whole sets: the set in flight.
+    trial: Option<ResourceSet>,
     /// State of the world: version of what the client was sent last.
     pub(crate) stated: Option<u64>,
     /// State of the world: version that was refused without naming a resource.
     pub(crate) refused: Option<u64>,
     /// State of the world, whole sets: what the client accepted last.
     pub(crate) good: Option<ResourceSet>,
-    /// State of the world, whole sets: the set in flight.
-    trial: Option<ResourceSet>,
 }
 
 impl Watch {

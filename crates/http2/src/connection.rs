@@ -56,16 +56,18 @@ fn scratch() -> Box<Scratch> {
 }
 
 /// A client's connection; it ends with the client, or when it was [drained](Connection::drain).
+///
+/// `State` has what is seldom touched in front, where this has as well.
+#[repr(C)]
 #[derive(Debug)]
 pub struct Connection<I, S: Service> {
     io: I,
-    state: State<S::Call>,
     /// What the socket did not take, if there is something.
     unsent: Option<Box<Out>>,
     reads: u32,
     over: bool,
-    /// Seldom asked: not to lie between what is always looked at.
     service: Box<S>,
+    state: State<S::Call>,
 }
 
 impl<I, S> Connection<I, S>

@@ -42,42 +42,45 @@ struct Block {
     selfish: bool,
 }
 
+/// A stream. What every response and its answer touch lies together, in front of the call and behind the connection's.
+#[repr(C)]
 #[derive(Debug)]
 struct Stream<C> {
     id: u32,
-    input: Input,
-    call: C,
     window: SendWindow,
     receive: ReceiveWindow,
+    input: Input,
+    call: C,
     /// What is to come of the body, if that was said.
     length: Option<u64>,
     /// What the window has no room for.
-    rest: Option<Data>,
+    rest: Option<Box<Data>>,
 }
 
-/// A connection; its parts are in the order of how often they are touched.
+/// A connection. What is seldom touched comes first, what always is comes last.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct State<C> {
-    streams: SmallVec<[Stream<C>; 1]>,
-    window: SendWindow,
-    receive: ReceiveWindow,
-    /// The client's wish for frames.
-    max_frame: usize,
+    decoder: Decoder,
+    reset: [u32; RESET],
     /// The client's wish for streams.
     stream_window: u32,
-    limits: Limits,
     /// The newest stream that the client began.
     last: u32,
+    block: Option<Box<Block>>,
+    /// The client's wish for frames.
+    max_frame: usize,
+    window: SendWindow,
+    receive: ReceiveWindow,
     began: Began,
     /// New streams are refused, and the connection ends with those that there are.
     draining: bool,
     /// The client begins no more streams.
     leaving: bool,
+    limits: Limits,
     /// The beginning of a frame.
     partial: Vec<u8>,
-    block: Option<Box<Block>>,
-    reset: [u32; RESET],
-    decoder: Decoder,
+    streams: SmallVec<[Stream<C>; 1]>,
 }
 
 impl<C: Call> State<C> {

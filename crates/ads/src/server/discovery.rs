@@ -101,21 +101,22 @@ enum Phase {
     Joined(Receiver<Arc<Published>>, Box<dyn Session>),
 }
 
-/// One ADS stream.
+/// One ADS stream. What every response touches comes first.
+#[repr(C)]
 pub(super) struct Discovery {
-    server: Arc<Server>,
-    stream: Stream,
-    phase: Phase,
-    protocol: Protocol,
-    peer: SocketAddr,
-    token: Option<Token>,
-    frames: Frames,
-    /// In the order of sending; seldom more than one.
-    due: SmallVec<[Response; 2]>,
     link: Arc<Link>,
+    phase: Phase,
+    patience: Option<Pin<Box<Sleep>>>,
+    stream: Stream,
+    /// In the order of sending; seldom more than one.
+    due: SmallVec<[Response; 1]>,
+    protocol: Protocol,
+    frames: Frames,
+    server: Arc<Server>,
     /// What changes ring.
     bell: Arc<Bell>,
-    patience: Option<Pin<Box<Sleep>>>,
+    peer: SocketAddr,
+    token: Option<Token>,
     /// Once it is admitted.
     place: Option<Place>,
 }

@@ -40,22 +40,18 @@ impl<C: Call> State<C> {
     }
 
     fn step(&mut self, at: usize, out: &mut Out, cx: &mut Context<'_>) -> Step {
-        let stream = &mut self.streams[at];
         let mut step = Step::Waits;
-        for _ in 0..PARTS {
-            if let Some(data) = &mut stream.rest {
-                let room = stream.window.left().min(self.window.left());
-                let sent = put_data(stream.id, data, room, self.max_frame, out);
-                stream.window.spend(sent);
-                self.window.spend(sent);
-                if sent > 0 {
-                    step = Step::Said;
-                }
-                if data.len() > 0 {
-                    return step;
-                }
-                stream.rest = None;
+        if let Some(data) = self.streams[at].rest.take() {
+            let before = data.len();
+            if !self.put_data(at, *data, out) {
+                let rest = self.streams[at].rest.as_ref();
+                let same = rest.is_some_and(|rest| rest.len() == before);
+                return if same { Step::Waits } else { Step::Said };
             }
+            step = Step::Said;
+        }
+        for _ in 0..PARTS {
+            let stream = &mut self.streams[at];
             let Poll::Ready(part) = stream.call.poll(&mut stream.input, cx) else {
                 return step;
             };
@@ -66,7 +62,11 @@ impl<C: Call> State<C> {
                     stream.put_head(&head, true, self.max_frame, out);
                     return Step::Ended;
                 }
-                Part::Data(data) => stream.rest = Some(data),
+                Part::Data(data) => {
+                    if !self.put_data(at, data, out) {
+                        return Step::Said;
+                    }
+                }
                 Part::End(trailers) => {
                     stream.put_end(&trailers, self.max_frame, out);
                     return Step::Ended;
@@ -74,6 +74,29 @@ impl<C: Call> State<C> {
             }
         }
         step
+    }
+
+    /// Appends as much of the data as the client has room for, and keeps the rest. Returns whether that is all.
+    fn put_data(&mut self, at: usize, mut data: Data, out: &mut Out) -> bool {
+        let stream = &mut self.streams[at];
+        while data.len() > 0 {
+            let room = stream.window.left().min(self.window.left());
+            let len = data.len().min(room).min(self.max_frame);
+            if len == 0 {
+                stream.rest = Some(Box::new(data));
+                return false;
+            }
+            stream.window.spend(len);
+            self.window.spend(len);
+            let own = len.min(data.own.len());
+            out.put(|out| {
+                frame::put_head(frame::DATA, 0, stream.id, len, out);
+                out.extend_from_slice(&data.own[..own]);
+            });
+            data.own.drain(..own);
+            out.share(data.shared.split_to(len - own));
+        }
+        true
     }
 
     /// Lets the client send again what the call took.
@@ -144,22 +167,4 @@ pub(super) fn put_block(id: u32, block: &[u8], end: bool, max_frame: usize, out:
         });
         (kind, flags) = (frame::CONTINUATION, 0);
     }
-}
-
-/// Appends as much of the data as there is room for, and returns how much that is.
-fn put_data(id: u32, data: &mut Data, mut room: usize, max_frame: usize, out: &mut Out) -> usize {
-    let mut sent = 0;
-    while data.len() > 0 && room > 0 {
-        let len = data.len().min(room).min(max_frame);
-        let own = len.min(data.own.len());
-        out.put(|out| {
-            frame::put_head(frame::DATA, 0, id, len, out);
-            out.extend_from_slice(&data.own[..own]);
-        });
-        data.own.drain(..own);
-        out.share(data.shared.split_to(len - own));
-        room -= len;
-        sent += len;
-    }
-    sent
 }
