@@ -21,6 +21,7 @@ use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -466,4 +467,31 @@ async fn a_process_that_stands_still_loses_no_connection() {
     }
     running.world.published.send(revision(2, &[("a", 3)]));
     assert_eq!(call.response().await.resources.len(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_answer_pings_is_given_up_and_others_are_not() {
+    let running = start(Options {
+        keepalive_interval: Duration::from_millis(20),
+        keepalive_timeout: Duration::from_millis(40),
+        ..Options::default()
+    });
+    let mut answers = Call::delta(running.address, "n").await;
+    let first = answers.response().await;
+    answers.ack(&first);
+    let mut silent = TcpStream::connect(running.address).await.unwrap();
+    silent
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .await
+        .unwrap();
+    let mut told = Vec::new();
+    // The end is the end of the connection, in whatever way.
+    let _ = timeout(Duration::from_secs(5), silent.read_to_end(&mut told))
+        .await
+        .unwrap();
+    let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0];
+    assert_eq!(told.windows(9).filter(|w| *w == ping).count(), 1);
+    sleep(Duration::from_millis(300)).await;
+    running.world.published.send(revision(2, &[("a", 3)]));
+    assert_eq!(answers.response().await.resources.len(), 1);
 }
