@@ -3,7 +3,7 @@
 //! A control plane keeps tens of thousands of connections that do nothing for minutes, and then sends all of them the
 //! same bytes at once. What counts is what a connection costs meanwhile, and how often memory is touched for a response:
 //! - a connection is one future with its streams, and has no buffers of its own while nothing is under way;
-//! - a response of any size is one system call, and shared bytes are not copied ([`Data`]);
+//! - a response is one system call (up to half a megabyte), and large shared bytes are not copied ([`Data`]);
 //! - a call is asked for the next part of its response when there was room for the last, so nothing is queued
 //!   ([`Call::poll`]).
 //!
@@ -68,7 +68,7 @@ pub enum Part {
 pub struct Data {
     /// Copied.
     pub own: SmallVec<[u8; 24]>,
-    /// Not copied.
+    /// Not copied, unless that is cheaper.
     pub shared: Bytes,
 }
 

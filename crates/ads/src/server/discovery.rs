@@ -1,8 +1,8 @@
 //! A stream as a call: polled by the connection, it reads requests, runs the state machine and yields bytes.
 //!
 //! A response is 23 bytes of the stream's own (gRPC header and nonce), then bytes that are shared with every stream that
-//! gets the same. Nothing is copied and nothing is queued beyond one response per type. The call is not polled while the
-//! client has no window, so a slow client costs nothing but its own responses.
+//! gets the same. Nothing is queued beyond one response per type. The call is not asked while the client has no room for
+//! the last response, so a slow client costs nothing but its own responses.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
