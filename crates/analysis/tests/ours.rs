@@ -249,3 +249,26 @@ fn endpoints_that_come_and_go_concern_nothing_between_objects() {
     world.get(&Analysis);
     assert!(between(&world) > before);
 }
+
+#[test]
+fn a_subset_finds_its_workload_entries_as_they_come_change_and_go() {
+    let mut world = World::default();
+    world.put(&format!("{SERVICES}---\n{{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {{name: r}}, spec: {{host: a.default.svc.cluster.local, subsets: [{{name: v9, labels: {{app: a, version: v9}}}}]}}}}\n"));
+    let lacks = |world: &World| {
+        let all = world.get(&Analysis);
+        all.iter()
+            .any(|f| format!("{f:?}").contains("no workload has the labels of subset v9"))
+    };
+    let entry = |version: &str| {
+        format!(
+            "{{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {{name: w, namespace: vms}}, spec: {{address: 10.0.0.1, labels: {{app: a, version: {version}}}}}}}"
+        )
+    };
+    assert!(lacks(&world));
+    world.put(&entry("v8"));
+    assert!(lacks(&world));
+    world.put(&entry("v9"));
+    assert!(!lacks(&world));
+    world.put(&entry("v8"));
+    assert!(lacks(&world));
+}

@@ -35,13 +35,7 @@ impl Limits {
     /// A frame that says nothing.
     pub(crate) fn idle(&mut self) -> Result<(), Fault> {
         self.idle += 1;
-        match self.idle > IDLE && self.lasts() {
-            true => Err(Fault(
-                Reason::EnhanceYourCalm,
-                "too many frames that say nothing",
-            )),
-            false => Ok(()),
-        }
+        self.unless(self.idle > IDLE, "too many frames that say nothing")
     }
 
     /// A frame that does.
@@ -52,13 +46,7 @@ impl Limits {
     /// A call that was given up or refused.
     pub(crate) fn vain(&mut self) -> Result<(), Fault> {
         self.vain += 1;
-        match self.vain > VAIN && self.lasts() {
-            true => Err(Fault(
-                Reason::EnhanceYourCalm,
-                "too many calls that are given up",
-            )),
-            false => Ok(()),
-        }
+        self.unless(self.vain > VAIN, "too many calls that are given up")
     }
 
     /// A call that ended as it should.
@@ -66,14 +54,17 @@ impl Limits {
         self.vain = self.vain.saturating_sub(1);
     }
 
-    /// Whether the period is not over; otherwise another begins.
-    fn lasts(&mut self) -> bool {
-        let now = Instant::now();
-        let lasts = now.duration_since(self.since) < PERIOD;
-        if !lasts {
-            (self.idle, self.vain, self.since) = (0, 0, now);
+    /// Fine unless there are too many, and the period is not over; if it is, another begins.
+    fn unless(&mut self, many: bool, what: &'static str) -> Result<(), Fault> {
+        if !many {
+            return Ok(());
         }
-        lasts
+        let now = Instant::now();
+        if now.duration_since(self.since) < PERIOD {
+            return Err(Fault(Reason::EnhanceYourCalm, what));
+        }
+        (self.idle, self.vain, self.since) = (0, 0, now);
+        Ok(())
     }
 
     /// A header block that goes on in another frame, its number being this.

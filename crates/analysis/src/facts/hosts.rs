@@ -1,6 +1,6 @@
 //! What a host name leads to: a Kubernetes Service or a ServiceEntry that the asker can see.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use incr::Cx;
 use model::kinds::istio::ServiceEntry;
@@ -26,6 +26,18 @@ pub(crate) fn full_name(namespace: &str, host: &str, domain: &str) -> String {
     } else {
         format!("{host}.{namespace}.svc.{domain}")
     }
+}
+
+/// Who sees what an object of a namespace is exported to: `*`, or namespaces.
+pub(crate) fn scopes(namespace: &str, export_to: &[String]) -> BTreeSet<String> {
+    if export_to.is_empty() || export_to.iter().any(|e| e == "*") {
+        return BTreeSet::from(["*".to_owned()]);
+    }
+    let scope = |e: &String| match e.as_str() {
+        "." => namespace.to_owned(),
+        other => other.to_owned(),
+    };
+    export_to.iter().map(scope).collect()
 }
 
 /// The Service that a full name stands for. What stands before the last label of a namespace counts as its name.

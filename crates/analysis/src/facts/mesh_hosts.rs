@@ -7,7 +7,7 @@ use model::kinds::istio::VirtualService;
 use model::{ObjectName, Timestamp};
 use store::{Reads, Snapshot};
 
-use super::hosts::full_name;
+use super::hosts::{full_name, scopes};
 
 /// What a VirtualService routes for sidecars.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,18 +35,9 @@ impl Query<Snapshot> for MeshHostsOf {
         }
         let namespace = object.namespace();
         let domain = &cx.settings().domain;
-        let scopes = if spec.export_to.is_empty() || spec.export_to.iter().any(|e| e == "*") {
-            BTreeSet::from(["*".to_owned()])
-        } else {
-            let scope = |e: &String| match e.as_str() {
-                "." => namespace.to_string(),
-                other => other.to_owned(),
-            };
-            spec.export_to.iter().map(scope).collect()
-        };
         let hosts = spec.hosts.iter();
         Some(MeshHosts {
-            scopes,
+            scopes: scopes(namespace, &spec.export_to),
             hosts: hosts.map(|h| full_name(namespace, h, domain)).collect(),
             created: object.meta.created,
         })

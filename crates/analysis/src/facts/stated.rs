@@ -8,7 +8,7 @@ use model::kinds::istio::{DestinationRule, ServiceEntry};
 use model::{ObjectName, Timestamp};
 use store::{Reads, Snapshot};
 
-use super::hosts::full_name;
+use super::hosts::{full_name, scopes};
 
 /// What a ServiceEntry states.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,20 +31,11 @@ impl Query<Snapshot> for EntryOf {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let object = cx.get::<ServiceEntry>(&self.0)?;
         let spec = &object.spec;
-        let scopes = if spec.export_to.is_empty() || spec.export_to.iter().any(|s| s == "*") {
-            BTreeSet::from(["*".to_owned()])
-        } else {
-            let scope = |s: &String| match s.as_str() {
-                "." => object.namespace().to_string(),
-                other => other.to_owned(),
-            };
-            spec.export_to.iter().map(scope).collect()
-        };
         let ports = spec.ports.iter();
         Some(Entry {
             hosts: spec.hosts.clone(),
             ports: ports.map(|p| (p.number, p.protocol.clone())).collect(),
-            scopes,
+            scopes: scopes(object.namespace(), &spec.export_to),
         })
     }
 }
