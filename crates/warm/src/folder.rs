@@ -1,7 +1,7 @@
 //! The folder that the file lies in: one process at a time has it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -75,13 +75,29 @@ impl Folder {
         if size > limit {
             return Err(Ignored::TooLarge(size));
         }
-        let file = fs::read(&path).map_err(Ignored::Unreadable)?;
+        // It may have grown since it was measured.
+        let mut file = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+        let opened = File::open(&path).map_err(Ignored::Unreadable)?;
+        let mut limited = opened.take(limit + 1);
+        limited
+            .read_to_end(&mut file)
+            .map_err(Ignored::Unreadable)?;
+        let size = file.len() as u64;
+        if size > limit {
+            return Err(Ignored::TooLarge(size));
+        }
         load(&file, origin).map(Some)
     }
 
     /// A new file, which takes the place of the other one when it is whole ([`Folder::replace`]).
     pub(crate) fn begin(&self) -> io::Result<File> {
         create(&self.path.join(PART), true)
+    }
+
+    /// Removes a new file that could not be written, so that it takes no room on a disk that may be full.
+    pub(crate) fn give_up(&self) {
+        // Where this fails the next attempt overwrites it.
+        let _ = fs::remove_file(self.path.join(PART));
     }
 
     /// Puts a new file in place.

@@ -14,6 +14,7 @@ use crate::folder::Folder;
 use crate::format::{Frame, Origin, TYPES, put_head};
 use crate::kept::Kept;
 use crate::node::NodeKeys;
+use crate::retry::Retry;
 
 /// How long what a proxy had is kept after it left: it may be about to connect again.
 const REMEMBERED: Duration = Duration::from_secs(600);
@@ -70,6 +71,16 @@ pub struct Journal {
     free: Vec<u32>,
     nodes: FxHashMap<u128, Known>,
     round: u64,
+    /// The most nodes, and the most views, that were connected at once. No more of those that left are remembered, so
+    /// that clients that come and go cannot make the file, or what it holds in memory, grow without end.
+    most: Most,
+    retry: Retry,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Most {
+    nodes: usize,
+    views: usize,
 }
 
 /// Numbers of a view's sets, in the order of [`TYPES`].
@@ -143,6 +154,8 @@ impl Journal {
             free: Vec::new(),
             nodes: FxHashMap::default(),
             round: 0,
+            most: Most::default(),
+            retry: Retry::default(),
         };
         let now = Instant::now();
         for (published, nodes) in kept.into_iter().flat_map(Kept::into_views) {
@@ -163,6 +176,10 @@ impl Journal {
             });
             journal.nodes.extend(known);
         }
+        journal.most = Most {
+            nodes: journal.nodes.len(),
+            views: journal.views.len(),
+        };
         journal
     }
 
@@ -179,9 +196,25 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Those of writing. The next save writes everything anew.
+    /// Those of writing. A later save writes everything anew: the next one, or after more failures in a row one that is up to
+    /// five minutes away, so that a full disk is not written to all the time. Until then `None`.
     pub fn save(&mut self, served: &[Served], now: Instant) -> io::Result<Option<Saved>> {
+        if !self.retry.is_due(now) {
+            return Ok(None);
+        }
+        let outcome = self.try_save(served, now);
+        match &outcome {
+            Ok(_) => self.retry = Retry::default(),
+            Err(_) => self.retry.failed(now),
+        }
+        outcome
+    }
+
+    fn try_save(&mut self, served: &[Served], now: Instant) -> io::Result<Option<Saved>> {
         self.round += 1;
+        self.most.views = self.most.views.max(served.len());
+        let connected = served.iter().map(|view| view.nodes.len()).sum();
+        self.most.nodes = self.most.nodes.max(connected);
         let mut out = Vec::new();
         self.take_in(served, &mut out);
         self.forget(now, &mut out);
@@ -258,20 +291,33 @@ impl Journal {
         }
     }
 
-    /// Drops nodes that left long ago.
+    /// Drops nodes that left long ago, and of the others that left those that were first to, where there are too many.
     fn forget(&mut self, now: Instant, out: &mut Vec<u8>) {
-        let round = self.round;
-        self.nodes.retain(|exact, known| {
-            if known.round == round {
-                return true;
+        let mut left: Vec<(Reverse<Instant>, u128, u32)> = Vec::new();
+        let mut connected = FxHashSet::default();
+        for (exact, known) in &mut self.nodes {
+            if known.round == self.round {
+                connected.insert(known.view);
+            } else {
+                let since = *known.left.get_or_insert(now);
+                left.push((Reverse(since), *exact, known.view));
             }
-            let left = *known.left.get_or_insert(now);
-            let stays = now.saturating_duration_since(left) < REMEMBERED;
-            if !stays {
-                Frame::Left { exact: *exact }.put(out);
+        }
+        left.sort_unstable();
+        let (mut nodes, mut views) = (0, FxHashSet::default());
+        for (Reverse(since), exact, view) in left {
+            let has_room = nodes < self.most.nodes
+                && (connected.contains(&view)
+                    || views.contains(&view)
+                    || views.len() < self.most.views);
+            if has_room && now.saturating_duration_since(since) < REMEMBERED {
+                nodes += 1;
+                views.insert(view);
+            } else {
+                self.nodes.remove(&exact);
+                Frame::Left { exact }.put(out);
             }
-            stays
-        });
+        }
     }
 
     /// Drops views without nodes.
@@ -379,16 +425,28 @@ impl Journal {
 
     fn append(&mut self, mut file: File, mut out: Vec<u8>) -> io::Result<u64> {
         commit(&mut out);
-        file.write_all(&out)?;
-        file.sync_data()?;
+        let written = file.write_all(&out).and_then(|()| file.sync_data());
+        if let Err(error) = written {
+            // Gives back what the disk has no room for. If this fails too, reading passes over the rest of a save.
+            let _ = file.set_len(self.size);
+            return Err(error);
+        }
         self.size += out.len() as u64;
         self.file = Some(file);
         Ok(out.len() as u64)
     }
 
-    /// Writes everything into a new file. Views with the most proxies come first; half of the limit is left to grow
-    /// into.
+    /// Writes everything into a new file, which is removed again where that fails.
     fn rewrite(&mut self) -> io::Result<u64> {
+        let written = self.write_anew();
+        if written.is_err() {
+            self.folder.give_up();
+        }
+        written
+    }
+
+    /// Views with the most proxies come first; half of the limit is left to grow into.
+    fn write_anew(&mut self) -> io::Result<u64> {
         self.resources.clear();
         self.sets.clear();
         self.sets_written = 0;

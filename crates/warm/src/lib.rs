@@ -12,6 +12,7 @@ mod format;
 mod journal;
 mod kept;
 mod node;
+mod retry;
 
 pub use folder::{Folder, OpenError};
 pub use format::{Ignored, Origin, is_kept};

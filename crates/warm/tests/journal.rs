@@ -304,3 +304,68 @@ fn what_was_read_is_kept_until_its_proxies_had_time_to_come_back() {
     let again = load(&fs::read(dir.path().join("served")).unwrap(), &origin()).unwrap();
     assert!(again.of(&a).is_some() && again.of(&b).is_some());
 }
+
+/// Clients that connect once, each under a name of its own, must not make the file grow.
+#[test]
+fn of_nodes_that_left_no_more_are_kept_than_were_connected_at_once() {
+    let mut written = Written::new(LIMIT);
+    let steady = served(&published(&[("x", "1")], &[]), &[keys(1, 1), keys(2, 1)]);
+    let mut now = Instant::now();
+    for round in 0..50_u128 {
+        let guest = keys(100 + round, 100 + round);
+        let own = served(&published(&[("y", &round.to_string())], &[]), &[guest]);
+        written
+            .journal
+            .save(&[steady.clone(), own], now)
+            .unwrap()
+            .unwrap();
+        now += Duration::from_secs(1);
+    }
+    written
+        .journal
+        .save(std::slice::from_ref(&steady), now)
+        .unwrap()
+        .unwrap();
+    let kept = written.kept();
+    assert!(kept.nodes() <= 2 + 3, "{} nodes", kept.nodes());
+    assert!(kept.views() <= 1 + 2, "{} views", kept.views());
+    let newest = keys(149, 149);
+    assert!(
+        clusters(&kept, &newest).is_some(),
+        "the last to leave stays"
+    );
+    assert!(clusters(&kept, &keys(100, 100)).is_none());
+}
+
+/// `/dev/full` takes the place of the new file: every write to it fails for want of room.
+#[test]
+fn a_full_disk_costs_the_save_and_nothing_else() {
+    let mut written = Written::new(LIMIT);
+    let node = keys(1, 1);
+    let one = served(&published(&[("x", "1")], &[]), &[node]);
+    written.save(std::slice::from_ref(&one)).unwrap();
+    // Settings that differ make it write anew.
+    let part = written.dir.path().join("served.part");
+    std::os::unix::fs::symlink("/dev/full", &part).unwrap();
+    let mut other = origin();
+    other.settings = 8;
+    written.journal.set_origin(other.clone());
+    let error = written
+        .journal
+        .save(std::slice::from_ref(&one), Instant::now())
+        .unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    assert!(
+        !part.exists() && part.symlink_metadata().is_err(),
+        "it takes no room"
+    );
+    assert!(
+        clusters(&written.kept(), &node).is_some(),
+        "the save before holds"
+    );
+    written.save(&[one]).unwrap();
+    assert!(
+        load(&written.bytes(), &other).is_ok(),
+        "there is room again"
+    );
+}
