@@ -11,7 +11,8 @@ use crate::state::Fault;
 const IDLE: u32 = 10_000;
 /// Data of fewer octets than these, and not the end of its stream, counts as nothing. A gRPC message has five in front.
 const LITTLE: usize = 32;
-/// Frames that a client may send for each frame of data that it was sent: window updates, and a ping to measure with.
+/// Frames that a client may send for each frame of data that it was sent: window updates, and a ping to measure with. Frames
+/// that its window has cut short do not count, or it would earn by making room octet by octet.
 const FOR_EACH: u32 = 4;
 /// Calls in a [`PERIOD`] that a client gives up, or that break off because of what it did. Calls that end as they should
 /// earn none back: a client could make as many of both.
@@ -22,6 +23,8 @@ const CALLS: u32 = 10_000;
 const PERIOD: Duration = Duration::from_secs(60);
 /// Frames that a header block may be in.
 const BLOCK_FRAMES: u32 = 16;
+/// Settings that one frame may have. There are seven; each may concern every stream.
+const SETTINGS: usize = 64;
 
 /// Counts them. The time is asked when there are too many: within a period there may be twice as many.
 #[derive(Debug)]
@@ -56,7 +59,7 @@ impl Limits {
         }
     }
 
-    /// The client was sent a frame of data.
+    /// The client was sent a frame of data that is as long as it could be.
     pub(crate) fn sent(&mut self) {
         self.idle = self.idle.saturating_sub(FOR_EACH);
     }
@@ -84,6 +87,14 @@ impl Limits {
         }
         (self.idle, self.vain, self.calls, self.since) = (0, 0, 0, now);
         Ok(())
+    }
+
+    /// A frame with so many settings.
+    pub(crate) fn settings(&mut self, count: usize) -> Result<(), Fault> {
+        if count > SETTINGS {
+            return Err(Fault(Reason::EnhanceYourCalm, "too many settings"));
+        }
+        self.idle()
     }
 
     /// A header block that goes on in another frame, its number being this.

@@ -103,7 +103,9 @@ impl<C: Call> State<C> {
             }
             stream.window.spend(len);
             self.window.spend(len);
-            self.limits.sent();
+            if len == data.len() || len >= frame::MAX_PAYLOAD {
+                self.limits.sent();
+            }
             let own = len.min(data.own.len());
             out.put(|out| {
                 frame::put_head(frame::DATA, 0, stream.id, len, out);

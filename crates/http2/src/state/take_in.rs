@@ -285,7 +285,7 @@ impl<C: Call> State<C> {
         if head.stream != 0 {
             return protocol("settings of a stream");
         }
-        self.limits.idle()?;
+        self.limits.settings(payload.len() / 6)?;
         if head.has(frame::ACK) {
             return match payload.is_empty() {
                 true => Ok(()),
