@@ -10,6 +10,7 @@ use http2::{Call, Connection, Data, Input, Part, Service};
 use libfuzzer_sys::fuzz_target;
 use wire::Wire;
 
+#[allow(dead_code)] // Tests look at more.
 #[path = "../../crates/http2/tests/support/wire.rs"]
 mod wire;
 

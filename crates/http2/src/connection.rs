@@ -15,8 +15,8 @@ use crate::{Call, Service};
 
 /// What one read takes.
 const READ: usize = 64 << 10;
-/// After so many rounds other tasks get their turn.
-const ROUNDS: usize = 16;
+/// After so many rounds other tasks get their turn: a read full of what is dearest takes some milliseconds.
+const ROUNDS: usize = 4;
 
 /// Why a connection ended before its time.
 #[derive(Debug, thiserror::Error)]

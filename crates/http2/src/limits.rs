@@ -17,8 +17,8 @@ const FOR_EACH: u32 = 4;
 /// Calls in a [`PERIOD`] that a client gives up, or that break off because of what it did. Calls that end as they should
 /// earn none back: a client could make as many of both.
 const VAIN: u32 = 200;
-/// Calls that a client may begin in a [`PERIOD`].
-const CALLS: u32 = 10_000;
+/// Calls that a client may begin in a [`PERIOD`]. They are long here, and few.
+const CALLS: u32 = 2_000;
 /// A client that is idle for weeks sends a ping now and then, and one that gives up every call does so now and then.
 const PERIOD: Duration = Duration::from_secs(60);
 /// Frames that a header block may be in.
