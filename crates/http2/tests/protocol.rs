@@ -72,7 +72,7 @@ fn tell(says: Vec<Vec<u8>>, room: usize) -> Told {
     let mut cx = Context::from_waker(Waker::noop());
     let mut end = None;
     // A turn is a few rounds.
-    for _ in 0..2000 {
+    for _ in 0..8000 {
         if let Poll::Ready(result) = Pin::new(&mut connection).poll(&mut cx) {
             end = Some(match result {
                 Ok(()) => None,
