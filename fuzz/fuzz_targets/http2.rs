@@ -2,59 +2,21 @@
 //! by a client that takes in as much as it likes. No panic, and what is kept for it stays bounded.
 #![no_main]
 
-use std::collections::VecDeque;
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use http::{HeaderMap, Request, Response};
 use http2::{Call, Connection, Data, Input, Part, Service};
 use libfuzzer_sys::fuzz_target;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use wire::Wire;
 
-struct Wire {
-    says: VecDeque<Vec<u8>>,
-    room: usize,
-}
+#[allow(dead_code)] // Tests look at more.
+#[path = "../../crates/http2/tests/support/wire.rs"]
+mod wire;
 
-impl AsyncRead for Wire {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.says.pop_front() {
-            Some(octets) => {
-                buf.put_slice(&octets);
-                Poll::Ready(Ok(()))
-            }
-            None => Poll::Pending,
-        }
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        octets: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let taken = octets.len().min(self.room);
-        if taken == 0 {
-            return Poll::Pending;
-        }
-        self.room -= taken;
-        Poll::Ready(Ok(taken))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
+/// What a client can make a connection keep: its windows, a frame, a block of headers and what is written to it, in buffers
+/// that grow by doubling.
+const KEPT: usize = 512 << 10;
 
 /// Sends back what it is sent; keeps everything if the path has an `h`.
 struct World;
@@ -117,15 +79,14 @@ fuzz_target!(|input: (bool, u8, u16, &[u8])| {
         says.extend_from_slice(octets);
     }
     let size = usize::from(piece) * 100 + 1;
-    let wire = Wire {
-        says: says.chunks(size).map(<[u8]>::to_vec).collect(),
-        room: usize::from(room) * 64,
-    };
+    let pieces: Vec<Vec<u8>> = says.chunks(size).map(<[u8]>::to_vec).collect();
+    let wire = Wire::new(pieces.into_iter(), usize::from(room) * 64);
     let mut connection = Connection::new(wire, World);
     let mut cx = Context::from_waker(Waker::noop());
     for _ in 0..says.len() + 2 {
         if Pin::new(&mut connection).poll(&mut cx).is_ready() {
             return;
         }
+        assert!(connection.kept() < KEPT, "{} octets are kept", connection.kept());
     }
 });

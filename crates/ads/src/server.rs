@@ -6,10 +6,14 @@
 mod admission;
 mod calls;
 mod connection;
+mod descriptors;
 mod discovery;
 mod frames;
+mod intake;
 mod link;
+mod listener;
 mod mounted;
+mod peers;
 mod processor;
 mod response;
 mod socket;
@@ -24,21 +28,21 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use socket2::{Domain, Protocol as IpProtocol, Type};
-use tokio::net::TcpListener;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
+pub use descriptors::raise_descriptor_limit;
 pub use frames::{Frames, frame};
+pub use listener::{listen, serve};
 pub use mounted::{Reply, Requests};
 pub use response::{end, trailers_only};
 pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Token, Work};
 
 use crate::fanout::Fanout;
 use admission::Admission;
+use frames::HEADER;
 use link::{Hearing, Links};
-use socket::Socket;
+use peers::Peers;
 use workers::Workers;
 
 /// Limits and times of the server.
@@ -46,6 +50,19 @@ use workers::Workers;
 pub struct Options {
     /// Largest request. Istio: `ISTIO_GPRC_MAXRECVMSGSIZE`.
     pub max_request_bytes: usize,
+    /// Connections at one time. There are fewer if the process may not open so many files; some are kept for other things.
+    pub max_connections: usize,
+    /// Connections at one time from one address (of IPv6: one network of 64 bits). 0 is three quarters of all: a fleet may be
+    /// behind one address, and others are to get in all the same.
+    pub max_connections_per_address: usize,
+    /// Bytes of requests that have not come to their end, over all connections. One address may have as much as is left for
+    /// others. At least one request of the largest size.
+    pub max_partial_bytes: usize,
+    /// A client must finish what it begins within this time: the connection with its preface and settings, a frame, a block of
+    /// headers.
+    pub frame_timeout: Duration,
+    /// A connection must have a call, a call its first request, and a request its end within this time.
+    pub request_timeout: Duration,
     /// Streams at one time, over all connections. Istio: `ISTIO_GPRC_MAXSTREAMS`.
     pub max_streams: usize,
     /// New streams per second; `None` is no limit. Istio: `PILOT_MAX_REQUESTS_PER_SECOND`.
@@ -73,6 +90,11 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             max_request_bytes: 4 << 20,
+            max_connections: 65_536,
+            max_connections_per_address: 0,
+            max_partial_bytes: 64 << 20,
+            frame_timeout: Duration::from_secs(20),
+            request_timeout: Duration::from_secs(60),
             max_streams: 100_000,
             streams_per_second: None,
             admission_wait: Duration::from_secs(1),
@@ -97,6 +119,14 @@ pub trait Mount: Send + Sync + 'static {
     ) -> BoxFuture<'static, http::Response<Reply>>;
 }
 
+/// How many looks of the server clients have for what they have to do.
+#[derive(Clone, Copy, Debug)]
+struct Deadlines {
+    frame: u32,
+    request: u32,
+    answer: u32,
+}
+
 /// The server: all that connections share.
 pub struct Server {
     subscriber: Arc<dyn Subscriber>,
@@ -104,6 +134,8 @@ pub struct Server {
     fanout: Arc<Fanout>,
     admission: Admission,
     links: Links,
+    peers: Arc<Peers>,
+    deadlines: Deadlines,
     streams: AtomicUsize,
     mounts: BTreeMap<String, Arc<dyn Mount>>,
     workers: Workers,
@@ -116,13 +148,33 @@ impl Server {
     /// The system's, when it refuses the threads.
     pub fn new(subscriber: Arc<dyn Subscriber>, options: Options) -> io::Result<Self> {
         let fanout = Fanout::new();
-        let looks = options
-            .keepalive_interval
-            .div_duration_f64(look_every(&options));
-        let hearing = Hearing::new(looks.ceil() as u32);
+        let every = look_every(&options);
+        let looks = |time: Duration| time.div_duration_f64(every).ceil() as u32;
+        let hearing = Hearing::new(
+            looks(options.keepalive_interval),
+            looks(options.keepalive_timeout),
+        );
+        let workers = Workers::start(&options, &fanout)?;
+        let connections = options.max_connections.min(descriptors::room());
+        let of_one_address = match options.max_connections_per_address {
+            0 => connections.div_ceil(4) * 3,
+            limit => limit,
+        };
         Ok(Self {
             subscriber,
-            workers: Workers::start(&options, &fanout)?,
+            workers,
+            peers: Peers::new(peers::Limits {
+                connections,
+                of_one_address,
+                partial: options
+                    .max_partial_bytes
+                    .max(options.max_request_bytes + HEADER),
+            }),
+            deadlines: Deadlines {
+                frame: looks(options.frame_timeout),
+                request: looks(options.request_timeout),
+                answer: looks(options.answer_timeout),
+            },
             admission: Admission::new(options.streams_per_second, options.admission_wait),
             options,
             fanout,
@@ -140,60 +192,13 @@ impl Server {
     }
 }
 
-/// Listens with a backlog that survives the reconnect of a whole fleet.
-///
-/// # Errors
-/// Those of the socket calls: the address is in use or not ours.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = socket2::Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(IpProtocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(4096)?;
-    TcpListener::from_std(socket.into())
-}
-
-/// Accepts plaintext connections until `stop`, then drains them. Returns when every connection has ended.
-pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
-    let tasks = TaskTracker::new();
-    tasks.spawn(sweep(Arc::clone(&server), stop.clone()));
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => break,
-        };
-        match accepted {
-            Ok((socket, peer)) => {
-                let shared = Arc::clone(&server);
-                server.workers.spawn(&tasks, move |thread| async move {
-                    // It was known to this thread, and is to be known to the other.
-                    match socket.into_std().and_then(Socket::new) {
-                        Ok(socket) => shared.connection(socket, peer, thread).await,
-                        Err(error) => tracing::debug!(%peer, %error, "Cannot serve a connection."),
-                    }
-                });
-            }
-            Err(error) => {
-                server.subscriber.on_incident(Incident::AcceptFailed);
-                tracing::warn!(%error, "Cannot accept a connection.");
-                // Out of file descriptors: accepting again at once would spin.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
-    drop(listener);
-    server.links.drain();
-    tasks.close();
-    tasks.wait().await;
-}
-
-/// How often the server looks whether anything is heard of clients.
+/// How often the server looks whether anything is heard of clients, and whether they are late.
 fn look_every(options: &Options) -> Duration {
-    (options.keepalive_timeout / Hearing::LOOKS).max(Duration::from_millis(1))
+    let shortest = options
+        .keepalive_timeout
+        .min(options.frame_timeout)
+        .min(options.request_timeout);
+    (shortest / 4).max(Duration::from_millis(1))
 }
 
 /// Lets shared work go when it is not used, and clients that do not answer.

@@ -10,15 +10,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::frame::{self, Reason};
 use crate::out::Out;
-use crate::state::{Fault, State};
+use crate::state::{BACKLOG, Fault, State};
 use crate::{Call, Service};
 
 /// What one read takes.
 const READ: usize = 64 << 10;
-/// With so many octets of our own not written, no more is read: a client that makes us speak is to listen.
-const BACKLOG: usize = 16 << 10;
-/// After so many rounds other tasks get their turn.
-const ROUNDS: usize = 16;
+/// After so many rounds other tasks get their turn: a read full of what is dearest takes some milliseconds.
+const ROUNDS: usize = 4;
 
 /// Why a connection ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +32,17 @@ pub enum Error {
     /// The socket's.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// Since when a client is awaited, in the time that the connection was [told](Connection::tell); `None` if it is not.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Waits {
+    /// For the end of what it began: the connection itself, a frame, or a header block. One octet more changes nothing.
+    pub unfinished: Option<u32>,
+    /// For a call: there is none.
+    pub call: Option<u32>,
+    /// For room in its windows, for the piece of data that has waited longest. Less than enough room changes nothing.
+    pub room: Option<u32>,
 }
 
 /// What connections of a thread use in turn.
@@ -103,6 +112,22 @@ where
     /// Counts how often something was heard of the client.
     pub fn reads(&self) -> u32 {
         self.reads
+    }
+
+    /// Tells the time, in any unit that goes up; [`Waits`] is in it.
+    pub fn tell(&mut self, now: u32) {
+        self.state.tell(now);
+    }
+
+    /// Since when the client is awaited.
+    pub fn waits(&self) -> Waits {
+        self.state.waits()
+    }
+
+    /// Octets of memory that are kept for this client alone: what it began, what calls did not take, its header table, and
+    /// what is to be written without being shared.
+    pub fn kept(&self) -> usize {
+        self.state.kept() + self.unsent.as_ref().map_or(0, |out| out.capacity())
     }
 
     /// Reads once. Ready with false at the end.

@@ -2,8 +2,9 @@
 
 /// A window that nothing was said about.
 pub(crate) const INITIAL: u32 = 65_535;
-/// What all streams of a connection may have sent that was not taken.
-pub(crate) const CONNECTION: u32 = 1 << 20;
+/// What all streams of a connection may have sent that was not taken: two that are full. It bounds what is kept for a client
+/// whose calls take nothing in.
+pub(crate) const CONNECTION: u32 = 2 * (INITIAL + 1);
 const LARGEST: i64 = (1 << 31) - 1;
 
 /// How much may be sent; less than nothing after the client made its initial window smaller.

@@ -156,6 +156,11 @@ impl Decoder {
         Ok(())
     }
 
+    /// What the table holds, as HTTP/2 counts it.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
     fn entry(&self, index: usize) -> Result<(&[u8], &[u8]), Invalid> {
         let at = index.checked_sub(1).ok_or(Invalid)?;
         if let Some((name, value)) = STATIC.get(at) {

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use smallvec::SmallVec;
 
-pub use connection::{Connection, Error};
+pub use connection::{Connection, Error, Waits};
 pub use frame::Reason;
 pub use input::Input;
 

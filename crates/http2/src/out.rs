@@ -43,6 +43,11 @@ impl Out {
         self.own.len() - self.written
     }
 
+    /// Octets of memory of our own.
+    pub(crate) fn capacity(&self) -> usize {
+        self.own.capacity() + self.pieces.capacity() * size_of::<Piece>()
+    }
+
     /// Lets octets of our own be appended.
     pub(crate) fn put(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.own.len();
@@ -97,11 +102,24 @@ impl Out {
             };
             count -= part;
             if len > 0 {
+                self.compact();
                 return;
             }
             self.done += 1;
         }
         self.clear();
+    }
+
+    /// Lets go of what is written when it is most of what is kept. A client may always leave something unread.
+    fn compact(&mut self) {
+        if self.written >= COPIED && self.written >= self.own() {
+            self.own.drain(..self.written);
+            self.written = 0;
+        }
+        if self.done >= PIECES && self.done * 2 >= self.pieces.len() {
+            self.pieces.drain(..self.done);
+            self.done = 0;
+        }
     }
 
     fn clear(&mut self) {
@@ -175,6 +193,26 @@ mod tests {
 
         fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
             Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_let_go_although_something_is_left() {
+        let mut out = Out::default();
+        let mut io = Narrow {
+            got: Vec::new(),
+            calls: 0,
+        };
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        for _ in 0..10_000 {
+            out.put(|o| o.extend_from_slice(&[1; 700]));
+            while out.own() > 1000 {
+                io.calls = 1;
+                let _ = out.poll_write(&mut io, &mut cx);
+            }
+            assert!(!out.is_empty());
+            let kept = out.capacity();
+            assert!(kept < 16 << 10, "{kept} octets are kept");
         }
     }
 

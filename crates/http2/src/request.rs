@@ -6,6 +6,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, uri};
 /// What all fields of a block may count together, as HTTP/2 counts them.
 pub(crate) const MAX_LIST: usize = 64 << 10;
 
+/// How many fields a block may have. A gRPC call has a dozen. Each costs a microsecond and as little as one octet on the wire.
+const MAX_FIELDS: usize = 256;
+
 /// Collects fields.
 #[derive(Default)]
 pub(crate) struct Fields {
@@ -15,6 +18,7 @@ pub(crate) struct Fields {
     path: Option<uri::PathAndQuery>,
     headers: HeaderMap,
     size: usize,
+    count: usize,
     malformed: bool,
 }
 
@@ -31,9 +35,14 @@ impl Fields {
     /// The next field of the block.
     pub(crate) fn push(&mut self, name: &[u8], value: &[u8]) {
         self.size += name.len() + value.len() + 32;
-        if !self.malformed && self.size <= MAX_LIST {
+        self.count += 1;
+        if !self.malformed && !self.is_too_large() {
             self.malformed = self.take(name, value).is_none();
         }
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.size > MAX_LIST || self.count > MAX_FIELDS
     }
 
     fn take(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
@@ -71,7 +80,7 @@ impl Fields {
 
     /// The head, and how long its body is to be if that is said.
     pub(crate) fn request(self) -> Result<(Request<()>, Option<u64>), Bad> {
-        if self.size > MAX_LIST {
+        if self.is_too_large() {
             return Err(Bad::TooLarge);
         }
         if self.malformed || self.scheme.is_none() {
@@ -98,13 +107,14 @@ impl Fields {
 
     /// Whether these are trailers.
     pub(crate) fn trailers(self) -> Result<(), Bad> {
+        let too_large = self.is_too_large();
         let pseudo = self.method.is_some()
             || self.scheme.is_some()
             || self.authority.is_some()
             || self.path.is_some();
         match self.malformed || pseudo {
             true => Err(Bad::Malformed),
-            false if self.size > MAX_LIST => Err(Bad::TooLarge),
+            false if too_large => Err(Bad::TooLarge),
             false => Ok(()),
         }
     }
@@ -192,5 +202,13 @@ mod tests {
         );
         let large = with(&[("a", &"b".repeat(MAX_LIST))]);
         assert_eq!(request(&large).err(), Some(Bad::TooLarge));
+        let many = with(&[("a", ""); MAX_FIELDS - BEGIN.len()]);
+        assert!(request(&many).is_ok());
+        let more = with(&[("a", ""); MAX_FIELDS]);
+        assert_eq!(request(&more).err(), Some(Bad::TooLarge));
+        assert_eq!(
+            fields(&[("a", ""); MAX_FIELDS + 1]).trailers().err(),
+            Some(Bad::TooLarge)
+        );
     }
 }

@@ -3,6 +3,8 @@
 mod answer;
 mod take_in;
 
+pub(crate) use answer::BACKLOG;
+
 use http::StatusCode;
 use smallvec::SmallVec;
 
@@ -12,7 +14,7 @@ use crate::hpack::{self, Decoder};
 use crate::limits::Limits;
 use crate::out::Out;
 use crate::request::MAX_LIST;
-use crate::{Call, Data, Input, Service};
+use crate::{Call, Data, Input, Service, Waits};
 
 /// Streams that a client may have at one time.
 const MAX_STREAMS: usize = 100;
@@ -54,7 +56,15 @@ struct Stream<C> {
     /// What is to come of the body, if that was said.
     length: Option<u64>,
     /// What the window has no room for.
-    rest: Option<Box<Data>>,
+    rest: Option<Box<Rest>>,
+}
+
+/// The end of a piece of data.
+#[derive(Debug)]
+struct Rest {
+    data: Data,
+    /// When there was no room for the first time. A client that makes room octet by octet is as late as one that makes none.
+    since: u32,
 }
 
 /// A connection. What is seldom touched comes first, what always is comes last.
@@ -67,6 +77,14 @@ pub(crate) struct State<C> {
     stream_window: u32,
     /// The newest stream that the client began.
     last: u32,
+    /// The time, as the connection was told.
+    now: u32,
+    /// Since when what the client began lacks its end, if it does.
+    unfinished: u32,
+    /// Since when there are no calls, if there are none.
+    alone: u32,
+    /// The stream that answers first in the next turn.
+    turn: u32,
     block: Option<Box<Block>>,
     /// The client's wish for frames.
     max_frame: usize,
@@ -103,6 +121,10 @@ impl<C: Call> State<C> {
             stream_window: flow::INITIAL,
             limits: Limits::new(),
             last: 0,
+            now: 0,
+            unfinished: 0,
+            alone: 0,
+            turn: 0,
             began: Began::No,
             draining: false,
             leaving: false,
@@ -116,20 +138,42 @@ impl<C: Call> State<C> {
     /// Takes in what the client sent, cut anyhow.
     pub(crate) fn receive<S: Service<Call = C>>(
         &mut self,
-        mut octets: &[u8],
+        octets: &[u8],
         out: &mut Out,
         service: &mut S,
     ) -> Result<(), Fault> {
+        let was = self.is_unfinished();
+        let finished = self.cut(octets, out, service)?;
+        if finished || !was {
+            self.unfinished = self.now;
+        }
+        Ok(())
+    }
+
+    /// Whether the client has begun something that it has not finished: the connection, a frame, or a header block.
+    fn is_unfinished(&self) -> bool {
+        self.began != Began::Yes || !self.partial.is_empty() || self.block.is_some()
+    }
+
+    /// Takes in whole frames, and keeps the rest. Returns whether something came to its end.
+    fn cut<S: Service<Call = C>>(
+        &mut self,
+        mut octets: &[u8],
+        out: &mut Out,
+        service: &mut S,
+    ) -> Result<bool, Fault> {
+        let mut finished = false;
         while !self.partial.is_empty() {
             let wants = self.next(&self.partial)?;
             let lacks = wants.saturating_sub(self.partial.len());
             if lacks == 0 {
                 let whole = std::mem::take(&mut self.partial);
                 self.take_in(&whole, out, service)?;
+                finished |= self.began == Began::Yes && self.block.is_none();
                 continue;
             }
             if octets.is_empty() {
-                return Ok(());
+                return Ok(finished);
             }
             let (more, rest) = octets.split_at(lacks.min(octets.len()));
             self.partial.extend_from_slice(more);
@@ -142,9 +186,32 @@ impl<C: Call> State<C> {
                 break;
             };
             self.take_in(whole, out, service)?;
+            finished |= self.began == Began::Yes && self.block.is_none();
             octets = rest;
         }
-        Ok(())
+        Ok(finished)
+    }
+
+    /// Tells the time, in any unit that goes up.
+    pub(crate) fn tell(&mut self, now: u32) {
+        self.now = now;
+    }
+
+    /// Since when the client is awaited.
+    pub(crate) fn waits(&self) -> Waits {
+        let room = self.streams.iter().filter_map(|s| s.rest.as_ref());
+        Waits {
+            unfinished: self.is_unfinished().then_some(self.unfinished),
+            call: self.streams.is_empty().then_some(self.alone),
+            room: room.map(|rest| rest.since).min(),
+        }
+    }
+
+    /// Octets that are kept for this client alone.
+    pub(crate) fn kept(&self) -> usize {
+        let inputs = self.streams.iter().map(|s| s.input.octets.capacity());
+        let block = self.block.as_ref().map_or(0, |b| b.octets.capacity());
+        self.partial.capacity() + block + self.decoder.size() + inputs.sum::<usize>()
     }
 
     /// How many octets the next thing has, as far as these tell.
@@ -209,6 +276,7 @@ impl<C: Call> State<C> {
     /// Drops a stream with its call.
     fn remove(&mut self, at: usize, out: &mut Out) {
         let stream = self.streams.remove(at);
+        self.alone = self.now;
         self.give_back(stream.input.taken + stream.input.octets.len() as u32, out);
     }
 

@@ -2,64 +2,20 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
-use std::collections::VecDeque;
-use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use http::{HeaderMap, Request, Response};
 use pilothouse_http2::{Call, Connection, Data, Error, Input, Part, Reason, Service};
 use proptest::prelude::*;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Gives what the client says, takes what it is told.
-struct Wire {
-    says: VecDeque<Vec<u8>>,
-    told: Arc<Mutex<Vec<u8>>>,
-    /// Octets that the client takes in.
-    room: usize,
-}
+use frames::{frame, head, hello};
+use wire::Wire;
 
-impl AsyncRead for Wire {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.says.pop_front() {
-            Some(octets) => {
-                buf.put_slice(&octets);
-                Poll::Ready(Ok(()))
-            }
-            None => Poll::Pending,
-        }
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        octets: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let taken = octets.len().min(self.room);
-        if taken == 0 {
-            return Poll::Pending;
-        }
-        self.room -= taken;
-        self.told.lock().unwrap().extend(&octets[..taken]);
-        Poll::Ready(Ok(taken))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
+#[path = "support/frames.rs"]
+mod frames;
+#[path = "support/wire.rs"]
+mod wire;
 
 /// Answers with the head at once, and with the length of the body at its end; what is not asked for stays in the input
 /// of a call to `/hoard`.
@@ -106,44 +62,17 @@ impl Call for Counts {
     }
 }
 
-/// A frame: kind, flags, stream, payload.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut out = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    out.extend([kind, flags]);
-    out.extend(stream.to_be_bytes());
-    out.extend(payload);
-    out
-}
-
-/// `POST /`, or to another path of less than 127 octets.
-fn head(path: &str) -> Vec<u8> {
-    let mut block = vec![0x83, 0x86, 0x04, path.len() as u8];
-    block.extend(path.bytes());
-    block
-}
-
-fn hello() -> Vec<u8> {
-    let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    out.extend(frame(4, 0, 0, &[]));
-    out
-}
-
 /// What a client is told, frame by frame, without what every one is told first, and how the connection ended if it did.
 type Told = (Vec<(u8, u8, u32, Vec<u8>)>, Option<Option<Reason>>);
 
 fn tell(says: Vec<Vec<u8>>, room: usize) -> Told {
-    let says = says.into_iter().filter(|s| !s.is_empty());
-    let told = Arc::<Mutex<_>>::default();
-    let wire = Wire {
-        says: says.collect(),
-        told: Arc::clone(&told),
-        room,
-    };
+    let wire = Wire::new(says.into_iter(), room);
+    let seen = wire.seen();
     let mut connection = Connection::new(wire, World);
     let mut cx = Context::from_waker(Waker::noop());
     let mut end = None;
     // A turn is a few rounds.
-    for _ in 0..2000 {
+    for _ in 0..8000 {
         if let Poll::Ready(result) = Pin::new(&mut connection).poll(&mut cx) {
             end = Some(match result {
                 Ok(()) => None,
@@ -153,11 +82,12 @@ fn tell(says: Vec<Vec<u8>>, room: usize) -> Told {
             break;
         }
     }
-    let told = told.lock().unwrap();
-    (frames(&told), end)
+    let seen = seen.lock().unwrap();
+    (read(&seen.told), end)
 }
 
-fn frames(mut told: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
+/// The frames of what was told.
+fn read(mut told: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
     let mut frames = Vec::new();
     while let Some((head, rest)) = told.split_at_checked(9) {
         let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;

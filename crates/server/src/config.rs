@@ -116,6 +116,33 @@ pub struct ServeOptions {
     #[arg(long, env = "ISTIO_GPRC_MAXRECVMSGSIZE", value_name = "BYTES", default_value_t = 4 << 20)]
     pub max_request_bytes: usize,
 
+    /// Connections of proxies at once. There are fewer if the process may not open so many files: a quarter of those (up to
+    /// 1,024) is kept for everything else.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_MAX_CONNECTIONS",
+        value_name = "N",
+        default_value_t = 65_536
+    )]
+    pub max_connections: usize,
+
+    /// Connections at once from one address (of IPv6: one network of 64 bits); 0 is three quarters of all.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_MAX_CONNECTIONS_PER_ADDRESS",
+        value_name = "N",
+        default_value_t = 0
+    )]
+    pub max_connections_per_address: usize,
+
+    /// Memory for requests that have not come to their end, over all connections. One address may have half.
+    #[arg(long, env = "PILOTHOUSE_MAX_PARTIAL_BYTES", value_name = "BYTES", default_value_t = 64 << 20)]
+    pub max_partial_bytes: usize,
+
+    /// How long a connection may be without a call, a call without its first request, and a request without its end.
+    #[arg(long, env = "PILOTHOUSE_REQUEST_TIMEOUT", value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub request_timeout: Duration,
+
     /// Streams served at once over all connections.
     #[arg(
         long,

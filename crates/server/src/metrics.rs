@@ -47,6 +47,8 @@ pub struct Metrics {
     pub virtual_services: IntGauge,
     /// Streams refused by admission.
     pub refused_streams: IntCounter,
+    /// Connections that the server did not take or did not keep, by reason.
+    pub cut_connections: IntCounterVec,
     /// Seconds of each stage of a push.
     pub stages: Stages,
     /// Queries evaluated.
@@ -154,6 +156,12 @@ impl Metrics {
                 r,
                 "pilothouse_refused_streams_total",
                 "Streams refused by admission.",
+            )?,
+            cut_connections: counters(
+                r,
+                "pilothouse_cut_connections_total",
+                "Connections of proxies that were refused or closed: at the limit, not accepted by the system, too slow, or stalled.",
+                "reason",
             )?,
             stages: Stages::new(r)?,
             evaluations: counter(r, "pilothouse_evaluations_total", "Queries evaluated.")?,

@@ -46,6 +46,7 @@ const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let start = Instant::now();
     check(&options)?;
+    ads::server::raise_descriptor_limit();
     let metrics = Arc::new(Metrics::new().context("cannot register metrics")?);
     let findings = Arc::new(Findings::default());
     let (first_settings, found) = settings::load(&options)?;
@@ -95,6 +96,10 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         }),
         ads::server::Options {
             max_request_bytes: options.max_request_bytes,
+            max_connections: options.max_connections,
+            max_connections_per_address: options.max_connections_per_address,
+            max_partial_bytes: options.max_partial_bytes,
+            request_timeout: options.request_timeout,
             max_streams: options.max_streams,
             streams_per_second: (options.max_streams_per_second > 0.0)
                 .then_some(options.max_streams_per_second),

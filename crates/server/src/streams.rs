@@ -184,13 +184,24 @@ impl Subscriber for Proxies {
                 tracing::warn!(reason = %status, "A stream was refused.");
             }
             Incident::SendTimedOut => {
+                self.cut("stalled");
                 tracing::warn!("A proxy that takes nothing in was disconnected.")
             }
-            Incident::ConnectionOpened
-            | Incident::ConnectionClosed
-            | Incident::Ended(_)
-            | Incident::AcceptFailed => {}
+            // The server says so in the log, now and then.
+            Incident::ConnectionRefused => self.cut("limit"),
+            Incident::AcceptFailed => self.cut("system"),
+            Incident::ReceiveTimedOut => self.cut("slow"),
+            Incident::ConnectionOpened | Incident::ConnectionClosed | Incident::Ended(_) => {}
         }
+    }
+}
+
+impl Proxies {
+    fn cut(&self, reason: &str) {
+        self.metrics
+            .cut_connections
+            .with_label_values(&[reason])
+            .inc();
     }
 }
 

@@ -6,14 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http2::Connection;
+use http2::{Connection, Waits};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::Server;
 use super::calls::Calls;
-use super::link::{Order, Silence};
+use super::link::{Link, Order, Silence};
+use super::peers::Seat;
 use super::subscriber::Incident;
 use super::workers::Thread;
+use super::{Deadlines, Server};
 
 /// How a connection ended that did not end by itself.
 enum End {
@@ -23,16 +24,47 @@ enum End {
     Stalled,
     /// The client does not even answer pings.
     Silent,
+    /// The client does not finish what it began.
+    Slow,
+    /// The client asks for nothing.
+    Idle,
+}
+
+/// Whether the client is late with something. If it is not, the connection is looked at again when it would be.
+fn late(waits: Waits, deadlines: &Deadlines, link: &Link) -> Option<End> {
+    let now = link.now();
+    let passed = |since: Option<u32>, limit: u32| {
+        let Some(since) = since else {
+            return false;
+        };
+        let passed = now.wrapping_sub(since) > limit;
+        if !passed {
+            link.wake_after(since, limit);
+        }
+        passed
+    };
+    if passed(waits.unfinished, deadlines.frame) {
+        return Some(End::Slow);
+    }
+    if passed(waits.room, deadlines.answer) {
+        return Some(End::Stalled);
+    }
+    passed(waits.call, deadlines.request).then_some(End::Idle)
 }
 
 impl Server {
     /// Serves one connection, encrypted or not, until it ends or the server drains.
-    pub(super) async fn connection<I>(self: Arc<Self>, io: I, peer: SocketAddr, thread: Thread)
-    where
+    pub(super) async fn connection<I>(
+        self: Arc<Self>,
+        io: I,
+        peer: SocketAddr,
+        seat: Seat,
+        thread: Thread,
+    ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         self.subscriber.on_incident(Incident::ConnectionOpened);
-        let entry = self.links.enter();
+        let entry = self.links.enter(Arc::clone(seat.peer()));
         let link = &entry.link;
         let calls = Calls::new(Arc::clone(&self), peer, Arc::clone(link), thread);
         let mut connection = Connection::new(io, calls);
@@ -44,6 +76,7 @@ impl Server {
                 Order::Drain => return Poll::Ready(Err(End::Drain)),
                 Order::Close => return Poll::Ready(Err(End::Stalled)),
             }
+            connection.tell(link.now());
             let mut polled = Pin::new(&mut connection).poll(cx);
             if connection.reads() != reads {
                 reads = connection.reads();
@@ -60,6 +93,11 @@ impl Server {
                 }
                 Silence::Ask => {}
             }
+            if polled.is_pending()
+                && let Some(end) = late(connection.waits(), &self.deadlines, link)
+            {
+                return Poll::Ready(Err(end));
+            }
             polled.map(Ok)
         });
         let result = match served.await {
@@ -72,7 +110,12 @@ impl Server {
                 tracing::debug!(%peer, "A client does not answer pings.");
                 Ok(())
             }
-            Err(End::Drain) => {
+            Err(End::Slow) => {
+                self.subscriber.on_incident(Incident::ReceiveTimedOut);
+                tracing::debug!(%peer, "A client does not finish what it began.");
+                Ok(())
+            }
+            Err(End::Drain | End::Idle) => {
                 // Streams are told the same and end themselves.
                 connection.drain();
                 tokio::time::timeout(self.options.drain_timeout, &mut connection)

@@ -23,7 +23,7 @@ use xlate::Published;
 
 use super::Server;
 use super::calls::status_only;
-use super::frames::Frames;
+use super::intake::{Filled, Intake};
 use super::link::{Link, Order};
 use super::response::{end, grpc};
 use super::subscriber::{Incident, Join, Session, Subscription, Token, Work};
@@ -111,7 +111,7 @@ pub(super) struct Discovery {
     /// In the order of sending; seldom more than one.
     due: SmallVec<[Response; 1]>,
     protocol: Protocol,
-    frames: Frames,
+    intake: Intake,
     server: Arc<Server>,
     /// What changes ring.
     bell: Arc<Bell>,
@@ -139,7 +139,7 @@ impl Discovery {
             protocol,
             peer,
             token,
-            frames: Frames::new(server.options.max_request_bytes),
+            intake: Intake::new(server.options.max_request_bytes, link.now()),
             due: SmallVec::new(),
             link,
             bell: thread.bell,
@@ -226,7 +226,7 @@ impl Discovery {
         let mut taken = 0;
         loop {
             while !matches!(self.phase, Phase::Joining(..)) {
-                let Some(message) = self.frames.pop()? else {
+                let Some(message) = self.intake.pop()? else {
                     break;
                 };
                 self.request(decode(self.protocol, &message)?)?;
@@ -239,10 +239,11 @@ impl Discovery {
             if matches!(self.phase, Phase::Joining(..)) {
                 return Ok(Poll::Pending);
             }
-            match input.take() {
-                Some(data) => self.frames.push(data),
-                None if input.is_over() => return Ok(Poll::Ready(())),
-                None => return Ok(Poll::Pending),
+            let limit = self.server.deadlines.request;
+            match self.intake.fill(input, &self.link, limit, cx)? {
+                Filled::Some => {}
+                Filled::Over => return Ok(Poll::Ready(())),
+                Filled::Nothing => return Ok(Poll::Pending),
             }
         }
     }

@@ -4,7 +4,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::status::{Code, Status};
 
-const HEADER: usize = 5;
+/// A message's flag and length.
+pub(super) const HEADER: usize = 5;
 
 /// Puts a frame around a message.
 pub fn frame(message: &[u8]) -> Bytes {
@@ -52,24 +53,11 @@ impl Frames {
         } else {
             &self.whole
         };
-        let Some((header, rest)) = pending.split_at_checked(HEADER) else {
+        let Some((header, rest)) = pending.split_first_chunk() else {
             self.keep();
             return Ok(None);
         };
-        if header[0] != 0 {
-            return Err(Status::new(
-                Code::Unimplemented,
-                "compressed requests are not supported",
-            ));
-        }
-        let len = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
-        if len > self.max {
-            let message = format!(
-                "request of {len} bytes is larger than the limit of {}",
-                self.max
-            );
-            return Err(Status::new(Code::ResourceExhausted, message));
-        }
+        let len = self.body(header)?;
         if rest.len() < len {
             self.keep();
             return Ok(None);
@@ -86,6 +74,35 @@ impl Frames {
             self.whole.advance(HEADER);
             self.whole.split_to(len)
         }))
+    }
+
+    /// How many bytes the message has that begins so.
+    ///
+    /// # Errors
+    /// As of [`Frames::pop`].
+    pub(super) fn body(&self, header: &[u8; HEADER]) -> Result<usize, Status> {
+        let [flag, length @ ..] = *header;
+        if flag != 0 {
+            return Err(Status::new(
+                Code::Unimplemented,
+                "compressed requests are not supported",
+            ));
+        }
+        let len = u32::from_be_bytes(length) as usize;
+        if len > self.max {
+            let message = format!(
+                "request of {len} bytes is larger than the limit of {}",
+                self.max
+            );
+            return Err(Status::new(Code::ResourceExhausted, message));
+        }
+        Ok(len)
+    }
+
+    /// How many bytes are missing of the message that is kept in part, if there is one with a good header.
+    pub(super) fn lacks(&self) -> Option<usize> {
+        let len = self.body(self.partial.first_chunk()?).ok()?;
+        (HEADER + len).checked_sub(self.partial.len())
     }
 
     /// Keeps the beginning of a message until the rest comes.

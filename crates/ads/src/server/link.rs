@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
+use super::peers::Peer;
+
 /// What the server wants of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
@@ -40,15 +42,12 @@ pub(super) struct Hearing {
 }
 
 impl Hearing {
-    /// How many looks a client has to answer in, and one more: it may fall into a time in which the server did not run,
-    /// and the answer lies in the socket.
-    pub(super) const LOOKS: u32 = 4;
-
-    /// For clients that are asked after so many looks.
-    pub(super) fn new(ask: u32) -> Self {
+    /// For clients that are asked after so many looks, and have so many to answer in; and one more: it may fall into a time
+    /// in which the server did not run, and the answer lies in the socket.
+    pub(super) fn new(ask: u32, answer: u32) -> Self {
         Self {
             ask,
-            lost: ask.saturating_add(Self::LOOKS + 1),
+            lost: ask.saturating_add(answer).saturating_add(1),
         }
     }
 }
@@ -60,6 +59,11 @@ pub(super) struct Link {
     /// How often the server has looked since something was heard of the client.
     quiet: AtomicU32,
     hearing: Hearing,
+    /// How often the server has looked since the connection began: the time, for whatever the client has to do within seconds.
+    now: AtomicU32,
+    /// The look at which the task wants to be woken.
+    due: AtomicU32,
+    peer: Arc<Peer>,
     /// Since when the connection's streams wait for an answer without any, in milliseconds since `epoch`; zero if none
     /// does. Streams of one connection share it: progress of one counts for all, which is lenient and costs nothing.
     stalled: AtomicU64,
@@ -69,11 +73,14 @@ pub(super) struct Link {
 }
 
 impl Link {
-    fn new(hearing: Hearing) -> Self {
+    fn new(hearing: Hearing, peer: Arc<Peer>) -> Self {
         Self {
             order: AtomicU8::new(Order::Serve as u8),
             quiet: AtomicU32::new(0),
             hearing,
+            now: AtomicU32::new(0),
+            due: AtomicU32::new(u32::MAX),
+            peer,
             stalled: AtomicU64::new(0),
             epoch: Instant::now(),
             task: Mutex::default(),
@@ -107,6 +114,22 @@ impl Link {
         task.iter().for_each(Waker::wake_by_ref);
     }
 
+    /// Whose connection it is.
+    pub(super) fn peer(&self) -> &Arc<Peer> {
+        &self.peer
+    }
+
+    /// How often the server has looked.
+    pub(super) fn now(&self) -> u32 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Has the task woken when more than `limit` looks have passed since that one.
+    pub(super) fn wake_after(&self, since: u32, limit: u32) {
+        let due = since.saturating_add(limit).saturating_add(1);
+        self.due.fetch_min(due, Ordering::Relaxed);
+    }
+
     /// Something was heard of the client.
     pub(super) fn heard(&self) {
         self.quiet.store(0, Ordering::Relaxed);
@@ -123,8 +146,13 @@ impl Link {
 
     /// The server looks once more.
     fn look(&self) {
+        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+        let due = now >= self.due.load(Ordering::Relaxed);
+        if due {
+            self.due.store(u32::MAX, Ordering::Relaxed);
+        }
         let looks = self.quiet.fetch_add(1, Ordering::Relaxed) + 1;
-        if looks == self.hearing.ask || looks >= self.hearing.lost {
+        if due || looks == self.hearing.ask || looks >= self.hearing.lost {
             self.wake();
         }
     }
@@ -191,8 +219,8 @@ impl Links {
     }
 
     /// A new connection.
-    pub(super) fn enter(&self) -> Entry<'_> {
-        let link = Arc::new(Link::new(self.hearing));
+    pub(super) fn enter(&self, peer: Arc<Peer>) -> Entry<'_> {
+        let link = Arc::new(Link::new(self.hearing, peer));
         let (number, draining) = self.listed(|l| {
             l.next += 1;
             l.links.insert(l.next, Arc::clone(&link));

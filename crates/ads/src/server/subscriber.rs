@@ -100,6 +100,10 @@ pub enum Incident {
     Panicked,
     /// A connection was closed because the client did not answer a response.
     SendTimedOut,
+    /// A connection was closed because the client did not finish in time what it began: the connection, or a frame.
+    ReceiveTimedOut,
+    /// A connection was refused: there are too many, in all or from its address.
+    ConnectionRefused,
     /// The system refused to accept a connection.
     AcceptFailed,
 }

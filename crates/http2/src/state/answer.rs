@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use http::{HeaderMap, Response};
 
-use super::{State, Stream};
+use super::{Rest, State, Stream};
 use crate::frame::{self, Reason};
 use crate::hpack;
 use crate::out::Out;
@@ -12,6 +12,10 @@ use crate::{Call, Data, Part};
 
 /// Parts that a call gives before others get their turn.
 const PARTS: usize = 16;
+
+/// With so many octets of our own not written, nobody is asked for more. A client that does not read is not to make us
+/// copy the small responses of all its calls.
+pub(crate) const BACKLOG: usize = 16 << 10;
 
 /// What became of a stream.
 enum Step {
@@ -24,10 +28,17 @@ enum Step {
 }
 
 impl<C: Call> State<C> {
-    /// Asks calls for what they have to say. Returns whether they said anything.
+    /// Asks calls for what they have to say, until it is much. Returns whether they said anything.
     pub(crate) fn answer(&mut self, out: &mut Out, cx: &mut Context<'_>) -> bool {
-        let (mut said, mut at) = (false, 0);
-        while at < self.streams.len() {
+        let (mut said, count) = (false, self.streams.len());
+        let mut at = self.turn as usize;
+        for _ in 0..count {
+            if out.own() >= BACKLOG {
+                break;
+            }
+            if at >= self.streams.len() {
+                at = 0;
+            }
             let step = self.step(at, out, cx);
             self.take_back(at, out);
             said |= !matches!(step, Step::Waits);
@@ -36,16 +47,19 @@ impl<C: Call> State<C> {
                 _ => at += 1,
             }
         }
+        // The next is the first when there is room again.
+        self.turn = at as u32;
         said
     }
 
     fn step(&mut self, at: usize, out: &mut Out, cx: &mut Context<'_>) -> Step {
         let mut step = Step::Waits;
-        if let Some(data) = self.streams[at].rest.take() {
+        if let Some(rest) = self.streams[at].rest.take() {
+            let Rest { data, since } = *rest;
             let before = data.len();
-            if !self.put_data(at, *data, out) {
+            if !self.put_data(at, data, since, out) {
                 let rest = self.streams[at].rest.as_ref();
-                let same = rest.is_some_and(|rest| rest.len() == before);
+                let same = rest.is_some_and(|rest| rest.data.len() == before);
                 return if same { Step::Waits } else { Step::Said };
             }
             step = Step::Said;
@@ -63,7 +77,7 @@ impl<C: Call> State<C> {
                     return Step::Ended;
                 }
                 Part::Data(data) => {
-                    if !self.put_data(at, data, out) {
+                    if !self.put_data(at, data, self.now, out) {
                         return Step::Said;
                     }
                 }
@@ -76,18 +90,22 @@ impl<C: Call> State<C> {
         step
     }
 
-    /// Appends as much of the data as the client has room for, and keeps the rest. Returns whether that is all.
-    fn put_data(&mut self, at: usize, mut data: Data, out: &mut Out) -> bool {
+    /// Appends as much of the data as the client has room for, and keeps the rest, which waits since then. Returns whether
+    /// that is all.
+    fn put_data(&mut self, at: usize, mut data: Data, since: u32, out: &mut Out) -> bool {
         let stream = &mut self.streams[at];
         while data.len() > 0 {
             let room = stream.window.left().min(self.window.left());
             let len = data.len().min(room).min(self.max_frame);
             if len == 0 {
-                stream.rest = Some(Box::new(data));
+                stream.rest = Some(Box::new(Rest { data, since }));
                 return false;
             }
             stream.window.spend(len);
             self.window.spend(len);
+            if len == data.len() || len >= frame::MAX_PAYLOAD {
+                self.limits.sent();
+            }
             let own = len.min(data.own.len());
             out.put(|out| {
                 frame::put_head(frame::DATA, 0, stream.id, len, out);
@@ -122,7 +140,6 @@ impl<C: Call> State<C> {
             self.put_reset(stream.id, Reason::NoError, out);
         }
         self.remove(at, out);
-        self.limits.done();
     }
 }
 

@@ -109,13 +109,7 @@ impl<C: Call> State<C> {
         stream.length = length.flatten();
         stream.input.octets.extend_from_slice(octets);
         stream.input.ended = end;
-        match octets.is_empty() && !end {
-            true => self.limits.idle(),
-            false => {
-                self.limits.busy();
-                Ok(())
-            }
-        }
+        self.limits.data(octets.len(), end)
     }
 
     fn headers<S: Service<Call = C>>(
@@ -146,7 +140,6 @@ impl<C: Call> State<C> {
                 "headers on a stream that has ended",
             ));
         }
-        self.limits.busy();
         if head.has(frame::END_HEADERS) {
             return self.block(head, octets, selfish, out, service);
         }
@@ -209,6 +202,7 @@ impl<C: Call> State<C> {
             return self.trailers(id, end && !selfish, fields, out);
         }
         self.last = id;
+        self.limits.call()?;
         if self.draining || self.streams.len() >= MAX_STREAMS {
             return self.fail(id, Reason::RefusedStream, out);
         }
@@ -244,7 +238,7 @@ impl<C: Call> State<C> {
     fn trailers(&mut self, id: u32, end: bool, fields: Fields, out: &mut Out) -> Result<(), Fault> {
         let Some(at) = self.stream(id) else {
             // What was under way when we reset it.
-            return Ok(());
+            return self.limits.idle();
         };
         let input = &mut self.streams[at].input;
         if input.ended {
@@ -291,7 +285,7 @@ impl<C: Call> State<C> {
         if head.stream != 0 {
             return protocol("settings of a stream");
         }
-        self.limits.idle()?;
+        self.limits.settings(payload.len() / 6)?;
         if head.has(frame::ACK) {
             return match payload.is_empty() {
                 true => Ok(()),
