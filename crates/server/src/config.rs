@@ -21,6 +21,11 @@ pub struct ServeOptions {
     )]
     pub config_dir: Vec<PathBuf>,
 
+    /// How long what a folder of --config-dir held stays in force after an empty folder has taken its place, as when a
+    /// volume is not mounted; 0 believes it at once. Files that are removed from the folder itself are gone at once.
+    #[arg(long, env = "PILOTHOUSE_CONFIG_EMPTY_GRACE", value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    pub config_empty_grace: Duration,
+
     /// The Kubernetes API.
     #[command(flatten)]
     pub api: crate::api::ApiOptions,

@@ -128,10 +128,12 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     }
 
     // Proxies must not lose what they are served from disk because a folder is late.
-    let absent = if warm.is_serving() {
-        Absent::Unknown
-    } else {
-        Absent::Empty
+    let told = files::Options {
+        absent: match warm.is_serving() {
+            true => Absent::Unknown,
+            false => Absent::Empty,
+        },
+        empty_grace: options.config_empty_grace,
     };
     let sources = options.config_dir.len() + usize::from(options.api.data.is_some());
     let shadows = Arc::new(Shadows::of(sources));
@@ -146,7 +148,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         let folder = Folder::new(id.clone(), dir.clone(), validation(options.validation));
         let (sink, stop) = (sink.clone(), stop.clone());
         tasks.spawn(async move {
-            if let Err(error) = files::run(folder, absent, sink, stop.clone()).await {
+            if let Err(error) = files::run(folder, told, sink, stop.clone()).await {
                 tracing::error!(source = %id, error = %error, reason = ?std::error::Error::source(&error).map(ToString::to_string), "A source cannot go on.");
                 stop.cancel();
             }
