@@ -162,8 +162,8 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", value_name = "DURATION", default_value = "20m", value_parser = duration)]
     pub jwks_refresh_interval: Duration,
 
-    /// Ranges of addresses that are not asked for keys of token issuers, besides link-local ones and the metadata
-    /// services of clouds. Comma-separated.
+    /// Ranges of addresses that are not asked for keys of token issuers, besides this machine, link-local addresses and
+    /// the metadata services of clouds. Comma-separated.
     #[arg(
         long,
         env = "BLOCKED_CIDRS_IN_JWKS_URIS",
@@ -172,6 +172,17 @@ pub struct ServeOptions {
         value_parser = cidrs
     )]
     pub jwks_blocked_cidrs: Cidrs,
+
+    /// Ranges of addresses that are asked for keys of token issuers although they otherwise are not, as 127.0.0.0/8 for
+    /// issuers on this machine. What --jwks-blocked-cidrs names is not asked. Comma-separated.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_JWKS_ALLOWED_CIDRS",
+        value_name = "CIDRS",
+        default_value = "",
+        value_parser = cidrs
+    )]
+    pub jwks_allowed_cidrs: Cidrs,
 
     /// PEM file of further roots for servers of keys of token issuers; one that is not there is none.
     #[arg(

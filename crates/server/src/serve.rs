@@ -231,6 +231,8 @@ fn keys(
     let options = jwks::Options {
         refresh: options.jwks_refresh_interval.max(SHORTEST_REFRESH),
         blocked: options.jwks_blocked_cidrs.0.clone(),
+        allowed: options.jwks_allowed_cidrs.0.clone(),
+        longest: jwks::LONGEST_FETCH,
         extra_roots: Some(options.jwks_roots.clone()),
         insecure: options.jwks_insecure_skip_verify,
         attempted: Arc::new(move |succeeded| {
