@@ -120,6 +120,8 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String, OpenError> {
 /// The root of a folder, as it stands on disk at the moment.
 #[derive(Debug)]
 pub(crate) struct Root {
+    /// As the operator has named it.
+    named: PathBuf,
     /// Without links.
     real: PathBuf,
     folder: OwnedFd,
@@ -131,7 +133,17 @@ impl Root {
         let real = std::fs::canonicalize(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&real, flags, Mode::empty())?;
-        Ok(Self { real, folder })
+        let named = path.to_owned();
+        Ok(Self {
+            named,
+            real,
+            folder,
+        })
+    }
+
+    /// As the operator has named it.
+    pub(crate) fn named(&self) -> &Path {
+        &self.named
     }
 
     /// Whether a path without links is the root's or below it.
@@ -164,17 +176,29 @@ impl Root {
         }
     }
 
-    /// Finds out where the path leads, and goes there from the root without following any link: one that was made
-    /// meanwhile is an error.
+    /// Goes to the file itself, or where its links lead.
     fn open_file(&self, path: &Path) -> Result<OwnedFd, OpenError> {
+        if let Ok(below) = path.strip_prefix(&self.named)
+            && below
+                .components()
+                .all(|part| matches!(part, Component::Normal(_)))
+        {
+            match self.open_below(below) {
+                // There are links on the way.
+                Err(OpenError::Io(error)) if is_swapped(&error) => {}
+                other => return other,
+            }
+        }
         let real = std::fs::canonicalize(path)?;
-        let Ok(below) = real.strip_prefix(&self.real) else {
-            return Err(OpenError::Outside(real));
-        };
-        let mut names = below.components().filter_map(|part| match part {
-            Component::Normal(name) => Some(name),
-            _ => None,
-        });
+        match real.strip_prefix(&self.real) {
+            Ok(below) => self.open_below(below),
+            Err(_) => Err(OpenError::Outside(real)),
+        }
+    }
+
+    /// Goes from the root to a file without following any link: one that is there is an error.
+    fn open_below(&self, below: &Path) -> Result<OwnedFd, OpenError> {
+        let mut names = below.iter();
         let Some(mut name) = names.next() else {
             return Err(OpenError::NotRegular(name_of(FileType::Directory)));
         };
@@ -191,7 +215,6 @@ impl Root {
         let kind = FileType::from_raw_mode(stat.map_err(io::Error::from)?.st_mode);
         match kind {
             FileType::RegularFile => {}
-            // It was swapped for a link meanwhile.
             FileType::Symlink => return Err(io::Error::from(rustix::io::Errno::LOOP).into()),
             _ => return Err(OpenError::NotRegular(name_of(kind))),
         }

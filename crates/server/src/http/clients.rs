@@ -86,8 +86,7 @@ impl Clients {
     pub(super) fn make_room(&self) -> bool {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let freed = { spare }.pop().is_some();
-        let ended = self.lock().end_one(Instant::now());
-        freed || ended
+        freed || self.lock().end_one(Instant::now())
     }
 
     fn keep_spare(&self) {

@@ -92,6 +92,11 @@ impl Pending {
         for path in &event.paths {
             let mut names = self.names.iter();
             let Some(below) = names.find_map(|name| path.strip_prefix(name).ok()) else {
+                // The root may be a part of a mounted ConfigMap, whose link stands beside it.
+                let beside = |name: &PathBuf| path.parent() == name.parent();
+                if path.ends_with("..data") && self.names.iter().any(beside) {
+                    self.lost(now);
+                }
                 continue;
             };
             if below.as_os_str().is_empty() {
@@ -387,5 +392,16 @@ mod tests {
         pending.note(&overflow, start);
         let work = pending.take(start + GATHER);
         assert!(work.replaced && work.all_except.is_some());
+    }
+
+    #[test]
+    fn a_link_swapped_beside_the_root_makes_it_be_watched_anew() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("/m/c"));
+        pending.note(&event(RENAME, "/m/..data_tmp"), start);
+        pending.note(&event(RENAME, "/..data"), start);
+        assert_eq!(pending.due(), None);
+        pending.note(&event(RENAME, "/m/..data"), start);
+        assert!(pending.take(start + GATHER).replaced);
     }
 }

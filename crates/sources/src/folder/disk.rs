@@ -17,6 +17,12 @@ pub use crate::open::LARGEST_FILE;
 /// How deep folders may be nested.
 const DEEPEST: usize = 32;
 
+/// How many folders are listed that links lead to, with those below them: links can multiply a few without end.
+const MOST_LINKED_FOLDERS: usize = 10_000;
+
+/// How many entries such folders may have together.
+const MOST_LINKED_ENTRIES: usize = 200_000;
+
 /// Whether a file of this name is read: `*.yaml`, `*.yml` and `*.json` that are not hidden.
 pub fn is_manifest(path: &Path) -> bool {
     let extension = path.extension().and_then(|e| e.to_str());
@@ -68,6 +74,10 @@ pub(super) struct Listing {
     pub(super) refused: Vec<Diagnostic>,
     /// Folders of which is not known what they hold.
     pub(super) unknown: Vec<PathBuf>,
+    /// Folders that were found through links.
+    linked_folders: usize,
+    /// What is in these.
+    linked_entries: usize,
 }
 
 impl Listing {
@@ -83,6 +93,14 @@ impl Listing {
         self.unknown.push(folder.to_owned());
     }
 
+    fn refuse_links(&mut self, root: &Root) {
+        // Once is enough to say.
+        if !self.unknown.iter().any(|folder| folder == root.named()) {
+            let message = "links in it lead to more folders and files than are read".to_owned();
+            self.refuse(root.named(), message);
+        }
+    }
+
     fn refuse(&mut self, folder: &Path, message: String) {
         self.refused.push(unreadable(folder, message));
         self.unknown.push(folder.to_owned());
@@ -96,7 +114,7 @@ pub(super) fn list(root: &Path) -> Listing {
         Ok(_) => match Root::open(root) {
             Ok(opened) => {
                 let mut above = Vec::new();
-                list_folder(root, &opened, &mut above, &mut listing);
+                list_folder(root, &opened, false, &mut above, &mut listing);
                 listing.files.sort_unstable();
             }
             Err(error) => listing.trouble(root, &error),
@@ -106,7 +124,14 @@ pub(super) fn list(root: &Path) -> Listing {
     listing
 }
 
-fn list_folder(folder: &Path, root: &Root, above: &mut Vec<PathBuf>, listing: &mut Listing) {
+/// Lists a folder; `linked` says whether a link led to it.
+fn list_folder(
+    folder: &Path,
+    root: &Root,
+    linked: bool,
+    above: &mut Vec<PathBuf>,
+    listing: &mut Listing,
+) {
     let entries =
         std::fs::canonicalize(folder).and_then(|real| Ok((std::fs::read_dir(folder)?, real)));
     let (entries, real) = match entries {
@@ -124,8 +149,17 @@ fn list_folder(folder: &Path, root: &Root, above: &mut Vec<PathBuf>, listing: &m
         let message = format!("folders are nested deeper than {DEEPEST}");
         return listing.refuse(folder, message);
     }
+    listing.linked_folders += usize::from(linked);
+    if listing.linked_folders > MOST_LINKED_FOLDERS {
+        return listing.refuse_links(root);
+    }
     above.push(real);
     for entry in entries {
+        listing.linked_entries += usize::from(linked);
+        if listing.linked_entries > MOST_LINKED_ENTRIES {
+            listing.refuse_links(root);
+            break;
+        }
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
@@ -137,13 +171,11 @@ fn list_folder(folder: &Path, root: &Root, above: &mut Vec<PathBuf>, listing: &m
         if is_hidden(&path) {
             continue;
         }
-        let is_folder = match entry.file_type() {
-            Ok(kind) if kind.is_symlink() => path.is_dir(),
-            Ok(kind) => kind.is_dir(),
-            Err(_) => false,
-        };
+        let kind = entry.file_type().ok();
+        let is_link = kind.is_some_and(|kind| kind.is_symlink());
+        let is_folder = kind.is_some_and(|kind| kind.is_dir()) || (is_link && path.is_dir());
         if is_folder {
-            list_folder(&path, root, above, listing);
+            list_folder(&path, root, linked || is_link, above, listing);
         } else if is_manifest(&path) {
             listing.files.push(path);
         }

@@ -425,3 +425,30 @@ fn an_empty_folder_in_the_place_of_a_full_one_is_not_believed_at_once() {
     folder.let_go();
     assert_eq!(names(&folder.scan()), ["-one"]);
 }
+
+#[cfg(unix)]
+#[test]
+fn links_that_multiply_folders_are_listed_up_to_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.yaml"), entry("one", 80)).unwrap();
+    let mut folder = folder(dir.path());
+    assert_eq!(names(&folder.scan()), ["+one"]);
+    // Each has two links to the next: 2^25 ways to the last.
+    for depth in 0..25 {
+        let own = dir.path().join(format!("d{depth:02}"));
+        std::fs::create_dir(&own).unwrap();
+        for name in ["a", "b"] {
+            let next = format!("../d{:02}", depth + 1);
+            std::os::unix::fs::symlink(next, own.join(name)).unwrap();
+        }
+    }
+    std::fs::create_dir(dir.path().join("d25")).unwrap();
+    let start = std::time::Instant::now();
+    assert_eq!(names(&folder.scan()), [""; 0]);
+    assert!(start.elapsed() < std::time::Duration::from_secs(60));
+    let said = wrong(&folder).join(", ");
+    assert!(said.contains("links in it lead to more"), "{said}");
+    // What is not reached through links is read on.
+    std::fs::write(dir.path().join("a.yaml"), entry("one", 81)).unwrap();
+    assert_eq!(names(&folder.scan()), ["+one"]);
+}
