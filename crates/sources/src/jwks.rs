@@ -179,9 +179,9 @@ impl Keeping {
         if !self.room.has_any() {
             return;
         }
-        let is_due = |e: &&mut Entry| e.due <= now && e.task.is_none();
-        let entries = self.entries.iter_mut().map(|(s, e)| (s, e));
-        let mut due: Vec<_> = entries.filter(|(_, e)| is_due(&e)).collect();
+        let entries = self.entries.iter_mut();
+        let is_due = |entry: &Entry| entry.due <= now && entry.task.is_none();
+        let mut due: Vec<_> = entries.filter(|(_, entry)| is_due(entry)).collect();
         // What has failed comes after what has not.
         due.sort_by_key(|(_, e)| (e.failures, e.due));
         for (source, entry) in due {

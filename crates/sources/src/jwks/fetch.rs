@@ -355,3 +355,25 @@ fn roots(extra: Option<&Path>) -> Result<RootCertStore, RootsError> {
     }
     Ok(roots)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn wherever_an_answer_sends_it_is_not_from_tls_to_clear_text(
+            location in "(https?:)?[/a-z0-9.:@#?%\\[\\]\\\\ -]{0,40}|\\PC{0,40}",
+            tls in any::<bool>(),
+        ) {
+            let scheme = if tls { "https" } else { "http" };
+            let target = Target::parse(&format!("{scheme}://keys.example.com/a")).unwrap();
+            if let Ok(joined) = target.join(&location) {
+                prop_assert!(joined.tls || !tls, "{location}");
+                prop_assert!(!joined.host.is_empty(), "{location}");
+            }
+        }
+    }
+}

@@ -176,4 +176,29 @@ mod tests {
         assert!(own.allows("127.0.0.1".parse().unwrap()) && own.allows("::1".parse().unwrap()));
         assert!(!own.allows("169.254.169.254".parse().unwrap()));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn an_address_in_another_form_is_asked_only_if_it_is_asked_itself(bits: u32, own: u16, low: u64) {
+            let guard = Guard::new(&nets(&["10.0.0.0/8"]), &[]);
+            let nearby = [bits, bits & 0x00ff_ffff | 127 << 24, bits & 0xffff | 0xa9fe << 16];
+            for v4 in nearby.map(Ipv4Addr::from_bits) {
+                let asked = guard.allows(v4.into());
+                let [a, b, c, d] = v4.octets().map(u128::from);
+                let whole = u128::from(v4.to_bits());
+                let nat64 = 0x64_ff9b << 96;
+                let forms = [
+                    0xffff << 32 | whole,
+                    nat64 | whole,
+                    nat64 | 1 << 80 | u128::from(own) << 64 | whole,
+                    nat64 | 1 << 80 | (a << 8 | b) << 64 | (c << 8 | d) << 40,
+                    0x2002 << 112 | whole << 80 | u128::from(low),
+                    0x2001 << 112 | whole << 64,
+                ];
+                for form in forms.map(Ipv6Addr::from_bits) {
+                    proptest::prop_assert!(asked || !guard.allows(form.into()), "{v4} in {form}");
+                }
+            }
+        }
+    }
 }
