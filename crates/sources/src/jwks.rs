@@ -1,8 +1,8 @@
 //! Keys of token issuers as a source: fetched where policies say, and fetched anew before they are old.
 //!
 //! What is fetched stays in force when it cannot be fetched anew, for a week. A server that does not answer holds up
-//! only its own keys and, for a short time, further ones of the namespaces that name it. Nothing here judges tokens or keys; an
-//! answer that is no JWKS at all is a failure.
+//! only its own keys and, for a short time, further ones of the namespaces that name it. Nothing here judges tokens or
+//! keys; an answer that is no JWKS at all is a failure.
 //!
 //! Istio: pilot/pkg/model/jwks_resolver.go, 1.32.
 
