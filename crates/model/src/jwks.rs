@@ -1,7 +1,11 @@
 //! Keys of token issuers (JWKS) that are fetched: where from, and what came.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use crate::names::Namespace;
 
 /// Where the keys of an issuer are.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,6 +23,15 @@ impl fmt::Display for KeySource {
             Self::Issuer(issuer) => write!(f, "the OpenID configuration of {issuer}"),
         }
     }
+}
+
+/// Who wants the keys of a source, and how long they would wait for an answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Demand {
+    /// The longest that a policy states. What fetches them has a limit of its own.
+    pub limit: Duration,
+    /// The namespaces whose policies name the source.
+    pub namespaces: BTreeSet<Namespace>,
 }
 
 /// The outcome of fetching.

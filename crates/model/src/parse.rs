@@ -218,11 +218,18 @@ impl<'a> Reader<'a> {
         let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
         if kind.is_empty() || api_version.is_empty() {
             let missing = match (node.entries().is_some(), kind.is_empty()) {
-                (false, _) => format!("expected an object, found {}", node.value),
+                (false, _) => format!("expected an object, found {}", node.value.form()),
                 (true, true) => "the object has no kind".to_owned(),
                 (true, false) => "the object has no apiVersion".to_owned(),
             };
             self.refuse(&node, line, code::NO_OBJECT, missing, None);
+            // What is no manifest may be a secret that somebody has put, or linked, among them.
+            if kind.is_empty()
+                && api_version.is_empty()
+                && let Some(said) = self.parsed.diagnostics.last_mut()
+            {
+                said.excerpt = None;
+            }
             return;
         }
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));

@@ -21,6 +21,11 @@ pub struct ServeOptions {
     )]
     pub config_dir: Vec<PathBuf>,
 
+    /// How long what a folder of --config-dir held stays in force after an empty folder has taken its place, as when a
+    /// volume is not mounted; 0 believes it at once. Files that are removed from the folder itself are gone at once.
+    #[arg(long, env = "PILOTHOUSE_CONFIG_EMPTY_GRACE", value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    pub config_empty_grace: Duration,
+
     /// The Kubernetes API.
     #[command(flatten)]
     pub api: crate::api::ApiOptions,
@@ -184,8 +189,8 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", value_name = "DURATION", default_value = "20m", value_parser = duration)]
     pub jwks_refresh_interval: Duration,
 
-    /// Ranges of addresses that are not asked for keys of token issuers, besides link-local ones and the metadata
-    /// services of clouds. Comma-separated.
+    /// Ranges of addresses that are not asked for keys of token issuers, besides this machine, link-local addresses and
+    /// the metadata services of clouds. Comma-separated.
     #[arg(
         long,
         env = "BLOCKED_CIDRS_IN_JWKS_URIS",
@@ -194,6 +199,17 @@ pub struct ServeOptions {
         value_parser = cidrs
     )]
     pub jwks_blocked_cidrs: Cidrs,
+
+    /// Ranges of addresses that are asked for keys of token issuers although they otherwise are not, as 127.0.0.0/8 for
+    /// issuers on this machine. What --jwks-blocked-cidrs names is not asked. Comma-separated.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_JWKS_ALLOWED_CIDRS",
+        value_name = "CIDRS",
+        default_value = "",
+        value_parser = cidrs
+    )]
+    pub jwks_allowed_cidrs: Cidrs,
 
     /// PEM file of further roots for servers of keys of token issuers; one that is not there is none.
     #[arg(

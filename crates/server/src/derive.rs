@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ads::latest;
-use model::jwks::KeySource;
+use model::jwks::{Demand, KeySource};
 use model::node::Node;
 use model::settings::Settings;
 use model::{Change, Diagnostic};
@@ -66,8 +66,8 @@ enum Message {
     Ask(Question),
 }
 
-/// The sources that keys of token issuers are to be fetched from, each with the time an answer may take.
-pub type KeysWanted = Arc<BTreeMap<KeySource, Duration>>;
+/// The sources that keys of token issuers are to be fetched from, each with who wants them.
+pub type KeysWanted = Arc<BTreeMap<KeySource, Demand>>;
 
 /// The way to the derive thread. Clones share it.
 #[derive(Clone)]

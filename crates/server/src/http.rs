@@ -1,9 +1,13 @@
 //! `/ready`, `/metrics`, `/version` and `/debug` over plain HTTP.
 //!
-//! Debug pages show configuration, so they answer only to clients on this machine, whatever address is listened on.
+//! Debug pages show configuration, so they answer only to clients on this machine ([`local`]), whatever address is listened
+//! on. A client that holds connections, sends slowly or does not read keeps nobody else from being answered.
+
+mod clients;
+pub mod local;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +17,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::analysis::Analyst;
@@ -23,6 +27,7 @@ use crate::findings::Findings;
 use crate::metrics::Metrics;
 use crate::streams::Connections;
 use crate::warm::Warm;
+use clients::{Clients, Place};
 
 /// What the pages show.
 pub struct Pages {
@@ -44,8 +49,16 @@ pub struct Pages {
 
 type Page = Response<Full<Bytes>>;
 
+/// How long the head of a request may take, and a connection be idle between requests.
+const HEAD: Duration = Duration::from_secs(10);
+/// The largest head of a request, in bytes.
+const LARGEST_HEAD: usize = 16 << 10;
+/// How long a client may take to read an answer.
+const READING: Duration = Duration::from_secs(60);
+
 /// Serves until `stop`.
 pub async fn serve(listener: TcpListener, pages: Arc<Pages>, stop: CancellationToken) {
+    let clients = Clients::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -53,26 +66,57 @@ pub async fn serve(listener: TcpListener, pages: Arc<Pages>, stop: CancellationT
         };
         let Ok((stream, peer)) = accepted else {
             // Out of file descriptors: accepting again at once would spin.
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            if !clients.make_room() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            // A connection that was told to end is given the time to.
+            tokio::task::yield_now().await;
             continue;
         };
-        let pages = pages.clone();
-        tokio::spawn(async move {
-            let service =
-                hyper::service::service_fn(move |request| answer(request, peer, pages.clone()));
-            // A client that breaks off is its own business.
-            let _ = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(Duration::from_secs(10))
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-        });
+        if let Some(place) = clients.admit(peer.ip()) {
+            tokio::spawn(connection(
+                stream,
+                peer.ip(),
+                Arc::new(place),
+                pages.clone(),
+            ));
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, peer: IpAddr, place: Arc<Place>, pages: Arc<Pages>) {
+    let serving = place.clone();
+    let service = hyper::service::service_fn(move |request| {
+        let (place, pages) = (serving.clone(), pages.clone());
+        async move {
+            place.set_busy(true);
+            let page = answer(request, peer, pages).await;
+            place.set_busy(false);
+            page
+        }
+    });
+    let serving = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(LARGEST_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    // One that is idle for longer than a head may take has an answer that its client does not read.
+    let unread = async {
+        while place.idle_for() < READING {
+            tokio::time::sleep(HEAD).await;
+        }
+    };
+    tokio::select! {
+        // A client that breaks off is its own business.
+        _ = serving => {}
+        () = unread => {}
+        () = place.ended() => {}
     }
 }
 
 async fn answer(
     request: Request<Incoming>,
-    peer: SocketAddr,
+    peer: IpAddr,
     pages: Arc<Pages>,
 ) -> Result<Page, Infallible> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
@@ -101,11 +145,9 @@ async fn answer(
         "/metrics" => metrics(&pages).await,
         "/version" => text(StatusCode::OK, concat!(env!("CARGO_PKG_VERSION"), "\n")),
         _ if path == "/debug" || path.starts_with("/debug/") => {
-            if !peer.ip().to_canonical().is_loopback() {
-                return Ok(text(
-                    StatusCode::FORBIDDEN,
-                    "debug pages answer only to clients on this machine\n",
-                ));
+            if let Err(refused) = local::check(peer, request.uri(), request.headers()) {
+                let said = format!("debug pages: {refused}\n");
+                return Ok(text(StatusCode::FORBIDDEN, said));
             }
             match debug::page(
                 path.trim_start_matches("/debug").trim_matches('/'),

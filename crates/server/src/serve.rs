@@ -133,10 +133,12 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     }
 
     // Proxies must not lose what they are served from disk because a folder is late.
-    let absent = if warm.is_serving() {
-        Absent::Unknown
-    } else {
-        Absent::Empty
+    let told = files::Options {
+        absent: match warm.is_serving() {
+            true => Absent::Unknown,
+            false => Absent::Empty,
+        },
+        empty_grace: options.config_empty_grace,
     };
     let sources = options.config_dir.len() + usize::from(options.api.data.is_some());
     let shadows = Arc::new(Shadows::of(sources));
@@ -151,7 +153,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         let folder = Folder::new(id.clone(), dir.clone(), validation(options.validation));
         let (sink, stop) = (sink.clone(), stop.clone());
         tasks.spawn(async move {
-            if let Err(error) = files::run(folder, absent, sink, stop.clone()).await {
+            if let Err(error) = files::run(folder, told, sink, stop.clone()).await {
                 tracing::error!(source = %id, error = %error, reason = ?std::error::Error::source(&error).map(ToString::to_string), "A source cannot go on.");
                 stop.cancel();
             }
@@ -234,6 +236,8 @@ fn keys(
     let options = jwks::Options {
         refresh: options.jwks_refresh_interval.max(SHORTEST_REFRESH),
         blocked: options.jwks_blocked_cidrs.0.clone(),
+        allowed: options.jwks_allowed_cidrs.0.clone(),
+        longest: jwks::LONGEST_FETCH,
         extra_roots: Some(options.jwks_roots.clone()),
         insecure: options.jwks_insecure_skip_verify,
         attempted: Arc::new(move |succeeded| {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
 use model::settings::{Features, MeshConfig, Settings};
@@ -10,6 +10,8 @@ use model::{Change, Diagnostic, Severity, SourceId};
 use proto_istio::mesh::mesh_config::extension_provider::http_header::HeaderValue;
 use proto_istio::mesh::mesh_config::extension_provider::open_telemetry_tracing_provider::Sampling;
 use proto_istio::mesh::mesh_config::extension_provider::{HttpHeader, Provider};
+use sources::folder::LARGEST_FILE;
+use sources::open::{Stamp, read_text};
 use sources::{Said, Sink};
 use tokio_util::sync::CancellationToken;
 
@@ -91,7 +93,7 @@ fn fill_headers(mesh: &mut MeshConfig, variable: impl Fn(&str) -> Option<String>
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    read_text(path, LARGEST_FILE).with_context(|| format!("cannot read {}", path.display()))
 }
 
 fn take<T>(
@@ -126,16 +128,8 @@ pub async fn watch(options: ServeOptions, out: Sink, stop: CancellationToken) {
     if paths.is_empty() {
         return;
     }
-    let stamps = |paths: &[PathBuf]| -> Vec<Option<(SystemTime, u64)>> {
-        paths
-            .iter()
-            .map(|p| {
-                std::fs::metadata(p)
-                    .ok()
-                    .and_then(|m| Some((m.modified().ok()?, m.len())))
-            })
-            .collect()
-    };
+    let stamps =
+        |paths: &[PathBuf]| -> Vec<Option<Stamp>> { paths.iter().map(|p| Stamp::at(p)).collect() };
     let mut known = stamps(&paths);
     loop {
         tokio::select! {

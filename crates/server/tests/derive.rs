@@ -305,7 +305,9 @@ spec: {jwtRules: [{issuer: me, jwksUri: 'https://me/keys', timeout: 3s}]}
     let known = || running.derive.ask(|state| state.has_keys());
     assert!(!known().await.unwrap());
     let uri = KeySource::Uri("https://me/keys".into());
-    assert_eq!(wanted.borrow_and_update()[&uri].as_secs(), 3);
+    let demand = wanted.borrow_and_update()[&uri].clone();
+    assert_eq!(demand.limit.as_secs(), 3);
+    assert_eq!(demand.namespaces, ["shop".into()].into());
     let outcome = Some(Arc::new(FetchedKeys::default()));
     let fetched = vec![Change::Keys(uri, outcome)];
     running

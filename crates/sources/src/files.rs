@@ -1,19 +1,21 @@
 //! A folder of manifests as a source: watched, and told from the moment it changes.
 
 mod pending;
+mod watching;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use model::{Change, Diagnostic};
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::Event;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::folder::Folder;
 use crate::{Said, Sink};
 use pending::{Pending, Work};
+use watching::Watching;
 
 /// Without any event the folder is looked at this often: some file systems tell nothing.
 const LOOK: Duration = Duration::from_secs(30);
@@ -21,21 +23,18 @@ const LOOK: Duration = Duration::from_secs(30);
 /// After trouble (a folder that is gone) it is looked at sooner.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Events that may wait. More than that are a storm, after which everything is looked at.
-const EVENTS: usize = 4096;
+/// How often the folder is looked at where the system does not tell what happens to it.
+const POLL: Duration = Duration::from_secs(2);
+
+/// Looking takes no larger part of the time than one in this many.
+const PART: u32 = 10;
+
+/// How long what a folder held stays in force after an empty one has taken its place.
+pub const EMPTY_GRACE: Duration = Duration::from_secs(300);
 
 /// Why a folder is no longer told of.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// It cannot be watched. Operators can act: it must exist, and the system's limit of watches suffice.
-    #[error("cannot watch {path}")]
-    Watch {
-        /// What was to be watched.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        reason: notify::Error,
-    },
     /// Reading it panicked, which is a bug.
     #[error("reading {path} panicked")]
     Panicked {
@@ -53,50 +52,66 @@ pub enum Absent {
     Unknown,
 }
 
+/// How a folder is told of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What it stands for when it is not there at the start.
+    pub absent: Absent,
+    /// How long what it held stays in force after an empty folder has taken its place; [`EMPTY_GRACE`] unless told
+    /// otherwise.
+    pub empty_grace: Duration,
+}
+
 /// Tells what the folder holds, then each change, until `stop`.
+///
+/// One that is not there, or that the system does not tell of, is a finding to show, and looked at from time to time.
 ///
 /// # Errors
 ///
-/// When the folder is there at start and cannot be watched, or reading it panics. One that is not there is an error to
-/// show, and looked for.
+/// When reading it panics.
 pub async fn run(
     folder: Folder,
-    absent: Absent,
+    options: Options,
     out: Sink,
     stop: CancellationToken,
 ) -> Result<(), FilesError> {
-    let root = folder.root().to_owned();
-    let (tell, mut events) = mpsc::channel::<Event>(EVENTS);
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        // An error means that events were lost.
-        let event = event.unwrap_or_else(|_| lost());
-        if pending::matters(event.kind) {
-            // A full channel is emptied into a look at everything.
-            let _ = tell.try_send(event);
-        }
-    })
-    .map_err(|reason| cannot_watch(&root, reason))?;
-    let watched = watch(&mut watcher, &root);
-    if root.exists() {
-        watched?;
-    }
+    let (watching, events) = Watching::start(folder.root());
+    tell_of(folder, options, out, stop, watching, events).await
+}
 
-    let mut pending = Pending::new(&root);
+/// As [`run`], with what tells of events.
+async fn tell_of(
+    folder: Folder,
+    options: Options,
+    out: Sink,
+    stop: CancellationToken,
+    mut watching: Watching,
+    mut events: mpsc::Receiver<Event>,
+) -> Result<(), FilesError> {
+    let mut pending = Pending::new(folder.root());
+    pending.named(watching.names());
     let mut telling = Telling {
         folder: Some(folder),
-        absent,
+        options,
         out,
         findings: None,
         synced: false,
+        emptied: None,
+        took: Duration::ZERO,
     };
     let everything = Work {
         all_except: Some(BTreeSet::new()),
         ..Work::default()
     };
-    let mut troubled = telling.tell(everything).await?;
+    let mut troubled = telling.tell(everything, watching.trouble()).await?;
+    let mut renewed = Instant::now();
     loop {
-        let look = if troubled { LOOK_AGAIN } else { LOOK };
-        let looking = Instant::now() + look;
+        let look = match (troubled, watching.trouble()) {
+            (true, _) => LOOK_AGAIN,
+            (false, Some(_)) => POLL,
+            (false, None) => LOOK,
+        };
+        let looking = Instant::now() + look.max(telling.took * PART);
         loop {
             let due = pending.due().map_or(looking, |due| due.min(looking));
             // A timer counts whole milliseconds: one that is due already would take another.
@@ -107,15 +122,15 @@ pub async fn run(
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 () = telling.out.closed() => return Ok(()),
-                event = events.recv() => {
-                    let Some(event) = event else { return Ok(()) };
+                event = events.recv(), if !events.is_closed() || !events.is_empty() => {
+                    let Some(event) = event else { continue };
                     let now = Instant::now();
-                    if events.len() + 1 >= EVENTS {
-                        pending.everything(now);
-                    }
                     pending.note(&event, now);
                     while let Ok(event) = events.try_recv() {
                         pending.note(&event, now);
+                    }
+                    if watching.has_dropped() {
+                        pending.everything(now);
                     }
                 }
                 () = tokio::time::sleep_until(due.into()) => break,
@@ -125,13 +140,19 @@ pub async fn run(
         if now >= looking {
             pending.everything(looking);
         }
-        let work = pending.take(now + Duration::from_millis(1));
-        if work.replaced || troubled {
-            // It may be another folder under the old name. An error tells that it is not there yet.
-            let _ = watcher.unwatch(&root);
-            let _ = watch(&mut watcher, &root);
+        if watching.has_lost() {
+            pending.lost(now);
         }
-        troubled = telling.tell(work).await?;
+        let work = pending.take(now + Duration::from_millis(1));
+        let retry = watching.trouble().is_some() && renewed.elapsed() >= LOOK;
+        let elsewhere = work.all_except.is_some() && watching.is_elsewhere();
+        if work.replaced || troubled || retry || elsewhere {
+            // It may be another folder under the old name, or be there at last.
+            watching.renew();
+            pending.named(watching.names());
+            renewed = Instant::now();
+        }
+        troubled = telling.tell(work, watching.trouble()).await?;
     }
 }
 
@@ -139,42 +160,64 @@ pub async fn run(
 struct Telling {
     /// Absent while it is read.
     folder: Option<Folder>,
-    absent: Absent,
+    options: Options,
     out: Sink,
     /// What was said last.
     findings: Option<Vec<Diagnostic>>,
     synced: bool,
+    /// Since when an empty folder has been in the place of the one that is told of.
+    emptied: Option<Instant>,
+    /// How long looking at everything took last.
+    took: Duration,
 }
 
 impl Telling {
     /// Does some work and tells what came of it; whether there is trouble with the folder.
-    async fn tell(&mut self, work: Work) -> Result<bool, FilesError> {
+    async fn tell(
+        &mut self,
+        work: Work,
+        unwatched: Option<Diagnostic>,
+    ) -> Result<bool, FilesError> {
         let Some(mut folder) = self.folder.take() else {
             return Ok(false);
         };
         let path = folder.root().to_owned();
         let start = Instant::now();
         let noticed = work.since.unwrap_or(start);
-        let (folder, mut changes, findings, is_there) = tokio::task::spawn_blocking(move || {
-            let is_there = folder.root().exists();
-            let mut changes = folder.look(&work.files);
-            if let Some(unfinished) = &work.all_except {
-                changes.extend(folder.scan_except(unfinished));
-            }
-            let findings = folder.findings();
-            (folder, changes, findings, is_there)
-        })
-        .await
-        .map_err(|_| FilesError::Panicked { path })?;
+        let everything = work.all_except.is_some();
+        let grace = self.options.empty_grace;
+        let over = self.emptied.is_some_and(|since| since.elapsed() >= grace) || grace.is_zero();
+        let (folder, mut changes, mut findings, is_there) =
+            tokio::task::spawn_blocking(move || {
+                let is_there = folder.root().exists();
+                if over {
+                    folder.let_go();
+                }
+                let mut changes = folder.look(&work.files);
+                if let Some(unfinished) = &work.all_except {
+                    changes.extend(folder.scan_except(unfinished));
+                }
+                let findings = folder.findings();
+                (folder, changes, findings, is_there)
+            })
+            .await
+            .map_err(|_| FilesError::Panicked { path })?;
         let id = folder.id().clone();
         let troubled = folder.is_troubled();
+        self.emptied = folder
+            .is_emptied()
+            .then(|| self.emptied.unwrap_or_else(Instant::now));
+        if everything {
+            self.took = start.elapsed();
+        }
         self.folder = Some(folder);
+        findings.extend(unwatched);
         // Who no longer listens is found out by the caller.
         if self.findings.as_ref() != Some(&findings) {
             self.findings = Some(findings.clone());
             let _ = self.out.send(Said::Findings(id.clone(), findings)).await;
         }
-        let is_read = is_there || !troubled || self.absent == Absent::Empty;
+        let is_read = is_there || !troubled || self.options.absent == Absent::Empty;
         if is_read && !std::mem::replace(&mut self.synced, true) {
             changes.push(Change::Synced(id));
         }
@@ -187,29 +230,6 @@ impl Telling {
             let _ = self.out.send(said).await;
         }
         Ok(troubled)
-    }
-}
-
-/// An event that stands for those that were lost.
-fn lost() -> Event {
-    Event::new(notify::EventKind::Other).set_flag(notify::event::Flag::Rescan)
-}
-
-/// Watches the folder, and where it stands, to see another one take its place.
-fn watch(watcher: &mut RecommendedWatcher, root: &Path) -> Result<(), FilesError> {
-    if let Some(parent) = root.parent().filter(|p| !p.as_os_str().is_empty()) {
-        // Not essential: without it a replaced folder is found by looking.
-        let _ = watcher.watch(parent, RecursiveMode::NonRecursive);
-    }
-    watcher
-        .watch(root, RecursiveMode::Recursive)
-        .map_err(|reason| cannot_watch(root, reason))
-}
-
-fn cannot_watch(root: &Path, reason: notify::Error) -> FilesError {
-    FilesError::Watch {
-        path: root.to_owned(),
-        reason,
     }
 }
 

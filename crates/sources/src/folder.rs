@@ -3,7 +3,8 @@
 //! No clock and no watching here: [`Folder::scan`] compares the whole folder with what is known, [`Folder::look`] a few
 //! files of it. The work after a change is that of the files that changed, whatever else the folder holds. A file that
 //! cannot be read, or a document in it, changes nothing: the last good version of its objects stays in force until the
-//! file is repaired or says something else.
+//! file is repaired or says something else. So it is when an empty folder takes the place of one that held something,
+//! as when a volume is not mounted: see [`Folder::let_go`].
 
 mod disk;
 mod last_good;
@@ -11,14 +12,15 @@ mod last_good;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use model::kinds::AnyObject;
 use model::parse::{Document, Parsed, Validation};
 use model::{Change, Diagnostic, ObjectKey, Severity, SourceId};
 
+use crate::open::Stamp;
 use disk::{Outcome, Wanted};
 
+pub(crate) use disk::{Identity, is_below_hidden};
 pub use disk::{LARGEST_FILE, is_manifest};
 
 /// Codes of what a folder finds.
@@ -29,6 +31,10 @@ pub mod code {
     pub const TWICE: &str = "PIL0011";
     /// An object of which an older version is in force, because the file's is refused.
     pub const LAST_GOOD: &str = "PIL0012";
+    /// An empty folder in the place of one that held something.
+    pub const EMPTIED: &str = "PIL0014";
+    /// A folder of which the system tells no events, so that it is looked at from time to time.
+    pub const UNWATCHED: &str = "PIL0015";
 }
 
 /// Reads a folder once: what it holds, and what there is to say about it.
@@ -70,14 +76,21 @@ pub struct Folder {
     told: HashMap<ObjectKey, AnyObject>,
     /// Objects whose places changed and that were not told yet.
     touched: BTreeSet<ObjectKey>,
+    /// Parts that cannot be read, and may be soon.
     trouble: Vec<Diagnostic>,
+    /// Parts that are not read, as long as they are what they are.
+    refused: Vec<Diagnostic>,
+    /// Which folder stood at the root when it was last taken over.
+    identity: Option<Identity>,
+    /// Whether it was replaced by an empty one, which is not believed.
+    emptied: bool,
 }
 
 type Place = (Arc<Path>, usize);
 
 #[derive(Debug, Default)]
 struct File {
-    stamp: Option<(SystemTime, u64)>,
+    stamp: Option<Stamp>,
     hash: u64,
     /// By position in the file; a refused document keeps its last good object.
     documents: Vec<Document>,
@@ -97,6 +110,9 @@ impl Folder {
             told: HashMap::new(),
             touched: BTreeSet::new(),
             trouble: Vec::new(),
+            refused: Vec::new(),
+            identity: None,
+            emptied: false,
         }
     }
 
@@ -110,9 +126,19 @@ impl Folder {
         &self.root
     }
 
-    /// Whether some part of the folder cannot be read.
+    /// Whether some part of the folder cannot be read now, and may be soon.
     pub fn is_troubled(&self) -> bool {
         !self.trouble.is_empty()
+    }
+
+    /// Whether another, empty folder stands in the root's place, and what the former one held is still in force.
+    pub fn is_emptied(&self) -> bool {
+        self.emptied
+    }
+
+    /// From now on the root is empty if it looks empty.
+    pub fn let_go(&mut self) {
+        self.identity = None;
     }
 
     /// Compares the disk with what is known and returns what to tell: exactly the objects that differ, by key.
@@ -123,64 +149,92 @@ impl Folder {
     /// As [`Folder::scan`], but leaves files alone that somebody is writing.
     pub fn scan_except(&mut self, unfinished: &BTreeSet<PathBuf>) -> Vec<Change> {
         let listing = disk::list(&self.root);
-        self.trouble = listing.trouble;
-        if listing.complete {
-            let gone: Vec<Arc<Path>> = self
-                .files
-                .keys()
-                .filter(|path| {
-                    listing
-                        .files
-                        .binary_search_by(|f| f.as_path().cmp(path))
-                        .is_err()
-                })
-                .cloned()
-                .collect();
-            for path in gone {
-                self.remove(&path);
-            }
+        self.trouble = listing.trouble.clone();
+        self.refused = listing.refused.clone();
+        let identity = Identity::at(&self.root);
+        let replaced = self.identity.is_some() && identity != self.identity;
+        let empty = listing.files.is_empty() && listing.unknown.is_empty();
+        self.emptied = replaced && empty && !self.files.is_empty();
+        if self.emptied {
+            let message =
+                "an empty folder has taken the place of this one; what was in it stays in force";
+            let help = "put its files back, or a single one; an empty folder is believed after --config-empty-grace";
+            let said = Diagnostic::new(code::EMPTIED, Severity::Error, message).help(help);
+            self.trouble.push(disk::about(&self.root, said));
+            return self.settle();
+        }
+        if !listing.unknown.contains(&self.root) {
+            self.identity = identity;
+        }
+        let known = self.files.keys();
+        let gone: Vec<Arc<Path>> = known.filter(|p| listing.lacks(p)).cloned().collect();
+        for path in gone {
+            self.remove(&path);
         }
         let files = listing.files.into_iter();
-        self.read(files.filter(|path| !unfinished.contains(path)).collect());
+        self.read(
+            files.filter(|path| !unfinished.contains(path)).collect(),
+            false,
+        );
         self.settle()
     }
 
-    /// Compares some files with what is known of them, and returns what to tell.
+    /// Compares some files with what is known of them, whatever their times and sizes say, and returns what to tell.
+    /// Paths that are no manifests of the folder are passed over.
     pub fn look(&mut self, paths: &BTreeSet<PathBuf>) -> Vec<Change> {
+        let ours = paths.iter().filter(|path| self.is_ours(path)).cloned();
         let (there, gone): (Vec<PathBuf>, Vec<PathBuf>) =
-            paths.iter().cloned().partition(|path| path.exists());
+            ours.partition(|path| path.symlink_metadata().is_ok());
         // Files go one by one when their folder does; that is trouble and not a wish.
-        if self.root.exists() {
+        let identity = Identity::at(&self.root);
+        if identity.is_some() && (self.identity.is_none() || identity == self.identity) {
             for path in gone {
                 self.remove(&path);
             }
         }
-        self.read(there);
+        self.read(there, true);
         self.settle()
+    }
+
+    fn is_ours(&self, path: &Path) -> bool {
+        match path.strip_prefix(&self.root) {
+            Ok(below) if below.as_os_str().is_empty() => !path.is_dir(),
+            Ok(below) => !is_below_hidden(below) && is_manifest(below),
+            Err(_) => false,
+        }
     }
 
     /// Everything that is wrong with the folder's files.
     pub fn findings(&self) -> Vec<Diagnostic> {
         let files = self.files.values().flat_map(|f| &f.diagnostics);
-        let mut all: Vec<Diagnostic> = self.trouble.iter().chain(files).cloned().collect();
+        let mut all: Vec<Diagnostic> = self
+            .trouble
+            .iter()
+            .chain(&self.refused)
+            .chain(files)
+            .cloned()
+            .collect();
         all.extend(self.doubled.iter().flat_map(|key| self.doubles(key)));
         all
     }
 
-    fn read(&mut self, paths: Vec<PathBuf>) {
+    /// Reads files: all of them with `named`, else those whose stamps differ.
+    fn read(&mut self, paths: Vec<PathBuf>, named: bool) {
         let wanted: Vec<Wanted> = paths
             .into_iter()
             .filter_map(|path| {
-                let stamp = disk::stamp(&path);
                 let known = self.files.get(path.as_path());
-                let changed = known.is_none_or(|f| disk::is_young(stamp) || f.stamp != stamp);
-                changed.then(|| Wanted {
-                    path: path.into(),
+                let same = known.is_some_and(|known| {
+                    let stamp = Stamp::at(&path);
+                    stamp.is_some_and(|s| !s.is_young()) && stamp == known.stamp
+                });
+                (named || !same).then(|| Wanted {
                     hash: known.map_or(0, |f| f.hash),
+                    path: path.into(),
                 })
             })
             .collect();
-        for (path, outcome) in disk::read_all(&wanted, self.validation) {
+        for (path, outcome) in disk::read_all(&self.root, &wanted, self.validation) {
             self.take(path, outcome);
         }
     }
@@ -188,7 +242,7 @@ impl Folder {
     fn take(&mut self, path: Arc<Path>, outcome: Outcome) {
         let file = self.files.entry(path.clone()).or_default();
         match outcome {
-            Outcome::Same { stamp } => file.stamp = stamp,
+            Outcome::Same { stamp } => file.stamp = Some(stamp),
             Outcome::Failed(message) => {
                 // What stands there is not known, so nothing of it is gone.
                 file.stamp = None;
@@ -214,7 +268,7 @@ impl Folder {
                 }));
                 let documents: Vec<Document> = documents.into_iter().map(|d| d.document).collect();
                 *file = File {
-                    stamp,
+                    stamp: Some(stamp),
                     hash,
                     diagnostics,
                     documents: documents.clone(),

@@ -1,12 +1,14 @@
 //! Keys of token issuers as a source: fetched where policies say, and fetched anew before they are old.
 //!
-//! What is fetched stays in force when it cannot be fetched anew, for a week. Nothing here judges tokens or keys; an
-//! answer that is no JWKS at all is a failure.
+//! What is fetched stays in force when it cannot be fetched anew, for a week. A server that does not answer holds up
+//! only its own keys and, for a short time, further ones of the namespaces that name it. Nothing here judges tokens or
+//! keys; an answer that is no JWKS at all is a failure.
 //!
 //! Istio: pilot/pkg/model/jwks_resolver.go, 1.32.
 
 mod fetch;
 mod guard;
+mod room;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,17 +18,19 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use model::Change;
-use model::jwks::{FetchedKeys, KeySource};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use model::jwks::{Demand, FetchedKeys, KeySource};
+use tokio::sync::watch;
+use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Said, Sink};
+use room::Room;
+
 pub use fetch::{FetchError, Fetcher, RootsError};
 
-/// Fetches under way at once.
-const AT_ONCE: usize = 16;
+/// The longest that an answer may take, whatever a policy says.
+pub const LONGEST_FETCH: Duration = Duration::from_secs(10);
 /// The first wait after a failure; it doubles with each further one.
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest wait after failures.
@@ -34,8 +38,8 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// How long keys stay in force that cannot be fetched anew.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What is to be fetched, and how long an answer may take.
-pub type Wanted = Arc<BTreeMap<KeySource, Duration>>;
+/// What is to be fetched, and who wants it.
+pub type Wanted = Arc<BTreeMap<KeySource, Demand>>;
 
 /// How keys are fetched.
 #[derive(Clone)]
@@ -44,6 +48,10 @@ pub struct Options {
     pub refresh: Duration,
     /// Addresses that are not asked, besides those that never are.
     pub blocked: Vec<IpNet>,
+    /// Addresses that are asked although they otherwise never are, as those of this machine.
+    pub allowed: Vec<IpNet>,
+    /// The longest that an answer may take; [`LONGEST_FETCH`] unless told otherwise.
+    pub longest: Duration,
     /// A file of further roots that servers of keys may have their certificates from.
     pub extra_roots: Option<PathBuf>,
     /// Take any certificate of a server.
@@ -67,7 +75,7 @@ pub async fn run(
     let mut keeping = Keeping {
         options,
         fetcher,
-        room: Arc::new(Semaphore::new(AT_ONCE)),
+        room: Room::default(),
         under_way: JoinSet::new(),
         entries: BTreeMap::new(),
         jitter: RandomState::new(),
@@ -80,16 +88,21 @@ pub async fn run(
         }
         let changes = loop {
             keeping.start_due(Instant::now());
-            let next = keeping.next_due();
+            let next = keeping.next_due(Instant::now());
             tokio::select! {
                 changed = wanted.changed() => match changed {
                     Ok(()) => break Vec::new(),
                     Err(_) => return Ok(()),
                 },
-                Some(done) = keeping.under_way.join_next() => {
-                    // A task that panicked leaves its entry as it is; it is asked again when it is due.
-                    if let Ok((source, result)) = done
-                        && let Some(change) = keeping.take(source, result, Instant::now())
+                Some(done) = keeping.under_way.join_next_with_id() => {
+                    let (id, outcome) = match done {
+                        Ok((id, outcome)) => (id, Some(outcome)),
+                        // A task that panicked leaves its entry as it is; it is asked again when it is due.
+                        Err(error) => (error.id(), None),
+                    };
+                    keeping.room.leave(id);
+                    if let Some((source, result)) = outcome
+                        && let Some(change) = keeping.take(id, source, result, Instant::now())
                     {
                         break vec![change];
                     }
@@ -108,8 +121,11 @@ type Outcome = (KeySource, Result<Arc<str>, FetchError>);
 
 /// What is known of one source.
 struct Entry {
-    limit: Duration,
+    demand: Demand,
+    host: Arc<str>,
     due: Instant,
+    /// The task that fetches it.
+    task: Option<Id>,
     failures: u32,
     /// When keys last came.
     good: Option<Instant>,
@@ -119,7 +135,7 @@ struct Entry {
 struct Keeping {
     options: Options,
     fetcher: Arc<Fetcher>,
-    room: Arc<Semaphore>,
+    room: Room,
     under_way: JoinSet<Outcome>,
     entries: BTreeMap<KeySource, Entry>,
     jitter: RandomState,
@@ -136,50 +152,61 @@ impl Keeping {
             }
             stays
         });
-        for (source, limit) in wanted.iter() {
+        for (source, demand) in wanted.iter() {
             let entry = self.entries.entry(source.clone());
             let entry = entry.or_insert_with(|| Entry {
-                limit: *limit,
+                demand: Demand::default(),
+                host: room::host(source),
                 due: Instant::now(),
+                task: None,
                 failures: 0,
                 good: None,
                 current: None,
             });
-            entry.limit = *limit;
+            entry.demand.clone_from(demand);
         }
         gone
     }
 
-    fn next_due(&self) -> Instant {
-        let far = Instant::now() + self.options.refresh;
-        let due = self.entries.values().map(|e| e.due).min();
-        due.map_or(far, |due| due.min(far))
+    /// When the next source is due. Those that are due already wait for room, which another makes when it ends.
+    fn next_due(&self, now: Instant) -> Instant {
+        let far = now + self.options.refresh;
+        let due = self.entries.values().map(|e| e.due).filter(|d| *d > now);
+        due.min().map_or(far, |due| due.min(far))
     }
 
     fn start_due(&mut self, now: Instant) {
-        // Until it has ended it is not due again, whatever its limit.
-        let later = now + self.options.refresh.max(LONGEST_RETRY);
-        for (source, entry) in &mut self.entries {
-            if entry.due > now {
+        if !self.room.has_any() {
+            return;
+        }
+        let entries = self.entries.iter_mut();
+        let is_due = |entry: &Entry| entry.due <= now && entry.task.is_none();
+        let mut due: Vec<_> = entries.filter(|(_, entry)| is_due(entry)).collect();
+        // What has failed comes after what has not.
+        due.sort_by_key(|(_, e)| (e.failures, e.due));
+        for (source, entry) in due {
+            let Some(place) = self.room.find(&entry.host, &entry.demand.namespaces) else {
                 continue;
-            }
-            entry.due = later + entry.limit;
-            let (fetcher, room) = (self.fetcher.clone(), self.room.clone());
-            let (source, limit) = (source.clone(), entry.limit);
+            };
+            let (fetcher, source) = (self.fetcher.clone(), source.clone());
+            let limit = entry.demand.limit.min(self.options.longest);
             let attempted = self.options.attempted.clone();
-            self.under_way.spawn(async move {
-                let permit = room.acquire_owned().await;
+            let task = self.under_way.spawn(async move {
                 let result = fetcher.fetch(&source, limit).await;
-                drop(permit);
                 attempted(result.is_ok());
                 (source, result)
             });
+            self.room.take(task.id(), place);
+            entry.task = Some(task.id());
+            // Should the task panic, it is tried again after this.
+            entry.due = now + limit + self.options.refresh.max(LONGEST_RETRY);
         }
     }
 
     /// Takes an outcome in; returns what to say of it, if that is new.
     fn take(
         &mut self,
+        task: Id,
         source: KeySource,
         result: Result<Arc<str>, FetchError>,
         now: Instant,
@@ -187,6 +214,10 @@ impl Keeping {
         let jitter = self.jitter.hash_one((&source, now));
         // Nobody may want it any more.
         let entry = self.entries.get_mut(&source)?;
+        if entry.task != Some(task) {
+            return None;
+        }
+        entry.task = None;
         let fetched = match result {
             Ok(keys) => {
                 entry.failures = 0;

@@ -6,6 +6,7 @@
 pub mod files;
 pub mod folder;
 pub mod jwks;
+pub mod open;
 
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
-use model::jwks::KeySource;
+use model::jwks::{Demand, KeySource};
 use model::kinds::istio::RequestAuthentication;
 use model::labels::Labels;
 use model::names::Namespace;
@@ -266,15 +266,15 @@ fn host_and_port(uri: &str) -> Option<(&str, u32)> {
     }
 }
 
-/// Every source that keys are to be fetched from, each with the longest time that a rule gives it.
+/// Every source that keys are to be fetched from, with who wants them and the longest time that a rule gives it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WantedKeys;
 
 impl Query<Snapshot> for WantedKeys {
-    type Value = Arc<BTreeMap<KeySource, std::time::Duration>>;
+    type Value = Arc<BTreeMap<KeySource, Demand>>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        let mut wanted = BTreeMap::new();
+        let mut wanted: BTreeMap<KeySource, Demand> = BTreeMap::new();
         for policy in cx.list::<RequestAuthentication>() {
             for rule in &policy.spec.jwt_rules {
                 if rule.issuer.is_empty() || fetched_by_proxy(cx, rule).is_some() {
@@ -282,8 +282,9 @@ impl Query<Snapshot> for WantedKeys {
                 }
                 let Some(source) = source(rule) else { continue };
                 let limit = std::time::Duration::try_from(timeout(rule)).unwrap_or_default();
-                let longest: &mut std::time::Duration = wanted.entry(source).or_default();
-                *longest = limit.max(*longest);
+                let demand = wanted.entry(source).or_default();
+                demand.limit = limit.max(demand.limit);
+                demand.namespaces.insert(policy.meta.name.namespace.clone());
             }
         }
         Arc::new(wanted)

@@ -81,7 +81,8 @@ pub(crate) async fn strict_without_certificates_takes_nothing(rig: Rig) {
     .await;
     // Nor has the control plane to have read every acknowledgement by then.
     until("every proxy has what it was sent", async || {
-        let rows = control::syncz(&mut Client::new(rig.block.pages(), "pilothouse")).await;
+        let pages = rig.block.pages();
+        let rows = control::syncz(&mut Client::new(pages, pages.to_string())).await;
         rows.unwrap().iter().all(demo::syncz::Row::is_current)
     })
     .await;

@@ -109,6 +109,7 @@ pub(crate) async fn a_valid_token_is_taken_and_an_invalid_one_refused(rig: Rig) 
     let flags = vec![
         "--jwks-refresh-interval=1s".to_owned(),
         "--validation=warn".to_owned(),
+        "--jwks-allowed-cidrs=127.0.0.0/8".to_owned(),
     ];
     let mesh = rig.gateway_with(flags).await;
 

@@ -145,6 +145,20 @@ impl<'a> Node<'a> {
     }
 }
 
+impl Value<'_> {
+    /// What it is, without its content.
+    pub(super) fn form(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) => "a number",
+            Value::String(_) => "a text",
+            Value::Seq(_) => "a list",
+            Value::Map(_) => "a map",
+        }
+    }
+}
+
 impl fmt::Display for Value<'_> {
     /// The value as a message names it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

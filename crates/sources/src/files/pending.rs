@@ -11,7 +11,7 @@ use notify::event::{
     AccessKind, AccessMode, CreateKind, Event, EventKind, ModifyKind, RemoveKind, RenameMode,
 };
 
-use crate::folder::is_manifest;
+use crate::folder::{is_below_hidden, is_manifest};
 
 /// How long events are gathered: one save is several, and a file that is gone may be about to come back.
 const GATHER: Duration = Duration::from_millis(2);
@@ -28,7 +28,10 @@ const NEW_FOLDER: Duration = Duration::from_millis(100);
 /// What is to be looked at.
 #[derive(Debug)]
 pub(super) struct Pending {
+    /// As the operator has named it, and as paths are told.
     root: PathBuf,
+    /// Under which names events tell of it.
+    names: Vec<PathBuf>,
     /// Whole files.
     ready: BTreeSet<PathBuf>,
     /// Files that somebody is writing, and when they last did.
@@ -52,7 +55,7 @@ pub(super) struct Work {
     pub(super) all_except: Option<BTreeSet<PathBuf>>,
     /// Look at these.
     pub(super) files: BTreeSet<PathBuf>,
-    /// The root must be watched anew.
+    /// The root must be watched anew, before anything is looked at.
     pub(super) replaced: bool,
     /// When it was known that there is something to look at, if an event told.
     pub(super) since: Option<Instant>,
@@ -62,6 +65,7 @@ impl Pending {
     pub(super) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
+            names: vec![root.to_owned()],
             ready: BTreeSet::new(),
             writing: BTreeMap::new(),
             all: None,
@@ -72,23 +76,49 @@ impl Pending {
         }
     }
 
+    /// Under which names events tell of the root from now on.
+    pub(super) fn named(&mut self, names: Vec<PathBuf>) {
+        self.names = names;
+    }
+
     /// Takes note of an event.
     pub(super) fn note(&mut self, event: &Event, now: Instant) {
         if !matters(event.kind) {
             return;
         }
         if event.need_rescan() {
-            self.everything(now);
+            self.lost(now);
         }
         for path in &event.paths {
-            if *path == self.root && !is_manifest(path) {
-                // Its own end, or another thing under its name.
-                self.replaced = true;
-                self.everything(now);
-            } else if path.starts_with(&self.root) {
-                self.note_path(path, event.kind, now);
+            let mut names = self.names.iter();
+            let Some(below) = names.find_map(|name| path.strip_prefix(name).ok()) else {
+                // The root may be a part of a mounted ConfigMap, whose link stands beside it.
+                let beside = |name: &PathBuf| path.parent() == name.parent();
+                if path.ends_with("..data") && self.names.iter().any(beside) {
+                    self.lost(now);
+                }
+                continue;
+            };
+            if below.as_os_str().is_empty() {
+                let root = self.root.clone();
+                if is_manifest(&root) {
+                    self.note_path(&root, event.kind, now);
+                } else {
+                    // Its own end, or another thing under its name.
+                    self.replaced = true;
+                    self.everything(now);
+                }
+            } else if !below.parent().is_some_and(is_below_hidden) {
+                let path = self.root.join(below);
+                self.note_path(&path, event.kind, now);
             }
         }
+    }
+
+    /// Events were lost, and with them perhaps new folders: all is watched and looked at anew.
+    pub(super) fn lost(&mut self, now: Instant) {
+        self.replaced = true;
+        self.everything(now);
     }
 
     fn note_path(&mut self, path: &Path, kind: EventKind, now: Instant) {
@@ -101,6 +131,7 @@ impl Pending {
             }
             // Both names were told of before.
             EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => {}
+            EventKind::Create(CreateKind::Folder) if is_passed_over(path) => {}
             EventKind::Create(CreateKind::Folder) => {
                 self.everything(now);
                 self.all = Some(now + NEW_FOLDER);
@@ -314,5 +345,63 @@ mod tests {
         pending.note(&event(RENAME, "/c"), start);
         let work = pending.take(start + GATHER);
         assert!(work.replaced && work.all_except.is_some());
+    }
+
+    #[test]
+    fn events_of_hidden_folders_are_passed_over_but_for_the_link_of_a_mounted_config_map() {
+        let start = Instant::now();
+        // The root may itself be below hidden folders.
+        let mut pending = Pending::new(Path::new("/.h/c"));
+        for path in [
+            "/.h/c/.backup/a.yaml",
+            "/.h/c/..2026_x/a.yaml",
+            "/.h/c/sub/.git/x/a.yaml",
+        ] {
+            for kind in [WRITE, CLOSE, RENAME, EventKind::Create(CreateKind::File)] {
+                pending.note(&event(kind, path), start);
+            }
+        }
+        pending.note(
+            &event(EventKind::Create(CreateKind::Folder), "/.h/c/.git"),
+            start,
+        );
+        assert_eq!(pending.due(), None);
+        pending.note(&event(RENAME, "/.h/c/sub/..data"), start);
+        assert_eq!(pending.due(), Some(start + GATHER));
+    }
+
+    #[test]
+    fn paths_are_told_as_the_operator_has_named_the_root() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("./x/../c"));
+        pending.named(vec!["/real/c".into(), "/cwd/./x/../c".into()]);
+        for path in ["/real/c/sub/a.yaml", "/cwd/x/../c/b.yaml"] {
+            pending.note(&event(CLOSE, path), start);
+        }
+        let work = pending.take(start + GATHER);
+        assert_eq!(files(&work), ["./x/../c/b.yaml", "./x/../c/sub/a.yaml"]);
+        pending.note(&event(RENAME, "/cwd/x/../c"), start);
+        assert!(pending.take(start + GATHER).replaced);
+    }
+
+    #[test]
+    fn lost_events_make_everything_be_watched_and_looked_at_anew() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("/c"));
+        let overflow = Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
+        pending.note(&overflow, start);
+        let work = pending.take(start + GATHER);
+        assert!(work.replaced && work.all_except.is_some());
+    }
+
+    #[test]
+    fn a_link_swapped_beside_the_root_makes_it_be_watched_anew() {
+        let start = Instant::now();
+        let mut pending = Pending::new(Path::new("/m/c"));
+        pending.note(&event(RENAME, "/m/..data_tmp"), start);
+        pending.note(&event(RENAME, "/..data"), start);
+        assert_eq!(pending.due(), None);
+        pending.note(&event(RENAME, "/m/..data"), start);
+        assert!(pending.take(start + GATHER).replaced);
     }
 }

@@ -1,7 +1,9 @@
+use std::path::Path;
 use std::time::Duration;
 
 use model::SourceId;
 use model::parse::Validation;
+use tokio::sync::mpsc;
 
 use super::*;
 
@@ -23,6 +25,26 @@ impl Running {
     }
 
     fn expecting(root: &Path, absent: Absent) -> Self {
+        Self::with(
+            root,
+            Options {
+                absent,
+                empty_grace: EMPTY_GRACE,
+            },
+        )
+    }
+
+    fn with(root: &Path, options: Options) -> Self {
+        let (watching, events) = Watching::start(root);
+        Self::told_by(root, options, watching, events)
+    }
+
+    fn told_by(
+        root: &Path,
+        options: Options,
+        watching: Watching,
+        events: mpsc::Receiver<Event>,
+    ) -> Self {
         let (out, said) = mpsc::channel(64);
         let stop = CancellationToken::new();
         let id = SourceId {
@@ -30,7 +52,14 @@ impl Running {
             name: "files".into(),
         };
         let folder = Folder::new(id, root, Validation::Strict);
-        tokio::spawn(run(folder, absent, out, stop.clone()));
+        tokio::spawn(tell_of(
+            folder,
+            options,
+            out,
+            stop.clone(),
+            watching,
+            events,
+        ));
         Self {
             said,
             _stop: stop.drop_guard(),
@@ -57,7 +86,7 @@ impl Running {
         }
     }
 
-    /// Changes until one ends with `last`.
+    /// Changes until some end with `last`.
     async fn until(&mut self, last: &str) {
         while self.changes().await.last().is_none_or(|c| c != last) {}
     }
@@ -187,4 +216,159 @@ async fn a_folder_that_is_not_there_is_empty_or_unknown() {
     std::fs::write(root.join("a.yaml"), entry("a", 80)).unwrap();
     unknown.until("synced").await;
     empty.until("+a").await;
+}
+
+/// How soon an edit must be told that an event tells of: far below the time after which the folder is looked at anyway.
+const SOON: Duration = Duration::from_secs(8);
+
+#[tokio::test]
+async fn edits_are_told_however_the_root_is_named() {
+    let parent = tempfile::Builder::new().tempdir_in(".").unwrap();
+    // Relative to the working folder of the test.
+    let here = Path::new(parent.path().file_name().unwrap());
+    std::fs::create_dir_all(here.join("real/sub")).unwrap();
+    std::fs::create_dir(here.join("beside")).unwrap();
+    std::os::unix::fs::symlink("real", here.join("link")).unwrap();
+    std::os::unix::fs::symlink("link", here.join("link-to-link")).unwrap();
+    let roots = [
+        here.join("real"),
+        Path::new(".").join(here).join("./real/"),
+        here.join("beside/../real"),
+        here.join("link"),
+        here.join("link-to-link"),
+        std::path::absolute(here.join("link")).unwrap(),
+    ];
+    for root in roots {
+        let file = here.join("real/sub/a.yaml");
+        std::fs::write(&file, entry("one", 80)).unwrap();
+        let mut running = Running::start(&root);
+        assert_eq!(running.changes().await, ["+one", "synced"]);
+        for port in 81..84 {
+            std::fs::write(&file, entry("one", port)).unwrap();
+            let told = tokio::time::timeout(SOON, running.said.recv()).await;
+            let told = told.unwrap_or_else(|_| panic!("{} is not watched", root.display()));
+            let told = told.unwrap();
+            let [Change::Put(_, object)] = told.changes() else {
+                panic!("{told:?}");
+            };
+            // As the operator has named it.
+            let place = object.meta().origin.to_string();
+            let named = root.join("sub/a.yaml").display().to_string();
+            assert!(place.starts_with(&named), "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_is_pointed_elsewhere_is_followed_and_watched() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = |name: &str| parent.path().join(name);
+    for (folder, object) in [("1", "one"), ("2", "two")] {
+        std::fs::create_dir(path(folder)).unwrap();
+        std::fs::write(path(folder).join("a.yaml"), entry(object, 80)).unwrap();
+    }
+    std::os::unix::fs::symlink("1", path("current")).unwrap();
+    let mut running = Running::start(&path("current"));
+    assert_eq!(running.changes().await, ["+one", "synced"]);
+    std::os::unix::fs::symlink("2", path("next")).unwrap();
+    std::fs::rename(path("next"), path("current")).unwrap();
+    let swapped = tokio::time::timeout(SOON, running.changes()).await;
+    assert_eq!(swapped.expect("soon"), ["-one", "+two"]);
+    std::fs::write(path("2/b.yaml"), entry("three", 80)).unwrap();
+    let edited = tokio::time::timeout(SOON, running.changes()).await;
+    assert_eq!(edited.expect("soon"), ["+three"]);
+}
+
+#[tokio::test]
+async fn files_below_hidden_folders_do_not_override_what_is_in_force() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.yaml"), entry("one", 80)).unwrap();
+    let mut running = Running::start(dir.path());
+    assert_eq!(running.changes().await, ["+one", "synced"]);
+    for hidden in [".backup", "..2026_x"] {
+        std::fs::create_dir(dir.path().join(hidden)).unwrap();
+        // Once it is watched, its files make events.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        std::fs::write(dir.path().join(hidden).join("a.yaml"), entry("one", 666)).unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    std::fs::write(dir.path().join("z.yaml"), entry("last", 80)).unwrap();
+    assert_eq!(running.changes().await, ["+last"]);
+}
+
+#[tokio::test]
+async fn a_pipe_and_an_endless_device_hold_up_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.yaml"), entry("one", 80)).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(dir.path().join("pipe.yaml"))
+        .status();
+    assert!(made.unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", dir.path().join("zero.yaml")).unwrap();
+    let mut running = Running::start(dir.path());
+    assert_eq!(running.changes().await, ["+one", "synced"]);
+    std::fs::write(dir.path().join("a.yaml"), entry("one", 81)).unwrap();
+    assert_eq!(running.changes().await, ["+one"]);
+}
+
+#[tokio::test]
+async fn an_empty_folder_in_the_place_of_a_full_one_is_believed_after_a_time() {
+    let parent = tempfile::tempdir().unwrap();
+    let root = parent.path().join("config");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("a.yaml"), entry("one", 80)).unwrap();
+    let options = Options {
+        absent: Absent::Empty,
+        empty_grace: Duration::from_secs(3),
+    };
+    let mut running = Running::with(&root, options);
+    assert_eq!(running.changes().await, ["+one", "synced"]);
+    let replaced = Instant::now();
+    std::fs::rename(&root, parent.path().join("old")).unwrap();
+    std::fs::create_dir(&root).unwrap();
+    assert_eq!(running.changes().await, ["-one"]);
+    assert!(replaced.elapsed() >= options.empty_grace);
+}
+
+const OPTIONS: Options = Options {
+    absent: Absent::Empty,
+    empty_grace: EMPTY_GRACE,
+};
+
+#[tokio::test]
+async fn a_folder_that_the_system_does_not_tell_of_is_polled_and_that_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.yaml");
+    std::fs::write(&file, entry("one", 80)).unwrap();
+    // As after an error: nobody holds the sender.
+    let (_, events) = mpsc::channel(1);
+    let deaf = Watching::deaf(dir.path(), Some("the limit of watches is reached"));
+    let mut running = Running::told_by(dir.path(), OPTIONS, deaf, events);
+    let Some(Said::Findings(_, findings)) = running.said.recv().await else {
+        panic!("nothing is said");
+    };
+    let codes: Vec<_> = findings.iter().map(|d| d.code).collect();
+    assert_eq!(codes, [crate::folder::code::UNWATCHED]);
+    assert!(
+        findings[0]
+            .message
+            .ends_with("the limit of watches is reached")
+    );
+    assert_eq!(running.changes().await, ["+one", "synced"]);
+    std::fs::write(&file, entry("one", 81)).unwrap();
+    let told = tokio::time::timeout(SOON, running.changes()).await;
+    assert_eq!(told.expect("soon"), ["+one"]);
+}
+
+#[tokio::test]
+async fn lost_events_are_made_up_for_by_looking_at_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tell, events) = mpsc::channel(1);
+    let deaf = Watching::deaf(dir.path(), None);
+    let mut running = Running::told_by(dir.path(), OPTIONS, deaf, events);
+    assert_eq!(running.changes().await, ["synced"]);
+    std::fs::write(dir.path().join("a.yaml"), entry("one", 80)).unwrap();
+    tell.send(watching::lost()).await.unwrap();
+    let told = tokio::time::timeout(SOON, running.changes()).await;
+    assert_eq!(told.expect("soon"), ["+one"]);
 }

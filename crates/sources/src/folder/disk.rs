@@ -3,35 +3,64 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use model::parse::{Parsed, Validation};
 use model::{Diagnostic, Origin, Severity};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::code;
+use crate::open::{self, Contents, OpenError, Root, Stamp};
 
-/// The largest file that is read, in bytes. A larger one is refused whole.
-pub const LARGEST_FILE: u64 = 64 << 20;
+pub use crate::open::LARGEST_FILE;
 
 /// How deep folders may be nested.
 const DEEPEST: usize = 32;
 
-/// A file written twice within the grain of the disk's clock looks unchanged, so young files are read again.
-const YOUNG: Duration = Duration::from_millis(50);
+/// How many folders are listed that links lead to, with those below them: links can multiply a few without end.
+const MOST_LINKED_FOLDERS: usize = 10_000;
+
+/// How many entries such folders may have together.
+const MOST_LINKED_ENTRIES: usize = 200_000;
 
 /// Whether a file of this name is read: `*.yaml`, `*.yml` and `*.json` that are not hidden.
 pub fn is_manifest(path: &Path) -> bool {
-    let hidden = path
-        .file_name()
-        .is_none_or(|name| is_hidden(&name.to_string_lossy()));
     let extension = path.extension().and_then(|e| e.to_str());
-    !hidden && matches!(extension, Some("yaml" | "yml" | "json"))
+    !is_hidden(path) && matches!(extension, Some("yaml" | "yml" | "json"))
 }
 
-/// Hidden entries are editors' and Kubernetes' own: a mounted ConfigMap shows its files as links into `..data`.
-fn is_hidden(name: &str) -> bool {
-    name.starts_with('.')
+/// Whether a path, relative to the root of a folder, is hidden or below a hidden folder. Such entries are editors' and
+/// Kubernetes' own: a mounted ConfigMap shows its files as links into `..data`.
+pub(crate) fn is_below_hidden(below: &Path) -> bool {
+    below
+        .iter()
+        .any(|part| part.as_encoded_bytes().starts_with(b"."))
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name()
+        .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+/// Which folder stands at a path: another one under the same name differs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    /// Where the disk knows it; numbers of inodes are used again.
+    born: Option<SystemTime>,
+}
+
+impl Identity {
+    pub(crate) fn at(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let meta = std::fs::metadata(path).ok()?;
+        Some(Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+            born: meta.created().ok(),
+        })
+    }
 }
 
 /// What is below a folder.
@@ -39,79 +68,119 @@ fn is_hidden(name: &str) -> bool {
 pub(super) struct Listing {
     /// Manifests, sorted.
     pub(super) files: Vec<PathBuf>,
-    /// Parts that cannot be listed.
+    /// Parts that cannot be listed, and may be soon.
     pub(super) trouble: Vec<Diagnostic>,
-    /// Whether everything could be listed, so that what is absent is gone.
-    pub(super) complete: bool,
+    /// Parts that are not listed, as long as they are what they are.
+    pub(super) refused: Vec<Diagnostic>,
+    /// Folders of which is not known what they hold.
+    pub(super) unknown: Vec<PathBuf>,
+    /// Folders that were found through links.
+    linked_folders: usize,
+    /// What is in these.
+    linked_entries: usize,
+}
+
+impl Listing {
+    /// Whether the file is neither there nor in a part that is not known.
+    pub(super) fn lacks(&self, path: &Path) -> bool {
+        let listed = |f: &PathBuf| f.as_path().cmp(path);
+        self.files.binary_search_by(listed).is_err()
+            && !self.unknown.iter().any(|folder| path.starts_with(folder))
+    }
+
+    fn trouble(&mut self, folder: &Path, error: &std::io::Error) {
+        self.trouble.push(unreadable(folder, error.to_string()));
+        self.unknown.push(folder.to_owned());
+    }
+
+    fn refuse_links(&mut self, root: &Root) {
+        // Once is enough to say.
+        if !self.unknown.iter().any(|folder| folder == root.named()) {
+            let message = "links in it lead to more folders and files than are read".to_owned();
+            self.refuse(root.named(), message);
+        }
+    }
+
+    fn refuse(&mut self, folder: &Path, message: String) {
+        self.refused.push(unreadable(folder, message));
+        self.unknown.push(folder.to_owned());
+    }
 }
 
 pub(super) fn list(root: &Path) -> Listing {
-    let mut listing = Listing {
-        complete: true,
-        ..Listing::default()
-    };
-    if root.is_file() {
-        listing.files.push(root.to_owned());
-        return listing;
+    let mut listing = Listing::default();
+    match std::fs::metadata(root) {
+        Ok(meta) if !meta.is_dir() => listing.files.push(root.to_owned()),
+        Ok(_) => match Root::open(root) {
+            Ok(opened) => {
+                let mut above = Vec::new();
+                list_folder(root, &opened, false, &mut above, &mut listing);
+                listing.files.sort_unstable();
+            }
+            Err(error) => listing.trouble(root, &error),
+        },
+        Err(error) => listing.trouble(root, &error),
     }
-    let mut above = Vec::new();
-    list_folder(root, &mut above, &mut listing);
-    listing.files.sort_unstable();
     listing
 }
 
-fn list_folder(folder: &Path, above: &mut Vec<PathBuf>, listing: &mut Listing) {
+/// Lists a folder; `linked` says whether a link led to it.
+fn list_folder(
+    folder: &Path,
+    root: &Root,
+    linked: bool,
+    above: &mut Vec<PathBuf>,
+    listing: &mut Listing,
+) {
     let entries =
-        std::fs::read_dir(folder).and_then(|entries| Ok((entries, std::fs::canonicalize(folder)?)));
+        std::fs::canonicalize(folder).and_then(|real| Ok((std::fs::read_dir(folder)?, real)));
     let (entries, real) = match entries {
         Ok(entries) => entries,
-        Err(error) => {
-            listing.trouble.push(unreadable(folder, error.to_string()));
-            listing.complete = false;
-            return;
-        }
+        Err(error) => return listing.trouble(folder, &error),
     };
+    if !root.holds(&real) {
+        return listing.refuse(folder, OpenError::Outside(real).to_string());
+    }
     // A link that leads back up would never end.
     if above.contains(&real) {
         return;
     }
     if above.len() > DEEPEST {
         let message = format!("folders are nested deeper than {DEEPEST}");
-        listing.trouble.push(unreadable(folder, message));
-        return;
+        return listing.refuse(folder, message);
+    }
+    listing.linked_folders += usize::from(linked);
+    if listing.linked_folders > MOST_LINKED_FOLDERS {
+        return listing.refuse_links(root);
     }
     above.push(real);
     for entry in entries {
+        listing.linked_entries += usize::from(linked);
+        if listing.linked_entries > MOST_LINKED_ENTRIES {
+            listing.refuse_links(root);
+            break;
+        }
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                listing.trouble.push(unreadable(folder, error.to_string()));
-                listing.complete = false;
+                listing.trouble(folder, &error);
                 continue;
             }
         };
         let path = entry.path();
-        if is_hidden(&entry.file_name().to_string_lossy()) {
+        if is_hidden(&path) {
             continue;
         }
-        if path.is_dir() {
-            list_folder(&path, above, listing);
+        let kind = entry.file_type().ok();
+        let is_link = kind.is_some_and(|kind| kind.is_symlink());
+        let is_folder = kind.is_some_and(|kind| kind.is_dir()) || (is_link && path.is_dir());
+        if is_folder {
+            list_folder(&path, root, linked || is_link, above, listing);
         } else if is_manifest(&path) {
             listing.files.push(path);
         }
     }
     above.pop();
-}
-
-/// Time and size, by which a file is known to be unchanged.
-pub(super) fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
-    let meta = std::fs::metadata(path).ok()?;
-    Some((meta.modified().ok()?, meta.len()))
-}
-
-/// Whether a file of this stamp may change without a change of the stamp.
-pub(super) fn is_young(stamp: Option<(SystemTime, u64)>) -> bool {
-    stamp.is_none_or(|(at, _)| at.elapsed().map_or(true, |age| age < YOUNG))
 }
 
 /// A file to read.
@@ -124,10 +193,10 @@ pub(super) struct Wanted {
 /// What came of reading a file.
 pub(super) enum Outcome {
     /// It holds what it held.
-    Same { stamp: Option<(SystemTime, u64)> },
+    Same { stamp: Stamp },
     /// It holds something else.
     Text {
-        stamp: Option<(SystemTime, u64)>,
+        stamp: Stamp,
         hash: u64,
         parsed: Parsed,
     },
@@ -135,8 +204,19 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-/// Reads files on as many threads as help.
-pub(super) fn read_all(wanted: &[Wanted], validation: Validation) -> Vec<(Arc<Path>, Outcome)> {
+/// Reads files of a folder, or the one file that the root is, on as many threads as help.
+pub(super) fn read_all(
+    root: &Path,
+    wanted: &[Wanted],
+    validation: Validation,
+) -> Vec<(Arc<Path>, Outcome)> {
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let opened = match wanted {
+        [file] if &*file.path == root => Ok(None),
+        _ => Root::open(root).map(Some),
+    };
     let threads = std::thread::available_parallelism()
         .map_or(1, usize::from)
         .min(wanted.len().div_ceil(4));
@@ -144,7 +224,13 @@ pub(super) fn read_all(wanted: &[Wanted], validation: Validation) -> Vec<(Arc<Pa
     let work = || {
         let mut done = Vec::new();
         while let Some(file) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-            done.push((file.path.clone(), read(file, validation)));
+            let contents = match &opened {
+                Ok(Some(root)) => root.read(&file.path, LARGEST_FILE),
+                // The operator has named it.
+                Ok(None) => open::read(&file.path, LARGEST_FILE),
+                Err(error) => Err(OpenError::Io(error.kind().into())),
+            };
+            done.push((file.path.clone(), outcome(file, contents, validation)));
         }
         done
     };
@@ -161,16 +247,13 @@ pub(super) fn read_all(wanted: &[Wanted], validation: Validation) -> Vec<(Arc<Pa
     })
 }
 
-fn read(file: &Wanted, validation: Validation) -> Outcome {
-    let path = &file.path;
-    let stamp = stamp(path);
-    if let Some((_, size)) = stamp.filter(|(_, size)| *size > LARGEST_FILE) {
-        return Outcome::Failed(format!(
-            "the file has {size} bytes, more than {LARGEST_FILE}"
-        ));
-    }
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
+fn outcome(
+    file: &Wanted,
+    contents: Result<Contents, OpenError>,
+    validation: Validation,
+) -> Outcome {
+    let Contents { bytes, stamp } = match contents {
+        Ok(contents) => contents,
         Err(error) => return Outcome::Failed(error.to_string()),
     };
     let hash = xxh3_64(&bytes).max(1);
@@ -181,7 +264,7 @@ fn read(file: &Wanted, validation: Validation) -> Outcome {
         Ok(text) => Outcome::Text {
             stamp,
             hash,
-            parsed: validate::parse(&text, path, validation),
+            parsed: validate::parse(&text, &file.path, validation),
         },
         Err(error) => Outcome::Failed(format!(
             "the file is not UTF-8 from byte {} on",
@@ -191,7 +274,14 @@ fn read(file: &Wanted, validation: Validation) -> Outcome {
 }
 
 pub(super) fn unreadable(path: &Path, message: String) -> Diagnostic {
-    let mut diagnostic = Diagnostic::new(code::UNREADABLE, Severity::Error, message);
+    about(
+        path,
+        Diagnostic::new(code::UNREADABLE, Severity::Error, message),
+    )
+}
+
+/// The finding, about a file or folder as a whole.
+pub(super) fn about(path: &Path, mut diagnostic: Diagnostic) -> Diagnostic {
     diagnostic.origin = Some(Origin::File {
         path: path.into(),
         line: 1,

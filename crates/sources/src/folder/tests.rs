@@ -251,3 +251,204 @@ fn of_two_documents_of_one_file_with_one_object_the_last_is_in_force() {
     assert_eq!(one.spec.ports[0].number, 81);
     assert_eq!(folder.findings()[0].code, code::TWICE);
 }
+
+/// Messages of what is wrong, with the file's name.
+fn wrong(folder: &Folder) -> Vec<String> {
+    let said = folder.findings().into_iter().map(|d| {
+        let Some(model::Origin::File { path, .. }) = &d.origin else {
+            panic!("{d}");
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        format!("{name}: {}", d.message)
+    });
+    said.collect()
+}
+
+#[test]
+fn what_is_below_a_hidden_folder_is_read_by_no_way() {
+    // A root may well be below hidden folders itself.
+    let parent = tempfile::Builder::new()
+        .prefix(".hidden")
+        .tempdir()
+        .unwrap();
+    let dir = parent.path();
+    std::fs::write(dir.join("a.yaml"), entry("one", 80)).unwrap();
+    for hidden in [".backup", "..2026_x", "sub/.git/deep"] {
+        std::fs::create_dir_all(dir.join(hidden)).unwrap();
+        std::fs::write(dir.join(hidden).join("a.yaml"), entry("one", 666)).unwrap();
+    }
+    let mut folder = folder(dir);
+    assert_eq!(names(&folder.scan()), ["+one"]);
+    let paths = [".backup/a.yaml", "..2026_x/a.yaml", "sub/.git/deep/a.yaml"];
+    let paths = paths.iter().map(|path| dir.join(path)).collect();
+    assert_eq!(names(&folder.look(&paths)), [""; 0]);
+    assert_eq!(folder.findings(), []);
+    assert_eq!(names(&folder.scan()), [""; 0]);
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_devices_and_links_out_are_errors_that_name_the_file_and_keep_the_rest() {
+    use std::os::unix::fs::symlink;
+
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("config");
+    let elsewhere = parent.path().join("elsewhere");
+    std::fs::create_dir_all(dir.join("sub")).unwrap();
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("token.yaml"), "hunter2").unwrap();
+    std::fs::write(dir.join("good.yaml"), entry("one", 80)).unwrap();
+    std::fs::write(dir.join("sub/b.yaml"), entry("two", 80)).unwrap();
+    let mut folder = folder(&dir);
+    assert_eq!(names(&folder.scan()), ["+one", "+two"]);
+
+    let pipe = dir.join("pipe.yaml");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    symlink("/dev/zero", dir.join("zero.yaml")).unwrap();
+    symlink("../elsewhere/token.yaml", dir.join("token.yaml")).unwrap();
+    std::fs::rename(dir.join("sub"), parent.path().join("moved")).unwrap();
+    symlink("../elsewhere", dir.join("sub")).unwrap();
+    // What was in the folder is unknown, not gone.
+    assert_eq!(names(&folder.scan()), [""; 0]);
+    let elsewhere = std::fs::canonicalize(elsewhere).unwrap();
+    let outside = |path: &Path| {
+        format!(
+            "it leads to {}, which is outside of the folder",
+            path.display()
+        )
+    };
+    let mut found = wrong(&folder);
+    found.sort_unstable();
+    let expected = [
+        "pipe.yaml: it is a named pipe, not a regular file".to_owned(),
+        format!("sub: {}", outside(&elsewhere)),
+        format!("token.yaml: {}", outside(&elsewhere.join("token.yaml"))),
+        format!("zero.yaml: {}", outside(Path::new("/dev/zero"))),
+    ];
+    assert_eq!(found, expected);
+    // Nothing of this ends by looking again soon.
+    assert!(!folder.is_troubled());
+    // The same files, named by events.
+    let paths = ["pipe.yaml", "zero.yaml", "token.yaml", "sub/token.yaml"];
+    folder.look(&paths.iter().map(|name| dir.join(name)).collect());
+    assert!(!format!("{:?}", folder.findings()).contains("hunter2"));
+    std::fs::write(dir.join("good.yaml"), entry("one", 81)).unwrap();
+    assert_eq!(names(&folder.scan()), ["+one"]);
+}
+
+#[test]
+fn a_text_that_is_no_manifest_is_not_quoted() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("a.yaml", "eyJhbGciOiJSUzI1NiJ9.hunter2"),
+        ("b.yaml", "password: hunter2\n"),
+        ("c.yaml", "- hunter2\n"),
+        ("d.json", "\"hunter2\""),
+        ("e.yaml", "hunter2: [\n"),
+        ("f.yaml", "\"hunter2"),
+    ] {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let mut folder = folder(dir.path());
+    folder.scan();
+    let findings = folder.findings();
+    assert_eq!(findings.len(), 6, "{findings:?}");
+    for finding in findings {
+        assert!(!format!("{finding}").contains("hunter2"), "{finding}");
+    }
+}
+
+#[test]
+fn a_copy_that_preserves_time_and_size_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.yaml");
+    let mut folder = folder(dir.path());
+    std::fs::write(&path, entry("one", 80)).unwrap();
+    let preserve = |time| {
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(time).unwrap();
+    };
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    preserve(time);
+    // So that no file is read only because it is young.
+    let rest = || std::thread::sleep(std::time::Duration::from_millis(80));
+    rest();
+    assert_eq!(names(&folder.scan()), ["+one"]);
+    for (round, named) in [(0, false), (1, true)] {
+        std::fs::write(&path, entry("one", 81 + round)).unwrap();
+        preserve(time);
+        rest();
+        let changes = match named {
+            true => folder.look(&BTreeSet::from([path.clone()])),
+            false => folder.scan(),
+        };
+        assert_eq!(names(&changes), ["+one"]);
+        assert_eq!(names(&folder.scan()), [""; 0]);
+    }
+}
+
+#[test]
+fn an_empty_folder_in_the_place_of_a_full_one_is_not_believed_at_once() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("config");
+    let file = dir.join("a.yaml");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(&file, entry("one", 80)).unwrap();
+    let mut folder = folder(&dir);
+    folder.scan();
+    std::fs::rename(&dir, parent.path().join("old")).unwrap();
+    std::fs::create_dir(&dir).unwrap();
+    // Neither by events of its files, nor by looking.
+    assert_eq!(
+        names(&folder.look(&BTreeSet::from([file.clone()]))),
+        [""; 0]
+    );
+    for _ in 0..2 {
+        assert_eq!(names(&folder.scan()), [""; 0]);
+        assert!(folder.is_emptied() && folder.is_troubled());
+        assert_eq!(folder.findings()[0].code, code::EMPTIED);
+    }
+    // A file makes it count.
+    std::fs::write(dir.join("b.yaml"), entry("two", 80)).unwrap();
+    assert_eq!(names(&folder.scan()), ["-one", "+two"]);
+    assert_eq!(folder.findings(), []);
+    // In the folder itself, files are removed on purpose.
+    std::fs::remove_file(dir.join("b.yaml")).unwrap();
+    assert_eq!(names(&folder.scan()), ["-two"]);
+    // And it is let go when the operator says so.
+    std::fs::write(&file, entry("one", 80)).unwrap();
+    assert_eq!(names(&folder.scan()), ["+one"]);
+    std::fs::rename(&dir, parent.path().join("older")).unwrap();
+    std::fs::create_dir(&dir).unwrap();
+    assert_eq!(names(&folder.scan()), [""; 0]);
+    folder.let_go();
+    assert_eq!(names(&folder.scan()), ["-one"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_that_multiply_folders_are_listed_up_to_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.yaml"), entry("one", 80)).unwrap();
+    let mut folder = folder(dir.path());
+    assert_eq!(names(&folder.scan()), ["+one"]);
+    // Each has two links to the next: 2^25 ways to the last.
+    for depth in 0..25 {
+        let own = dir.path().join(format!("d{depth:02}"));
+        std::fs::create_dir(&own).unwrap();
+        for name in ["a", "b"] {
+            let next = format!("../d{:02}", depth + 1);
+            std::os::unix::fs::symlink(next, own.join(name)).unwrap();
+        }
+    }
+    std::fs::create_dir(dir.path().join("d25")).unwrap();
+    let start = std::time::Instant::now();
+    assert_eq!(names(&folder.scan()), [""; 0]);
+    assert!(start.elapsed() < std::time::Duration::from_secs(60));
+    let said = wrong(&folder).join(", ");
+    assert!(said.contains("links in it lead to more"), "{said}");
+    // What is not reached through links is read on.
+    std::fs::write(dir.path().join("a.yaml"), entry("one", 81)).unwrap();
+    assert_eq!(names(&folder.scan()), ["+one"]);
+}

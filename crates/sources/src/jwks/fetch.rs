@@ -12,7 +12,6 @@ use http::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
 use http::{HeaderValue, Request, Uri};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
-use ipnet::IpNet;
 use model::jwks::{BadKeys, KeySource};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -23,6 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use super::Options;
 use super::guard::Guard;
+use crate::open::{self, LARGEST_FILE, OpenError};
 
 /// Below the issuer. OpenID Connect Discovery 1.0, section 4.
 const DISCOVERY: &str = "/.well-known/openid-configuration";
@@ -40,6 +40,9 @@ pub enum FetchError {
     /// All addresses of the host are of ranges that are not asked. Operators can act.
     #[error("{0} has an address that must not be asked")]
     Blocked(String),
+    /// The host is this machine, which policies do not reach unless the operator says so.
+    #[error("{0} is an address of this machine, and not asked without --jwks-allowed-cidrs")]
+    Local(String),
     /// The host has no address.
     #[error("{0} has no address")]
     Unknown(String),
@@ -78,9 +81,12 @@ pub enum FetchError {
 /// Why the file of further roots cannot be used. Operators can act.
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
-    /// It cannot be read, or is not PEM.
+    /// It cannot be read.
     #[error("cannot read roots from {0}")]
-    Unreadable(String, #[source] rustls::pki_types::pem::Error),
+    Unreadable(String, #[source] OpenError),
+    /// It is not PEM.
+    #[error("{0} holds no roots as PEM")]
+    NotPem(String, #[source] rustls::pki_types::pem::Error),
     /// A certificate of it is none.
     #[error("{0} has a certificate that is none")]
     Malformed(String, #[source] rustls::Error),
@@ -96,21 +102,22 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetcher that trusts the system's roots and those of a file.
+    /// A fetcher for addresses that the operator names. It trusts the system's roots and those of a file.
     ///
     /// # Errors
     ///
     /// When the file cannot be used.
     pub fn trusting(roots: Option<&Path>) -> Result<Self, RootsError> {
-        Self::with(&[], roots, false)
+        Self::with(Guard::of_operator(), roots, false)
     }
 
     pub(super) fn new(options: &Options) -> Result<Self, RootsError> {
         let extra = options.extra_roots.as_deref();
-        Self::with(&options.blocked, extra, options.insecure)
+        let guard = Guard::new(&options.blocked, &options.allowed);
+        Self::with(guard, extra, options.insecure)
     }
 
-    fn with(blocked: &[IpNet], extra: Option<&Path>, insecure: bool) -> Result<Self, RootsError> {
+    fn with(guard: Guard, extra: Option<&Path>, insecure: bool) -> Result<Self, RootsError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -126,7 +133,7 @@ impl Fetcher {
                 .with_no_client_auth()
         };
         Ok(Self {
-            guard: Guard::new(blocked),
+            guard,
             tls: TlsConnector::from(Arc::new(config)),
         })
     }
@@ -230,6 +237,9 @@ impl Fetcher {
         }
         Err(match (allowed.is_empty(), blocked.is_empty()) {
             (true, true) => FetchError::Unknown(host.clone()),
+            (_, false) if blocked.iter().all(|a| a.ip().to_canonical().is_loopback()) => {
+                FetchError::Local(host.clone())
+            }
             (_, false) => FetchError::Blocked(host.clone()),
             (false, true) => FetchError::Connect(host.clone()),
         })
@@ -334,14 +344,36 @@ fn roots(extra: Option<&Path>) -> Result<RootCertStore, RootsError> {
         return Ok(roots);
     };
     let shown = path.display().to_string();
-    let certificates = CertificateDer::pem_file_iter(path)
-        .map_err(|error| RootsError::Unreadable(shown.clone(), error))?;
-    for certificate in certificates {
-        let certificate =
-            certificate.map_err(|error| RootsError::Unreadable(shown.clone(), error))?;
+    let pem = open::read(path, LARGEST_FILE)
+        .map_err(|error| RootsError::Unreadable(shown.clone(), error))?
+        .bytes;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| RootsError::NotPem(shown.clone(), error))?;
         roots
             .add(certificate)
             .map_err(|error| RootsError::Malformed(shown.clone(), error))?;
     }
     Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn wherever_an_answer_sends_it_is_not_from_tls_to_clear_text(
+            location in "(https?:)?[/a-z0-9.:@#?%\\[\\]\\\\ -]{0,40}|\\PC{0,40}",
+            tls in any::<bool>(),
+        ) {
+            let scheme = if tls { "https" } else { "http" };
+            let target = Target::parse(&format!("{scheme}://keys.example.com/a")).unwrap();
+            if let Ok(joined) = target.join(&location) {
+                prop_assert!(joined.tls || !tls, "{location}");
+                prop_assert!(!joined.host.is_empty(), "{location}");
+            }
+        }
+    }
 }

@@ -109,6 +109,8 @@ fn options() -> Options {
     Options {
         refresh: Duration::from_millis(20),
         blocked: Vec::new(),
+        allowed: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
+        longest: LONGEST_FETCH,
         extra_roots: None,
         insecure: false,
         attempted: Arc::new(|_| ()),
@@ -132,7 +134,17 @@ struct Running {
 
 impl Running {
     fn start(options: Options, sources: &[KeySource]) -> Self {
-        let list = sources.iter().map(|s| (s.clone(), PATIENCE)).collect();
+        Self::wanting(options, sources.iter().map(|s| (s.clone(), "a")))
+    }
+
+    /// With who wants each source.
+    fn wanting<'a>(options: Options, sources: impl Iterator<Item = (KeySource, &'a str)>) -> Self {
+        let demand = |namespace: &str| Demand {
+            limit: Duration::from_secs(24 * 3600),
+            namespaces: [namespace.into()].into(),
+        };
+        let list = sources.map(|(s, namespace)| (s, demand(namespace)));
+        let list = list.collect();
         let (want, wanted) = watch::channel(Arc::new(list));
         let (out, said) = mpsc::channel(8);
         let stop = CancellationToken::new();
@@ -264,7 +276,7 @@ async fn blocked_addresses_are_not_asked_by_whatever_name() {
     ] {
         let refused = fetch(&guarded, &KeySource::Uri(uri.as_str().into())).await;
         assert!(
-            matches!(refused, Err(FetchError::Blocked(_))),
+            matches!(refused, Err(FetchError::Local(_))),
             "{uri}: {refused:?}"
         );
     }
@@ -322,4 +334,78 @@ fn waits_are_spread_around_what_was_asked_for() {
         assert!(spread >= wait.mul_f64(0.9) && spread <= wait.mul_f64(1.1));
     }
     assert_ne!(spread(wait, 1), spread(wait, 700));
+}
+
+/// Servers that take connections and never answer, at an address each.
+async fn tarpits(count: u8) -> Vec<SocketAddr> {
+    let mut all = Vec::new();
+    for number in 1..=count {
+        let listener = TcpListener::bind((format!("127.0.77.{number}"), 0));
+        let listener = listener.await.unwrap();
+        all.push(listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let mut held = Vec::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                held.push(stream);
+            }
+        });
+    }
+    all
+}
+
+/// Keys of one source change while all others are never answered.
+async fn rotates(hostile: Vec<(KeySource, String)>) {
+    let server = Server::default();
+    server.answer("/keys", 200, A);
+    let good = at(server.plain().await, "/keys");
+    let hostile = hostile.iter().map(|(s, n)| (s.clone(), n.as_str()));
+    let sources = hostile.chain([(good.clone(), "good")]);
+    let mut running = Running::wanting(options(), sources);
+    for keys in [A, B, A] {
+        server.answer("/keys", 200, keys);
+        let told = tokio::time::timeout(Duration::from_secs(5), running.next()).await;
+        let (source, told) = told.expect("it is not held up");
+        let told = told.and_then(|t| t.keys.clone());
+        assert_eq!((source, told.as_deref()), (good.clone(), Some(keys)));
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_whose_servers_do_not_answer_holds_up_no_other() {
+    let tarpits = tarpits(100).await;
+    let hostile = tarpits.iter().map(|t| (at(*t, "/keys"), "bad".to_owned()));
+    rotates(hostile.collect()).await;
+}
+
+#[tokio::test]
+async fn a_host_that_does_not_answer_holds_up_no_other() {
+    let tarpit = tarpits(1).await[0];
+    let hostile = (0..100).map(|n| (at(tarpit, &format!("/{n}")), format!("ns{n}")));
+    rotates(hostile.collect()).await;
+}
+
+#[tokio::test]
+async fn a_policy_does_not_choose_to_wait_longer_than_the_limit() {
+    let source = at(tarpits(1).await[0], "/keys");
+    let brief = Options {
+        longest: Duration::from_millis(100),
+        ..options()
+    };
+    let mut running = Running::start(brief, &[source]);
+    let (_, trouble) = running.next_keys().await;
+    assert_eq!(trouble.as_deref(), Some("no answer in 100ms"));
+}
+
+#[tokio::test]
+async fn this_machine_is_not_asked_unless_the_operator_says_so() {
+    let server = Server::default();
+    server.answer("/keys", 200, A);
+    let source = at(server.plain().await, "/keys");
+    let guarded = Options {
+        allowed: Vec::new(),
+        ..options()
+    };
+    let refused = fetch(&guarded, &source).await;
+    assert!(matches!(refused, Err(FetchError::Local(_))), "{refused:?}");
+    assert_eq!(fetch(&options(), &source).await.unwrap().as_ref(), A);
 }

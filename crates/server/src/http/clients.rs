@@ -1,0 +1,234 @@
+//! Connections of a port: how many there may be, and who goes when one comes for whom there is no room.
+//!
+//! Somebody who holds connections and says nothing must not keep `/ready` from being answered. So there is always room
+//! for one more: an idle connection ends for it, or one that has been busy for long, of the peer that has the most.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, getrlimit};
+use tokio_util::sync::CancellationToken;
+
+/// Connections of the port at once, where the limit on file descriptors allows: not more than a sixteenth of it.
+const MOST: usize = 256;
+/// So many are served in any case.
+const LEAST: usize = 8;
+/// After so long a connection with an unanswered request may be ended for another.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// File descriptors that are kept for connections when all others are used up.
+const SPARE: usize = 4;
+
+/// The connections of a port.
+pub(super) struct Clients {
+    most: usize,
+    all: Mutex<All>,
+    spare: Mutex<Vec<File>>,
+}
+
+#[derive(Default)]
+struct All {
+    next: u64,
+    open: HashMap<u64, Client>,
+}
+
+struct Client {
+    peer: IpAddr,
+    busy: bool,
+    since: Instant,
+    end: CancellationToken,
+}
+
+impl Clients {
+    pub(super) fn new() -> Arc<Self> {
+        let limit = getrlimit(Resource::Nofile).current;
+        let limit = limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        Self::with_room(most(limit))
+    }
+
+    fn with_room(most: usize) -> Arc<Self> {
+        let clients = Self {
+            most,
+            all: Mutex::default(),
+            spare: Mutex::default(),
+        };
+        clients.keep_spare();
+        Arc::new(clients)
+    }
+
+    /// A place for a connection; where there was none, another connection ends. `None` where none can be ended.
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+        let mut all = self.lock();
+        let now = Instant::now();
+        if all.open.len() >= self.most && !all.end_one(now) {
+            return None;
+        }
+        let number = all.next;
+        all.next += 1;
+        let end = CancellationToken::new();
+        let client = Client {
+            peer,
+            busy: false,
+            since: now,
+            end: end.clone(),
+        };
+        all.open.insert(number, client);
+        Some(Place {
+            clients: self.clone(),
+            number,
+            end,
+        })
+    }
+
+    /// Makes room when there are no file descriptors left; whether one is free now.
+    pub(super) fn make_room(&self) -> bool {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let freed = { spare }.pop().is_some();
+        freed || self.lock().end_one(Instant::now())
+    }
+
+    fn keep_spare(&self) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        while spare.len() < SPARE {
+            let Ok(file) = File::open("/dev/null") else {
+                return;
+            };
+            spare.push(file);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, All> {
+        // What is changed under the lock is changed at once.
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl All {
+    /// Ends the connection that is missed least; whether there is one.
+    fn end_one(&mut self, now: Instant) -> bool {
+        let mut peers: HashMap<IpAddr, usize> = HashMap::new();
+        for client in self.open.values() {
+            *peers.entry(client.peer).or_default() += 1;
+        }
+        let may_end = |c: &Client| !c.busy || now.duration_since(c.since) >= PATIENCE;
+        let candidates = self.open.iter().filter(|(_, c)| may_end(c));
+        let chosen = candidates.max_by_key(|(number, c)| {
+            let share = peers.get(&c.peer).copied().unwrap_or_default();
+            (
+                !c.busy,
+                share,
+                now.duration_since(c.since),
+                u64::MAX - *number,
+            )
+        });
+        let Some(number) = chosen.map(|(number, _)| *number) else {
+            return false;
+        };
+        if let Some(client) = self.open.remove(&number) {
+            client.end.cancel();
+        }
+        true
+    }
+}
+
+fn most(descriptors: usize) -> usize {
+    (descriptors / 16).clamp(LEAST, MOST)
+}
+
+/// A connection among the others, until it is dropped.
+pub(super) struct Place {
+    clients: Arc<Clients>,
+    number: u64,
+    end: CancellationToken,
+}
+
+impl Place {
+    /// Resolves when another connection needs the place.
+    pub(super) async fn ended(&self) {
+        self.end.cancelled().await;
+    }
+
+    /// A request has come, or its answer has gone.
+    pub(super) fn set_busy(&self, busy: bool) {
+        if let Some(client) = self.clients.lock().open.get_mut(&self.number) {
+            client.busy = busy;
+            client.since = Instant::now();
+        }
+    }
+
+    /// How long it has been idle.
+    pub(super) fn idle_for(&self) -> Duration {
+        let all = self.clients.lock();
+        let client = all.open.get(&self.number).filter(|c| !c.busy);
+        client.map_or(Duration::ZERO, |c| c.since.elapsed())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.clients.lock().open.remove(&self.number);
+        self.clients.keep_spare();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    fn is_ended(place: &Place) -> bool {
+        place.end.is_cancelled()
+    }
+
+    #[test]
+    fn the_oldest_idle_connection_of_the_largest_peer_goes_first() {
+        let clients = Clients::with_room(4);
+        let admit = |last| clients.admit(peer(last)).unwrap();
+        let (other, first, second, third) = (admit(1), admit(2), admit(2), admit(2));
+        first.set_busy(true);
+        let fifth = admit(3);
+        assert!(is_ended(&second));
+        let sixth = admit(4);
+        assert!(is_ended(&third));
+        for place in [&other, &first, &fifth, &sixth] {
+            assert!(!is_ended(place));
+        }
+        drop(other);
+        let seventh = admit(5);
+        assert!(![&first, &fifth, &sixth, &seventh].into_iter().any(is_ended));
+    }
+
+    #[test]
+    fn a_busy_connection_is_left_alone_for_a_while() {
+        let clients = Clients::with_room(1);
+        let first = clients.admit(peer(1)).unwrap();
+        first.set_busy(true);
+        assert!(clients.admit(peer(2)).is_none());
+        if let Some(client) = clients.lock().open.get_mut(&first.number) {
+            client.since -= PATIENCE;
+        }
+        assert!(clients.admit(peer(2)).is_some());
+        assert!(is_ended(&first));
+    }
+
+    #[test]
+    fn there_is_less_room_with_few_descriptors() {
+        assert_eq!([64, 128, 1024, 1 << 20].map(most), [8, 8, 64, 256]);
+    }
+
+    #[test]
+    fn spare_descriptors_are_given_and_kept_again() {
+        let clients = Clients::with_room(8);
+        for _ in 0..SPARE {
+            assert!(clients.make_room());
+        }
+        assert!(!clients.make_room(), "nothing is left to end");
+        drop(clients.admit(peer(1)));
+        assert!(clients.make_room());
+    }
+}
