@@ -19,7 +19,7 @@ use super::class::Class;
 use super::hcm::HttpParts;
 use super::proxy_headers::ProxyHeaders;
 use super::tracing::tracing_config;
-use super::{filters, metrics, proxy_options, refusal};
+use super::{filters, metrics, proxy_options, refusal, repeated};
 use crate::capabilities::{Capabilities, name};
 use crate::security::{Security, SecurityOf};
 use crate::telemetry::AppliedTo;
@@ -73,6 +73,8 @@ pub struct TcpParts {
     pub security: Phases<listener::Filter>,
     /// Whether every connection is refused, because the proxy lacks one of those filters.
     pub refuses: bool,
+    /// Whether that is so because the filters, repeated in every chain, are too large.
+    pub overloaded: bool,
     /// Loggers of TCP proxies.
     pub access_log: Vec<AccessLog>,
     /// Loggers of listeners.
@@ -167,6 +169,13 @@ impl Query<Snapshot> for PartsOf {
         let of_connections = extend(&mut security.tcp, &extensions, view, class);
         missing.extend(of_connections.iter().cloned());
         missing_tcp.extend(of_connections);
+        let overloaded = repeated::too_much(cx, view, class, &security);
+        if overloaded {
+            // Without them nobody may be let in, nor out.
+            security = Security::default();
+            missing = vec![repeated::ROOM.to_owned()];
+            missing_tcp.clone_from(&missing);
+        }
         let connection = proxy_options::connection_settings(&proxy, mesh, class);
         let buffer_limit = connection
             .as_ref()
@@ -200,6 +209,7 @@ impl Query<Snapshot> for PartsOf {
                 .collect(),
             security: security.tcp,
             refuses: !missing_tcp.is_empty(),
+            overloaded,
             access_log: logs.tcp,
             listener_log: logs.listener,
             idle_timeout,

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::host::{matches, subset_of};
+use model::host::subset_of;
 use model::kinds::istio::VirtualService;
 use model::protocol::Protocol;
 use model::service::Port;
@@ -16,6 +16,7 @@ use store::Reads;
 use super::{Chain, Planning, Serves};
 use crate::clusters::names;
 use crate::gateways::{GatewayServer, is_passthrough};
+use crate::hosts;
 use crate::listeners::forward::{Forward, policy};
 use crate::listeners::inbound::matching::MESH_ANY;
 use crate::listeners::tcp::{Policy, Proxy, Upstream};
@@ -101,16 +102,14 @@ impl<'a> Servers<'a> {
             .for_gateway(namespace)
             .filter(|head| head.layer4)
             .filter(|head| {
-                let own = |stated: &str| match stated.split_once('/') {
-                    Some((namespace, host)) => {
-                        (*head.namespace() == *namespace).then(|| host.to_owned())
-                    }
-                    None => Some(stated.to_owned()),
-                };
-                let served = self.server.server.hosts.iter().filter_map(|h| own(h));
-                served
-                    .into_iter()
-                    .any(|served| head.hosts.iter().any(|host| matches(&served, host)))
+                let served = self.server.server.hosts.iter();
+                let served = served.filter_map(|stated| match stated.split_once('/') {
+                    Some((namespace, host)) => (*head.namespace() == *namespace).then_some(host),
+                    None => Some(stated.as_str()),
+                });
+                let served: Vec<&str> = served.collect();
+                let wanted: Vec<&str> = head.hosts.iter().map(|h| &**h).collect();
+                !hosts::common(&served, &wanted).is_empty()
             })
             .filter_map(|head| (*cx.query(&RuleOf(head.name.clone()))).clone())
             .collect()
