@@ -73,6 +73,13 @@ pub const REPEATED_BYTES: usize = 128 << 20;
 /// What a Telemetry may hold: every logger and filter of every chain has a copy.
 pub const TELEMETRY_BYTES: usize = 64 << 10;
 
+/// What the filter chains may weigh that the servers of one gateway proxy have for clusters or rules' server names, TLS
+/// passed through: what a route says and [`CHAIN_BYTES`] for each chain. Each server has those of every service or rule.
+pub const GATEWAY_BYTES: usize = 64 << 20;
+
+/// What Envoy's filter chain holds beside what objects say.
+pub const CHAIN_BYTES: usize = 512;
+
 /// How many services the egress listeners of one Sidecar may be compared with: listeners, times services.
 pub const EGRESS_STEPS: usize = 50_000_000;
 

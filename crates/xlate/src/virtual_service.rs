@@ -190,16 +190,20 @@ impl Query<Snapshot> for RuleOf {
             spec.http = merged.routes;
             excess.delegates = merged.refused;
         }
-        if weight::of_http(&spec.http) > limits::RULE_BYTES {
+        let mut http = weight::of_http(&spec.http);
+        if http > limits::RULE_BYTES {
             excess.http = true;
             weight::refuse_http(&mut spec);
+            http = weight::of_http(&spec.http);
         }
-        if weight::of_layer4(&spec) > limits::RULE_BYTES {
+        let mut layer4 = weight::of_layer4(&spec);
+        if layer4 > limits::RULE_BYTES {
             excess.layer4 = true;
             weight::refuse_layer4(&mut spec);
+            layer4 = weight::of_layer4(&spec);
         }
         Some(Arc::new(Rule {
-            weight: weight::of_http(&spec.http).max(weight::of_layer4(&spec)),
+            weight: http.max(layer4),
             excess,
             export_to: export_to(cx, &object),
             name: self.0.clone(),

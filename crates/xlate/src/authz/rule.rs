@@ -51,7 +51,7 @@ fn power(base: usize, exponent: usize) -> usize {
 }
 
 /// Principals that are written out again for each source; of more, each stands once.
-const MOST_REPEATED: usize = 4096;
+const MOST_REPEATED: usize = 64;
 
 /// Takes everybody and everything.
 fn everything() -> Policy {

@@ -266,10 +266,13 @@ impl Query<Snapshot> for LargeRules {
         for head in cx.query(&AllHeads).iter() {
             let Some(excess) = &head.excess else { continue };
             let of = (Kind::VirtualService, &head.name);
-            for at in &excess.delegates {
-                let why = "what the route is for is answered with 503: together with its delegate it has too many matches";
-                let path = format!("spec.http[{at}].delegate");
-                found.push(limits::exceeded(of, path, why.to_owned()));
+            if let (Some(first), false) = (excess.delegates.first(), excess.http) {
+                let count = excess.delegates.len();
+                let why = format!(
+                    "what {count} of the routes are for is answered with 503: together with their delegates they have too many matches"
+                );
+                let path = format!("spec.http[{first}].delegate");
+                found.push(limits::exceeded(of, path, why));
             }
             let mebibytes = limits::RULE_BYTES >> 20;
             if excess.http {

@@ -62,6 +62,9 @@ impl Query<Snapshot> for FindingsOfView {
                 if let Some(merged) = &merged {
                     found.extend(merged.refused.iter().cloned());
                     found.extend(secrets::missing(cx, view, merged));
+                    let (view, ty) = (view.clone(), TypeUrl::Listener);
+                    let listeners = cx.query(&TypeSet { view, ty });
+                    found.extend(listeners.iter().flat_map(|r| r.findings()).cloned());
                 }
             }
             Role::Waypoint | Role::Ztunnel => {}

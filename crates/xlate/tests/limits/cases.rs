@@ -36,9 +36,14 @@ const fn case(
     }
 }
 
-const CASES: [Case; 22] = [
+const CASES: [Case; 24] = [
     case("delegates", (600, 0), (RULE, "spec.http[0].delegate"), 1024),
-    case("delegated-routes", (400, 0), (RULE, "spec.http"), 512),
+    case(
+        "delegated-routes",
+        (100, 10_000),
+        (RULE, "spec.http[31].delegate"),
+        36_000,
+    ),
     case("matches", (2000, 20_000), (RULE, "spec.http"), 512),
     case("hosts", (2000, 70_000), (RULE, "spec.hosts"), 1024),
     case(
@@ -59,6 +64,16 @@ const CASES: [Case; 22] = [
         (RULE, "spec.hosts"),
         2048,
     ),
+    case(
+        "passthrough",
+        (60, 200_000),
+        ("Gateway shop/wide", "spec.servers"),
+        300_000,
+    ),
+    Case {
+        told: None,
+        ..case("auto-passthrough", (60, 0), ("Gateway shop/wide", ""), 1024)
+    },
     case("from-when", (600, 0), (POLICY, "spec.rules[0].when"), 512),
     case("to-when", (600, 0), (POLICY, "spec.rules[0].when"), 512),
     case("denied", (600, 0), (POLICY, "spec.rules[0].when"), 512),
@@ -100,7 +115,14 @@ fn every_product_is_limited_and_told() {
     let untouched = Measured::new(&everybody());
     assert!(untouched.exceeded.is_empty() && untouched.of_others.len() > 2);
     for case in CASES {
+        let start = std::time::Instant::now();
         let (measured, input) = measured(case.name, case.size);
+        println!(
+            "{}: {} bytes of {input}, {:?}",
+            case.name,
+            measured.bytes,
+            start.elapsed()
+        );
         let told = case
             .told
             .map(|(object, field)| (object.to_owned(), field.to_owned()));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// The cases of [`yaml`].
-pub(crate) const NAMES: [&str; 22] = [
+pub(crate) const NAMES: [&str; 24] = [
     "delegates",
     "delegated-routes",
     "matches",
@@ -13,6 +13,8 @@ pub(crate) const NAMES: [&str; 22] = [
     "tls-matches",
     "gateways",
     "gateway-hosts",
+    "passthrough",
+    "auto-passthrough",
     "from-when",
     "to-when",
     "denied",
@@ -117,7 +119,8 @@ pub(crate) fn yaml(name: &str, n: usize, bytes: usize) -> Option<String> {
                 format!("{{match: [{{uri: {{prefix: /{at}}}}}], delegate: {{name: leaf}}}}")
             });
             let leaf = list(n, |at| {
-                format!("{{match: [{{queryParams: {{a{at}: {{exact: b}}}}}}], {TO_CART}}}")
+                let route = verbose(bytes);
+                format!("{{match: [{{queryParams: {{a{at}: {{exact: b}}}}}}], {route}}}")
             });
             rule(&format!("{{hosts: [cart], http: {root}}}"))
                 + &object("VirtualService", "leaf", &format!("{{http: {leaf}}}"))
@@ -168,6 +171,28 @@ pub(crate) fn yaml(name: &str, n: usize, bytes: usize) -> Option<String> {
                 text += &object("VirtualService", &format!("r{at}"), &spec);
             }
             text
+        }
+        "passthrough" | "auto-passthrough" => {
+            let mode = if name == "passthrough" {
+                "PASSTHROUGH"
+            } else {
+                "AUTO_PASSTHROUGH"
+            };
+            let servers = list(n, |at| {
+                let number = at + 1000;
+                format!(
+                    "{{port: {{number: {number}, name: tls-{at}, protocol: TLS}}, tls: {{mode: {mode}}}, hosts: ['*']}}"
+                )
+            });
+            let matches = list(n, |at| format!("{{sniHosts: [h{at}.example.com]}}"));
+            let to = "x".repeat(bytes);
+            let route = format!(
+                "{{match: {matches}, route: [{{destination: {{host: {to}.example.com}}}}]}}"
+            );
+            object("Gateway", "wide", &format!("{{servers: {servers}}}"))
+                + &rule(&format!(
+                    "{{hosts: {hosts}, gateways: [wide], tls: [{route}]}}"
+                ))
         }
         "from-when" | "denied" => {
             let action = if name == "denied" { "DENY" } else { "ALLOW" };

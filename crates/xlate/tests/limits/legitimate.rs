@@ -40,7 +40,7 @@ fn a_gateway_with_many_hosts_is_served() {
         .set(&measured.gateway, pilothouse_xlate::TypeUrl::Route);
     let config = testkit::decode(
         pilothouse_xlate::TypeUrl::Route.as_str(),
-        &set.get("http.80").unwrap().body,
+        &set.get("http.8080").unwrap().body,
     );
     let hosts = config["virtual_hosts"].as_array().unwrap();
     assert_eq!(hosts.len(), 1001);

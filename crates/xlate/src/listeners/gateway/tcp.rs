@@ -9,12 +9,13 @@ use model::host::subset_of;
 use model::kinds::istio::VirtualService;
 use model::protocol::Protocol;
 use model::service::Port;
+use prost::Message;
 use proto_istio::networking::RouteDestination;
 use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use store::Reads;
 
 use super::{Chain, Planning, Serves};
-use crate::clusters::names;
+use crate::clusters::{Extent, names};
 use crate::gateways::{GatewayServer, is_passthrough};
 use crate::hosts;
 use crate::listeners::forward::{Forward, policy};
@@ -167,6 +168,7 @@ impl<'a> Servers<'a> {
         let mut chains = Vec::new();
         for rule in self.rules() {
             for route in rule.spec.tls.iter().filter(|r| !r.route.is_empty()) {
+                let weight = route.route.iter().map(Message::encoded_len).sum::<usize>();
                 for stated in &route.r#match {
                     if !self.applies(stated.port, &stated.gateways) {
                         continue;
@@ -175,6 +177,11 @@ impl<'a> Servers<'a> {
                     let taken = |n: &String| names.get(n).is_some_and(|on| on == bind);
                     if stated.sni_hosts.iter().any(taken) {
                         continue;
+                    }
+                    // The cluster names the chain's statistics too.
+                    let said = stated.encoded_len() + 2 * weight;
+                    if !self.planning.may_add(self.server, said) {
+                        return chains;
                     }
                     names.extend(stated.sni_hosts.iter().map(|n| (n.clone(), bind.clone())));
                     let proxy = self.routed(&rule, &route.route);
@@ -208,12 +215,20 @@ impl<'a> Servers<'a> {
                 continue;
             }
             let rule = self.forward.destination_rule(service);
-            let subsets = rule.iter().flat_map(|r| &r.spec().subsets);
+            let extent = Extent::of(rule.as_deref(), service, 0);
+            if extent == Extent::Nothing {
+                continue;
+            }
+            let followed = rule.iter().filter(|_| extent == Extent::All);
+            let subsets = followed.flat_map(|r| &r.spec().subsets);
             let subsets: Vec<&str> = std::iter::once("")
                 .chain(subsets.map(|s| s.name.as_str()))
                 .collect();
             for port in service.ports.iter().filter(|p| p.protocol != Protocol::Udp) {
                 for subset in &subsets {
+                    if !self.planning.may_add(self.server, 0) {
+                        return chains;
+                    }
                     let cluster = names::outbound_sni(port.number, subset, &service.host);
                     let proxy = Proxy {
                         stat_prefix: self.forward.stat_prefix(service, subset, port, &cluster),
