@@ -206,6 +206,10 @@ fn importing_listeners(cx: &Cx<'_, Snapshot>, namespace: &Namespace, listeners: 
         return listeners;
     }
     let services = cx.query(&VisibleTo(namespace.clone())).len();
+    most_importing(listeners, services)
+}
+
+fn most_importing(listeners: usize, services: usize) -> usize {
     listeners.min(limits::EGRESS_STEPS / services.max(1))
 }
 
@@ -262,5 +266,17 @@ fn sidecar_scope(cx: &Cx<'_, Snapshot>, key: &ScopeKey) -> SidecarScope {
         services,
         outbound_policy,
         by_host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most_importing;
+
+    #[test]
+    fn egress_listeners_import_until_they_are_compared_with_too_many_services() {
+        assert_eq!(most_importing(1000, 50_000), 1000);
+        assert_eq!(most_importing(20_000, 50_000), 1000);
+        assert_eq!(most_importing(20_000, 0), 20_000);
     }
 }

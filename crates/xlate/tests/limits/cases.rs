@@ -1,6 +1,7 @@
 //! One case for each product: what is said, and that little is made.
 
 use pilothouse_xlate::TypeUrl;
+use pilothouse_xlate::findings::{FindingsOfMesh, code};
 use serde_json::json;
 
 use crate::hostile::{NAMES, everybody, yaml};
@@ -221,6 +222,15 @@ fn collect(value: &serde_json::Value, found: &mut Vec<serde_json::Value>) {
         serde_json::Value::Object(fields) => fields.values().for_each(|v| collect(v, found)),
         _ => {}
     }
+}
+
+#[test]
+fn expressions_that_become_large_are_not_compiled() {
+    let (measured, _) = measured("versions", (100, 0));
+    let found = measured.world.get(&FindingsOfMesh);
+    let refused = found.iter().filter(|d| d.code == code::UNUSABLE_PATCH);
+    let refused = refused.filter(|d| d.path.ends_with("match.proxy.proxyVersion"));
+    assert!(refused.count() > 90);
 }
 
 #[test]

@@ -275,7 +275,7 @@ pub(crate) fn yaml(name: &str, n: usize, bytes: usize) -> Option<String> {
         }
         "versions" => {
             let patches = list(n, |at| {
-                let expression = format!("'((a{{{at}}}){{100}}){{100}}'");
+                let expression = format!("'((a{{{}}}){{100}}){{100}}'", at + 1);
                 format!(
                     "{{applyTo: CLUSTER, match: {{proxy: {{proxyVersion: {expression}}}}}, patch: {{operation: REMOVE}}}}"
                 )
