@@ -16,11 +16,13 @@ use std::sync::Arc;
 
 use incr::Cx;
 use model::diagnostic::{Diagnostic, Severity};
+use model::kinds::Kind;
 use model::kinds::istio::AuthorizationPolicy;
 use model::labels::Labels;
 use model::names::Namespace;
-use model::object::Object;
+use model::object::{Object, ObjectName};
 use model::settings::{MeshConfig, Settings};
+use prost::Message;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::config::rbac::v3::{Policy, Rbac, permission, principal, rbac::Action};
 use proto_envoy::envoy::extensions::filters::http::rbac::v3::Rbac as HttpRbac;
@@ -31,6 +33,7 @@ use store::{Reads, Snapshot};
 
 use crate::capabilities::name::{EXT_AUTHZ_HTTP, EXT_AUTHZ_NETWORK, HTTP_RBAC, NETWORK_RBAC};
 use crate::findings::{self, code};
+use crate::limits;
 use crate::listeners::filters;
 use crate::listeners::provider_cluster::{self, ProviderCluster};
 use crate::policy_target::{Target, oldest_first};
@@ -78,6 +81,13 @@ impl Policies {
             }
         }
         found
+    }
+
+    /// The policy that says most.
+    pub(crate) fn largest(&self) -> Option<&PolicyObject> {
+        let all = [&self.custom, &self.audit, &self.deny, &self.allow];
+        let all = all.into_iter().flatten();
+        all.max_by_key(|policy| policy.spec.encoded_len())
     }
 
     /// Adds a policy after all others of its action.
@@ -139,6 +149,8 @@ pub fn http(
     let mut building = Building {
         around,
         tcp: false,
+        budget: limits::Budget::new(limits::POLICY_BYTES),
+        told: diagnostics.iter().cloned().collect(),
         diagnostics,
     };
     let rbac = |rules: Sets| {
@@ -166,6 +178,8 @@ pub fn tcp(
     let mut building = Building {
         around,
         tcp: true,
+        budget: limits::Budget::new(limits::POLICY_BYTES),
+        told: diagnostics.iter().cloned().collect(),
         diagnostics,
     };
     let rbac = |rules: Sets| {
@@ -228,6 +242,10 @@ enum Asked {
 struct Building<'a, 'd> {
     around: &'a Surroundings<'a>,
     tcp: bool,
+    /// What repeating conditions may still add, in all policies together.
+    budget: limits::Budget,
+    /// What was told already.
+    told: BTreeSet<Diagnostic>,
     diagnostics: &'d mut Vec<Diagnostic>,
 }
 
@@ -369,11 +387,16 @@ impl Building<'_, '_> {
                 trust_domains: &self.around.trust_domains,
                 tcp: self.tcp,
                 strictness,
+                budget: &mut self.budget,
                 unfit: &mut |why| problems.push(why),
             };
             let generated = generation.policy(rule);
             for why in problems {
                 let (code, why) = match why {
+                    Unfit::TooLarge => {
+                        self.tell(too_large(name, at, strictness));
+                        continue;
+                    }
                     Unfit::Invalid(why) => (code::NOT_UNDERSTOOD, why),
                     Unfit::RequestsOnly(what) => (
                         code::REQUESTS_ONLY,
@@ -399,11 +422,28 @@ impl Building<'_, '_> {
     }
 
     fn report(&mut self, policy: &PolicyObject, code: &'static str, path: String, why: String) {
-        let diagnostic = findings::about(policy, code, Severity::Error, why).at(path);
-        if !self.diagnostics.contains(&diagnostic) {
+        self.tell(findings::about(policy, code, Severity::Error, why).at(path));
+    }
+
+    fn tell(&mut self, diagnostic: Diagnostic) {
+        if self.told.insert(diagnostic.clone()) {
             self.diagnostics.push(diagnostic);
         }
     }
+}
+
+/// What is said of a rule whose conditions are too many.
+fn too_large(policy: &ObjectName, rule: usize, strictness: Strictness) -> Diagnostic {
+    let effect = match strictness {
+        Strictness::Drop => "the rule is left out and allows nothing",
+        Strictness::Widen => "the rule takes everything",
+    };
+    let why = format!(
+        "{effect}: conditions, repeated for each source and operation, are more than {} MiB for the workload",
+        limits::POLICY_BYTES >> 20
+    );
+    let of = (Kind::AuthorizationPolicy, policy);
+    limits::exceeded(of, format!("spec.rules[{rule}].when"), why)
 }
 
 fn dry_run(policy: &PolicyObject) -> bool {

@@ -54,8 +54,9 @@ use crate::shared::{Gathering, Part, Shareable, Shared};
 use crate::view::View;
 use client::ClusterClient;
 
+pub(crate) use crate::destination_rule::Extent;
 pub(crate) use fixed::allow_any_dns_cache;
-pub(crate) use outbound::{ServiceClusters, carries_endpoints, lets_pass, uses_eds};
+pub(crate) use outbound::{ServiceClusters, carries_endpoints, extent, lets_pass, uses_eds};
 pub(crate) use policy::always_sends_unhealthy;
 
 /// Clusters that proxies of a view should have.

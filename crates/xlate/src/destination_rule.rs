@@ -7,6 +7,7 @@
 
 mod merge;
 mod policy;
+mod weight;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,11 +20,13 @@ use model::kinds::istio::DestinationRule;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::object::{Object, ObjectName};
+use prost::Message;
 use proto_istio::networking::{Subset, TrafficPolicy};
 use store::{ObjectIndex, Reads, Snapshot};
 
 pub use merge::MergedRule;
 pub use policy::Policy;
+pub(crate) use weight::{Extent, large_hash, may_be_large};
 
 /// Which side of the connection asks. Rules with a workload selector concern clients only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,15 +210,20 @@ impl Query<Snapshot> for RulesOf {
                 selecting.push(namespace.clone());
             }
             let host = resolve(&rule, &settings.domain);
+            // Only a wildcard is about many services, each of which holds what is merged for it.
+            let bytes = match host.is_wildcard() {
+                true => *cx.query(&SizeOf(rule.meta.name.clone())),
+                false => 0,
+            };
             if export.reaches_own(&namespace) {
                 let pool = local.entry(namespace.clone()).or_default();
-                pool.add(host.clone(), &rule, &export);
+                pool.add(host.clone(), &rule, &export, bytes);
             }
             if !export.only_own(&namespace, private_by_default) {
                 let pool = exported.entry(namespace).or_default();
-                pool.add(host, &rule, &export);
+                pool.add(host, &rule, &export, bytes);
             } else if *namespace == *root {
-                root_private.add(host, &rule, &export);
+                root_private.add(host, &rule, &export, bytes);
             }
         }
         let finish = |pools: BTreeMap<Namespace, merge::Pool>| {
@@ -231,6 +239,58 @@ impl Query<Snapshot> for RulesOf {
             selecting,
         }))
     }
+}
+
+/// The bytes that a DestinationRule holds.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct SizeOf(ObjectName);
+
+impl Query<Snapshot> for SizeOf {
+    type Value = usize;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> usize {
+        cx.get::<DestinationRule>(&self.0)
+            .map_or(0, |rule| rule.spec.encoded_len())
+    }
+}
+
+/// Whether the rules of a namespace for a wildcard hold too much together.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LargeWildcard {
+    pub(crate) namespace: Namespace,
+    pub(crate) host: Hostname,
+}
+
+impl Query<Snapshot> for LargeWildcard {
+    type Value = bool;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
+        let rules = cx.query(&RulesOf(self.host.clone()));
+        let Some(rules) = rules.as_ref() else {
+            return false;
+        };
+        let own = [
+            rules.local.get(&self.namespace),
+            rules.exported.get(&self.namespace),
+            Some(&rules.root_private),
+        ];
+        own.into_iter()
+            .flatten()
+            .flatten()
+            .any(|r| r.too_large() && r.name().namespace == self.namespace)
+    }
+}
+
+/// The rule of a namespace about a host, as the namespace lets others see it, or else as it sees it itself.
+pub(crate) fn of_namespace(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    host: &Hostname,
+) -> Option<Arc<MergedRule>> {
+    let rules = cx.query(&RulesOf(host.clone()));
+    let rules = rules.as_ref().as_ref()?;
+    let pools = [rules.exported.get(namespace), rules.local.get(namespace)];
+    pools.into_iter().flatten().flatten().next().cloned()
 }
 
 /// Every rule whose host is the given one or covers it.

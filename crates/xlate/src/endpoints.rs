@@ -31,7 +31,7 @@ pub(crate) use client::EndpointClient;
 pub use network::{Gateway, Gateways, NetworkGateways};
 
 use crate::clusters::{self, Outbound, ServiceKeyed, names};
-use crate::destination_rule::{HasRules, MergedRule, Policy, RuleKey, rule_for_all};
+use crate::destination_rule::{Extent, HasRules, MergedRule, Policy, RuleKey, rule_for_all};
 use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeKey, ScopeOf};
 use crate::shared::{Gathering, Part, Shareable, Shared};
@@ -172,11 +172,14 @@ impl Query<Snapshot> for ServiceAssignments {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let service = &self.service.0;
         let rule = self.rule.as_ref().map(|r| &*r.0);
-        let names = cluster_names(self, rule);
+        let extent = Extent::of(rule, service, 0);
+        let names = cluster_names(self, rule, extent);
         if names.is_empty() {
             return Arc::from([]);
         }
         let known = Known::read(cx, service);
+        // Clusters wait for their endpoints: those of a subset that has none are said to be none.
+        let lists_subsets = extent.with_endpoints(rule, &known.endpoints) == Extent::All;
         let settings = cx.settings();
         let selection = Selection {
             service,
@@ -188,6 +191,9 @@ impl Query<Snapshot> for ServiceAssignments {
         names
             .into_iter()
             .map(|name| {
+                if !name.subset.is_empty() && !lists_subsets {
+                    return Arc::new(encode(&name.text(), &[]));
+                }
                 let mut groups = selection.groups(name.port, name.subset, By::Name);
                 if name.sni {
                     select::only_mutual_tls(&mut groups);
@@ -226,15 +232,20 @@ impl EdsName<'_> {
 fn cluster_names<'a>(
     key: &'a ServiceAssignments,
     rule: Option<&'a MergedRule>,
+    extent: Extent,
 ) -> Vec<EdsName<'a>> {
     let service = &*key.service.0;
     let mut found = Vec::new();
+    if extent == Extent::Nothing {
+        return found;
+    }
     for port in service.ports.iter() {
         let whole = Policy::of_rule(rule, "", port.number);
         if port.protocol == Protocol::Udp || clusters::lets_pass(whole) {
             continue;
         }
-        let subsets = rule.iter().flat_map(|r| r.spec().subsets.iter());
+        let of_rule = rule.filter(|_| extent == Extent::All);
+        let subsets = of_rule.iter().flat_map(|r| r.spec().subsets.iter());
         let subsets = subsets.map(|s| s.name.as_str());
         for subset in std::iter::once("").chain(subsets) {
             if clusters::lets_pass(Policy::of_rule(rule, subset, port.number)) {

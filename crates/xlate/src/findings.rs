@@ -70,6 +70,8 @@ pub mod code {
     pub const HOST_TAKEN: &str = "PIL0512";
     /// A subset of that name is defined before.
     pub const SUBSET_TAKEN: &str = "PIL0521";
+    /// Lists of an object, or of several, multiply each other beyond a limit.
+    pub const OVER_LIMIT: &str = "PIL0601";
 }
 
 /// A finding about an object.

@@ -20,6 +20,7 @@ pub mod provider_cluster;
 pub mod proxy_headers;
 pub mod proxy_options;
 pub mod refusal;
+mod repeated;
 pub mod tcp;
 pub mod tls;
 pub mod tracing;

@@ -18,6 +18,7 @@ mod gateway;
 mod hash;
 mod headers;
 mod matching;
+mod named;
 mod patched;
 mod plan;
 pub(crate) mod retry;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::node::Role;
+use model::object::ObjectName;
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use store::{Reads, Snapshot};
 
@@ -38,8 +40,9 @@ use crate::envoy_filter::{Context, RoutePatches, RoutePatchesOf, SelectedBy};
 use crate::gateways;
 use crate::listeners::proxy_options;
 use crate::resource::{Resource, ResourceSet};
-use crate::scope::{ScopeOf, SidecarScope};
+use crate::scope::{ScopeOf, SidecarScope, key_of};
 use crate::view::View;
+use crate::virtual_service::refused_in;
 
 pub use config::RouteName;
 use patched::{Config, Patched};
@@ -75,6 +78,26 @@ pub(crate) fn alternative_hosts(host: &str, dns_domain: &str, absolute: bool) ->
         absolute,
     };
     speaker.alternatives(host)
+}
+
+/// The rules that proxies of a view refuse to follow, because their routes would be copied too often.
+pub(crate) fn refused(cx: &Cx<'_, Snapshot>, view: &View) -> BTreeSet<ObjectName> {
+    if view.role == Role::Sidecar {
+        let scope = cx.query(&ScopeOf(key_of(cx, view)));
+        return refused_in(cx, &scope);
+    }
+    let gateway = Arc::new(gateways::key_of(view));
+    let merged = cx.query(&gateways::MergedGatewayOf((*gateway).clone()));
+    let Some(merged) = merged.as_ref() else {
+        return BTreeSet::new();
+    };
+    let client = Arc::new(client::RouteClient::of(cx, view));
+    let configs = merged.by_route.keys().map(|name| gateway::GatewayConfigOf {
+        client: client.clone(),
+        gateway: gateway.clone(),
+        name: name.clone(),
+    });
+    gateway::refused(cx, configs)
 }
 
 fn sidecar(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {

@@ -23,6 +23,8 @@ use model::service::Service;
 use proto_istio::networking::{ConnectionPoolSettings, IstioEgressListener, OutboundTrafficPolicy};
 use store::{Reads, Snapshot};
 
+use crate::limits;
+use crate::services::VisibleTo;
 use crate::view::View;
 use crate::virtual_service::{MESH, RuleHead, RulesFor};
 
@@ -47,6 +49,8 @@ pub struct EgressScope {
     /// The rules it imports, in the order in which they apply; what they say is in
     /// [`RuleOf`](crate::virtual_service::RuleOf) of their name.
     pub rules: Arc<[Arc<RuleHead>]>,
+    /// Whether the routes of some of them may be copied too often to the ports of the services.
+    pub(crate) suspect: bool,
 }
 
 impl EgressScope {
@@ -188,12 +192,36 @@ fn gateway_scope(cx: &Cx<'_, Snapshot>, key: &ScopeKey) -> SidecarScope {
             listener: IstioEgressListener::default(),
             services: Arc::from([]),
             rules: lists.for_gateway(&key.namespace).cloned().collect(),
+            suspect: false,
         }]),
         services,
         outbound_policy: None,
         by_host,
     }
 }
+
+/// How many of so many egress listeners import anything: all, unless each looking at every service is too much.
+fn importing_listeners(cx: &Cx<'_, Snapshot>, namespace: &Namespace, listeners: usize) -> usize {
+    if listeners < FEW_LISTENERS {
+        return listeners;
+    }
+    let services = cx.query(&VisibleTo(namespace.clone())).len();
+    most_importing(listeners, services)
+}
+
+fn most_importing(listeners: usize, services: usize) -> usize {
+    listeners.min(limits::EGRESS_STEPS / services.max(1))
+}
+
+/// The first egress listener of a scope that imports nothing, because there are too many.
+pub(crate) fn first_without_imports(cx: &Cx<'_, Snapshot>, scope: &SidecarScope) -> Option<usize> {
+    let listeners = scope.egress.len();
+    let importing = importing_listeners(cx, &scope.key.namespace, listeners);
+    (importing < listeners).then_some(importing)
+}
+
+/// As many listeners are never too many.
+const FEW_LISTENERS: usize = 128;
 
 /// Istio: pilot/pkg/model/sidecar.go convertToSidecarScope, 1.32.
 fn sidecar_scope(cx: &Cx<'_, Snapshot>, key: &ScopeKey) -> SidecarScope {
@@ -206,9 +234,19 @@ fn sidecar_scope(cx: &Cx<'_, Snapshot>, key: &ScopeKey) -> SidecarScope {
             ..IstioEgressListener::default()
         }],
     };
+    let most = importing_listeners(cx, &key.namespace, listeners.len());
     let egress: Arc<[EgressScope]> = listeners
         .into_iter()
-        .map(|listener| imports::import(cx, &key.namespace, listener))
+        .enumerate()
+        .map(|(at, listener)| match at < most {
+            true => imports::import(cx, &key.namespace, listener),
+            false => EgressScope {
+                listener,
+                services: Arc::from([]),
+                rules: Arc::from([]),
+                suspect: false,
+            },
+        })
         .collect();
     let (services, by_host) = merge::collect(cx, &key.namespace, &egress);
     let stated = sidecar
@@ -228,5 +266,17 @@ fn sidecar_scope(cx: &Cx<'_, Snapshot>, key: &ScopeKey) -> SidecarScope {
         services,
         outbound_policy,
         by_host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most_importing;
+
+    #[test]
+    fn egress_listeners_import_until_they_are_compared_with_too_many_services() {
+        assert_eq!(most_importing(1000, 50_000), 1000);
+        assert_eq!(most_importing(20_000, 50_000), 1000);
+        assert_eq!(most_importing(20_000, 0), 20_000);
     }
 }

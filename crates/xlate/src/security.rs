@@ -1,5 +1,7 @@
 //! The filters that check who a client is and what it may do, for the side of a proxy at which clients arrive.
 
+use std::collections::BTreeSet;
+
 use incr::{Cx, Query};
 use model::diagnostic::Diagnostic;
 use model::labels::Labels;
@@ -68,7 +70,8 @@ impl Query<Snapshot> for SecurityOf {
             let tcp = authz::tcp(&policies, around, &mut tcp_diagnostics);
             (http, tcp)
         });
-        tcp_diagnostics.retain(|d| !diagnostics.contains(d));
+        let told: BTreeSet<&Diagnostic> = diagnostics.iter().collect();
+        tcp_diagnostics.retain(|d| !told.contains(d));
         Security {
             http: Phases::new(http.custom, jwt.into_iter().collect(), http.local),
             tcp: Phases::new(tcp.custom, Vec::new(), tcp.local),

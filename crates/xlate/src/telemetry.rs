@@ -17,10 +17,12 @@ use model::kinds::istio::Telemetry;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::settings::MeshConfig;
+use prost::Message;
 use proto_istio::mesh::mesh_config::ExtensionProvider;
 use proto_istio::telemetry::{ProviderRef, WorkloadMode};
 use store::{Reads, Snapshot};
 
+use crate::limits;
 use crate::listeners::class::Class;
 use crate::policy_target::{Target, oldest_first};
 
@@ -73,8 +75,14 @@ impl Query<Snapshot> for AppliedTo {
                 !is_namespace_wide(t) && target(t).covers(&self.namespace, &self.labels)
             }),
         );
+        applied.retain(|telemetry| !is_too_large(telemetry));
         Applied(applied)
     }
+}
+
+/// Whether a resource holds too much to be repeated in every filter chain.
+pub(crate) fn is_too_large(object: &Object<Telemetry>) -> bool {
+    object.spec.encoded_len() > limits::TELEMETRY_BYTES
 }
 
 fn target(object: &Object<Telemetry>) -> Target<'_> {

@@ -5,11 +5,13 @@
 //!
 //! Istio: pilot/pkg/model/virtualservice_controller.go and push_context.go initVirtualServices, 1.32.
 
+mod copies;
 mod delegate;
 mod destinations;
 mod resolve;
 #[cfg(test)]
 mod tables;
+mod weight;
 
 use std::sync::Arc;
 
@@ -20,6 +22,9 @@ use model::object::{Object, ObjectName, Timestamp};
 use model::service::Visibility;
 use store::{Reads, Snapshot};
 
+use crate::limits;
+
+pub(crate) use copies::{Suspects, any_suspect, refused_in, suspects_in};
 pub(crate) use delegate::find as delegate;
 pub use destinations::{Destinations, DestinationsOf};
 pub use resolve::{gateway_name, host_name};
@@ -67,6 +72,27 @@ pub struct Rule {
     pub semantics: Semantics,
     /// The rule itself.
     pub spec: VirtualService,
+    /// About the bytes that its routes make, once: the more of those for requests and those for connections.
+    pub weight: usize,
+    /// What of it is refused because it makes too much.
+    pub excess: Excess,
+}
+
+/// What of a rule is refused because it makes more than [`limits`] allows, by itself or with its delegates.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Excess {
+    /// The places of the routes that have too many matches together with their delegates.
+    pub delegates: Vec<usize>,
+    /// Whether the HTTP routes weigh too much.
+    pub http: bool,
+    /// Whether the TCP or TLS routes do.
+    pub layer4: bool,
+}
+
+impl Excess {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Rule {
@@ -93,6 +119,10 @@ pub struct RuleHead {
     pub gateways: Box<[Arc<str>]>,
     /// Whether it has TCP or TLS routes, so that listeners follow it.
     pub layer4: bool,
+    /// The class of its weight.
+    pub class: u8,
+    /// What of it is refused; nearly always nothing.
+    pub excess: Option<Box<Excess>>,
 }
 
 impl RuleHead {
@@ -110,7 +140,14 @@ impl RuleHead {
                 gateways.iter().map(|g| g.as_str().into()).collect()
             },
             layer4: !rule.spec.tcp.is_empty() || !rule.spec.tls.is_empty(),
+            class: weight::class(rule.weight),
+            excess: (!rule.excess.is_empty()).then(|| Box::new(rule.excess.clone())),
         }
+    }
+
+    /// What its routes weigh at most.
+    pub(crate) fn weight(&self) -> usize {
+        weight::bound(self.class)
     }
 
     /// The namespace of the root.
@@ -144,19 +181,69 @@ impl Query<Snapshot> for RuleOf {
         let semantics = Semantics::of(&object);
         let mut from = vec![self.0.clone()];
         let mut spec = object.spec.clone();
+        let mut excess = Excess::default();
         if semantics != Semantics::Gateway {
             resolve::resolve(&mut spec, &self.0.namespace, &settings.domain);
         }
         if semantics == Semantics::Istio && spec.http.iter().any(|r| r.delegate.is_some()) {
-            spec.http = delegate::merge_all(cx, &self.0.namespace, spec.http, &mut from);
+            let merged = delegate::merge_all(cx, &self.0.namespace, spec.http, &mut from);
+            spec.http = merged.routes;
+            excess.delegates = merged.refused;
+        }
+        let mut http = weight::of_http(&spec.http);
+        if http > limits::RULE_BYTES {
+            excess.http = true;
+            weight::refuse_http(&mut spec);
+            http = weight::of_http(&spec.http);
+        }
+        let mut layer4 = weight::of_layer4(&spec);
+        if layer4 > limits::RULE_BYTES {
+            excess.layer4 = true;
+            weight::refuse_layer4(&mut spec);
+            layer4 = weight::of_layer4(&spec);
         }
         Some(Arc::new(Rule {
+            weight: http.max(layer4),
+            excess,
             export_to: export_to(cx, &object),
             name: self.0.clone(),
             from,
             created: object.meta.created,
             semantics,
             spec,
+        }))
+    }
+}
+
+/// A rule as it is followed where its routes would be copied too often: what it is about is refused.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RefusedRule(pub ObjectName);
+
+impl Query<Snapshot> for RefusedRule {
+    type Value = Option<Arc<Rule>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Rule>> {
+        let rule = (*cx.query(&RuleOf(self.0.clone()))).clone()?;
+        let spec = &rule.spec;
+        let mut spec = VirtualService {
+            hosts: spec.hosts.clone(),
+            gateways: spec.gateways.clone(),
+            http: Vec::new(),
+            tls: spec.tls.iter().take(1).cloned().collect(),
+            tcp: spec.tcp.iter().take(1).cloned().collect(),
+            export_to: spec.export_to.clone(),
+        };
+        if !rule.spec.http.is_empty() {
+            weight::refuse_http(&mut spec);
+        }
+        weight::refuse_layer4(&mut spec);
+        Some(Arc::new(Rule {
+            name: rule.name.clone(),
+            from: rule.from.clone(),
+            export_to: rule.export_to.clone(),
+            excess: rule.excess.clone(),
+            spec,
+            ..*rule
         }))
     }
 }
@@ -252,6 +339,7 @@ impl Query<Snapshot> for RulesFor {
         let mut lists = RuleLists::default();
         for head in cx.query(&AllHeads).iter() {
             let times = head.gateways.iter().filter(|g| **g == self.gateway).count();
+            let times = times.min(limits::REPEATED_GATEWAYS);
             if times == 0 || !head.export_to.allows(&self.namespace) {
                 continue;
             }

@@ -45,6 +45,8 @@ pub(super) enum Unfit {
     RequestsOnly(String),
     /// It says nothing that makes sense.
     Invalid(String),
+    /// The whole rule makes too much.
+    TooLarge,
 }
 
 impl Attribute {

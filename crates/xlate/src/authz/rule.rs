@@ -9,6 +9,7 @@ use proto_istio::security::Rule;
 
 use super::condition::{self, Attribute, Unfit};
 use super::trust_domain::TrustDomains;
+use crate::limits;
 
 /// What happens where a condition makes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +36,32 @@ impl Condition {
     }
 }
 
+impl Condition {
+    /// About the bytes that Envoy's condition has.
+    fn weight(&self) -> usize {
+        let values = self.values.iter().chain(&self.not_values);
+        values.fold(0, |sum, value| {
+            sum.saturating_add(value.len() + limits::CONDITION_BYTES)
+        })
+    }
+}
+
+fn power(base: usize, exponent: usize) -> usize {
+    base.saturating_pow(u32::try_from(exponent).unwrap_or(u32::MAX))
+}
+
+/// Principals that are written out again for each source; of more, each stands once.
+const MOST_REPEATED: usize = 64;
+
+/// Takes everybody and everything.
+fn everything() -> Policy {
+    Policy {
+        permissions: vec![condition::permission(PermissionRule::Any(true))],
+        principals: vec![condition::principal(Identifier::Any(true))],
+        ..Policy::default()
+    }
+}
+
 /// How a rule is generated.
 pub(super) struct Generation<'a> {
     /// The policy's namespace, of accounts without one.
@@ -42,6 +69,8 @@ pub(super) struct Generation<'a> {
     pub(super) trust_domains: &'a TrustDomains,
     pub(super) tcp: bool,
     pub(super) strictness: Strictness,
+    /// What repeating conditions may still add.
+    pub(super) budget: &'a mut limits::Budget,
     /// Told of conditions that make nothing.
     pub(super) unfit: &'a mut dyn FnMut(Unfit),
 }
@@ -68,9 +97,17 @@ impl Generation<'_> {
             };
             side.extend(Condition::new(attribute, &when.values, &when.not_values));
         }
+        if self.weighs_too_much(rule, &asked, &asking) {
+            (self.unfit)(Unfit::TooLarge);
+            return match self.strictness {
+                Strictness::Drop => None,
+                Strictness::Widen => Some(everything()),
+            };
+        }
         // Istio writes the aliases out once for each source, in conditions that all of them share.
         for condition in &mut asking {
-            for _ in 0..rule.from.len().max(1) {
+            let times = self.migrations(rule, condition);
+            for _ in 0..times {
                 self.migrate(condition);
             }
         }
@@ -81,6 +118,44 @@ impl Generation<'_> {
             principals,
             ..Default::default()
         })
+    }
+
+    /// Whether the conditions under `when` weigh too much, written out for everybody who asks and everything that is
+    /// asked for.
+    fn weighs_too_much(&mut self, rule: &Rule, asked: &[Condition], asking: &[Condition]) -> bool {
+        let grown = |condition: &Condition| match condition.attribute {
+            Attribute::Principal => {
+                power(self.trust_domains.len(), self.migrations(rule, condition))
+            }
+            Attribute::TrustDomain => self.trust_domains.len(),
+            _ => 1,
+        };
+        let asking = asking
+            .iter()
+            .map(|c| c.weight().saturating_mul(grown(c)))
+            .fold(0, usize::saturating_add)
+            .saturating_mul(rule.from.len().max(1) - 1);
+        let asked = asked
+            .iter()
+            .map(Condition::weight)
+            .fold(0, usize::saturating_add);
+        let asked = asked.saturating_mul(rule.to.len().max(1) - 1);
+        self.budget.spend(asking.saturating_add(asked)).is_err()
+    }
+
+    /// How often the aliases of trust domains are written out in a condition of a rule. Each time repeats what is there
+    /// for each alias, and after the first time nothing new comes.
+    fn migrations(&self, rule: &Rule, condition: &Condition) -> usize {
+        let times = rule.from.len().max(1);
+        let domains = self.trust_domains.len();
+        if condition.attribute != Attribute::Principal || domains < 2 {
+            return times.min(2);
+        }
+        let values = condition.values.len() + condition.not_values.len();
+        match power(domains, times).saturating_mul(values) > MOST_REPEATED {
+            true => 1,
+            false => times,
+        }
     }
 
     fn permissions(&mut self, rule: &Rule, common: &[Condition]) -> Result<Vec<Permission>, Unfit> {

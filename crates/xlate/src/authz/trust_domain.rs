@@ -2,6 +2,8 @@
 //!
 //! Istio: pilot/pkg/security/trustdomain/bundle.go, 1.32.
 
+use rustc_hash::FxHashSet;
+
 /// The trust domain of a principal that means the mesh's own, whatever that is called.
 const LOCAL: &str = "cluster.local";
 
@@ -14,6 +16,11 @@ impl TrustDomains {
     pub fn new(domain: &str, aliases: &[String]) -> Self {
         let all = std::iter::once(domain).chain(aliases.iter().map(String::as_str));
         Self(all.map(str::to_owned).collect())
+    }
+
+    /// How many there are, repetitions counted.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Principals (`domain/ns/namespace/sa/account`, wildcards at either end), each of the mesh's in all of its trust
@@ -51,6 +58,7 @@ impl TrustDomains {
     /// Trust domains, each of the mesh's as all of them.
     pub fn of_domains(&self, domains: &[String]) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
+        let mut seen = FxHashSet::default();
         for domain in domains {
             let known = self.0.contains(domain);
             let meant: &[String] = if known {
@@ -59,7 +67,7 @@ impl TrustDomains {
                 std::slice::from_ref(domain)
             };
             for domain in meant {
-                if !all.contains(domain) {
+                if seen.insert(domain) {
                     all.push(domain.clone());
                 }
             }

@@ -34,14 +34,14 @@ use super::draft::Draft;
 use super::metadata::{self, text, truth};
 use super::{ServiceKeyed, encode, load_balancer, metadata_exchange, names, policy, tls};
 use crate::authn::{MutualTls, PeerPolicies};
-use crate::destination_rule::{MergedRule, Policy, RuleKey, top_policy};
+use crate::destination_rule::{Extent, MergedRule, Policy, RuleKey, top_policy};
 use crate::endpoints::EndpointClient;
 use crate::endpoints::select::{
     By, Known, PERSISTENT_SESSION, Selection, has_label, only_mutual_tls,
 };
 use crate::envoy_filter::Patches;
 use crate::resource::{Resource, any};
-use crate::services::AccountsOf;
+use crate::services::{AccountsOf, EndpointsOf};
 use crate::view::Families;
 
 /// Services with this label keep sessions by a header.
@@ -87,10 +87,20 @@ impl Query<Snapshot> for ServiceClusters {
             cx.query(&AccountsOf(key_of(service)))
         };
         let accepts = cx.query(&PeerPolicies(service.namespace.clone()));
+        let rule = self.rule.as_ref().map(|r| &*r.0);
+        let names = identities.iter().map(|i| i.len()).sum();
+        let mut extent = Extent::of(rule, service, names);
+        if let Some(known) = known.as_ref().filter(|_| carries_endpoints(service)) {
+            extent = extent.with_endpoints(rule, &known.endpoints);
+        }
+        if extent == Extent::Nothing {
+            return Arc::from([]);
+        }
         let builder = Builder {
             key: self,
             service,
-            rule: self.rule.as_ref().map(|r| &*r.0),
+            extent,
+            rule,
             settings: cx.settings(),
             known: known.as_ref(),
             identities: &identities,
@@ -102,6 +112,14 @@ impl Query<Snapshot> for ServiceClusters {
         }
         made.into()
     }
+}
+
+/// Which clusters of a service are made under a rule.
+pub(crate) fn extent(cx: &Cx<'_, Snapshot>, service: &Service, rule: &MergedRule) -> Extent {
+    let names = cx.query(&AccountsOf(key_of(service)));
+    let names = names.iter().map(|i| i.len()).sum();
+    let endpoints = cx.query(&EndpointsOf(key_of(service)));
+    Extent::of(Some(rule), service, names).with_endpoints(Some(rule), &endpoints)
 }
 
 fn key_of(service: &Service) -> ServiceKey {
@@ -178,6 +196,7 @@ pub(super) fn lookup_family(settings: &Settings, families: Families) -> DnsLooku
 
 struct Builder<'a> {
     key: &'a ServiceClusters,
+    extent: Extent,
     service: &'a Service,
     rule: Option<&'a MergedRule>,
     settings: &'a Settings,
@@ -224,7 +243,7 @@ impl<'a> Builder<'a> {
         }
         self.add(draft, made);
 
-        if is_dynamic(self.service) {
+        if is_dynamic(self.service) || self.extent != Extent::All {
             return;
         }
         let Some(rule) = self.rule else { return };

@@ -9,8 +9,10 @@ use model::names::Namespace;
 use model::object::{Object, ObjectName};
 use proto_istio::networking::TrafficPolicy;
 use proto_istio::networking::traffic_policy::PortTrafficPolicy;
+use rustc_hash::FxHashSet;
 
 use super::most_specific;
+use crate::limits::WILDCARD_RULE_BYTES;
 
 /// Marks rules made from a Gateway API policy; what users write wins over them.
 const FROM_POLICY: &str = "internal.istio.io/parents";
@@ -23,6 +25,8 @@ pub struct MergedRule {
     /// Only where several rules contributed.
     merged: Option<DestinationRule>,
     export: Export,
+    /// Whether the rule, of a wildcard, holds too much to be copied for every service.
+    too_large: bool,
 }
 
 impl MergedRule {
@@ -32,7 +36,13 @@ impl MergedRule {
             from: vec![rule.meta.name.clone()],
             merged: None,
             export: export.clone(),
+            too_large: false,
         }
+    }
+
+    /// Whether what it is about cannot be reached, since it holds too much.
+    pub fn too_large(&self) -> bool {
+        self.too_large
     }
 
     /// The rule.
@@ -66,6 +76,7 @@ impl MergedRule {
 impl PartialEq for MergedRule {
     fn eq(&self, other: &Self) -> bool {
         self.from == other.from
+            && self.too_large == other.too_large
             && self.export == other.export
             && (Arc::ptr_eq(&self.first, &other.first) && self.from.len() == 1
                 || self.spec() == other.spec())
@@ -119,7 +130,16 @@ impl Export {
 
 /// Rules of one namespace while they are merged, by host.
 #[derive(Default)]
-pub(super) struct Pool(BTreeMap<Hostname, Vec<MergedRule>>);
+pub(super) struct Pool(BTreeMap<Hostname, Vec<Merging>>);
+
+/// A rule while others may still be merged into it.
+struct Merging {
+    rule: MergedRule,
+    /// The names of its subsets, once others are compared with them.
+    subsets: Option<FxHashSet<String>>,
+    /// What the rules in it hold, where that is limited.
+    bytes: usize,
+}
 
 impl Pool {
     /// Merges a rule into those of its host that it may be merged with, or adds it.
@@ -130,10 +150,12 @@ impl Pool {
         host: Hostname,
         rule: &Arc<Object<DestinationRule>>,
         export: &Export,
+        bytes: usize,
     ) {
         let list = self.0.entry(host).or_default();
         let mut separate = true;
-        for present in list.iter_mut() {
+        for merging in list.iter_mut() {
+            let present = &merging.rule;
             if *export == present.export {
                 separate = false;
             } else {
@@ -143,12 +165,12 @@ impl Pool {
                     continue;
                 }
             }
-            let selector = |spec: &DestinationRule| {
-                spec.workload_selector
-                    .as_ref()
-                    .map(|s| s.match_labels.clone())
-            };
-            let (new, old) = (selector(&rule.spec), selector(present.spec()));
+            let new = rule
+                .spec
+                .workload_selector
+                .as_ref()
+                .map(|s| &s.match_labels);
+            let old = present.selector();
             if new.is_some() && old.is_some() && new != old {
                 separate = true;
                 continue;
@@ -156,10 +178,17 @@ impl Pool {
             if new == old {
                 separate = false;
             }
-            merge_into(present, rule);
+            merging.take(rule, bytes);
         }
         if separate {
-            list.push(MergedRule::single(rule, export));
+            list.push(Merging {
+                rule: MergedRule {
+                    too_large: bytes > WILDCARD_RULE_BYTES,
+                    ..MergedRule::single(rule, export)
+                },
+                subsets: None,
+                bytes,
+            });
         }
     }
 
@@ -169,18 +198,38 @@ impl Pool {
             return Vec::new();
         };
         let list = self.0.remove(&host).unwrap_or_default();
-        list.into_iter().map(Arc::new).collect()
+        list.into_iter().map(|m| Arc::new(m.rule)).collect()
+    }
+}
+
+impl Merging {
+    fn take(&mut self, rule: &Object<DestinationRule>, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let present = &mut self.rule;
+        if self.bytes > WILDCARD_RULE_BYTES {
+            // Every service would have a copy: what it says does not count any more.
+            present.too_large = true;
+            present.merged = None;
+            return;
+        }
+        merge_into(present, &mut self.subsets, rule);
     }
 }
 
 /// Subsets are added; the top-level policy is taken where there is none.
-fn merge_into(present: &mut MergedRule, rule: &Object<DestinationRule>) {
+fn merge_into(
+    present: &mut MergedRule,
+    names: &mut Option<FxHashSet<String>>,
+    rule: &Object<DestinationRule>,
+) {
     let merged = present
         .merged
         .get_or_insert_with(|| present.first.spec.clone());
     present.from.push(rule.meta.name.clone());
+    let own = || merged.subsets.iter().map(|s| s.name.clone()).collect();
+    let names = names.get_or_insert_with(own);
     for subset in &rule.spec.subsets {
-        if !merged.subsets.iter().any(|s| s.name == subset.name) {
+        if names.insert(subset.name.clone()) {
             merged.subsets.push(subset.clone());
         }
     }

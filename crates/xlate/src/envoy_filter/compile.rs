@@ -12,12 +12,14 @@ use proto_istio::networking::envoy_filter::envoy_config_object_match::ObjectType
 use proto_istio::networking::envoy_filter::patch::Operation;
 use proto_istio::networking::envoy_filter::{ApplyTo, EnvoyConfigObjectPatch, ProxyMatch};
 use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
+use rustc_hash::FxHashMap;
 use store::{Reads, Snapshot};
 
 use super::patch::{AnyPatch, Patch};
 use super::{Context, danger, value};
 use crate::findings::{self, code};
+use crate::limits;
 
 /// Longer expressions cost more to prepare than a version is worth.
 ///
@@ -92,6 +94,7 @@ impl Compiled {
         let spec = &object.spec;
         let mut reading = Reading {
             object,
+            versions: FxHashMap::default(),
             diagnostics: Vec::new(),
         };
         let patches = spec
@@ -116,6 +119,8 @@ impl Compiled {
 
 struct Reading<'a> {
     object: &'a Object<EnvoyFilter>,
+    /// The expressions for versions by their text.
+    versions: FxHashMap<String, Regex>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -214,10 +219,7 @@ impl Reading<'_> {
         let version = if text.is_empty() {
             None
         } else {
-            let compiled = match text.len() {
-                0..=MAX_VERSION_PATTERN => Regex::new(text).map_err(|e| e.to_string()),
-                _ => Err(format!("it is longer than {MAX_VERSION_PATTERN} bytes")),
-            };
+            let compiled = self.version(text);
             match compiled {
                 Ok(regex) => Some(VersionPattern(regex)),
                 Err(reason) => {
@@ -234,6 +236,27 @@ impl Reading<'_> {
             version,
             metadata: stated.metadata.clone().into_iter().collect(),
         })
+    }
+
+    /// An expression for versions; one that was read before is shared.
+    fn version(&mut self, text: &str) -> Result<Regex, String> {
+        if let Some(known) = self.versions.get(text) {
+            return Ok(known.clone());
+        }
+        if text.len() > MAX_VERSION_PATTERN {
+            return Err(format!("it is longer than {MAX_VERSION_PATTERN} bytes"));
+        }
+        if self.versions.len() >= limits::VERSION_PATTERNS {
+            let most = limits::VERSION_PATTERNS;
+            return Err(format!("the object has more than {most} different ones"));
+        }
+        let regex = RegexBuilder::new(text)
+            .size_limit(limits::VERSION_PATTERN_BYTES)
+            .dfa_size_limit(limits::VERSION_PATTERN_BYTES)
+            .build()
+            .map_err(|e| e.to_string())?;
+        self.versions.insert(text.to_owned(), regex.clone());
+        Ok(regex)
     }
 
     fn read<T: Message + Name + Default + std::fmt::Debug>(

@@ -15,12 +15,12 @@ use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v
 use proto_istio::networking::envoy_filter::envoy_config_object_match::ObjectTypes;
 use proto_istio::networking::envoy_filter::patch::Operation;
 use proto_istio::networking::envoy_filter::{ClusterMatch, ListenerMatch, RouteConfigurationMatch};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::Context;
 use super::merge::{Lists, NoMerge};
 use crate::clusters::names::INBOUND_PASSTHROUGH;
 use crate::findings::{self, code};
+use crate::listeners::parts::hash_of_debug;
 
 /// Names of the listeners that take all redirected traffic; their ports are those of their chains.
 const VIRTUAL: [&str; 2] = ["virtualInbound", "virtualOutbound"];
@@ -61,7 +61,7 @@ impl<T: fmt::Debug> Patch<T> {
             value,
             hash: 0,
         };
-        patch.hash = xxh3_64(format!("{patch:?}").as_bytes());
+        patch.hash = hash_of_debug(&patch);
         patch
     }
 }

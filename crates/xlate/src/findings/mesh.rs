@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::{
-    AuthorizationPolicy, DestinationRule, EnvoyFilter, RequestAuthentication, TrafficExtension,
-    VirtualService, WasmPlugin,
+    AuthorizationPolicy, DestinationRule, EnvoyFilter, RequestAuthentication, ServiceEntry,
+    Telemetry, TrafficExtension, VirtualService, WasmPlugin,
 };
 use model::kinds::{Kind, Kinded};
 use model::names::Namespace;
@@ -15,8 +15,12 @@ use proto_istio::types::PolicyTargetReference;
 use store::{Reads, Snapshot};
 
 use super::{Findings, about, about_named, code, in_order};
+use crate::clusters::{self, Extent};
 use crate::destination_rule;
 use crate::envoy_filter::CompiledFilter;
+use crate::limits;
+use crate::services::{self, OfHost, RefusedEndpoints};
+use crate::telemetry;
 use crate::traffic_extension::{ReadExtension, Wanted};
 use crate::virtual_service::{self, AllHeads, MESH};
 
@@ -43,10 +47,18 @@ impl Query<Snapshot> for FindingsOfMesh {
         for namespace in cx.namespaces::<VirtualService>() {
             found.extend_from_slice(&cx.query(&LostDelegates(namespace)));
         }
+        for namespace in cx.namespaces::<Telemetry>() {
+            found.extend_from_slice(&cx.query(&LargeTelemetry(namespace)));
+        }
+        for namespace in cx.namespaces::<ServiceEntry>() {
+            found.extend_from_slice(&cx.query(&LargeEntries(namespace)));
+        }
         for namespace in cx.namespaces::<DestinationRule>() {
+            found.extend_from_slice(&cx.query(&LargeSettings(namespace.clone())));
             found.extend_from_slice(&cx.query(&TakenSubsets(namespace)));
         }
         found.extend_from_slice(&cx.query(&ForWaypoints));
+        found.extend_from_slice(&cx.query(&LargeRules));
         in_order(found)
     }
 }
@@ -122,6 +134,158 @@ impl Query<Snapshot> for LostDelegates {
                     )
                     .at(format!("spec.http[{at}].delegate")),
                 );
+            }
+        }
+        in_order(found)
+    }
+}
+
+/// ServiceEntries of a namespace that make more than one may.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct LargeEntries(Namespace);
+
+impl Query<Snapshot> for LargeEntries {
+    type Value = Findings;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
+        let mut found = Vec::new();
+        for entry in cx.list_in::<ServiceEntry>(&self.0) {
+            found.extend(services::excess(&entry));
+            let (path, refused) = match entry.spec.workload_selector {
+                Some(_) => {
+                    let refused = cx.query(&RefusedEndpoints(entry.meta.name.clone()));
+                    ("spec.workloadSelector", *refused)
+                }
+                None => {
+                    let stated = entry.spec.endpoints.len();
+                    let refused = services::too_many_endpoints(&entry.spec, stated);
+                    ("spec.endpoints", refused)
+                }
+            };
+            let Some(count) = refused else { continue };
+            let why = format!(
+                "it has no endpoints: hosts, times addresses, times ports, times workloads are {count}, more than {}",
+                limits::ENTRY_ENDPOINTS
+            );
+            found.push(limits::exceeded(
+                (Kind::ServiceEntry, &entry.meta.name),
+                path,
+                why,
+            ));
+        }
+        in_order(found)
+    }
+}
+
+/// Telemetry of a namespace that holds more than one may.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct LargeTelemetry(Namespace);
+
+impl Query<Snapshot> for LargeTelemetry {
+    type Value = Findings;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
+        let all = cx.list_in::<Telemetry>(&self.0);
+        let large = all.iter().filter(|t| telemetry::is_too_large(t));
+        let told = large.map(|telemetry| {
+            let why = format!(
+                "it has no effect: every filter chain would repeat it, and it holds more than {} KiB",
+                limits::TELEMETRY_BYTES >> 10
+            );
+            let of = (Kind::Telemetry, &telemetry.meta.name);
+            limits::exceeded(of, "spec", why)
+        });
+        in_order(told.collect())
+    }
+}
+
+/// DestinationRules of a namespace that make more than one may.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct LargeSettings(Namespace);
+
+impl Query<Snapshot> for LargeSettings {
+    type Value = Findings;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
+        let domain = &cx.settings().domain;
+        let mut found = Vec::new();
+        for rule in cx.list_in::<DestinationRule>(&self.0) {
+            let of = (Kind::DestinationRule, &rule.meta.name);
+            let host = destination_rule::resolve(&rule, domain);
+            if let Some(path) = destination_rule::large_hash(&rule.spec) {
+                let most = limits::HASH_BYTES;
+                let why = format!("requests are not hashed: it holds more than {most} bytes");
+                found.push(limits::exceeded(of, path, why));
+            }
+            if host.is_wildcard() {
+                if *cx.query(&destination_rule::LargeWildcard {
+                    namespace: self.0.clone(),
+                    host: host.clone(),
+                }) {
+                    let why = format!(
+                        "services that only it is about have no clusters, and cannot be reached: rules for {host} hold more than {} KiB",
+                        limits::WILDCARD_RULE_BYTES >> 10
+                    );
+                    found.push(limits::exceeded(of, "spec.host", why));
+                }
+                continue;
+            }
+            if !destination_rule::may_be_large(&rule.spec) {
+                continue;
+            }
+            for service in cx.query(&OfHost(host)).iter() {
+                let Some(merged) = destination_rule::of_namespace(cx, &self.0, &service.host)
+                else {
+                    continue;
+                };
+                let (path, effect) = match clusters::extent(cx, service, &merged) {
+                    Extent::All => continue,
+                    Extent::WithoutSubsets => ("spec.subsets", "its subsets cannot be reached"),
+                    Extent::Nothing => ("spec.trafficPolicy", "it cannot be reached"),
+                };
+                let why = format!(
+                    "service {}: {effect}: the policies and endpoints, once for each port and subset, are too many",
+                    service.host
+                );
+                found.push(limits::exceeded(of, path, why));
+            }
+        }
+        in_order(found)
+    }
+}
+
+/// VirtualServices that make more than one may.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct LargeRules;
+
+impl Query<Snapshot> for LargeRules {
+    type Value = Findings;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
+        let mut found = Vec::new();
+        for head in cx.query(&AllHeads).iter() {
+            let Some(excess) = &head.excess else { continue };
+            let of = (Kind::VirtualService, &head.name);
+            if let (Some(first), false) = (excess.delegates.first(), excess.http) {
+                let count = excess.delegates.len();
+                let why = format!(
+                    "what {count} of the routes are for is answered with 503: together with their delegates they have too many matches"
+                );
+                let path = format!("spec.http[{first}].delegate");
+                found.push(limits::exceeded(of, path, why));
+            }
+            let mebibytes = limits::RULE_BYTES >> 20;
+            if excess.http {
+                let why = format!(
+                    "requests for its hosts are answered with 503: its routes, once for each match, are more than {mebibytes} MiB"
+                );
+                found.push(limits::exceeded(of, "spec.http", why));
+            }
+            if excess.layer4 {
+                let why = format!(
+                    "connections to its hosts are closed: its routes, once for each match, are more than {mebibytes} MiB"
+                );
+                found.push(limits::exceeded(of, "spec.tls", why));
             }
         }
         in_order(found)

@@ -16,11 +16,17 @@ use store::{Reads, Snapshot};
 
 use super::{Findings, about_named, code, in_order};
 use crate::authn::{MutualTls, PeerPolicies};
+use crate::authz::Policies;
 use crate::capabilities::Capabilities;
 use crate::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, SelectedBy};
 use crate::gateways::{self, MergedGatewayOf};
+use crate::limits;
+use crate::listeners::class::Class;
+use crate::listeners::parts::PartsOf;
 use crate::listeners::{self, refusal};
 use crate::roots::TypeSet;
+use crate::routes;
+use crate::scope::{self, ScopeOf};
 use crate::secrets;
 use crate::security::SecurityOf;
 use crate::telemetry;
@@ -43,6 +49,7 @@ impl Query<Snapshot> for FindingsOfView {
                 let ports = listeners::served_ports(cx, view);
                 of_security(cx, view, ports.iter().any(|p| p.tcp), &mut found);
                 of_certificates(cx, view, &ports, &mut found);
+                of_egress(cx, view, &mut found);
             }
             Role::Router => {
                 let merged = cx.query(&MergedGatewayOf(gateways::key_of(view)));
@@ -55,14 +62,26 @@ impl Query<Snapshot> for FindingsOfView {
                 if let Some(merged) = &merged {
                     found.extend(merged.refused.iter().cloned());
                     found.extend(secrets::missing(cx, view, merged));
+                    let (view, ty) = (view.clone(), TypeUrl::Listener);
+                    let listeners = cx.query(&TypeSet { view, ty });
+                    found.extend(listeners.iter().flat_map(|r| r.findings()).cloned());
                 }
             }
             Role::Waypoint | Role::Ztunnel => {}
         }
+        of_size(cx, view, &mut found);
         if !Capabilities::of(view).certificates {
             of_clients(cx, view, &mut found);
         }
         of_patches(cx, view, &mut found);
+        for rule in routes::refused(cx, view) {
+            let why = format!(
+                "requests for its hosts are answered with 503: its routes, once for each host and port, are more than {} MiB",
+                limits::COPIED_BYTES >> 20
+            );
+            let of = (Kind::VirtualService, &rule);
+            found.push(limits::exceeded(of, "spec.hosts", why));
+        }
         for (wanted, what) in traffic_extension::lacking(cx, view) {
             let (kind, name) = match &wanted {
                 Wanted::TrafficExtension(name) => (Kind::TrafficExtension, name),
@@ -74,6 +93,51 @@ impl Query<Snapshot> for FindingsOfView {
         }
         found.extend(telemetry::findings(cx, view));
         in_order(found)
+    }
+}
+
+/// Policies and extensions that are too large to be repeated in every filter chain.
+fn of_size(cx: &Cx<'_, Snapshot>, view: &Arc<View>, found: &mut Vec<Diagnostic>) {
+    let classes = match view.role {
+        Role::Sidecar => &[Class::SidecarInbound, Class::SidecarOutbound][..],
+        Role::Router => &[Class::Gateway],
+        Role::Waypoint | Role::Ztunnel => &[],
+    };
+    let overloaded = classes.iter().any(|class| {
+        let (view, class) = (view.clone(), *class);
+        cx.query(&PartsOf { view, class }).tcp.overloaded
+    });
+    if !overloaded {
+        return;
+    }
+    let why = format!(
+        "the proxy refuses everything: its policies and extensions, once for each filter chain, are more than {} MiB",
+        limits::REPEATED_BYTES >> 20
+    );
+    let policies = Policies::of_workload(cx, &view.namespace, &view.labels);
+    found.push(match policies.largest() {
+        Some(policy) => {
+            let of = (Kind::AuthorizationPolicy, &policy.meta.name);
+            limits::exceeded(of, "spec", why)
+        }
+        None => Diagnostic::new(code::OVER_LIMIT, Severity::Error, why),
+    });
+}
+
+/// Egress listeners of the Sidecar that import nothing.
+fn of_egress(cx: &Cx<'_, Snapshot>, view: &View, found: &mut Vec<Diagnostic>) {
+    let scope = cx.query(&ScopeOf(scope::key_of(cx, view)));
+    let Some(sidecar) = &scope.key.sidecar else {
+        return;
+    };
+    if let Some(first) = scope::first_without_imports(cx, &scope) {
+        let why = "this egress listener and those after it import nothing: compared with every service, they are too many";
+        let of = (Kind::Sidecar, sidecar);
+        found.push(limits::exceeded(
+            of,
+            format!("spec.egress[{first}]"),
+            why.to_owned(),
+        ));
     }
 }
 

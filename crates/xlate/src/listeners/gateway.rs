@@ -8,10 +8,13 @@
 mod tcp;
 pub(super) mod tls;
 
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::kinds::Kind;
+use model::object::ObjectName;
 use model::protocol::Protocol;
 use proto_envoy::envoy::config::core::v3::{
     TrafficDirection, TransportSocket, UdpSocketConfig, address, socket_address,
@@ -29,6 +32,7 @@ use super::{balance, encode, filters, proxy_options};
 use crate::capabilities::name;
 use crate::envoy_filter::{Context, ListenerPatches};
 use crate::gateways::{self, GatewayServer, MergedGateway, PortServers, ServerPort};
+use crate::limits::{self, Budget};
 use crate::resource::{Resource, any};
 use crate::view::View;
 
@@ -105,9 +109,12 @@ pub(super) fn listeners(
         merged,
         tls: tls::Contexts::of(cx, view, parts.tcp.capabilities),
         stat_name: &parts.tcp.cluster_stat_name,
+        budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
+        refused: RefCell::default(),
     };
-    planning
-        .specs()
+    let specs = planning.specs();
+    let refused = planning.refused.into_inner();
+    let mut listeners: Vec<Arc<Resource>> = specs
         .into_values()
         .filter(|spec| !spec.chains.is_empty())
         .filter_map(|spec| {
@@ -118,7 +125,20 @@ pub(super) fn listeners(
             };
             (*cx.query(&key)).clone()
         })
-        .collect()
+        .collect();
+    if let Some(first) = listeners.first_mut().filter(|_| !refused.is_empty()) {
+        // Told with a listener of the proxy, whichever: it is about all of them.
+        let mut found = first.findings().to_vec();
+        found.extend(refused.iter().map(|gateway| {
+            let why = format!(
+                "some of its servers have no chains for further services or server names: with those of other servers they are more than {} MiB",
+                limits::GATEWAY_BYTES >> 20
+            );
+            limits::exceeded((Kind::Gateway, gateway), "spec.servers", why)
+        }));
+        *first = Arc::new(Resource::clone(first).finding(found));
+    }
+    listeners
 }
 
 struct Planning<'a> {
@@ -127,9 +147,26 @@ struct Planning<'a> {
     merged: &'a MergedGateway,
     tls: tls::Contexts,
     stat_name: &'a str,
+    /// What chains that pass TLS through may still weigh.
+    budget: Cell<Budget>,
+    /// The Gateways for whose servers that was not enough.
+    refused: RefCell<BTreeSet<ObjectName>>,
 }
 
 impl Planning<'_> {
+    /// Whether a server may have a further chain, whose route says so much.
+    fn may_add(&self, server: &GatewayServer, bytes: usize) -> bool {
+        let mut budget = self.budget.get();
+        let may = budget
+            .spend(bytes.saturating_add(limits::CHAIN_BYTES))
+            .is_ok();
+        self.budget.set(budget);
+        if !may {
+            self.refused.borrow_mut().insert(server.gateway.clone());
+        }
+        may
+    }
+
     /// The listeners by name.
     fn specs(&self) -> BTreeMap<String, Spec> {
         let settings = self.cx.settings();

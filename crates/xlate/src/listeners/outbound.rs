@@ -18,6 +18,7 @@ use model::node::Interception;
 use prost_types::Duration;
 use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
+use rustc_hash::FxHashSet;
 use store::{Reads, Snapshot};
 
 use super::address::{additional, listener_name, loopbacks, socket};
@@ -303,6 +304,8 @@ impl OutboundListener {
     /// The chains, without those of later batches that want what is taken already.
     fn ready(&self, cx: &Cx<'_, Snapshot>) -> Vec<(Ready<'_>, Matching)> {
         let mut ready: Vec<(Ready<'_>, Matching)> = Vec::new();
+        let several = self.entry.batches.len() > 1;
+        let mut taken = FxHashSet::default();
         for (batch, chains) in self.entry.batches.iter().enumerate() {
             for chain in chains {
                 let expanded = match chain {
@@ -314,8 +317,8 @@ impl OutboundListener {
                 };
                 for one in expanded {
                     let matching = one.matching();
-                    let taken = ready.iter().any(|(_, m)| m.conflicts_with(&matching));
-                    if batch == 0 || !taken {
+                    let free = !several || taken.insert(matching.identity());
+                    if batch == 0 || free {
                         ready.push((one, matching));
                     }
                 }

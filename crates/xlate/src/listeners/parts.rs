@@ -3,6 +3,7 @@
 //! Leaves that build a listener are keyed by these values, not by the view they came from: views that agree on them share
 //! the listener.
 
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use prost_types::Duration;
 use proto_envoy::envoy::config::accesslog::v3::AccessLog;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use store::{Reads, Snapshot};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::access_log::access_logs;
 use super::class::Class;
 use super::hcm::HttpParts;
 use super::proxy_headers::ProxyHeaders;
 use super::tracing::tracing_config;
-use super::{filters, metrics, proxy_options, refusal};
+use super::{filters, metrics, proxy_options, refusal, repeated};
 use crate::capabilities::{Capabilities, name};
 use crate::security::{Security, SecurityOf};
 use crate::telemetry::AppliedTo;
@@ -33,12 +34,26 @@ pub struct Keyed<T> {
     hash: u64,
 }
 
-impl<T: std::fmt::Debug> Keyed<T> {
+impl<T: fmt::Debug> Keyed<T> {
     /// Takes the hash of everything the value shows of itself.
     pub fn new(value: T) -> Arc<Self> {
-        let hash = xxh3_64(format!("{value:?}").as_bytes());
+        let hash = hash_of_debug(&value);
         Arc::new(Self { value, hash })
     }
+}
+
+/// A hash of everything a value shows of itself; what it shows is never in memory at once.
+pub(crate) fn hash_of_debug(value: &impl fmt::Debug) -> u64 {
+    struct Shown(Xxh3);
+    impl fmt::Write for Shown {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.update(text.as_bytes());
+            Ok(())
+        }
+    }
+    let mut shown = Shown(Xxh3::new());
+    fmt::write(&mut shown, format_args!("{value:?}")).expect("a hash takes any text");
+    shown.0.digest()
 }
 
 impl<T> Deref for Keyed<T> {
@@ -73,6 +88,8 @@ pub struct TcpParts {
     pub security: Phases<listener::Filter>,
     /// Whether every connection is refused, because the proxy lacks one of those filters.
     pub refuses: bool,
+    /// Whether that is so because the filters, repeated in every chain, are too large.
+    pub overloaded: bool,
     /// Loggers of TCP proxies.
     pub access_log: Vec<AccessLog>,
     /// Loggers of listeners.
@@ -167,6 +184,13 @@ impl Query<Snapshot> for PartsOf {
         let of_connections = extend(&mut security.tcp, &extensions, view, class);
         missing.extend(of_connections.iter().cloned());
         missing_tcp.extend(of_connections);
+        let overloaded = repeated::too_much(cx, view, class, &security);
+        if overloaded {
+            // Without them nobody may be let in, nor out.
+            security = Security::default();
+            missing = vec![repeated::ROOM.to_owned()];
+            missing_tcp.clone_from(&missing);
+        }
         let connection = proxy_options::connection_settings(&proxy, mesh, class);
         let buffer_limit = connection
             .as_ref()
@@ -200,6 +224,7 @@ impl Query<Snapshot> for PartsOf {
                 .collect(),
             security: security.tcp,
             refuses: !missing_tcp.is_empty(),
+            overloaded,
             access_log: logs.tcp,
             listener_log: logs.listener,
             idle_timeout,

@@ -2,13 +2,14 @@
 //!
 //! Istio: pilot/pkg/networking/core/gateway.go buildGatewayHTTPRouteConfig, 1.32.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use incr::{Cx, Query};
-use model::host::{more_specific, subset_of};
+use model::host::more_specific;
 use model::names::Namespace;
+use model::object::ObjectName;
 use model::service::Service;
 use prost::Message;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
@@ -29,7 +30,8 @@ use crate::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
 use crate::resource::{Resource, any};
 use crate::scope::{ScopeOf, SidecarScope};
 use crate::services::OfHost;
-use crate::virtual_service::{DestinationsOf, RuleHead, RulesFor};
+use crate::virtual_service::{DestinationsOf, RuleHead, RuleOf, RulesFor};
+use crate::{hosts, limits};
 
 /// A route configuration of a gateway proxy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -57,7 +59,7 @@ impl Config for GatewayConfigOf {
     fn encoded(&self, cx: &Cx<'_, Snapshot>, name: &str) -> Bytes {
         let plan = cx.query(&GatewayPlanOf(self.clone()));
         let mut bytes = ConfigBytes::new(&configuration(name));
-        for host in plan.iter() {
+        for host in &plan.hosts {
             let lists: Vec<Arc<RouteList>> = host
                 .routes
                 .iter()
@@ -92,6 +94,23 @@ impl Config for GatewayConfigOf {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct GatewayPlanOf(GatewayConfigOf);
 
+/// Virtual hosts of gateways, and rules that are not followed in them.
+#[derive(PartialEq, Debug, Default)]
+struct GatewayPlan {
+    hosts: Vec<GatewayHost>,
+    /// The rules whose requests are refused, because their routes would be copied too often.
+    refused: BTreeSet<ObjectName>,
+}
+
+/// The rules that the gateways of a view refuse to follow, because their routes would be copied too often.
+pub(super) fn refused(
+    cx: &Cx<'_, Snapshot>,
+    configs: impl Iterator<Item = GatewayConfigOf>,
+) -> BTreeSet<ObjectName> {
+    let plans = configs.map(|config| cx.query(&GatewayPlanOf(config)));
+    plans.flat_map(|plan| plan.refused.clone()).collect()
+}
+
 /// A virtual host without its routes.
 #[derive(PartialEq, Debug)]
 struct GatewayHost {
@@ -101,9 +120,9 @@ struct GatewayHost {
 }
 
 impl Query<Snapshot> for GatewayPlanOf {
-    type Value = Arc<[GatewayHost]>;
+    type Value = Arc<GatewayPlan>;
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[GatewayHost]> {
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<GatewayPlan> {
         let key = &self.0;
         let merged = cx.query(&MergedGatewayOf((*key.gateway).clone()));
         let Some(merged) = merged.as_ref() else {
@@ -122,10 +141,17 @@ impl Query<Snapshot> for GatewayPlanOf {
             scope: (*cx.query(&ScopeOf(key.client.scope.clone()))).clone(),
             http3: merged.http3_routes.contains(&key.name),
             made: FxHashMap::default(),
+            weights: FxHashMap::default(),
             hosts: BTreeMap::new(),
         };
+        let mut repeated: FxHashMap<(&str, &[String]), usize> = FxHashMap::default();
         for server in &servers {
-            hosts.rules(server);
+            let alike = (&*server.gateway_name, &*server.server.hosts);
+            let times = repeated.entry(alike).or_default();
+            *times += 1;
+            if *times <= limits::REPEATED_GATEWAYS {
+                hosts.rules(server);
+            }
             hosts.redirects(server);
         }
         hosts.finish(servers.first().map_or(0, |s| s.port()))
@@ -139,7 +165,9 @@ struct Hosts<'a, 'c> {
     scope: Arc<SidecarScope>,
     http3: bool,
     /// The routes of a rule, by gateway and name, as the first server of the gateway has them.
-    made: FxHashMap<(Arc<str>, model::ObjectName), Arc<RuleRoutes>>,
+    made: FxHashMap<(Arc<str>, ObjectName), Arc<RuleRoutes>>,
+    /// What the routes of each rule weigh at most.
+    weights: FxHashMap<ObjectName, usize>,
     hosts: BTreeMap<String, Host>,
 }
 
@@ -173,6 +201,7 @@ impl Hosts<'_, '_> {
                         continue;
                     }
                     self.made.insert(made, routes.clone());
+                    self.weights.insert(head.name.clone(), head.weight());
                     routes
                 }
             };
@@ -222,6 +251,7 @@ impl Hosts<'_, '_> {
         });
         RuleRoutes {
             rule: head.name.clone(),
+            refused: false,
             gateway: server.gateway_name.clone(),
             port: server.port(),
             tls: server.server.tls.is_some(),
@@ -262,7 +292,22 @@ impl Hosts<'_, '_> {
         }
     }
 
-    fn finish(self, port: u16) -> Arc<[GatewayHost]> {
+    /// The rules whose routes would be copied too often.
+    fn copied_too_often(&self, hosts: &[Host]) -> BTreeSet<ObjectName> {
+        let mut copies: FxHashMap<&ObjectName, usize> = FxHashMap::default();
+        for routes in hosts.iter().flat_map(|host| &host.routes) {
+            *copies.entry(&routes.rule).or_default() += 1;
+        }
+        let too_much = |weight: usize, copies| weight.saturating_mul(copies) > limits::COPIED_BYTES;
+        let refused = copies.into_iter().filter(|(name, copies)| {
+            let most = self.weights.get(*name).copied().unwrap_or(0);
+            let exact = || weight_of(self.cx, name);
+            too_much(most, *copies) && too_much(exact(), *copies)
+        });
+        refused.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn finish(mut self, port: u16) -> Arc<GatewayPlan> {
         let attempt_count = self.key.client.attempt_count;
         if self.hosts.is_empty() {
             // Without routes every request is answered with 404.
@@ -271,14 +316,29 @@ impl Hosts<'_, '_> {
                 domains: vec!["*".to_owned()],
                 ..VirtualHost::default()
             };
-            return Arc::from([GatewayHost {
-                head: nothing.encode_to_vec().into(),
-                routes: Vec::new(),
-            }]);
+            return Arc::new(GatewayPlan {
+                hosts: vec![GatewayHost {
+                    head: nothing.encode_to_vec().into(),
+                    routes: Vec::new(),
+                }],
+                ..GatewayPlan::default()
+            });
         }
-        let mut hosts = collapse(self.hosts.into_values().collect());
+        let made = std::mem::take(&mut self.hosts);
+        let mut hosts = collapse(made.into_values().collect());
+        let refused = self.copied_too_often(&hosts);
+        if !refused.is_empty() {
+            for routes in hosts.iter_mut().flat_map(|host| &mut host.routes) {
+                if refused.contains(&routes.rule) {
+                    *routes = Arc::new(RuleRoutes {
+                        refused: true,
+                        ..RuleRoutes::clone(routes)
+                    });
+                }
+            }
+        }
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
-        hosts
+        let hosts = hosts
             .into_iter()
             .map(|host| {
                 let session = host.session.iter();
@@ -301,36 +361,30 @@ impl Hosts<'_, '_> {
                     routes: host.routes,
                 }
             })
-            .collect()
+            .collect();
+        Arc::new(GatewayPlan { hosts, refused })
     }
+}
+
+/// What the routes of a rule weigh.
+fn weight_of(cx: &Cx<'_, Snapshot>, rule: &ObjectName) -> usize {
+    let rule = cx.query(&RuleOf(rule.clone()));
+    rule.as_ref().as_ref().map_or(0, |rule| rule.weight)
 }
 
 /// The hosts that a server and a rule have in common: of two that overlap, the one that is covered.
 ///
 /// Istio: pkg/config/host/names.go NamesForNamespace and Intersection, 1.32.
 fn intersection<'a>(server: &'a [String], head: &'a RuleHead) -> Vec<&'a str> {
-    let mut common: Vec<&str> = Vec::new();
     let open = server.iter().filter_map(|host| match host.split_once('/') {
         None => Some(host.as_str()),
         Some((namespace, host)) => {
             (namespace == "*" || *head.namespace() == *namespace).then_some(host)
         }
     });
-    for host in open {
-        for wanted in &head.hosts {
-            let covered = if subset_of(host, wanted) {
-                host
-            } else if subset_of(wanted, host) {
-                wanted
-            } else {
-                continue;
-            };
-            if !common.contains(&covered) {
-                common.push(covered);
-            }
-        }
-    }
-    common
+    let open: Vec<&str> = open.collect();
+    let wanted: Vec<&str> = head.hosts.iter().map(|h| &**h).collect();
+    hosts::common(&open, &wanted)
 }
 
 /// Makes one virtual host of several that have the same routes; the most specific host gives it its name.
@@ -374,6 +428,8 @@ mod tests {
             hosts: hosts.iter().map(|h| (*h).into()).collect(),
             gateways: Box::new([]),
             layer4: false,
+            class: 0,
+            excess: None,
         };
         let server: Vec<String> = server.iter().map(|h| (*h).to_owned()).collect();
         let found = intersection(&server, &head);

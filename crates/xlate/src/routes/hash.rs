@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/route/route.go ConsistentHashToHashPolicy and HashForHTTPDestination, 1.32.
 
+use prost::Message;
 use proto_envoy::envoy::config::route::v3::route_action::HashPolicy;
 use proto_envoy::envoy::config::route::v3::route_action::hash_policy::{
     ConnectionProperties, Cookie, CookieAttribute, Header, PolicySpecifier, QueryParameter,
@@ -10,6 +11,8 @@ use proto_istio::networking::load_balancer_settings::consistent_hash_lb::HashKey
 use proto_istio::networking::load_balancer_settings::{ConsistentHashLb, LbPolicy};
 use proto_istio::networking::traffic_policy::PortTrafficPolicy;
 use proto_istio::networking::{Destination, DestinationRule, LoadBalancerSettings, TrafficPolicy};
+
+use crate::limits::HASH_BYTES;
 
 /// The consistent hash for a service's port.
 pub(super) fn of_port(rule: &DestinationRule, port: u16) -> Option<&ConsistentHashLb> {
@@ -54,6 +57,9 @@ fn consistent(balancer: &LoadBalancerSettings) -> Option<&ConsistentHashLb> {
 
 /// What a route must say so that the cluster can hash.
 pub(super) fn policy(hash: &ConsistentHashLb) -> Option<HashPolicy> {
+    if hash.encoded_len() > HASH_BYTES {
+        return None;
+    }
     let specifier = match hash.hash_key.as_ref()? {
         HashKey::HttpHeaderName(name) => PolicySpecifier::Header(Header {
             header_name: name.clone(),

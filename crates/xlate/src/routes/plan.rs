@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use incr::{Cx, Query};
-use model::host::{Hostname, matches, more_specific};
-use model::object::ObjectName;
+use model::host::{Hostname, matches};
 use model::service::{Resolution, Service};
 use prost::Message;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
@@ -22,12 +21,13 @@ use super::client::RouteClient;
 use super::domains::{Claimed, Domains, Speaker, bracketed, with_port};
 use super::encode::RouteList;
 use super::filters;
+use super::named::{Named, Specificity};
 use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use super::service::ServiceRoutes;
 use crate::resource::any;
 use crate::scope::{EgressScope, ScopeOf, SidecarScope};
 use crate::services::{address_for, addresses_for};
-use crate::virtual_service::{DestinationsOf, MESH, RuleHead, Semantics};
+use crate::virtual_service::{DestinationsOf, MESH, RuleHead, Semantics, suspects_in};
 
 /// The virtual hosts of a port.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -96,8 +96,8 @@ impl RouteSource {
 
 /// A service as it is on the port.
 #[derive(Clone)]
-struct OnPort {
-    host: Hostname,
+pub(super) struct OnPort {
+    pub(super) host: Hostname,
     service: Arc<Service>,
     /// Its HTTP ports among those that count here.
     ports: Vec<u16>,
@@ -167,17 +167,36 @@ fn groups<'a>(
     let mut groups = Vec::new();
     let mut ruled: FxHashSet<&Hostname> = FxHashSet::default();
     let specificity = Specificity::of(egress);
-    let wildcards: Vec<&Hostname> = services.keys().filter(|h| h.is_wildcard()).collect();
+    let named = Named::new(services);
+    let suspects = suspects_in(cx, scope, key.egress);
     for head in egress.rules.iter() {
+        let suspect = suspects.get(&head.name);
+        let of_port = suspect.and_then(|s| s.ports.get(&key.port));
         // On port 80 rules also make virtual hosts of their own.
-        if key.port != 80 && !concerns(head, services, &wildcards) {
+        let concerned = || match suspect {
+            Some(_) if key.port != 0 => of_port.is_some(),
+            _ => named.concerned_by(head),
+        };
+        if key.port != 80 && !concerned() {
             continue;
         }
-        let routes = Arc::new(rule_routes(cx, key, scope, head, services));
+        let refused = suspect.is_some_and(|s| s.refused);
+        let routes = RuleRoutes {
+            refused,
+            ..rule_routes(cx, key, scope, head, services)
+        };
+        let routes = Arc::new(routes);
         if !*cx.query(&HasRoutes(routes.clone())) {
             continue;
         }
-        let (hosts, matched) = split(head, services, &specificity);
+        let (mut hosts, matched) = match of_port.filter(|_| refused && key.port != 80) {
+            Some(found) => (Vec::new(), named.of_refused(head, found, &specificity)),
+            None => named.split(head, &specificity),
+        };
+        if refused && key.port != 80 {
+            // Its own hosts on every port of its services may be what is too much.
+            hosts.clear();
+        }
         if head.semantics == Semantics::Gateway {
             // Such a route is used by clients of its namespace, and for services of its namespace.
             let usable = |s: &&OnPort| {
@@ -235,23 +254,6 @@ fn known_namespace(scope: &SidecarScope, host: &str) -> Option<model::names::Nam
     scope.service(host).map(|s| s.namespace.clone())
 }
 
-/// Whether a rule is about some service of the port.
-fn concerns(
-    head: &RuleHead,
-    services: &BTreeMap<Hostname, OnPort>,
-    wildcards: &[&Hostname],
-) -> bool {
-    head.hosts.iter().any(|host| {
-        let host = host.to_ascii_lowercase();
-        services.contains_key(host.as_str())
-            || if host.starts_with('*') {
-                services.keys().any(|s| matches(&host, s))
-            } else {
-                wildcards.iter().any(|w| matches(&host, w))
-            }
-    })
-}
-
 fn rule_routes(
     cx: &Cx<'_, Snapshot>,
     key: &PlanOf,
@@ -282,6 +284,7 @@ fn rule_routes(
     });
     RuleRoutes {
         rule: head.name.clone(),
+        refused: false,
         gateway: MESH.into(),
         port: key.port,
         tls: false,
@@ -298,91 +301,6 @@ fn rule_routes(
 pub(super) fn alias(service: &Service) -> Option<Hostname> {
     let target = &service.kube.external_name;
     (!target.is_empty()).then(|| Hostname::new(target.clone()))
-}
-
-/// The hosts of a rule that are no services, and the services that it is about.
-///
-/// Istio: pilot/pkg/networking/core/route/route.go separateVSHostsAndServices, 1.32.
-fn split<'a>(
-    head: &'a RuleHead,
-    services: &'a BTreeMap<Hostname, OnPort>,
-    specificity: &Specificity<'_>,
-) -> (Vec<&'a str>, Vec<&'a OnPort>) {
-    let mut hosts = Vec::new();
-    let mut matched = Vec::new();
-    let (wildcards, exact): (Vec<_>, Vec<_>) = head.hosts.iter().partition(|h| h.starts_with('*'));
-    for host in exact {
-        match services.get(host.to_ascii_lowercase().as_str()) {
-            Some(service) => matched.push(service),
-            None => hosts.push(&**host),
-        }
-    }
-    for host in wildcards {
-        if head.semantics == Semantics::Gateway {
-            hosts.push(host);
-            continue;
-        }
-        let mut found = false;
-        let wildcard = host.to_ascii_lowercase();
-        for service in services.values().filter(|s| matches(&s.host, &wildcard)) {
-            found = true;
-            // A service belongs to the rule that names it best.
-            if specificity.rule_for(&service.host) == Some(&head.name) {
-                matched.push(service);
-            }
-        }
-        if !found {
-            hosts.push(host);
-        }
-    }
-    (hosts, matched)
-}
-
-/// Which rule is most specific for a host: of several that say the same, the first.
-struct Specificity<'a> {
-    exact: FxHashMap<&'a str, &'a ObjectName>,
-    wildcard: FxHashMap<&'a str, &'a ObjectName>,
-}
-
-impl<'a> Specificity<'a> {
-    fn of(egress: &'a EgressScope) -> Self {
-        let mut found = Self {
-            exact: FxHashMap::default(),
-            wildcard: FxHashMap::default(),
-        };
-        for head in egress.rules.iter() {
-            for host in &head.hosts {
-                let map = if host.starts_with('*') {
-                    &mut found.wildcard
-                } else {
-                    &mut found.exact
-                };
-                map.entry(host).or_insert(&head.name);
-            }
-        }
-        found
-    }
-
-    fn rule_for(&self, host: &str) -> Option<&'a ObjectName> {
-        let equal = if host.starts_with('*') {
-            &self.wildcard
-        } else {
-            &self.exact
-        };
-        if let Some(rule) = equal.get(host) {
-            return Some(rule);
-        }
-        let host = host.strip_prefix('*').unwrap_or(host);
-        let mut best: Option<(&str, &ObjectName)> = None;
-        for (wildcard, rule) in &self.wildcard {
-            if host.ends_with(&wildcard[1..])
-                && best.is_none_or(|(held, _)| more_specific(wildcard, held))
-            {
-                best = Some((wildcard, rule));
-            }
-        }
-        best.map(|(_, rule)| rule)
-    }
 }
 
 /// Names virtual hosts and shares domains out among them, the first that wants one gets it.

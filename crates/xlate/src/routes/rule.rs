@@ -20,7 +20,7 @@ use super::encode::RouteList;
 use super::matching::is_catch_all;
 use super::{action, hash};
 use crate::destination_rule::{Client, MergedRule, Side, rule_for};
-use crate::virtual_service::{Rule, RuleOf};
+use crate::virtual_service::{RefusedRule, Rule, RuleOf};
 
 /// How sticky sessions of a service are kept.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -71,6 +71,8 @@ pub(super) struct Target {
 pub(super) struct RuleRoutes {
     /// The rule.
     pub(super) rule: ObjectName,
+    /// Whether its requests are refused, because its routes would be copied too often.
+    pub(super) refused: bool,
     /// The gateway that applies it.
     pub(super) gateway: Arc<str>,
     /// The port of the listener; 0 for a proxy that is reached on one port for all.
@@ -95,7 +97,10 @@ impl Query<Snapshot> for RuleRoutes {
     type Value = Arc<RouteList>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<RouteList> {
-        let rule = cx.query(&RuleOf(self.rule.clone()));
+        let rule = match self.refused {
+            true => cx.query(&RefusedRule(self.rule.clone())),
+            false => cx.query(&RuleOf(self.rule.clone())),
+        };
         let routes = rule
             .as_ref()
             .as_ref()

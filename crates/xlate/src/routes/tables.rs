@@ -95,6 +95,7 @@ fn routes(case: &Value) -> Value {
     let gateways = input["gatewayNames"].as_object().unwrap();
     let query = RuleRoutes {
         rule: name,
+        refused: false,
         gateway: gateways.keys().next().map_or("", |g| g).into(),
         port: u16::try_from(input["listenPort"].as_u64().unwrap()).unwrap(),
         tls: input["opts"]["IsTLS"] == true,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::Cx;
-use model::host::{Hostname, matches, subset_of};
+use model::host::Hostname;
 use model::names::Namespace;
 use model::service::{Port, Registry, Service, ServiceAlias, Visibility};
 use proto_istio::networking::IstioEgressListener;
@@ -15,35 +15,65 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use store::Snapshot;
 
 use super::{EgressScope, port_to_match};
+use crate::hosts::{Ends, Wildcards};
 use crate::services::{InNamespace, OfHost, VisibleTo};
-use crate::virtual_service::{MESH, RuleHead, RuleLists, RulesFor, Semantics};
+use crate::virtual_service::{MESH, RuleHead, RuleLists, RulesFor, Semantics, any_suspect};
 
 /// The hosts imported from one namespace, or from every one.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Hosts {
     exact: BTreeSet<Hostname>,
     wildcard: Vec<Hostname>,
     excluded: Vec<Hostname>,
+    found: Option<Found>,
+}
+
+/// The hosts again, as they are looked for.
+#[derive(Debug)]
+struct Found {
+    wildcards: Wildcards<'static, ()>,
+    excluded: Wildcards<'static, ()>,
+    excluded_exact: BTreeSet<Hostname>,
+    /// The exact ones and the wildcards, by their ends.
+    ends: Ends<()>,
 }
 
 impl Hosts {
+    fn index(&mut self) {
+        let wildcards =
+            |hosts: &[Hostname]| Wildcards::owned(hosts.iter().map(|h| (h.clone(), ())));
+        let exact = self.excluded.iter().filter(|h| !h.is_wildcard());
+        let all = self.exact.iter().chain(&self.wildcard);
+        self.found = Some(Found {
+            wildcards: wildcards(&self.wildcard),
+            excluded: wildcards(&self.excluded),
+            excluded_exact: exact.cloned().collect(),
+            ends: Ends::new(all.map(|h| (&**h, ()))),
+        });
+    }
+
     fn excludes(&self, host: &str) -> bool {
-        self.excluded.iter().any(|e| subset_of(host, e))
+        let found = self.found.as_ref();
+        found.is_some_and(|f| f.excluded.cover(host) || f.excluded_exact.contains(host))
     }
 
     /// Whether a service's host is imported.
     fn import(&self, host: &str) -> bool {
-        self.exact.contains(host) || self.wildcard.iter().any(|w| subset_of(host, w))
+        let covered = || self.found.as_ref().is_some_and(|f| f.wildcards.cover(host));
+        self.exact.contains(host) || covered()
     }
 
     /// Whether a rule's host is imported. A rule written by a user is also taken where it covers what is imported.
     fn import_rule(&self, host: &str, semantics: Semantics) -> bool {
-        if semantics == Semantics::Gateway {
-            return self.import(host);
+        if self.import(host) {
+            return true;
         }
-        self.exact.contains(host)
-            || self.wildcard.iter().any(|w| matches(host, w))
-            || (host.starts_with('*') && self.exact.iter().any(|e| matches(host, e)))
+        let covers = || {
+            self.found
+                .as_ref()
+                .is_some_and(|f| f.ends.covered(host).next().is_some())
+        };
+        semantics != Semantics::Gateway && host.starts_with('*') && covers()
     }
 }
 
@@ -80,6 +110,8 @@ impl Imports {
                 entry.exact.insert(host);
             }
         }
+        let all = imports.by_namespace.values_mut();
+        all.chain(&mut imports.anywhere).for_each(Hosts::index);
         imports
     }
 
@@ -160,6 +192,7 @@ pub(super) fn import(
     let candidates = imports.candidates(cx, namespace);
     let services = select_services(&imports, candidates, namespace, port_to_match(&listener));
     EgressScope {
+        suspect: any_suspect(&services, &rules),
         listener,
         services: services.into(),
         rules: rules.into(),

@@ -9,7 +9,7 @@ use incr::Cx;
 use model::host::Hostname;
 use model::names::Namespace;
 use model::service::{Port, Registry, Service};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use store::Snapshot;
 
 use super::EgressScope;
@@ -45,11 +45,9 @@ impl Merged {
             _ => {
                 let mut merged = Service::clone(held);
                 let mut ports = merged.ports.to_vec();
-                for port in service.ports.iter() {
-                    if ports.iter().all(|p| p.number != port.number) {
-                        ports.push(port.clone());
-                    }
-                }
+                let mut numbers: FxHashSet<u16> = ports.iter().map(|p| p.number).collect();
+                let more = service.ports.iter().filter(|p| numbers.insert(p.number));
+                ports.extend(more.cloned());
                 merged.ports = ports.into();
                 *held = Arc::new(merged);
             }

@@ -12,7 +12,7 @@ use model::object::{Object, ObjectName};
 use model::service::{Address, Endpoint, Resolution};
 use store::{ObjectIndex, Reads, Snapshot};
 
-use super::entry::{EntryServices, port_number, resolution, resolves_names};
+use super::entry::{EntryServices, port_number, resolution, resolves_names, too_many_endpoints};
 use super::kube::name_of;
 use super::kube_endpoints;
 use super::workload::{self, Workload, selected};
@@ -64,7 +64,7 @@ fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Endpoint> {
         // Each address of the entry is a service of its own, and each brings the endpoints.
         let services = cx.query(&EntryServices(name));
         for _ in services.iter().filter(|s| s.host == *host) {
-            for endpoint in own.iter() {
+            for endpoint in own.endpoints.iter() {
                 // One address is all that such a cluster may have.
                 if !first_only || !ports.contains(&endpoint.service_port) {
                     ports.insert(endpoint.service_port);
@@ -83,24 +83,67 @@ pub(super) struct EntryEndpoints {
     pub(super) host: Hostname,
 }
 
-impl Query<Snapshot> for EntryEndpoints {
-    type Value = Arc<[Endpoint]>;
+/// The endpoints that a ServiceEntry gives one host.
+#[derive(PartialEq, Debug, Default)]
+pub(super) struct OfEntry {
+    pub(super) endpoints: Box<[Endpoint]>,
+    /// Where there are none because they would be too many: how many.
+    refused: Option<usize>,
+}
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Endpoint]> {
-        match cx.get::<ServiceEntry>(&self.entry) {
-            Some(entry) => of_entry(cx, &entry, &self.host).into(),
-            None => Arc::from([]),
+impl Query<Snapshot> for EntryEndpoints {
+    type Value = OfEntry;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> OfEntry {
+        let Some(entry) = cx.get::<ServiceEntry>(&self.entry) else {
+            return OfEntry::default();
+        };
+        match of_entry(cx, &entry, &self.host) {
+            Ok(endpoints) => OfEntry {
+                endpoints: endpoints.into(),
+                refused: None,
+            },
+            Err(count) => OfEntry {
+                refused: Some(count),
+                ..OfEntry::default()
+            },
         }
     }
 }
 
-fn of_entry(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>, host: &str) -> Vec<Endpoint> {
+/// How many endpoints the hosts of a ServiceEntry would have, where they are so many that they have none.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct RefusedEndpoints(pub(crate) ObjectName);
+
+impl Query<Snapshot> for RefusedEndpoints {
+    type Value = Option<usize>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<usize> {
+        let entry = cx.get::<ServiceEntry>(&self.0)?;
+        let host = entry.spec.hosts.first()?.as_str().into();
+        let own = EntryEndpoints {
+            entry: self.0.clone(),
+            host,
+        };
+        cx.query(&own).refused
+    }
+}
+
+/// The error is how many endpoints all hosts of the entry would have, which is too many.
+fn of_entry(
+    cx: &Cx<'_, Snapshot>,
+    entry: &Object<ServiceEntry>,
+    host: &str,
+) -> Result<Vec<Endpoint>, usize> {
     let spec = &entry.spec;
     let mut endpoints = Vec::new();
+    let check = |workloads| too_many_endpoints(spec, workloads).map_or(Ok(()), Err);
     if let Some(selector) = &spec.workload_selector {
         let selector = Labels::from(&selector.labels);
         let names = resolves_names(resolution(spec));
-        for workload in selected(cx, entry.namespace(), &selector) {
+        let workloads = selected(cx, entry.namespace(), &selector);
+        check(workloads.len())?;
+        for workload in workloads {
             if names || !workload.named {
                 serve(&workload, spec, &mut endpoints);
             }
@@ -128,6 +171,7 @@ fn of_entry(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>, host: &str) -> 
             }));
         }
     } else {
+        check(spec.endpoints.len())?;
         for (at, endpoint) in spec.endpoints.iter().enumerate() {
             let name = ObjectName {
                 namespace: entry.namespace().clone(),
@@ -138,7 +182,7 @@ fn of_entry(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>, host: &str) -> 
             serve(&workload, spec, &mut endpoints);
         }
     }
-    endpoints
+    Ok(endpoints)
 }
 
 /// The endpoints of a workload for every port of a ServiceEntry.

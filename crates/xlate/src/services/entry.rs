@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use ipnet::IpNet;
+use model::diagnostic::Diagnostic;
+use model::kinds::Kind;
 use model::kinds::istio::ServiceEntry;
 use model::names::Name;
 use model::object::{Object, ObjectName};
@@ -17,6 +19,7 @@ use proto_istio::networking::service_entry;
 use store::{Reads, Snapshot};
 
 use super::{ServiceList, alias, allocation, kube, visibility};
+use crate::limits;
 
 /// The address of a service that has none.
 pub(super) const UNSPECIFIED: &str = "0.0.0.0";
@@ -30,10 +33,42 @@ impl Query<Snapshot> for EntryServices {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ServiceList {
         match cx.get::<ServiceEntry>(&self.0) {
-            Some(entry) => convert(cx, &entry),
+            Some(entry) if excess(&entry).is_none() => convert(cx, &entry),
+            Some(_) => Arc::from([]),
             None => Arc::from([]),
         }
     }
+}
+
+/// Why a ServiceEntry has no services: what it says multiplies beyond a limit.
+pub(crate) fn excess(entry: &Object<ServiceEntry>) -> Option<Diagnostic> {
+    let spec = &entry.spec;
+    let of = (Kind::ServiceEntry, &entry.meta.name);
+    let served = spec.hosts.len().saturating_mul(spec.ports.len());
+    let ports = served.saturating_mul(spec.addresses.len().max(1));
+    if ports > limits::ENTRY_PORTS {
+        let why = format!(
+            "it has no services: hosts, times addresses, times ports are {ports}, more than {}",
+            limits::ENTRY_PORTS
+        );
+        return Some(limits::exceeded(of, "spec.hosts", why));
+    }
+    let names: usize = spec.subject_alt_names.iter().map(String::len).sum();
+    (names.saturating_mul(served) > limits::ENTRY_NAME_BYTES).then(|| {
+        let why = format!(
+            "it has no services: names of servers, times hosts, times ports are more than {} MiB",
+            limits::ENTRY_NAME_BYTES >> 20
+        );
+        limits::exceeded(of, "spec.subjectAltNames", why)
+    })
+}
+
+/// How many endpoints a ServiceEntry has with so many workloads, where they are more than it may have.
+pub(crate) fn too_many_endpoints(spec: &ServiceEntry, workloads: usize) -> Option<usize> {
+    let addresses = spec.addresses.len().max(1);
+    let factors = [spec.hosts.len(), addresses, spec.ports.len(), workloads];
+    let count = limits::product(factors);
+    (count > limits::ENTRY_ENDPOINTS).then_some(count)
 }
 
 fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {

@@ -297,7 +297,8 @@ fn of_entry(
             entry: entry.clone(),
             host: service.host.clone(),
         });
-        for endpoint in endpoints.iter().filter(|e| e.address.primary() == address) {
+        let own = endpoints.endpoints.iter();
+        for endpoint in own.filter(|e| e.address.primary() == address) {
             let port = service
                 .ports
                 .iter()

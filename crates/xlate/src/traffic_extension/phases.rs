@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use prost::Message;
 use proto_envoy::envoy::config::core::v3::{
     AggregatedConfigSource, ApiVersion, ConfigSource, DataSource, ExtensionConfigSource,
     config_source::ConfigSourceSpecifier, data_source,
@@ -57,6 +58,17 @@ impl<F> Phases<F> {
             authz,
             extensions: Vec::new(),
         }
+    }
+}
+
+impl<F: Message> Phases<F> {
+    /// The bytes that a chain has of them at most.
+    pub fn encoded_len(&self) -> usize {
+        let own = [&self.custom, &self.authn, &self.authz]
+            .into_iter()
+            .flatten();
+        let all = own.chain(self.extensions.iter().map(|e| &e.filter));
+        all.map(Message::encoded_len).sum()
     }
 }
 

@@ -9,37 +9,119 @@ use incr::Cx;
 use model::kinds::istio::VirtualService;
 use model::names::Namespace;
 use model::object::{Object, ObjectName};
+use prost::Message;
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{Delegate, HttpMatchRequest, HttpRoute, StringMatch};
 use store::{Reads, Snapshot};
 
+use super::weight::{self, Route};
 use super::{export_to, resolve};
+use crate::limits::{self, Exceeded};
+
+/// The routes of a rule, those of its delegates merged in.
+pub(super) struct Merged {
+    pub(super) routes: Vec<HttpRoute>,
+    /// Which routes of the root answer 503, because they and their delegates have too many matches.
+    pub(super) refused: Vec<usize>,
+}
+
+/// What merging may cost.
+pub(super) struct Budget {
+    bytes: limits::Budget,
+    steps: limits::Budget,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            bytes: limits::Budget::new(limits::RULE_BYTES),
+            steps: limits::Budget::new(limits::MERGE_STEPS),
+        }
+    }
+}
+
+/// The routes of a delegate, short names written out.
+struct Leaf {
+    routes: Vec<HttpRoute>,
+    weights: Vec<Route>,
+}
 
 /// Puts the routes of its delegates in the place of each route that names one. A delegate that is missing or not
-/// exported to the root's namespace takes away the route that names it and no other.
+/// exported to the root's namespace takes away the route that names it and no other. Where both together have too many
+/// matches, the route of the root stays, for what its own matches take, and answers 503: nothing is reached that was not
+/// written, and no later route takes what this one was for.
 pub(super) fn merge_all(
     cx: &Cx<'_, Snapshot>,
     namespace: &Namespace,
     routes: Vec<HttpRoute>,
     from: &mut Vec<ObjectName>,
-) -> Vec<HttpRoute> {
-    let mut merged = Vec::with_capacity(routes.len());
-    for mut root in routes {
+) -> Merged {
+    let mut merged = Merged {
+        routes: Vec::with_capacity(routes.len()),
+        refused: Vec::new(),
+    };
+    let mut budget = Budget::default();
+    let mut leaves: BTreeMap<ObjectName, Leaf> = BTreeMap::new();
+    for (at, mut root) in routes.into_iter().enumerate() {
         let Some(delegate) = root.delegate.take() else {
-            merged.push(root);
+            merged.routes.push(root);
             continue;
         };
         let Ok(object) = find(cx, namespace, &delegate) else {
             continue;
         };
-        let name = object.meta.name.clone();
-        let sub = resolved_routes(cx, &object);
-        if !from.contains(&name) {
-            from.push(name);
+        let name = &object.meta.name;
+        let leaf = leaves.entry(name.clone()).or_insert_with(|| {
+            if !from.contains(name) {
+                from.push(name.clone());
+            }
+            let routes = resolved_routes(cx, &object);
+            let weights = routes.iter().map(Route::of).collect();
+            Leaf { routes, weights }
+        });
+        let (before, left) = (merged.routes.len(), budget.bytes);
+        if merge_leaf(&root, leaf, &mut budget, &mut merged.routes).is_err() {
+            merged.routes.truncate(before);
+            merged.refused.push(at);
+            budget.bytes = left;
+            let refused = weight::refused_route(root.name, root.r#match);
+            budget.bytes.spend_up_to(Route::of(&refused).total());
+            merged.routes.push(refused);
         }
-        merged.extend(sub.into_iter().filter_map(|route| merge(&root, route)));
     }
     merged
+}
+
+fn merge_leaf(
+    root: &HttpRoute,
+    leaf: &Leaf,
+    budget: &mut Budget,
+    merged: &mut Vec<HttpRoute>,
+) -> Result<(), Exceeded> {
+    let inherited = Route::of(root).rest;
+    for (route, weight) in leaf.routes.iter().zip(&leaf.weights) {
+        // Comparing is paid for before the route is copied.
+        let pairs = root.r#match.len().max(1).saturating_mul(weight.count);
+        budget.steps.spend(pairs)?;
+        let fixed = Route {
+            rest: inherited.saturating_add(weight.rest),
+            count: 1,
+            matches: 0,
+        };
+        let mut matching = Matching {
+            each: fixed.total(),
+            bytes: &mut budget.bytes,
+        };
+        let Some(matches) = matching.merge(&root.r#match, &route.r#match)? else {
+            continue;
+        };
+        let route = HttpRoute {
+            r#match: matches,
+            ..route.clone()
+        };
+        merged.push(merge(root, route));
+    }
+    Ok(())
 }
 
 /// The delegate that a route of `namespace` names. The error says why there is none for it.
@@ -81,9 +163,8 @@ fn resolved_routes(cx: &Cx<'_, Snapshot>, object: &Object<VirtualService>) -> Ve
     spec.http
 }
 
-/// The delegate's route with what the root's adds; none where their matches exclude each other.
-pub(super) fn merge(root: &HttpRoute, mut route: HttpRoute) -> Option<HttpRoute> {
-    route.r#match = merge_matches(&root.r#match, route.r#match)?;
+/// The delegate's route, its matches merged already, with what the root's adds.
+pub(super) fn merge(root: &HttpRoute, mut route: HttpRoute) -> HttpRoute {
     route.name = join(&root.name, &route.name);
     macro_rules! inherit {
         ($($field:ident),*) => {$(
@@ -107,7 +188,7 @@ pub(super) fn merge(root: &HttpRoute, mut route: HttpRoute) -> Option<HttpRoute>
     if route.mirrors.is_empty() {
         route.mirrors.clone_from(&root.mirrors);
     }
-    Some(route)
+    route
 }
 
 fn join(root: &str, leaf: &str) -> String {
@@ -118,31 +199,52 @@ fn join(root: &str, leaf: &str) -> String {
     }
 }
 
-/// Every pair of a root's and a delegate's match that can hold together; none where some match of the delegate fits
-/// no match of the root.
-pub(super) fn merge_matches(
-    root: &[HttpMatchRequest],
-    leaf: Vec<HttpMatchRequest>,
-) -> Option<Vec<HttpMatchRequest>> {
-    if root.is_empty() {
-        return Some(leaf);
-    }
-    if leaf.is_empty() {
-        return Some(root.to_vec());
-    }
-    let mut merged = Vec::new();
-    for leaf in &leaf {
-        let before = merged.len();
-        merged.extend(
-            root.iter()
-                .filter(|root| !conflict(root, leaf))
-                .map(|root| merge_match(root, leaf)),
-        );
-        if merged.len() == before {
-            return None;
+/// Matches being merged.
+pub(super) struct Matching<'a> {
+    /// What the route weighs for each of its matches.
+    pub(super) each: usize,
+    pub(super) bytes: &'a mut limits::Budget,
+}
+
+impl Matching<'_> {
+    /// Every pair of a root's and a delegate's match that can hold together; none where some match of the delegate fits
+    /// no match of the root.
+    pub(super) fn merge(
+        &mut self,
+        root: &[HttpMatchRequest],
+        leaf: &[HttpMatchRequest],
+    ) -> Result<Option<Vec<HttpMatchRequest>>, Exceeded> {
+        if root.is_empty() || leaf.is_empty() {
+            let only = if root.is_empty() { leaf } else { root };
+            for one in only {
+                self.pay(one.encoded_len())?;
+            }
+            if only.is_empty() {
+                self.pay(0)?;
+            }
+            return Ok(Some(only.to_vec()));
         }
+        let sizes: Vec<usize> = root.iter().map(Message::encoded_len).collect();
+        let mut merged = Vec::new();
+        for leaf in leaf {
+            let size = leaf.encoded_len();
+            let before = merged.len();
+            for (root, root_size) in root.iter().zip(&sizes) {
+                if !conflict(root, leaf) {
+                    self.pay(root_size.saturating_add(size))?;
+                    merged.push(merge_match(root, leaf));
+                }
+            }
+            if merged.len() == before {
+                return Ok(None);
+            }
+        }
+        Ok(Some(merged))
     }
-    Some(merged)
+
+    fn pay(&mut self, size: usize) -> Result<(), Exceeded> {
+        self.bytes.spend(self.each.saturating_add(size))
+    }
 }
 
 fn merge_match(root: &HttpMatchRequest, leaf: &HttpMatchRequest) -> HttpMatchRequest {

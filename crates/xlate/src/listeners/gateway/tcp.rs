@@ -5,17 +5,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::host::{matches, subset_of};
+use model::host::subset_of;
 use model::kinds::istio::VirtualService;
 use model::protocol::Protocol;
 use model::service::Port;
+use prost::Message;
 use proto_istio::networking::RouteDestination;
 use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use store::Reads;
 
 use super::{Chain, Planning, Serves};
-use crate::clusters::names;
+use crate::clusters::{Extent, names};
 use crate::gateways::{GatewayServer, is_passthrough};
+use crate::hosts;
 use crate::listeners::forward::{Forward, policy};
 use crate::listeners::inbound::matching::MESH_ANY;
 use crate::listeners::tcp::{Policy, Proxy, Upstream};
@@ -101,16 +103,14 @@ impl<'a> Servers<'a> {
             .for_gateway(namespace)
             .filter(|head| head.layer4)
             .filter(|head| {
-                let own = |stated: &str| match stated.split_once('/') {
-                    Some((namespace, host)) => {
-                        (*head.namespace() == *namespace).then(|| host.to_owned())
-                    }
-                    None => Some(stated.to_owned()),
-                };
-                let served = self.server.server.hosts.iter().filter_map(|h| own(h));
-                served
-                    .into_iter()
-                    .any(|served| head.hosts.iter().any(|host| matches(&served, host)))
+                let served = self.server.server.hosts.iter();
+                let served = served.filter_map(|stated| match stated.split_once('/') {
+                    Some((namespace, host)) => (*head.namespace() == *namespace).then_some(host),
+                    None => Some(stated.as_str()),
+                });
+                let served: Vec<&str> = served.collect();
+                let wanted: Vec<&str> = head.hosts.iter().map(|h| &**h).collect();
+                !hosts::common(&served, &wanted).is_empty()
             })
             .filter_map(|head| (*cx.query(&RuleOf(head.name.clone()))).clone())
             .collect()
@@ -168,6 +168,7 @@ impl<'a> Servers<'a> {
         let mut chains = Vec::new();
         for rule in self.rules() {
             for route in rule.spec.tls.iter().filter(|r| !r.route.is_empty()) {
+                let weight = route.route.iter().map(Message::encoded_len).sum::<usize>();
                 for stated in &route.r#match {
                     if !self.applies(stated.port, &stated.gateways) {
                         continue;
@@ -176,6 +177,11 @@ impl<'a> Servers<'a> {
                     let taken = |n: &String| names.get(n).is_some_and(|on| on == bind);
                     if stated.sni_hosts.iter().any(taken) {
                         continue;
+                    }
+                    // The cluster names the chain's statistics too.
+                    let said = stated.encoded_len() + 2 * weight;
+                    if !self.planning.may_add(self.server, said) {
+                        return chains;
                     }
                     names.extend(stated.sni_hosts.iter().map(|n| (n.clone(), bind.clone())));
                     let proxy = self.routed(&rule, &route.route);
@@ -209,12 +215,20 @@ impl<'a> Servers<'a> {
                 continue;
             }
             let rule = self.forward.destination_rule(service);
-            let subsets = rule.iter().flat_map(|r| &r.spec().subsets);
+            let extent = Extent::of(rule.as_deref(), service, 0);
+            if extent == Extent::Nothing {
+                continue;
+            }
+            let followed = rule.iter().filter(|_| extent == Extent::All);
+            let subsets = followed.flat_map(|r| &r.spec().subsets);
             let subsets: Vec<&str> = std::iter::once("")
                 .chain(subsets.map(|s| s.name.as_str()))
                 .collect();
             for port in service.ports.iter().filter(|p| p.protocol != Protocol::Udp) {
                 for subset in &subsets {
+                    if !self.planning.may_add(self.server, 0) {
+                        return chains;
+                    }
                     let cluster = names::outbound_sni(port.number, subset, &service.host);
                     let proxy = Proxy {
                         stat_prefix: self.forward.stat_prefix(service, subset, port, &cluster),

@@ -23,7 +23,7 @@ use crate::listeners::tcp::{Proxy, Upstream};
 use crate::routes::alternative_hosts;
 use crate::scope::{ScopeKey, ScopeOf};
 use crate::view::Families;
-use crate::virtual_service::{MESH, Rule, RuleOf};
+use crate::virtual_service::{MESH, RefusedRule, Rule, RuleOf};
 
 /// What the chains of a service depend on besides the service: the proxy as a client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -66,7 +66,10 @@ pub(super) fn expand(
     let rules: Vec<Arc<Rule>> = wanted
         .rules
         .iter()
-        .filter_map(|name| (*cx.query(&RuleOf(name.clone()))).clone())
+        .filter_map(|followed| match followed.refused {
+            true => (*cx.query(&RefusedRule(followed.rule.clone()))).clone(),
+            false => (*cx.query(&RuleOf(followed.rule.clone()))).clone(),
+        })
         .collect();
     let scope = client
         .scope

@@ -85,7 +85,16 @@ pub(super) struct TcpChains {
     /// The address that the listener is bound to.
     pub(super) bind: Arc<str>,
     /// The rules that concern the service and have TCP or TLS routes, in order.
-    pub(super) rules: Vec<ObjectName>,
+    pub(super) rules: Vec<Followed>,
+}
+
+/// A rule that chains follow.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Followed {
+    /// Its name.
+    pub(super) rule: ObjectName,
+    /// Whether its connections are closed, because its routes would be copied too often.
+    pub(super) refused: bool,
 }
 
 impl TcpChains {

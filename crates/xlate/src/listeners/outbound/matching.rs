@@ -31,11 +31,19 @@ impl Matching {
             && self.ranges.is_empty()
     }
 
-    /// Whether it takes exactly what another does.
-    pub(super) fn conflicts_with(&self, other: &Self) -> bool {
-        self.detected_http == other.detected_http
-            && self.name_set() == other.name_set()
-            && self.range_set() == other.range_set()
+    /// What it takes: equal for two that Envoy cannot tell apart.
+    pub(super) fn identity(&self) -> Identity {
+        let names = self.server_names.iter().filter(|n| *n != "*");
+        let ranges = self.ranges.iter().filter_map(|range| prefix(range));
+        Identity {
+            detected_http: self.detected_http,
+            names: names.map(|n| n.as_str().into()).collect(),
+            // Without their host bits: `10.1.0.0/8` and `10.2.0.0/8` are one.
+            ranges: ranges
+                .filter(|range| range.addr() != Ipv4Addr::UNSPECIFIED)
+                .map(|range| range.trunc())
+                .collect(),
+        }
     }
 
     /// For Envoy; `None` where everything is taken. Names are sorted, and so are ranges, as they are written.
@@ -65,24 +73,14 @@ impl Matching {
     fn any_name(&self) -> bool {
         self.server_names.iter().any(|n| n == "*")
     }
+}
 
-    fn name_set(&self) -> BTreeSet<&str> {
-        self.server_names
-            .iter()
-            .map(String::as_str)
-            .filter(|n| *n != "*")
-            .collect()
-    }
-
-    /// Ranges without their host bits: `10.1.0.0/8` and `10.2.0.0/8` are one.
-    fn range_set(&self) -> BTreeSet<IpNet> {
-        self.ranges
-            .iter()
-            .filter_map(|range| prefix(range))
-            .filter(|range| range.addr() != Ipv4Addr::UNSPECIFIED)
-            .map(|range| range.trunc())
-            .collect()
-    }
+/// What a [`Matching`] takes.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub(super) struct Identity {
+    detected_http: bool,
+    names: BTreeSet<Box<str>>,
+    ranges: BTreeSet<IpNet>,
 }
 
 #[cfg(test)]
@@ -98,13 +96,15 @@ mod tests {
 
     #[test]
     fn ranges_that_differ_in_host_bits_only_conflict() {
-        assert!(ranges(&["10.1.0.0/8"]).conflicts_with(&ranges(&["10.2.0.0/8"])));
-        assert!(!ranges(&["10.1.0.0/16"]).conflicts_with(&ranges(&["10.2.0.0/16"])));
+        let same = |a: &str, b: &str| ranges(&[a]).identity() == ranges(&[b]).identity();
+        assert!(same("10.1.0.0/8", "10.2.0.0/8"));
+        assert!(!same("10.1.0.0/16", "10.2.0.0/16"));
     }
 
     #[test]
     fn the_unspecified_address_matches_everything_and_is_not_written() {
-        assert!(ranges(&["0.0.0.0/0"]).conflicts_with(&Matching::default()));
+        let everything = Matching::default().identity();
+        assert_eq!(ranges(&["0.0.0.0/0"]).identity(), everything);
         let matching = ranges(&["0.0.0.0/0", "10.0.0.0/8"]).to_envoy(&[]);
         assert_eq!(matching.map(|m| m.prefix_ranges.len()), Some(1));
     }
@@ -124,7 +124,7 @@ mod tests {
             detected_http: true,
             ..Matching::default()
         };
-        assert!(!http.conflicts_with(&Matching::default()));
+        assert_ne!(http.identity(), Matching::default().identity());
         let matching = http.to_envoy(&["http/1.1", "h2c"]).unwrap_or_default();
         assert_eq!(matching.application_protocols, ["http/1.1", "h2c"]);
         assert_eq!(matching.transport_protocol, "raw_buffer");

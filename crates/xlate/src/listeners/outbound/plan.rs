@@ -8,13 +8,13 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::change::ServiceKey as EndpointKey;
 use model::host::matches;
-use model::object::ObjectName;
 use model::protocol::Protocol;
 use model::service::{Address, Port, Registry, Resolution, Service};
 use proto_istio::networking::CaptureMode;
 use store::{Reads, Snapshot};
 
-use super::entry::{Chain, Entry, HttpChain, ServiceKey, TcpChains};
+use super::entry::{Chain, Entry, Followed, HttpChain, ServiceKey, TcpChains};
+use crate::hosts::Wildcards;
 use crate::listeners::address::{
     Addressing, UNIX_PREFIX, WILDCARD_V4, WILDCARD_V6, loopbacks, prefix, wildcards,
 };
@@ -22,6 +22,7 @@ use crate::listeners::class::{Handling, handling};
 use crate::listeners::proxy_options::Reserved;
 use crate::scope::{EgressScope, ScopeKey, ScopeOf};
 use crate::services::EndpointsOf;
+use crate::virtual_service::{Suspects, suspects_in};
 
 /// The outbound listeners of the proxies of a scope that agree on the rest.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -49,8 +50,8 @@ impl Query<Snapshot> for PlanOf {
             wildcards: wildcards(self.addressing.families),
             entries: BTreeMap::new(),
         };
-        for egress in scope.egress.iter() {
-            plan.add(egress);
+        for (at, egress) in scope.egress.iter().enumerate() {
+            plan.add(egress, &suspects_in(cx, &scope, at));
         }
         plan.entries
             .into_values()
@@ -84,8 +85,8 @@ struct Wanted<'a> {
 }
 
 impl Plan<'_> {
-    fn add(&mut self, egress: &EgressScope) {
-        let rules = Layer4Rules::of(egress);
+    fn add(&mut self, egress: &EgressScope, suspects: &Suspects) {
+        let rules = Layer4Rules::of(egress, suspects);
         let stated = &egress.listener;
         let captured =
             stated.capture_mode() != CaptureMode::None && !stated.bind.starts_with(UNIX_PREFIX);
@@ -348,50 +349,52 @@ fn server_first_conflict(incoming: Protocol, current: Protocol) -> bool {
 /// The rules of an egress listener that have TCP or TLS routes, found by host.
 struct Layer4Rules<'a> {
     exact: BTreeMap<&'a str, Vec<usize>>,
-    wildcards: Vec<(&'a str, usize)>,
-    names: Vec<&'a ObjectName>,
+    wildcards: Wildcards<'a, Vec<usize>>,
+    /// The wildcards again, for services whose hosts are wildcards.
+    by_wildcard: BTreeMap<&'a str, Vec<usize>>,
+    rules: Vec<Followed>,
 }
 
 impl<'a> Layer4Rules<'a> {
-    fn of(egress: &'a EgressScope) -> Self {
-        let mut rules = Self {
-            exact: BTreeMap::new(),
-            wildcards: Vec::new(),
-            names: Vec::new(),
-        };
+    fn of(egress: &'a EgressScope, suspects: &Suspects) -> Self {
+        let mut rules = Vec::new();
+        let mut exact: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let mut by_wildcard: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for head in egress.rules.iter().filter(|head| head.layer4) {
-            let at = rules.names.len();
-            rules.names.push(&head.name);
+            let at = rules.len();
+            rules.push(Followed {
+                rule: head.name.clone(),
+                refused: suspects.get(&head.name).is_some_and(|s| s.refused),
+            });
             for host in &head.hosts {
-                if host.starts_with('*') {
-                    rules.wildcards.push((host, at));
-                } else {
-                    rules.exact.entry(host).or_default().push(at);
-                }
+                let map = match host.starts_with('*') {
+                    true => &mut by_wildcard,
+                    false => &mut exact,
+                };
+                map.entry(host).or_default().push(at);
             }
         }
-        rules
+        let wildcards = by_wildcard.iter().map(|(host, at)| (*host, at.clone()));
+        Self {
+            exact,
+            wildcards: Wildcards::new(wildcards),
+            by_wildcard,
+            rules,
+        }
     }
 
     /// The rules about a host, in order.
-    fn of_service(&self, host: &str) -> Vec<ObjectName> {
-        let mut found: Vec<usize> = self
-            .wildcards
-            .iter()
-            .filter(|(stated, _)| matches(stated, host))
-            .map(|(_, at)| *at)
-            .collect();
+    fn of_service(&self, host: &str) -> Vec<Followed> {
+        let mut found: Vec<usize> = self.wildcards.covering(host).flatten().copied().collect();
         if host.starts_with('*') {
-            let covered = self
-                .exact
-                .iter()
-                .filter(|(stated, _)| matches(stated, host));
+            let covered = self.exact.iter().chain(&self.by_wildcard);
+            let covered = covered.filter(|(stated, _)| matches(stated, host));
             found.extend(covered.flat_map(|(_, at)| at));
         } else {
             found.extend(self.exact.get(host).into_iter().flatten());
         }
         found.sort_unstable();
         found.dedup();
-        found.into_iter().map(|at| self.names[at].clone()).collect()
+        found.into_iter().map(|at| self.rules[at].clone()).collect()
     }
 }
