@@ -101,7 +101,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::recorded::cases;
+    use testkit::cases;
 
     fn texts(value: &Value) -> Vec<String> {
         let list = value.as_array().into_iter().flatten();
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn principals_are_those_of_the_recording() {
         for case in cases(
-            "trustdomain.json",
+            "trustdomain",
             "trustdomain.Bundle.ReplaceTrustDomainAliases",
         ) {
             let domains = TrustDomains(texts(&case["in"]["self"]["TrustDomains"]));
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn lists_are_those_of_the_recording() {
-        for case in cases("trustdomain.json", "trustdomain.NewBundle") {
+        for case in cases("trustdomain", "trustdomain.NewBundle") {
             let domain = case["in"]["trustDomain"].as_str().unwrap();
             let found = TrustDomains::new(domain, &texts(&case["in"]["trustDomainAliases"]));
             assert_eq!(found.0, texts(&case["out"]["TrustDomains"]), "{case}");
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn trust_domains_are_replaced_as_in_the_recording() {
-        let table = "trustdomain.json";
+        let table = "trustdomain";
         for case in cases(table, "trustdomain.replaceTrustDomainInPrincipal") {
             let principal = case["in"]["principal"].as_str().unwrap();
             let domains = TrustDomains(vec![case["in"]["trustDomain"].as_str().unwrap().into()]);
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn overlaps_are_those_of_the_recording() {
-        for case in cases("trustdomain.json", "trustdomain.stringMatch") {
+        for case in cases("trustdomain", "trustdomain.stringMatch") {
             let domain = case["in"]["a"].as_str().unwrap();
             let found = overlaps(domain, &texts(&case["in"]["list"]));
             assert_eq!(Some(found), case["out"].as_bool(), "{case}");
