@@ -68,6 +68,7 @@ fn routes(case: &Value) -> Value {
             labels: Labels::default(),
             annotations: strings(&object["metadata"]["annotations"]),
             created: None,
+            maker: None,
             uid: "".into(),
             resource_version: "".into(),
             origin: Origin::Source(source.clone()),
