@@ -2,6 +2,7 @@
 
 pub(crate) mod hosts;
 pub(crate) mod mesh_hosts;
+pub(crate) mod selected;
 pub(crate) mod stated;
 pub(crate) mod workloads;
 

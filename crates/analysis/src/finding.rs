@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use model::kinds::Kinded;
-use model::{Diagnostic, Object, Timestamp};
+use model::{Diagnostic, Object, Severity, Timestamp};
 
 use crate::code::Code;
 
@@ -92,6 +92,13 @@ impl Reported<'_> {
     /// What to do about it.
     pub(crate) fn help(self, help: impl Into<Arc<str>>) -> Self {
         self.0.diagnostic.help = Some(help.into());
+        self
+    }
+
+    /// It is no worse than that.
+    pub(crate) fn at_most(self, severity: Severity) -> Self {
+        let stated = &mut self.0.diagnostic.severity;
+        *stated = severity.min(*stated);
         self
     }
 

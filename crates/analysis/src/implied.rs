@@ -41,6 +41,10 @@ pub fn objects(settings: &Settings) -> Vec<AnyObject> {
 
 /// Whether a finding is about an implied object.
 pub fn is_about(finding: &Finding) -> bool {
-    let origin = finding.diagnostic.origin.as_ref();
-    matches!(origin, Some(Origin::File { path, .. }) if **path == *Path::new(ORIGIN))
+    finding.diagnostic.origin.as_ref().is_some_and(is_from)
+}
+
+/// Whether implied objects come from there.
+pub(crate) fn is_from(origin: &Origin) -> bool {
+    matches!(origin, Origin::File { path, .. } if **path == *Path::new(ORIGIN))
 }

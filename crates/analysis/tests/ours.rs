@@ -1,7 +1,6 @@
 //! Findings that istioctl does not have, and that an analysis after changes is the one from scratch.
 
-use model::AnyObject;
-use model::{Change, SourceId};
+use model::{AnyObject, Change, Severity, SourceId};
 use pilothouse_analysis::{Analysis, Finding};
 use testkit::{World, settings};
 
@@ -271,4 +270,110 @@ fn a_subset_finds_its_workload_entries_as_they_come_change_and_go() {
     assert!(!lacks(&world));
     world.put(&entry("v8"));
     assert!(lacks(&world));
+}
+
+/// Everything that is found, as `severity code object`.
+fn severities(yaml: &str) -> Vec<String> {
+    let all = World::of(yaml).get(&Analysis);
+    let shown = all.iter().map(|f| {
+        let d = &f.diagnostic;
+        let object = d.object.as_ref().expect("each is about an object");
+        format!("{:?} {} {}", d.severity, d.code, object.name)
+    });
+    shown.collect()
+}
+
+/// Objects whose selectors match nothing but what comes beside them.
+const SELECTORS: &str = "
+{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: s, namespace: shop}, spec: {workloadSelector: {labels: {app: cart}}}}
+---
+{apiVersion: telemetry.istio.io/v1, kind: Telemetry, metadata: {name: t, namespace: shop}, spec: {selector: {matchLabels: {app: cart}}}}
+---
+{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {name: p, namespace: shop}, spec: {selector: {matchLabels: {app: cart}}}}
+---
+{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: a, namespace: shop}, spec: {selector: {matchLabels: {app: cart}}}}
+---
+{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g, namespace: shop}, spec: {selector: {app: cart}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: cart, namespace: shop}, spec: {ports: [{name: http, port: 80}], selector: {app: cart}}}
+---
+{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: d, namespace: shop}, spec: {host: cart, subsets: [{name: v1, labels: {app: cart}}]}}
+";
+
+#[test]
+fn where_nothing_describes_workloads_a_selector_that_matches_none_is_a_note() {
+    let wanted = |levels: [&str; 6]| {
+        let codes = [
+            "IST0101 shop/g",
+            "IST0101 shop/s",
+            "IST0101 shop/t",
+            "IST0173 shop/d",
+            "IST0127 shop/a",
+            "PIL0103 shop/p",
+        ];
+        let mut all: Vec<String> = codes
+            .iter()
+            .zip(levels)
+            .map(|(c, l)| format!("{l} {c}"))
+            .collect();
+        all.sort();
+        all
+    };
+    let sorted = |yaml: &str| {
+        let mut all = severities(yaml);
+        all.sort();
+        // A Gateway's selector is looked at for its ports and for its Secrets.
+        all.dedup();
+        all
+    };
+    assert_eq!(sorted(SELECTORS), wanted(["Info"; 6]));
+    let other = "---\n{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: other, labels: {app: other}}, spec: {containers: [{name: c}]}}\n";
+    let stated = ["Error", "Error", "Error", "Error", "Warning", "Warning"];
+    assert_eq!(sorted(&format!("{SELECTORS}{other}")), wanted(stated));
+    // Whatever has the labels is enough.
+    for workload in [
+        "{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: w, namespace: shop}, spec: {address: 10.0.0.1, labels: {app: cart}}}",
+        "{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: e, namespace: shop}, spec: {hosts: [cart.com], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.0.1, labels: {app: cart}}]}}",
+    ] {
+        assert_eq!(sorted(&format!("{SELECTORS}---\n{workload}\n")), [""; 0]);
+    }
+}
+
+#[test]
+fn a_subset_of_a_service_entry_is_judged_by_its_endpoints() {
+    let rule = |version: &str| {
+        severities(&format!(
+            "{{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {{name: e, namespace: shop}}, spec: {{hosts: [cart.com], resolution: STATIC, ports: [{{number: 80, name: http, protocol: HTTP}}], endpoints: [{{address: 10.0.0.1, labels: {{version: v1}}}}]}}}}
+---
+{{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {{name: d, namespace: shop}}, spec: {{host: cart.com, subsets: [{{name: s, labels: {{version: {version}}}}}]}}}}
+"
+        ))
+    };
+    assert_eq!(rule("v1"), [""; 0]);
+    // Nothing else can serve it, so it is an error though nothing else describes workloads.
+    assert_eq!(rule("v2"), ["Error IST0173 shop/d"]);
+}
+
+#[test]
+fn our_own_example_has_no_errors_and_no_warnings() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shop");
+    let settings = settings("");
+    let implied = pilothouse_analysis::implied::objects(&settings);
+    let source = || SourceId {
+        rank: 0,
+        name: "test".into(),
+    };
+    let mut world = World::new(settings);
+    world.apply(implied.into_iter().map(|o| Change::Put(source(), o)));
+    for file in std::fs::read_dir(folder).expect("the example is there") {
+        let text = std::fs::read_to_string(file.expect("it can be listed").path());
+        world.put(&text.expect("it can be read"));
+    }
+    let all = world.get(&Analysis);
+    let bad = all
+        .iter()
+        .filter(|f| f.diagnostic.severity > Severity::Info);
+    let bad: Vec<String> = bad.map(|f| f.diagnostic.to_string()).collect();
+    assert_eq!(bad, [""; 0]);
+    assert!(world.store.snapshot().tables.count(model::Kind::Sidecar) > 0);
 }

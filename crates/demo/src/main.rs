@@ -157,8 +157,10 @@ async fn verify(mesh: &Mesh, results: &[Routed]) -> anyhow::Result<bool> {
 /// Shows edits until the program is told to end.
 async fn watch(mesh: &Mesh, mut results: Vec<Routed>, shown: &str) -> anyhow::Result<bool> {
     let block = mesh.block();
+    // Before anybody is asked to edit: an edit that follows at once must not be taken for how things were.
+    let mut watch = Watch::new(&mesh.setup().config, block).await?;
     println!(
-        "{BOLD}Now edit a file in {shown}{PLAIN}: say, the weights in reviews.yaml. Ask yourself with\n  \
+        "{BOLD}Now edit a file in {shown}{PLAIN}: say, the weights in reviews.yaml. Or send requests:\n  \
          curl -H 'Host: {HOST}' http://{gateway}/\n  \
          curl -H 'Host: {HOST}' -H 'end-user: jason' http://{gateway}/\n\
          Pilothouse's pages: http://{pages}/debug   the gateway Envoy's: http://{admin}\n\
@@ -167,7 +169,6 @@ async fn watch(mesh: &Mesh, mut results: Vec<Routed>, shown: &str) -> anyhow::Re
         pages = block.pages(),
         admin = block.gateway_admin(),
     );
-    let mut watch = Watch::new(&mesh.setup().config, block).await?;
     loop {
         let edit = watch.next().await?;
         print_edit(&edit);
@@ -184,7 +185,7 @@ async fn watch(mesh: &Mesh, mut results: Vec<Routed>, shown: &str) -> anyhow::Re
             *result = after;
         }
         if same {
-            println!("  {DIM}Requests take the ways they took before.{PLAIN}");
+            println!("  {DIM}Requests go where they went before.{PLAIN}");
         }
     }
 }

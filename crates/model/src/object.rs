@@ -93,6 +93,15 @@ impl fmt::Display for Origin {
     }
 }
 
+/// The controller that made an object, as the object's `ownerReferences` name it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Maker {
+    /// Such as `ReplicaSet`.
+    pub kind: Arc<str>,
+    /// Its name, in the namespace of the object.
+    pub name: Arc<str>,
+}
+
 /// The metadata of an object.
 #[derive(Clone, Debug)]
 pub struct Meta {
@@ -104,6 +113,8 @@ pub struct Meta {
     pub annotations: Labels,
     /// When it was created, where the source knows.
     pub created: Option<Timestamp>,
+    /// What made it, where its name was generated for that.
+    pub maker: Option<Arc<Maker>>,
     /// The identity its API gave it; empty for files.
     pub uid: Arc<str>,
     /// The version its API gave it; empty for files.
@@ -119,6 +130,7 @@ impl Meta {
             && self.labels == other.labels
             && self.annotations == other.annotations
             && self.created == other.created
+            && self.maker == other.maker
     }
 
     /// The namespace of the object.

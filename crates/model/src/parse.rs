@@ -333,6 +333,7 @@ impl<'a> Reader<'a> {
             labels: raw.labels,
             annotations: raw.annotations,
             created: raw.created,
+            maker: raw.maker,
             uid: raw.uid.into(),
             resource_version: raw.resource_version.into(),
             origin: origin.clone(),

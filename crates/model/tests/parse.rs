@@ -349,14 +349,12 @@ spec:
 
 #[test]
 fn every_recorded_scenario_reads_as_what_got_past_the_webhook() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/scenarios");
-    let Ok(scenarios) = std::fs::read_dir(&root) else {
-        eprintln!("skipped: no recordings");
+    let Some(root) = testkit::recording("scenarios") else {
         return;
     };
     let mut errors = Vec::new();
     let mut objects = 0;
-    for scenario in scenarios.flatten() {
+    for scenario in std::fs::read_dir(root).unwrap().flatten() {
         let Ok(files) = std::fs::read_dir(scenario.path().join("config")) else {
             continue;
         };
@@ -373,16 +371,18 @@ fn every_recorded_scenario_reads_as_what_got_past_the_webhook() {
             );
         }
     }
-    eprintln!("{objects} objects");
+    assert!(objects > 0);
     assert!(errors.is_empty(), "{}", errors.join("\n"));
     assert!(Kind::ALL.len() > 20);
 }
 
 #[test]
 fn every_recorded_object_reads_back_from_its_json() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/scenarios");
+    let Some(root) = testkit::recording("scenarios") else {
+        return;
+    };
     let mut checked = 0;
-    for scenario in std::fs::read_dir(&root).into_iter().flatten().flatten() {
+    for scenario in std::fs::read_dir(root).unwrap().flatten() {
         let files = std::fs::read_dir(scenario.path().join("config"));
         for file in files.into_iter().flatten().flatten() {
             let text = std::fs::read_to_string(file.path()).unwrap();
@@ -410,7 +410,7 @@ fn every_recorded_object_reads_back_from_its_json() {
             }
         }
     }
-    eprintln!("{checked} objects");
+    assert!(checked > 0);
 }
 
 #[test]
@@ -427,4 +427,80 @@ spec:
     );
     let entry = only::<istio::ServiceEntry>(&parsed);
     assert_eq!(entry.spec.addresses, ["1.2.3.4", "1:db8::", "fe80::"]);
+}
+
+#[test]
+fn pods_are_named_after_what_made_them() {
+    let cases = [
+        // A ReplicaSet of a Deployment, of an Argo Rollout, and one that somebody wrote.
+        ("ReplicaSet", "cart-5d8f", "pod-template-hash: 5d8f", "cart"),
+        (
+            "ReplicaSet",
+            "cart-5d8f",
+            "rollouts-pod-template-hash: 5d8f",
+            "cart",
+        ),
+        (
+            "ReplicaSet",
+            "cart-5d8f",
+            "pod-template-hash: other",
+            "cart-5d8f",
+        ),
+        (
+            "ReplicaSet",
+            "cart-5d8f",
+            "pod-template-hash: ''",
+            "cart-5d8f",
+        ),
+        (
+            "ReplicaSet",
+            "cart5d8f",
+            "pod-template-hash: 5d8f",
+            "cart5d8f",
+        ),
+        (
+            "ReplicationController",
+            "cart-2",
+            "deploymentconfig: cart",
+            "cart",
+        ),
+        ("ReplicationController", "cart-2", "a: b", "cart-2"),
+        // A Job of a CronJob, by the minute or the second, and others.
+        ("Job", "report-28012345", "a: b", "report"),
+        ("Job", "report-1700000000", "a: b", "report"),
+        ("Job", "report-1234567", "a: b", "report-1234567"),
+        ("Job", "report-12345678901", "a: b", "report-12345678901"),
+        ("Job", "report-2801234x", "a: b", "report-2801234x"),
+        ("StatefulSet", "db", "pod-template-hash: db", "db"),
+        // What the label says holds.
+        (
+            "ReplicaSet",
+            "cart-5d8f",
+            "service.istio.io/workload-name: basket",
+            "basket",
+        ),
+    ];
+    let named = |meta: &str| {
+        let text = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: cart-5d8f-x2x7, {meta}}}, spec: {{}}}}"
+        );
+        only::<kube::Pod>(&strict(&text)).workload().to_string()
+    };
+    for (kind, maker, label, wanted) in cases {
+        let owners = format!(
+            "ownerReferences: [{{kind: Node, name: n}}, {{apiVersion: v1, kind: {kind}, name: {maker}, controller: true}}]"
+        );
+        let meta = format!("generateName: {maker}-, labels: {{{label}}}, {owners}");
+        assert_eq!(named(&meta), wanted, "{meta}");
+    }
+    // Without a controller, or with a name that was not generated for one, it is its own.
+    for meta in [
+        "labels: {pod-template-hash: 5d8f}",
+        "generateName: cart-, ownerReferences: [{kind: ReplicaSet, name: cart-5d8f}]",
+        "generateName: cart-, ownerReferences: {a: b}",
+        "generateName: cart-, ownerReferences: [{kind: ReplicaSet, controller: true}]",
+        "ownerReferences: [{kind: ReplicaSet, name: cart-5d8f, controller: true}]",
+    ] {
+        assert_eq!(named(meta), "cart-5d8f-x2x7", "{meta}");
+    }
 }

@@ -6,6 +6,7 @@ pub(crate) mod echo;
 mod input;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
+pub(crate) mod proxy;
 pub(crate) mod proxy_config;
 pub(crate) mod simulate;
 pub(crate) mod validate;

@@ -3,6 +3,9 @@
 //! Analysis has its own thread and its own engine over the same snapshots, so it takes no time from what proxies wait
 //! for: it starts when changes have ceased for a while, or have gone on for too long, and runs at a lower priority.
 //! Between two runs only what changed is analysed again.
+//!
+//! What analysis knows and generation does not is which proxies are connected: by their namespaces and labels, so that a
+//! selector that matches one of them is not said to match nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,9 +14,10 @@ use std::time::{Duration, Instant, SystemTime};
 use analysis::suppress::Wanted;
 use analysis::{Analysis, Finding};
 use incr::{Engine, InputKey};
-use model::Timestamp;
-use rustc_hash::FxHashSet;
-use store::Snapshot;
+use model::{Labels, Namespace, Timestamp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use store::{Snapshot, input, snapshot};
+use xlate::View;
 
 /// How long there must be no change before analysis starts.
 const QUIET: Duration = Duration::from_millis(300);
@@ -50,9 +54,75 @@ impl Analyzed {
 struct Waiting {
     snapshot: Option<Arc<Snapshot>>,
     changed: FxHashSet<InputKey>,
+    /// Views that proxies came to, and those that none is left of, in turn.
+    views: Vec<(Namespace, Labels, Seen)>,
     /// When the last change came.
     last: Option<Instant>,
+    /// Whether the thread is at work on what it took.
+    busy: bool,
     stopping: bool,
+}
+
+/// What became of a view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// Its first proxy connected.
+    First,
+    /// Its last proxy left.
+    Last,
+}
+
+/// The connected proxies as analysis sees them.
+#[derive(Default)]
+struct Connected {
+    /// How many views have these labels: some differ in other things.
+    views: FxHashMap<(Namespace, Labels), usize>,
+    stated: snapshot::Connected,
+}
+
+impl Connected {
+    /// Takes in what became of views, and adds the inputs that changed.
+    fn take_in(
+        &mut self,
+        views: Vec<(Namespace, Labels, Seen)>,
+        changed: &mut FxHashSet<InputKey>,
+    ) {
+        for (namespace, labels, seen) in views {
+            let key = (namespace, labels);
+            let count = self.views.entry(key.clone()).or_default();
+            let before = *count;
+            *count = match seen {
+                Seen::First => before + 1,
+                Seen::Last => before.saturating_sub(1),
+            };
+            let after = *count;
+            if after == 0 {
+                self.views.remove(&key);
+            }
+            if (before == 0) == (after == 0) {
+                continue;
+            }
+            let (namespace, labels) = key;
+            let now = self.stated.get(&namespace).cloned();
+            let known = now.is_some();
+            let mut now = now.unwrap_or_default();
+            let of_namespace = Arc::make_mut(&mut now);
+            match after {
+                0 => of_namespace.remove(&labels),
+                _ => of_namespace.insert(labels),
+            };
+            changed.insert(input::connected(&namespace));
+            if now.is_empty() {
+                changed.insert(input::connected_namespaces());
+                self.stated.remove_mut(&namespace);
+            } else {
+                if !known {
+                    changed.insert(input::connected_namespaces());
+                }
+                self.stated.insert_mut(namespace, now);
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -112,9 +182,23 @@ impl Analyst {
         self.shared.woken.notify_all();
     }
 
+    /// Hands over what became of a view. Costs a look at a lock, and wakes the thread for the first of many only.
+    pub fn seen(&self, view: &View, seen: Seen) {
+        let mut waiting = lock(&self.shared.waiting);
+        let (namespace, labels) = (view.namespace.clone(), view.labels.clone());
+        waiting.views.push((namespace, labels, seen));
+        let sleeps = waiting.last.replace(Instant::now()).is_none();
+        drop(waiting);
+        if sleeps {
+            self.shared.woken.notify_all();
+        }
+    }
+
     /// The latest analysis, and whether nothing has changed since.
     pub fn latest(&self) -> (Analyzed, bool) {
-        let current = lock(&self.shared.waiting).snapshot.is_none();
+        let waiting = lock(&self.shared.waiting);
+        let current = waiting.snapshot.is_none() && waiting.views.is_empty() && !waiting.busy;
+        drop(waiting);
         (lock(&self.shared.latest).clone(), current)
     }
 }
@@ -124,8 +208,28 @@ fn run(shared: &Shared) {
     let _ = rustix::process::nice(NICE);
     let mut engine = Engine::new();
     engine.root(&Analysis);
-    while let Some((snapshot, changed)) = next(shared) {
+    let mut connected = Connected::default();
+    let mut latest: Option<Arc<Snapshot>> = None;
+    while let Some(Next {
+        snapshot,
+        mut changed,
+        views,
+    }) = next(shared)
+    {
         let start = Instant::now();
+        connected.take_in(views, &mut changed);
+        // Proxies that come before there are objects are taken in with these.
+        let Some(snapshot) = snapshot.or_else(|| latest.take()) else {
+            let mut waiting = lock(&shared.waiting);
+            waiting.changed.extend(changed);
+            waiting.busy = false;
+            continue;
+        };
+        latest = Some(snapshot.clone());
+        let snapshot = Snapshot {
+            connected: connected.stated.clone(),
+            ..(*snapshot).clone()
+        };
         let before = engine.stats().runs;
         engine.commit(changed);
         let found = catch_unwind(AssertUnwindSafe(|| engine.get(&snapshot, &Analysis)));
@@ -158,9 +262,18 @@ fn run(shared: &Shared) {
     }
 }
 
+/// What is to be analysed.
+struct Next {
+    /// `None` where no object changed.
+    snapshot: Option<Arc<Snapshot>>,
+    changed: FxHashSet<InputKey>,
+    views: Vec<(Namespace, Labels, Seen)>,
+}
+
 /// Forgets the snapshot that was analysed, if no newer one has come.
 fn finished(shared: &Shared, analyzed: &Snapshot) {
     let mut waiting = lock(&shared.waiting);
+    waiting.busy = false;
     let newest = waiting.snapshot.as_ref();
     if newest.is_some_and(|s| s.revision == analyzed.revision) && waiting.changed.is_empty() {
         waiting.snapshot = None;
@@ -168,7 +281,7 @@ fn finished(shared: &Shared, analyzed: &Snapshot) {
 }
 
 /// Waits for changes to come and to cease; `None` when the process ends.
-fn next(shared: &Shared) -> Option<(Arc<Snapshot>, FxHashSet<InputKey>)> {
+fn next(shared: &Shared) -> Option<Next> {
     let mut waiting = lock(&shared.waiting);
     let mut first = None;
     loop {
@@ -185,9 +298,13 @@ fn next(shared: &Shared) -> Option<(Arc<Snapshot>, FxHashSet<InputKey>)> {
         };
         match wait {
             Some(Duration::ZERO) => {
-                let snapshot = waiting.snapshot.clone()?;
                 waiting.last = None;
-                return Some((snapshot, std::mem::take(&mut waiting.changed)));
+                waiting.busy = true;
+                return Some(Next {
+                    snapshot: waiting.snapshot.clone(),
+                    changed: std::mem::take(&mut waiting.changed),
+                    views: std::mem::take(&mut waiting.views),
+                });
             }
             Some(wait) => {
                 let woken = shared.woken.wait_timeout(waiting, wait);
@@ -209,7 +326,7 @@ mod tests {
     use store::Store;
     use testkit::{World, settings};
 
-    use super::Analyst;
+    use super::{Analyst, Seen};
 
     /// Waits, much longer than it takes, until the analysis is of that revision.
     fn codes_at(analyst: &Analyst, revision: u64) -> Vec<&'static str> {
@@ -260,5 +377,41 @@ mod tests {
         let changed = store.apply(objects.map(|o| Change::Put(source.clone(), o)));
         analyst.changed(store.snapshot(), &changed.keys);
         assert_eq!(codes_at(&analyst, store.snapshot().revision), ["IST0132"]);
+    }
+
+    #[test]
+    fn connected_proxies_are_workloads_until_the_last_of_them_leaves() {
+        let world = World::default();
+        let view = |namespace: &str, cluster: &str| {
+            let node = testkit::node(&serde_json::json!({
+                "id": format!("sidecar~10.0.0.1~cart.{namespace}~{namespace}.svc.cluster.local"),
+                "cluster": cluster,
+                "metadata": {"NAMESPACE": namespace, "LABELS": {"app": "cart"}},
+            }));
+            world.view(&node)
+        };
+        let source = SourceId {
+            rank: 0,
+            name: "test".into(),
+        };
+        let mut store = Store::new(settings("").into());
+        let analyst = Analyst::start().unwrap();
+        // Proxies may be there before any object is.
+        analyst.seen(&view("elsewhere", "a"), Seen::First);
+        let sidecar = "{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: s, namespace: shop}, spec: {workloadSelector: {labels: {app: cart}}}}";
+        let objects = World::objects(sidecar).into_iter();
+        let changed = store.apply(objects.map(|o| Change::Put(source.clone(), o)));
+        analyst.changed(store.snapshot(), &changed.keys);
+        let revision = store.snapshot().revision;
+        assert_eq!(codes_at(&analyst, revision), ["IST0101"]);
+        // Two views with the same labels.
+        let (one, two) = (view("shop", "a"), view("shop", "b"));
+        analyst.seen(&one, Seen::First);
+        assert_eq!(codes_at(&analyst, revision), [""; 0]);
+        analyst.seen(&two, Seen::First);
+        analyst.seen(&one, Seen::Last);
+        assert_eq!(codes_at(&analyst, revision), [""; 0]);
+        analyst.seen(&two, Seen::Last);
+        assert_eq!(codes_at(&analyst, revision), ["IST0101"]);
     }
 }

@@ -23,7 +23,9 @@ use model::settings::Settings;
 use model::{Change, Diagnostic};
 use store::Snapshot;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use xlate::{Published, TypeUrl};
+use xlate::{Published, TypeUrl, View};
+
+use crate::analysis::Seen;
 
 pub use found::Totals;
 pub(crate) use place::has_sets;
@@ -93,9 +95,26 @@ impl std::error::Error for Closed {}
 
 impl Derive {
     /// Starts the thread with empty tables. `on_batch` is called on the thread after each batch was published.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no room for another thread.
     pub fn start(
         settings: Arc<Settings>,
         on_batch: impl FnMut(&Batch) + Send + 'static,
+    ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
+        Self::start_watched(settings, on_batch, |_, _| {})
+    }
+
+    /// As [`Derive::start`]; `on_view` is called on the thread when a view gets its first proxy and when its last leaves.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no room for another thread.
+    pub fn start_watched(
+        settings: Arc<Settings>,
+        on_batch: impl FnMut(&Batch) + Send + 'static,
+        on_view: impl FnMut(&View, Seen) + Send + 'static,
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
         let (queue, inbox) = mpsc::unbounded_channel();
         let (want_keys, keys) = watch::channel(KeysWanted::default());
@@ -105,7 +124,7 @@ impl Derive {
             .name("derive".into())
             .stack_size(16 << 20)
             .spawn(move || {
-                let state = State::new(settings, want_keys, noted);
+                let state = State::new(settings, want_keys, noted, Box::new(on_view));
                 run(state, inbox, on_batch);
             })?;
         Ok((

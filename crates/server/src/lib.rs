@@ -13,3 +13,4 @@ pub mod settings;
 pub mod shadows;
 pub mod streams;
 pub mod warm;
+mod welcome;

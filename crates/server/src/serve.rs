@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use xlate::View;
 
 use crate::analysis::Analyst;
 use crate::config::{ServeOptions, ValidationMode};
@@ -27,6 +28,7 @@ use crate::settings;
 use crate::shadows::Shadows;
 use crate::streams::{Connections, Proxies};
 use crate::warm::{Saver, Warm};
+use crate::welcome;
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
@@ -57,14 +59,16 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
 
     let analyst = Analyst::start().context("cannot start the analysis thread")?;
     let (derive, thread) = {
-        let (metrics, analyst) = (metrics.clone(), analyst.clone());
-        Derive::start(Arc::new(first_settings), move |batch| {
+        let (metrics, analyst, of_views) = (metrics.clone(), analyst.clone(), analyst.clone());
+        let on_batch = move |batch: &Batch| {
             on_batch(batch, &metrics);
             if !batch.changes.is_empty() {
                 analyst.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
-        })
-        .context("cannot start the derive thread")?
+        };
+        let on_view = move |view: &View, seen| of_views.seen(view, seen);
+        Derive::start_watched(Arc::new(first_settings), on_batch, on_view)
+            .context("cannot start the derive thread")?
     };
 
     let stop = CancellationToken::new();
@@ -126,6 +130,9 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
             "{words}"
         );
+        for line in welcome::lines(&options) {
+            tracing::info!("{line}");
+        }
     };
     if warm.is_serving() {
         derive.hold()?;

@@ -84,6 +84,16 @@ pub fn keys(source: &KeySource) -> InputKey {
     }
 }
 
+/// The labels of the connected proxies of a namespace.
+pub fn connected(namespace: &Namespace) -> InputKey {
+    key(13, 0, &[namespace])
+}
+
+/// Which namespaces have connected proxies.
+pub fn connected_namespaces() -> InputKey {
+    key(14, 0, &[])
+}
+
 /// Which services have endpoint shards.
 pub fn shard_services() -> InputKey {
     key(10, 0, &[])

@@ -1,12 +1,13 @@
 //! Reading the snapshot from generation: every method records what it read.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::Cx;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::settings::Settings;
-use model::{Namespace, Object, ObjectName};
+use model::{Labels, Namespace, Object, ObjectName};
 
 use crate::index::{IndexEntry, ObjectIndex};
 use crate::input;
@@ -38,6 +39,10 @@ pub trait Reads {
     fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>>;
     /// The endpoint shards of a service.
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>>;
+    /// The labels of the connected proxies of a namespace, each set once.
+    fn connected(&self, namespace: &Namespace) -> Arc<BTreeSet<Labels>>;
+    /// The namespaces that have connected proxies, sorted.
+    fn connected_namespaces(&self) -> Vec<Namespace>;
 }
 
 impl Reads for Cx<'_, Snapshot> {
@@ -121,5 +126,16 @@ impl Reads for Cx<'_, Snapshot> {
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {
         self.read(input::shards(service));
         self.snapshot().shards.get(service).cloned()
+    }
+
+    fn connected(&self, namespace: &Namespace) -> Arc<BTreeSet<Labels>> {
+        self.read(input::connected(namespace));
+        let connected = self.snapshot().connected.get(namespace);
+        connected.cloned().unwrap_or_default()
+    }
+
+    fn connected_namespaces(&self) -> Vec<Namespace> {
+        self.read(input::connected_namespaces());
+        self.snapshot().connected.keys().cloned().collect()
     }
 }

@@ -1,12 +1,13 @@
 //! Everything that generation can read, at one revision.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::settings::Settings;
-use model::{Namespace, Object, ObjectName};
+use model::{Labels, Namespace, Object, ObjectName};
 use rpds::RedBlackTreeMapSync;
 
 use crate::index::Indexed;
@@ -106,6 +107,9 @@ fn set_typed<T: Stored>(
     }
 }
 
+/// Labels of connected proxies by namespace, each set of them once. Namespaces without proxies are not in it.
+pub type Connected = RedBlackTreeMapSync<Namespace, Arc<BTreeSet<Labels>>>;
+
 /// The whole input of generation at one revision. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -119,4 +123,7 @@ pub struct Snapshot {
     pub keys: RedBlackTreeMapSync<KeySource, Arc<FetchedKeys>>,
     /// Endpoints that registries told, by service.
     pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,
+    /// The labels of the proxies that are connected, each set once. For analysis alone: in what is generated from it is
+    /// empty.
+    pub connected: Connected,
 }

@@ -78,6 +78,7 @@ impl Store {
                 settings,
                 keys: RedBlackTreeMapSync::new_sync(),
                 shards: RedBlackTreeMapSync::new_sync(),
+                connected: RedBlackTreeMapSync::new_sync(),
             }),
         }
     }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use xlate::TypeUrl;
 
 use crate::message::decode_recorded;
-use crate::recorded::recordings;
+use crate::recorded::recording;
 use crate::world::{World, node, settings};
 
 /// One recorded test.
@@ -71,10 +71,9 @@ impl IstioTest {
     ///
     /// When a file is no recording.
     pub fn recorded() -> Vec<Self> {
-        let Some(folder) = recordings() else {
+        let Some(folder) = recording("istio-tables/xds-scenarios") else {
             return Vec::new();
         };
-        let folder = folder.join("istio-tables/xds-scenarios");
         let entries =
             std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
         let mut files: Vec<_> = entries.flatten().map(|e| e.path()).collect();

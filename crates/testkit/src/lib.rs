@@ -15,6 +15,6 @@ pub use compare::differences;
 pub use golden::golden;
 pub use istio_tests::{IstioTest, Output};
 pub use message::{decode, decode_recorded};
-pub use recorded::{Score, Table, recordings};
+pub use recorded::{Score, Table, cases, recording, recordings};
 pub use scenario::{Expected, Scenario};
 pub use world::{World, node, settings};

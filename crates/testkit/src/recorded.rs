@@ -1,19 +1,66 @@
-//! Tables recorded from Istio's own tests.
+//! What was recorded from Istio, its tests and the real istiod, and how much of it comes out the same here.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The folder of recordings; `None`, with a line saying so, where it is absent.
+/// Names the folder of recordings, where it is not `../shared/conformance` beside the repository.
+const VARIABLE: &str = "PILOTHOUSE_RECORDINGS";
+
+/// The folder of recordings; `None` where there is none, and then the test that asks is reported as skipped.
+///
+/// # Panics
+///
+/// When `PILOTHOUSE_RECORDINGS` names something that is not a folder.
 pub fn recordings() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
-    // Work trees stand one folder deeper than the repository itself.
-    let deeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/conformance");
-    let found = [folder, deeper].into_iter().find(|f| f.is_dir());
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let found = folder(std::env::var_os(VARIABLE), &repository);
     if found.is_none() {
-        eprintln!("Skipped: there are no recordings beside the repository.");
+        skipped();
     }
     found
+}
+
+/// A file or folder of the recordings; `None` where there are none.
+///
+/// # Panics
+///
+/// When there are recordings without it.
+pub fn recording(below: &str) -> Option<PathBuf> {
+    let path = recordings()?.join(below);
+    assert!(path.exists(), "{} is not there", path.display());
+    Some(path)
+}
+
+fn folder(stated: Option<OsString>, repository: &Path) -> Option<PathBuf> {
+    match stated.filter(|s| !s.is_empty()) {
+        Some(stated) => {
+            let folder = PathBuf::from(stated);
+            assert!(
+                folder.is_dir(),
+                "{VARIABLE}: {} is no folder",
+                folder.display()
+            );
+            Some(folder)
+        }
+        None => Some(repository.join("../shared/conformance")).filter(|f| f.is_dir()),
+    }
+}
+
+/// Says once per test, past the capture of its output, that nothing was tested. `.ci/newcomer` reads these lines.
+fn skipped() {
+    thread_local!(static SAID: RefCell<BTreeSet<String>> = RefCell::default());
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test").to_owned();
+    if SAID.with_borrow_mut(|said| said.insert(test.clone())) {
+        let line = format!("skipped: {test}: no recordings, see {VARIABLE}\n");
+        // Without a standard error there is nobody to tell.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
 }
 
 /// A recorded table.
@@ -27,23 +74,37 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// When the table is not there or is none.
+    /// When the table is not there, is none, or has no cases.
     pub fn load(name: &str) -> Option<Self> {
-        let path = recordings()?.join(format!("istio-tables/{name}.json"));
+        let path = recording(&format!("istio-tables/{name}.json"))?;
         let text =
             std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let mut table: Value =
             serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        let Value::Array(cases) = table["cases"].take() else {
-            panic!("{} has no cases", path.display());
-        };
-        Some(Self { cases })
+        match table["cases"].take() {
+            Value::Array(cases) if !cases.is_empty() => Some(Self { cases }),
+            _ => panic!("{} has no cases", path.display()),
+        }
     }
 
     /// The recorded calls of a function.
     pub fn of<'a>(&'a self, function: &'a str) -> impl Iterator<Item = &'a Value> {
         self.cases.iter().filter(move |c| c["fn"] == function)
     }
+}
+
+/// The recorded calls of a function in `istio-tables/NAME.json`; none where there are no recordings.
+///
+/// # Panics
+///
+/// When there are recordings without such a call.
+pub fn cases(name: &str, function: &str) -> Vec<Value> {
+    let Some(table) = Table::load(name) else {
+        return Vec::new();
+    };
+    let calls: Vec<Value> = table.of(function).cloned().collect();
+    assert!(!calls.is_empty(), "{name} has no call of {function}");
+    calls
 }
 
 /// Counts cases that came out as recorded.
@@ -64,13 +125,21 @@ impl Score {
         }
     }
 
-    /// Asserts that at least this share, in per cent, came out as recorded, and that anything was counted at all.
+    /// Asserts that at least this share, in per cent, came out as recorded. Nothing counted is a failure, except where
+    /// there are no recordings.
     ///
     /// # Panics
     ///
     /// When it did not, with the cases that differ.
     pub fn at_least(&self, percent: f64) {
+        self.judge(percent, || recordings().is_some());
+    }
+
+    fn judge(&self, percent: f64, there_are_recordings: impl Fn() -> bool) {
         let all = self.equal + self.different.len();
+        if all == 0 && !there_are_recordings() {
+            return;
+        }
         let share = 100.0 * self.equal as f64 / all.max(1) as f64;
         eprintln!("{} of {all} as recorded ({share:.1} %)", self.equal);
         assert!(
@@ -79,5 +148,49 @@ impl Score {
             self.equal,
             self.different.join("\n")
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_counted_fails_unless_there_are_no_recordings() {
+        let judged = |score: &Score, there: bool| {
+            let judge = std::panic::AssertUnwindSafe(|| score.judge(99.0, || there));
+            std::panic::catch_unwind(judge).is_ok()
+        };
+        let mut score = Score::default();
+        assert!(judged(&score, false));
+        assert!(!judged(&score, true));
+        score.count("a", &[]);
+        assert!(judged(&score, true));
+        // What was counted is judged whether or not the folder is still there.
+        score.count("b", &["differs".to_owned()]);
+        assert!(!judged(&score, false));
+    }
+
+    #[test]
+    fn recordings_are_beside_the_repository_or_where_the_variable_says() {
+        let place = tempfile::tempdir().unwrap();
+        let repository = place.path().join("pilothouse");
+        let beside = place.path().join("shared/conformance");
+        std::fs::create_dir(&repository).unwrap();
+        assert_eq!(folder(None, &repository), None);
+        assert_eq!(folder(Some(OsString::new()), &repository), None);
+        std::fs::create_dir_all(&beside).unwrap();
+        assert_eq!(
+            folder(None, &repository).unwrap().canonicalize().unwrap(),
+            beside.canonicalize().unwrap()
+        );
+        let elsewhere = tempfile::tempdir().unwrap();
+        let stated = elsewhere.path().to_owned();
+        assert_eq!(
+            folder(Some(stated.clone().into()), &repository),
+            Some(stated.clone())
+        );
+        let gone = stated.join("gone").into_os_string();
+        assert!(std::panic::catch_unwind(|| folder(Some(gone), &repository)).is_err());
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use xlate::TypeUrl;
 
 use crate::message::decode;
-use crate::recorded::recordings;
+use crate::recorded::recording;
 use crate::world::{World, node, settings};
 
 /// A scenario: a folder with `nodes/` and `expected/`, and maybe `config/`, `mesh.yaml`, `networks.yaml` and
@@ -32,19 +32,25 @@ pub type Expected = BTreeMap<String, Value>;
 impl Scenario {
     /// A recorded scenario; `None` where there are no recordings.
     pub fn recorded(name: &str) -> Option<Self> {
-        Some(Self::load(&recordings()?.join("scenarios").join(name)))
+        Some(Self::load(&recording("scenarios")?.join(name)))
     }
 
     /// The names of the recorded scenarios, sorted; empty where there are no recordings.
+    ///
+    /// # Panics
+    ///
+    /// When there are recordings without a scenario.
     pub fn names() -> Vec<String> {
-        let Some(folder) = recordings() else {
+        let Some(folder) = recording("scenarios") else {
             return Vec::new();
         };
-        files(&folder.join("scenarios"))
+        let names: Vec<String> = files(&folder)
             .into_iter()
             .filter(|path| path.join("nodes").is_dir())
             .map(|path| stem(&path))
-            .collect()
+            .collect();
+        assert!(!names.is_empty(), "{} has no scenarios", folder.display());
+        names
     }
 
     /// Reads a folder.

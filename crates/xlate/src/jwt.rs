@@ -405,11 +405,11 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::recorded::cases;
+    use testkit::cases;
 
     #[test]
     fn configurations_are_those_of_the_recording() {
-        for case in cases("authn.json", "authn.convertToEnvoyJwtConfig") {
+        for case in cases("authn", "authn.convertToEnvoyJwtConfig") {
             let input = &case["in"];
             let mut rules: Vec<JwtRule> =
                 serde_json::from_value(input["jwtRules"].clone()).unwrap();
@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn claims_with_spaces_are_those_of_the_recording() {
-        for case in cases("authn.json", "authn.buildSpaceDelimitedClaims") {
+        for case in cases("authn", "authn.buildSpaceDelimitedClaims") {
             let stated: Option<Vec<String>> =
                 serde_json::from_value(case["in"]["spaceDelimitedClaimsList"].clone()).unwrap();
             let found = space_delimited(&stated.unwrap_or_default());

@@ -1,24 +1,6 @@
-//! Tables recorded from Istio's own tests, for tests here. They lie beside the repository, or nowhere.
-
-use std::path::Path;
+//! What tests over the recorded calls of Istio's functions share.
 
 use serde_json::Value;
-
-/// The cases of a function in a table; none, said so, where the tables are not there.
-pub(crate) fn cases(table: &str, function: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/conformance/istio-tables")
-        .join(table);
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        eprintln!("skipped: no {table}");
-        return Vec::new();
-    };
-    let table: Value = serde_json::from_str(&text).expect("a table is JSON");
-    let all = table["cases"].as_array().cloned().unwrap_or_default();
-    let found: Vec<Value> = all.into_iter().filter(|c| c["fn"] == function).collect();
-    assert!(!found.is_empty(), "{function} is in the table");
-    found
-}
 
 /// A message of the recording; `None` for null.
 pub(crate) fn message<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {

@@ -132,6 +132,7 @@ mod tests {
                     labels: Labels::default(),
                     annotations: Labels::default(),
                     created: None,
+                    maker: None,
                     uid: "".into(),
                     resource_version: "".into(),
                     origin: Origin::Source(SourceId {

@@ -5,7 +5,7 @@
 
 use pilothouse_xlate::TypeUrl;
 use serde_json::Value;
-use testkit::{Scenario, differences};
+use testkit::{Scenario, Score, differences};
 
 /// Scenarios of gateways and policies. Those of patches, Wasm and the Gateway API are others' matters.
 const GROUPS: &[&str] = &[
@@ -24,7 +24,7 @@ const GROUPS: &[&str] = &[
 #[test]
 fn gateways_and_policies_give_the_listeners_and_secrets_that_were_recorded() {
     let only = std::env::var("RECORDED").ok();
-    let (mut equal, mut all) = (0, 0);
+    let mut score = Score::default();
     for name in Scenario::names() {
         let wanted = match &only {
             Some(part) => name.contains(part.as_str()),
@@ -36,25 +36,25 @@ fn gateways_and_policies_give_the_listeners_and_secrets_that_were_recorded() {
         else {
             continue;
         };
-        let (mut of_equal, mut of_all) = (0, 0);
         for proxy in scenario.nodes.keys() {
             for ty in [TypeUrl::Listener, TypeUrl::Secret] {
-                let (e, a) = score(&scenario, proxy, ty, only.is_some());
-                of_equal += e;
-                of_all += a;
+                count(&mut score, &name, &scenario, proxy, ty, only.is_some());
             }
         }
-        println!("{of_equal:4}/{of_all:<4} {name}");
-        equal += of_equal;
-        all += of_all;
     }
-    println!("{equal}/{all} equal");
-    assert!(only.is_some() || equal * 100 >= all * 97);
+    score.at_least(if only.is_some() { 0.0 } else { 97.0 });
 }
 
-fn score(scenario: &Scenario, proxy: &str, ty: TypeUrl, explain: bool) -> (usize, usize) {
+fn count(
+    score: &mut Score,
+    scenario_name: &str,
+    scenario: &Scenario,
+    proxy: &str,
+    ty: TypeUrl,
+    explain: bool,
+) {
     let Some(expected) = scenario.expected(proxy, ty) else {
-        return (0, 0);
+        return;
     };
     let ours = scenario.generated(proxy, ty);
     let mut names: Vec<&String> = expected.keys().collect();
@@ -62,15 +62,13 @@ fn score(scenario: &Scenario, proxy: &str, ty: TypeUrl, explain: bool) -> (usize
     if ty == TypeUrl::Listener {
         names.extend(ours.keys().filter(|name| !expected.contains_key(*name)));
     }
-    let mut equal = 0;
-    for name in &names {
-        let wanted = expected.get(*name).unwrap_or(&Value::Null);
-        let got = ours.get(*name).unwrap_or(&Value::Null);
+    for name in names {
+        let wanted = expected.get(name).unwrap_or(&Value::Null);
+        let got = ours.get(name).unwrap_or(&Value::Null);
         let found = differences(wanted, got);
-        equal += usize::from(found.is_empty());
+        score.count(&format!("{scenario_name}/{proxy} {name}"), &found);
         for line in found.iter().take(if explain { 6 } else { 0 }) {
             println!("{proxy} {} {name}: {line}", ty.short());
         }
     }
-    (equal, names.len())
 }

@@ -257,7 +257,5 @@ fn name_tables_of_scenarios_are_those_that_istiod_sent() {
             score.count(&format!("{name}/{node}"), &found);
         }
     }
-    if testkit::recordings().is_some() {
-        score.at_least(98.0);
-    }
+    score.at_least(98.0);
 }

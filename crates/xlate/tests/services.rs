@@ -10,7 +10,7 @@ use model::mesh::read_mesh_networks;
 use model::object::ObjectName;
 use model::service::{Address, Endpoint, Health, Registry, Resolution, Service};
 use pilothouse_xlate::services::{
-    EndpointsOf, EntryServices, KubeService, WorkloadOfEntry, host_of, name_of,
+    EndpointsOf, EntryServices, KubeService, PodOf, WorkloadOfEntry, host_of, name_of,
 };
 use serde_json::{Map, Value, json};
 use testkit::{Score, Table, World, differences, settings};
@@ -364,4 +364,15 @@ fn kubernetes_services_become_the_services_that_istio_makes_of_them() {
         score.count(case["test"].as_str().unwrap(), &found);
     }
     score.at_least(98.0);
+}
+
+#[test]
+fn the_endpoint_of_a_pod_names_the_deployment_that_made_it() {
+    let world = World::of(
+        "{apiVersion: v1, kind: Pod, metadata: {name: cart-5d8f-x2x7, namespace: shop, generateName: cart-5d8f-, labels: {pod-template-hash: 5d8f}, \
+         ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: cart-5d8f, uid: u, controller: true}]}, spec: {}, status: {podIP: 10.0.0.1}}",
+    );
+    let endpoint = world.get(&PodOf(ObjectName::new("shop", "cart-5d8f-x2x7")));
+    let endpoint = endpoint.as_ref().as_ref().unwrap();
+    assert_eq!(&*endpoint.workload, "cart");
 }

@@ -7,6 +7,7 @@ use model::{Namespace, Object};
 use store::{Reads, Snapshot};
 
 use crate::code;
+use crate::facts::selected::unmatched;
 use crate::facts::selector_text;
 use crate::facts::workloads::{self, Workload, WorkloadsIn};
 use crate::finding::Report;
@@ -45,6 +46,15 @@ fn workloads(cx: &Cx<'_, Snapshot>, policy: &Object<AuthorizationPolicy>, report
     if found {
         return;
     }
+    let labels = policy
+        .spec
+        .selector
+        .as_ref()
+        .map(|s| s.match_labels.clone());
+    let namespace = (!mesh_wide).then(|| policy.namespace());
+    let Some(severity) = unmatched(cx, namespace, &labels.unwrap_or_default()) else {
+        return;
+    };
     match &policy.spec.selector {
         Some(selector) => {
             let labels = selector_text(&selector.match_labels);
@@ -55,7 +65,8 @@ fn workloads(cx: &Cx<'_, Snapshot>, policy: &Object<AuthorizationPolicy>, report
                     "spec.selector",
                     format!("no workload of {place} has the labels {labels}, so the policy protects nothing"),
                 )
-                .help("correct the labels, or inject the workloads that the policy is for");
+                .help("correct the labels, or inject the workloads that the policy is for")
+                .at_most(severity);
         }
         None => {
             report
@@ -65,7 +76,8 @@ fn workloads(cx: &Cx<'_, Snapshot>, policy: &Object<AuthorizationPolicy>, report
                     "",
                     format!("{place} has no workload in the mesh, so the policy protects nothing"),
                 )
-                .help("put the policy into the namespace of the workloads, or inject them");
+                .help("put the policy into the namespace of the workloads, or inject them")
+                .at_most(severity);
         }
     }
 }

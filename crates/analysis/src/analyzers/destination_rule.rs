@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use incr::Cx;
 use model::kinds::istio::DestinationRule;
 use model::kinds::kube::Secret;
-use model::{Name, Object};
+use model::{Name, Object, Severity};
 use proto_istio::networking::client_tls_settings::TlSmode;
 use proto_istio::networking::{ClientTlsSettings, TrafficPolicy};
 use store::{Reads, Snapshot};
 
 use crate::code;
-use crate::facts::workloads::{EntryWith, NodeLocality, Workload, for_each_match};
+use crate::facts::selected::unmatched;
+use crate::facts::workloads::{NodeLocality, Workload, for_each_match};
 use crate::facts::{hosts, selector_text, short_or_full};
 use crate::finding::Report;
 
@@ -93,7 +94,19 @@ pub(crate) fn subsets(
         }
         let mut labels = host.selector.clone();
         labels.extend(subset.labels.clone());
-        if !selects_something(cx, &labels) {
+        let stated = |e: &BTreeMap<String, String>| {
+            let has = |(key, value): (&String, &String)| e.get(key) == Some(value);
+            subset.labels.iter().all(has)
+        };
+        if host.endpoints.iter().any(stated) || selects_something(cx, &labels) {
+            continue;
+        }
+        // Endpoints that are stated are all that there are.
+        let severity = match host.endpoints.is_empty() {
+            true => unmatched(cx, None, &labels),
+            false => Some(Severity::Error),
+        };
+        if let Some(severity) = severity {
             report
                 .add(
                     rule,
@@ -105,7 +118,8 @@ pub(crate) fn subsets(
                         selector_text(&labels)
                     ),
                 )
-                .help("requests to a subset without workloads fail with 503; correct the labels or remove the subset");
+                .help("requests to a subset without workloads fail with 503; correct the labels or remove the subset")
+                .at_most(severity);
         }
     }
 }
@@ -124,11 +138,7 @@ fn selects_something(cx: &Cx<'_, Snapshot>, labels: &BTreeMap<String, String>) -
         found = node.is_empty() || on_node(cx, workload, &node);
         !found
     });
-    let entry = || EntryWith {
-        namespace: None,
-        labels: labels.clone(),
-    };
-    found || *cx.query(&entry())
+    found
 }
 
 fn on_node(

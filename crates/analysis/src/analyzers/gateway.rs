@@ -5,20 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use incr::Cx;
 use model::kinds::istio::Gateway;
 use model::kinds::kube::{Secret, Service};
-use model::{Labels, Namespace, Object, Timestamp};
+use model::{Labels, Namespace, Object, Severity, Timestamp};
 use proto_istio::networking::ServerTlsSettings;
 use store::{Reads, Snapshot};
 
 use super::certificate::{self, Fault};
 use crate::code;
+use crate::facts::selected::{Described, unmatched};
 use crate::facts::workloads::for_each_match;
 use crate::facts::{first_label, selector_text, short_or_full};
 use crate::finding::{Report, Reported};
 
 const NO_WORKLOAD_HELP: &str = "correct the selector, or deploy a gateway with these labels";
 
-fn no_workload(gateway: &Object<Gateway>, report: &mut Report<'_>) {
+fn no_workload(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>, report: &mut Report<'_>) {
     let selector = &gateway.spec.selector;
+    let Some(severity) = unmatched(cx, None, selector) else {
+        return;
+    };
     report
         .add(
             gateway,
@@ -26,7 +30,8 @@ fn no_workload(gateway: &Object<Gateway>, report: &mut Report<'_>) {
             first_label("spec.selector", selector),
             format!("no workload has the labels {}", selector_text(selector)),
         )
-        .help(NO_WORKLOAD_HELP);
+        .help(NO_WORKLOAD_HELP)
+        .at_most(severity);
 }
 
 /// Ports that no Service before the gateway leads to.
@@ -44,7 +49,7 @@ pub(crate) fn ports(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>, report: &m
         true
     });
     if by_namespace.is_empty() {
-        no_workload(gateway, report);
+        no_workload(cx, gateway, report);
         return;
     }
     let mut served: BTreeSet<i32> = BTreeSet::new();
@@ -63,6 +68,11 @@ pub(crate) fn ports(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>, report: &m
             }
         }
     }
+    // The gateway that the mesh config implies, of which the ports are not known, is no reason to warn.
+    let severity = match *cx.query(&Described) {
+        true => Severity::Error,
+        false => Severity::Info,
+    };
     let mut told = BTreeSet::new();
     for (i, server) in gateway.spec.servers.iter().enumerate() {
         let Some(port) = &server.port else { continue };
@@ -79,7 +89,8 @@ pub(crate) fn ports(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>, report: &m
                         selector_text(&gateway.spec.selector)
                     ),
                 )
-                .help("add the port to the Service of the gateway; until then it is reached inside the cluster only");
+                .help("add the port to the Service of the gateway; until then it is reached inside the cluster only")
+                .at_most(severity);
         }
     }
 }
@@ -94,7 +105,7 @@ pub(crate) fn secrets(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>, report: 
         false
     });
     let Some(home) = home else {
-        no_workload(gateway, report);
+        no_workload(cx, gateway, report);
         return;
     };
     for (i, server) in gateway.spec.servers.iter().enumerate() {

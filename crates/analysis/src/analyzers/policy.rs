@@ -15,8 +15,9 @@ use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
 use store::{Reads, Snapshot};
 
 use crate::code;
+use crate::facts::selected::unmatched;
 use crate::facts::selector_text;
-use crate::facts::workloads::{EntryWith, WorkloadsIn, any_matches, namespaces};
+use crate::facts::workloads::{WorkloadsIn, any_matches};
 use crate::finding::Report;
 
 macro_rules! selectors {
@@ -54,8 +55,7 @@ fn selects<T: Kinded>(
     labels: &BTreeMap<String, String>,
     report: &mut Report<'_>,
 ) {
-    // A folder may hold policies only, and the workloads be elsewhere.
-    if labels.is_empty() || namespaces(cx).is_empty() {
+    if labels.is_empty() {
         return;
     }
     let namespace = object.namespace();
@@ -70,11 +70,10 @@ fn selects<T: Kinded>(
         let workloads = cx.query(&WorkloadsIn(namespace.clone()));
         workloads.matching(labels).next().is_some()
     };
-    let entry = || EntryWith {
-        namespace: (!mesh_wide).then(|| namespace.clone()),
-        labels: labels.clone(),
-    };
-    if !found && !*cx.query(&entry()) {
+    if found {
+        return;
+    }
+    if let Some(severity) = unmatched(cx, (!mesh_wide).then_some(namespace), labels) {
         report
             .add(
                 object,
@@ -85,7 +84,8 @@ fn selects<T: Kinded>(
                     selector_text(labels)
                 ),
             )
-            .help("correct the labels, or remove the object: it applies to nothing");
+            .help("correct the labels, or remove the object: it applies to nothing")
+            .at_most(severity);
     }
 }
 

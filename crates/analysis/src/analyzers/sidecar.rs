@@ -8,12 +8,13 @@ use model::{Name, Namespace, Object, ObjectName};
 use store::{Reads, Snapshot};
 
 use crate::code;
-use crate::facts::workloads::{NamespaceLabels, WorkloadsIn};
+use crate::facts::selected::unmatched;
+use crate::facts::workloads::{NamespaceLabels, Workload, WorkloadsIn};
 use crate::facts::{first_label, selector_text, several};
 use crate::finding::Report;
 
 /// Objects that select the same workloads, and these workloads.
-type Sharing<'a> = (Vec<&'a Object<Sidecar>>, Vec<&'a Name>);
+type Sharing<'a> = (Vec<&'a Object<Sidecar>>, BTreeSet<&'a Name>);
 
 /// Istio: pkg/config/analysis/analyzers/sidecar/selector.go, 1.32.
 pub(crate) fn check(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mut Report<'_>) {
@@ -22,7 +23,7 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mut R
         return;
     }
     let workloads = cx.query(&WorkloadsIn(namespace.clone()));
-    let mut selected: BTreeMap<&ObjectName, (bool, Vec<&Object<Sidecar>>)> = BTreeMap::new();
+    let mut selected: BTreeMap<&ObjectName, (&Workload, Vec<&Object<Sidecar>>)> = BTreeMap::new();
     let mut general = Vec::new();
     for sidecar in &sidecars {
         let labels = sidecar.spec.workload_selector.as_ref().map(|s| &s.labels);
@@ -34,10 +35,13 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mut R
         for workload in workloads.matching(labels) {
             found = true;
             let entry = selected.entry(&workload.name);
-            let (_, sharing) = entry.or_insert((workload.ambient, Vec::new()));
+            let (_, sharing) = entry.or_insert((workload, Vec::new()));
             sharing.push(sidecar);
         }
-        if !found {
+        if found {
+            continue;
+        }
+        if let Some(severity) = unmatched(cx, Some(namespace), labels) {
             report
                 .add(
                     sidecar,
@@ -48,14 +52,15 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mut R
                         selector_text(labels)
                     ),
                 )
-                .help("correct the labels, or remove the Sidecar: it applies to nothing");
+                .help("correct the labels, or remove the Sidecar: it applies to nothing")
+                .at_most(severity);
         }
     }
     let mut ineffective = BTreeSet::new();
     // Each group of Sidecars that share workloads is told once, with the workloads.
     let mut shared: BTreeMap<Vec<&Name>, Sharing<'_>> = BTreeMap::new();
-    for (workload, (ambient, sharing)) in selected {
-        if ambient {
+    for (workload, sharing) in selected.into_values() {
+        if workload.ambient {
             for sidecar in sharing {
                 if ineffective.insert(&sidecar.meta.name) {
                     no_effect(sidecar, "the workloads it selects are", report);
@@ -63,11 +68,14 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mut R
             }
         } else if sharing.len() > 1 {
             let names = sharing.iter().map(|s| &s.meta.name.name).collect();
-            let group = shared.entry(names).or_insert_with(|| (sharing, Vec::new()));
-            group.1.push(&workload.name);
+            let group = shared
+                .entry(names)
+                .or_insert_with(|| (sharing, BTreeSet::new()));
+            group.1.insert(&workload.instance_of);
         }
     }
     for (names, (sharing, workloads)) in shared {
+        let workloads: Vec<&Name> = workloads.into_iter().collect();
         for sidecar in sharing {
             report
                 .add(

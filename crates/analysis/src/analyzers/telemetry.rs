@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use incr::Cx;
 use model::kinds::istio::Telemetry;
-use model::{Name, Namespace, Object};
+use model::{Name, Namespace, Object, ObjectName};
 use proto_istio::mesh::mesh_config::extension_provider::Provider;
 use store::{Reads, Snapshot};
 
 use crate::code;
-use crate::facts::workloads::WorkloadsIn;
+use crate::facts::selected::unmatched;
+use crate::facts::workloads::{Workload, WorkloadsIn};
 use crate::facts::{first_label, selector_text, several};
 use crate::finding::Report;
 
 /// Objects that select the same workloads, and these workloads.
-type Sharing<'a> = (Vec<&'a Object<Telemetry>>, Vec<&'a Name>);
+type Sharing<'a> = (Vec<&'a Object<Telemetry>>, BTreeSet<&'a Name>);
 
 /// Istio: pkg/config/analysis/analyzers/telemetry/providers.go, 1.32.
 pub(crate) fn providers(
@@ -81,7 +82,7 @@ pub(crate) fn selectors(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &m
         return;
     }
     let workloads = cx.query(&WorkloadsIn(namespace.clone()));
-    let mut selected: BTreeMap<_, Vec<&Object<Telemetry>>> = BTreeMap::new();
+    let mut selected: BTreeMap<&ObjectName, (&Workload, Vec<&Object<Telemetry>>)> = BTreeMap::new();
     for telemetry in &all {
         let labels = telemetry.spec.selector.as_ref().map(|s| &s.match_labels);
         let Some(labels) = labels.filter(|l| !l.is_empty()) else {
@@ -90,9 +91,14 @@ pub(crate) fn selectors(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &m
         let mut found = false;
         for workload in workloads.matching(labels) {
             found = true;
-            selected.entry(&workload.name).or_default().push(telemetry);
+            let entry = selected.entry(&workload.name);
+            let (_, sharing) = entry.or_insert((workload, Vec::new()));
+            sharing.push(telemetry);
         }
-        if !found {
+        if found {
+            continue;
+        }
+        if let Some(severity) = unmatched(cx, Some(namespace), labels) {
             report
                 .add(
                     telemetry,
@@ -103,16 +109,20 @@ pub(crate) fn selectors(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &m
                         selector_text(labels)
                     ),
                 )
-                .help("correct the labels, or remove the Telemetry: it applies to nothing");
+                .help("correct the labels, or remove the Telemetry: it applies to nothing")
+                .at_most(severity);
         }
     }
     let mut shared: BTreeMap<Vec<&Name>, Sharing<'_>> = BTreeMap::new();
-    for (workload, sharing) in selected.into_iter().filter(|(_, s)| s.len() > 1) {
+    for (workload, sharing) in selected.into_values().filter(|(_, s)| s.len() > 1) {
         let names = sharing.iter().map(|s| &s.meta.name.name).collect();
-        let group = shared.entry(names).or_insert_with(|| (sharing, Vec::new()));
-        group.1.push(&workload.name);
+        let group = shared
+            .entry(names)
+            .or_insert_with(|| (sharing, BTreeSet::new()));
+        group.1.insert(&workload.instance_of);
     }
     for (names, (sharing, workloads)) in shared {
+        let workloads: Vec<&Name> = workloads.into_iter().collect();
         for telemetry in sharing {
             report
                 .add(

@@ -15,6 +15,8 @@ pub(crate) struct Destination {
     pub(crate) ports: Vec<u32>,
     /// Labels of its workloads, where a ServiceEntry selects them.
     pub(crate) selector: BTreeMap<String, String>,
+    /// Labels of its endpoints, where a ServiceEntry states them.
+    pub(crate) endpoints: Vec<BTreeMap<String, String>>,
 }
 
 /// A host with the namespace and the domain of the mesh where it is a short name.
@@ -96,6 +98,7 @@ fn in_scope(cx: &Cx<'_, Snapshot>, scope: &str, name: &str, domain: &str) -> Opt
                 .filter_map(|p| u32::try_from(p.port).ok())
                 .collect(),
             selector: BTreeMap::new(),
+            endpoints: Vec::new(),
         });
     }
     let exact = cx.list_by::<ServiceEntry>(ObjectIndex::Host, &name.to_ascii_lowercase());
@@ -140,6 +143,12 @@ fn of_entry(entry: &Object<ServiceEntry>) -> Destination {
     Destination {
         ports: entry.spec.ports.iter().map(|p| p.number).collect(),
         selector: selector.map(|s| s.labels.clone()).unwrap_or_default(),
+        endpoints: entry
+            .spec
+            .endpoints
+            .iter()
+            .map(|e| e.labels.clone())
+            .collect(),
     }
 }
 

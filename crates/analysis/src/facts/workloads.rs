@@ -19,6 +19,8 @@ pub(crate) const PROXY: &str = "istio-proxy";
 pub(crate) struct Workload {
     /// Of the pod or the Deployment.
     pub(crate) name: ObjectName,
+    /// What people know it by: the Deployment, or whatever else made the pod.
+    pub(crate) instance_of: Name,
     /// Its labels.
     pub(crate) labels: Labels,
     /// Whether a sidecar is, or will be, beside it.
@@ -85,6 +87,7 @@ impl Query<Snapshot> for WorkloadsIn {
                 let containers = spec.containers.iter().chain(&spec.init_containers);
                 Workload {
                     name: pod.meta.name.clone(),
+                    instance_of: (&*pod.workload()).into(),
                     in_mesh: in_mesh(labels, annotations, containers, namespace.as_ref().as_ref()),
                     ambient: annotations.get("ambient.istio.io/redirection") == Some("enabled"),
                     labels: labels.clone(),
@@ -107,6 +110,7 @@ impl Query<Snapshot> for WorkloadsIn {
                 let annotations = &template.metadata.annotations;
                 Some(Workload {
                     name: deployment.meta.name.clone(),
+                    instance_of: deployment.meta.name.name.clone(),
                     in_mesh: in_mesh(labels, annotations, containers, namespace.as_ref().as_ref()),
                     ambient: false,
                     labels: labels.clone(),
@@ -124,7 +128,7 @@ impl Query<Snapshot> for WorkloadsIn {
 }
 
 impl Workloads {
-    fn of(list: Vec<Workload>) -> Self {
+    pub(super) fn of(list: Vec<Workload>) -> Self {
         let mut by_label: FxHashMap<(Arc<str>, Arc<str>), Vec<u32>> = FxHashMap::default();
         for (i, workload) in (0..).zip(&list) {
             for (key, value) in workload.labels.iter() {
@@ -237,7 +241,10 @@ impl Query<Snapshot> for EntryWith {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
         let Some((key, value)) = self.labels.first_key_value() else {
-            return !cx.names::<WorkloadEntry>().is_empty();
+            return match &self.namespace {
+                Some(namespace) => !cx.names_in::<WorkloadEntry>(namespace).is_empty(),
+                None => !cx.namespaces::<WorkloadEntry>().is_empty(),
+            };
         };
         let namespaces = match &self.namespace {
             Some(namespace) => vec![namespace.clone()],

@@ -1,8 +1,10 @@
 //! The metadata of an object, as its manifest states it.
 
+use std::sync::Arc;
+
 use crate::kinds::{Kind, Scope};
 use crate::labels::Labels;
-use crate::object::{ObjectName, Timestamp};
+use crate::object::{Maker, ObjectName, Timestamp};
 
 use super::check::{Fault, Finding};
 use super::node::{Node, Path, Value};
@@ -14,6 +16,7 @@ pub(super) struct RawMeta {
     pub(super) labels: Labels,
     pub(super) annotations: Labels,
     pub(super) created: Option<Timestamp>,
+    pub(super) maker: Option<Arc<Maker>>,
     pub(super) uid: String,
     pub(super) resource_version: String,
 }
@@ -60,6 +63,7 @@ pub(super) fn read(
     };
     let (name, namespace) = (text("name"), text("namespace"));
     let (uid, resource_version) = (text("uid"), text("resourceVersion"));
+    let generated = !text("generateName").is_empty();
     let time = text("creationTimestamp");
     let created = timestamp(&time);
     if let Some(node) = metadata.get("creationTimestamp")
@@ -105,9 +109,27 @@ pub(super) fn read(
         annotations,
         name: ObjectName::new(namespace, name),
         created,
+        maker: generated.then(|| maker(metadata)).flatten(),
         uid,
         resource_version,
     })
+}
+
+/// The first owner that is the controller. What cannot be read is no owner: the API that wrote it has judged it.
+fn maker(metadata: &Node<'_>) -> Option<Arc<Maker>> {
+    let Value::Seq(owners) = &metadata.get("ownerReferences")?.value else {
+        return None;
+    };
+    let is_controller = |o: &&Node<'_>| {
+        o.get("controller")
+            .is_some_and(|c| matches!(c.value, Value::Bool(true)))
+    };
+    let owner = owners.iter().find(is_controller)?;
+    let text = |field: &str| owner.get(field).and_then(Node::as_str).map(Arc::from);
+    Some(Arc::new(Maker {
+        kind: text("kind")?,
+        name: text("name").filter(|name| !name.is_empty())?,
+    }))
 }
 
 /// Labels or annotations. Plain numbers and booleans count as the text they were written with.

@@ -8,12 +8,14 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
+use super::proxy::{Role, pair};
+
 /// Flags of `pilothouse bootstrap`.
 #[derive(Args, Debug)]
 pub(crate) struct BootstrapOptions {
     /// What the proxy is.
     #[arg(value_enum)]
-    role: ProxyRole,
+    role: Role,
 
     /// Name of the workload instance; unique in its namespace.
     #[arg(long, value_name = "NAME")]
@@ -73,16 +75,6 @@ pub(crate) struct BootstrapOptions {
     metadata: Vec<(String, String)>,
 }
 
-/// Kinds of proxy that a bootstrap can be written for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum ProxyRole {
-    /// Beside a workload.
-    Sidecar,
-    /// A gateway.
-    #[value(alias = "router")]
-    Gateway,
-}
-
 /// `INTERCEPTION_MODE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum InterceptionMode {
@@ -92,13 +84,6 @@ enum InterceptionMode {
     Redirect,
     /// iptables TPROXY.
     Tproxy,
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?} is not KEY=VALUE")),
-    }
 }
 
 /// Prints the bootstrap as JSON, which Envoy reads from a `.json` or `.yaml` file.
@@ -113,10 +98,7 @@ fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
     let primary =
         o.ip.first()
             .context("at least one address is needed (--ip)")?;
-    let role = match o.role {
-        ProxyRole::Sidecar => "sidecar",
-        ProxyRole::Gateway => "router",
-    };
+    let role = o.role.in_id();
     let labels: BTreeMap<&str, &str> = o
         .label
         .iter()
@@ -135,7 +117,7 @@ fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
         "LABELS": labels,
         "INSTANCE_IPS": ips,
     });
-    if o.role == ProxyRole::Sidecar {
+    if o.role == Role::Sidecar {
         metadata["INTERCEPTION_MODE"] = match o.interception {
             InterceptionMode::None => "NONE",
             InterceptionMode::Redirect => "REDIRECT",

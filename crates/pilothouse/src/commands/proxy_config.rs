@@ -12,6 +12,8 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use xlate::TypeUrl;
 
+use super::proxy::ProxyOptions;
+
 /// Flags of `pilothouse proxy-config`.
 #[derive(Args, Debug)]
 pub(crate) struct ProxyConfigOptions {
@@ -19,26 +21,47 @@ pub(crate) struct ProxyConfigOptions {
     #[arg(value_enum)]
     what: What,
 
-    /// A connected proxy, NAME.NAMESPACE. Without one, the proxy that the flags below describe.
-    #[arg(value_name = "PROXY", conflicts_with = "config_dir")]
-    proxy: Option<String>,
+    /// NAME.NAMESPACE, NAME or a whole node id: a connected proxy, or with --config-dir one that the flags describe.
+    #[arg(value_name = "PROXY")]
+    name_of_proxy: Option<String>,
 
-    /// Where the server answers HTTP, for a connected proxy.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
-    http_addr: String,
-
-    /// Derive offline from a folder of objects instead of asking a server. May be given several times.
-    #[arg(long, alias = "configDir", value_name = "DIR")]
-    config_dir: Vec<PathBuf>,
-
-    /// Mesh configuration for an offline answer.
+    /// The node id, where PROXY is not given.
     #[arg(
         long,
-        alias = "meshConfig",
-        value_name = "FILE",
-        requires = "config_dir"
+        value_name = "NODE_ID",
+        hide = true,
+        conflicts_with = "name_of_proxy"
     )]
-    mesh_config: Option<PathBuf>,
+    id: Option<String>,
+
+    #[command(flatten)]
+    proxy: ProxyOptions,
+
+    /// Connect to this xDS server as the proxy that the flags describe, and print what it sends. Without PROXY it is
+    /// 127.0.0.1:15010.
+    #[arg(
+        long,
+        alias = "server",
+        value_name = "HOST:PORT",
+        conflicts_with = "config_dir"
+    )]
+    pub(super) xds_addr: Option<String>,
+
+    /// Node template in JSON for --xds-addr, in place of the flags that describe a proxy.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name_of_proxy", "id"])]
+    node: Option<PathBuf>,
+
+    /// Use the state-of-the-world variant of the protocol.
+    #[arg(long)]
+    sotw: bool,
+
+    /// Bearer token for --xds-addr.
+    #[arg(long, env = "XDS_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+
+    /// How long --xds-addr may take to send everything.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    timeout: f64,
 
     /// Only resources whose name contains this.
     #[arg(long, value_name = "TEXT")]
@@ -47,10 +70,6 @@ pub(crate) struct ProxyConfigOptions {
     /// How to print.
     #[arg(long, short = 'o', value_enum, default_value = "table")]
     output: Output,
-
-    /// Which server and which proxy, without PROXY.
-    #[command(flatten)]
-    fetch: client::FetchOptions,
 }
 
 /// Types of resources.
@@ -83,6 +102,45 @@ enum Output {
     Yaml,
 }
 
+/// The name of a proxy that nobody named.
+const UNNAMED: &str = "proxy-0";
+
+impl ProxyConfigOptions {
+    /// The proxy, if it is not connected.
+    pub(super) fn described(&self) -> anyhow::Result<client::NodeOptions> {
+        if self.node.is_some() {
+            let node = self.node.clone();
+            return Ok(client::NodeOptions {
+                node,
+                ..client::NodeOptions::default()
+            });
+        }
+        self.proxy.described(self.name_or_id(), None)
+    }
+
+    fn name_or_id(&self) -> &str {
+        let stated = self.name_of_proxy.as_ref().or(self.id.as_ref());
+        stated.map_or(UNNAMED, String::as_str)
+    }
+
+    async fn gather(&self) -> anyhow::Result<gather::Gathered> {
+        let types = self.what.types();
+        let connected = self.name_of_proxy.is_some() && self.xds_addr.is_none();
+        if connected || !self.proxy.config_dir.is_empty() {
+            return self.proxy.resources(self.name_or_id(), types).await;
+        }
+        let defaults = client::FetchOptions::default();
+        let options = client::FetchOptions {
+            address: self.xds_addr.clone().unwrap_or(defaults.address),
+            sotw: self.sotw,
+            token: self.token.clone(),
+            timeout: self.timeout,
+            node: self.described()?,
+        };
+        gather::fetched(&options, types).await
+    }
+}
+
 impl What {
     fn types(self) -> &'static [TypeUrl] {
         match self {
@@ -102,7 +160,7 @@ impl What {
 
 /// Prints it.
 pub(crate) async fn run(options: ProxyConfigOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut all = gather::gather(&options).await?;
+    let mut all = options.gather().await?;
     for (_, resources) in &mut all {
         if let Some(part) = &options.name {
             resources.retain(|r| gather::name(r).contains(part.as_str()));

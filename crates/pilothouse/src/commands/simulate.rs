@@ -5,26 +5,21 @@ mod request;
 
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
-use model::kinds::Kind;
-use model::object::ObjectName;
-use proto_envoy::envoy::config::core::v3::Node;
-use serde_json::{Value, json};
 use simulate::Resources;
-use store::Snapshot;
 use xlate::TypeUrl;
 
-use super::proxy_config::gather;
+use super::proxy::ProxyOptions;
 
 /// Flags of `pilothouse simulate`.
 #[derive(Args, Debug)]
 pub(crate) struct SimulateOptions {
-    /// The proxy that the request passes: NAME.NAMESPACE, or a whole node id.
+    /// The proxy that the request passes, NAME.NAMESPACE, NAME or a whole node id: a connected one, or with --config-dir
+    /// one that the flags describe.
     #[arg(long, value_name = "PROXY")]
-    from: String,
+    pub(super) from: String,
 
     /// HTTP method.
     method: String,
@@ -36,39 +31,12 @@ pub(crate) struct SimulateOptions {
     #[arg(long = "header", short = 'H', value_name = "HEADER")]
     headers: Vec<String>,
 
-    /// Where the server answers HTTP that the proxy is connected to.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
-    server: String,
+    #[command(flatten)]
+    pub(super) proxy: ProxyOptions,
 
-    /// Derive offline from a folder of objects instead of asking a server. May be given several times.
-    #[arg(
-        long,
-        alias = "configDir",
-        value_name = "DIR",
-        conflicts_with = "server"
-    )]
-    config_dir: Vec<PathBuf>,
-
-    /// Mesh configuration for an offline answer.
-    #[arg(
-        long,
-        alias = "meshConfig",
-        value_name = "FILE",
-        requires = "config_dir"
-    )]
-    mesh_config: Option<PathBuf>,
-
-    /// What the proxy is, offline.
-    #[arg(long, value_enum, default_value = "sidecar", requires = "config_dir")]
-    role: Role,
-
-    /// A label of the workload, KEY=VALUE, offline; those of a Pod in the folder are known.
-    #[arg(long = "label", value_name = "KEY=VALUE", requires = "config_dir")]
-    labels: Vec<String>,
-
-    /// The proxy's address, offline; that of a Pod or WorkloadEntry in the folder is known.
-    #[arg(long, value_name = "ADDRESS", requires = "config_dir")]
-    ip: Option<IpAddr>,
+    /// As --http-addr.
+    #[arg(long, value_name = "HOST:PORT", hide = true, conflicts_with_all = ["config_dir", "http_addr"])]
+    pub(super) server: Option<String>,
 
     /// The request comes in to the workload: the port of the URL is the workload's.
     #[arg(long)]
@@ -91,16 +59,6 @@ pub(crate) struct SimulateOptions {
     output: Output,
 }
 
-/// What a proxy is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Role {
-    /// Beside a workload.
-    Sidecar,
-    /// At the edge.
-    #[value(alias = "router")]
-    Gateway,
-}
-
 /// Forms of output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Output {
@@ -119,13 +77,11 @@ const TYPES: [TypeUrl; 4] = [
 ];
 
 /// Walks and prints.
-pub(crate) async fn run(options: SimulateOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    let gathered = if options.config_dir.is_empty() {
-        gather::connected(&options.server, &options.from, &TYPES).await?
-    } else {
-        let mesh = options.mesh_config.as_deref();
-        gather::offline(&options.config_dir, mesh, &TYPES, |s| node(&options, s))?
-    };
+pub(crate) async fn run(mut options: SimulateOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    if let Some(server) = options.server.take() {
+        options.proxy.http_addr = server;
+    }
+    let gathered = options.proxy.resources(&options.from, &TYPES).await?;
     let mut resources = Resources::default();
     for (ty, list) in &gathered {
         for resource in list {
@@ -143,53 +99,4 @@ pub(crate) async fn run(options: SimulateOptions, out: &mut dyn Write) -> anyhow
         }
     }
     Ok(())
-}
-
-/// The proxy that the flags describe, with the address that an object of its name has.
-fn node(options: &SimulateOptions, snapshot: &Snapshot) -> anyhow::Result<Node> {
-    let id = if options.from.contains('~') {
-        options.from.clone()
-    } else {
-        let (name, namespace) = options
-            .from
-            .split_once('.')
-            .context("--from is NAME.NAMESPACE, as in --from cart-1.shop")?;
-        let object = ObjectName::new(namespace, name);
-        let ip = options.ip.or_else(|| address(snapshot, &object));
-        let ip = ip.map_or_else(|| "127.0.0.1".to_owned(), |ip| ip.to_string());
-        let role = match options.role {
-            Role::Sidecar => "sidecar",
-            Role::Gateway => "router",
-        };
-        format!("{role}~{ip}~{name}.{namespace}~{namespace}.svc.cluster.local")
-    };
-    let parts: Vec<&str> = id.split('~').collect();
-    let [_, ip, name, _] = parts[..] else {
-        bail!("{id} is no node id: ROLE~ADDRESS~NAME.NAMESPACE~DOMAIN");
-    };
-    let namespace = name.split_once('.').map_or("", |(_, namespace)| namespace);
-    let pairs = options.labels.iter().map(|label| {
-        let pair = label.split_once('=').context("--label is KEY=VALUE")?;
-        Ok((pair.0.to_owned(), Value::from(pair.1)))
-    });
-    let labels: serde_json::Map<String, Value> = pairs.collect::<anyhow::Result<_>>()?;
-    let metadata = json!({
-        "NAMESPACE": namespace,
-        "INSTANCE_IPS": ip,
-        "CLUSTER_ID": "Kubernetes",
-        "LABELS": labels,
-    });
-    Ok(client::node(&id, &metadata))
-}
-
-/// The address of a Pod or WorkloadEntry.
-fn address(snapshot: &Snapshot, name: &ObjectName) -> Option<IpAddr> {
-    use model::AnyObject;
-    let pod = snapshot.tables.get_any(Kind::Pod, name);
-    let entry = snapshot.tables.get_any(Kind::WorkloadEntry, name);
-    match (pod, entry) {
-        (Some(AnyObject::Pod(pod)), _) => pod.status.pod_ip.parse().ok(),
-        (_, Some(AnyObject::WorkloadEntry(entry))) => entry.spec.address.parse().ok(),
-        _ => None,
-    }
 }

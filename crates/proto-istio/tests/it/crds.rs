@@ -100,8 +100,7 @@ const EXPECTED: &[&str] = &[
 
 #[test]
 fn messages_have_the_fields_of_the_custom_resource_definitions() {
-    let Some(shared) =
-        crate::shared::path("conformance/crds/istio-api.customresourcedefinitions.gen.yaml")
+    let Some(shared) = testkit::recording("crds/istio-api.customresourcedefinitions.gen.yaml")
     else {
         return;
     };

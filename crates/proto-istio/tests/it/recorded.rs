@@ -11,7 +11,7 @@ const EXPECTED: &[&str] = &[r#"unknown ["http[0].websocketUpgrade"]"#];
 
 #[test]
 fn recorded_objects_read_and_keep_their_meaning() {
-    let Some(scenarios) = crate::shared::path("conformance/scenarios") else {
+    let Some(scenarios) = testkit::recording("scenarios") else {
         return;
     };
     let mut objects = 0;

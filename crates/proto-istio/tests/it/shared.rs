@@ -1,21 +1,9 @@
-//! Where recorded facts lie, and how their YAML is read.
+//! How the YAML of recordings is read.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
-
-/// A file or folder beside the workspace; `None`, with a message, where it is absent.
-pub(crate) fn path(below: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared")
-        .join(below);
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: {below} is not beside the workspace");
-    None
-}
 
 /// The YAML documents of a file, without empty ones.
 pub(crate) fn documents(path: &Path) -> Vec<Value> {

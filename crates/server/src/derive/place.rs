@@ -11,6 +11,8 @@ use xlate::findings::FindingsOfView;
 use xlate::view::ProxyKey;
 use xlate::{Published, TypeSet, TypeUrl, View, ViewOf};
 
+use crate::analysis::Seen;
+
 use super::state::{Proxy, Root, State, TYPES};
 use super::{ProxyId, Subscription};
 
@@ -137,6 +139,9 @@ impl State {
         let types = proxy.types;
         self.leave_view(id, &proxy);
         let entry = self.views.entry(Arc::clone(&view)).or_default();
+        if entry.proxies.is_empty() {
+            (self.on_view)(&view, Seen::First);
+        }
         entry.proxies.insert(id);
         entry.joined_or_left += 1;
         self.from_disk -= proxy.tell(&entry.published, &mut self.peal);
@@ -203,6 +208,7 @@ impl State {
             }
             self.found.replace(entry.findings.as_ref(), None);
             self.views.remove(view);
+            (self.on_view)(view, Seen::Last);
         }
     }
 }

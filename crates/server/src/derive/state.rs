@@ -18,6 +18,8 @@ use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
 use xlate::jwt::WantedKeys;
 use xlate::{Published, ResourceSet, TypeSet, TypeUrl, View};
 
+use crate::analysis::Seen;
+
 use super::found::{Found, placed};
 use super::place::has_sets;
 use super::{Batch, KeysWanted, ProxyId, Revisions};
@@ -50,7 +52,12 @@ pub struct State {
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
     keys: watch::Sender<KeysWanted>,
+    /// Called when a view gets its first proxy, and when its last leaves.
+    pub(super) on_view: OnView,
 }
+
+/// Hears what becomes of views.
+pub(super) type OnView = Box<dyn FnMut(&View, Seen) + Send>;
 
 pub(super) struct Proxy {
     pub(super) node: Arc<Node>,
@@ -137,6 +144,7 @@ impl State {
         settings: Arc<Settings>,
         keys: watch::Sender<KeysWanted>,
         revisions: Arc<Revisions>,
+        on_view: OnView,
     ) -> Self {
         let mut engine = Engine::new();
         let mut roots = FxHashMap::default();
@@ -159,6 +167,7 @@ impl State {
             found: Found::default(),
             of_mesh: None,
             keys,
+            on_view,
         }
     }
 

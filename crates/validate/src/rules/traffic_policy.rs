@@ -148,7 +148,7 @@ pub fn retries(retries: Option<&HttpRetry>, at: &At<'_>, report: &mut Report) {
         for condition in retries.retry_on.split(',') {
             if !RETRY_ON.contains(&condition) && !is_status(condition) {
                 let at = at.field("retryOn");
-                report.error(&at, format!("{condition:?} is nothing to retry on"));
+                report.error(&at, format!("{condition:?} is not a retry condition"));
                 if let Some(near) = model::parse::nearest(condition.trim(), RETRY_ON.into_iter()) {
                     report.help(format!("did you mean `{near}`?"));
                 }

@@ -398,9 +398,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::recorded::cases;
+    use testkit::cases;
 
-    const MODEL: &str = "authz-model.json";
+    const MODEL: &str = "authz-model";
 
     fn shown<M: Message + Name>(message: &M) -> Value {
         let mut json = crate::json::from_bytes(&M::type_url(), &message.encode_to_vec());

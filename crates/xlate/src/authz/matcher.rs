@@ -221,7 +221,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::recorded::cases;
+    use testkit::cases;
 
     fn shown<M: Message + Name>(message: &M) -> Value {
         let mut json = crate::json::from_bytes(&M::type_url(), &message.encode_to_vec());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn check<M: Message + Name>(function: &str, build: impl Fn(&Value) -> M) {
-        for case in cases("authz-matcher.json", function) {
+        for case in cases("authz-matcher", function) {
             assert_eq!(shown(&build(&case["in"])), case["out"], "{case}");
         }
     }

@@ -1,16 +1,13 @@
 //! Policies against what Istio's own tests have recorded.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use model::kinds::Kinded;
 use prost_types::Any;
 use serde_json::{Value, json};
+use testkit::{Score, Table, recording};
 
 use super::*;
-
-fn shared() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance")
-}
 
 fn policies(text: &str) -> Policies {
     let mut found = Policies::default();
@@ -35,15 +32,6 @@ fn lookup(service: &str, port: u32) -> Option<ProviderCluster> {
         host: HOST.to_owned(),
         cluster: format!("outbound|{port}||{HOST}"),
     })
-}
-
-fn table(name: &str) -> Vec<Value> {
-    let Ok(text) = std::fs::read_to_string(shared().join("istio-tables").join(name)) else {
-        eprintln!("skipped: no {name}");
-        return Vec::new();
-    };
-    let table: Value = serde_json::from_str(&text).unwrap();
-    table["cases"].as_array().unwrap().clone()
 }
 
 /// The filters for policies, as the recording of Istio's test shows them.
@@ -83,34 +71,42 @@ fn filters(policies: &Policies, case: &Value, tcp_chain: bool) -> Vec<Value> {
     }
 }
 
-/// Whether the filters are those wanted; says in what they are not.
-fn agree(case: &Value, found: Vec<Value>, wanted: &Value) -> bool {
+/// Counts whether the filters are those wanted.
+fn compare(score: &mut Score, case: &Value, found: Vec<Value>, wanted: &Value) {
     let wanted = wanted.as_array().cloned().unwrap_or_default();
+    let mut differences = Vec::new();
     if found != wanted {
         let (found, wanted) = (Value::from(found), Value::from(wanted));
-        eprintln!("{}:\nfound  {found}\nwanted {wanted}", case["test"]);
-        return false;
+        differences.push(format!("found {found}, wanted {wanted}"));
     }
-    true
+    score.count(&case["test"].to_string(), &differences);
 }
 
 #[test]
 fn filters_are_those_of_the_recording() {
-    let inputs = shared().join("istio/pilot/pkg/security/authz/builder/testdata");
-    for case in table("authz-builder.json") {
+    let Some(inputs) = recording("istio/pilot/pkg/security/authz/builder/testdata") else {
+        return;
+    };
+    let table = Table::load("authz-builder").unwrap();
+    let mut score = Score::default();
+    for case in &table.cases {
         let Ok(text) = std::fs::read_to_string(inputs.join(case["in"].as_str().unwrap())) else {
             continue;
         };
-        let found = filters(&policies(&text), &case, case["kind"] == "tcp");
-        assert!(agree(&case, found, &case["got"]));
+        let found = filters(&policies(&text), case, case["kind"] == "tcp");
+        compare(&mut score, case, found, &case["got"]);
     }
+    score.at_least(100.0);
 }
 
 #[test]
 fn builders_give_the_filters_of_the_recording() {
-    let surroundings = table("authz-builder.json");
-    let calls = table("authz-builder-misc.json");
-    let (mut equal, mut all) = (0, 0);
+    let Some(surroundings) = Table::load("authz-builder") else {
+        return;
+    };
+    let surroundings = surroundings.cases;
+    let calls = Table::load("authz-builder-misc").unwrap().cases;
+    let mut score = Score::default();
     for made in calls.iter().filter(|c| c["fn"] == "builder.New") {
         let same = |c: &&Value| c["test"] == made["test"];
         let mut built = calls.iter().filter(|c| c["fn"] != "builder.New");
@@ -152,15 +148,10 @@ fn builders_give_the_filters_of_the_recording() {
             false => policies.custom.clear(),
         }
         let tcp_chain = built["fn"] == "builder.Builder.BuildTCP";
-        all += 1;
-        equal += usize::from(agree(
-            made,
-            filters(&policies, case, tcp_chain),
-            &built["out"],
-        ));
+        let found = filters(&policies, case, tcp_chain);
+        compare(&mut score, made, found, &built["out"]);
     }
-    println!("{equal} of {all}");
-    assert_eq!(equal, all);
+    score.at_least(100.0);
 }
 
 #[test]

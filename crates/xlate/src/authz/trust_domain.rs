@@ -109,7 +109,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::recorded::cases;
+    use testkit::cases;
 
     fn texts(value: &Value) -> Vec<String> {
         let list = value.as_array().into_iter().flatten();
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn principals_are_those_of_the_recording() {
         for case in cases(
-            "trustdomain.json",
+            "trustdomain",
             "trustdomain.Bundle.ReplaceTrustDomainAliases",
         ) {
             let domains = TrustDomains(texts(&case["in"]["self"]["TrustDomains"]));
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn lists_are_those_of_the_recording() {
-        for case in cases("trustdomain.json", "trustdomain.NewBundle") {
+        for case in cases("trustdomain", "trustdomain.NewBundle") {
             let domain = case["in"]["trustDomain"].as_str().unwrap();
             let found = TrustDomains::new(domain, &texts(&case["in"]["trustDomainAliases"]));
             assert_eq!(found.0, texts(&case["out"]["TrustDomains"]), "{case}");
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn trust_domains_are_replaced_as_in_the_recording() {
-        let table = "trustdomain.json";
+        let table = "trustdomain";
         for case in cases(table, "trustdomain.replaceTrustDomainInPrincipal") {
             let principal = case["in"]["principal"].as_str().unwrap();
             let domains = TrustDomains(vec![case["in"]["trustDomain"].as_str().unwrap().into()]);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn overlaps_are_those_of_the_recording() {
-        for case in cases("trustdomain.json", "trustdomain.stringMatch") {
+        for case in cases("trustdomain", "trustdomain.stringMatch") {
             let domain = case["in"]["a"].as_str().unwrap();
             let found = overlaps(domain, &texts(&case["in"]["list"]));
             assert_eq!(Some(found), case["out"].as_bool(), "{case}");

@@ -86,11 +86,13 @@ pub(super) fn fill(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorded::{cases, service};
+    use testkit::cases;
+
+    use crate::recorded::service;
 
     #[test]
     fn names_of_statistics_are_those_of_the_recording() {
-        for case in cases("networking-telemetry.json", "telemetry.BuildStatPrefix") {
+        for case in cases("networking-telemetry", "telemetry.BuildStatPrefix") {
             let input = &case["in"];
             let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
             let number =

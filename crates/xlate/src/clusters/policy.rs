@@ -295,11 +295,13 @@ mod tests {
     use proto_envoy::envoy::config::cluster::v3::cluster::DiscoveryType;
 
     use super::*;
-    use crate::recorded::{cases, message};
+    use testkit::cases;
+
+    use crate::recorded::message;
 
     #[test]
     fn connections_are_upgraded_as_in_the_recordings() {
-        for case in cases("core.json", "core.shouldH2Upgrade") {
+        for case in cases("core", "core.shouldH2Upgrade") {
             let input = &case["in"];
             let mesh: MeshConfig = message(&input["mesh"]).unwrap_or_default();
             let pool: Option<ConnectionPoolSettings> = message(&input["connectionPool"]);

@@ -102,7 +102,9 @@ impl<'a> Policy<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorded::{cases, message};
+    use testkit::cases;
+
+    use crate::recorded::message;
 
     fn plain(policy: Policy<'_>) -> TrafficPolicy {
         TrafficPolicy {
@@ -119,7 +121,7 @@ mod tests {
 
     #[test]
     fn subsets_and_ports_are_laid_over_rules_as_in_the_recordings() {
-        for case in cases("networking-util.json", "util.MergeSubsetTrafficPolicy") {
+        for case in cases("networking-util", "util.MergeSubsetTrafficPolicy") {
             let base: Option<TrafficPolicy> = message(&case["in"]["original"]);
             let over: Option<TrafficPolicy> = message(&case["in"]["subsetPolicy"]);
             let mut wanted: Option<TrafficPolicy> = message(&case["out"]);

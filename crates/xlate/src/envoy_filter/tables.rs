@@ -17,9 +17,9 @@ use super::patch::{AnyPatch, Patch};
 use super::select::Selected;
 use super::{Context, cluster, extension, listener, route};
 use crate::json::{from_bytes, pool};
-use crate::recorded::cases;
+use testkit::cases;
 
-const TABLE: &str = "core-envoyfilter.json";
+const TABLE: &str = "core-envoyfilter";
 
 /// A message as Go prints its structs: fields by their names in the definition, choices by the names of Go.
 fn go(descriptor: &MessageDescriptor, value: &Value) -> DynamicMessage {

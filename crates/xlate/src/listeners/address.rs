@@ -186,11 +186,11 @@ impl Addressing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorded::cases;
+    use testkit::cases;
 
     #[test]
     fn addresses_and_ranges_are_read_as_in_the_recordings() {
-        for case in cases("networking-util.json", "util.ConvertAddressToCidr") {
+        for case in cases("networking-util", "util.ConvertAddressToCidr") {
             let text = case["in"]["addr"].as_str().expect("a text");
             let found = cidr_range(text).map(|range| {
                 serde_json::json!({

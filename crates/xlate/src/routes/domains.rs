@@ -183,9 +183,11 @@ mod tests {
 
     #[test]
     fn domains_are_those_of_the_recordings() {
-        use crate::recorded::{cases, service};
+        use testkit::cases;
+
+        use crate::recorded::service;
         use model::service::{Registry, Resolution, ServiceAlias};
-        for case in cases("core.json", "core.generateVirtualHostDomains") {
+        for case in cases("core", "core.generateVirtualHostDomains") {
             let recorded = &case["in"]["service"];
             let attributes = &recorded["Attributes"];
             // Which address a proxy knows of several is chosen elsewhere.

@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn claims_are_those_of_the_recording() {
-        for case in crate::recorded::cases("jwt-claims.json", "jwt.ToRoutingClaim") {
+        for case in testkit::cases("jwt-claims", "jwt.ToRoutingClaim") {
             let found = claim(case["in"]["headerName"].as_str().unwrap());
             let wanted = case["out"]["Claims"].as_array().map(|list| {
                 let texts = list.iter().map(|c| c.as_str().unwrap());

@@ -1,6 +1,5 @@
 //! What Istio's own tests recorded of its route building, when the recordings are there.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use incr::Engine;
@@ -14,26 +13,12 @@ use prost_reflect::DynamicMessage;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
 use serde_json::{Value, json};
 use store::Store;
+use testkit::cases;
 
 use super::filters;
 use super::matching;
 use super::rule::{RuleRoutes, Target};
 use crate::json::pool;
-
-fn cases(function: &str) -> Vec<Value> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/conformance/istio-tables/core-route.json");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        println!("skipped: {} is not there", path.display());
-        return Vec::new();
-    };
-    let mut table: Value = serde_json::from_str(&text).unwrap();
-    let Value::Array(cases) = table["cases"].take() else {
-        panic!("a table has cases");
-    };
-    let named = |case: &Value| case["fn"] == function;
-    cases.into_iter().filter(named).collect()
-}
 
 fn as_json(type_name: &str, message: &impl Message) -> Value {
     let descriptor = pool().get_message_by_name(type_name).unwrap();
@@ -83,6 +68,7 @@ fn routes(case: &Value) -> Value {
             labels: Labels::default(),
             annotations: strings(&object["metadata"]["annotations"]),
             created: None,
+            maker: None,
             uid: "".into(),
             resource_version: "".into(),
             origin: Origin::Source(source.clone()),
@@ -150,7 +136,7 @@ fn normalise(value: &mut Value) {
 #[test]
 fn routes_of_rules_are_those_that_istio_recorded() {
     let (mut equal, mut different) = (0, 0);
-    for case in cases("route.BuildHTTPRoutesForVirtualService") {
+    for case in cases("core-route", "route.BuildHTTPRoutesForVirtualService") {
         if is_opaque(&case) || case["out"][0].is_null() {
             continue;
         }
@@ -171,7 +157,7 @@ fn routes_of_rules_are_those_that_istio_recorded() {
 
 #[test]
 fn faults_are_those_that_istio_recorded() {
-    for case in cases("route.TranslateFault") {
+    for case in cases("core-route", "route.TranslateFault") {
         let fault = serde_json::from_value(case["in"]["in"].clone()).unwrap();
         let name = "envoy.extensions.filters.http.fault.v3.HTTPFault";
         assert_eq!(as_json(name, &filters::fault(&fault)), case["out"]);
@@ -180,7 +166,7 @@ fn faults_are_those_that_istio_recorded() {
 
 #[test]
 fn cors_policies_are_those_that_istio_recorded() {
-    for case in cases("route.TranslateCORSPolicy") {
+    for case in cases("core-route", "route.TranslateCORSPolicy") {
         let cors = serde_json::from_value(case["in"]["in"].clone()).unwrap();
         let name = "envoy.extensions.filters.http.cors.v3.CorsPolicy";
         assert_eq!(as_json(name, &filters::cors(&cors)), case["out"]);
@@ -189,7 +175,7 @@ fn cors_policies_are_those_that_istio_recorded() {
 
 #[test]
 fn claims_are_matched_as_istio_recorded() {
-    for case in cases("route.translateMetadataMatch") {
+    for case in cases("core-route", "route.translateMetadataMatch") {
         let name = case["in"]["name"].as_str().unwrap();
         let text = match case["in"]["in"].clone() {
             Value::Null => json!({}),
@@ -208,7 +194,7 @@ fn claims_are_matched_as_istio_recorded() {
 
 #[test]
 fn routes_that_take_everything_are_those_that_istio_recorded() {
-    for case in cases("route.IsCatchAllRoute") {
+    for case in cases("core-route", "route.IsCatchAllRoute") {
         let descriptor = pool()
             .get_message_by_name("envoy.config.route.v3.Route")
             .unwrap();

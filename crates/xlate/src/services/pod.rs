@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use model::Labels;
 use model::kinds::kube::{self, Pod};
 use model::names::Namespace;
 use model::object::{Object, ObjectName};
@@ -71,7 +70,7 @@ fn endpoint(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>) -> Endpoint {
         locality,
         cluster: settings.cluster.clone(),
         mutual_tls: labels.get(TLS_MODE_LABEL) == Some("istio"),
-        workload: workload_name(labels, &pod.meta.name),
+        workload: pod.workload(),
         namespace: pod.namespace().clone(),
         node: pod.spec.node_name.clone(),
         hostname,
@@ -86,13 +85,6 @@ fn primary(pod: &Object<Pod>) -> Arc<str> {
         .next()
         .cloned()
         .unwrap_or_else(|| Arc::from(""))
-}
-
-fn workload_name(labels: &Labels, name: &ObjectName) -> Arc<str> {
-    match labels.get("service.istio.io/workload-name") {
-        Some(name) => Arc::from(name),
-        None => name.name.as_arc().clone(),
-    }
 }
 
 /// As the Pod's labels say, else where its Node is.

@@ -1,29 +1,13 @@
 //! What Istio's own tests recorded of delegates and short names, when the recordings are there.
 
-use std::path::PathBuf;
-
 use proto_istio::networking::{HttpMatchRequest, HttpRoute};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use testkit::cases;
 
 use super::delegate;
 use super::{gateway_name, host_name};
 use crate::limits::Budget;
-
-fn cases(function: &str) -> Vec<Value> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/conformance/istio-tables/model.json");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        println!("skipped: {} is not there", path.display());
-        return Vec::new();
-    };
-    let mut table: Value = serde_json::from_str(&text).unwrap();
-    let Value::Array(cases) = table["cases"].take() else {
-        panic!("a table has cases");
-    };
-    let named = |case: &Value| case["fn"] == function;
-    cases.into_iter().filter(named).collect()
-}
 
 fn read<T: DeserializeOwned + Default>(value: &Value) -> T {
     if value.is_null() {
@@ -46,7 +30,7 @@ fn merge_matches(
 
 #[test]
 fn matches_contradict_each_other_as_recorded() {
-    for case in cases("model.hasConflict") {
+    for case in cases("model", "model.hasConflict") {
         let root: HttpMatchRequest = read(&case["in"]["root"]);
         let leaf: HttpMatchRequest = read(&case["in"]["leaf"]);
         let ours = delegate::conflict(&root, &leaf);
@@ -56,7 +40,7 @@ fn matches_contradict_each_other_as_recorded() {
 
 #[test]
 fn matches_merge_as_recorded() {
-    for case in cases("model.mergeHTTPMatchRequests") {
+    for case in cases("model", "model.mergeHTTPMatchRequests") {
         let root: Vec<HttpMatchRequest> = read(&case["in"]["root"]);
         let leaf: Vec<HttpMatchRequest> = read(&case["in"]["delegate"]);
         let ours = merge_matches(&root, &leaf);
@@ -68,7 +52,7 @@ fn matches_merge_as_recorded() {
 
 #[test]
 fn routes_merge_as_recorded() {
-    for case in cases("model.MergeHTTPRoutes") {
+    for case in cases("model", "model.MergeHTTPRoutes") {
         let root = HttpRoute {
             delegate: None,
             ..read(&case["in"]["root"])
@@ -86,14 +70,14 @@ fn routes_merge_as_recorded() {
 #[test]
 fn short_names_are_written_out_as_recorded() {
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
-    for case in cases("model.ResolveShortnameToFQDN") {
+    for case in cases("model", "model.ResolveShortnameToFQDN") {
         let meta = &case["in"]["meta"];
         let host = text(&case["in"]["hostname"]);
         let namespace = text(&meta["Namespace"]).into();
         let ours = host_name(&host, &namespace, &text(&meta["Domain"]));
         assert_eq!(ours.unwrap_or(host), text(&case["out"]), "{}", case["test"]);
     }
-    for case in cases("model.resolveGatewayName") {
+    for case in cases("model", "model.resolveGatewayName") {
         let gateway = text(&case["in"]["gwname"]);
         let namespace = text(&case["in"]["meta"]["Namespace"]).into();
         let ours = gateway_name(&gateway, &namespace);

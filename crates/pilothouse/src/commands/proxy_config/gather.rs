@@ -18,24 +18,17 @@ use store::{Snapshot, Store};
 use xlate::view::ProxyKey;
 use xlate::{TypeSet, TypeUrl, ViewOf};
 
-use super::ProxyConfigOptions;
-
 /// The largest answer of a server that is read.
 const LARGEST_DUMP: usize = 1 << 30;
 
 /// Resources by type, as protobuf JSON.
 pub(in crate::commands) type Gathered = Vec<(TypeUrl, Vec<Value>)>;
 
-pub(super) async fn gather(options: &ProxyConfigOptions) -> anyhow::Result<Gathered> {
-    let types = options.what.types();
-    if let Some(proxy) = &options.proxy {
-        return connected(&options.http_addr, proxy, types).await;
-    }
-    if !options.config_dir.is_empty() {
-        let mesh = options.mesh_config.as_deref();
-        let node = |_: &Snapshot| Ok(options.fetch.node.envoy()?);
-        return offline(&options.config_dir, mesh, types, node);
-    }
+/// What an xDS server sends.
+pub(super) async fn fetched(
+    options: &client::FetchOptions,
+    types: &[TypeUrl],
+) -> anyhow::Result<Gathered> {
     // Assignments and routes are named by what other types say, so those are asked for too.
     let asked = [
         TypeUrl::Cluster,
@@ -43,7 +36,7 @@ pub(super) async fn gather(options: &ProxyConfigOptions) -> anyhow::Result<Gathe
         TypeUrl::Listener,
         TypeUrl::Route,
     ];
-    let fetched = client::fetch(&options.fetch, &asked).await?;
+    let fetched = client::fetch(options, &asked).await?;
     Ok(types
         .iter()
         .map(|ty| {

@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::endpoints::groups::{Member, Target};
-use crate::recorded::{cases, message};
+use testkit::cases;
+
+use crate::recorded::message;
 
 fn service(distribution: TrafficDistribution) -> Service {
     Service {
@@ -20,10 +22,7 @@ fn service(distribution: TrafficDistribution) -> Service {
 
 #[test]
 fn the_setting_in_force_is_that_of_the_recordings() {
-    for case in cases(
-        "core-loadbalancer.json",
-        "loadbalancer.GetEffectiveLbSetting",
-    ) {
+    for case in cases("core-loadbalancer", "loadbalancer.GetEffectiveLbSetting") {
         let input = &case["in"];
         let mesh = MeshConfig {
             locality_lb_setting: message(&input["meshLocality"]),
@@ -56,7 +55,7 @@ fn the_setting_in_force_is_that_of_the_recordings() {
 
 #[test]
 fn a_locality_lies_in_what_rules_name_as_in_the_recordings() {
-    for case in cases("networking-util.json", "util.LocalityMatch") {
+    for case in cases("networking-util", "util.LocalityMatch") {
         let part = |name: &str| {
             let text = case["in"]["proxyLocality"][name].as_str();
             Arc::from(text.unwrap_or_default())

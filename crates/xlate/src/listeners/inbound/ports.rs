@@ -207,11 +207,11 @@ fn of_ingress(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorded::cases;
+    use testkit::cases;
 
     #[test]
     fn names_of_statistics_are_those_of_the_recording() {
-        let table = "networking-telemetry.json";
+        let table = "networking-telemetry";
         for case in cases(table, "telemetry.BuildInboundStatPrefix") {
             let input = &case["in"];
             // The other side of a connection knows no subsets.

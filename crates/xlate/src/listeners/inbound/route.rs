@@ -63,11 +63,11 @@ fn operation(host: &str, port: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::operation;
-    use crate::recorded::cases;
+    use testkit::cases;
 
     #[test]
     fn operations_are_those_of_the_recording() {
-        for case in cases("networking-telemetry.json", "telemetry.TraceOperation") {
+        for case in cases("networking-telemetry", "telemetry.TraceOperation") {
             let port = u16::try_from(case["in"]["port"].as_u64().unwrap()).unwrap();
             let found = operation(case["in"]["host"].as_str().unwrap(), port);
             assert_eq!(Some(found.as_str()), case["out"].as_str(), "{case}");
