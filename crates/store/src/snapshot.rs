@@ -1,5 +1,6 @@
 //! Everything that generation can read, at one revision.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::change::ServiceKey;
@@ -67,6 +68,13 @@ macro_rules! declare_tables {
                 match kind {
                     $(Kind::$variant => self.$table.has_namespace(namespace)),+
                 }
+            }
+
+            /// Every namespace that holds objects of any kind.
+            pub fn all_namespaces(&self) -> BTreeSet<&Namespace> {
+                let mut all = BTreeSet::new();
+                $(all.extend(self.$table.namespaces());)+
+                all
             }
 
             /// Replaces or removes the object of a key, and tells `touched` of every index entry of the old and

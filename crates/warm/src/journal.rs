@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use foldhash::{HashMap, HashSet};
 use xlate::{Published, Resource, ResourceSet, TypeUrl};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -61,14 +61,14 @@ pub struct Journal {
     /// Its size when it was written anew.
     base: u64,
     /// Numbers of the resources in the file, by the hashes of name and body.
-    resources: FxHashMap<(u64, u64), u32>,
+    resources: HashMap<(u64, u64), u32>,
     /// Numbers of the sets in the file, by fingerprint and length.
-    sets: FxHashMap<(u64, usize), u32>,
+    sets: HashMap<(u64, usize), u32>,
     sets_written: u32,
     views: Vec<Option<View>>,
     /// Places in `views` that are empty.
     free: Vec<u32>,
-    nodes: FxHashMap<u128, Known>,
+    nodes: HashMap<u128, Known>,
     round: u64,
 }
 
@@ -136,12 +136,12 @@ impl Journal {
             file: None,
             size: 0,
             base: 0,
-            resources: FxHashMap::default(),
-            sets: FxHashMap::default(),
+            resources: HashMap::default(),
+            sets: HashMap::default(),
             sets_written: 0,
             views: Vec::new(),
             free: Vec::new(),
-            nodes: FxHashMap::default(),
+            nodes: HashMap::default(),
             round: 0,
         };
         let now = Instant::now();
@@ -213,7 +213,7 @@ impl Journal {
 
     /// Finds the place of each view: that of any of its nodes, or a new one.
     fn take_in(&mut self, served: &[Served], out: &mut Vec<u8>) {
-        let mut taken = FxHashSet::default();
+        let mut taken = HashSet::default();
         for view in served {
             let places = view.nodes.iter().filter_map(|keys| {
                 let known = self.nodes.get(&keys.exact)?;

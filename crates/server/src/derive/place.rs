@@ -37,7 +37,7 @@ impl State {
         let Some(proxy) = self.proxies.get_mut(&id).filter(|p| p.root.is_none()) else {
             return;
         };
-        let root = self.engine.root(&ViewOf(ProxyKey(proxy.node.clone())));
+        let root = self.engine.root(&ViewOf(ProxyKey::new(proxy.node.clone())));
         proxy.root = Some(root);
         match self
             .roots
@@ -121,7 +121,7 @@ impl State {
             return;
         };
         let snapshot = self.store.snapshot();
-        let key = ViewOf(ProxyKey(proxy.node.clone()));
+        let key = ViewOf(ProxyKey::new(proxy.node.clone()));
         let Some(view) = self.pull(&snapshot, &key) else {
             return;
         };

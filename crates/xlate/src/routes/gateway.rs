@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use incr::{Cx, Query};
+use incr::{Cx, KeyedMap, Query};
 use model::host::{more_specific, subset_of};
 use model::names::Namespace;
 use model::service::Service;
 use prost::Message;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
 use proto_envoy::envoy::config::route::v3::virtual_host::TlsRequirementType;
-use rustc_hash::FxHashMap;
 use store::{Reads, Snapshot};
 
 use super::client::RouteClient;
@@ -121,7 +120,7 @@ impl Query<Snapshot> for GatewayPlanOf {
             key,
             scope: (*cx.query(&ScopeOf(key.client.scope.clone()))).clone(),
             http3: merged.http3_routes.contains(&key.name),
-            made: FxHashMap::default(),
+            made: KeyedMap::default(),
             hosts: BTreeMap::new(),
         };
         for server in &servers {
@@ -139,7 +138,7 @@ struct Hosts<'a, 'c> {
     scope: Arc<SidecarScope>,
     http3: bool,
     /// The routes of a rule, by gateway and name, as the first server of the gateway has them.
-    made: FxHashMap<(Arc<str>, model::ObjectName), Arc<RuleRoutes>>,
+    made: KeyedMap<(Arc<str>, model::ObjectName), Arc<RuleRoutes>>,
     hosts: BTreeMap<String, Host>,
 }
 
@@ -346,7 +345,7 @@ fn collapse(mut hosts: Vec<Host>) -> Vec<Host> {
         }
     });
     let mut kept: Vec<Host> = Vec::new();
-    let mut known: FxHashMap<Vec<Arc<RuleRoutes>>, usize> = FxHashMap::default();
+    let mut known: KeyedMap<Vec<Arc<RuleRoutes>>, usize> = KeyedMap::default();
     for host in hosts {
         let same = known.get(&host.routes).and_then(|at| kept.get_mut(*at));
         if let Some(same) = same.filter(|s| s.require_tls == host.require_tls) {

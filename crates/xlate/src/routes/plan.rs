@@ -9,13 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use incr::{Cx, Query};
+use incr::{Cx, KeyedMap, KeyedSet, Query};
 use model::host::{Hostname, matches, more_specific};
 use model::object::ObjectName;
 use model::service::{Resolution, Service};
 use prost::Message;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
-use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Reads, Snapshot};
 
 use super::client::RouteClient;
@@ -43,7 +42,7 @@ pub(super) struct PlanOf {
 #[derive(PartialEq, Debug, Default)]
 pub(super) struct Plan {
     pub(super) hosts: Vec<PlannedHost>,
-    by_domain: FxHashMap<String, usize>,
+    by_domain: KeyedMap<String, usize>,
     /// The domains with a wildcard, without ports.
     wildcards: Vec<(String, usize)>,
 }
@@ -165,7 +164,7 @@ fn groups<'a>(
     services: &'a BTreeMap<Hostname, OnPort>,
 ) -> Vec<Group<'a>> {
     let mut groups = Vec::new();
-    let mut ruled: FxHashSet<&Hostname> = FxHashSet::default();
+    let mut ruled: KeyedSet<&Hostname> = KeyedSet::default();
     let specificity = Specificity::of(egress);
     let wildcards: Vec<&Hostname> = services.keys().filter(|h| h.is_wildcard()).collect();
     for head in egress.rules.iter() {
@@ -340,15 +339,15 @@ fn split<'a>(
 
 /// Which rule is most specific for a host: of several that say the same, the first.
 struct Specificity<'a> {
-    exact: FxHashMap<&'a str, &'a ObjectName>,
-    wildcard: FxHashMap<&'a str, &'a ObjectName>,
+    exact: BTreeMap<&'a str, &'a ObjectName>,
+    wildcard: BTreeMap<&'a str, &'a ObjectName>,
 }
 
 impl<'a> Specificity<'a> {
     fn of(egress: &'a EgressScope) -> Self {
         let mut found = Self {
-            exact: FxHashMap::default(),
-            wildcard: FxHashMap::default(),
+            exact: BTreeMap::new(),
+            wildcard: BTreeMap::new(),
         };
         for head in egress.rules.iter() {
             for host in &head.hosts {

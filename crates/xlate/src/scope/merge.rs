@@ -5,11 +5,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use incr::Cx;
+use incr::{Cx, KeyedMap};
 use model::host::Hostname;
 use model::names::Namespace;
 use model::service::{Port, Registry, Service};
-use rustc_hash::FxHashMap;
 use store::Snapshot;
 
 use super::EgressScope;
@@ -18,13 +17,13 @@ use crate::services::OfHost;
 use crate::virtual_service::DestinationsOf;
 
 /// Where in a list the service of a host stands.
-pub(super) type ByHost = Arc<FxHashMap<Hostname, usize>>;
+pub(super) type ByHost = Arc<KeyedMap<Hostname, usize>>;
 
 /// Services in the order they were first added.
 #[derive(Default)]
 pub(super) struct Merged {
     services: Vec<Arc<Service>>,
-    by_host: FxHashMap<Hostname, usize>,
+    by_host: KeyedMap<Hostname, usize>,
 }
 
 impl Merged {
