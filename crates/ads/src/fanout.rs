@@ -8,13 +8,14 @@
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rustc_hash::FxHashMap;
+use foldhash::HashMap;
 use xlate::{ResourceSet, TypeUrl};
-use xxhash_rust::xxh3::Xxh3;
 
+use crate::budget::Account;
 use crate::change::Change;
 use crate::content::Content;
-use crate::names::{Names, Selection};
+use crate::names::{List, Names, Selection};
+use crate::status::Status;
 
 /// Entries of one kind above which everything unused since the last sweep goes, in case nobody sweeps.
 const LIMIT: usize = 4096;
@@ -57,14 +58,13 @@ impl Passage {
         selection: &Selection,
         revision: u64,
     ) -> Self {
-        let names = selection.names.first();
         Self {
             ty,
             from: by_content(from),
             to: by_content(to),
             cover: cover.map(by_content),
             wildcard: selection.wildcard,
-            names: names.map_or(0, |first| std::ptr::from_ref(first) as usize),
+            names: selection.names.address(),
             revision,
         }
     }
@@ -78,15 +78,19 @@ pub(crate) struct Made {
     pub(crate) touched: Vec<(Arc<str>, bool)>,
     /// The list for which it was made.
     pub(crate) names: Names,
+    /// Names that were looked at to make it.
+    pub(crate) work: u64,
 }
 
 #[derive(Debug, Default)]
 struct Tables {
     epoch: u64,
-    steps: FxHashMap<(ByContent, ByContent), Kept<Step>>,
-    contents: FxHashMap<u64, Kept<Content>>,
-    made: FxHashMap<Passage, Kept<Made>>,
-    names: FxHashMap<u64, Vec<Weak<[Arc<str>]>>>,
+    steps: HashMap<(ByContent, ByContent), Kept<Step>>,
+    contents: HashMap<u64, Kept<Content>>,
+    made: HashMap<Passage, Kept<Made>>,
+    names: HashMap<u64, Vec<Weak<List>>>,
+    /// Entries of `names` at which those of lists that are gone are taken out.
+    names_limit: usize,
 }
 
 /// Shared by all streams of a server, or by those of one of its threads.
@@ -236,28 +240,43 @@ impl Fanout {
         }
     }
 
-    /// The same list that another stream asks for, if there is one.
-    pub(crate) fn names(&self, names: Names) -> Names {
+    /// The same list that another stream asks for, if there is one; else this, charged to an account.
+    ///
+    /// # Errors
+    /// When that is too much.
+    pub(crate) fn names(
+        &self,
+        mut names: Names,
+        account: Option<&Arc<Account>>,
+    ) -> Result<Names, Status> {
         if let Some(all) = &self.all {
-            return all.names(names);
+            return all.names(names, account);
         }
-        let mut hasher = Xxh3::new();
-        for name in names.iter() {
-            hasher.update(name.as_bytes());
-            hasher.update(&[0]);
+        if names.is_empty() {
+            return Ok(names);
         }
         let mut tables = self.tables();
-        let lists = tables.names.entry(hasher.digest()).or_default();
+        let tables = &mut *tables;
+        if tables.names.len() >= tables.names_limit.max(LIMIT) {
+            // Sweeping alone would let them gather for a second.
+            let alive = |lists: &Vec<Weak<List>>| lists.iter().any(|l| l.strong_count() > 0);
+            tables.names.retain(|_, lists| alive(lists));
+            tables.names_limit = 2 * tables.names.len();
+        }
+        let lists = tables.names.entry(names.hash()).or_default();
         lists.retain(|l| l.strong_count() > 0);
         if let Some(found) = lists
             .iter()
             .filter_map(Names::upgrade)
             .find(|n| *n == names)
         {
-            return found;
+            return Ok(found);
+        }
+        if let Some(account) = account {
+            names.charge(account)?;
         }
         lists.push(names.downgrade());
-        names
+        Ok(names)
     }
 
     /// Lets go of what was not asked for since the last but one call. To be called about once a second.
@@ -338,6 +357,7 @@ mod tests {
                 content: None,
                 touched: vec![],
                 names: Names::default(),
+                work: 0,
             })
         };
         one.keep(passage, made());
@@ -356,8 +376,8 @@ mod tests {
     fn equal_name_lists_are_one_list() {
         let fanout = Fanout::default();
         let list = || Names::new(["b".into(), "a".into(), "a".into()]);
-        let first = fanout.names(list());
-        assert!(first.same(&fanout.names(list())));
+        let first = fanout.names(list(), None).unwrap();
+        assert!(first.same(&fanout.names(list(), None).unwrap()));
         assert_eq!(first.len(), 2);
         drop(first);
         fanout.sweep();

@@ -8,10 +8,12 @@
 //! endpoint assignment is named after its cluster.
 
 pub mod bell;
+mod budget;
 mod change;
 mod content;
 mod fanout;
 pub mod latest;
+mod limits;
 mod names;
 mod out;
 mod request;
@@ -20,8 +22,10 @@ mod status;
 mod stream;
 mod watch;
 
+pub use budget::{Account, Budget};
 pub use content::{Content, Item};
 pub use fanout::Fanout;
+pub use limits::Limits;
 pub use names::{Names, Selection};
 pub use out::{Event, Out, Response};
 pub use request::{Ask, Rejection, Request};

@@ -31,6 +31,7 @@ use futures::future::BoxFuture;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+pub use admission::network_of;
 pub use descriptors::raise_descriptor_limit;
 pub use frames::{Frames, frame};
 pub use listener::{listen, serve};
@@ -38,7 +39,9 @@ pub use mounted::{Reply, Requests};
 pub use response::{end, trailers_only};
 pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Token, Work};
 
+use crate::budget::Budget;
 use crate::fanout::Fanout;
+use crate::limits::Limits;
 use admission::Admission;
 use frames::HEADER;
 use link::{Hearing, Links};
@@ -63,10 +66,17 @@ pub struct Options {
     pub frame_timeout: Duration,
     /// A connection must have a call, a call its first request, and a request its end within this time.
     pub request_timeout: Duration,
+    /// What a client may say and make its stream hold.
+    pub limits: Limits,
+    /// Bytes that the name lists of all streams may take, those that several ask for counted once. An address may use as
+    /// much as it leaves to others.
+    pub max_names_memory: usize,
     /// Streams at one time, over all connections. Istio: `ISTIO_GPRC_MAXSTREAMS`.
     pub max_streams: usize,
-    /// New streams per second; `None` is no limit. Istio: `PILOT_MAX_REQUESTS_PER_SECOND`.
+    /// New streams per second, of which one address gets half; `None` is no limit. Istio: `PILOT_MAX_REQUESTS_PER_SECOND`.
     pub streams_per_second: Option<f64>,
+    /// Streams that come after quiet are admitted at once, as many as that rate brings in this time.
+    pub admission_burst: Duration,
     /// How long a new stream may wait for that limit before it is refused.
     pub admission_wait: Duration,
     /// An idle connection is pinged this often.
@@ -95,9 +105,12 @@ impl Default for Options {
             max_partial_bytes: 64 << 20,
             frame_timeout: Duration::from_secs(20),
             request_timeout: Duration::from_secs(60),
+            limits: Limits::default(),
+            max_names_memory: 1 << 30,
             max_streams: 100_000,
             streams_per_second: None,
-            admission_wait: Duration::from_secs(1),
+            admission_burst: Duration::from_secs(4),
+            admission_wait: Duration::from_secs(5),
             keepalive_interval: Duration::from_secs(30),
             keepalive_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(300),
@@ -132,6 +145,7 @@ pub struct Server {
     subscriber: Arc<dyn Subscriber>,
     options: Options,
     fanout: Arc<Fanout>,
+    budget: Arc<Budget>,
     admission: Admission,
     links: Links,
     peers: Arc<Peers>,
@@ -175,7 +189,12 @@ impl Server {
                 request: looks(options.request_timeout),
                 answer: looks(options.answer_timeout),
             },
-            admission: Admission::new(options.streams_per_second, options.admission_wait),
+            admission: Admission::new(
+                options.streams_per_second,
+                options.admission_burst,
+                options.admission_wait,
+            ),
+            budget: Budget::new(options.max_names_memory),
             options,
             fanout,
             links: Links::new(hearing),

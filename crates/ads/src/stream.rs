@@ -17,8 +17,10 @@ use std::sync::Arc;
 
 use xlate::{Published, ResourceSet, TypeUrl};
 
+use crate::budget::Account;
 use crate::content::parse_hex;
 use crate::fanout::Fanout;
+use crate::limits::Limits;
 use crate::out::{Event, Out, Response};
 use crate::request::Request;
 use crate::status::{Code, Status};
@@ -59,6 +61,8 @@ impl Types {
 pub struct Stream {
     protocol: Protocol,
     fanout: Arc<Fanout>,
+    limits: Limits,
+    account: Option<Arc<Account>>,
     published: Option<Arc<Published>>,
     watches: [Option<Box<Watch>>; TypeUrl::ALL.len()],
     /// Types of which a response was not answered yet.
@@ -67,11 +71,14 @@ pub struct Stream {
     settled: Types,
     last_nonce: u64,
     made: u64,
+    work: u64,
     introduced: bool,
     /// New clusters that were sent and whose assignments have not been taken, with the nonce of that response:
     /// assignments that were sent before it do not count. One that is no longer published stays until the client has
     /// let go of it: published again before that, it is not sent again, and its assignment is still awaited.
     warming: BTreeMap<Arc<str>, u64>,
+    /// The clusters that were sent when `warming` was last looked through for those that the client has let go of.
+    warmed: Option<ResourceSet>,
     /// The adapter ran out of patience; holds until clusters are sent again.
     released: bool,
     /// The client has shown that it does not ask for assignments at all.
@@ -81,23 +88,39 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream on which nothing happened.
+    /// A stream on which nothing happened, with the usual limits.
     pub fn new(protocol: Protocol, fanout: Arc<Fanout>) -> Self {
+        Self::with_limits(protocol, fanout, Limits::default())
+    }
+
+    /// A stream on which nothing happened.
+    pub fn with_limits(protocol: Protocol, fanout: Arc<Fanout>, limits: Limits) -> Self {
         Self {
             protocol,
             fanout,
+            limits,
+            account: None,
             published: None,
             watches: Default::default(),
             flying: Types::default(),
             settled: Types::default(),
             last_nonce: 0,
             made: 0,
+            work: 0,
             introduced: false,
             warming: BTreeMap::new(),
+            warmed: None,
             released: false,
             aloof: false,
             asking: false,
         }
+    }
+
+    /// The stream, with what it holds and shares with no other charged to an account.
+    #[must_use]
+    pub fn charged_to(mut self, account: Arc<Account>) -> Self {
+        self.account = Some(account);
+        self
     }
 
     /// Takes in a request.
@@ -123,6 +146,9 @@ impl Stream {
         let mut out = Vec::new();
         self.asking = self.answered(ty, &request, &mut out)
             && self.subscribe(ty, request.ask, !request.nonce.is_empty(), &mut out);
+        if matches!(out.last(), Some(Out::End(_))) {
+            return out;
+        }
         self.pump(&mut out);
         self.asking = false;
         out
@@ -173,6 +199,20 @@ impl Stream {
         self.made
     }
 
+    /// How many names were looked at to take in requests and to work out what to send: what the stream has cost.
+    pub fn work(&self) -> u64 {
+        self.work
+    }
+
+    /// Bytes of the names that the client asks for or said that it has. The names it asks for are shared with streams
+    /// that ask for the same.
+    pub fn name_bytes(&self) -> usize {
+        let watches = self.watches.iter().flatten();
+        watches
+            .map(|w| w.selection.names.bytes() + w.notes.bytes())
+            .sum()
+    }
+
     /// How many responses wait for their answer.
     pub fn in_flight(&self) -> usize {
         self.flying.0.count_ones() as usize
@@ -210,6 +250,7 @@ impl Stream {
             }
             Some(rejection) => {
                 self.settled.remove(ty);
+                self.work += content.items.len() as u64;
                 let (resources, blamed) = watch.reject(&response, rejection);
                 Event::Nack {
                     ty,
@@ -253,8 +294,14 @@ impl Stream {
         if !self.warming.is_empty() {
             let clusters = self.watches[TypeUrl::Cluster as usize].as_deref();
             let sent = clusters.and_then(|w| w.sent.as_ref());
-            self.warming
-                .retain(|name, _| sent.is_some_and(|set| set.get(name).is_some()));
+            // What was added since is among what was sent.
+            let same = |sent: &ResourceSet| self.warmed.as_ref().is_some_and(|w| w.same(sent));
+            if !sent.is_some_and(same) {
+                self.work += self.warming.len() as u64;
+                self.warming
+                    .retain(|name, _| sent.is_some_and(|set| set.get(name).is_some()));
+                self.warmed = sent.cloned();
+            }
         }
         // Once more from the first: what listeners and routes let go of may leave now.
         for ty in TypeUrl::ALL
@@ -303,6 +350,7 @@ impl Stream {
             None => {
                 self.made += 1;
                 let made = Arc::new(watch.make(&setting, published.revision));
+                self.work += made.work;
                 if let Some(passage) = passage {
                     fanout.keep(passage, Arc::clone(&made));
                 }

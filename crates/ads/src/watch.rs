@@ -4,10 +4,11 @@
 //! response covered, and a small table of names that deviate. Both parts are shared between streams, so a client that
 //! holds a thousand resources costs two pointers here.
 
+mod notes;
 mod parts;
 mod refusal;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use xlate::{Cursor, ResourceSet, TypeUrl};
@@ -17,18 +18,8 @@ use crate::fanout::{Fanout, Made, Passage};
 use crate::names::Selection;
 use crate::out::Response;
 use crate::stream::Protocol;
+pub(crate) use notes::{Note, Notes};
 use parts::{mixed, wire_version};
-
-/// How a client deviates from the set that the last response was made from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Note {
-    /// It asked, and waits for the resource or for word that there is none.
-    Asked,
-    /// It said at a reconnect that it has this version; `None` if the version is not one of ours.
-    Has(Option<u64>),
-    /// It refused this version, and may have an older one.
-    Rejected(u64),
-}
 
 /// What surrounds a watch when it decides.
 pub(crate) struct Setting<'a> {
@@ -54,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) version: u64,
     /// State of the world: the response must hold all that is selected.
     pub(crate) whole: bool,
+    /// Names that were looked at.
+    pub(crate) work: u64,
 }
 
 impl Plan {
@@ -78,9 +71,13 @@ pub(crate) struct Watch {
     /// The nonce of the newest response.
     pub(crate) last_nonce: Option<u64>,
     /// Where the client deviates from `sent`, or is asked to.
-    pub(crate) notes: BTreeMap<Arc<str>, Note>,
+    pub(crate) notes: Notes,
     /// The client's question was not answered, so a response must follow even if it is empty.
     pub(crate) fresh: bool,
+    /// It asks for something that the last response did not cover, and that has no note.
+    pub(crate) uncovered: bool,
+    /// Everything is asked for anew, which is answered even if there is nothing to add: the answer paces who asks.
+    pub(crate) owes: bool,
     /// Parts of a refused response that are to be sent again, each alone, to learn which of them are good.
     pub(crate) retry: VecDeque<Vec<Arc<str>>>,
     /// State of the world, whole sets: the set in flight.
@@ -96,20 +93,12 @@ pub(crate) struct Watch {
 impl Watch {
     /// Whether the client waits for an answer to a request of its own.
     pub(crate) fn asks(&self) -> bool {
-        self.fresh
-            || self.notes.values().any(|n| *n == Note::Asked)
-            || !self.covered.same(&self.selection)
-                && (self.selection.wildcard && !self.covered.wildcard
-                    || self
-                        .selection
-                        .names
-                        .iter()
-                        .any(|n| !self.covered.selects(n)))
+        self.fresh || self.notes.asked() || self.uncovered
     }
 
     /// Whether the client refused something that it would be sent otherwise.
     pub(crate) fn refuses(&self) -> bool {
-        self.refused.is_some() || self.notes.values().any(|n| matches!(n, Note::Rejected(_)))
+        self.refused.is_some() || self.notes.rejected()
     }
 
     /// Whether responses must hold all that is selected: of clusters and listeners in state of the world, and of what
@@ -161,6 +150,7 @@ impl Watch {
             content: sends.then(|| setting.fanout.content(content())),
             touched: plan.touched,
             names: self.selection.names.clone(),
+            work: plan.work,
         }
     }
 
@@ -178,10 +168,12 @@ impl Watch {
         self.sent = Some(target.clone());
         self.covered = self.selection.clone();
         self.fresh = false;
+        self.uncovered = false;
+        self.owes = false;
         let selection = &self.selection;
         self.notes.retain(|name, note| match note {
             Note::Rejected(version) => {
-                selection.selects(name) && target.get(name).is_some_and(|r| r.version == *version)
+                selection.selects(name) && target.get(name).is_some_and(|r| r.version == version)
             }
             Note::Asked | Note::Has(_) => false,
         });
@@ -228,6 +220,7 @@ impl Watch {
                 return plan;
             }
         }
+        plan.work = setting.target.len() as u64;
         let mut items = Vec::new();
         for resource in setting
             .target
@@ -280,6 +273,7 @@ impl Watch {
                 ..Plan::default()
             };
             let mut cover = Cursor::new(setting.cover);
+            plan.work = group.len() as u64;
             for name in group.into_iter().filter(|n| self.selection.selects(n)) {
                 match (setting.target.get(&name), self.notes.get(&name)) {
                     (Some(resource), Some(Note::Rejected(version)))

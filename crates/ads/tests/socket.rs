@@ -15,7 +15,7 @@ use pilothouse_ads::latest::Sender;
 use pilothouse_ads::server::{
     self, Frames, Incident, Join, Options, Server, Session, Subscriber, Subscription, frame,
 };
-use pilothouse_ads::{Code, Event, Status};
+use pilothouse_ads::{Code, Event, Limits, Status};
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{
@@ -369,6 +369,7 @@ async fn streams_above_the_limits_are_refused() {
 
     let slow = Options {
         streams_per_second: Some(0.5),
+        admission_burst: Duration::ZERO,
         admission_wait: Duration::from_millis(1),
         ..Options::default()
     };
@@ -494,4 +495,87 @@ async fn a_client_that_does_not_answer_pings_is_given_up_and_others_are_not() {
     sleep(Duration::from_millis(300)).await;
     running.world.published.send(revision(2, &[("a", 3)]));
     assert_eq!(answers.response().await.resources.len(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_passes_a_limit_is_told_and_counted_and_others_are_served() {
+    let limits = Limits {
+        names_per_type: 100,
+        node_bytes: 1000,
+        ..Limits::default()
+    };
+    let running = start(Options {
+        limits,
+        ..Options::default()
+    });
+    let mut other = Call::delta(running.address, "other").await;
+    let response = other.response().await;
+    other.ack(&response);
+
+    let mut node = named("n").unwrap();
+    node.cluster = "x".repeat(1000);
+    let mut call = Call::open(running.address, DELTA).await;
+    call.ask(&DeltaDiscoveryRequest {
+        node: Some(node),
+        type_url: CDS.into(),
+        ..Default::default()
+    });
+    assert_eq!(call.status().await, 8);
+
+    let mut call = Call::delta(running.address, "n").await;
+    call.response().await;
+    call.ask(&DeltaDiscoveryRequest {
+        type_url: CDS.into(),
+        resource_names_subscribe: (0..101).map(|n| format!("n{n}")).collect(),
+        ..Default::default()
+    });
+    assert_eq!(call.status().await, 8);
+
+    let ended = |words: &str| {
+        let incidents = running.world.incidents.lock().unwrap();
+        incidents
+            .iter()
+            .any(|i| matches!(i, Incident::Ended(status) if status.message.contains(words)))
+    };
+    assert!(ended("1000 bytes of a node"));
+    assert!(ended("100 resource names of a type"));
+    running.world.published.send(revision(2, &[("a", 4)]));
+    other.response().await;
+}
+
+#[tokio::test]
+async fn what_the_streams_of_an_address_hold_is_bounded_and_given_back() {
+    let running = start(Options {
+        max_names_memory: 80_000,
+        ..Options::default()
+    });
+    let asks = async |first: usize| {
+        let mut call = Call::delta(running.address, "n").await;
+        let response = call.response().await;
+        call.ask(&DeltaDiscoveryRequest {
+            type_url: CDS.into(),
+            response_nonce: response.nonce,
+            resource_names_subscribe: (first..first + 300).map(|n| format!("n{n}")).collect(),
+            ..Default::default()
+        });
+        call
+    };
+    // An address has half: one list of 300 names. The same list costs nothing more.
+    let mut first = asks(0).await;
+    let mut same = asks(0).await;
+    let mut second = asks(1000).await;
+    assert_eq!(second.status().await, 8);
+    drop(second);
+    for call in [&mut first, &mut same] {
+        assert_eq!(call.response().await.removed_resources.len(), 300);
+    }
+    drop((first, same));
+    let given_back = async {
+        while running.world.sessions.load(Ordering::SeqCst) > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), given_back).await.unwrap();
+    let mut again = asks(1000).await;
+    assert_eq!(again.response().await.removed_resources.len(), 300);
 }

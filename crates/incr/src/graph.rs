@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::memo::{Colour, Dep, Input, Links, Memo, Node, Reader, Target};
 use crate::query::{AnyValue, Table};
 use crate::slab::Slab;
-use crate::{InputKey, Query};
+use crate::{InputKey, KeyedMap, Query};
 
 /// All memos of one query type.
 pub(crate) struct Family {
@@ -40,7 +40,7 @@ pub(crate) struct Graph<S> {
     pub(crate) named: u64,
     pub(crate) memos: Slab<Memo<S>>,
     pub(crate) inputs: Slab<Input>,
-    pub(crate) input_ids: FxHashMap<InputKey, u32>,
+    pub(crate) input_ids: KeyedMap<InputKey, u32>,
     pub(crate) families: Vec<Family>,
     family_ids: FxHashMap<TypeId, u32>,
     /// Memos being refreshed, outermost first.
@@ -74,7 +74,7 @@ impl<S: 'static> Graph<S> {
             named: 0,
             memos: Slab::new(),
             inputs: Slab::new(),
-            input_ids: FxHashMap::default(),
+            input_ids: KeyedMap::default(),
             families: Vec::new(),
             family_ids: FxHashMap::default(),
             running: Vec::new(),

@@ -5,9 +5,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use crate::Cx;
+use crate::{Cx, KeyedMap};
 
 /// A hash naming one row or one bucket of the input. A collision only causes an extra evaluation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -67,7 +65,7 @@ impl<S: 'static> Changed<'_, S> {
 pub(crate) type AnyValue = Arc<dyn Any + Send + Sync>;
 
 /// The memo of each query of one type; a query is shared between this table and its memo.
-pub(crate) type Table<Q> = FxHashMap<Arc<Q>, u32>;
+pub(crate) type Table<Q> = KeyedMap<Arc<Q>, u32>;
 
 /// A query without its type.
 pub(crate) trait AnyQuery<S>: Send + Sync {

@@ -65,7 +65,7 @@ impl Identity {
 }
 
 /// What a proxy says of itself in `Node`: id `role~ip~name.namespace~dns-domain` and metadata.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Node {
     /// The whole id, unique per proxy.
     pub id: Arc<str>,

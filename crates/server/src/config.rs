@@ -49,9 +49,14 @@ pub struct ServeOptions {
     )]
     pub mesh_networks: Option<PathBuf>,
 
-    /// Plaintext xDS. Loopback unless told otherwise.
+    /// Plaintext xDS. Beyond loopback only with --insecure-grpc.
     #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
     pub grpc_addr: SocketAddr,
+
+    /// Serve plaintext xDS beyond loopback: whoever reaches the port may say that it is any proxy of any namespace, and
+    /// reads that configuration. For networks where everybody may, and behind a proxy that does mutual TLS.
+    #[arg(long, env = "PILOTHOUSE_INSECURE_GRPC", value_parser = clap::builder::BoolishValueParser::new())]
+    pub insecure_grpc: bool,
 
     /// `/ready`, `/metrics` and `/debug`. Loopback unless told otherwise.
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
@@ -108,14 +113,52 @@ pub struct ServeOptions {
     )]
     pub validation: ValidationMode,
 
-    /// New streams admitted per second; 0 is no limit.
+    /// New streams admitted per second, of which one address gets half; what four seconds bring may come at once. 0 is no
+    /// limit.
     #[arg(
         long,
         env = "PILOT_MAX_REQUESTS_PER_SECOND",
         value_name = "N",
-        default_value_t = 0.0
+        default_value_t = 5000.0
     )]
     pub max_streams_per_second: f64,
+
+    /// Resource names that a stream may ask for, of each type.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_MAX_NAMES",
+        value_name = "N",
+        default_value_t = 500_000
+    )]
+    pub max_names: usize,
+
+    /// Bytes of all the resource names that a stream asks for or says that it has.
+    #[arg(long, env = "PILOTHOUSE_MAX_NAME_BYTES", value_name = "BYTES", default_value_t = 64 << 20)]
+    pub max_name_bytes: usize,
+
+    /// Bytes that the lists of resource names of all streams may take; lists that several streams have in common count
+    /// once. One address may use as much as it leaves to others.
+    #[arg(long, env = "PILOTHOUSE_MAX_NAMES_MEMORY", value_name = "BYTES", default_value_t = 1 << 30)]
+    pub max_names_memory: usize,
+
+    /// Namespaces without any object that proxies may say they are in; an eighth of them from one address.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_MAX_UNKNOWN_NAMESPACES",
+        value_name = "N",
+        default_value_t = 64
+    )]
+    pub max_unknown_namespaces: usize,
+
+    /// Different places (namespace, DNS domain, locality, network and cluster) that proxies may say they are at, for each
+    /// namespace that has objects; 64 more in any case.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_MAX_PLACES_PER_NAMESPACE",
+        value_name = "N",
+        default_value_t = 8
+    )]
+    pub max_places_per_namespace: usize,
 
     /// Largest request that is read.
     #[arg(long, env = "ISTIO_GPRC_MAXRECVMSGSIZE", value_name = "BYTES", default_value_t = 4 << 20)]

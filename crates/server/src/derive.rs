@@ -6,12 +6,14 @@
 //! the view.
 
 mod found;
+mod origins;
 mod place;
 mod revisions;
 mod state;
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -28,13 +30,20 @@ use xlate::{Published, TypeUrl, View};
 use crate::analysis::Seen;
 
 pub use found::Totals;
+pub use origins::OriginLimits;
 pub(crate) use place::has_sets;
 pub use revisions::{Revision, Revisions};
 pub use state::{FindingRow, ProxyRow, State, ViewRow};
 
-/// How many batches of changes may wait before sources are made to. What streams say never waits: it is bounded by
-/// their number.
+/// How many batches of changes may wait before sources are made to.
 const WAITING_CHANGES: usize = 64;
+
+/// How many proxies may wait to be introduced before others are made to. What a stream says later never waits, and is
+/// bounded: each type once, and that it is gone.
+const WAITING_PROXIES: usize = 4096;
+
+/// How many questions may wait.
+const WAITING_QUESTIONS: usize = 64;
 
 /// How much of what streams say is taken together. While thousands connect at once, changes are taken in between.
 const TURN: usize = 256;
@@ -49,23 +58,48 @@ pub struct Subscription {
     pub proxy: ProxyId,
     /// The newest sets for the proxy.
     pub published: latest::Receiver<Arc<Published>>,
+    /// The proxy leaves when this is dropped, also before anybody has seen it.
+    pub seat: Seat,
+}
+
+/// The place of a proxy on the derive thread, until this is dropped.
+pub struct Seat {
+    proxy: ProxyId,
+    queue: mpsc::UnboundedSender<Message>,
+    proxies: Arc<AtomicU64>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.proxies.fetch_sub(1, Ordering::Relaxed);
+        // The process is going down if this fails, and the proxy's entry with it.
+        let _ = self.queue.send(Message::Leave(self.proxy));
+    }
+}
+
+/// A proxy that introduces itself.
+struct Introduction {
+    node: Arc<Node>,
+    /// What it had before the start, if that is known.
+    had: Option<Arc<Published>>,
+    from: IpAddr,
+    queue: mpsc::UnboundedSender<Message>,
+    proxies: Arc<AtomicU64>,
+    reply: oneshot::Sender<Result<Subscription, Refused>>,
+    _room: OwnedSemaphorePermit,
 }
 
 type Question = Box<dyn FnOnce(&State) + Send>;
 
 enum Message {
     Changes(Vec<Change>, Instant, OwnedSemaphorePermit),
-    Subscribe(
-        Arc<Node>,
-        Option<Arc<Published>>,
-        oneshot::Sender<Subscription>,
-    ),
+    Subscribe(Box<Introduction>),
     Hold,
     LetGo,
     Settle(ProxyId),
     Want(ProxyId, TypeUrl),
     Leave(ProxyId),
-    Ask(Question),
+    Ask(Question, OwnedSemaphorePermit),
 }
 
 /// The sources that keys of token issuers are to be fetched from, each with who wants them.
@@ -76,6 +110,8 @@ pub type KeysWanted = Arc<BTreeMap<KeySource, Demand>>;
 pub struct Derive {
     queue: mpsc::UnboundedSender<Message>,
     room: Arc<Semaphore>,
+    doors: Arc<Semaphore>,
+    questions: Arc<Semaphore>,
     proxies: Arc<AtomicU64>,
     keys: watch::Receiver<KeysWanted>,
     revisions: Arc<Revisions>,
@@ -93,6 +129,17 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
+/// Why a proxy was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The process is going down.
+    #[error("the derive thread has ended")]
+    Closed,
+    /// Proxies are at too many different places.
+    #[error("{0}")]
+    Exhausted(String),
+}
+
 impl Derive {
     /// Starts the thread with empty tables. `on_batch` is called on the thread after each batch was published.
     ///
@@ -101,9 +148,10 @@ impl Derive {
     /// When the system has no room for another thread.
     pub fn start(
         settings: Arc<Settings>,
+        limits: OriginLimits,
         on_batch: impl FnMut(&Batch) + Send + 'static,
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
-        Self::start_watched(settings, on_batch, |_, _| {})
+        Self::start_watched(settings, limits, on_batch, |_, _| {})
     }
 
     /// As [`Derive::start`]; `on_view` is called on the thread when a view gets its first proxy and when its last leaves.
@@ -113,6 +161,7 @@ impl Derive {
     /// When the system has no room for another thread.
     pub fn start_watched(
         settings: Arc<Settings>,
+        limits: OriginLimits,
         on_batch: impl FnMut(&Batch) + Send + 'static,
         on_view: impl FnMut(&View, Seen) + Send + 'static,
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
@@ -124,13 +173,15 @@ impl Derive {
             .name("derive".into())
             .stack_size(16 << 20)
             .spawn(move || {
-                let state = State::new(settings, want_keys, noted, Box::new(on_view));
+                let state = State::new(settings, limits, want_keys, noted, Box::new(on_view));
                 run(state, inbox, on_batch);
             })?;
         Ok((
             Derive {
                 queue,
                 room: Arc::new(Semaphore::new(WAITING_CHANGES)),
+                doors: Arc::new(Semaphore::new(WAITING_PROXIES)),
+                questions: Arc::new(Semaphore::new(WAITING_QUESTIONS)),
                 proxies: Arc::default(),
                 keys,
                 revisions,
@@ -173,21 +224,32 @@ impl Derive {
         self.send(Message::LetGo)
     }
 
-    /// Introduces a proxy; `had` is what it had before the start, if that is known.
+    /// Introduces a proxy that comes from an address; `had` is what it had before the start, if that is known. Waits while
+    /// too many wait.
     ///
     /// # Errors
     ///
-    /// When the process is going down.
+    /// When it is at one place too many, or the process is going down.
     pub async fn subscribe(
         &self,
         node: Arc<Node>,
+        from: IpAddr,
         had: Option<Arc<Published>>,
-    ) -> Result<Subscription, Closed> {
+    ) -> Result<Subscription, Refused> {
+        let room = self.doors.clone().acquire_owned().await;
         let (reply, answer) = oneshot::channel();
-        self.send(Message::Subscribe(node, had, reply))?;
-        let subscription = answer.await.map_err(|_| Closed)?;
-        self.proxies.fetch_add(1, Ordering::Relaxed);
-        Ok(subscription)
+        let introduction = Introduction {
+            node,
+            had,
+            from,
+            queue: self.queue.clone(),
+            proxies: self.proxies.clone(),
+            reply,
+            _room: room.map_err(|_| Refused::Closed)?,
+        };
+        self.send(Message::Subscribe(Box::new(introduction)))
+            .map_err(|_| Refused::Closed)?;
+        answer.await.map_err(|_| Refused::Closed)?
     }
 
     /// The proxy wants a type from here on.
@@ -199,17 +261,7 @@ impl Derive {
         self.send(Message::Want(proxy, ty))
     }
 
-    /// The proxy is gone.
-    ///
-    /// # Errors
-    ///
-    /// When the process is going down, and the proxy's entry with it.
-    pub fn leave(&self, proxy: ProxyId) -> Result<(), Closed> {
-        self.proxies.fetch_sub(1, Ordering::Relaxed);
-        self.send(Message::Leave(proxy))
-    }
-
-    /// Asks the thread something between two batches.
+    /// Asks the thread something between two batches. Waits while too many questions wait.
     ///
     /// # Errors
     ///
@@ -218,12 +270,13 @@ impl Derive {
         &self,
         question: impl FnOnce(&State) -> T + Send + 'static,
     ) -> Result<T, Closed> {
+        let room = self.questions.clone().acquire_owned().await;
         let (reply, answer) = oneshot::channel();
         let question: Question = Box::new(move |state| {
             // Nobody waits for the answer any more if this fails.
             let _ = reply.send(question(state));
         });
-        self.send(Message::Ask(question))?;
+        self.send(Message::Ask(question, room.map_err(|_| Closed)?))?;
         answer.await.map_err(|_| Closed)
     }
 
@@ -314,19 +367,13 @@ fn run(
         for message in waiting.drain(..turn) {
             match message {
                 Message::Changes(..) => unreachable!("changes do not wait here"),
-                Message::Subscribe(node, had, reply) => {
-                    let subscription = state.subscribe(node, had);
-                    let proxy = subscription.proxy;
-                    if reply.send(subscription).is_err() {
-                        state.leave(proxy);
-                    }
-                }
+                Message::Subscribe(introduction) => introduce(&mut state, *introduction),
                 Message::Hold => state.hold(),
                 Message::LetGo => held = state.let_go(),
                 Message::Settle(proxy) => state.settle(proxy),
                 Message::Want(proxy, ty) => state.want(proxy, ty),
                 Message::Leave(proxy) => state.leave(proxy),
-                Message::Ask(question) => questions.push(question),
+                Message::Ask(question, room) => questions.push((question, room)),
             }
         }
         // All of them are work for many turns, as if they connected at once.
@@ -335,8 +382,37 @@ fn run(
         if let Some(batch) = batch {
             on_batch(&batch);
         }
-        for question in questions {
+        for (question, _room) in questions {
             question(&state);
         }
     }
+}
+
+fn introduce(state: &mut State, introduction: Introduction) {
+    let Introduction {
+        node,
+        had,
+        from,
+        queue,
+        proxies,
+        reply,
+        _room,
+    } = introduction;
+    if reply.is_closed() {
+        return;
+    }
+    let taken = state.subscribe(node, from, had).map(|(proxy, published)| {
+        proxies.fetch_add(1, Ordering::Relaxed);
+        Subscription {
+            proxy,
+            published,
+            seat: Seat {
+                proxy,
+                queue,
+                proxies,
+            },
+        }
+    });
+    // Where nobody waits for it any more, the seat is dropped with it.
+    let _ = reply.send(taken.map_err(Refused::Exhausted));
 }

@@ -20,7 +20,7 @@ use xlate::View;
 
 use crate::analysis::Analyst;
 use crate::config::{ServeOptions, ValidationMode};
-use crate::derive::{Batch, Derive};
+use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
 use crate::http::{self, Pages};
 use crate::metrics::Metrics;
@@ -60,6 +60,12 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let analyst = Analyst::start().context("cannot start the analysis thread")?;
     let (derive, thread) = {
         let (metrics, analyst, of_views) = (metrics.clone(), analyst.clone(), analyst.clone());
+        let limits = OriginLimits {
+            unknown: options.max_unknown_namespaces,
+            unknown_per_address: options.max_unknown_namespaces.div_ceil(8),
+            places_per_namespace: options.max_places_per_namespace,
+            ..OriginLimits::default()
+        };
         let on_batch = move |batch: &Batch| {
             on_batch(batch, &metrics);
             if !batch.changes.is_empty() {
@@ -67,7 +73,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             }
         };
         let on_view = move |view: &View, seen| of_views.seen(view, seen);
-        Derive::start_watched(Arc::new(first_settings), on_batch, on_view)
+        Derive::start_watched(Arc::new(first_settings), limits, on_batch, on_view)
             .context("cannot start the derive thread")?
     };
 
@@ -105,6 +111,12 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             max_partial_bytes: options.max_partial_bytes,
             request_timeout: options.request_timeout,
             max_streams: options.max_streams,
+            max_names_memory: options.max_names_memory,
+            limits: ads::Limits {
+                names_per_type: options.max_names,
+                bytes_per_stream: options.max_name_bytes,
+                ..ads::Limits::default()
+            },
             streams_per_second: (options.max_streams_per_second > 0.0)
                 .then_some(options.max_streams_per_second),
             keepalive_interval: options.keepalive_interval,
@@ -304,13 +316,24 @@ fn check(options: &ServeOptions) -> anyhow::Result<()> {
             "Bearer tokens sa:NAMESPACE:NAME are taken for identities without any proof. For tests only."
         );
     }
-    for (flag, address) in [
-        ("--grpc-addr", options.grpc_addr),
-        ("--http-addr", options.http_addr),
-    ] {
-        if !is_loopback(address) {
-            tracing::warn!(%address, flag, "Plaintext is served beyond this machine.");
-        }
+    if !is_loopback(options.grpc_addr) {
+        anyhow::ensure!(
+            options.insecure_grpc,
+            "--grpc-addr {} is not loopback, and xDS is plaintext without authentication: whoever reaches it may say that it is \
+             a proxy of any namespace and reads that configuration. Put mutual TLS in front (a proxy that ends it on this \
+             machine, or ssh) and listen on 127.0.0.1, or, on a network where everybody may read all of it, add \
+             --insecure-grpc (PILOTHOUSE_INSECURE_GRPC=true)",
+            options.grpc_addr
+        );
+        tracing::warn!(
+            address = %options.grpc_addr,
+            "xDS is served beyond this machine in plaintext and without authentication (--insecure-grpc): whoever reaches it \
+             reads the configuration of any namespace."
+        );
+    }
+    if !is_loopback(options.http_addr) {
+        let (flag, address) = ("--http-addr", options.http_addr);
+        tracing::warn!(%address, flag, "Plaintext is served beyond this machine.");
     }
     if options.config_dir.is_empty() && options.api.data.is_none() {
         tracing::warn!("No source of configuration is given (--config-dir or --data).");
@@ -465,5 +488,38 @@ fn on_batch(batch: &Batch, metrics: &Metrics) {
             generate_us = u64::try_from(batch.generate.as_micros()).unwrap_or(u64::MAX),
             "Changes published."
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: ServeOptions,
+    }
+
+    fn checked(flags: &[&str]) -> Result<(), String> {
+        let line = Line::parse_from(["serve"].iter().chain(flags));
+        check(&line.options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn plaintext_beyond_loopback_must_be_asked_for() {
+        for address in ["127.0.0.1:15010", "127.3.0.1:15010", "[::1]:15010"] {
+            assert_eq!(checked(&["--grpc-addr", address]), Ok(()));
+        }
+        for address in ["0.0.0.0:15010", ":15010", "[::]:15010", "10.0.0.1:15010"] {
+            let error = checked(&["--grpc-addr", address]).unwrap_err();
+            for words in ["is not loopback", "mutual TLS", "--insecure-grpc"] {
+                assert!(error.contains(words), "{error}");
+            }
+            let told = ["--grpc-addr", address, "--insecure-grpc"];
+            assert_eq!(checked(&told), Ok(()));
+        }
     }
 }

@@ -5,15 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use ads::server::{Incident, Join, Session, Subscriber, Subscription, Work};
+use ads::server::{Incident, Join, Session, Subscriber, Subscription, Work, network_of};
 use ads::{Code, Event, Response, Selection, Status};
 use model::node::{Identity, Node};
 use rustc_hash::FxHashMap;
 use xlate::TypeUrl;
 
-use crate::derive::{Derive, ProxyId, Revision};
+use crate::derive::{Derive, ProxyId, Refused, Revision, Seat};
 use crate::metrics::Metrics;
+use crate::quiet::{Quiet, beginning, listed};
 use crate::warm::Warm;
+
+/// Lines that clients can cause, each kind by itself.
+static REFUSED: Quiet = Quiet::new();
+static LIMITED: Quiet = Quiet::new();
+static STALLED: Quiet = Quiet::new();
+static NACKS: Quiet = Quiet::new();
 
 /// The state of one type on one stream, for debug pages.
 #[derive(Clone, Debug)]
@@ -32,7 +39,7 @@ pub struct TypeState {
     pub acked: Option<u64>,
     /// When that was.
     pub acked_at: Option<SystemTime>,
-    /// What the proxy said when it refused the newest response.
+    /// What the proxy said when it refused the newest response, its beginning.
     pub refused: Option<Arc<str>>,
     /// What the proxy asks for.
     pub selection: Option<Selection>,
@@ -151,16 +158,24 @@ impl Subscriber for Proxies {
                 .map_err(|message| Status::new(Code::InvalidArgument, message))?;
             node.identity = identity;
             let node = Arc::new(node);
+            let from = network_of(join.peer.ip());
             let subscription = derive
-                .subscribe(node.clone(), warm.of(&node))
+                .subscribe(node.clone(), from, warm.of(&node))
                 .await
-                .map_err(|closed| Status::new(Code::Unavailable, closed.to_string()))?;
-            let version = version_label(&node);
-            metrics.connected.with_label_values(&[&version]).inc();
+                .map_err(|refused| {
+                    let code = match refused {
+                        Refused::Closed => Code::Unavailable,
+                        Refused::Exhausted(_) => Code::ResourceExhausted,
+                    };
+                    Status::new(code, refused.to_string())
+                })?;
+            let version = metrics.connected.joined(&node);
             tracing::debug!(proxy = %node.id, peer = %join.peer, "Proxy connected.");
             let connection = connections.add(node, join.peer);
             let session = StreamSession {
                 proxy: subscription.proxy,
+                _seat: subscription.seat,
+                wanted: [false; TypeUrl::ALL.len()],
                 derive,
                 metrics,
                 connections,
@@ -181,11 +196,25 @@ impl Subscriber for Proxies {
             Incident::Panicked => self.metrics.internal_errors.inc(),
             Incident::Refused(status) => {
                 self.metrics.refused_streams.inc();
-                tracing::warn!(reason = %status, "A stream was refused.");
+                if let Some(left_out) = self.line(&REFUSED) {
+                    let reason = status.to_string();
+                    let reason = beginning(&reason);
+                    tracing::warn!(reason, left_out, "A stream was refused.");
+                }
+            }
+            Incident::Ended(status) if status.code == Code::ResourceExhausted => {
+                self.metrics.limited_streams.inc();
+                if let Some(left_out) = self.line(&LIMITED) {
+                    let reason = status.to_string();
+                    let reason = beginning(&reason);
+                    tracing::warn!(reason, left_out, "A stream that passed a limit was ended.");
+                }
             }
             Incident::SendTimedOut => {
                 self.cut("stalled");
-                tracing::warn!("A proxy that takes nothing in was disconnected.")
+                if let Some(left_out) = self.line(&STALLED) {
+                    tracing::warn!(left_out, "A proxy that takes nothing in was disconnected.");
+                }
             }
             // The server says so in the log, now and then.
             Incident::ConnectionRefused => self.cut("limit"),
@@ -203,18 +232,26 @@ impl Proxies {
             .with_label_values(&[reason])
             .inc();
     }
+
+    /// Takes a line of the log, or counts that it is left out.
+    fn line(&self, of: &Quiet) -> Option<u64> {
+        line(&self.metrics, of)
+    }
 }
 
-fn version_label(node: &Node) -> String {
-    node.metadata
-        .get("ISTIO_VERSION")
-        .and_then(|v| v.as_str())
-        .unwrap_or("unknown")
-        .to_owned()
+fn line(metrics: &Metrics, of: &Quiet) -> Option<u64> {
+    let taken = of.take(Instant::now());
+    if taken.is_none() {
+        metrics.quieted.inc();
+    }
+    taken
 }
 
 struct StreamSession {
     proxy: ProxyId,
+    _seat: Seat,
+    /// Types that the derive thread was told of.
+    wanted: [bool; TypeUrl::ALL.len()],
     derive: Derive,
     metrics: Arc<Metrics>,
     connections: Arc<Connections>,
@@ -252,8 +289,10 @@ impl Session for StreamSession {
         match event {
             Event::Subscribed { ty, selection } => {
                 self.with_type(*ty, |t| t.selection = Some(selection.clone()));
-                // The process is going down if this fails; the stream ends by itself.
-                let _ = self.derive.want(self.proxy, *ty);
+                if !std::mem::replace(&mut self.wanted[*ty as usize], true) {
+                    // The process is going down if this fails; the stream ends by itself.
+                    let _ = self.derive.want(self.proxy, *ty);
+                }
             }
             Event::Ack { ty, nonce, .. } => {
                 let (change, after) = self.with_type(*ty, |t| {
@@ -283,19 +322,26 @@ impl Session for StreamSession {
                 self.metrics.of_type(*ty).rejects.inc();
                 self.with_type(*ty, |t| {
                     if t.sent == *nonce {
-                        t.refused = Some(message.as_str().into());
+                        t.refused = Some(beginning(message).into());
                     }
                 });
+                let Some(left_out) = line(&self.metrics, &NACKS) else {
+                    return;
+                };
                 let node = self
                     .connection
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .node
                     .clone();
-                tracing::warn!(proxy = %node.id, r#type = %ty, resources = ?resources, reason = message, "A proxy refused a response.");
+                let proxy = beginning(&node.id);
+                let resources = listed(resources.iter().map(|name| &**name));
+                let reason = beginning(message);
+                tracing::warn!(proxy, r#type = %ty, resources, reason, left_out, "A proxy refused a response.");
             }
             Event::Stale { ty } => self.metrics.of_type(*ty).expired_nonces.inc(),
             Event::UnknownType { type_url } => {
+                let type_url = beginning(type_url);
                 tracing::debug!(type_url, "A proxy asked for a type that is not served.")
             }
         }
@@ -333,12 +379,7 @@ impl Session for StreamSession {
 
 impl Drop for StreamSession {
     fn drop(&mut self) {
-        // The process is going down if this fails.
-        let _ = self.derive.leave(self.proxy);
-        self.metrics
-            .connected
-            .with_label_values(&[&self.version])
-            .dec();
+        self.metrics.connected.left(&self.version);
         let number = self
             .connection
             .lock()

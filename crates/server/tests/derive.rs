@@ -2,18 +2,22 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use model::jwks::{FetchedKeys, KeySource};
 use model::node::Node;
 use model::parse::{Validation, parse};
 use model::{Change, Kind, ObjectKey, SourceId};
-use pilothouse_server::derive::{Derive, State, Totals};
+use pilothouse_server::derive::{Derive, OriginLimits, State, Subscription, Totals};
 use serde_json::json;
 use xlate::{Published, Resource, ResourceSet, TypeUrl};
+
+/// Where proxies come from.
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A thread under test, with the messages of what it found new.
 struct Running {
@@ -28,7 +32,7 @@ impl Running {
         let totals: Arc<Mutex<Totals>> = Arc::default();
         let (tell, count) = (told.clone(), totals.clone());
         let settings = Arc::new(testkit::settings(""));
-        let (derive, _thread) = Derive::start(settings, move |batch| {
+        let (derive, _thread) = Derive::start(settings, OriginLimits::default(), move |batch| {
             let mut told = tell.lock().unwrap();
             told.extend(batch.found.iter().map(ToString::to_string));
             *count.lock().unwrap() = batch.findings;
@@ -90,11 +94,15 @@ async fn a_source_that_floods_is_taken_in_few_batches_and_made_to_wait() {
     const ROOM: usize = 64;
     let (entered, mut batches) = tokio::sync::mpsc::unbounded_channel();
     let (release, held) = std::sync::mpsc::channel::<()>();
-    let (derive, _thread) = Derive::start(Arc::new(testkit::settings("")), move |batch| {
-        entered.send(batch.changes.objects.len()).unwrap();
-        // Goes on when the test says so, and freely once the test has dropped its end.
-        _ = held.recv();
-    })
+    let (derive, _thread) = Derive::start(
+        Arc::new(testkit::settings("")),
+        OriginLimits::default(),
+        move |batch| {
+            entered.send(batch.changes.objects.len()).unwrap();
+            // Goes on when the test says so, and freely once the test has dropped its end.
+            _ = held.recv();
+        },
+    )
     .unwrap();
     derive.change(service(0), Instant::now()).await.unwrap();
     assert_eq!(batches.recv().await, Some(1));
@@ -124,19 +132,24 @@ async fn a_change_passes_a_storm_of_proxies_after_a_bounded_part_of_it() {
     const TURN: usize = 256;
     let (entered, mut batches) = tokio::sync::mpsc::unbounded_channel();
     let (release, held) = std::sync::mpsc::channel::<()>();
-    let (derive, _thread) = Derive::start(Arc::new(testkit::settings("")), move |batch| {
-        entered
-            .send((batch.changes.objects.len(), batch.proxies))
-            .unwrap();
-        _ = held.recv();
-    })
+    let (derive, _thread) = Derive::start(
+        Arc::new(testkit::settings("")),
+        OriginLimits::default(),
+        move |batch| {
+            entered
+                .send((batch.changes.objects.len(), batch.proxies))
+                .unwrap();
+            _ = held.recv();
+        },
+    )
     .unwrap();
     derive.change(service(0), Instant::now()).await.unwrap();
     assert_eq!(batches.recv().await, Some((1, 0)));
 
     // The thread is busy. Thousands connect, and behind them all comes a change.
     let mut context = Context::from_waker(Waker::noop());
-    let connect = |n: usize| Box::pin(derive.subscribe(proxy(&format!("p{n}"), "shop"), None));
+    let connect =
+        |n: usize| Box::pin(derive.subscribe(proxy(&format!("p{n}"), "shop"), PEER, None));
     let mut storm: Vec<_> = (0..STORM).map(connect).collect();
     for proxy in &mut storm {
         assert!(proxy.as_mut().poll(&mut context).is_pending());
@@ -148,10 +161,104 @@ async fn a_change_passes_a_storm_of_proxies_after_a_bounded_part_of_it() {
         connected <= TURN,
         "{connected} proxies were worked on before the change"
     );
+    let mut taken = Vec::new();
     for proxy in storm {
-        proxy.await.unwrap();
+        taken.push(proxy.await.unwrap());
     }
     assert_eq!(derive.connected(), STORM as u64, "nobody is lost");
+    drop(taken);
+    assert_eq!(derive.connected(), 0);
+}
+
+#[tokio::test]
+async fn a_proxy_whose_stream_ends_while_it_is_introduced_is_forgotten() {
+    let running = Running::start();
+    let derive = &running.derive;
+    let proxies = || derive.ask(|state| state.proxies().count());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut joins = Box::pin(derive.subscribe(proxy("a", "shop"), PEER, None));
+    assert!(joins.as_mut().poll(&mut context).is_pending());
+    // The answer is there, and nobody takes it.
+    assert_eq!(proxies().await.unwrap(), 1);
+    drop(joins);
+    assert_eq!(proxies().await.unwrap(), 0);
+    assert_eq!(derive.connected(), 0);
+}
+
+#[tokio::test]
+async fn invented_places_are_refused_and_real_ones_are_not() {
+    let running = Running::start();
+    let derive = &running.derive;
+    for name in 0..3 {
+        derive.change(service(name), Instant::now()).await.unwrap();
+    }
+    let join = |namespace: String, from: u8| {
+        let from = IpAddr::V4(Ipv4Addr::new(10, 0, 0, from));
+        derive.subscribe(proxy("p", &namespace), from, None)
+    };
+    // One address invents namespaces, and then many do.
+    let mut streams = Vec::new();
+    for n in 0..100 {
+        streams.extend(join(format!("invented-{n}"), 1).await.ok());
+    }
+    assert_eq!(streams.len(), 8);
+    for n in 100..400 {
+        streams.extend(join(format!("invented-{n}"), (n / 10) as u8).await.ok());
+    }
+    assert_eq!(streams.len(), 64);
+    let refused = join("invented-again".to_owned(), 200).await.err().unwrap();
+    assert!(
+        refused.to_string().contains("\"invented-again\""),
+        "{refused}"
+    );
+    // Who is where others are is always taken, and so is a namespace that has objects.
+    assert!(join("invented-0".to_owned(), 1).await.is_ok());
+    streams.extend(join("shop".to_owned(), 200).await.ok());
+    assert_eq!(streams.len(), 65);
+    assert_eq!(derive.ask(State::views).await.unwrap(), 65);
+
+    // Places of a namespace that there is: one address leaves as much as it has to others.
+    let at = |n: usize, from: u8| {
+        let mut node = Node::clone(&proxy("p", "shop"));
+        node.locality.region = format!("region-{n}").into();
+        let from = IpAddr::V4(Ipv4Addr::new(10, 0, 0, from));
+        derive.subscribe(Arc::new(node), from, None)
+    };
+    drop(streams);
+    let mut streams = Vec::new();
+    for n in 0..1000 {
+        streams.extend(at(n, 1).await.ok());
+    }
+    let first = streams.len();
+    for n in 1000..2000 {
+        streams.extend(at(n, 2).await.ok());
+    }
+    // 64, and 8 for the one namespace.
+    assert_eq!((first, streams.len()), (36, 54));
+    drop(streams);
+    assert_eq!(derive.ask(State::views).await.unwrap(), 0);
+    assert!(at(0, 1).await.is_ok());
+
+    // While sources are read nothing is known: who comes then is judged when they have been.
+    derive.hold().unwrap();
+    let mut streams = Vec::new();
+    for n in 0..100 {
+        streams.push(join(format!("invented-{n}"), 1).await.unwrap());
+    }
+    streams.push(join("shop".to_owned(), 1).await.unwrap());
+    derive.let_go().unwrap();
+    while derive.ask(|state| state.proxies().count()).await.unwrap() > 9 {}
+    assert_eq!(derive.ask(State::views).await.unwrap(), 9);
+    let mut context = Context::from_waker(Waker::noop());
+    let ended = |stream: &mut Subscription| {
+        while let Poll::Ready(next) = stream.published.poll_next(&mut context) {
+            if next.is_none() {
+                return true;
+            }
+        }
+        false
+    };
+    assert_eq!(streams.iter_mut().map(ended).filter(|e| *e).count(), 92);
 }
 
 #[tokio::test]
@@ -163,9 +270,12 @@ async fn held_proxies_have_what_they_had_until_they_are_let_go() {
     had.set(TypeUrl::Cluster, ResourceSet::new([old]));
     let had = Arc::new(had);
     derive.hold().unwrap();
-    let known = derive.subscribe(proxy("a", "shop"), Some(had.clone()));
+    let known = derive.subscribe(proxy("a", "shop"), PEER, Some(had.clone()));
     let mut known = known.await.unwrap();
-    let mut unknown = derive.subscribe(proxy("b", "shop"), None).await.unwrap();
+    let mut unknown = derive
+        .subscribe(proxy("b", "shop"), PEER, None)
+        .await
+        .unwrap();
     for proxy in [known.proxy, unknown.proxy] {
         derive.want(proxy, TypeUrl::Cluster).unwrap();
     }
@@ -186,7 +296,7 @@ async fn held_proxies_have_what_they_had_until_they_are_let_go() {
         assert!(clusters.get("outbound|80||s0.example.com").is_some());
     }
     // What comes later waits for what is derived.
-    let later = derive.subscribe(proxy("c", "shop"), Some(had)).await;
+    let later = derive.subscribe(proxy("c", "shop"), PEER, Some(had)).await;
     let later = later.unwrap().published.newest();
     assert!(
         later
@@ -203,8 +313,8 @@ async fn a_held_proxy_that_leaves_is_forgotten() {
     derive.hold().unwrap();
     let mut had = Published::new(0);
     had.set(TypeUrl::Cluster, ResourceSet::default());
-    let one = derive.subscribe(proxy("a", "shop"), Some(Arc::new(had)));
-    derive.leave(one.await.unwrap().proxy).unwrap();
+    let one = derive.subscribe(proxy("a", "shop"), PEER, Some(Arc::new(had)));
+    drop(one.await.unwrap());
     assert_eq!(derive.ask(State::from_disk).await.unwrap(), 0);
     derive.let_go().unwrap();
     derive.ask(|_| ()).await.unwrap();
@@ -240,7 +350,7 @@ async fn findings_are_told_once_and_stand_while_a_proxy_has_them() {
 
     let one = running
         .derive
-        .subscribe(proxy("one", "shop"), None)
+        .subscribe(proxy("one", "shop"), PEER, None)
         .await
         .unwrap();
     running.derive.want(one.proxy, TypeUrl::Listener).unwrap();
@@ -254,13 +364,13 @@ async fn findings_are_told_once_and_stand_while_a_proxy_has_them() {
 
     let two = running
         .derive
-        .subscribe(proxy("two", "shop"), None)
+        .subscribe(proxy("two", "shop"), PEER, None)
         .await
         .unwrap();
     running.derive.want(two.proxy, TypeUrl::Listener).unwrap();
     let other = running
         .derive
-        .subscribe(proxy("x", "other"), None)
+        .subscribe(proxy("x", "other"), PEER, None)
         .await
         .unwrap();
     running.derive.want(other.proxy, TypeUrl::Listener).unwrap();
@@ -283,7 +393,7 @@ async fn findings_are_told_once_and_stand_while_a_proxy_has_them() {
     assert_eq!(running.told().await.len(), 1, "it is new again");
 
     for subscription in [one, two, other] {
-        running.derive.leave(subscription.proxy).unwrap();
+        drop(subscription);
     }
     assert_eq!(running.page().await, []);
 }
@@ -346,7 +456,7 @@ async fn a_set_that_findings_have_read_is_published_when_it_is_asked_for() {
     running.put(SCRIPT).await;
     let mut one = running
         .derive
-        .subscribe(proxy("one", "shop"), None)
+        .subscribe(proxy("one", "shop"), PEER, None)
         .await
         .unwrap();
     for ty in [TypeUrl::Cluster, TypeUrl::Listener] {

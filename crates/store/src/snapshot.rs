@@ -70,6 +70,13 @@ macro_rules! declare_tables {
                 }
             }
 
+            /// Every namespace that holds objects of any kind.
+            pub fn all_namespaces(&self) -> BTreeSet<&Namespace> {
+                let mut all = BTreeSet::new();
+                $(all.extend(self.$table.namespaces());)+
+                all
+            }
+
             /// Replaces or removes the object of a key, and tells `touched` of every index entry of the old and
             /// the new one.
             pub(crate) fn set_any(

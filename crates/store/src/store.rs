@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use incr::InputKey;
+use incr::{InputKey, KeyedMap, KeyedSet};
 use model::change::ServiceKey;
 use model::kinds::AnyObject;
 use model::settings::Settings;
 use model::{Change, ObjectKey, SourceId};
 use rpds::RedBlackTreeMapSync;
-use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::input;
@@ -63,7 +62,7 @@ struct Layer {
 /// Merges sources into the snapshot.
 #[derive(Debug)]
 pub struct Store {
-    layers: FxHashMap<ObjectKey, SmallVec<[Layer; 1]>>,
+    layers: KeyedMap<ObjectKey, SmallVec<[Layer; 1]>>,
     snapshot: Arc<Snapshot>,
 }
 
@@ -71,7 +70,7 @@ impl Store {
     /// An empty store.
     pub fn new(settings: Arc<Settings>) -> Self {
         Self {
-            layers: FxHashMap::default(),
+            layers: KeyedMap::default(),
             snapshot: Arc::new(Snapshot {
                 revision: 0,
                 tables: Tables::default(),
@@ -226,8 +225,8 @@ impl Store {
 /// Collects what a batch touches.
 #[derive(Default)]
 struct Touched {
-    keys: FxHashSet<InputKey>,
-    objects: FxHashSet<ObjectKey>,
+    keys: KeyedSet<InputKey>,
+    objects: KeyedSet<ObjectKey>,
     changes: ChangeSet,
 }
 

@@ -181,7 +181,7 @@ impl World {
 
     /// The view of a proxy.
     pub fn view(&self, node: &Arc<Node>) -> Arc<View> {
-        View::clone(&self.get(&ViewOf(ProxyKey(node.clone())))).into()
+        View::clone(&self.get(&ViewOf(ProxyKey::new(node.clone())))).into()
     }
 
     /// What proxies of a view get of a type.

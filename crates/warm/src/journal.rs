@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use foldhash::{HashMap, HashSet};
 use xlate::{Published, Resource, ResourceSet, TypeUrl};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -62,14 +62,14 @@ pub struct Journal {
     /// Its size when it was written anew.
     base: u64,
     /// Numbers of the resources in the file, by the hashes of name and body.
-    resources: FxHashMap<(u64, u64), u32>,
+    resources: HashMap<(u64, u64), u32>,
     /// Numbers of the sets in the file, by fingerprint and length.
-    sets: FxHashMap<(u64, usize), u32>,
+    sets: HashMap<(u64, usize), u32>,
     sets_written: u32,
     views: Vec<Option<View>>,
     /// Places in `views` that are empty.
     free: Vec<u32>,
-    nodes: FxHashMap<u128, Known>,
+    nodes: HashMap<u128, Known>,
     round: u64,
     /// The most nodes, and the most views, that were connected at once. No more of those that left are remembered, so
     /// that clients that come and go cannot make the file, or what it holds in memory, grow without end.
@@ -147,12 +147,12 @@ impl Journal {
             file: None,
             size: 0,
             base: 0,
-            resources: FxHashMap::default(),
-            sets: FxHashMap::default(),
+            resources: HashMap::default(),
+            sets: HashMap::default(),
             sets_written: 0,
             views: Vec::new(),
             free: Vec::new(),
-            nodes: FxHashMap::default(),
+            nodes: HashMap::default(),
             round: 0,
             most: Most::default(),
             retry: Retry::default(),
@@ -246,7 +246,7 @@ impl Journal {
 
     /// Finds the place of each view: that of any of its nodes, or a new one.
     fn take_in(&mut self, served: &[Served], out: &mut Vec<u8>) {
-        let mut taken = FxHashSet::default();
+        let mut taken = HashSet::default();
         for view in served {
             let places = view.nodes.iter().filter_map(|keys| {
                 let known = self.nodes.get(&keys.exact)?;
@@ -294,7 +294,7 @@ impl Journal {
     /// Drops nodes that left long ago, and of the others that left those that were first to, where there are too many.
     fn forget(&mut self, now: Instant, out: &mut Vec<u8>) {
         let mut left: Vec<(Reverse<Instant>, u128, u32)> = Vec::new();
-        let mut connected = FxHashSet::default();
+        let mut connected = HashSet::default();
         for (exact, known) in &mut self.nodes {
             if known.round == self.round {
                 connected.insert(known.view);
@@ -304,7 +304,7 @@ impl Journal {
             }
         }
         left.sort_unstable();
-        let (mut nodes, mut views) = (0, FxHashSet::default());
+        let (mut nodes, mut views) = (0, HashSet::default());
         for (Reverse(since), exact, view) in left {
             let has_room = nodes < self.most.nodes
                 && (connected.contains(&view)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustc_hash::FxHashMap;
+use foldhash::HashMap;
 use xlate::{Published, Resource, ResourceSet};
 
 use crate::format::{Frame, Ignored, Origin, TYPES, take_head};
@@ -16,9 +16,9 @@ pub struct Kept {
     /// When it was written, in seconds since 1970.
     pub at: u64,
     views: BTreeMap<u32, Arc<Published>>,
-    nodes: FxHashMap<u128, (NodeKeys, u32)>,
+    nodes: HashMap<u128, (NodeKeys, u32)>,
     /// The view of a kind of node, where all that are known have the same.
-    kinds: FxHashMap<u128, Option<u32>>,
+    kinds: HashMap<u128, Option<u32>>,
 }
 
 impl Kept {
@@ -53,7 +53,7 @@ impl Kept {
     }
 
     fn learn_kinds(&mut self) {
-        let mut seen: FxHashMap<u128, (NodeKeys, u32, bool)> = FxHashMap::default();
+        let mut seen: HashMap<u128, (NodeKeys, u32, bool)> = HashMap::default();
         for (keys, view) in self.nodes.values() {
             let first = seen.entry(keys.kind).or_insert((*keys, *view, false));
             first.2 |= first.0.addresses != keys.addresses;

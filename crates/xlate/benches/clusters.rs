@@ -33,7 +33,7 @@ fn world(services: usize) -> World {
 }
 
 fn proxy() -> ProxyKey {
-    ProxyKey(testkit::node(&json!({
+    ProxyKey::new(testkit::node(&json!({
         "id": "sidecar~10.9.9.9~client.shop~shop.svc.cluster.local",
         "metadata": {"NAMESPACE": "shop", "CLUSTER_ID": "Kubernetes"},
     })))

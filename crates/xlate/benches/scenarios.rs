@@ -48,7 +48,7 @@ fn cold(bencher: Bencher, case: &str) {
     let ty = ty.expect("cases name types");
     let snapshot = scenario.world.store.snapshot();
     let pull = |engine: &mut Engine<_>| {
-        let view = engine.get(&*snapshot, &ViewOf(ProxyKey(node.clone())));
+        let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(node.clone())));
         let view = Arc::<View>::clone(&view);
         engine.get(&*snapshot, &TypeSet { view, ty }).len()
     };

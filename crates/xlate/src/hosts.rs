@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
+use incr::{KeyedMap, KeyedSet};
 use model::host::Hostname;
-use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Wildcards and what they stand for, found by hosts that they cover.
 #[derive(Debug)]
 pub(crate) struct Wildcards<'a, T> {
     /// By what follows the `*`.
-    by_end: FxHashMap<Cow<'a, str>, T>,
+    by_end: KeyedMap<Cow<'a, str>, T>,
     /// The lengths of those ends, longest first.
     lengths: Vec<usize>,
 }
@@ -24,7 +24,7 @@ impl<'a, T> Wildcards<'a, T> {
     }
 
     fn of_ends(ends: impl Iterator<Item = (Cow<'a, str>, T)>) -> Self {
-        let mut by_end = FxHashMap::default();
+        let mut by_end = KeyedMap::default();
         for (end, value) in ends {
             by_end.entry(end).or_insert(value);
         }
@@ -98,10 +98,10 @@ pub(crate) fn common<'a>(a: &[&'a str], b: &[&'a str]) -> Vec<&'a str> {
     if a.len().saturating_mul(b.len()) <= FEW_PAIRS {
         return model::host::intersection(a, b);
     }
-    let mut seen = FxHashSet::default();
+    let mut seen = KeyedSet::default();
     let mut found = Vec::new();
     for (list, other) in [(a, b), (b, a)] {
-        let exact: FxHashSet<&str> = other.iter().copied().collect();
+        let exact: KeyedSet<&str> = other.iter().copied().collect();
         let wildcards = Wildcards::new(other.iter().map(|host| (*host, ())));
         let covered = |host: &&&str| exact.contains(**host) || wildcards.cover(host);
         found.extend(

@@ -14,6 +14,15 @@ use proto_envoy::envoy::config::core::v3 as core;
 use proto_envoy::envoy::config::core::v3::node::UserAgentVersionType;
 use serde_json::{Map, Number, Value};
 
+/// Values that metadata may have, at all depths. A proxy of Istio states some two hundred.
+const VALUES: usize = 4096;
+
+/// Maps and lists within each other that metadata may have. A proxy of Istio has six.
+const DEPTH: usize = 16;
+
+/// What is shown of an id.
+const SHOWN: usize = 100;
+
 /// Reads what a proxy says of itself.
 ///
 /// Where the metadata states no namespace it is the first part of the DNS domain. Extensions count only for proxies
@@ -21,15 +30,19 @@ use serde_json::{Map, Number, Value};
 ///
 /// # Errors
 ///
-/// A sentence for the proxy's operator, when the id is not of the form `role~ip~name.namespace~dns-domain` or when neither
-/// it nor the metadata holds an IP address.
+/// A sentence for the proxy's operator, when the id is not of the form `role~ip~name.namespace~dns-domain`, when neither
+/// it nor the metadata holds an IP address, or when the metadata has more than 4,096 values or more than 16 levels.
 pub fn from_envoy(node: &core::Node) -> Result<Node, String> {
-    let metadata = node.metadata.as_ref().map(object).unwrap_or_default();
+    let mut left = VALUES;
+    let metadata = match &node.metadata {
+        Some(fields) => object(fields, DEPTH, &mut left)?,
+        None => Map::new(),
+    };
+    let id = &node.id[..node.id.floor_char_boundary(SHOWN)];
     let parts: Vec<&str> = node.id.split('~').collect();
     let [role, address, name, dns_domain] = parts[..] else {
         return Err(format!(
-            "the node id {:?} is not of the form role~ip~name.namespace~dns-domain",
-            node.id
+            "the node id {id:?} is not of the form role~ip~name.namespace~dns-domain"
         ));
     };
     let role = match role {
@@ -39,18 +52,15 @@ pub fn from_envoy(node: &core::Node) -> Result<Node, String> {
         "ztunnel" => Role::Ztunnel,
         other => {
             return Err(format!(
-                "the node id {:?} names no role: {other:?}",
-                node.id
+                "the node id {id:?} names no role: {:?}",
+                &other[..other.floor_char_boundary(SHOWN)]
             ));
         }
     };
     let addresses = match addresses(&metadata) {
         Some(stated) => stated,
         None => vec![address.parse().map_err(|_| {
-            format!(
-                "neither the node id {:?} nor INSTANCE_IPS holds an IP address",
-                node.id
-            )
+            format!("neither the node id {id:?} nor INSTANCE_IPS holds an IP address")
         })?],
     };
     let text = |key: &str| {
@@ -152,20 +162,38 @@ fn envoy_version(node: &core::Node) -> Option<(u32, u32, u32)> {
     }
 }
 
-fn object(fields: &prost_types::Struct) -> Map<String, Value> {
+/// The fields as JSON. `depth`: levels that may be below; `left`: values that there may still be.
+fn object(
+    fields: &prost_types::Struct,
+    depth: usize,
+    left: &mut usize,
+) -> Result<Map<String, Value>, String> {
     let pairs = fields.fields.iter();
-    pairs.map(|(k, v)| (k.clone(), json(v))).collect()
+    pairs
+        .map(|(k, v)| Ok((k.clone(), json(v, depth, left)?)))
+        .collect()
 }
 
-fn json(value: &prost_types::Value) -> Value {
-    match &value.kind {
+fn json(value: &prost_types::Value, depth: usize, left: &mut usize) -> Result<Value, String> {
+    *left = left
+        .checked_sub(1)
+        .ok_or_else(|| format!("the metadata of the node has more than {VALUES} values"))?;
+    let below = || {
+        let below = depth.checked_sub(1);
+        below.ok_or_else(|| format!("the metadata of the node has more than {DEPTH} levels"))
+    };
+    Ok(match &value.kind {
         None | Some(Kind::NullValue(_)) => Value::Null,
         Some(Kind::BoolValue(value)) => Value::Bool(*value),
         Some(Kind::NumberValue(value)) => number(*value),
         Some(Kind::StringValue(text)) => Value::String(text.clone()),
-        Some(Kind::StructValue(fields)) => Value::Object(object(fields)),
-        Some(Kind::ListValue(list)) => Value::Array(list.values.iter().map(json).collect()),
-    }
+        Some(Kind::StructValue(fields)) => Value::Object(object(fields, below()?, left)?),
+        Some(Kind::ListValue(list)) => {
+            let depth = below()?;
+            let items = list.values.iter().map(|item| json(item, depth, left));
+            Value::Array(items.collect::<Result<_, _>>()?)
+        }
+    })
 }
 
 /// Whole numbers as such: metadata holds ports and the like.
@@ -215,6 +243,35 @@ mod tests {
                 .unwrap_err()
                 .contains("an IP address")
         );
+    }
+
+    #[test]
+    fn metadata_is_bounded_in_values_and_depth() {
+        let of = |value: prost_types::Value| {
+            let metadata = prost_types::Struct {
+                fields: [("K".to_owned(), value)].into(),
+            };
+            let id = "sidecar~10.1.1.1~a.b~c";
+            from_envoy(&core::Node {
+                metadata: Some(metadata),
+                ..node(id)
+            })
+        };
+        let list = |values| prost_types::Value {
+            kind: Some(Kind::ListValue(prost_types::ListValue { values })),
+        };
+        let many = |count| list(vec![prost_types::Value { kind: None }; count]);
+        assert!(of(many(VALUES - 1)).is_ok());
+        assert!(of(many(VALUES)).unwrap_err().contains("4096 values"));
+        let deep = |levels| (0..levels).fold(list(vec![]), |inner, _| list(vec![inner]));
+        assert!(of(deep(DEPTH - 1)).is_ok());
+        assert!(of(deep(DEPTH)).unwrap_err().contains("16 levels"));
+    }
+
+    #[test]
+    fn a_long_id_is_shown_in_part() {
+        let error = from_envoy(&node(&"x".repeat(60_000))).unwrap_err();
+        assert!(error.len() < 300, "{error}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use store::{Reads, Snapshot};
 use crate::envoy_filter::MatchedKeys;
 use crate::scope;
 use crate::services;
-use crate::view::{Families, ServiceTarget, View};
+use crate::view::{Families, ServiceTarget, Traits, View};
 
 /// The metadata keys that generation reads.
 pub const KEPT: &[&str] = &[
@@ -110,7 +110,7 @@ pub fn view_of(cx: &Cx<'_, Snapshot>, node: &Node) -> View {
     let locality = locality(node, &labels);
     let targets = services::targets_of(cx, node, &identity, &labels);
     let interception = interception(node);
-    View {
+    View::new(Traits {
         role: node.role,
         namespace: node.namespace.clone(),
         labels: services::with_topology(
@@ -142,7 +142,7 @@ pub fn view_of(cx: &Cx<'_, Snapshot>, node: &Node) -> View {
         metadata: kept(cx, node),
         service_cluster: node.service_cluster.clone(),
         identity: node.identity.clone(),
-    }
+    })
 }
 
 /// Whether a service of the proxy's workload has no address of its own, so that listeners of others bear the

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pilothouse_xlate::view::Traits;
 use pilothouse_xlate::{Resource, ResourceSet, TypeUrl, View};
 use serde_json::json;
 use testkit::{Scenario, Score, World, golden};
@@ -180,10 +181,10 @@ fn a_stock_envoy_gets_no_filter_that_it_lacks() {
         "id": "sidecar~10.9.9.9~client.shop~shop.svc.cluster.local",
         "metadata": {"NAMESPACE": "shop"},
     })));
-    let stock = Arc::new(View {
+    let stock = Arc::new(View::new(Traits {
         extensions: Some(Arc::default()),
-        ..(*view).clone()
-    });
+        ..Traits::clone(&view)
+    }));
     let has = |view: &Arc<View>| {
         let set = world.set(view, TypeUrl::Cluster);
         set.iter().any(|r| {

@@ -53,7 +53,10 @@ impl Calls {
     }
 
     fn discovery(&self, protocol: Protocol, headers: &HeaderMap) -> Result<Call, Status> {
-        let wait = self.server.admission.reserve(Instant::now());
+        let wait = self
+            .server
+            .admission
+            .reserve(self.peer.ip(), Instant::now());
         let wait = wait.ok_or_else(|| {
             let status = Status::new(Code::ResourceExhausted, "too many new streams per second");
             let refused = Incident::Refused(status.clone());

@@ -16,12 +16,14 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http2::{Data, Input, Part};
 use prost::Message;
+use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use smallvec::SmallVec;
 use tokio::time::Sleep;
 use xlate::Published;
 
 use super::Server;
+use super::admission::network_of;
 use super::calls::status_only;
 use super::intake::{Filled, Intake};
 use super::link::{Link, Order};
@@ -39,8 +41,11 @@ use crate::stream::{Protocol, Stream};
 /// gRPC header, then the nonce as field 5 with 16 digits.
 const HEAD: usize = 23;
 
-/// Requests that one poll takes in before others get their turn.
+/// What one poll takes in before others get their turn: requests, their bytes, and names that they make the stream look at.
+/// A single request may pass it.
 const REQUESTS_PER_POLL: usize = 64;
+const BYTES_PER_POLL: usize = 64 << 10;
+const WORK_PER_POLL: u64 = 4096;
 
 /// A response: gRPC header and nonce precede the shared part.
 fn data(nonce: u64, shared: Bytes) -> Data {
@@ -134,7 +139,8 @@ impl Discovery {
         } = opening;
         let waits = !wait.is_zero();
         Self {
-            stream: Stream::new(protocol, thread.fanout),
+            stream: Stream::with_limits(protocol, thread.fanout, server.options.limits)
+                .charged_to(server.budget.account(network_of(peer.ip()))),
             phase: Phase::Arrived(waits.then(|| Box::pin(tokio::time::sleep(wait)))),
             protocol,
             peer,
@@ -223,15 +229,20 @@ impl Discovery {
 
     /// Takes in requests; ready when there will be no more.
     fn read(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Result<Poll<()>, Status> {
-        let mut taken = 0;
+        let (mut taken, mut bytes, work) = (0, 0, self.stream.work());
         loop {
             while !matches!(self.phase, Phase::Joining(..)) {
                 let Some(message) = self.intake.pop()? else {
                     break;
                 };
+                self.server.options.limits.look(self.protocol, &message)?;
                 self.request(decode(self.protocol, &message)?)?;
                 taken += 1;
-                if taken == REQUESTS_PER_POLL {
+                bytes += message.len();
+                if taken == REQUESTS_PER_POLL
+                    || bytes >= BYTES_PER_POLL
+                    || self.stream.work() - work >= WORK_PER_POLL
+                {
                     cx.waker().wake_by_ref();
                     return Ok(Poll::Pending);
                 }
@@ -248,14 +259,19 @@ impl Discovery {
         }
     }
 
-    fn request(&mut self, request: Request) -> Result<(), Status> {
+    fn request(&mut self, mut request: Request) -> Result<(), Status> {
         match &mut self.phase {
             Phase::Opened => {
-                let Some(node) = request.node.clone() else {
+                let Some(node) = request.node.take() else {
                     // The stream knows which requests may come before the first, and ends otherwise.
                     let out = self.stream.on_request(request);
                     return self.act(out);
                 };
+                // All that the stream looks at.
+                request.node = Some(Box::new(Node {
+                    id: node.id.clone(),
+                    ..Node::default()
+                }));
                 let join = Join {
                     node,
                     peer: self.peer,

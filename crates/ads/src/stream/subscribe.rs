@@ -31,7 +31,7 @@ impl Stream {
         let before = self.watches[ty as usize]
             .as_deref()
             .map(|w| w.selection.clone());
-        match (self.protocol, ask) {
+        let subscribed = match (self.protocol, ask) {
             (
                 Protocol::Delta,
                 Ask::Delta {
@@ -39,17 +39,16 @@ impl Stream {
                     unsubscribe,
                     initial,
                 },
-            ) => {
-                self.subscribe_delta(ty, &subscribe, &unsubscribe, initial);
-            }
+            ) => self.subscribe_delta(ty, &subscribe, &unsubscribe, initial),
             (Protocol::Sotw, Ask::Sotw { names }) => self.subscribe_sotw(ty, names, answers),
-            _ => {
-                out.push(Out::End(Status::new(
-                    Code::InvalidArgument,
-                    "request of the other protocol variant",
-                )));
-                return false;
-            }
+            _ => Err(Status::new(
+                Code::InvalidArgument,
+                "request of the other protocol variant",
+            )),
+        };
+        if let Err(status) = subscribed.and_then(|()| self.within_limits(ty)) {
+            out.push(Out::End(status));
+            return false;
         }
         let Some(watch) = self.watches[ty as usize].as_deref() else {
             return false;
@@ -63,16 +62,29 @@ impl Stream {
         watch.asks()
     }
 
+    /// Whether what the stream holds of names is within its limits.
+    fn within_limits(&self, ty: TypeUrl) -> Result<(), Status> {
+        let Some(watch) = self.watches[ty as usize].as_deref() else {
+            return Ok(());
+        };
+        self.limits.names(watch.selection.names.len())?;
+        self.limits.names(watch.notes.len())?;
+        let watches = self.watches.iter().flatten();
+        let bytes = watches.map(|w| w.selection.names.bytes() + w.notes.bytes());
+        self.limits.bytes(bytes.sum())
+    }
+
+    /// Costs what the request says, and not what was asked for before.
     fn subscribe_delta(
         &mut self,
         ty: TypeUrl,
         subscribe: &[String],
         unsubscribe: &[String],
         initial: Vec<(String, String)>,
-    ) {
+    ) -> Result<(), Status> {
         let first = self.watches[ty as usize].is_none();
         self.settled.remove(ty);
-        let fanout = Arc::clone(&self.fanout);
+        let (fanout, account) = (Arc::clone(&self.fanout), self.account.clone());
         let watch = self.watches[ty as usize].get_or_insert_default();
         watch.fresh |= first;
         let mut wildcard = watch.selection.wildcard;
@@ -80,21 +92,24 @@ impl Stream {
             // Never having named anything means everything, where that is possible.
             wildcard = ty.wildcard();
         }
-        let mut names: Vec<Arc<str>> = watch.selection.names.to_vec();
+        let mut names: Vec<Arc<str>> = Vec::with_capacity(subscribe.len());
         for name in subscribe {
             if name == WILDCARD {
                 wildcard = true;
                 continue;
             }
+            self.limits.name(name)?;
             let name: Arc<str> = name.as_str().into();
-            if watch.sent.is_some() && watch.covered.selects(&name) {
-                // Asked again for what it should have: it may have forgotten.
+            if watch.sent.is_some() {
+                // Not covered by what was sent; or asked for again, and may have been forgotten.
                 watch.notes.insert(Arc::clone(&name), Note::Asked);
             }
             names.push(name);
         }
         if first {
+            self.limits.names(initial.len())?;
             for (name, version) in initial {
+                self.limits.name(&name)?;
                 let name: Arc<str> = name.into();
                 watch
                     .notes
@@ -105,38 +120,47 @@ impl Stream {
                 }
             }
         }
-        if !unsubscribe.is_empty() {
-            let mut dropped: Vec<&str> = unsubscribe.iter().map(String::as_str).collect();
-            dropped.sort_unstable();
-            wildcard &= dropped.binary_search(&WILDCARD).is_err();
-            names.retain(|n| {
-                let drop = dropped.binary_search(&&**n).is_ok();
-                if drop {
-                    watch.notes.remove(n);
-                    if wildcard && watch.sent.is_some() {
-                        // Still covered by the wildcard, but the client has dropped it.
-                        watch.notes.insert(Arc::clone(n), Note::Asked);
-                    }
+        let gone: Vec<&str> = unsubscribe.iter().map(String::as_str).collect();
+        wildcard &= !gone.contains(&WILDCARD);
+        names.sort_unstable();
+        for name in &gone {
+            let named = names.binary_search_by(|n| (**n).cmp(name)).is_ok();
+            if named || watch.selection.names.contains(name) {
+                watch.notes.remove(name);
+                if wildcard && watch.sent.is_some() {
+                    // Still covered by the wildcard, but the client has dropped it.
+                    watch.notes.insert((*name).into(), Note::Asked);
                 }
-                !drop
-            });
+            }
         }
-        let names = if names.is_empty() {
-            Names::default()
-        } else {
-            fanout.names(Names::new(names))
+        self.work += (names.len() + gone.len() + watch.selection.names.chunks()) as u64;
+        let edited = watch.selection.names.edited(&names, &gone);
+        let names = match edited.same(&watch.selection.names) {
+            true => edited,
+            false => fanout.names(edited, account.as_ref())?,
         };
+        if wildcard && !watch.selection.wildcard && watch.sent.is_some() {
+            watch.uncovered = true;
+            watch.owes = true;
+        }
         watch.select(Selection { wildcard, names });
+        Ok(())
     }
 
-    fn subscribe_sotw(&mut self, ty: TypeUrl, names: Vec<String>, answers: bool) {
+    fn subscribe_sotw(
+        &mut self,
+        ty: TypeUrl,
+        names: Vec<String>,
+        answers: bool,
+    ) -> Result<(), Status> {
+        self.work += names.len() as u64;
         let first = self.watches[ty as usize].is_none();
         let named = names.iter().any(|n| n != WILDCARD);
         let everything = names.iter().any(|n| n == WILDCARD);
         if first && names.is_empty() && !ty.wildcard() {
-            return;
+            return Ok(());
         }
-        let fanout = Arc::clone(&self.fanout);
+        let (fanout, account) = (Arc::clone(&self.fanout), self.account.clone());
         let watch = self.watches[ty as usize].get_or_insert_default();
         if first {
             watch.fresh = true;
@@ -144,11 +168,14 @@ impl Stream {
             // No response is known to the client: it starts over.
             watch.fresh = true;
             watch.covered = Selection::default();
+            watch.uncovered = true;
         }
         if !first && !everything && lists_same(&names, &watch.selection) {
             // Every answer repeats the names: the usual case costs no copy of them.
-            return;
+            return Ok(());
         }
+        self.limits.names(names.len())?;
+        names.iter().try_for_each(|name| self.limits.name(name))?;
         // An empty list goes on with everything; once something was named it gives everything up.
         let goes_on = first || watch.selection.wildcard && watch.selection.names.is_empty();
         let wildcard = everything || names.is_empty() && goes_on;
@@ -156,11 +183,7 @@ impl Stream {
             true => Names::new(names.into_iter().filter(|n| n != WILDCARD).map(Into::into)),
             false => Names::default(),
         };
-        let names = if names.is_empty() {
-            Names::default()
-        } else {
-            fanout.names(names)
-        };
+        let names = fanout.names(names, account.as_ref())?;
         if !watch.covered.names.iter().all(|n| names.contains(n)) {
             // What is given up is forgotten at once, so that it counts as new when it is asked for again.
             let kept = watch
@@ -169,10 +192,14 @@ impl Stream {
                 .iter()
                 .filter(|n| names.contains(n))
                 .cloned();
-            watch.covered.names = fanout.names(Names::new(kept));
+            watch.covered.names = fanout.names(Names::new(kept), account.as_ref())?;
             watch.notes.retain(|n, _| wildcard || names.contains(n));
         }
         watch.select(Selection { wildcard, names });
+        let (asked, covered) = (&watch.selection, &watch.covered);
+        watch.uncovered =
+            asked.wildcard && !covered.wildcard || asked.names.iter().any(|n| !covered.selects(n));
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Note, Plan, Setting, Watch};
 use crate::content::Item;
+use crate::names::Names;
 use crate::stream::Protocol;
 
 impl Watch {
@@ -20,11 +21,11 @@ impl Watch {
             sent: Cursor::new(self.sent.as_ref()),
         };
         match &self.sent {
-            Some(sent) if self.covered.same(&self.selection) => {
+            Some(sent) if self.advances(setting) => {
                 if sent != setting.target {
                     let change = setting.fanout.change(sent, setting.target);
                     let mine = |r: &Arc<Resource>| {
-                        self.selection.selects(&r.name) && !self.notes.contains_key(&r.name)
+                        self.selection.selects(&r.name) && !self.notes.contains(&r.name)
                     };
                     for (resource, _) in change.changed.iter().filter(|(r, _)| mine(r)) {
                         parts.consider(&resource.name, Some(resource));
@@ -34,7 +35,7 @@ impl Watch {
                     }
                 }
                 if !self.notes.is_empty() {
-                    for name in self.notes.keys().filter(|n| self.selection.selects(n)) {
+                    for name in self.notes.names().filter(|n| self.selection.selects(n)) {
                         parts.consider(name, setting.target.get(name));
                     }
                     parts.sort();
@@ -45,8 +46,13 @@ impl Watch {
                     for resource in setting.target.iter() {
                         parts.consider(&resource.name, Some(resource));
                     }
-                    let gone = self.sent.iter().flat_map(|s| s.iter()).map(|r| &r.name);
-                    let named = self.selection.names.iter().chain(self.notes.keys());
+                    // What was named since the last response has notes.
+                    let change = self.sent.as_ref();
+                    let change = change.map(|sent| setting.fanout.change(sent, setting.target));
+                    let gone = change.iter().flat_map(|c| &c.removed).map(|r| &r.name);
+                    let first = self.sent.is_none().then_some(&self.selection.names);
+                    let named = first.into_iter().flat_map(Names::iter);
+                    let named = named.chain(self.notes.names());
                     let mut absent: Vec<&Arc<str>> = gone.chain(named).collect();
                     absent.sort_unstable();
                     absent.dedup();
@@ -64,6 +70,13 @@ impl Watch {
         }
         parts.finish()
     }
+
+    /// Whether all that the client asks for beyond what the last response covered has a note, so that nothing else that it
+    /// asks for needs to be looked at. State of the world says all names anew, and has none.
+    fn advances(&self, setting: &Setting<'_>) -> bool {
+        let narrower = self.covered.wildcard || !self.selection.wildcard;
+        setting.protocol == Protocol::Delta && narrower || self.covered.same(&self.selection)
+    }
 }
 
 /// Builds a plan name by name, in ascending order as far as possible.
@@ -79,6 +92,7 @@ impl<'a> Parts<'a> {
     /// Decides about one selected name that `target` has or lacks.
     fn consider(&mut self, name: &Arc<str>, target: Option<&Arc<Resource>>) {
         let watch = self.watch;
+        self.plan.work += 1;
         let covered = watch.sent.is_some() && watch.covered.selects(name);
         let had = if covered { self.sent.seek(name) } else { None };
         let note = match watch.notes.get(name) {
@@ -145,18 +159,16 @@ impl<'a> Parts<'a> {
                 .version
                 .wrapping_add(watch.stated.unwrap_or_default());
         } else if self.setting.protocol == Protocol::Sotw {
-            let selected = self
-                .setting
-                .target
-                .iter()
-                .filter(|r| watch.selection.selects(&r.name));
+            // Whoever asks for everything is sent whole sets, and does not come here.
+            let mut target = Cursor::new(Some(self.setting.target));
+            let selected = watch.selection.names.iter().filter_map(|n| target.seek(n));
             self.plan.version = selected.fold(0, |sum, r| sum.wrapping_add(mixed(r)));
         }
         match self.setting.protocol {
             // What there is not is named; only a wildcard can have nothing to name.
             Protocol::Delta => {
                 self.plan.answer =
-                    watch.fresh && watch.selection.wildcard && watch.notes.is_empty();
+                    watch.owes || watch.fresh && watch.selection.wildcard && watch.notes.is_empty();
             }
             Protocol::Sotw => self.plan.answer |= watch.fresh,
         }

@@ -17,10 +17,11 @@ impl Watch {
     ) -> (Vec<Arc<str>>, bool) {
         let content = &response.content;
         let whole = self.trial.take().is_some();
+        let message = beginning(&rejection.message, content.items.len());
         let mut blamed: Vec<&Item> = content
             .items
             .iter()
-            .filter(|i| mentions(&rejection.message, &i.resource.name))
+            .filter(|i| mentions(message, &i.resource.name))
             .collect();
         if blamed.is_empty() && content.items.len() == 1 && content.removed.is_empty() {
             blamed.extend(content.items.first());
@@ -55,12 +56,23 @@ impl Watch {
                 Note::Rejected(item.resource.version),
             );
         }
-        let rest: Vec<_> = all().filter(|n| !names.contains(n)).collect();
+        // Sorted, as the items are.
+        let rest: Vec<_> = all().filter(|n| names.binary_search(n).is_err()).collect();
         if !whole && !rest.is_empty() {
             self.retry.push_front(rest);
         }
         (names, true)
     }
+}
+
+/// Each name of a response is looked for in the client's message, so its length times their number is bounded. Clients name
+/// what they refuse first of all.
+const SEARCHED: usize = 64 << 20;
+
+/// What is read of a message that refuses so many resources: a kilobyte at least.
+fn beginning(message: &str, items: usize) -> &str {
+    let most = (SEARCHED / items.max(1)).max(1 << 10);
+    &message[..message.floor_char_boundary(most)]
 }
 
 /// Whether the message names the resource, not only another whose name contains it.
@@ -81,6 +93,14 @@ fn mentions(message: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longer_the_response_the_less_is_read_of_its_refusal() {
+        let message = "é".repeat(100_000);
+        assert_eq!(beginning(&message, 1).len(), 200_000);
+        assert_eq!(beginning(&message, 1_000).len(), 67_108);
+        assert_eq!(beginning(&message, 1_000_000).len(), 1_024);
+    }
 
     #[test]
     fn a_name_is_mentioned_only_as_a_whole() {

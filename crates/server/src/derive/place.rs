@@ -3,6 +3,7 @@
 //! Until the sources have been read, proxies are held: they get what they are known to have had, and no view, so that
 //! nothing is derived from half of a configuration.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ads::latest;
@@ -11,10 +12,10 @@ use xlate::findings::FindingsOfView;
 use xlate::view::ProxyKey;
 use xlate::{Published, TypeSet, TypeUrl, View, ViewOf};
 
+use super::ProxyId;
 use crate::analysis::Seen;
 
 use super::state::{Proxy, Root, State, TYPES};
-use super::{ProxyId, Subscription};
 
 /// Whether anything was derived, be it that there is nothing.
 pub(crate) fn has_sets(published: &Published) -> bool {
@@ -34,12 +35,17 @@ impl State {
         held.map(|(id, _)| *id).collect()
     }
 
-    /// Gives a held proxy its view.
+    /// Gives a held proxy its view. One at one place too many is let go for good: its stream ends, and is told why when it
+    /// comes again.
     pub(super) fn settle(&mut self, id: ProxyId) {
         let Some(proxy) = self.proxies.get_mut(&id).filter(|p| p.root.is_none()) else {
             return;
         };
-        let root = self.engine.root(&ViewOf(ProxyKey(proxy.node.clone())));
+        let snapshot = self.store.snapshot();
+        if self.origins.confirm(&proxy.origin, &snapshot).is_err() {
+            return self.leave(id);
+        }
+        let root = self.engine.root(&ViewOf(proxy.key.clone()));
         proxy.root = Some(root);
         match self
             .roots
@@ -52,12 +58,19 @@ impl State {
         self.place(id);
     }
 
-    /// Introduces a proxy; `had` is what it had before the start, if that is known.
+    /// Introduces a proxy that comes from an address; `had` is what it had before the start, if that is known.
+    ///
+    /// # Errors
+    ///
+    /// The words for its operator, when it is at one place too many.
     pub(super) fn subscribe(
         &mut self,
         node: Arc<Node>,
+        from: IpAddr,
         had: Option<Arc<Published>>,
-    ) -> Subscription {
+    ) -> Result<(ProxyId, latest::Receiver<Arc<Published>>), String> {
+        let snapshot = self.store.snapshot();
+        let origin = self.origins.enter(&node, from, self.holds, &snapshot)?;
         let id = ProxyId(self.next_proxy);
         self.next_proxy += 1;
         let had = had.filter(|_| self.holds);
@@ -68,7 +81,8 @@ impl State {
         self.proxies.insert(
             id,
             Proxy {
-                node,
+                key: ProxyKey::new(node),
+                origin,
                 root: None,
                 view: None,
                 types: [false; TYPES],
@@ -79,10 +93,7 @@ impl State {
         if !self.holds {
             self.settle(id);
         }
-        Subscription {
-            proxy: id,
-            published,
-        }
+        Ok((id, published))
     }
 
     pub(super) fn want(&mut self, id: ProxyId, ty: TypeUrl) {
@@ -106,6 +117,7 @@ impl State {
             return;
         };
         self.from_disk -= usize::from(proxy.from_disk);
+        self.origins.leave(&proxy.origin);
         self.leave_view(id, &proxy);
         let Some(root) = proxy.root else { return };
         if let Some(Root::Proxy(ids)) = self.roots.get_mut(&root) {
@@ -123,7 +135,7 @@ impl State {
             return;
         };
         let snapshot = self.store.snapshot();
-        let key = ViewOf(ProxyKey(proxy.node.clone()));
+        let key = ViewOf(proxy.key.clone());
         let Some(view) = self.pull(&snapshot, &key) else {
             return;
         };

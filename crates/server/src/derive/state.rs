@@ -16,11 +16,13 @@ use store::{Snapshot, Store};
 use tokio::sync::watch;
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
 use xlate::jwt::WantedKeys;
+use xlate::view::ProxyKey;
 use xlate::{Published, ResourceSet, TypeSet, TypeUrl, View};
 
 use crate::analysis::Seen;
 
 use super::found::{Found, placed};
+use super::origins::{self, OriginLimits, Origins};
 use super::place::has_sets;
 use super::{Batch, KeysWanted, ProxyId, Revisions};
 
@@ -35,6 +37,7 @@ pub struct State {
     pub(super) views: FxHashMap<Arc<View>, ViewEntry>,
     pub(super) roots: FxHashMap<RootId, Root>,
     pub(super) next_proxy: u64,
+    pub(super) origins: Origins,
     /// Whether proxies that come are held.
     pub(super) holds: bool,
     /// Proxies that should have what they had before the start.
@@ -60,7 +63,8 @@ pub struct State {
 pub(super) type OnView = Box<dyn FnMut(&View, Seen) + Send>;
 
 pub(super) struct Proxy {
-    pub(super) node: Arc<Node>,
+    pub(super) key: ProxyKey,
+    pub(super) origin: origins::Entry,
     /// `None` while it is held.
     pub(super) root: Option<RootId>,
     /// `None` until its view could be derived.
@@ -142,6 +146,7 @@ pub struct ProxyRow {
 impl State {
     pub(super) fn new(
         settings: Arc<Settings>,
+        limits: OriginLimits,
         keys: watch::Sender<KeysWanted>,
         revisions: Arc<Revisions>,
         on_view: OnView,
@@ -157,6 +162,7 @@ impl State {
             views: FxHashMap::default(),
             roots,
             next_proxy: 0,
+            origins: Origins::new(limits),
             holds: false,
             from_disk: 0,
             panics: 0,
@@ -189,7 +195,7 @@ impl State {
     /// Every connected proxy, in the order of connecting.
     pub fn proxies(&self) -> impl Iterator<Item = ProxyRow> + '_ {
         self.proxies.values().map(|p| ProxyRow {
-            node: p.node.clone(),
+            node: p.key.node().clone(),
             from_disk: p.from_disk,
             view: p.view.clone(),
             published: p.sender.newest(),
@@ -215,7 +221,7 @@ impl State {
             });
             let ids = views.flat_map(|view| &view.proxies);
             let mut nodes: Vec<Arc<Node>> = ids
-                .filter_map(|id| Some(self.proxies.get(id)?.node.clone()))
+                .filter_map(|id| Some(self.proxies.get(id)?.key.node().clone()))
                 .collect();
             nodes.sort_by(|a, b| a.id.cmp(&b.id));
             nodes
@@ -251,7 +257,7 @@ impl State {
                 view: view.clone(),
                 published: entry.published.clone(),
                 joined_or_left: entry.joined_or_left,
-                nodes: changed.then(|| nodes.map(|p| p.node.clone()).collect()),
+                nodes: changed.then(|| nodes.map(|p| p.key.node().clone()).collect()),
             }
         };
         self.views.iter().map(row).collect()

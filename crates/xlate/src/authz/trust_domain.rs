@@ -2,7 +2,7 @@
 //!
 //! Istio: pilot/pkg/security/trustdomain/bundle.go, 1.32.
 
-use rustc_hash::FxHashSet;
+use incr::KeyedSet;
 
 /// The trust domain of a principal that means the mesh's own, whatever that is called.
 const LOCAL: &str = "cluster.local";
@@ -58,7 +58,7 @@ impl TrustDomains {
     /// Trust domains, each of the mesh's as all of them.
     pub fn of_domains(&self, domains: &[String]) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
-        let mut seen = FxHashSet::default();
+        let mut seen = KeyedSet::default();
         for domain in domains {
             let known = self.0.contains(domain);
             let meant: &[String] = if known {

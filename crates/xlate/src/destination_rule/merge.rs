@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use incr::KeyedSet;
 use model::host::Hostname;
 use model::kinds::istio::DestinationRule;
 use model::names::Namespace;
 use model::object::{Object, ObjectName};
 use proto_istio::networking::TrafficPolicy;
 use proto_istio::networking::traffic_policy::PortTrafficPolicy;
-use rustc_hash::FxHashSet;
 
 use super::most_specific;
 use crate::limits::WILDCARD_RULE_BYTES;
@@ -136,7 +136,7 @@ pub(super) struct Pool(BTreeMap<Hostname, Vec<Merging>>);
 struct Merging {
     rule: MergedRule,
     /// The names of its subsets, once others are compared with them.
-    subsets: Option<FxHashSet<String>>,
+    subsets: Option<KeyedSet<String>>,
     /// What the rules in it hold, where that is limited.
     bytes: usize,
 }
@@ -219,7 +219,7 @@ impl Merging {
 /// Subsets are added; the top-level policy is taken where there is none.
 fn merge_into(
     present: &mut MergedRule,
-    names: &mut Option<FxHashSet<String>>,
+    names: &mut Option<KeyedSet<String>>,
     rule: &Object<DestinationRule>,
 ) {
     let merged = present

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use incr::KeyedMap;
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::EnvoyFilter;
@@ -13,7 +14,6 @@ use proto_istio::networking::envoy_filter::patch::Operation;
 use proto_istio::networking::envoy_filter::{ApplyTo, EnvoyConfigObjectPatch, ProxyMatch};
 use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
 use regex::{Regex, RegexBuilder};
-use rustc_hash::FxHashMap;
 use store::{Reads, Snapshot};
 
 use super::patch::{AnyPatch, Patch};
@@ -94,7 +94,7 @@ impl Compiled {
         let spec = &object.spec;
         let mut reading = Reading {
             object,
-            versions: FxHashMap::default(),
+            versions: KeyedMap::default(),
             diagnostics: Vec::new(),
         };
         let patches = spec
@@ -120,7 +120,7 @@ impl Compiled {
 struct Reading<'a> {
     object: &'a Object<EnvoyFilter>,
     /// The expressions for versions by their text.
-    versions: FxHashMap<String, Regex>,
+    versions: KeyedMap<String, Regex>,
     diagnostics: Vec<Diagnostic>,
 }
 

@@ -10,6 +10,7 @@ mod unmatched;
 
 use std::sync::Arc;
 
+use incr::KeyedSet;
 use incr::{Cx, Query};
 use model::kinds::istio::DestinationRule;
 use model::labels::Labels;
@@ -18,7 +19,6 @@ use model::node::Interception;
 use prost_types::Duration;
 use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
-use rustc_hash::FxHashSet;
 use store::{Reads, Snapshot};
 
 use super::address::{additional, listener_name, loopbacks, socket};
@@ -305,7 +305,7 @@ impl OutboundListener {
     fn ready(&self, cx: &Cx<'_, Snapshot>) -> Vec<(Ready<'_>, Matching)> {
         let mut ready: Vec<(Ready<'_>, Matching)> = Vec::new();
         let several = self.entry.batches.len() > 1;
-        let mut taken = FxHashSet::default();
+        let mut taken = KeyedSet::default();
         for (batch, chains) in self.entry.batches.iter().enumerate() {
             for chain in chains {
                 let expanded = match chain {

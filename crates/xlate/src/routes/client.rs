@@ -17,7 +17,7 @@ use crate::listeners::class::Class;
 use crate::listeners::proxy_headers::ProxyHeaders;
 use crate::listeners::proxy_options::proxy_config;
 use crate::scope::{ScopeKey, ScopeOf, key_of};
-use crate::view::View;
+use crate::view::{Traits, View};
 
 /// A proxy as a client of routes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -56,7 +56,7 @@ impl RouteClient {
             attempt_count: headers.attempt_count,
             forwarded_host: headers.forwarded_host,
             proxyless: view.metadata.get("GENERATOR") == Some("grpc"),
-            view: Arc::new(View {
+            view: Arc::new(View::new(Traits {
                 labels: only(&view.labels, |k| is_read(k) || selectors.contains(k)),
                 metadata: metadata
                     .filter(|(key, _)| keep.contains(&&***key))
@@ -68,8 +68,8 @@ impl RouteClient {
                 version: None,
                 extensions: None,
                 targets: Arc::from([]),
-                ..view.clone()
-            }),
+                ..Traits::clone(view)
+            })),
             scope,
         }
     }

@@ -4,8 +4,8 @@
 
 use std::net::IpAddr;
 
+use incr::KeyedSet;
 use model::service::{Registry, Resolution, Service};
-use rustc_hash::FxHashSet;
 
 /// Brackets around what has colons.
 pub(super) fn bracketed(host: &str) -> String {
@@ -149,9 +149,9 @@ fn shared_labels(host: &str, domain: &str) -> usize {
 /// Keeps each domain for the first virtual host that wants it.
 #[derive(Debug, Default)]
 pub(super) struct Claimed {
-    domains: FxHashSet<String>,
+    domains: KeyedSet<String>,
     /// Full names of services, which nobody takes as short ones.
-    pub(super) full: FxHashSet<String>,
+    pub(super) full: KeyedSet<String>,
 }
 
 impl Claimed {

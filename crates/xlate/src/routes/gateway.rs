@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use incr::{Cx, Query};
+use incr::{Cx, KeyedMap, Query};
 use model::host::more_specific;
 use model::names::Namespace;
 use model::object::ObjectName;
@@ -14,7 +14,6 @@ use model::service::Service;
 use prost::Message;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
 use proto_envoy::envoy::config::route::v3::virtual_host::TlsRequirementType;
-use rustc_hash::FxHashMap;
 use store::{Reads, Snapshot};
 
 use super::client::RouteClient;
@@ -140,11 +139,11 @@ impl Query<Snapshot> for GatewayPlanOf {
             key,
             scope: (*cx.query(&ScopeOf(key.client.scope.clone()))).clone(),
             http3: merged.http3_routes.contains(&key.name),
-            made: FxHashMap::default(),
-            weights: FxHashMap::default(),
+            made: KeyedMap::default(),
+            weights: KeyedMap::default(),
             hosts: BTreeMap::new(),
         };
-        let mut repeated: FxHashMap<(&str, &[String]), usize> = FxHashMap::default();
+        let mut repeated: KeyedMap<(&str, &[String]), usize> = KeyedMap::default();
         for server in &servers {
             let alike = (&*server.gateway_name, &*server.server.hosts);
             let times = repeated.entry(alike).or_default();
@@ -165,9 +164,9 @@ struct Hosts<'a, 'c> {
     scope: Arc<SidecarScope>,
     http3: bool,
     /// The routes of a rule, by gateway and name, as the first server of the gateway has them.
-    made: FxHashMap<(Arc<str>, ObjectName), Arc<RuleRoutes>>,
+    made: KeyedMap<(Arc<str>, ObjectName), Arc<RuleRoutes>>,
     /// What the routes of each rule weigh at most.
-    weights: FxHashMap<ObjectName, usize>,
+    weights: KeyedMap<ObjectName, usize>,
     hosts: BTreeMap<String, Host>,
 }
 
@@ -294,7 +293,7 @@ impl Hosts<'_, '_> {
 
     /// The rules whose routes would be copied too often.
     fn copied_too_often(&self, hosts: &[Host]) -> BTreeSet<ObjectName> {
-        let mut copies: FxHashMap<&ObjectName, usize> = FxHashMap::default();
+        let mut copies: KeyedMap<&ObjectName, usize> = KeyedMap::default();
         for routes in hosts.iter().flat_map(|host| &host.routes) {
             *copies.entry(&routes.rule).or_default() += 1;
         }
@@ -400,7 +399,7 @@ fn collapse(mut hosts: Vec<Host>) -> Vec<Host> {
         }
     });
     let mut kept: Vec<Host> = Vec::new();
-    let mut known: FxHashMap<Vec<Arc<RuleRoutes>>, usize> = FxHashMap::default();
+    let mut known: KeyedMap<Vec<Arc<RuleRoutes>>, usize> = KeyedMap::default();
     for host in hosts {
         let same = known.get(&host.routes).and_then(|at| kept.get_mut(*at));
         if let Some(same) = same.filter(|s| s.require_tls == host.require_tls) {

@@ -5,9 +5,9 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
+use incr::KeyedMap;
 use model::host::Hostname;
 use model::object::ObjectName;
-use rustc_hash::FxHashMap;
 
 use super::plan::OnPort;
 use crate::hosts::{Ends, Wildcards};
@@ -110,7 +110,7 @@ impl<'a> Named<'a> {
 
 /// Which rule is most specific for a host: of several that say the same, the first.
 pub(super) struct Specificity<'a> {
-    exact: FxHashMap<&'a str, &'a ObjectName>,
+    exact: KeyedMap<&'a str, &'a ObjectName>,
     wildcards: Wildcards<'a, (&'a str, &'a ObjectName)>,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Specificity<'a> {
             let rules = egress.rules.iter();
             rules.flat_map(|head| head.hosts.iter().map(move |host| (&**host, &head.name)))
         };
-        let mut exact = FxHashMap::default();
+        let mut exact = KeyedMap::default();
         for (host, rule) in hosts().filter(|(host, _)| !host.starts_with('*')) {
             exact.entry(host).or_insert(rule);
         }

@@ -9,12 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use incr::{Cx, Query};
+use incr::{Cx, KeyedMap, KeyedSet, Query};
 use model::host::{Hostname, matches};
 use model::service::{Resolution, Service};
 use prost::Message;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
-use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Reads, Snapshot};
 
 use super::client::RouteClient;
@@ -43,7 +42,7 @@ pub(super) struct PlanOf {
 #[derive(PartialEq, Debug, Default)]
 pub(super) struct Plan {
     pub(super) hosts: Vec<PlannedHost>,
-    by_domain: FxHashMap<String, usize>,
+    by_domain: KeyedMap<String, usize>,
     /// The domains with a wildcard, without ports.
     wildcards: Vec<(String, usize)>,
 }
@@ -165,7 +164,7 @@ fn groups<'a>(
     services: &'a BTreeMap<Hostname, OnPort>,
 ) -> Vec<Group<'a>> {
     let mut groups = Vec::new();
-    let mut ruled: FxHashSet<&Hostname> = FxHashSet::default();
+    let mut ruled: KeyedSet<&Hostname> = KeyedSet::default();
     let specificity = Specificity::of(egress);
     let named = Named::new(services);
     let suspects = suspects_in(cx, scope, key.egress);

@@ -6,12 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use incr::Cx;
+use incr::{Cx, KeyedMap, KeyedSet};
 use model::host::Hostname;
 use model::names::Namespace;
 use model::service::{Port, Registry, Service, ServiceAlias, Visibility};
 use proto_istio::networking::IstioEgressListener;
-use rustc_hash::{FxHashMap, FxHashSet};
 use store::Snapshot;
 
 use super::{EgressScope, port_to_match};
@@ -209,7 +208,7 @@ fn select_rules(imports: &Imports, lists: &RuleLists, namespace: &Namespace) -> 
         })
     };
     let mut selected = Vec::new();
-    let mut seen = FxHashSet::default();
+    let mut seen = KeyedSet::default();
     for list in lists.in_order() {
         // Routes of the Gateway API that the consumer's own namespace states override those of the producer.
         for near in [true, false] {
@@ -254,7 +253,7 @@ fn select_services(
 /// Of services with one host in several namespaces keeps those of one: the proxy's own, else the first, unless a later
 /// one is a Kubernetes service and it is not.
 fn one_namespace_per_host(services: &mut Vec<Arc<Service>>, namespace: &Namespace) {
-    let mut chosen: FxHashMap<Hostname, (Namespace, bool)> = FxHashMap::default();
+    let mut chosen: KeyedMap<Hostname, (Namespace, bool)> = KeyedMap::default();
     let mut several = false;
     for service in services.iter() {
         let kube = service.registry == Registry::Kubernetes;

@@ -5,11 +5,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use incr::Cx;
+use incr::{Cx, KeyedMap, KeyedSet};
 use model::host::Hostname;
 use model::names::Namespace;
 use model::service::{Port, Registry, Service};
-use rustc_hash::{FxHashMap, FxHashSet};
 use store::Snapshot;
 
 use super::EgressScope;
@@ -18,13 +17,13 @@ use crate::services::OfHost;
 use crate::virtual_service::DestinationsOf;
 
 /// Where in a list the service of a host stands.
-pub(super) type ByHost = Arc<FxHashMap<Hostname, usize>>;
+pub(super) type ByHost = Arc<KeyedMap<Hostname, usize>>;
 
 /// Services in the order they were first added.
 #[derive(Default)]
 pub(super) struct Merged {
     services: Vec<Arc<Service>>,
-    by_host: FxHashMap<Hostname, usize>,
+    by_host: KeyedMap<Hostname, usize>,
 }
 
 impl Merged {
@@ -45,7 +44,7 @@ impl Merged {
             _ => {
                 let mut merged = Service::clone(held);
                 let mut ports = merged.ports.to_vec();
-                let mut numbers: FxHashSet<u16> = ports.iter().map(|p| p.number).collect();
+                let mut numbers: KeyedSet<u16> = ports.iter().map(|p| p.number).collect();
                 let more = service.ports.iter().filter(|p| numbers.insert(p.number));
                 ports.extend(more.cloned());
                 merged.ports = ports.into();

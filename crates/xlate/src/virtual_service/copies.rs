@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use incr::KeyedSet;
 use incr::{Cx, Query};
 use model::host::{Hostname, matches};
 use model::object::ObjectName;
 use model::service::Service;
-use rustc_hash::FxHashSet;
 use store::Snapshot;
 
 use super::{RuleHead, RuleOf};
@@ -125,7 +125,7 @@ fn copies(numbers: usize, served: usize, hosts: usize) -> usize {
 
 fn look(cx: &Cx<'_, Snapshot>, egress: &EgressScope, head: &RuleHead) -> Option<Suspect> {
     let lower: Vec<String> = head.hosts.iter().map(|h| h.to_ascii_lowercase()).collect();
-    let exact: FxHashSet<&str> = lower.iter().map(String::as_str).collect();
+    let exact: KeyedSet<&str> = lower.iter().map(String::as_str).collect();
     let wildcards = Wildcards::new(lower.iter().map(|h| (h.as_str(), ())));
     let mut ports: BTreeMap<u16, Vec<(Hostname, bool)>> = BTreeMap::new();
     let mut served = 0;

@@ -125,7 +125,7 @@ impl Served {
             self.release(gone);
             return;
         }
-        let of_node = self.world.engine.root(&ViewOf(ProxyKey(node.clone())));
+        let of_node = self.world.engine.root(&ViewOf(ProxyKey::new(node.clone())));
         let view = self.world.view(node);
         let sets = self.hold(&view);
         self.connected.insert(
@@ -167,7 +167,7 @@ impl Served {
                 let of_node = self
                     .world
                     .engine
-                    .root(&ViewOf(ProxyKey(proxies[proxy].clone())));
+                    .root(&ViewOf(ProxyKey::new(proxies[proxy].clone())));
                 let now = Connected {
                     of_node,
                     view: view.clone(),
@@ -187,7 +187,7 @@ impl Served {
 
 fn from_nothing(snapshot: &Snapshot, node: &Arc<Node>, ty: TypeUrl) -> ResourceSet {
     let engine = Engine::new();
-    let view = engine.get(snapshot, &ViewOf(ProxyKey(node.clone())));
+    let view = engine.get(snapshot, &ViewOf(ProxyKey::new(node.clone())));
     let view = View::clone(&view).into();
     ResourceSet::clone(&engine.get(snapshot, &TypeSet { view, ty }))
 }

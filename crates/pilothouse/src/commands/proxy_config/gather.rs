@@ -169,7 +169,7 @@ pub(in crate::commands) fn offline(
     let node = node(&snapshot)?;
     let node = xlate::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
     let engine = Engine::new();
-    let view = engine.get(&*snapshot, &ViewOf(ProxyKey(Arc::new(node))));
+    let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
     Ok(types
         .iter()
         .map(|ty| {
