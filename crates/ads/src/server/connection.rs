@@ -46,6 +46,9 @@ fn late(waits: Waits, deadlines: &Deadlines, link: &Link) -> Option<End> {
     if passed(waits.unfinished, deadlines.frame) {
         return Some(End::Slow);
     }
+    if passed(link.claimed(), deadlines.answer) {
+        return Some(End::Slow);
+    }
     if passed(waits.room, deadlines.answer) {
         return Some(End::Stalled);
     }
@@ -127,5 +130,43 @@ impl Server {
             tracing::debug!(%peer, %error, "Connection ended.");
         }
         self.subscriber.on_incident(Incident::ConnectionClosed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::super::link::{Hearing, Links};
+    use super::super::peers::{Limits, Peers};
+    use super::*;
+
+    #[test]
+    fn a_place_is_not_kept_by_a_call_that_nobody_asks() {
+        let peers = Peers::new(Limits {
+            connections: 1,
+            of_one_address: 1,
+            partial: 1000,
+        });
+        let seat = peers.seat(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let links = Links::new(Hearing::new(100, 100));
+        let entry = links.enter(Arc::clone(seat.peer()));
+        let deadlines = Deadlines {
+            frame: 1,
+            request: 2,
+            answer: 4,
+        };
+        let late = || late(Waits::default(), &deadlines, &entry.link);
+        let held = entry.link.claim(1000).unwrap();
+        for _ in 0..4 {
+            links.look();
+            assert!(late().is_none());
+        }
+        links.look();
+        assert!(matches!(late(), Some(End::Slow)));
+        drop(held);
+        assert!(late().is_none());
+        let _held = entry.link.claim(1000).unwrap();
+        assert!(late().is_none(), "another one");
     }
 }

@@ -1,10 +1,11 @@
 //! Requests of one stream out of what the client sent of its body.
 //!
 //! What is whole is taken as it comes. A request that is not whole is taken when there is a place for all of it
-//! ([`Peer::claim`](super::peers::Peer::claim)), which is known from its first five bytes; until then it stays where the client's window bounds
+//! ([`Link::claim`]), which is known from its first five bytes; until then it stays where the client's window bounds
 //! it. It has to be finished in time, and so does the first of a stream.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
@@ -13,8 +14,7 @@ use http2::Input;
 use tokio::time::Sleep;
 
 use super::frames::{Frames, HEADER};
-use super::link::Link;
-use super::peers::Claim;
+use super::link::{Held, Link};
 use crate::status::{Code, Status};
 
 /// How often a place is looked for.
@@ -37,7 +37,7 @@ pub(super) enum Filled {
 #[derive(Debug)]
 pub(super) struct Intake {
     frames: Frames,
-    claim: Option<Claim>,
+    claim: Option<Held>,
     /// Since when a request is awaited that is due.
     awaited: Option<u32>,
     /// When a place is looked for again, and how many times it was.
@@ -75,7 +75,7 @@ impl Intake {
     pub(super) fn fill(
         &mut self,
         input: &mut Input,
-        link: &Link,
+        link: &Arc<Link>,
         limit: u32,
         cx: &mut Context<'_>,
     ) -> Result<Filled, Status> {
@@ -102,9 +102,14 @@ impl Intake {
     }
 
     /// Whether there is a place for a request of so many bytes. Looks again later if there is none, some times.
-    fn claims(&mut self, bytes: usize, link: &Link, cx: &mut Context<'_>) -> Result<bool, Status> {
+    fn claims(
+        &mut self,
+        bytes: usize,
+        link: &Arc<Link>,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, Status> {
         loop {
-            self.claim = link.peer().claim(bytes);
+            self.claim = link.claim(bytes);
             if self.claim.is_some() {
                 self.again = None;
                 return Ok(true);
@@ -124,7 +129,7 @@ impl Intake {
         }
     }
 
-    fn awaits(&mut self, link: &Link, limit: u32) -> Result<(), Status> {
+    fn awaits(&mut self, link: &Arc<Link>, limit: u32) -> Result<(), Status> {
         let now = link.now();
         let since = *self.awaited.get_or_insert(now);
         if now.wrapping_sub(since) > limit {

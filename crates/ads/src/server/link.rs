@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use super::peers::Peer;
+use super::peers::{Claim, Peer};
 
 /// What the server wants of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +64,9 @@ pub(super) struct Link {
     /// The look at which the task wants to be woken.
     due: AtomicU32,
     peer: Arc<Peer>,
+    /// Unfinished requests that have a place, and since when there are any.
+    claims: AtomicU32,
+    claimed: AtomicU32,
     /// Since when the connection's streams wait for an answer without any, in milliseconds since `epoch`; zero if none
     /// does. Streams of one connection share it: progress of one counts for all, which is lenient and costs nothing.
     stalled: AtomicU64,
@@ -81,6 +84,8 @@ impl Link {
             now: AtomicU32::new(0),
             due: AtomicU32::new(u32::MAX),
             peer,
+            claims: AtomicU32::new(0),
+            claimed: AtomicU32::new(0),
             stalled: AtomicU64::new(0),
             epoch: Instant::now(),
             task: Mutex::default(),
@@ -114,9 +119,22 @@ impl Link {
         task.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Whose connection it is.
-    pub(super) fn peer(&self) -> &Arc<Peer> {
-        &self.peer
+    /// A place for an unfinished request of so many bytes, if there is one.
+    pub(super) fn claim(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        let claim = self.peer.claim(bytes)?;
+        if self.claims.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.claimed.store(self.now(), Ordering::Relaxed);
+        }
+        Some(Held {
+            link: Arc::clone(self),
+            _claim: claim,
+        })
+    }
+
+    /// Since when there is any such place. Streams look after their own, but are not asked while the client takes nothing in.
+    pub(super) fn claimed(&self) -> Option<u32> {
+        let any = self.claims.load(Ordering::Relaxed) > 0;
+        any.then(|| self.claimed.load(Ordering::Relaxed))
     }
 
     /// How often the server has looked.
@@ -175,6 +193,19 @@ impl Link {
                 .saturating_sub(Duration::from_millis(since))
         };
         since != 0 && lasted() >= limit
+    }
+}
+
+/// A place for an unfinished request, as long as it is needed.
+#[derive(Debug)]
+pub(super) struct Held {
+    link: Arc<Link>,
+    _claim: Claim,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.link.claims.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
