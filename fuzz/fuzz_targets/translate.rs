@@ -54,7 +54,11 @@ fuzz_target!(|text: &str| {
             "metadata": {"NAMESPACE": "shop", "LABELS": {"app": "cart"}, "ISTIO_VERSION": "1.32.0"},
         })));
         for ty in TypeUrl::ALL {
-            made += world.set(&view, ty).iter().map(|r| r.body.len()).sum::<usize>();
+            made += world
+                .set(&view, ty)
+                .iter()
+                .map(|r| r.body.len())
+                .sum::<usize>();
         }
         world.get(&FindingsOfView(view));
     }
