@@ -12,10 +12,12 @@ use testkit::{World, node, settings};
 use xlate::TypeUrl;
 use xlate::findings::{FindingsOfMesh, FindingsOfView};
 
-/// Bytes of resources that are there without objects, and for each byte of input.
-const BASE: usize = 512 << 10;
-const EACH: usize = 4000;
-/// Products of longer inputs may grow until a limit holds them; those are tests of `xlate`.
+/// Bytes of resources that are there without objects.
+const BASE: usize = 1 << 20;
+/// Bytes for each byte of input. Products may grow until a limit of `xlate::limits` holds them: a ServiceEntry of 4 kB with
+/// 256 hosts and 64 ports, the most that one may have, makes 8,000.
+const EACH: usize = 16_000;
+/// Longer inputs find nothing that shorter ones do not, and take their time.
 const LONGEST: usize = 16 << 10;
 
 /// A service of the proxies, so that there is something to route to.
@@ -52,7 +54,11 @@ fuzz_target!(|text: &str| {
             "metadata": {"NAMESPACE": "shop", "LABELS": {"app": "cart"}, "ISTIO_VERSION": "1.32.0"},
         })));
         for ty in TypeUrl::ALL {
-            made += world.set(&view, ty).iter().map(|r| r.body.len()).sum::<usize>();
+            made += world
+                .set(&view, ty)
+                .iter()
+                .map(|r| r.body.len())
+                .sum::<usize>();
         }
         world.get(&FindingsOfView(view));
     }

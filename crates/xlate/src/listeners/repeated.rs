@@ -4,6 +4,7 @@ use incr::Cx;
 use store::Snapshot;
 
 use super::class::Class;
+use crate::authn::PeerPolicies;
 use crate::gateways::{self, MergedGatewayOf};
 use crate::limits::{REPEATED_BYTES, product};
 use crate::scope::{ScopeOf, key_of};
@@ -34,7 +35,10 @@ fn chains(cx: &Cx<'_, Snapshot>, view: &View, class: Class) -> usize {
         Class::SidecarInbound => {
             let scope = cx.query(&ScopeOf(key_of(cx, view)));
             let listed = scope.sidecar.as_ref().map_or(0, |s| s.ingress.len());
-            (listed.max(view.targets.len()) + 1) * CHAINS
+            // Ports for which a policy states mutual TLS have chains of their own.
+            let peers = cx.query(&PeerPolicies(view.namespace.clone()));
+            let stated = peers.stated_ports(&view.labels).len();
+            (listed.max(view.targets.len()) + stated + 1) * CHAINS
         }
         Class::SidecarOutbound => {
             let scope = cx.query(&ScopeOf(key_of(cx, view)));
