@@ -31,7 +31,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ),
     ("analysis", &["model", "store", "incr", "proto-istio"]),
     ("http2", &[]),
-    ("ads", &["proto-envoy", "xlate", "http2"]),
+    ("ads", &["model", "proto-envoy", "xlate", "http2"]),
     ("warm", &["model", "xlate"]),
     ("client", &["proto-envoy", "proto-istio", "xlate", "ads"]),
     ("validate", &["model", "descriptors", "proto-istio"]),

@@ -31,7 +31,6 @@ use futures::future::BoxFuture;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-pub use admission::network_of;
 pub use descriptors::raise_descriptor_limit;
 pub use frames::{Frames, frame};
 pub use listener::{listen, serve};

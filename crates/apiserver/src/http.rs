@@ -4,7 +4,7 @@ mod connection;
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
+use model::peer::network_of;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -23,9 +24,10 @@ use crate::access::oidc::TokenError;
 use crate::access::{Verb, Who};
 use crate::api::{Api, Body, LARGEST_BODY, Query, Request, Target};
 use crate::audit::Refused;
-use crate::limits::{Share, Shares, peer};
+use crate::limits::{Share, Shares};
 use crate::pki;
 use crate::status::Failure;
+use crate::this_machine;
 use connection::{Answer, Ending, Traffic};
 
 /// How long to wait where the system has no descriptors left: accepting again at once would spin.
@@ -34,6 +36,9 @@ const BREATH: Duration = Duration::from_millis(50);
 pub const LOCAL_SOCKET: &str = "api.sock";
 /// The user of a request that asks for what is open to all.
 const ANONYMOUS: &str = "system:anonymous";
+
+/// The address of clients that have none.
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// How clients prove who they are.
 #[derive(Clone)]
@@ -104,7 +109,7 @@ pub async fn serve(
             tokio::time::sleep(BREATH).await;
             continue;
         };
-        let Some(slot) = slots.take(peer(from.ip())) else {
+        let Some(slot) = slots.take(network_of(from.ip())) else {
             continue;
         };
         let _ = stream.set_nodelay(true);
@@ -289,29 +294,6 @@ fn bearer(header: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
 }
 
-/// Whether a request to a port without credentials is for this machine by every name it states, and comes from no web page,
-/// be it by another name of this machine.
-fn is_of_this_machine(host: &str, authority: Option<&str>, from_page: bool) -> bool {
-    let is_loopback = |host: &str| {
-        let name = match host.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-            _ => host,
-        };
-        let name = name.trim_start_matches('[').trim_end_matches(']');
-        let ip = name.parse::<IpAddr>();
-        name == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
-    };
-    let host = (!host.is_empty()).then_some(host);
-    let mut stated = host.into_iter().chain(authority).peekable();
-    !from_page && stated.peek().is_some() && stated.all(is_loopback)
-}
-
-/// Whether a browser says that a web page made it ask.
-fn is_from_page(parts: &http::request::Parts) -> bool {
-    let fetched = text(parts, header::HeaderName::from_static("sec-fetch-site"));
-    parts.headers.contains_key(header::ORIGIN) || !matches!(fetched.as_str(), "" | "none")
-}
-
 /// Finds out who asks and, only when that is known, takes the body and reads it.
 async fn read(
     parts: &http::request::Parts,
@@ -324,9 +306,9 @@ async fn read(
     let shown = text(header::AUTHORIZATION);
     let who = match (peer.caller, bearer(&shown)) {
         (Caller::Anybody, _) => {
-            let (host, authority) = (text(header::HOST), parts.uri.host());
-            if !is_of_this_machine(&host, authority, is_from_page(parts)) {
-                let message = "with --insecure-local only programs of this machine are answered, and no web page";
+            let from = peer.from.unwrap_or(LOOPBACK);
+            if let Err(refused) = this_machine::check(from, &parts.uri, &parts.headers) {
+                let message = format!("with --insecure-local {refused}");
                 return Err(Failure::new(StatusCode::FORBIDDEN, "Forbidden", message).into());
             }
             Ok(Who::local())
@@ -411,26 +393,6 @@ async fn whole(body: Incoming, patience: Duration) -> Result<bytes::Bytes, Failu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn web_pages_are_no_programs_of_this_machine() {
-        for host in ["127.0.0.1:6443", "localhost", "[::1]:6443", "127.9.9.9"] {
-            assert!(is_of_this_machine(host, None, false), "{host}");
-            assert!(!is_of_this_machine(host, None, true));
-            assert!(!is_of_this_machine(host, Some("example.com"), false));
-        }
-        for host in ["example.com:6443", "10.0.0.1", "", "127.0.0.1.example.com"] {
-            assert!(!is_of_this_machine(host, None, false), "{host}");
-        }
-        assert!(is_of_this_machine("", Some("localhost"), false));
-        let page = |name: &'static str, value: &'static str| {
-            let request = http::Request::builder().header(name, value).body(());
-            is_from_page(&request.unwrap().into_parts().0)
-        };
-        assert!(page("origin", "https://example.com") && page("origin", ""));
-        assert!(page("sec-fetch-site", "cross-site") && !page("sec-fetch-site", "none"));
-        assert!(!page("user-agent", "kubectl"));
-    }
 
     #[test]
     fn a_bearer_is_told_by_its_scheme() {

@@ -24,3 +24,4 @@ pub mod selector;
 pub mod source;
 pub mod status;
 pub mod store;
+pub mod this_machine;

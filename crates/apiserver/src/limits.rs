@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -126,18 +125,6 @@ impl<K: Eq + Hash> Drop for Share<K> {
     }
 }
 
-/// Whose connections are counted together.
-pub(crate) fn peer(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => {
-            // Whoever has one address of a network has all of them.
-            let network = v6.to_bits() & !u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from_bits(network))
-        }
-        v4 => v4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,14 +142,5 @@ mod tests {
         drop((held, other));
         let counts = shares.0.held.lock().unwrap();
         assert!(counts.0 == 0 && counts.1.is_empty(), "nothing is kept");
-    }
-
-    #[test]
-    fn a_network_is_one_peer() {
-        let of = |text: &str| peer(text.parse().unwrap());
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
-        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
     }
 }

@@ -15,6 +15,7 @@ pub mod names;
 pub mod node;
 pub mod object;
 pub mod parse;
+pub mod peer;
 pub mod protocol;
 pub mod service;
 pub mod settings;

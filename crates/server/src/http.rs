@@ -1,10 +1,9 @@
 //! `/ready`, `/metrics`, `/version` and `/debug` over plain HTTP.
 //!
-//! Debug pages show configuration, so they answer only to clients on this machine ([`local`]), whatever address is listened
+//! Debug pages show configuration, so they answer only to clients on this machine ([`this_machine`]), whatever address is listened
 //! on. A client that holds connections, sends slowly or does not read keeps nobody else from being answered.
 
 mod clients;
-pub mod local;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -12,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use apiserver::this_machine;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -152,7 +152,7 @@ async fn answer(
         "/metrics" => metrics(&pages).await,
         "/version" => text(StatusCode::OK, concat!(env!("CARGO_PKG_VERSION"), "\n")),
         _ if path == "/debug" || path.starts_with("/debug/") => {
-            if let Err(refused) = local::check(peer, request.uri(), request.headers()) {
+            if let Err(refused) = this_machine::check(peer, request.uri(), request.headers()) {
                 let said = format!("debug pages: {refused}\n");
                 return Ok(text(StatusCode::FORBIDDEN, said));
             }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use ads::server::{Incident, Join, Session, Subscriber, Subscription, Work, network_of};
+use ads::server::{Incident, Join, Session, Subscriber, Subscription, Work};
 use ads::{Code, Event, Response, Selection, Status};
 use model::node::{Identity, Node};
+use model::peer::network_of;
 use rustc_hash::FxHashMap;
 use xlate::TypeUrl;
 

@@ -3,11 +3,12 @@
 //! A fleet that reconnects is a burst, and is let in at once; who keeps opening streams is held to the rate. One address
 //! gets half of it, so that it leaves as much for all others.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use foldhash::HashMap;
+use model::peer::network_of;
 use tokio::time::Instant;
 
 /// Addresses above which those that wait for nothing are forgotten.
@@ -71,14 +72,6 @@ impl Admission {
     }
 }
 
-/// Whom an address stands for: whoever has one of IPv6 has all of its /64.
-pub fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-        v4 => v4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +120,7 @@ mod tests {
         let admission = Admission::new(Some(1e6), ZERO, Duration::from_secs(1));
         let now = Instant::now();
         for last in 0..20_000u128 {
-            let v6 = Ipv6Addr::from_bits(0x2001_0db8 << 96 | last);
+            let v6 = std::net::Ipv6Addr::from_bits(0x2001_0db8 << 96 | last);
             admission.reserve(v6.into(), now);
         }
         assert_eq!(admission.used.lock().unwrap().by.len(), 1);

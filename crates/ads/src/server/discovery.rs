@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http2::{Data, Input, Part};
+use model::peer::network_of;
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
@@ -23,7 +24,6 @@ use tokio::time::Sleep;
 use xlate::Published;
 
 use super::Server;
-use super::admission::network_of;
 use super::calls::status_only;
 use super::intake::{Filled, Intake};
 use super::link::{Link, Order};

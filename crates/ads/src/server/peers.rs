@@ -5,9 +5,11 @@
 //! there may be a fleet (a NAT, a node that many proxies run on, a load test).
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use model::peer::network_of;
 
 /// Limits on what all clients have, and what those of one address have.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +82,7 @@ impl Peers {
     /// # Errors
     /// All are taken.
     pub(super) fn seat(self: &Arc<Self>, address: IpAddr) -> Result<Seat, Full> {
-        let network = network(address);
+        let network = network_of(address);
         let Limits {
             connections: all,
             of_one_address: share,
@@ -155,14 +157,6 @@ impl Drop for Claim {
         self.peer.partial.fetch_sub(self.bytes, Ordering::Relaxed);
         let all = &self.peer.peers.partial;
         all.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(Ipv6Addr::LOCALHOST) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 
