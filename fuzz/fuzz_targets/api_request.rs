@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
         schema::zero_nulls(&mut object, Some(&json));
         schema::prune(&mut object, Some(&json));
         schema::default(&mut object, Some(&json));
-        let _ = schema::check(&object, Some(&json));
+        let _ = schema::check(&object, Some(&json), &schema::Patterns::default());
     }
     for document in model::parse::to_json(text) {
         let _ = document;

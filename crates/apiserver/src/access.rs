@@ -5,10 +5,11 @@
 
 pub mod oidc;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{Digest, SHA256, digest};
 use serde::Deserialize;
 
 use crate::resource::Resource;
@@ -16,6 +17,8 @@ use oidc::{Oidc, TokenError};
 
 /// The group that may do everything, as in Kubernetes.
 pub const MASTERS: &str = "system:masters";
+/// The fewest characters of a token.
+pub const SHORTEST_TOKEN: usize = 16;
 
 /// Somebody who asks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +36,11 @@ impl Who {
             name: name.into(),
             groups: groups.iter().map(|g| (*g).into()).collect(),
         }
+    }
+
+    /// Whether they may do everything by their group.
+    pub fn is_master(&self) -> bool {
+        self.groups.iter().any(|g| &**g == MASTERS)
     }
 
     /// The operator of this machine.
@@ -187,17 +195,30 @@ pub enum AccessError {
         reason: String,
     },
     /// A token that guards nothing.
-    #[error("the token of {user} has fewer than 16 characters")]
+    #[error("the token of {user} has fewer than {SHORTEST_TOKEN} characters")]
     WeakToken {
         /// Whose.
         user: String,
     },
+    /// Two users would be one.
+    #[error("{user} has the token of another user")]
+    SameToken {
+        /// Who comes second.
+        user: String,
+    },
+}
+
+/// A token that is known, by its hash.
+#[derive(Clone, Debug)]
+struct Known {
+    hash: Digest,
+    who: Who,
 }
 
 /// Users and grants.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    tokens: HashMap<String, Who>,
+    tokens: Vec<Known>,
     grants: Vec<Grant>,
     issuer: Option<Arc<Oidc>>,
 }
@@ -222,28 +243,38 @@ impl Access {
             file.grants.extend(read.grants);
         }
         let mut access = Self {
-            tokens: HashMap::new(),
+            tokens: Vec::new(),
             grants: file.grants,
             issuer: None,
         };
         for user in file.users {
-            if user.token.len() < 16 {
-                return Err(AccessError::WeakToken { user: user.name });
-            }
             let groups: Vec<&str> = user.groups.iter().map(String::as_str).collect();
-            access
-                .tokens
-                .insert(user.token, Who::new(&user.name, &groups));
+            access.know(&user.token, Who::new(&user.name, &groups))?;
         }
         Ok(access)
     }
 
     /// Lets whoever has the token do everything.
-    #[must_use]
-    pub fn with_admin(mut self, token: &str) -> Self {
-        self.tokens
-            .insert(token.to_owned(), Who::new("admin", &[MASTERS]));
-        self
+    ///
+    /// # Errors
+    ///
+    /// When the token is too short to guard anything, or a user's.
+    pub fn with_admin(mut self, token: &str) -> Result<Self, AccessError> {
+        self.know(token, Who::new("admin", &[MASTERS]))?;
+        Ok(self)
+    }
+
+    fn know(&mut self, token: &str, who: Who) -> Result<(), AccessError> {
+        let user = who.name.to_string();
+        if token.trim().chars().count() < SHORTEST_TOKEN {
+            return Err(AccessError::WeakToken { user });
+        }
+        if self.user_of(token).is_some_and(|other| other != who) {
+            return Err(AccessError::SameToken { user });
+        }
+        let hash = digest(&SHA256, token.as_bytes());
+        self.tokens.push(Known { hash, who });
+        Ok(())
     }
 
     /// Takes tokens of an issuer as well.
@@ -253,12 +284,22 @@ impl Access {
         self
     }
 
+    /// Takes tokens of the issuer that another takes, with the keys it knows.
+    #[must_use]
+    pub fn with_issuer_of(mut self, other: &Self) -> Self {
+        self.issuer.clone_from(&other.issuer);
+        self
+    }
+
     /// The user of a bearer token, which an issuer may have to be asked about.
     ///
     /// # Errors
     ///
     /// When the token proves nothing. What is said of it holds nothing of the token.
     pub async fn authenticate(&self, token: &str) -> Result<Who, TokenError> {
+        if token.is_empty() {
+            return Err(TokenError::Empty);
+        }
         match (self.user_of(token), &self.issuer) {
             (Some(who), _) => Ok(who),
             (None, Some(issuer)) => issuer.user_of(token).await,
@@ -268,8 +309,15 @@ impl Access {
 
     /// The user of a bearer token that a file states.
     pub fn user_of(&self, token: &str) -> Option<Who> {
-        // Hashed with a key of this process, so that the time of a miss tells nothing about a token.
-        self.tokens.get(token).cloned()
+        let hash = digest(&SHA256, token.as_bytes());
+        // All are compared, each in constant time, so that the time taken tells nothing about any.
+        let mut found = None;
+        for known in &self.tokens {
+            if verify_slices_are_equal(known.hash.as_ref(), hash.as_ref()).is_ok() {
+                found = Some(&known.who);
+            }
+        }
+        found.cloned()
     }
 
     /// Whether somebody may do something in a namespace, or with `None` in the whole cluster.
@@ -288,6 +336,9 @@ impl Access {
             (true, "secrets") | (false, _) => Role::Write,
             (true, _) => Role::Read,
         };
+        // A Namespace is no object of its own namespace: its labels and its end are for those who may do everything, as with
+        // the role `edit` of Kubernetes.
+        let namespace = namespace.filter(|_| verb.reads() || plural != "namespaces");
         // What is true of the whole cluster is not for those who write in all of its namespaces.
         let needed = if namespace.is_none() && !verb.reads() {
             Role::Admin
@@ -313,7 +364,7 @@ impl Access {
     }
 
     fn role(&self, who: &Who, namespace: Option<&str>) -> Option<Role> {
-        if who.groups.iter().any(|g| &**g == MASTERS) {
+        if who.is_master() {
             return Some(Role::Admin);
         }
         let grants = self
@@ -379,6 +430,47 @@ mod tests {
             access
                 .allow(&Who::local(), Verb::Delete, "secrets", None)
                 .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_namespace_is_written_by_admins_of_the_cluster_only() {
+        let access = access();
+        let (ann, bob) = (
+            access.user_of("ann-ann-ann-ann-1").unwrap(),
+            access.user_of("bob-bob-bob-bob-1").unwrap(),
+        );
+        for verb in [Verb::Update, Verb::Patch, Verb::Delete] {
+            assert!(
+                access
+                    .allow(&bob, verb, "namespaces", Some("shop"))
+                    .is_err()
+            );
+            assert!(access.allow(&ann, verb, "namespaces", Some("shop")).is_ok());
+        }
+        assert!(
+            access
+                .allow(&bob, Verb::Get, "namespaces", Some("shop"))
+                .is_ok()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_short_token_is_nobodys() {
+        for short in ["", " ", "                    ", "fifteen-letters"] {
+            assert!(Access::default().with_admin(short).is_err(), "{short:?}");
+        }
+        let access = access().with_admin("admin-admin-admin").unwrap();
+        assert_eq!(
+            access.authenticate("").await.unwrap_err(),
+            TokenError::Empty
+        );
+        assert!(access.authenticate("admin-admin-admi").await.is_err());
+        let who = access.authenticate("admin-admin-admin").await.unwrap();
+        assert_eq!(&*who.name, "admin");
+        assert!(
+            access.with_admin("ann-ann-ann-ann-1").is_err(),
+            "the token is ann's"
         );
     }
 

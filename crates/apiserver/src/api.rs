@@ -5,6 +5,7 @@ mod body;
 mod defaults;
 mod delete;
 mod discovery;
+mod heavy;
 mod list;
 mod namespace;
 mod openapi;
@@ -15,15 +16,15 @@ mod watch;
 mod write;
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::Instant;
 
 use http::{HeaderValue, StatusCode, header};
 use model::object::ObjectKey;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::watch as watch_channel;
 
 use crate::access::{Access, Verb, Who};
-use crate::audit::Audit;
+use crate::audit::{Audit, Line};
+use crate::limits::{Limits, Shares};
 use crate::protobuf;
 use crate::resource::{Catalog, Resource};
 use crate::status::Failure;
@@ -31,7 +32,8 @@ use crate::store::{ObjectId, Store, StoreError, Stored};
 
 pub use body::Body;
 pub(crate) use body::json;
-pub use request::{LARGEST_BODY, Query, Request, Target};
+use heavy::Heavy;
+pub use request::{Health, LARGEST_BODY, Query, Request, Target};
 
 /// An answer.
 pub type Response = http::Response<Body>;
@@ -43,13 +45,17 @@ pub const KUBERNETES: (&str, &str) = ("1", "36");
 pub struct Api {
     pub(crate) store: Store,
     catalog: RwLock<Arc<Catalog>>,
-    access: Access,
-    audit: Audit,
+    access: RwLock<Arc<Access>>,
+    audit: Arc<Audit>,
+    limits: OnceLock<Limits>,
+    heavy: Heavy,
     openapi: openapi::Cache,
     tasks: tokio_util::task::TaskTracker,
     elsewhere: OnceLock<Elsewhere>,
-    /// Room for watches.
-    watches: Arc<Semaphore>,
+    /// Watches of each user, and of all.
+    watches: OnceLock<Shares<Arc<str>>>,
+    /// Tells watches that grants were changed.
+    granted: watch_channel::Sender<()>,
 }
 
 /// The source, if any, whose object is used in place of the store's.
@@ -72,12 +78,15 @@ impl Api {
         let api = Arc::new(Self {
             store,
             catalog: RwLock::new(Arc::new(catalog)),
-            access,
-            audit,
+            access: RwLock::new(Arc::new(access)),
+            audit: Arc::new(audit),
+            limits: OnceLock::new(),
+            heavy: Heavy::new(),
             openapi: openapi::Cache::default(),
             tasks: tokio_util::task::TaskTracker::new(),
             elsewhere: OnceLock::new(),
-            watches: Arc::new(Semaphore::new(watch::MOST)),
+            watches: OnceLock::new(),
+            granted: watch_channel::Sender::new(()),
         });
         for name in namespaces {
             api.ensure_namespace(name)
@@ -85,7 +94,22 @@ impl Api {
                 .map_err(|e| StoreError::Database(e.to_string()))?;
         }
         api.finish_namespaces();
+        api.follow_faults();
         Ok(api)
+    }
+
+    /// Takes up the definitions anew when the store can be written again: one that was not acknowledged may be there.
+    fn follow_faults(self: &Arc<Self>) {
+        let (api, mut faults) = (Arc::downgrade(self), self.store.faults());
+        self.tasks.spawn(async move {
+            while faults.changed().await.is_ok() {
+                let mended = faults.borrow_and_update().is_none();
+                let Some(api) = api.upgrade() else { return };
+                if mended {
+                    api.reload_definitions();
+                }
+            }
+        });
     }
 
     /// The kinds that are served now.
@@ -111,9 +135,34 @@ impl Api {
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalog);
     }
 
-    /// Who asks with these credentials.
-    pub fn access(&self) -> &Access {
-        &self.access
+    /// Users and grants, as they are now.
+    pub fn access(&self) -> Arc<Access> {
+        self.access
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Puts other users and grants in force. Running watches end, so that their clients ask anew.
+    pub fn set_access(&self, access: Access) {
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(access);
+        self.granted.send_replace(());
+    }
+
+    /// What clients may hold and how long they may take.
+    pub fn limits(&self) -> &Limits {
+        self.limits.get_or_init(Limits::default)
+    }
+
+    /// Sets the limits; to be called before anything is served. Those that were set first stay.
+    pub fn set_limits(&self, limits: Limits) {
+        let _ = self.limits.set(limits);
+    }
+
+    fn watches(&self) -> &Shares<Arc<str>> {
+        let limits = self.limits();
+        self.watches
+            .get_or_init(|| Shares::new(limits.watches, limits.watches_per_user))
     }
 
     /// Where requests are recorded.
@@ -137,8 +186,19 @@ impl Api {
 
     /// Answers a request.
     pub async fn handle(self: &Arc<Self>, request: Request) -> Response {
-        let start = Instant::now();
-        let entry = self.audit.entry(&request);
+        let line = self.audit.begin(&request);
+        if !self.is_heavy(&request) {
+            return self.answer_and_record(request, line).await;
+        }
+        let api = self.clone();
+        let work = move || async move { api.answer_and_record(request, line).await };
+        self.heavy
+            .run(work)
+            .await
+            .unwrap_or_else(|failure| failed(&failure))
+    }
+
+    async fn answer_and_record(self: &Arc<Self>, request: Request, line: Line) -> Response {
         let mut response = match self.answer(request).await {
             Ok(response) => response,
             // As kube-apiserver answers where no kind is; clients make their own message of it.
@@ -149,17 +209,35 @@ impl Api {
             header::CACHE_CONTROL,
             HeaderValue::from_static("no-cache, private"),
         );
-        if let Some(entry) = entry {
-            self.audit
-                .write(entry, response.status().as_u16(), start.elapsed());
-        }
+        line.end(response.status().as_u16());
         response
     }
 
+    /// Whether a request may take more time than others of its thread should wait.
+    fn is_heavy(&self, request: &Request) -> bool {
+        if request.body.len() > heavy::BYTES {
+            return true;
+        }
+        let changes = matches!(request.verb(), Some(Ok(Verb::Update | Verb::Patch)));
+        let Ok(Target::Object(object)) = &request.target else {
+            return false;
+        };
+        let (true, Some(name)) = (changes, &object.name) else {
+            return false;
+        };
+        let catalog = self.catalog();
+        let Some(resource) = catalog.find(&object.group, &object.plural) else {
+            return false;
+        };
+        let id = ObjectId::new(object.namespace.as_deref().unwrap_or_default(), name);
+        self.stored(resource, &id)
+            .is_some_and(|stored| stored.json.len() > heavy::BYTES)
+    }
+
     async fn answer(self: &Arc<Self>, request: Request) -> Result<Response, Failure> {
-        let target = Target::parse(&request.path)?;
+        let target = request.target.clone()?;
         let object = match target {
-            Target::Health => return Ok(body::text("ok")),
+            Target::Health(check) => return self.health(check),
             Target::Version => return Ok(body::json(StatusCode::OK, &discovery::version())),
             Target::Discovery(which) => {
                 return discovery::answer(&self.catalog(), &which, &request.accept);
@@ -188,24 +266,33 @@ impl Api {
         if !resource.namespaced && object.namespace.is_some() {
             return Err(Failure::no_path());
         }
-        let status_only = match object.subresource.as_deref() {
-            None => false,
-            Some("status") if resource.has_status => true,
-            Some("finalize") if &*resource.plural == "namespaces" => false,
+        let (status_only, finalize) = match object.subresource.as_deref() {
+            None => (false, false),
+            Some("status") if resource.has_status => (true, false),
+            Some("finalize") if resource.is("", "namespaces") => (false, true),
             Some(_) => return Err(Failure::no_path()),
         };
-        let call = Call {
+        let verb = match request.verb() {
+            // Nothing is made in no namespace.
+            Some(Ok(Verb::Create)) if resource.namespaced && object.namespace.is_none() => {
+                return Err(Failure::method_not_allowed());
+            }
+            Some(verb) => verb?,
+            None => return Err(Failure::no_path()),
+        };
+        let mut call = Call {
             resource,
             version: object.version,
             namespace: object.namespace,
             name: object.name,
             status_only,
+            finalize,
+            dry_run: false,
             request: &request,
         };
-        let verb = call.verb()?;
-        if let Err(why) = self
-            .access
-            .allow(&request.who, verb, &call.resource.plural, call.scope())
+        if let Err(why) =
+            self.access()
+                .allow(&request.who, verb, &call.resource.plural, call.scope())
         {
             let what = call.name.as_deref().unwrap_or_default();
             return Err(Failure::forbidden(
@@ -219,6 +306,7 @@ impl Api {
                 ),
             ));
         }
+        call.dry_run = request.dry_run()?;
         match verb {
             Verb::Get => self.get(&call),
             Verb::List => self.list(&call),
@@ -228,6 +316,18 @@ impl Api {
             Verb::Patch => self.patch(&call).await,
             Verb::Delete => self.delete(&call).await,
             Verb::DeleteCollection => self.delete_collection(&call).await,
+        }
+    }
+
+    /// Whether the process lives, and whether it can do what it is for.
+    fn health(&self, check: Health) -> Result<Response, Failure> {
+        match (check, self.store.fault()) {
+            (Health::Ready, Some(why)) => {
+                let code = StatusCode::SERVICE_UNAVAILABLE;
+                let message = format!("not ready: the store cannot write: {why}");
+                Err(Failure::new(code, "ServiceUnavailable", message))
+            }
+            _ => Ok(body::text("ok")),
         }
     }
 
@@ -262,25 +362,14 @@ pub(crate) struct Call<'r> {
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) status_only: bool,
+    /// Whether it is about the finalizers of a namespace.
+    pub(crate) finalize: bool,
+    /// Whether nothing is to be written.
+    pub(crate) dry_run: bool,
     pub(crate) request: &'r Request,
 }
 
 impl Call<'_> {
-    fn verb(&self) -> Result<Verb, Failure> {
-        let watch = self.request.query.flag("watch");
-        Ok(match (self.request.method.as_str(), &self.name) {
-            ("GET" | "HEAD", Some(_)) => Verb::Get,
-            ("GET", None) if watch => Verb::Watch,
-            ("GET" | "HEAD", None) => Verb::List,
-            ("POST", None) if !self.resource.namespaced || self.namespace.is_some() => Verb::Create,
-            ("PUT", Some(_)) => Verb::Update,
-            ("PATCH", Some(_)) => Verb::Patch,
-            ("DELETE", Some(_)) if !self.status_only => Verb::Delete,
-            ("DELETE", None) => Verb::DeleteCollection,
-            _ => return Err(Failure::method_not_allowed()),
-        })
-    }
-
     /// The namespace that the request is about, for who may do it. A namespace itself is about itself.
     fn scope(&self) -> Option<&str> {
         if &*self.resource.plural == "namespaces" && self.resource.group.is_empty() {

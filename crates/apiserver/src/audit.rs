@@ -6,13 +6,15 @@ use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::api::Request;
+use crate::access::Verb;
+use crate::api::{Request, Target};
 use crate::object::now;
+use crate::private;
 use allowance::Allowance;
 
 /// The most characters of what somebody says who has not said who they are.
@@ -22,9 +24,19 @@ const LONGEST: usize = 200;
 #[derive(Debug, Default)]
 pub struct Audit(Option<Mutex<Log>>);
 
+/// The line of a request that is being answered. It is written in any case: where the client left before the answer, with no
+/// `code`, since what was asked for may have been done.
+pub(crate) struct Line {
+    audit: Arc<Audit>,
+    entry: Option<Value>,
+    start: Instant,
+}
+
 #[derive(Debug)]
 struct Log {
     file: File,
+    /// The last line may be cut off.
+    cut: bool,
     /// Anybody can be refused, as often as they like, so that not every refusal is written.
     refusals: Allowance,
 }
@@ -46,42 +58,34 @@ pub(crate) struct Refused<'r> {
 }
 
 impl Audit {
-    /// Records to a file, behind what it holds.
+    /// Records to a file, behind what it holds. A new file is its owner's alone.
     ///
     /// # Errors
     ///
     /// When the file cannot be opened.
     pub fn to_file(path: &Path) -> std::io::Result<Self> {
-        let file = File::options().create(true).append(true).open(path)?;
+        let file = private::append(path)?;
         let refusals = Allowance::new(Instant::now());
-        Ok(Self(Some(Mutex::new(Log { file, refusals }))))
+        let cut = false;
+        Ok(Self(Some(Mutex::new(Log {
+            file,
+            cut,
+            refusals,
+        }))))
     }
 
     /// What is recorded of a request before it is answered. Bodies are not: they may hold secrets.
-    pub(crate) fn entry(&self, request: &Request) -> Option<Value> {
-        self.0.as_ref()?;
-        let objects = ["/api/", "/apis/", "/pilothouse/"];
-        if !objects.iter().any(|p| request.path.starts_with(p)) {
-            return None;
+    pub(crate) fn begin(self: &Arc<Self>, request: &Request) -> Line {
+        Line {
+            audit: self.clone(),
+            entry: self.0.as_ref().and_then(|_| entry(request)),
+            start: Instant::now(),
         }
-        Some(json!({
-            "time": now(),
-            "user": &*request.who.name,
-            "groups": request.who.groups.iter().map(|g| &**g).collect::<Vec<_>>(),
-            "method": request.method.as_str(),
-            "path": request.path,
-            "dryRun": request.query.has("dryRun"),
-            "watch": request.query.flag("watch"),
-            "userAgent": request.user_agent,
-        }))
     }
 
-    /// Records the answer.
-    pub(crate) fn write(&self, mut entry: Value, code: u16, took: Duration) {
-        entry["code"] = code.into();
-        entry["ms"] = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).into();
+    fn write(&self, entry: &Value) {
         self.with(|log| {
-            log.line(&entry);
+            log.line(entry);
             if let Some(left_out) = log.refusals.owed(Instant::now()) {
                 log.line(&json!({"time": now(), "refusalsLeftOut": left_out}));
             }
@@ -94,11 +98,10 @@ impl Audit {
             let Some(left_out) = log.refusals.take(Instant::now()) else {
                 return;
             };
-            let short = |text: &str| text.chars().take(LONGEST).collect::<String>();
             let mut entry = json!({
                 "time": now(),
                 "user": null,
-                "from": refused.from.map(|ip| ip.to_canonical().to_string()),
+                "from": address(refused.from),
                 "method": short(refused.method),
                 "path": short(refused.path),
                 "userAgent": short(refused.user_agent),
@@ -120,9 +123,68 @@ impl Audit {
     }
 }
 
+/// What is said of a request for objects or the ledger, or by a path that leads nowhere.
+fn entry(request: &Request) -> Option<Value> {
+    let path = match &request.target {
+        Ok(target @ (Target::Object(_) | Target::Ledger(_))) => target.path()?,
+        Ok(_) => return None,
+        Err(_) => short(&request.path),
+    };
+    let verb = request.verb().and_then(Result::ok);
+    Some(json!({
+        "time": now(),
+        "user": &*request.who.name,
+        "groups": request.who.groups.iter().map(|g| &**g).collect::<Vec<_>>(),
+        "from": address(request.from),
+        "method": request.method.as_str(),
+        "path": path,
+        // What is refused for what it says of a dry run writes nothing, and is none.
+        "dryRun": request.dry_run().unwrap_or(false),
+        "watch": verb == Some(Verb::Watch),
+        "userAgent": request.user_agent,
+    }))
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+fn address(from: Option<IpAddr>) -> Option<String> {
+    from.map(|ip| ip.to_canonical().to_string())
+}
+
+impl Line {
+    /// Records the answer.
+    pub(crate) fn end(mut self, code: u16) {
+        self.write(code.into());
+    }
+
+    fn write(&mut self, code: Value) {
+        if let Some(mut entry) = self.entry.take() {
+            let ms = self.start.elapsed().as_millis();
+            entry["code"] = code;
+            entry["ms"] = u64::try_from(ms).unwrap_or(u64::MAX).into();
+            self.audit.write(&entry);
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.write(Value::Null);
+    }
+}
+
 impl Log {
     fn line(&mut self, entry: &Value) {
-        if let Err(error) = writeln!(self.file, "{entry}") {
+        // One write, so that lines of two processes do not mix; after a failed one a line of its own.
+        let text = match self.cut {
+            true => format!("\n{entry}\n"),
+            false => format!("{entry}\n"),
+        };
+        let written = self.file.write_all(text.as_bytes());
+        self.cut = written.is_err();
+        if let Err(error) = written {
             tracing::error!(%error, "The audit log cannot be written.");
         }
     }

@@ -1,34 +1,39 @@
 //! Sockets: TLS, credentials, bodies; everything else is [`Api::handle`].
 
+mod connection;
+
 use std::convert::Infallible;
+use std::future::Future;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::body::{Body as _, Incoming};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Who;
-use crate::api::{Api, LARGEST_BODY, Query, Request, Response};
+use crate::access::oidc::TokenError;
+use crate::access::{Verb, Who};
+use crate::api::{Api, Body, LARGEST_BODY, Query, Request, Target};
 use crate::audit::Refused;
+use crate::limits::{Share, Shares, peer};
 use crate::pki;
 use crate::status::Failure;
+use connection::{Answer, Ending, Traffic};
 
-/// Connections that are served at once.
-const CONNECTIONS: usize = 10_000;
-/// How long a handshake may take, and a body.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait where the system has no descriptors left: accepting again at once would spin.
+const BREATH: Duration = Duration::from_millis(50);
 /// The socket in the data folder for commands of the operator of this machine.
 pub const LOCAL_SOCKET: &str = "api.sock";
+/// The user of a request that asks for what is open to all.
+const ANONYMOUS: &str = "system:anonymous";
 
 /// How clients prove who they are.
 #[derive(Clone)]
@@ -37,6 +42,8 @@ pub enum Security {
     InsecureLocal,
     /// TLS with tokens or client certificates.
     Tls(Arc<ServerConfig>),
+    /// The same, with certificates that change. Connections of client certificates end when they do.
+    Reloaded(watch::Receiver<Arc<ServerConfig>>),
 }
 
 /// Who is at the other end of a connection.
@@ -56,6 +63,28 @@ struct Peer {
     from: Option<IpAddr>,
 }
 
+/// What all connections share.
+struct Port {
+    api: Arc<Api>,
+    /// Requests of each user.
+    requests: Shares<Arc<str>>,
+    /// Bytes of bodies.
+    bodies: Shares<()>,
+}
+
+impl Port {
+    fn of(api: Arc<Api>) -> Arc<Self> {
+        let limits = api.limits();
+        let requests = Shares::new(usize::MAX, limits.requests_per_user);
+        let bodies = Shares::new(limits.body_bytes, limits.body_bytes);
+        Arc::new(Self {
+            api,
+            requests,
+            bodies,
+        })
+    }
+}
+
 /// Serves an address until `stop`.
 pub async fn serve(
     listener: TcpListener,
@@ -63,49 +92,71 @@ pub async fn serve(
     api: Arc<Api>,
     stop: CancellationToken,
 ) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    let limits = api.limits();
+    let slots = Shares::new(limits.connections, limits.connections_per_peer);
+    let port = Port::of(api);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
         let Ok((stream, from)) = accepted else {
-            // Out of file descriptors: accepting again at once would spin.
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(BREATH).await;
             continue;
         };
-        let Ok(slot) = slots.clone().try_acquire_owned() else {
+        let Some(slot) = slots.take(peer(from.ip())) else {
             continue;
         };
         let _ = stream.set_nodelay(true);
-        let (api, security, stop) = (api.clone(), security.clone(), stop.clone());
+        let (port, security, stop) = (port.clone(), security.clone(), stop.clone());
         let from = Some(from.ip());
         tokio::spawn(async move {
             let _slot = slot;
-            let (stream, who) = match security {
+            let (config, mut reloaded) = match security {
                 Security::InsecureLocal => {
-                    let peer = Peer {
-                        caller: Caller::Anybody,
-                        from,
-                    };
-                    return connection(stream, peer, api, stop).await;
+                    let caller = Caller::Anybody;
+                    return connection(stream, Peer { caller, from }, port, now(stop)).await;
                 }
-                Security::Tls(config) => {
-                    let handshake = TlsAcceptor::from(config).accept(stream);
-                    let stream = match tokio::time::timeout(PATIENCE, handshake).await {
-                        Ok(Ok(stream)) => stream,
-                        Ok(Err(error)) => return refused_certificate(&error, from, &api),
-                        Err(_) => return,
-                    };
-                    let certificates = stream.get_ref().1.peer_certificates();
-                    let who = certificates.and_then(|all| pki::identity(all.first()?));
-                    (stream, who)
+                Security::Tls(config) => (config, None),
+                Security::Reloaded(mut configs) => {
+                    let config = configs.borrow_and_update().clone();
+                    (config, Some(configs))
+                }
+            };
+            let handshake = TlsAcceptor::from(config).accept(stream);
+            let patience = port.api.limits().handshake;
+            let stream = match tokio::time::timeout(patience, handshake).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return refused_certificate(&error, from, &port.api),
+                Err(_) => return,
+            };
+            let certificates = stream.get_ref().1.peer_certificates();
+            let who = certificates.and_then(|all| pki::identity(all.first()?));
+            // A certificate is looked at once, so whoever came by one has to come again.
+            let by_certificate = who.is_some();
+            let ending = async move {
+                let changed = async {
+                    if let Some(configs) = reloaded.as_mut().filter(|_| by_certificate)
+                        && configs.changed().await.is_ok()
+                    {
+                        return;
+                    }
+                    std::future::pending().await
+                };
+                tokio::select! {
+                    () = stop.cancelled() => Ending::Now,
+                    () = changed => Ending::Gently,
                 }
             };
             let caller = Caller::Known(who);
-            connection(stream, Peer { caller, from }, api, stop).await;
+            connection(stream, Peer { caller, from }, port, ending).await;
         });
     }
+}
+
+async fn now(stop: CancellationToken) -> Ending {
+    stop.cancelled().await;
+    Ending::Now
 }
 
 /// Serves the socket of the data folder until `stop`. Who may open it is the file system's to say.
@@ -120,19 +171,22 @@ pub fn serve_local(data: &Path, api: Arc<Api>, stop: CancellationToken) -> std::
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    let port = Port::of(api);
     tokio::spawn(async move {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 () = stop.cancelled() => break,
             };
-            if let Ok((stream, _)) = accepted {
-                let peer = Peer {
-                    caller: Caller::Known(Some(Who::local())),
-                    from: None,
-                };
-                tokio::spawn(connection(stream, peer, api.clone(), stop.clone()));
-            }
+            let Ok((stream, _)) = accepted else {
+                tokio::time::sleep(BREATH).await;
+                continue;
+            };
+            let peer = Peer {
+                caller: Caller::Known(Some(Who::local())),
+                from: None,
+            };
+            tokio::spawn(connection(stream, peer, port.clone(), now(stop.clone())));
         }
         let _ = std::fs::remove_file(&path);
     });
@@ -158,55 +212,55 @@ fn refused_certificate(error: &std::io::Error, from: Option<IpAddr>, api: &Api) 
     }
 }
 
-async fn connection<S>(stream: S, peer: Peer, api: Arc<Api>, stop: CancellationToken)
+async fn connection<S>(stream: S, peer: Peer, port: Arc<Port>, ending: impl Future<Output = Ending>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service =
-        hyper::service::service_fn(move |request| answer(request, peer.clone(), api.clone()));
-    let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(Some(PATIENCE))
-        .max_concurrent_streams(250);
-    let serving = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::select! {
-        // A client that breaks off is its own business.
-        _ = serving => {}
-        () = stop.cancelled() => {}
-    }
+    let limits = port.api.limits().clone();
+    let answer = move |request, traffic| answer(request, peer.clone(), port.clone(), traffic);
+    connection::serve(stream, &limits, ending, answer).await;
 }
 
 async fn answer(
     request: http::Request<Incoming>,
     peer: Peer,
-    api: Arc<Api>,
-) -> Result<Response, Infallible> {
+    port: Arc<Port>,
+    traffic: Arc<Traffic>,
+) -> Result<http::Response<Answer>, Infallible> {
+    let begun = traffic.begin();
     let (parts, body) = request.into_parts();
-    Ok(match read(&parts, body, peer.caller, &api).await {
-        Ok(request) => api.handle(request).await,
+    let mut body = Some(body);
+    let from = peer.from;
+    let (response, held) = match read(&parts, &mut body, peer, &port).await {
+        Ok((request, held)) => {
+            let response = port.api.handle(request).await;
+            (response, held.request)
+        }
         Err(TurnedAway { failure, why }) => {
             let refused = Refused {
                 method: parts.method.as_str(),
                 path: parts.uri.path(),
                 user_agent: &text(&parts, header::USER_AGENT),
-                from: peer.from,
+                from,
                 attempted: match text(&parts, header::AUTHORIZATION) {
                     shown if shown.is_empty() => "none",
-                    shown if shown.starts_with("Bearer ") => "bearer",
+                    shown if bearer(&shown).is_some() => "bearer",
                     _ => "other",
                 },
                 why: &why,
             };
-            api.audit().refused(&refused, failure.code.as_u16());
-            crate::api::failed(&failure)
+            port.api.audit().refused(&refused, failure.code.as_u16());
+            (crate::api::failed(&failure), None)
         }
-    })
+    };
+    Ok(response.map(|answer: Body| begun.answer(answer, held, body)))
+}
+
+/// What a request holds: itself until its answer is taken, and its body until it is answered.
+#[derive(Default)]
+struct Held {
+    request: Option<Share<Arc<str>>>,
+    body: Option<Share<()>>,
 }
 
 /// A request that is not answered, and why: what the client is told says less.
@@ -229,90 +283,129 @@ fn text(parts: &http::request::Parts, name: header::HeaderName) -> String {
     values.collect::<Vec<_>>().join(",")
 }
 
-/// Whether a request to a port without credentials comes from no web page, be it by another name of this machine.
-fn is_of_this_machine(host: &str, authority: Option<&str>, origin: &str) -> bool {
-    let host = if host.is_empty() {
-        authority.unwrap_or_default()
-    } else {
-        host
-    };
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    let loopback = name
-        .parse::<std::net::IpAddr>()
-        .is_ok_and(|ip| ip.to_canonical().is_loopback());
-    origin.is_empty() && (loopback || name == "localhost")
+/// The token behind `Bearer`, which may be nothing; `None` for another scheme.
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ').unwrap_or((header, ""));
+    scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
 }
 
+/// Whether a request to a port without credentials is for this machine by every name it states, and comes from no web page,
+/// be it by another name of this machine.
+fn is_of_this_machine(host: &str, authority: Option<&str>, from_page: bool) -> bool {
+    let is_loopback = |host: &str| {
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+            _ => host,
+        };
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        let ip = name.parse::<IpAddr>();
+        name == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
+    };
+    let host = (!host.is_empty()).then_some(host);
+    let mut stated = host.into_iter().chain(authority).peekable();
+    !from_page && stated.peek().is_some() && stated.all(is_loopback)
+}
+
+/// Whether a browser says that a web page made it ask.
+fn is_from_page(parts: &http::request::Parts) -> bool {
+    let fetched = text(parts, header::HeaderName::from_static("sec-fetch-site"));
+    parts.headers.contains_key(header::ORIGIN) || !matches!(fetched.as_str(), "" | "none")
+}
+
+/// Finds out who asks and, only when that is known, takes the body and reads it.
 async fn read(
     parts: &http::request::Parts,
-    body: Incoming,
-    caller: Caller,
-    api: &Api,
-) -> Result<Request, TurnedAway> {
+    body: &mut Option<Incoming>,
+    peer: Peer,
+    port: &Port,
+) -> Result<(Request, Held), TurnedAway> {
+    let api = &port.api;
     let text = |name: header::HeaderName| text(parts, name);
-    let bearer = text(header::AUTHORIZATION);
-    let open_to_all = matches!(caller, Caller::Anybody);
-    let who = match (caller, bearer.strip_prefix("Bearer ")) {
-        (Caller::Anybody, _) => Ok(Who::local()),
+    let shown = text(header::AUTHORIZATION);
+    let who = match (peer.caller, bearer(&shown)) {
+        (Caller::Anybody, _) => {
+            let (host, authority) = (text(header::HOST), parts.uri.host());
+            if !is_of_this_machine(&host, authority, is_from_page(parts)) {
+                let message = "with --insecure-local only programs of this machine are answered, and no web page";
+                return Err(Failure::new(StatusCode::FORBIDDEN, "Forbidden", message).into());
+            }
+            Ok(Who::local())
+        }
         // A wrong token is no excuse for being somebody else.
+        (Caller::Known(_), Some("")) => Err(TokenError::Empty.to_string()),
         (Caller::Known(_), Some(token)) => {
-            let who = api.access().authenticate(token.trim()).await;
+            let who = api.access().authenticate(token).await;
             who.map_err(|error| error.to_string())
         }
         (Caller::Known(who), None) => who.ok_or_else(|| "no token and no certificate".to_owned()),
     };
-    if open_to_all
-        && !is_of_this_machine(&text(header::HOST), parts.uri.host(), &text(header::ORIGIN))
-    {
-        let message =
-            "with --insecure-local only programs of this machine are answered, and no web page";
-        return Err(Failure::new(StatusCode::FORBIDDEN, "Forbidden", message).into());
-    }
     let path = parts.uri.path().to_owned();
-    let open = ["/livez", "/readyz", "/healthz", "/version"].contains(&path.as_str());
-    let who = match who {
-        Ok(who) => who,
-        Err(_) if open => Who::new("system:anonymous", &[]),
+    let target = Target::parse(&path);
+    let open = matches!(target, Ok(Target::Health(_) | Target::Version));
+    let (who, anonymous) = match who {
+        Ok(who) => (who, false),
+        Err(_) if open => (Who::new(ANONYMOUS, &[]), true),
         Err(why) => {
             let failure = Failure::unauthorized();
             return Err(TurnedAway { failure, why });
         }
     };
-    let limited = Limited::new(body, LARGEST_BODY).collect();
-    let body = match tokio::time::timeout(PATIENCE, limited).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("Request entity too large: limit is {LARGEST_BODY}");
-            return Err(Failure::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "RequestEntityTooLarge",
-                message,
-            )
-            .into());
-        }
-        Ok(Err(error)) => {
-            let message = format!("the body cannot be read: {error}");
-            return Err(Failure::bad_request(message).into());
-        }
-        Err(_) => {
-            let code = StatusCode::REQUEST_TIMEOUT;
-            return Err(Failure::new(code, "Timeout", "the body did not come").into());
-        }
-    };
-    Ok(Request {
+    let mut request = Request {
         query: Query::parse(parts.uri.query().unwrap_or_default()),
         path,
+        target,
         accept: text(header::ACCEPT),
         content_type: text(header::CONTENT_TYPE),
         user_agent: text(header::USER_AGENT),
-        body,
+        body: bytes::Bytes::new(),
         who,
+        from: peer.from,
         method: parts.method.clone(),
-    })
+    };
+    let mut held = Held::default();
+    if anonymous {
+        return Ok((request, held));
+    }
+    let watches = matches!(request.verb(), Some(Ok(Verb::Watch)));
+    if !watches && !request.who.is_master() {
+        let share = port.requests.take(request.who.name.clone());
+        held.request = Some(share.ok_or_else(Failure::too_many)?);
+    }
+    if !matches!(parts.method, Method::GET | Method::HEAD)
+        && let Some(unread) = body.take()
+    {
+        let stated = unread.size_hint().exact();
+        let size = stated.map_or(LARGEST_BODY, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        if size > LARGEST_BODY {
+            return Err(too_large().into());
+        }
+        let share = port.bodies.take_many((), size);
+        held.body = Some(share.ok_or_else(Failure::too_many)?);
+        request.body = whole(unread, api.limits().body).await?;
+    }
+    Ok((request, held))
+}
+
+fn too_large() -> Failure {
+    let message = format!("Request entity too large: limit is {LARGEST_BODY}");
+    let code = StatusCode::PAYLOAD_TOO_LARGE;
+    Failure::new(code, "RequestEntityTooLarge", message)
+}
+
+/// All of a body.
+async fn whole(body: Incoming, patience: Duration) -> Result<bytes::Bytes, Failure> {
+    let limited = Limited::new(body, LARGEST_BODY).collect();
+    match tokio::time::timeout(patience, limited).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => Err(Failure::bad_request(format!(
+            "the body cannot be read: {error}"
+        ))),
+        Err(_) => {
+            let code = StatusCode::REQUEST_TIMEOUT;
+            Err(Failure::new(code, "Timeout", "the body did not come"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -322,12 +415,30 @@ mod tests {
     #[test]
     fn web_pages_are_no_programs_of_this_machine() {
         for host in ["127.0.0.1:6443", "localhost", "[::1]:6443", "127.9.9.9"] {
-            assert!(is_of_this_machine(host, None, ""), "{host}");
-            assert!(!is_of_this_machine(host, None, "https://example.com"));
+            assert!(is_of_this_machine(host, None, false), "{host}");
+            assert!(!is_of_this_machine(host, None, true));
+            assert!(!is_of_this_machine(host, Some("example.com"), false));
         }
         for host in ["example.com:6443", "10.0.0.1", "", "127.0.0.1.example.com"] {
-            assert!(!is_of_this_machine(host, None, ""), "{host}");
+            assert!(!is_of_this_machine(host, None, false), "{host}");
         }
-        assert!(is_of_this_machine("", Some("localhost"), ""));
+        assert!(is_of_this_machine("", Some("localhost"), false));
+        let page = |name: &'static str, value: &'static str| {
+            let request = http::Request::builder().header(name, value).body(());
+            is_from_page(&request.unwrap().into_parts().0)
+        };
+        assert!(page("origin", "https://example.com") && page("origin", ""));
+        assert!(page("sec-fetch-site", "cross-site") && !page("sec-fetch-site", "none"));
+        assert!(!page("user-agent", "kubectl"));
+    }
+
+    #[test]
+    fn a_bearer_is_told_by_its_scheme() {
+        for empty in ["Bearer", "Bearer ", "bearer   ", "BEARER"] {
+            assert_eq!(bearer(empty), Some(""), "{empty:?}");
+        }
+        assert_eq!(bearer("bearer  a-token "), Some("a-token"));
+        assert_eq!(bearer("Basic a"), None);
+        assert_eq!(bearer(""), None);
     }
 }

@@ -11,9 +11,10 @@ use tokio::sync::mpsc;
 
 use crate::api::{Api, Body, Request, Response};
 use crate::object::{is_terminating, meta, meta_mut, new_uid, now, set_meta, time_text};
+use crate::private::FolderDraft;
 use crate::resource::Resource;
 use crate::status::Failure;
-use crate::store::{Author, Expect, ObjectId, Op, ResourceName, StoreError};
+use crate::store::{Author, Expect, ObjectId, Op, ResourceName, StoreError, WriteError};
 
 type Key = (ResourceName, ObjectId);
 
@@ -207,6 +208,7 @@ fn diff(api: &Api, request: &Request) -> Result<Response, Failure> {
 
 /// Puts objects back as they were, as a new revision.
 async fn rollback(api: &Arc<Api>, request: &Request) -> Result<Response, Failure> {
+    let dry_run = request.dry_run()?;
     let to = revision(api, request, "revision")?;
     let only = object(api, request)?;
     let newest = api.store().read().revision();
@@ -239,7 +241,7 @@ async fn rollback(api: &Arc<Api>, request: &Request) -> Result<Response, Failure
         });
     }
     let mut answer = json!({"to": to, "changes": shown(&changes), "dryRun": true});
-    if request.query.get("dryRun") == "All" || ops.is_empty() {
+    if dry_run || ops.is_empty() {
         return Ok(ok(&answer));
     }
     let author = Author {
@@ -248,12 +250,13 @@ async fn rollback(api: &Arc<Api>, request: &Request) -> Result<Response, Failure
         verb: "rollback".into(),
     };
     let written = api.store().write(ops, author).await;
-    let written = written.map_err(|e| {
-        Failure::new(
+    let written = written.map_err(|error| match error {
+        WriteError::Changed(_) | WriteError::Exists(_) => Failure::new(
             StatusCode::CONFLICT,
             "Conflict",
-            format!("nothing was rolled back: {e}"),
-        )
+            format!("nothing was rolled back: {error}"),
+        ),
+        _ => Failure::of_store(&error),
     })?;
     api.reload_definitions();
     answer["dryRun"] = false.into();
@@ -292,7 +295,8 @@ async fn backup(api: &Arc<Api>) -> Result<Response, Failure> {
     let failed =
         |e: &dyn std::fmt::Display| Failure::internal(format!("no backup could be made: {e}"));
     let copy = tokio::task::spawn_blocking(move || -> Result<std::fs::File, StoreError> {
-        let folder = tempfile::tempdir_in(store.folder()).map_err(StoreError::Folder)?;
+        let draft = FolderDraft::begin(&store.folder().join("backup"));
+        let folder = draft.map_err(StoreError::Folder)?;
         let path = folder.path().join("backup");
         store.backup(&path)?;
         // The name goes with the folder; the content stays as long as it is read.

@@ -1,21 +1,28 @@
 //! The certificates of the API and the token of its operator, made in the data folder where none are given.
 
 use std::fs;
-use std::io::{BufReader, Write};
+use std::io::BufReader;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PublicKeyData,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use x509_cert::der::{Decode, Encode};
 
-use crate::access::Who;
+use crate::access::{SHORTEST_TOKEN, Who};
+use crate::private::{self, Gate};
+
+/// Their folder in the data folder.
+pub const FOLDER: &str = "pki";
 
 /// Where the files lie in the data folder.
 #[derive(Clone, Debug)]
@@ -46,6 +53,12 @@ pub enum PkiError {
     /// Certificates could not be made or used.
     #[error("{0}")]
     Certificates(String),
+    /// The operator's token guards nothing.
+    #[error(
+        "the token in {path} has fewer than {SHORTEST_TOKEN} characters; write a longer one, or delete the file and a new token is made at the next start",
+        path = .0.display()
+    )]
+    WeakToken(PathBuf),
 }
 
 fn file(path: &Path, reason: &dyn std::fmt::Display) -> PkiError {
@@ -62,7 +75,7 @@ fn unusable(error: impl std::fmt::Display) -> PkiError {
 impl Files {
     /// The files of a data folder.
     pub fn of(data: &Path) -> Self {
-        Self(data.join("pki"))
+        Self(data.join(FOLDER))
     }
 
     /// The certificate that clients trust.
@@ -75,45 +88,77 @@ impl Files {
         self.0.join("admin.token")
     }
 
-    /// Makes what is not there yet, for a server with these names, and returns the token of the operator.
+    /// Makes what is not there yet or cannot be used, for a server with these names, and returns the token of the operator.
     ///
     /// # Errors
     ///
-    /// When files cannot be written.
+    /// When files cannot be written, or the token is one that the operator chose too short.
     pub fn prepare(&self, names: &[String]) -> Result<String, PkiError> {
-        fs::create_dir_all(&self.0).map_err(|e| file(&self.0, &e))?;
+        self.prepare_with(names, &private::open_gate)
+    }
+
+    /// As [`Files::prepare`], asking `gate` before each step of each file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Files::prepare`].
+    pub fn prepare_with(&self, names: &[String], gate: &Gate<'_>) -> Result<String, PkiError> {
+        private::own_folder(&self.0).map_err(|e| file(&self.0, &e))?;
+        private::sweep(&self.0);
+        let write = |path: &Path, text: &str| {
+            private::replace(path, text.as_bytes(), gate).map_err(|e| file(path, &e))
+        };
         let (ca, ca_key) = (self.ca(), self.0.join("ca.key"));
-        if !ca.exists() || !ca_key.exists() {
+        let (crt, key) = (self.0.join("server.crt"), self.0.join("server.key"));
+        let stamp = self.0.join("server.names");
+        if !belong_together(&ca, &ca_key)? {
+            if ca.exists() && ca_key.exists() {
+                tracing::warn!(file = %ca.display(), "The CA of the API cannot be used and is made anew; clients need a new kubeconfig.");
+            }
             let key = KeyPair::generate().map_err(unusable)?;
             let certificate = ca_params().self_signed(&key).map_err(unusable)?;
-            write_private(&ca_key, &key.serialize_pem())?;
-            fs::write(&ca, certificate.pem()).map_err(|e| file(&ca, &e))?;
+            // What the old CA signed is no longer of use.
+            write(&stamp, "")?;
+            write(&ca_key, &key.serialize_pem())?;
+            write(&ca, &certificate.pem())?;
         }
-        let stamp = self.0.join("server.names");
         let wanted = names.join("\n");
-        if fs::read_to_string(&stamp).ok().as_ref() != Some(&wanted) {
-            let ca_pem = read(&ca_key)?;
-            let ca_key = KeyPair::from_pem(&ca_pem).map_err(unusable)?;
+        let known = fs::read_to_string(&stamp).ok();
+        if known.as_ref() != Some(&wanted) || !belong_together(&crt, &key)? {
+            let ca_key = KeyPair::from_pem(&read(&ca_key)?).map_err(unusable)?;
             let issuer = Issuer::new(ca_params(), ca_key);
-            let key = KeyPair::generate().map_err(unusable)?;
+            let new = KeyPair::generate().map_err(unusable)?;
             let mut params = CertificateParams::new(names.to_vec()).map_err(unusable)?;
             params
                 .distinguished_name
                 .push(DnType::CommonName, "pilothouse-api");
             params.not_after = rcgen::date_time_ymd(2046, 1, 1);
-            let certificate = params.signed_by(&key, &issuer).map_err(unusable)?;
-            write_private(&self.0.join("server.key"), &key.serialize_pem())?;
-            let path = self.0.join("server.crt");
-            fs::write(&path, certificate.pem()).map_err(|e| file(&path, &e))?;
-            fs::write(&stamp, wanted).map_err(|e| file(&stamp, &e))?;
+            let certificate = params.signed_by(&new, &issuer).map_err(unusable)?;
+            write(&key, &new.serialize_pem())?;
+            write(&crt, &certificate.pem())?;
+            // Last, so that a start that was cut off makes all of it again.
+            write(&stamp, &wanted)?;
         }
-        let token = self.admin_token();
-        if !token.exists() {
-            let mut bytes = [0u8; 32];
-            getrandom::fill(&mut bytes).map_err(unusable)?;
-            write_private(&token, &URL_SAFE_NO_PAD.encode(bytes))?;
+        let path = self.admin_token();
+        let found = match fs::read_to_string(&path) {
+            Ok(text) => text.trim().to_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(file(&path, &error)),
+        };
+        if found.chars().count() >= SHORTEST_TOKEN {
+            return Ok(found);
         }
-        Ok(read(&token)?.trim().to_owned())
+        if !found.is_empty() {
+            return Err(PkiError::WeakToken(path));
+        }
+        if path.exists() {
+            tracing::warn!(file = %path.display(), "The token of the operator was empty and is made anew; clients need a new kubeconfig.");
+        }
+        let mut bytes = [0u8; 32];
+        getrandom::fill(&mut bytes).map_err(unusable)?;
+        let token = URL_SAFE_NO_PAD.encode(bytes);
+        write(&path, &token)?;
+        Ok(token)
     }
 
     /// How the server speaks TLS, and whose certificates it takes for an identity.
@@ -175,15 +220,30 @@ fn read(path: &Path) -> Result<String, PkiError> {
     fs::read_to_string(path).map_err(|e| file(path, &e))
 }
 
-fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
-    let open = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path);
-    let written = open.and_then(|mut f| f.write_all(text.as_bytes()));
-    written.map_err(|e| file(path, &e))
+/// Whether two files that we made hold a certificate and its key. Files that are absent, cut off or of two pairs do not.
+fn belong_together(certificate: &Path, key: &Path) -> Result<bool, PkiError> {
+    let text = |path: &Path| match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        // A disk that cannot be read is no reason to make new keys.
+        Err(error) => Err(file(path, &error)),
+    };
+    let (Some(certificate), Some(key)) = (text(certificate)?, text(key)?) else {
+        return Ok(false);
+    };
+    let public = |pem: &[u8]| {
+        let der = CertificateDer::from_pem_slice(pem).ok()?;
+        let certificate = x509_cert::Certificate::from_der(&der).ok()?;
+        let key = certificate.tbs_certificate.subject_public_key_info;
+        key.to_der().ok()
+    };
+    let key = std::str::from_utf8(&key)
+        .ok()
+        .and_then(|pem| KeyPair::from_pem(pem).ok());
+    Ok(match (public(&certificate), key) {
+        (Some(public), Some(key)) => public == key.subject_public_key_info(),
+        _ => false,
+    })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PkiError> {
@@ -210,7 +270,6 @@ pub fn server_names(address: IpAddr) -> Vec<String> {
 
 /// Whom a client certificate is of: the common name is the user, the organisations are its groups.
 pub fn identity(certificate: &CertificateDer<'_>) -> Option<Who> {
-    use x509_cert::der::Decode;
     let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
     let subject = certificate.tbs_certificate.subject;
     let parts = subject.0.iter().flat_map(|set| set.0.iter());
@@ -247,6 +306,112 @@ mod tests {
             ..Given::default()
         };
         assert!(files.server(&missing).is_err());
+    }
+
+    #[test]
+    fn an_empty_token_is_made_anew_and_a_short_one_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files::of(dir.path());
+        let names = server_names("127.0.0.1".parse().unwrap());
+        let first = files.prepare(&names).unwrap();
+        for empty in ["", "\n", "  \n "] {
+            fs::write(files.admin_token(), empty).unwrap();
+            let made = files.prepare(&names).unwrap();
+            assert!(made.len() >= 32 && made != first, "{empty:?}");
+        }
+        fs::write(files.admin_token(), "fifteen-letters\n").unwrap();
+        let refused = files.prepare(&names).unwrap_err().to_string();
+        assert!(
+            refused.contains("admin.token") && refused.contains("delete the file"),
+            "{refused}"
+        );
+        assert!(
+            !refused.contains("fifteen"),
+            "errors show no secret: {refused}"
+        );
+    }
+
+    #[test]
+    fn broken_keys_and_certificates_are_made_anew() {
+        let names = server_names("127.0.0.1".parse().unwrap());
+        for name in [
+            "ca.key",
+            "ca.crt",
+            "server.key",
+            "server.crt",
+            "server.names",
+        ] {
+            for content in [Some(""), Some("-----BEGIN"), None] {
+                let dir = tempfile::tempdir().unwrap();
+                let files = Files::of(dir.path());
+                files.prepare(&names).unwrap();
+                let path = dir.path().join("pki").join(name);
+                match content {
+                    Some(text) => fs::write(&path, text).unwrap(),
+                    None => fs::remove_file(&path).unwrap(),
+                }
+                files.prepare(&names).unwrap();
+                assert!(
+                    files.server(&Given::default()).is_ok(),
+                    "{name} {content:?}"
+                );
+                let ca_key = dir.path().join("pki/ca.key");
+                assert!(belong_together(&files.ca(), &ca_key).unwrap());
+            }
+        }
+        // A key of another pair is as good as none.
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let files = Files::of(one.path());
+        files.prepare(&names).unwrap();
+        Files::of(two.path()).prepare(&names).unwrap();
+        let (from, to) = (two.path().join("pki/ca.key"), one.path().join("pki/ca.key"));
+        fs::copy(from, &to).unwrap();
+        files.prepare(&names).unwrap();
+        assert!(belong_together(&files.ca(), &to).unwrap());
+    }
+
+    /// Every step of every file fails once, as on a full disk or where the process is killed: nobody gets in by what is left,
+    /// and the next start has it all.
+    #[test]
+    fn a_start_that_fails_anywhere_lets_nobody_in_and_the_next_one_succeeds() {
+        use std::cell::Cell;
+        let names = server_names("127.0.0.1".parse().unwrap());
+        let count = Cell::new(0);
+        let counting = |_, _: &Path| {
+            count.set(count.get() + 1);
+            Ok(())
+        };
+        let dir = tempfile::tempdir().unwrap();
+        Files::of(dir.path())
+            .prepare_with(&names, &counting)
+            .unwrap();
+        assert!(count.get() >= 30, "{} steps", count.get());
+        for failing in 0..count.get() {
+            for kind in [std::io::ErrorKind::StorageFull, std::io::ErrorKind::Other] {
+                let dir = tempfile::tempdir().unwrap();
+                let files = Files::of(dir.path());
+                let step = Cell::new(0);
+                let gate = |_, _: &Path| {
+                    step.set(step.get() + 1);
+                    match step.get() == failing + 1 {
+                        true => Err(std::io::Error::from(kind)),
+                        false => Ok(()),
+                    }
+                };
+                assert!(files.prepare_with(&names, &gate).is_err(), "step {failing}");
+                if let Ok(left) = fs::read_to_string(files.admin_token()) {
+                    assert!(
+                        left.len() >= 32,
+                        "step {failing} left {} characters",
+                        left.len()
+                    );
+                }
+                let token = files.prepare(&names).unwrap();
+                assert!(token.len() >= 32);
+                assert!(files.server(&Given::default()).is_ok(), "step {failing}");
+                assert!(belong_together(&files.ca(), &dir.path().join("pki/ca.key")).unwrap());
+            }
+        }
     }
 
     #[test]

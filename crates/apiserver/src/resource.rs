@@ -10,6 +10,7 @@ use std::sync::Arc;
 use model::kinds::Kind;
 use serde_json::Value;
 
+use crate::schema::Patterns;
 use crate::store::ResourceName;
 
 pub use custom::{accept, conditions_of};
@@ -61,6 +62,8 @@ pub struct Version {
     pub name: Arc<str>,
     /// Schema of its objects.
     pub schema: Option<Arc<Value>>,
+    /// The patterns of the schema.
+    pub patterns: Patterns,
     /// The conditions and rules of a schema that came with a CustomResourceDefinition.
     pub judge: Option<Arc<validate::schema::Schema>>,
     /// Columns of tables after the name.
@@ -112,6 +115,12 @@ impl Resource {
     /// The schema of a version.
     pub fn schema(&self, version: &str) -> Option<&Value> {
         self.version(version)?.schema.as_deref()
+    }
+
+    /// The patterns of the schema of a version.
+    pub fn patterns(&self, version: &str) -> Patterns {
+        let known = self.version(version).map(|v| v.patterns.clone());
+        known.unwrap_or_default()
     }
 
     /// `group/version` as objects name it.
@@ -213,6 +222,7 @@ impl Catalog {
             for version in kind.versions() {
                 if resource.version(version).is_none() {
                     resource.versions.push(Version {
+                        patterns: crate::schema::Patterns::default(),
                         name: (*version).into(),
                         schema: self.schemas.0.get(&kind).cloned(),
                         judge: None,

@@ -11,7 +11,7 @@ pub mod structural;
 use serde_json::{Map, Value};
 
 pub use builtin::builtin;
-pub use check::check;
+pub use check::{Patterns, check};
 
 /// What lists and maps are to patches and to server-side apply.
 #[derive(Clone, PartialEq, Eq, Debug)]

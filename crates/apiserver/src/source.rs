@@ -53,6 +53,11 @@ impl ApiSource {
         &self.id
     }
 
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Tells what is stored, then what changes, until `stop`.
     pub async fn run(mut self, sink: Sink, stop: CancellationToken) {
         let mut revisions = self.store.revisions();

@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::resource::Resource;
+use crate::store::WriteError;
 
 /// Why one field of an object is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,6 +80,18 @@ impl Failure {
     /// 500.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// 507 or 500 of a write that the store did not take.
+    pub fn of_store(error: &WriteError) -> Self {
+        match error {
+            WriteError::Full(_) => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "InsufficientStorage",
+                error.to_string(),
+            ),
+            _ => Self::internal(error.to_string()),
+        }
     }
 
     /// 404 of a path that leads nowhere.

@@ -4,8 +4,12 @@
 //! answers when it is on disk. A write names the revision it expects, so concurrent writers cannot overwrite each other
 //! unseen. Nothing here knows of HTTP or of kinds.
 
+mod backend;
+mod compact;
 mod copy;
 mod disk;
+#[cfg(test)]
+mod faults;
 mod history;
 mod load;
 mod memory;
@@ -21,12 +25,19 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::private;
+
+use compact::{Clock, Ledger};
 pub use copy::restore;
 pub use history::{Record, Version};
 pub use memory::{Event, EventKind, Memory, Stored};
+use writer::Pace;
 
 /// The name of the file in the data folder.
 pub const FILE: &str = "store.redb";
+
+/// By what a data folder of ours is known.
+const MARKS: &[&str] = &[FILE, crate::pki::FOLDER];
 
 /// Group and plural of a resource: `virtualservices.networking.istio.io`, `services`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,7 +138,10 @@ pub enum WriteError {
     /// The object of the write at this position exists. The user's to settle.
     #[error("the object of write {0} exists")]
     Exists(usize),
-    /// The disk does not take it. The operator's to settle; nothing was written.
+    /// The disk is full. The operator's to settle. What was not acknowledged may be written or not; a read tells.
+    #[error("the store cannot write: {0}")]
+    Full(Arc<str>),
+    /// The disk does not take it. The operator's to settle. What was not acknowledged may be written or not; a read tells.
     #[error("the store cannot write: {0}")]
     Disk(Arc<str>),
     /// The store is being closed.
@@ -155,6 +169,9 @@ pub enum StoreError {
         /// The newest that is read.
         known: u64,
     },
+    /// There is no room on the disk.
+    #[error("the disk of the store is full")]
+    Full(#[source] std::io::Error),
     /// Any other failure of the database.
     #[error("the store cannot be read: {0}")]
     Database(String),
@@ -192,6 +209,7 @@ pub struct Store {
     memory: Arc<RwLock<Memory>>,
     writes: mpsc::Sender<writer::Write>,
     revision: watch::Receiver<u64>,
+    fault: watch::Receiver<Option<Arc<str>>>,
 }
 
 impl Store {
@@ -202,20 +220,47 @@ impl Store {
     /// When the file is in use, damaged or of an unknown format.
     pub fn open(data: &Path, keep: Keep) -> Result<Self, StoreError> {
         // Secrets are stored as they are, so the folder is its owner's alone.
-        let mut folder = std::fs::DirBuilder::new();
-        std::os::unix::fs::DirBuilderExt::mode(folder.recursive(true), 0o700);
-        folder.create(data).map_err(StoreError::Folder)?;
-        let (disk, memory, ledger) = disk::Disk::open(&data.join(FILE))?;
+        private::data_folder(data, MARKS).map_err(StoreError::Folder)?;
+        let file = data.join(FILE);
+        if !file.exists() {
+            // A database that is half made cannot be opened, so it is made aside.
+            let draft = private::Draft::begin(&file).map_err(StoreError::Folder)?;
+            disk::Disk::open(Arc::new(backend::StoreFile(draft.path().to_owned())))?;
+            match draft.create() {
+                // Another process was first, and is asked below.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(StoreError::Folder)?,
+            }
+        }
+        let medium = Arc::new(backend::StoreFile(file));
+        let store = Self::open_on(data, medium, keep, Clock::system(), Pace::default())?;
+        // The folder is this process's now.
+        private::sweep(data);
+        Ok(store)
+    }
+
+    fn open_on(
+        data: &Path,
+        medium: Arc<dyn backend::Medium>,
+        keep: Keep,
+        clock: Clock,
+        pace: Pace,
+    ) -> Result<Self, StoreError> {
+        let (disk, memory, ledger) = disk::Disk::open(medium)?;
         let disk = Arc::new(disk);
         let (notify, revision) = watch::channel(memory.revision());
+        let (ailing, fault) = watch::channel(None);
         let memory = Arc::new(RwLock::new(memory));
         let (writes, queue) = mpsc::channel(4096);
         let writer = writer::Writer {
             disk: disk.clone(),
             memory: memory.clone(),
             notify,
-            ledger,
-            keep,
+            fault: ailing,
+            full: false,
+            ledger: Ledger::new(ledger, keep, clock),
+            pace,
+            mended: None,
         };
         std::thread::Builder::new()
             .name("api-store".into())
@@ -227,7 +272,33 @@ impl Store {
             memory,
             writes,
             revision,
+            fault,
         })
+    }
+
+    /// Why nothing can be written now; none while the last attempt to write succeeded.
+    pub fn fault(&self) -> Option<Arc<str>> {
+        self.fault.borrow().clone()
+    }
+
+    /// Tells when the store cannot write any more, and when it can again.
+    pub fn faults(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.fault.clone()
+    }
+
+    /// Has the writer look at a file that could not be read.
+    fn suspect<T>(&self, read: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(StoreError::Database(_) | StoreError::Full(_)) = &read {
+            let (reply, _) = oneshot::channel();
+            let nothing = writer::Write {
+                ops: Vec::new(),
+                author: Author::default(),
+                reply,
+            };
+            // A queue that is full has writes that find out as well.
+            let _ = self.writes.try_send(nothing);
+        }
+        read
     }
 
     /// The data folder.
@@ -277,7 +348,7 @@ impl Store {
         of: Option<(&ResourceName, &ObjectId)>,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        history::records(&self.disk, of, limit)
+        self.suspect(history::records(&self.disk, of, limit))
     }
 
     /// The oldest revision of which the whole state is known.
@@ -294,7 +365,8 @@ impl Store {
         &self,
         revision: u64,
     ) -> Result<BTreeMap<(ResourceName, ObjectId), Option<Version>>, StoreError> {
-        history::changed_since(&self.disk, revision, None).map(|(all, _)| all)
+        let read = history::changed_since(&self.disk, revision, None);
+        self.suspect(read).map(|(all, _)| all)
     }
 
     /// What was different at `revision` among the objects of a resource. The memory that comes with it is what it is
@@ -315,7 +387,8 @@ impl Store {
                 return Ok((memory, past));
             }
         }
-        let (all, newest) = history::changed_since(&self.disk, revision, Some(resource))?;
+        let read = history::changed_since(&self.disk, revision, Some(resource));
+        let (all, newest) = self.suspect(read)?;
         let stored = |version: Version| {
             let json = version.json?;
             Some(Arc::new(Stored::new(version.revision, json)))
@@ -345,7 +418,7 @@ impl Store {
         id: &ObjectId,
         revision: u64,
     ) -> Result<Option<Bytes>, StoreError> {
-        if let Some(version) = history::at(&self.disk, resource, id, revision)? {
+        if let Some(version) = self.suspect(history::at(&self.disk, resource, id, revision))? {
             return Ok(version.json);
         }
         let memory = self.read();
@@ -361,7 +434,7 @@ impl Store {
     ///
     /// When the file exists or cannot be written.
     pub fn backup(&self, to: &Path) -> Result<u64, StoreError> {
-        copy::backup(&self.disk, to)
+        self.suspect(copy::backup(&self.disk, to, &private::open_gate))
     }
 }
 

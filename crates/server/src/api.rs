@@ -1,6 +1,7 @@
 //! The Kubernetes API beside xDS: its flags, and starting it.
 
 mod oidc;
+mod reload;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use apiserver::access::oidc::Oidc;
 use apiserver::api::Api;
 use apiserver::audit::Audit;
 use apiserver::http::Security;
+use apiserver::limits::Limits;
 use apiserver::pki::{Files, Given, server_names};
 use apiserver::source::ApiSource;
 use apiserver::store::{Keep, Store};
@@ -44,7 +46,7 @@ pub struct ApiOptions {
     #[arg(long, env = "PILOTHOUSE_INSECURE_LOCAL", requires = "data")]
     pub insecure_local: bool,
 
-    /// File of users, their tokens and groups, and what they may do.
+    /// File of users, their tokens and groups, and what they may do. It is read anew when it changes.
     #[arg(
         long,
         env = "PILOTHOUSE_API_ACCESS",
@@ -53,7 +55,7 @@ pub struct ApiOptions {
     )]
     pub api_access: Option<PathBuf>,
 
-    /// File to which a line of JSON is added for each request of the API.
+    /// File to which a line of JSON is added for each request of the API for objects or the ledger.
     #[arg(
         long,
         env = "PILOTHOUSE_API_AUDIT_LOG",
@@ -62,7 +64,7 @@ pub struct ApiOptions {
     )]
     pub api_audit_log: Option<PathBuf>,
 
-    /// Certificate chain of the API, in place of the one that is made in the data folder.
+    /// Certificate chain of the API, in place of the one that is made in the data folder. It is read anew when it changes.
     #[arg(
         long,
         env = "PILOTHOUSE_API_TLS_CERT",
@@ -81,7 +83,7 @@ pub struct ApiOptions {
     pub api_tls_key: Option<PathBuf>,
 
     /// Who signs certificates of clients, besides the CA of the data folder. Common name and organisations are user and
-    /// groups.
+    /// groups. It is read anew when it changes.
     #[arg(
         long,
         env = "PILOTHOUSE_API_CLIENT_CA",
@@ -89,6 +91,22 @@ pub struct ApiOptions {
         requires = "data"
     )]
     pub api_client_ca: Option<PathBuf>,
+
+    /// Connections of the Kubernetes API at once.
+    #[arg(long, env = "PILOTHOUSE_API_MAX_CONNECTIONS", value_name = "N", default_value_t = Limits::default().connections)]
+    pub api_max_connections: usize,
+
+    /// Connections of one address to the Kubernetes API at once; of IPv6 the first 64 bits are an address.
+    #[arg(long, env = "PILOTHOUSE_API_MAX_CONNECTIONS_PER_PEER", value_name = "N", default_value_t = Limits::default().connections_per_peer)]
+    pub api_max_connections_per_peer: usize,
+
+    /// Requests of one user of the Kubernetes API at once, without watches. Members of system:masters are exempt.
+    #[arg(long, env = "PILOTHOUSE_API_MAX_REQUESTS_PER_USER", value_name = "N", default_value_t = Limits::default().requests_per_user)]
+    pub api_max_requests_per_user: usize,
+
+    /// Watches of one user of the Kubernetes API at once. Members of system:masters are exempt.
+    #[arg(long, env = "PILOTHOUSE_API_MAX_WATCHES_PER_USER", value_name = "N", default_value_t = Limits::default().watches_per_user)]
+    pub api_max_watches_per_user: usize,
 
     /// Whose bearer tokens are taken besides.
     #[command(flatten)]
@@ -150,6 +168,7 @@ pub async fn start(
             .with_context(|| format!("cannot write {} (--api-audit-log)", file.display()))?,
         None => Audit::default(),
     };
+    let mut admin = None;
     let security = if options.insecure_local {
         tracing::warn!(
             address = %listener.local_addr()?,
@@ -159,12 +178,18 @@ pub async fn start(
     } else {
         let files = Files::of(data);
         let token = files.prepare(&server_names(options.api_addr.ip()))?;
-        access = access.with_admin(&token);
-        Security::Tls(files.server(&Given {
+        access = access
+            .with_admin(&token)
+            .context("cannot use the token of the operator")?;
+        admin = Some(token);
+        let given = Given {
             certificate: options.api_tls_cert.clone(),
             key: options.api_tls_key.clone(),
             client_ca: options.api_client_ca.clone(),
-        })?)
+        };
+        let config = files.server(&given)?;
+        let (every, stop) = (reload::EVERY, stop.clone());
+        Security::Reloaded(reload::certificates(files, given, config, every, stop))
     };
     let id = SourceId {
         rank: STORE_RANK,
@@ -172,6 +197,23 @@ pub async fn start(
     };
     let source = ApiSource::new(id, store.clone());
     let api = Api::start(store, access, audit, &["default", namespace]).await?;
+    api.set_limits(Limits {
+        connections: options.api_max_connections,
+        connections_per_peer: options.api_max_connections_per_peer,
+        requests_per_user: options.api_max_requests_per_user,
+        watches_per_user: options.api_max_watches_per_user,
+        ..Limits::default()
+    });
+    if let Some(file) = &options.api_access {
+        let watching = reload::access(
+            file.clone(),
+            admin,
+            api.clone(),
+            reload::EVERY,
+            stop.clone(),
+        );
+        tokio::spawn(watching);
+    }
     let (shadows, own) = (shadows.clone(), source.id().clone());
     api.set_elsewhere(move |key| {
         let other = shadows.instead_of(&own, key)?;

@@ -4,8 +4,8 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::analysis::Analyst;
@@ -28,6 +29,8 @@ use crate::warm::Warm;
 pub struct Pages {
     /// Whether what was there at start is served.
     pub ready: AtomicBool,
+    /// Why the store of the Kubernetes API cannot be written, if there is one and it cannot.
+    pub fault: OnceLock<watch::Receiver<Option<Arc<str>>>>,
     /// The derive thread.
     pub derive: Derive,
     /// Counters.
@@ -85,7 +88,11 @@ async fn answer(
     let query = request.uri().query().unwrap_or_default().to_owned();
     let page = match path.as_str() {
         "/ready" => {
-            if pages.ready.load(Ordering::Acquire) {
+            let fault = pages.fault.get().and_then(|fault| fault.borrow().clone());
+            if let Some(why) = fault {
+                let words = format!("not ready: the API store cannot write: {why}\n");
+                text(StatusCode::SERVICE_UNAVAILABLE, words)
+            } else if pages.ready.load(Ordering::Acquire) {
                 let words = match pages.warm.is_serving() {
                     true => "ready: proxies get what they had; configuration is still being read\n",
                     false => "ready\n",

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -71,6 +71,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let connections = Arc::new(Connections::default());
     let pages = Arc::new(Pages {
         ready: AtomicBool::new(false),
+        fault: OnceLock::new(),
         derive: derive.clone(),
         metrics: metrics.clone(),
         connections: connections.clone(),
@@ -156,6 +157,8 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         let source =
             crate::api::start(data, &options.api, &options.namespace, &shadows, &stop).await?;
         waiting.push(source.id().clone());
+        // Set here only.
+        let _ = pages.fault.set(source.store().faults());
         tasks.spawn(source.run(sink.clone(), stop.clone()));
     }
     tasks.spawn(settings::watch(options.clone(), sink.clone(), stop.clone()));

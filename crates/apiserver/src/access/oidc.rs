@@ -105,6 +105,9 @@ pub enum TokenError {
     /// In no file of users, and there is no issuer.
     #[error("the token is nobody's")]
     Unknown,
+    /// Nothing at all.
+    #[error("the bearer token is empty")]
+    Empty,
     /// No token of this form.
     #[error("the token is no JWT")]
     Malformed,

@@ -73,7 +73,8 @@ pub(super) fn admit(
     schema::default(object, schema);
     defaults::set(resource, object);
     let mut causes = metadata(resource, object);
-    causes.extend(schema::check(object, schema));
+    let patterns = resource.patterns(&call.version);
+    causes.extend(aside(|| schema::check(object, schema, &patterns)));
     if let Some(judge) = resource.judge(&call.version).filter(|_| causes.is_empty()) {
         causes.extend(aside(|| rules(judge, object, old)));
     }

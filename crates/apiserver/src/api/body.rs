@@ -12,6 +12,9 @@ use tokio::sync::mpsc;
 
 use super::Response;
 
+/// What is handed on at once: a client that takes nothing does not have more kept for it by the connection.
+const CHUNK: usize = 64 << 10;
+
 /// A body that is there at once, or comes in pieces.
 #[derive(Debug)]
 pub enum Body {
@@ -30,7 +33,13 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Body::Whole(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            Body::Whole(bytes) => {
+                let part = match bytes {
+                    Some(all) if all.len() > CHUNK => Some(all.split_to(CHUNK)),
+                    rest => rest.take(),
+                };
+                Poll::Ready(part.map(|b| Ok(Frame::data(b))))
+            }
             Body::Pieces(pieces) => pieces.poll_recv(cx).map(|p| p.map(|b| Ok(Frame::data(b)))),
         }
     }

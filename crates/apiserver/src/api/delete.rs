@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Api, Call, Response, body, read_body, write::is_dry_run};
+use super::{Api, Call, Response, body, read_body};
 use crate::object::{is_terminating, meta, meta_list, meta_mut, now, set_meta};
 use crate::status::Failure;
 use crate::store::{Author, Expect, Op, Stored};
@@ -16,15 +16,11 @@ struct Options {
     uid: String,
     revision: String,
     orphan: bool,
-    dry_run: bool,
 }
 
 impl Options {
     fn read(call: &Call<'_>) -> Result<Self, Failure> {
-        let mut options = Self {
-            dry_run: is_dry_run(call)?,
-            ..Self::default()
-        };
+        let mut options = Self::default();
         if !call.request.body.is_empty() {
             let body = read_body(call.request)?;
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -32,7 +28,6 @@ impl Options {
             options.revision = text(&body["preconditions"]["resourceVersion"]);
             options.orphan =
                 body["propagationPolicy"] == "Orphan" || body["orphanDependents"] == true;
-            options.dry_run |= body["dryRun"].as_array().is_some_and(|all| !all.is_empty());
         }
         if call.request.query.get("propagationPolicy") == "Orphan" {
             options.orphan = true;
@@ -97,8 +92,8 @@ impl Api {
         }
         let waits = is_namespace || !meta_list(&object, "finalizers").is_empty();
         if !waits {
-            let stored = self.remove(call, old, options.dry_run).await?;
-            if !options.dry_run {
+            let stored = self.remove(call, old).await?;
+            if !call.dry_run {
                 self.release_dependents(&uid, options.orphan).await;
                 if call
                     .resource
@@ -121,7 +116,7 @@ impl Api {
         if is_namespace {
             object["status"] = json!({"phase": "Terminating"});
         }
-        if options.dry_run {
+        if call.dry_run {
             return Ok((Arc::new(Stored::unsaved(&object)), false));
         }
         let op = Op {

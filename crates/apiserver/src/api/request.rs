@@ -1,9 +1,14 @@
 //! What a request asks for.
+//!
+//! Path, verb and dry run are read once. Authorization, audit and handlers go by what was read, and never by the text, so
+//! that they cannot understand it in different ways.
+
+use std::net::IpAddr;
 
 use bytes::Bytes;
-use http::Method;
+use http::{Method, StatusCode};
 
-use crate::access::Who;
+use crate::access::{Verb, Who};
 use crate::status::Failure;
 
 /// The largest body that is read, as kube-apiserver's.
@@ -14,8 +19,10 @@ pub const LARGEST_BODY: usize = 3 << 20;
 pub struct Request {
     /// The HTTP method.
     pub method: Method,
-    /// The path, still encoded.
+    /// The path as it was sent. What it means is `target`.
     pub path: String,
+    /// Where the path leads, or why nowhere.
+    pub target: Result<Target, Failure>,
     /// The query.
     pub query: Query,
     /// `Accept`.
@@ -28,6 +35,8 @@ pub struct Request {
     pub body: Bytes,
     /// Who asks.
     pub who: Who,
+    /// The address it came from; none on the socket of the data folder.
+    pub from: Option<IpAddr>,
 }
 
 impl Request {
@@ -36,6 +45,7 @@ impl Request {
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
         Self {
             method,
+            target: Target::parse(path),
             path: path.to_owned(),
             query: Query::parse(query),
             accept: String::new(),
@@ -43,6 +53,7 @@ impl Request {
             user_agent: "pilothouse".to_owned(),
             body: Bytes::new(),
             who,
+            from: None,
         }
     }
 
@@ -60,6 +71,63 @@ impl Request {
             manager => manager,
         }
     }
+
+    /// What is to be done with objects; none where the path leads to no objects.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such method.
+    pub fn verb(&self) -> Option<Result<Verb, Failure>> {
+        let Ok(Target::Object(object)) = &self.target else {
+            return None;
+        };
+        let watch = self.query.flag("watch");
+        let on_status = object.subresource.is_some();
+        Some(Ok(match (self.method.as_str(), &object.name) {
+            ("GET" | "HEAD", Some(_)) => Verb::Get,
+            ("GET", None) if watch => Verb::Watch,
+            ("GET" | "HEAD", None) => Verb::List,
+            ("POST", None) => Verb::Create,
+            ("PUT", Some(_)) => Verb::Update,
+            ("PATCH", Some(_)) => Verb::Patch,
+            ("DELETE", Some(_)) if !on_status => Verb::Delete,
+            ("DELETE", None) => Verb::DeleteCollection,
+            _ => return Some(Err(Failure::method_not_allowed())),
+        }))
+    }
+
+    /// Whether nothing is to be written, by the query and by the body of a deletion.
+    ///
+    /// # Errors
+    ///
+    /// When it is said in words that mean nothing: to write all the same could be what was not wanted.
+    pub fn dry_run(&self) -> Result<bool, Failure> {
+        if matches!(self.method, Method::GET | Method::HEAD) {
+            return Ok(false);
+        }
+        let mut said: Vec<String> = self.query.all("dryRun").map(str::to_owned).collect();
+        if self.method == Method::DELETE && !self.body.is_empty() {
+            match &super::read_body(self)?["dryRun"] {
+                serde_json::Value::Null => {}
+                serde_json::Value::Array(all) => {
+                    said.extend(all.iter().map(|v| match v.as_str() {
+                        Some(text) => text.to_owned(),
+                        None => v.to_string(),
+                    }))
+                }
+                other => said.push(other.to_string()),
+            }
+        }
+        match said.iter().find(|value| *value != "All") {
+            None => Ok(!said.is_empty()),
+            Some(other) => {
+                let message =
+                    format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"");
+                let code = StatusCode::UNPROCESSABLE_ENTITY;
+                Err(Failure::new(code, "Invalid", message))
+            }
+        }
+    }
 }
 
 /// The parameters of a query.
@@ -72,7 +140,7 @@ impl Query {
         let pairs = text.split('&').filter(|p| !p.is_empty());
         let pairs = pairs.map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(key, true), decode(value, true))
+            (decode(key), decode(value))
         });
         Self(pairs.collect())
     }
@@ -81,6 +149,12 @@ impl Query {
     pub fn get(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(key, _)| key == name);
         found.map_or("", |(_, value)| value)
+    }
+
+    /// Every value of a parameter.
+    pub fn all<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+        let found = self.0.iter().filter(move |(key, _)| key == name);
+        found.map(|(_, value)| &**value)
     }
 
     /// Whether a parameter is given.
@@ -94,8 +168,8 @@ impl Query {
     }
 }
 
-/// Undoes percent-encoding; what is no text becomes what stands for it.
-fn decode(text: &str, plus: bool) -> String {
+/// Undoes the encoding of a query; what is no text becomes what stands for it.
+fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -113,18 +187,27 @@ fn decode(text: &str, plus: bool) -> String {
                 }
                 None => bytes.push(byte),
             },
-            b'+' if plus => bytes.push(b' '),
+            b'+' => bytes.push(b' '),
             _ => bytes.push(byte),
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// What is asked of the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Health {
+    /// Whether it lives: `/livez`, `/healthz`.
+    Live,
+    /// Whether it can read and write: `/readyz`.
+    Ready,
+}
+
 /// What a path leads to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// `/livez`, `/readyz`, `/healthz`.
-    Health,
+    Health(Health),
     /// `/version`.
     Version,
     /// `/api`, `/apis` and the groups and versions below.
@@ -161,19 +244,47 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// When it leads nowhere.
+    /// When it leads nowhere, or is not written in the one way that is read: no empty segments, no `.` or `..`, and nothing
+    /// escaped that needs no escape. A slash may end what leads to no objects, as some clients write it.
     pub fn parse(path: &str) -> Result<Self, Failure> {
-        let parts: Vec<String> = path
-            .split('/')
-            .filter(|p| !p.is_empty())
-            .map(|p| decode(p, false))
-            .collect();
+        let not_canonical = || {
+            Failure::bad_request(
+                "the path is not canonical: it has empty segments, \".\", \"..\" or escapes that are not needed",
+            )
+        };
+        let inner = path.strip_prefix('/').ok_or_else(not_canonical)?;
+        let (inner, slash) = match inner.strip_suffix('/') {
+            Some(inner) => (inner, true),
+            None => (inner, false),
+        };
+        let mut parts = Vec::new();
+        for part in inner.split('/').filter(|_| !inner.is_empty()) {
+            parts.push(segment(part).ok_or_else(not_canonical)?);
+        }
         if parts.iter().any(|p| p.contains(['\0', '/'])) {
             return Err(Failure::no_path());
         }
+        let target = Self::of(parts)?;
+        match target {
+            Self::Object(_) | Self::Ledger(_) if slash => Err(not_canonical()),
+            _ => Ok(target),
+        }
+    }
+
+    /// The one way to write the path to objects or to the ledger; none for what leads elsewhere.
+    pub fn path(&self) -> Option<String> {
+        match self {
+            Self::Ledger(what) => Some(format!("/pilothouse/{}", escape(what))),
+            Self::Object(object) => Some(object.path()),
+            _ => None,
+        }
+    }
+
+    fn of(parts: Vec<String>) -> Result<Self, Failure> {
         let words: Vec<&str> = parts.iter().map(String::as_str).collect();
         Ok(match words.as_slice() {
-            ["livez" | "readyz" | "healthz", ..] => Self::Health,
+            ["livez" | "healthz", ..] => Self::Health(Health::Live),
+            ["readyz", ..] => Self::Health(Health::Ready),
             ["version"] => Self::Version,
             ["openapi", "v2"] => Self::OldOpenApi,
             ["openapi", "v3"] => Self::OpenApi(None),
@@ -187,6 +298,61 @@ impl Target {
             _ => return Err(Failure::no_path()),
         })
     }
+}
+
+impl ObjectTarget {
+    fn path(&self) -> String {
+        let mut path = match self.group.as_str() {
+            "" => format!("/api/{}", escape(&self.version)),
+            group => format!("/apis/{}/{}", escape(group), escape(&self.version)),
+        };
+        let namespace = self.namespace.iter().flat_map(|n| ["namespaces", n]);
+        let rest = [
+            Some(&self.plural),
+            self.name.as_ref(),
+            self.subresource.as_ref(),
+        ];
+        let rest = rest.into_iter().flatten().map(String::as_str);
+        for part in namespace.chain(rest) {
+            path.push('/');
+            path.push_str(&escape(part));
+        }
+        path
+    }
+}
+
+/// Whether a byte of a path never needs an escape (RFC 3986, 2.3).
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// The text of a segment; `None` where it is not written as it has to be.
+fn segment(part: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        let value = u8::try_from(digit()? * 16 + digit()?).ok()?;
+        if is_unreserved(value) {
+            return None;
+        }
+        bytes.push(value);
+    }
+    let text = String::from_utf8(bytes).ok()?;
+    (!matches!(text.as_str(), "" | "." | "..")).then_some(text)
+}
+
+/// A segment as it is written.
+fn escape(text: &str) -> String {
+    let one = |b: u8| match b {
+        b if is_unreserved(b) || b"!$&'()*+,;=:@".contains(&b) => char::from(b).to_string(),
+        _ => format!("%{b:02X}"),
+    };
+    text.bytes().map(one).collect()
 }
 
 fn object(group: &str, version: &str, rest: &[&str]) -> Result<ObjectTarget, Failure> {
@@ -259,6 +425,79 @@ mod tests {
         assert!(Target::parse("/api/v1/namespaces/a/b/c/d/e").is_err());
         assert!(Target::parse("/api/v1/configmaps/a%00b").is_err());
         assert!(Target::parse("/elsewhere").is_err());
+    }
+
+    #[test]
+    fn a_path_is_written_in_one_way() {
+        for path in [
+            "//api/v1/namespaces/default/secrets",
+            "/api//v1/secrets",
+            "/%61pi/v1/secrets",
+            "/api/v1/./secrets",
+            "/api/v1/configmaps/../secrets",
+            "/api/v1/configmaps/%2e%2e/secrets",
+            "/api/v1/secrets/",
+            "/pilothouse/export/",
+            "//pilothouse/export",
+            "/api/v1/secrets/%zz",
+            "/api/v1/secrets/%",
+            "/api/v1/secrets/%ff",
+            "api/v1/secrets",
+            "",
+        ] {
+            let failure = Target::parse(path).unwrap_err();
+            assert_eq!(failure.code, StatusCode::BAD_REQUEST, "{path}");
+        }
+        for path in ["/api/", "/apis/apps/v1/", "/version/", "/healthz/"] {
+            assert!(Target::parse(path).is_ok(), "{path}");
+        }
+        let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node";
+        for written in [
+            role.to_owned(),
+            role.replace(':', "%3A"),
+            role.replace(':', "%3a"),
+        ] {
+            assert_eq!(Target::parse(&written).unwrap().path().unwrap(), role);
+        }
+    }
+
+    #[test]
+    fn a_dry_run_is_said_clearly_or_refused() {
+        let of = |method: Method, uri: &str, body: &'static str| {
+            let request = Request::new(method, uri, Who::local());
+            request.with_body("application/json", body).dry_run().ok()
+        };
+        let path = "/api/v1/namespaces/default/configmaps/a";
+        assert_eq!(of(Method::PUT, path, "{}"), Some(false));
+        assert_eq!(
+            of(Method::PUT, &format!("{path}?dryRun=All"), ""),
+            Some(true)
+        );
+        for bad in [
+            "dryRun=",
+            "dryRun",
+            "dryRun=all",
+            "dryRun=All&dryRun=",
+            "dryRun=&dryRun=All",
+        ] {
+            assert_eq!(of(Method::PUT, &format!("{path}?{bad}"), ""), None, "{bad}");
+        }
+        assert_eq!(
+            of(Method::DELETE, path, r#"{"dryRun": ["All"]}"#),
+            Some(true)
+        );
+        assert_eq!(of(Method::DELETE, path, r#"{"dryRun": []}"#), Some(false));
+        for bad in [
+            r#"{"dryRun": [""]}"#,
+            r#"{"dryRun": "All"}"#,
+            r#"{"dryRun": [1]}"#,
+        ] {
+            assert_eq!(of(Method::DELETE, path, bad), None, "{bad}");
+        }
+        assert_eq!(
+            of(Method::GET, &format!("{path}?dryRun=x"), ""),
+            Some(false)
+        );
     }
 
     #[test]

@@ -21,10 +21,11 @@ const BOOKMARK: Duration = Duration::from_secs(60);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// The longest that a watch may ask for.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// Watches that are served at once.
-pub(super) const MOST: usize = 10_000;
-/// The bytes that are sent at once.
+/// The bytes that are sent at once, and an object more.
 const CHUNK: usize = 64 << 10;
+/// Chunks that wait to be taken. A client that is behind gets what it missed from the store, chunk by chunk, and 410 when
+/// the store remembers it no longer.
+const WAITING: usize = 2;
 
 struct Watcher {
     store: Store,
@@ -37,6 +38,16 @@ struct Watcher {
     bookmarks: bool,
     /// Everything up to here was sent.
     seen: u64,
+    /// How long a client may take nothing.
+    stall: Duration,
+}
+
+/// What there is to be told.
+enum Next {
+    /// Lines, perhaps none; the flag says that there is more.
+    Lines(Bytes, bool),
+    /// The last line: the watch fell behind.
+    Expired(Bytes),
 }
 
 impl Api {
@@ -66,9 +77,13 @@ impl Api {
             )
             .min(LONGEST),
         };
-        let Ok(place) = self.watches.clone().try_acquire_owned() else {
-            return Err(Failure::too_many());
+        let who = call.who();
+        let place = match who.is_master() {
+            true => self.watches().take_exempt(who.name.clone()),
+            false => self.watches().take(who.name.clone()),
         };
+        let place = place.ok_or_else(Failure::too_many)?;
+        let mut granted = self.granted.subscribe();
         // Whoever asks for initial events, or names no revision, is told first what is there.
         let state_first = initial || (asked == 0 && !query.has("sendInitialEvents"));
         let mut watcher = Watcher {
@@ -81,8 +96,9 @@ impl Api {
             table: table::Form::asked(&call.request.accept).map(|form| (form, query.clone())),
             bookmarks: query.flag("allowWatchBookmarks"),
             seen: asked,
+            stall: self.limits().stall,
         };
-        let (send, pieces) = mpsc::channel(16);
+        let (send, pieces) = mpsc::channel(WAITING);
         let revisions = self.store.revisions();
         {
             let memory = self.store.read();
@@ -105,10 +121,17 @@ impl Api {
         let end = Instant::now() + timeout;
         tokio::spawn(async move {
             let _place = place;
-            if state_first && watcher.send_state(&send, initial).await.is_none() {
-                return;
+            let serving = async {
+                if state_first && watcher.send_state(&send, initial).await.is_none() {
+                    return;
+                }
+                watcher.run(send, revisions, end).await;
+            };
+            tokio::select! {
+                () = serving => {}
+                // Whether it is still allowed is looked at when the client asks anew.
+                _ = granted.changed() => {}
             }
-            watcher.run(send, revisions, end).await;
         });
         Ok(body::pieces(pieces))
     }
@@ -129,6 +152,11 @@ fn put_line(text: &mut BytesMut, kind: &str, object: &[u8]) {
 }
 
 impl Watcher {
+    /// Sends a piece; `None` where nobody listens any more, or takes nothing for too long.
+    async fn send(&self, to: &mpsc::Sender<Bytes>, piece: Bytes) -> Option<()> {
+        to.send_timeout(piece, self.stall).await.ok()
+    }
+
     /// Sends what is there; `None` where nobody listens any more.
     async fn send_state(&mut self, send: &mpsc::Sender<Bytes>, mark: bool) -> Option<()> {
         let objects: Vec<Arc<Stored>> = {
@@ -143,14 +171,14 @@ impl Watcher {
         for stored in &objects {
             put_line(&mut text, "ADDED", &self.shown(stored));
             if text.len() > CHUNK {
-                send.send(text.split().freeze()).await.ok()?;
+                self.send(send, text.split().freeze()).await?;
             }
         }
         if mark {
             put_line(&mut text, "BOOKMARK", &self.bookmark(true));
         }
         if !text.is_empty() {
-            send.send(text.freeze()).await.ok()?;
+            self.send(send, text.freeze()).await?;
         }
         Some(())
     }
@@ -164,15 +192,24 @@ impl Watcher {
         let mut quiet_since = Instant::now();
         loop {
             revisions.mark_unchanged();
-            let (text, expired) = self.next();
-            if let Some(text) = text {
-                quiet_since = Instant::now();
-                if send.send(text).await.is_err() {
+            match self.next() {
+                Next::Expired(line) => {
+                    let _ = self.send(&send, line).await;
                     return;
                 }
-            }
-            if expired {
-                return;
+                Next::Lines(text, more) => {
+                    if !text.is_empty() {
+                        quiet_since = Instant::now();
+                        if self.send(&send, text).await.is_none() {
+                            return;
+                        }
+                    }
+                    if more {
+                        // What others have to do comes first.
+                        tokio::task::yield_now().await;
+                        continue;
+                    }
+                }
             }
             let mark_at = quiet_since + BOOKMARK;
             tokio::select! {
@@ -181,7 +218,7 @@ impl Watcher {
                 () = tokio::time::sleep_until(mark_at.min(end)) => {
                     if self.bookmarks {
                         let mark = line("BOOKMARK", &self.bookmark(false));
-                        if send.send(mark).await.is_err() {
+                        if self.send(&send, mark).await.is_none() {
                             return;
                         }
                     }
@@ -194,36 +231,42 @@ impl Watcher {
         }
     }
 
-    /// The lines of what happened since, and whether the watch has to end because it fell behind.
-    fn next(&mut self) -> (Option<Bytes>, bool) {
+    /// The lines of what happened since, up to a chunk.
+    fn next(&mut self) -> Next {
         let mut text = BytesMut::new();
-        let events: Option<(u64, Vec<Event>)> = {
+        let mut events: Vec<Event> = Vec::new();
+        let mut bytes = 0;
+        {
             let memory = self.store.read();
-            let mine = |e: &&Event| {
+            let Some(all) = memory.events_after(self.seen) else {
+                let failure = Failure::expired(format!("too old resource version: {}", self.seen));
+                let told = failure.to_json().to_string();
+                return Next::Expired(line("ERROR", told.as_bytes()));
+            };
+            let mine = all.filter(|e| {
                 e.resource == self.name
                     && self
                         .namespace
                         .as_deref()
                         .is_none_or(|n| *e.id.namespace == *n)
-            };
-            memory
-                .events_after(self.seen)
-                .map(|events| (memory.revision(), events.filter(mine).cloned().collect()))
-        };
-        let Some((revision, events)) = events else {
-            let failure = Failure::expired(format!("too old resource version: {}", self.seen));
-            return (
-                Some(line("ERROR", failure.to_json().to_string().as_bytes())),
-                true,
-            );
-        };
-        self.seen = revision;
+            });
+            let mut seen = memory.revision();
+            for event in mine {
+                if bytes > CHUNK {
+                    seen = event.object.revision - 1;
+                    break;
+                }
+                bytes += event.object.json.len();
+                events.push(event.clone());
+            }
+            self.seen = seen;
+        }
         for event in &events {
             if let Some(kind) = self.seen_as(event) {
                 put_line(&mut text, kind, &self.shown(&event.object));
             }
         }
-        ((!text.is_empty()).then(|| text.freeze()), false)
+        Next::Lines(text.freeze(), bytes > CHUNK)
     }
 
     /// What an event is to somebody who sees selected objects only.

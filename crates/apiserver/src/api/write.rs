@@ -429,7 +429,7 @@ impl Api {
                 .as_array()
                 .is_none_or(Vec::is_empty);
         if goes && namespace_goes {
-            return self.remove(call, update.old, is_dry_run(call)?).await;
+            return self.remove(call, update.old).await;
         }
         self.put(call, Expect::Revision(update.old.revision), object)
             .await
@@ -484,21 +484,5 @@ fn writer<'c>(call: &'c Call<'_>, time: &'c str) -> OwnedWriter<'c> {
         api_version: call.resource.api_version(&call.version),
         subresource: if call.status_only { "status" } else { "" },
         time,
-    }
-}
-
-pub(super) fn is_dry_run(call: &Call<'_>) -> Result<bool, Failure> {
-    match call.request.query.get("dryRun") {
-        "" => Ok(false),
-        "All" => Ok(true),
-        other => {
-            let message =
-                format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"");
-            Err(Failure::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "Invalid",
-                message,
-            ))
-        }
     }
 }

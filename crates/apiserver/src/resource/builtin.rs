@@ -120,6 +120,7 @@ fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
     let schema = schemas.0.get(&kind).cloned();
     let columns = columns(kind);
     let version = |name: &&'static str| Version {
+        patterns: crate::schema::Patterns::default(),
         name: (*name).into(),
         schema: schema.clone(),
         judge: None,

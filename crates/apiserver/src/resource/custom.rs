@@ -83,6 +83,7 @@ fn version(version: &Value) -> Version {
         .collect();
     let schema = &version["schema"]["openAPIV3Schema"];
     Version {
+        patterns: crate::schema::Patterns::default(),
         name: text(&version["name"]),
         // A definition whose schema cannot be used is not accepted; an older program may have stored one.
         judge: validate::schema::compile(schema).ok().map(Arc::new),

@@ -1,5 +1,9 @@
 //! Whether values are what a schema says.
 
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use regex::Regex;
 use serde_json::Value;
 
 use crate::status::Cause;
@@ -7,19 +11,63 @@ use crate::status::Cause;
 /// The most that is said of one object.
 const MOST: usize = 50;
 
+/// Patterns that are kept compiled for a schema. What exceeds it is compiled for each object anew.
+const PATTERNS: usize = 256;
+/// The bytes that a compiled pattern may have.
+const PATTERN_BYTES: usize = 1 << 20;
+
+/// The patterns of a schema, each compiled when it is first needed. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Patterns(Arc<RwLock<Compiled>>);
+
+/// By text; `None` for what this engine cannot read.
+type Compiled = HashMap<Box<str>, Option<Regex>>;
+
+impl Patterns {
+    fn get(&self, pattern: &str) -> Option<Regex> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(pattern) {
+            return known.clone();
+        }
+        drop(known);
+        let compiled = regex::RegexBuilder::new(pattern)
+            .size_limit(PATTERN_BYTES)
+            .build()
+            .ok();
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < PATTERNS {
+            known.insert(pattern.into(), compiled.clone());
+        }
+        compiled
+    }
+}
+
+/// What is being checked.
+struct Check<'s> {
+    patterns: &'s Patterns,
+    /// Those that this object has met, so that none is compiled, or looked for among those of the schema, for each value.
+    met: HashMap<&'s str, Option<Regex>>,
+    causes: Vec<Cause>,
+}
+
 /// What is wrong with `object`, whose `apiVersion`, `kind` and `metadata` are somebody else's.
-pub fn check(object: &Value, schema: Option<&Value>) -> Vec<Cause> {
-    let mut causes = Vec::new();
+pub fn check(object: &Value, schema: Option<&Value>, patterns: &Patterns) -> Vec<Cause> {
     let (Some(schema), Some(map)) = (schema, object.as_object()) else {
-        return causes;
+        return Vec::new();
+    };
+    let mut check = Check {
+        patterns,
+        met: HashMap::new(),
+        causes: Vec::new(),
     };
     for (key, value) in map {
         if !matches!(key.as_str(), "apiVersion" | "kind" | "metadata")
             && let Some(within) = schema["properties"].get(key)
         {
-            check_value(value, within, key, &mut causes);
+            check.value(value, within, key);
         }
     }
+    let mut causes = check.causes;
     for key in required(schema) {
         if !map.contains_key(key) {
             causes.push(Cause::required(key, ""));
@@ -50,117 +98,126 @@ fn fits(found: &str, wanted: &str) -> bool {
     found == wanted || (wanted == "number" && found == "integer")
 }
 
-fn check_value(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
-    if causes.len() >= MOST || (value.is_null() && schema["nullable"] == true) {
-        return;
-    }
-    let found = type_of(value);
-    let mut say = |value: &Value, detail: String| {
-        causes.push(Cause::invalid(path, value, &detail));
-    };
-    if schema["x-kubernetes-int-or-string"] == true {
-        if !matches!(found, "integer" | "number" | "string" | "boolean") {
-            say(
-                value,
-                format!("{path} in body must be of type integer,string: {found:?}"),
-            );
+impl<'s> Check<'s> {
+    fn value(&mut self, value: &Value, schema: &'s Value, path: &str) {
+        let causes = &mut self.causes;
+        if causes.len() >= MOST || (value.is_null() && schema["nullable"] == true) {
+            return;
         }
-        return;
-    }
-    if let Some(wanted) = schema["type"].as_str()
-        && !fits(found, wanted)
-    {
-        causes.push(Cause {
-            reason: "FieldValueTypeInvalid",
-            field: path.to_owned(),
-            message: format!(
-                "Invalid value: {found:?}: {path} in body must be of type {wanted}: {found:?}"
-            ),
-        });
-        return;
-    }
-    if let Some(allowed) = schema["enum"].as_array()
-        && !allowed.contains(value)
-    {
-        let names: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-        causes.push(Cause {
-            reason: "FieldValueNotSupported",
-            field: path.to_owned(),
-            message: format!(
-                "Unsupported value: {value}: supported values: {}",
-                names.join(", ")
-            ),
-        });
-        return;
-    }
-    match value {
-        Value::String(text) => check_text(text, value, schema, path, causes),
-        Value::Number(number) => check_number(number.as_f64(), value, schema, path, causes),
-        Value::Array(items) => {
-            bounds(
-                items.len(),
-                value,
-                schema,
-                ["minItems", "maxItems"],
-                "items",
-                path,
-                causes,
-            );
-            let of = schema.get("items");
-            for (index, item) in items.iter().enumerate() {
-                if let Some(of) = of {
-                    check_value(item, of, &format!("{path}[{index}]"), causes);
+        let found = type_of(value);
+        let mut say = |value: &Value, detail: String| {
+            causes.push(Cause::invalid(path, value, &detail));
+        };
+        if schema["x-kubernetes-int-or-string"] == true {
+            if !matches!(found, "integer" | "number" | "string" | "boolean") {
+                say(
+                    value,
+                    format!("{path} in body must be of type integer,string: {found:?}"),
+                );
+            }
+            return;
+        }
+        if let Some(wanted) = schema["type"].as_str()
+            && !fits(found, wanted)
+        {
+            causes.push(Cause {
+                reason: "FieldValueTypeInvalid",
+                field: path.to_owned(),
+                message: format!(
+                    "Invalid value: {found:?}: {path} in body must be of type {wanted}: {found:?}"
+                ),
+            });
+            return;
+        }
+        if let Some(allowed) = schema["enum"].as_array()
+            && !allowed.contains(value)
+        {
+            let names: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+            causes.push(Cause {
+                reason: "FieldValueNotSupported",
+                field: path.to_owned(),
+                message: format!(
+                    "Unsupported value: {value}: supported values: {}",
+                    names.join(", ")
+                ),
+            });
+            return;
+        }
+        match value {
+            Value::String(text) => self.text(text, value, schema, path),
+            Value::Number(number) => check_number(number.as_f64(), value, schema, path, causes),
+            Value::Array(items) => {
+                bounds(
+                    items.len(),
+                    value,
+                    schema,
+                    ["minItems", "maxItems"],
+                    "items",
+                    path,
+                    causes,
+                );
+                let of = schema.get("items");
+                for (index, item) in items.iter().enumerate() {
+                    if let Some(of) = of {
+                        self.value(item, of, &format!("{path}[{index}]"));
+                    }
+                }
+                duplicates(items, schema, path, &mut self.causes);
+            }
+            Value::Object(map) => {
+                bounds(
+                    map.len(),
+                    value,
+                    schema,
+                    ["minProperties", "maxProperties"],
+                    "properties",
+                    path,
+                    causes,
+                );
+                for key in required(schema) {
+                    if !map.contains_key(key) {
+                        causes.push(Cause::required(format!("{path}.{key}"), ""));
+                    }
+                }
+                let additional = schema.get("additionalProperties").filter(|a| a.is_object());
+                for (key, value) in map {
+                    if let Some(within) = schema["properties"].get(key).or(additional) {
+                        self.value(value, within, &format!("{path}.{key}"));
+                    }
                 }
             }
-            duplicates(items, schema, path, causes);
+            Value::Null | Value::Bool(_) => {}
         }
-        Value::Object(map) => {
-            bounds(
-                map.len(),
-                value,
-                schema,
-                ["minProperties", "maxProperties"],
-                "properties",
-                path,
-                causes,
-            );
-            for key in required(schema) {
-                if !map.contains_key(key) {
-                    causes.push(Cause::required(format!("{path}.{key}"), ""));
-                }
-            }
-            let additional = schema.get("additionalProperties").filter(|a| a.is_object());
-            for (key, value) in map {
-                if let Some(within) = schema["properties"].get(key).or(additional) {
-                    check_value(value, within, &format!("{path}.{key}"), causes);
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) => {}
     }
-}
 
-fn check_text(text: &str, value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let length = text.chars().count();
-    bounds(
-        length,
-        value,
-        schema,
-        ["minLength", "maxLength"],
-        "chars",
-        path,
-        causes,
-    );
-    let Some(pattern) = schema["pattern"].as_str() else {
-        return;
-    };
-    // A pattern that this engine cannot read is no reason to refuse what the real API takes.
-    let matcher = regex::RegexBuilder::new(pattern)
-        .size_limit(1 << 20)
-        .build();
-    if matcher.is_ok_and(|matcher| !matcher.is_match(text)) {
-        let detail = format!("{path} in body should match '{pattern}'");
-        causes.push(Cause::invalid(path, value, &detail));
+    fn text(&mut self, text: &str, value: &Value, schema: &'s Value, path: &str) {
+        let causes = &mut self.causes;
+        let length = text.chars().count();
+        bounds(
+            length,
+            value,
+            schema,
+            ["minLength", "maxLength"],
+            "chars",
+            path,
+            causes,
+        );
+        let Some(pattern) = schema["pattern"].as_str() else {
+            return;
+        };
+        // A pattern that this engine cannot read is no reason to refuse what the real API takes.
+        let patterns = self.patterns;
+        let matcher = self
+            .met
+            .entry(pattern)
+            .or_insert_with(|| patterns.get(pattern));
+        if matcher
+            .as_ref()
+            .is_some_and(|matcher| !matcher.is_match(text))
+        {
+            let detail = format!("{path} in body should match '{pattern}'");
+            causes.push(Cause::invalid(path, value, &detail));
+        }
     }
 }
 
@@ -276,7 +333,7 @@ mod tests {
     fn said(value: Value, schema: Value) -> Vec<String> {
         let object = json!({"spec": value});
         let schema = json!({"properties": {"spec": schema}});
-        check(&object, Some(&schema))
+        check(&object, Some(&schema), &Patterns::default())
             .into_iter()
             .map(|c| format!("{} {}", c.field, c.reason))
             .collect()

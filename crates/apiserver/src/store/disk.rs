@@ -1,12 +1,18 @@
 //! The file: its tables, and how values are written.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use redb::{Database, DatabaseError, ReadableDatabase, TableDefinition, TableError};
+use redb::{
+    Database, DatabaseError, ReadTransaction, ReadableDatabase, TableDefinition, TableError,
+    WriteTransaction,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::backend::{Medium, Watched};
 use super::memory::Memory;
 use super::{Author, ObjectId, ResourceName, StoreError, load};
 
@@ -31,9 +37,12 @@ pub(super) const KEY_OLDEST: &str = "oldest";
 /// ledger; the database's own default, 1 GiB, would hold the whole file once more after a start has read all of it.
 const CACHE: usize = 32 << 20;
 
-/// The database.
+/// The database. After a failure it takes nothing more until it is opened again.
 pub(super) struct Disk {
-    pub(super) db: Database,
+    medium: Arc<dyn Medium>,
+    db: RwLock<Option<Database>>,
+    /// Whether a sync failed and nothing was written anew since.
+    unsynced: Arc<AtomicBool>,
 }
 
 /// What is known of each revision of the ledger without reading it.
@@ -135,6 +144,10 @@ pub(super) fn open_entry(sealed: &[u8], revision: u64) -> Result<(Head, &[u8]), 
     }
 }
 
+fn closed() -> StoreError {
+    StoreError::Database("the file is being opened again after a failure".to_owned())
+}
+
 pub(super) fn damaged(what: impl Into<String>) -> StoreError {
     StoreError::Damaged(what.into())
 }
@@ -143,37 +156,83 @@ pub(super) fn failed(error: impl Into<redb::Error>) -> StoreError {
     match error.into() {
         redb::Error::Corrupted(what) => StoreError::Damaged(what),
         redb::Error::DatabaseAlreadyOpen => StoreError::InUse,
+        redb::Error::Io(error) if is_full(error.kind()) => StoreError::Full(error),
         other => StoreError::Database(other.to_string()),
     }
 }
 
+fn is_full(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
+    )
+}
+
 impl Disk {
     /// Opens the file and reads all of it, which checks all of it.
-    pub(super) fn open(path: &Path) -> Result<(Self, Memory, Entries), StoreError> {
-        // A file of which the structure is broken can make the database panic where it finds it.
-        catch_unwind(AssertUnwindSafe(|| Self::open_and_read(path))).unwrap_or_else(|_| {
-            Err(damaged(format!(
-                "{} has a broken structure",
-                path.display()
-            )))
-        })
+    pub(super) fn open(medium: Arc<dyn Medium>) -> Result<(Self, Memory, Entries), StoreError> {
+        let disk = Self {
+            medium,
+            db: RwLock::new(None),
+            unsynced: Arc::default(),
+        };
+        let (memory, entries) = disk.reopen()?;
+        Ok((disk, memory, entries))
     }
 
-    fn open_and_read(path: &Path) -> Result<(Self, Memory, Entries), StoreError> {
-        let db = match Database::builder().set_cache_size(CACHE).create(path) {
+    /// Closes the file if it is open, opens it and reads all of it.
+    pub(super) fn reopen(&self) -> Result<(Memory, Entries), StoreError> {
+        // A file of which the structure is broken can make the database panic where it finds it.
+        let done = catch_unwind(AssertUnwindSafe(|| self.open_and_read()));
+        let done = done.unwrap_or_else(|_| Err(damaged("the file has a broken structure")));
+        if done.is_err() {
+            // Nobody works on what could not be read.
+            self.put(None);
+        }
+        done
+    }
+
+    fn put(&self, db: Option<Database>) {
+        let mut place = self.db.write().unwrap_or_else(PoisonError::into_inner);
+        // The old one is closed first: a file is locked by whoever has it open.
+        *place = None;
+        *place = db;
+    }
+
+    fn open_and_read(&self) -> Result<(Memory, Entries), StoreError> {
+        self.put(None);
+        let backend = Watched::over(self.medium.open()?, &self.unsynced)
+            .map_err(|error| failed(redb::StorageError::Io(error)))?;
+        let db = match Database::builder()
+            .set_cache_size(CACHE)
+            .create_with_backend(backend)
+        {
             Ok(db) => db,
             Err(DatabaseError::DatabaseAlreadyOpen) => return Err(StoreError::InUse),
             Err(DatabaseError::Storage(redb::StorageError::Io(error)))
-                if error.kind() == std::io::ErrorKind::InvalidData =>
+                if error.kind() == ErrorKind::InvalidData =>
             {
-                return Err(damaged(format!("{}: {error}", path.display())));
+                return Err(damaged(error.to_string()));
             }
             Err(error) => return Err(failed(error)),
         };
-        let disk = Self { db };
-        disk.prepare()?;
-        let (memory, entries) = load::load(&disk)?;
-        Ok((disk, memory, entries))
+        self.put(Some(db));
+        self.prepare()?;
+        load::load(self)
+    }
+
+    /// What is there now.
+    pub(super) fn read(&self) -> Result<ReadTransaction, StoreError> {
+        let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
+        let db = db.as_ref().ok_or_else(closed)?;
+        db.begin_read().map_err(failed)
+    }
+
+    /// A transaction of the one writer.
+    pub(super) fn write(&self) -> Result<WriteTransaction, StoreError> {
+        let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
+        let db = db.as_ref().ok_or_else(closed)?;
+        db.begin_write().map_err(failed)
     }
 
     /// Makes the tables of a new file, and refuses a format that is not known.
@@ -186,7 +245,7 @@ impl Disk {
             }
             None => {}
         }
-        let transaction = self.db.begin_write().map_err(failed)?;
+        let transaction = self.write()?;
         {
             let mut meta = transaction.open_table(META).map_err(failed)?;
             meta.insert(KEY_FORMAT, FORMAT).map_err(failed)?;
@@ -202,7 +261,7 @@ impl Disk {
     /// What the file says of its format; `None` where it is new. Reading it writes nothing, so that a start waits for no
     /// disk.
     fn format(&self) -> Result<Option<u64>, StoreError> {
-        let transaction = self.db.begin_read().map_err(failed)?;
+        let transaction = self.read()?;
         let meta = match transaction.open_table(META) {
             Ok(meta) => meta,
             Err(TableError::TableDoesNotExist(_)) => return Ok(None),

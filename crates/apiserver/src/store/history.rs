@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
-use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
+use redb::{ReadTransaction, ReadableTable};
 
 use super::disk::{
     BY_OBJECT, Disk, Head, KEY_OLDEST, LEDGER, META, damaged, failed, index_key, key, open_entry,
@@ -62,7 +62,7 @@ pub(super) fn records(
     of: Option<(&ResourceName, &ObjectId)>,
     limit: usize,
 ) -> Result<Vec<Record>, StoreError> {
-    let transaction = disk.db.begin_read().map_err(failed)?;
+    let transaction = disk.read()?;
     let oldest = oldest(&transaction)?;
     let ledger = transaction.open_table(LEDGER).map_err(failed)?;
     let mut all = Vec::new();
@@ -109,7 +109,7 @@ pub(super) fn changed_since(
     revision: u64,
     of: Option<&ResourceName>,
 ) -> Result<(Changed, u64), StoreError> {
-    let transaction = disk.db.begin_read().map_err(failed)?;
+    let transaction = disk.read()?;
     let ledger = transaction.open_table(LEDGER).map_err(failed)?;
     let mut all = BTreeMap::new();
     let mut newest = revision;
@@ -150,7 +150,7 @@ pub(super) fn at(
     id: &ObjectId,
     revision: u64,
 ) -> Result<Option<Version>, StoreError> {
-    let transaction = disk.db.begin_read().map_err(failed)?;
+    let transaction = disk.read()?;
     let ledger = transaction.open_table(LEDGER).map_err(failed)?;
     let index = transaction.open_table(BY_OBJECT).map_err(failed)?;
     let key = key(resource, id);

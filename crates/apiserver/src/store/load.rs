@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redb::{ReadableDatabase, ReadableTable};
+use redb::ReadableTable;
 
 use super::disk::{
     Disk, Entries, Entry, Head, KEY_OLDEST, KEY_REVISION, LEDGER, META, OBJECTS, damaged, failed,
@@ -26,7 +26,7 @@ struct Ledger {
 pub(super) fn load(disk: &Disk) -> Result<(Memory, Entries), StoreError> {
     let mut memory = Memory::default();
     {
-        let transaction = disk.db.begin_read().map_err(failed)?;
+        let transaction = disk.read()?;
         let meta = transaction.open_table(META).map_err(failed)?;
         let number = |key| -> Result<u64, StoreError> {
             let value = meta.get(key).map_err(failed)?;
@@ -49,7 +49,7 @@ pub(super) fn load(disk: &Disk) -> Result<(Memory, Entries), StoreError> {
 }
 
 fn read_objects(disk: &Disk, memory: &mut Memory) -> Result<(), StoreError> {
-    let transaction = disk.db.begin_read().map_err(failed)?;
+    let transaction = disk.read()?;
     let objects = transaction.open_table(OBJECTS).map_err(failed)?;
     let mut table: Option<(ResourceName, Rows)> = None;
     let mut namespace: Arc<str> = "".into();
@@ -87,7 +87,7 @@ fn read_objects(disk: &Disk, memory: &mut Memory) -> Result<(), StoreError> {
 }
 
 fn read_ledger(disk: &Disk, newest: u64, oldest: u64) -> Result<Ledger, StoreError> {
-    let transaction = disk.db.begin_read().map_err(failed)?;
+    let transaction = disk.read()?;
     let ledger = transaction.open_table(LEDGER).map_err(failed)?;
     let first_event = newest.saturating_sub(EVENTS as u64);
     let mut read = Ledger {
@@ -129,7 +129,7 @@ fn remember(
     memory: &mut Memory,
     latest: Vec<(u64, Head, Bytes)>,
 ) -> Result<(), StoreError> {
-    let transaction = disk.db.begin_read().map_err(failed)?;
+    let transaction = disk.read()?;
     let ledger = transaction.open_table(LEDGER).map_err(failed)?;
     let mut known: BTreeMap<u64, Arc<Stored>> = BTreeMap::new();
     for (revision, head, json) in latest {

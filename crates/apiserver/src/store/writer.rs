@@ -1,27 +1,27 @@
-//! The thread that writes: it commits what is waiting in one transaction, and drops what the ledger need not keep.
+//! The thread that writes: it commits what is waiting in one transaction.
+//!
+//! After a failure the database takes nothing more. The thread then opens the file again, checks all of it, and writes once,
+//! until that succeeds; meanwhile writes are refused and reads go on.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use redb::{ReadableTable, Table, WriteTransaction};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::compact::Ledger;
 use super::disk::{
-    BY_OBJECT, Disk, Entries, Entry, Head, KEY_OLDEST, KEY_REVISION, LEDGER, META, OBJECTS, failed,
-    index_key, key, open_entry, seal,
+    BY_OBJECT, Disk, Entry, Head, KEY_REVISION, LEDGER, META, OBJECTS, damaged, failed, index_key,
+    key, open_entry, seal,
 };
 use super::memory::{Event, EventKind, Memory, Stored};
-use super::{Author, Expect, Keep, ObjectId, Op, ResourceName, StoreError, WriteError};
+use super::{Author, Expect, ObjectId, Op, ResourceName, StoreError, WriteError};
 
 /// The most writes of one transaction.
 const BATCH: usize = 1024;
-/// The most revisions that are dropped in one transaction.
-const DROP: usize = 2_000;
-/// The ledger may be longer than wanted by this share, so that dropping is not done for each write.
-const SLACK: usize = 50;
 
 /// What a writer waits for.
 pub(super) type Reply = oneshot::Sender<Written>;
@@ -41,8 +41,32 @@ pub(super) struct Writer {
     pub(super) disk: Arc<Disk>,
     pub(super) memory: Arc<RwLock<Memory>>,
     pub(super) notify: watch::Sender<u64>,
-    pub(super) ledger: Entries,
-    pub(super) keep: Keep,
+    /// Why nothing can be written.
+    pub(super) fault: watch::Sender<Option<Arc<str>>>,
+    /// Whether it is because the disk is full.
+    pub(super) full: bool,
+    pub(super) ledger: Ledger,
+    pub(super) pace: Pace,
+    /// When the file was opened again last.
+    pub(super) mended: Option<Instant>,
+}
+
+/// How soon a file that failed is tried again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// How long to wait first, and how long a file has to do for it to be tried at once.
+    pub(super) first: Duration,
+    /// How long to wait at most; each time twice as long.
+    pub(super) most: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_millis(250),
+            most: Duration::from_secs(5),
+        }
+    }
 }
 
 /// What a transaction did so far, before anybody may see it.
@@ -59,7 +83,6 @@ struct Batch {
 impl Writer {
     /// Works until the last sender is gone.
     pub(super) fn run(mut self, mut queue: mpsc::Receiver<Write>) {
-        let mut bytes: u64 = self.ledger.iter().map(|e| u64::from(e.bytes)).sum();
         while let Some(first) = queue.blocking_recv() {
             let mut writes = vec![first];
             while writes.len() < BATCH
@@ -67,40 +90,126 @@ impl Writer {
             {
                 writes.push(next);
             }
-            self.commit(writes, &mut bytes);
-            if let Err(error) = self.compact(&mut bytes) {
-                tracing::warn!(%error, "The ledger of the store cannot be shortened.");
+            self.commit(writes);
+            if self.fault.borrow().is_none()
+                && let Err(error) = self.compact()
+            {
+                self.fails(&error);
+            }
+            if self.mend(&mut queue).is_none() {
+                return;
             }
         }
     }
 
-    fn commit(&mut self, writes: Vec<Write>, bytes: &mut u64) {
+    /// Notes that the file does not take what is written.
+    fn fails(&mut self, error: &StoreError) {
+        self.full = matches!(error, StoreError::Full(_));
+        let told = in_words(error);
+        tracing::error!(error = %told, "The store cannot write; it will be opened again.");
+        self.fault.send_replace(Some(told));
+    }
+
+    /// Opens the file again until it can be written; `None` when the last sender is gone.
+    fn mend(&mut self, queue: &mut mpsc::Receiver<Write>) -> Option<()> {
+        let mut wait = self.pace.first;
+        loop {
+            let Some(why) = self.fault.borrow().clone() else {
+                return Some(());
+            };
+            let until = Instant::now() + wait;
+            wait = (wait * 2).min(self.pace.most);
+            while Instant::now() < until {
+                match queue.try_recv() {
+                    Ok(write) => {
+                        let told: Arc<str> = format!("{why}; retrying").into();
+                        let refused = match self.full {
+                            true => WriteError::Full(told),
+                            false => WriteError::Disk(told),
+                        };
+                        let _ = write.reply.send(Err(refused));
+                    }
+                    Err(mpsc::error::TryRecvError::Empty) => {
+                        std::thread::sleep(self.pace.first.min(Duration::from_millis(10)));
+                    }
+                    Err(mpsc::error::TryRecvError::Disconnected) => return None,
+                }
+            }
+            self.try_to_mend();
+        }
+    }
+
+    fn try_to_mend(&mut self) {
+        match self.reopen() {
+            Ok(()) => tracing::info!("The store can write again."),
+            Err(error) => {
+                self.full = matches!(error, StoreError::Full(_));
+                self.fault.send_replace(Some(in_words(&error)));
+            }
+        }
+    }
+
+    /// Reads the whole file anew and writes to it. What was acknowledged must be there; what failed may be.
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        self.mended = Some(Instant::now());
+        let (memory, entries) = self.disk.reopen()?;
+        let known = self
+            .memory
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .revision;
+        if memory.revision < known {
+            let found = memory.revision;
+            return Err(damaged(format!(
+                "revision {known} was written, and the file ends with {found}"
+            )));
+        }
+        let transaction = self.disk.write()?;
+        {
+            let mut meta = transaction.open_table(META).map_err(failed)?;
+            meta.insert(KEY_REVISION, memory.revision).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)?;
+        let revision = memory.revision;
+        self.ledger.replace(entries);
+        *self.memory.write().unwrap_or_else(PoisonError::into_inner) = memory;
+        self.fault.send_replace(None);
+        self.notify.send_replace(revision);
+        Ok(())
+    }
+
+    fn commit(&mut self, writes: Vec<Write>) {
         let mut batch = {
             let memory = self.memory.read().unwrap_or_else(PoisonError::into_inner);
             Batch {
                 revision: memory.revision,
                 oldest: memory.oldest,
-                time_ms: now_ms(),
+                time_ms: self.ledger.now_ms(),
                 events: Vec::new(),
                 entries: Vec::new(),
                 written: HashMap::new(),
             }
         };
+        let before = batch.revision;
         let mut replies = Vec::with_capacity(writes.len());
         let outcome = self.transact(writes, &mut batch, &mut replies);
         if let Err(error) = outcome {
-            let told: Arc<str> = error.to_string().into();
-            tracing::error!(error = %told, "The store cannot write.");
+            self.fails(&error);
+            // Soon after the last time it is left to `mend`, so that writes that cannot succeed do not make the file be read
+            // without end.
+            if self.mended.is_none_or(|at| at.elapsed() > self.pace.first) {
+                self.try_to_mend();
+            }
+            let memory = self.memory.read().unwrap_or_else(PoisonError::into_inner);
+            let kept = batch.revision > before && memory.revision == batch.revision;
+            drop(memory);
+            let told = refused(&error);
             for (reply, result) in replies {
-                let _ = reply.send(result.and(Err(WriteError::Disk(told.clone()))));
+                // A commit can fail after all of it was written; then it is on disk, as was found just now.
+                let _ = reply.send(if kept { result } else { Err(told.clone()) });
             }
             return;
         }
-        *bytes += batch
-            .entries
-            .iter()
-            .map(|e| u64::from(e.bytes))
-            .sum::<u64>();
         self.ledger.extend(batch.entries);
         if !batch.events.is_empty() {
             let mut memory = self.memory.write().unwrap_or_else(PoisonError::into_inner);
@@ -124,8 +233,7 @@ impl Writer {
         let result = self.write_all(&mut all, batch, replies);
         if let Err(error) = &result {
             // Who was not reached yet is to be told as well.
-            let told = WriteError::Disk(error.to_string().into());
-            replies.extend(all.map(|write| (write.reply, Err(told.clone()))));
+            replies.extend(all.map(|write| (write.reply, Err(refused(error)))));
         }
         result
     }
@@ -137,7 +245,7 @@ impl Writer {
         replies: &mut Vec<(Reply, Written)>,
     ) -> Result<(), StoreError> {
         // The default durability: a commit returns when it is on disk.
-        let transaction = self.db_write()?;
+        let transaction = self.disk.write()?;
         {
             let mut tables = Tables::open(&transaction)?;
             for write in writes {
@@ -148,8 +256,7 @@ impl Writer {
                         match written {
                             Ok(stored) => replies.push((write.reply, Ok(stored))),
                             Err(error) => {
-                                let told = WriteError::Disk(error.to_string().into());
-                                replies.push((write.reply, Err(told)));
+                                replies.push((write.reply, Err(refused(&error))));
                                 return Err(error);
                             }
                         }
@@ -164,10 +271,6 @@ impl Writer {
         } else {
             transaction.commit().map_err(failed)
         }
-    }
-
-    fn db_write(&self) -> Result<WriteTransaction, StoreError> {
-        self.disk.db.begin_write().map_err(failed)
     }
 
     fn current(
@@ -263,78 +366,17 @@ impl Writer {
         }
         Ok(all)
     }
-
-    /// Drops the oldest revisions while there are more than wanted.
-    fn compact(&mut self, bytes: &mut u64) -> Result<(), StoreError> {
-        let most = self.keep.revisions;
-        let before =
-            now_ms().saturating_sub(u64::try_from(self.keep.age.as_millis()).unwrap_or(u64::MAX));
-        let slack = (most / SLACK).min(DROP);
-        let old = |e: &Entry| e.time_ms.saturating_add(60_000) < before;
-        let wanted = self.ledger.len() > most + slack
-            || *bytes > self.keep.bytes + self.keep.bytes / SLACK as u64
-            || self.ledger.front().is_some_and(old);
-        if !wanted {
-            return Ok(());
-        }
-        let transaction = self.db_write()?;
-        let mut oldest = 0;
-        let mut dropped = 0;
-        let mut left = *bytes;
-        {
-            let mut tables = Tables::open(&transaction)?;
-            for entry in self.ledger.iter().take(DROP) {
-                let more = self.ledger.len() - dropped > most;
-                if !(more || left > self.keep.bytes || entry.time_ms < before) {
-                    break;
-                }
-                self.drop_revision(entry.revision, &mut tables)?;
-                oldest = entry.revision;
-                left -= u64::from(entry.bytes);
-                dropped += 1;
-            }
-            let mut meta = transaction.open_table(META).map_err(failed)?;
-            meta.insert(KEY_OLDEST, oldest).map_err(failed)?;
-        }
-        if dropped == 0 {
-            return transaction.abort().map_err(failed);
-        }
-        transaction.commit().map_err(failed)?;
-        self.ledger.drain(..dropped);
-        *bytes = left;
-        let mut memory = self.memory.write().unwrap_or_else(PoisonError::into_inner);
-        memory.oldest = oldest;
-        Ok(())
-    }
-
-    /// Drops a revision, unless a later one of the same object needs it; and what only this one needed.
-    fn drop_revision(&self, revision: u64, tables: &mut Tables<'_>) -> Result<(), StoreError> {
-        let Some(head) = tables.head(revision)? else {
-            return Ok(());
-        };
-        let key = head.key();
-        if head.before != 0 {
-            tables.remove(&key, head.before)?;
-        }
-        let memory = self.memory.read().unwrap_or_else(PoisonError::into_inner);
-        let now = memory.get(&head.resource.as_str().into(), &head.id());
-        let is_newest = now.is_some_and(|now| now.revision == revision);
-        drop(memory);
-        if head.deleted || is_newest {
-            tables.remove(&key, revision)?;
-        }
-        Ok(())
-    }
 }
 
-struct Tables<'t> {
+/// The tables that a write changes.
+pub(super) struct Tables<'t> {
     objects: Table<'t, &'static [u8], &'static [u8]>,
     ledger: Table<'t, u64, &'static [u8]>,
     by_object: Table<'t, &'static [u8], ()>,
 }
 
 impl<'t> Tables<'t> {
-    fn open(transaction: &'t WriteTransaction) -> Result<Self, StoreError> {
+    pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, StoreError> {
         Ok(Self {
             objects: transaction.open_table(OBJECTS).map_err(failed)?,
             ledger: transaction.open_table(LEDGER).map_err(failed)?,
@@ -379,13 +421,13 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    fn head(&self, revision: u64) -> Result<Option<Head>, StoreError> {
+    pub(super) fn head(&self, revision: u64) -> Result<Option<Head>, StoreError> {
         let value = self.ledger.get(revision).map_err(failed)?;
         let value = value.map(|value| open_entry(value.value(), revision).map(|(head, _)| head));
         value.transpose()
     }
 
-    fn remove(&mut self, key: &[u8], revision: u64) -> Result<(), StoreError> {
+    pub(super) fn remove(&mut self, key: &[u8], revision: u64) -> Result<(), StoreError> {
         self.ledger.remove(revision).map_err(failed)?;
         let index = index_key(key, revision);
         self.by_object.remove(&*index).map_err(failed)?;
@@ -399,7 +441,19 @@ fn set_revision(object: &mut Value, revision: u64) {
     }
 }
 
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+/// What is told to whoever wrote.
+fn refused(error: &StoreError) -> WriteError {
+    let told = in_words(error);
+    match error {
+        StoreError::Full(_) => WriteError::Full(told),
+        _ => WriteError::Disk(told),
+    }
+}
+
+/// An error with what is behind it.
+fn in_words(error: &StoreError) -> Arc<str> {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}").into(),
+        None => error.to_string().into(),
+    }
 }

@@ -4,10 +4,14 @@
 extern crate pilothouse_apiserver as apiserver;
 
 mod apply;
+mod audit;
 mod definitions;
+mod descriptors;
+mod heavy;
 mod kill;
 mod kubectl;
 mod ledger;
+mod limits;
 mod lists;
 mod nulls;
 mod objects;

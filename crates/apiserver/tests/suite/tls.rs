@@ -71,7 +71,7 @@ async fn only_those_who_prove_who_they_are_are_answered() {
     let security = Security::Tls(files.server(&Given::default()).unwrap());
     let audit = dir.path().join("audit");
     let store = Store::open(dir.path(), Keep::default()).unwrap();
-    let access = Access::default().with_admin(&token);
+    let access = Access::default().with_admin(&token).unwrap();
     let api = Api::start(store, access, Audit::to_file(&audit).unwrap(), &["default"])
         .await
         .unwrap();

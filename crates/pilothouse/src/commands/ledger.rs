@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use apiserver::access::Who;
 use apiserver::api::Request;
 use apiserver::local::Local;
+use apiserver::private::{self, FolderDraft};
 use clap::Args;
 use http::Method;
 use serde_json::Value;
@@ -287,10 +288,7 @@ pub(crate) async fn backup(options: ToOptions, out: &mut impl Write) -> anyhow::
     if !status.is_success() {
         bail!("{}", String::from_utf8_lossy(&body));
     }
-    let mut file =
-        std::fs::File::create_new(&options.to).with_context(|| options.to.display().to_string())?;
-    file.write_all(&body)?;
-    file.sync_all()?;
+    private::create(&options.to, &body).with_context(|| options.to.display().to_string())?;
     writeln!(
         out,
         "{} bytes written to {}.",
@@ -316,7 +314,8 @@ pub(crate) fn restore(options: &RestoreOptions, out: &mut impl Write) -> anyhow:
 pub(crate) async fn export(options: ToOptions, out: &mut impl Write) -> anyhow::Result<()> {
     let answer = ledger(&options.data, Method::GET, "export", "").await?;
     let objects = answer["items"].as_array().cloned().unwrap_or_default();
-    std::fs::create_dir(&options.to).with_context(|| options.to.display().to_string())?;
+    let draft =
+        FolderDraft::begin(&options.to).with_context(|| options.to.display().to_string())?;
     for mut object in objects.iter().cloned() {
         if let Some(meta) = object["metadata"].as_object_mut() {
             for field in [
@@ -330,12 +329,12 @@ pub(crate) async fn export(options: ToOptions, out: &mut impl Write) -> anyhow::
             }
         }
         let namespace = text(&object["metadata"]["namespace"]).to_owned();
-        let folder = options.to.join(if namespace.is_empty() {
+        let folder = draft.path().join(if namespace.is_empty() {
             "_cluster"
         } else {
             &namespace
         });
-        std::fs::create_dir_all(&folder)?;
+        private::own_folder(&folder).with_context(|| options.to.display().to_string())?;
         let group = text(&object["apiVersion"])
             .split_once('/')
             .map_or(String::new(), |(g, _)| format!(".{g}"));
@@ -344,11 +343,13 @@ pub(crate) async fn export(options: ToOptions, out: &mut impl Write) -> anyhow::
             text(&object["kind"]),
             text(&object["metadata"]["name"])
         );
-        std::fs::write(
-            folder.join(name),
-            serde_json::to_string_pretty(&object)? + "\n",
-        )?;
+        let text = serde_json::to_string_pretty(&object)? + "\n";
+        private::create_in_draft(&folder.join(name), text.as_bytes())
+            .with_context(|| options.to.display().to_string())?;
     }
+    draft
+        .create()
+        .with_context(|| options.to.display().to_string())?;
     writeln!(
         out,
         "{} objects written to {}.",

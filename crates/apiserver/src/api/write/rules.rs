@@ -63,9 +63,7 @@ pub(super) fn keep_parts(call: &Call<'_>, old: &Value, object: &mut Value) {
             }
         }
     }
-    if call.resource.is("", "namespaces")
-        && call.request.path.trim_end_matches('/').rsplit('/').next() != Some("finalize")
-    {
+    if call.resource.is("", "namespaces") && !call.finalize {
         object["spec"] = old["spec"].clone();
     }
 }

@@ -6,7 +6,6 @@ use http::StatusCode;
 use model::object::{ObjectKey, ObjectName};
 use serde_json::{Value, json};
 
-use super::is_dry_run;
 use crate::api::{Api, Call, Response, body};
 use crate::object::{map_mut, meta};
 use crate::resource::definition;
@@ -92,7 +91,7 @@ impl Api {
         }
         let name = meta(&object, "name").to_owned();
         let id = call.id(&name);
-        if is_dry_run(call)? {
+        if call.dry_run {
             self.check_expected(call, &id, expect)?;
             return Ok(Arc::new(Stored::unsaved(&object)));
         }
@@ -131,11 +130,10 @@ impl Api {
         &self,
         call: &Call<'_>,
         old: &Arc<Stored>,
-        dry_run: bool,
     ) -> Result<Arc<Stored>, Failure> {
         let value = old.value();
         let id = ObjectId::new(meta(&value, "namespace"), meta(&value, "name"));
-        if dry_run {
+        if call.dry_run {
             return Ok(old.clone());
         }
         let op = Op {
@@ -172,7 +170,7 @@ impl Api {
                 .ok_or_else(|| Failure::internal("the store wrote nothing")),
             Err(WriteError::Exists(_)) => Err(Failure::already_exists(&call.resource, &name)),
             Err(WriteError::Changed(_)) => Err(Failure::modified(&call.resource, &name)),
-            Err(error) => Err(Failure::internal(error.to_string())),
+            Err(error) => Err(Failure::of_store(&error)),
         }
     }
 }

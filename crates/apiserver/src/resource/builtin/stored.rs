@@ -133,6 +133,7 @@ fn resource(row: &Stored) -> Resource {
     Resource {
         group: row.group.into(),
         versions: vec![Version {
+            patterns: crate::schema::Patterns::default(),
             name: row.version.into(),
             schema: schema::builtin(row.kind),
             judge: None,

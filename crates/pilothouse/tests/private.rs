@@ -1,0 +1,172 @@
+//! What holds secrets is its owner's alone, whatever the umask.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program, under a umask that takes nothing away.
+fn program(umask: &str, args: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg(format!("umask {umask}; exec \"$0\" \"$@\""))
+        .arg(env!("CARGO_BIN_EXE_pilothouse"))
+        .args(args)
+        .stdin(Stdio::null());
+    command
+}
+
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(umask: &str, data: &Path, more: &[&str]) -> Server {
+    let free = || {
+        TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .to_string()
+    };
+    let (xds, http, api) = (free(), free(), free());
+    let data = data.to_str().unwrap();
+    let args = [
+        "serve",
+        "--data",
+        data,
+        "--grpc-addr",
+        &xds,
+        "--http-addr",
+        &http,
+        "--api-addr",
+        &api,
+        "--log",
+        "warn",
+    ];
+    Server(program(umask, &[&args, more].concat()).spawn().unwrap())
+}
+
+/// Every file and folder below, with its mode.
+fn modes(at: &Path, found: &mut Vec<(String, bool, u32)>) {
+    let metadata = fs::symlink_metadata(at).unwrap();
+    let mode = metadata.permissions().mode() & 0o7777;
+    found.push((at.display().to_string(), metadata.is_dir(), mode));
+    if metadata.is_dir() {
+        for entry in fs::read_dir(at).unwrap() {
+            modes(&entry.unwrap().path(), found);
+        }
+    }
+}
+
+fn run(umask: &str, args: &[&str]) {
+    let output = program(umask, args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {said}");
+}
+
+#[test]
+fn all_that_is_made_is_its_owners_alone_under_any_umask() {
+    for umask in ["000", "022", "077"] {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let data = dir.path().join("data");
+        let server = serve(umask, &data, &["--api-audit-log", &at("audit")]);
+        let start = Instant::now();
+        while !data.join("api.sock").exists() {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "the server starts"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        run(umask, &["backup", &at("backup"), "--data", &at("data")]);
+        run(umask, &["export", &at("export"), "--data", &at("data")]);
+        drop(server);
+        run(umask, &["backup", &at("offline"), "--data", &at("data")]);
+        run(
+            umask,
+            &["restore", &at("backup"), "--data", &at("restored")],
+        );
+        let mut found = Vec::new();
+        for name in ["data", "backup", "export", "offline", "restored", "audit"] {
+            modes(&dir.path().join(name), &mut found);
+        }
+        for name in [
+            "data/store.redb",
+            "data/pki/admin.token",
+            "data/pki/ca.key",
+            "restored/store.redb",
+            "export/_cluster",
+        ] {
+            assert!(
+                found.iter().any(|(path, ..)| path.ends_with(name)),
+                "{name}"
+            );
+        }
+        for (path, is_folder, mode) in found {
+            let wanted = if is_folder { 0o700 } else { 0o600 };
+            assert_eq!(mode, wanted, "umask {umask}: {path} has mode {mode:o}");
+        }
+    }
+}
+
+#[test]
+fn a_data_folder_that_others_can_read_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("letter"), "of somebody").unwrap();
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = program(
+        "022",
+        &[
+            "serve",
+            "--data",
+            data.to_str().unwrap(),
+            "--api-addr",
+            "127.0.0.1:0",
+            "--grpc-addr",
+            "127.0.0.1:0",
+            "--http-addr",
+            "127.0.0.1:0",
+        ],
+    )
+    .output()
+    .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("chmod 700"),
+        "{said}"
+    );
+    assert!(!data.join("store.redb").exists());
+}
+
+#[test]
+fn an_empty_token_of_the_operator_lets_nobody_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::create_dir(data.join("pki")).unwrap();
+    let token = data.join("pki/admin.token");
+    fs::write(&token, "").unwrap();
+    let _server = serve("022", &data, &[]);
+    let start = Instant::now();
+    while fs::read_to_string(&token).unwrap().len() < 32 {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the token is made anew"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
