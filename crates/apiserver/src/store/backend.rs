@@ -85,9 +85,7 @@ impl StorageBackend for Watched {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.inner.set_len(len)?;
-        // After a power cut the file must not be shorter than what its head says: the database does not open it then.
-        self.sync_data()
+        self.inner.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
