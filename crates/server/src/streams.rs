@@ -1,8 +1,9 @@
 //! Between the protocol and the derive thread: admits proxies, passes on what they want, counts what happens.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use ads::server::{Incident, Join, Session, Subscriber, Subscription, Work};
@@ -82,9 +83,31 @@ pub struct Connection {
 pub struct Connections {
     list: Mutex<FxHashMap<u64, Arc<Mutex<Connection>>>>,
     next: AtomicU64,
+    extensions: Mutex<Vec<Weak<BTreeSet<Arc<str>>>>>,
 }
 
+/// Lists of extensions that are shared: there is one for each build of Envoy.
+const BUILDS: usize = 16;
+
 impl Connections {
+    /// Has the node share its list of extensions with those of the same build, of which each has the same five hundred.
+    fn share(&self, node: &mut Node) {
+        let Some(own) = &mut node.extensions else {
+            return;
+        };
+        let mut known = self
+            .extensions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.retain(|list| list.strong_count() > 0);
+        let mut lists = known.iter().filter_map(Weak::upgrade);
+        match lists.find(|list| list == own) {
+            Some(list) => *own = list,
+            None if known.len() < BUILDS => known.push(Arc::downgrade(own)),
+            None => {}
+        }
+    }
+
     /// A copy of every connection, in the order of connecting.
     pub fn all(&self) -> Vec<Connection> {
         let list: Vec<_> = self
@@ -158,6 +181,7 @@ impl Subscriber for Proxies {
             let mut node = xlate::node::from_envoy(&join.node)
                 .map_err(|message| Status::new(Code::InvalidArgument, message))?;
             node.identity = identity;
+            connections.share(&mut node);
             let node = Arc::new(node);
             let from = network_of(join.peer.ip());
             let subscription = derive
@@ -387,5 +411,31 @@ impl Drop for StreamSession {
             .unwrap_or_else(PoisonError::into_inner)
             .number;
         self.connections.remove(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_of_one_build_share_their_list_of_extensions() {
+        let connections = Connections::default();
+        let node = |names: &[&str]| {
+            let mut node = Node::clone(&testkit::node(&serde_json::json!({
+                "id": "sidecar~10.0.0.1~a.b~c",
+            })));
+            let names = names.iter().map(|name| Arc::from(*name));
+            node.extensions = Some(Arc::new(names.collect()));
+            connections.share(&mut node);
+            node
+        };
+        let (one, other, same) = (node(&["a", "b"]), node(&["a"]), node(&["a", "b"]));
+        let list = |node: &Node| Arc::as_ptr(node.extensions.as_ref().unwrap());
+        assert_eq!(list(&one), list(&same));
+        assert_ne!(list(&one), list(&other));
+        drop((one, same));
+        node(&["c"]);
+        assert_eq!(connections.extensions.lock().unwrap().len(), 2);
     }
 }
