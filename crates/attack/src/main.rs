@@ -49,6 +49,10 @@ struct Args {
     #[arg(long, value_name = "PATH", env = "PILOTHOUSE")]
     pilothouse: Option<PathBuf>,
 
+    /// A tenth of each attack, with ceilings of processor time, as in the tests
+    #[arg(long)]
+    short: bool,
+
     /// How to print the result
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -64,6 +68,16 @@ struct Args {
     /// The server's folder
     #[arg(long, hide = true)]
     folder: Option<PathBuf>,
+}
+
+impl Args {
+    fn scale(&self) -> Scale {
+        if self.short {
+            Scale::Short
+        } else {
+            Scale::Full
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -134,7 +148,7 @@ fn start(args: Args) -> anyhow::Result<ExitCode> {
         return be_attacker(&args, chosen[0]);
     }
     let options = Options {
-        program: match args.pilothouse {
+        program: match args.pilothouse.clone() {
             Some(path) => path,
             None => build()?,
         },
@@ -144,6 +158,7 @@ fn start(args: Args) -> anyhow::Result<ExitCode> {
         during: args.time,
         every: Duration::from_millis(100),
         floor: args.floor,
+        scale: args.scale(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -177,7 +192,7 @@ fn be_attacker(args: &Args, attack: &Attack) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(run::attack(attack, at, folder, args.time, Scale::Full))?;
+    let outcome = runtime.block_on(run::attack(attack, at, folder, args.time, args.scale()))?;
     println!("{}", serde_json::to_string(&outcome)?);
     Ok(ExitCode::SUCCESS)
 }

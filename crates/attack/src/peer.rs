@@ -50,6 +50,8 @@ pub struct Told {
     pub resets: AtomicU64,
     /// Streams that ended with trailers.
     pub ended: AtomicU64,
+    /// Answers to pings and settings.
+    pub answers: AtomicU64,
     /// Octets of bodies.
     pub octets: AtomicU64,
     windows: Mutex<Windows>,
@@ -110,6 +112,9 @@ impl Told {
             wire::RST_STREAM => {
                 self.resets.fetch_add(1, Ordering::Relaxed);
                 self.windows(|w| w.streams.remove(&frame.stream));
+            }
+            wire::PING | wire::SETTINGS if frame.flags & 1 != 0 => {
+                self.answers.fetch_add(1, Ordering::Relaxed);
             }
             wire::GOAWAY => self.goaway.store(true, Ordering::Relaxed),
             wire::WINDOW_UPDATE => {

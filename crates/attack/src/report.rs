@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::run::Row;
 
-const HEAD: [&str; 12] = [
+const HEAD: [&str; 13] = [
     "attack",
     "finding",
     "p99 before",
@@ -13,6 +13,7 @@ const HEAD: [&str; 12] = [
     "peak",
     "after",
     "CPU",
+    "cost",
     "fds",
     "sent",
     "refused",
@@ -22,7 +23,7 @@ const HEAD: [&str; 12] = [
 /// As text: a line for each attack, and below it what was not kept.
 pub fn text(rows: &[Row]) -> String {
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
-    let mut cells: Vec<[String; 12]> = vec![HEAD.map(str::to_owned)];
+    let mut cells: Vec<[String; 13]> = vec![HEAD.map(str::to_owned)];
     for row in rows {
         let served = row.lost == 0 && row.during.missed == 0 && row.not_ready == 0;
         cells.push([
@@ -34,6 +35,7 @@ pub fn text(rows: &[Row]) -> String {
             mib(row.during.usage.peak_bytes),
             mib(row.after.rss_bytes),
             format!("{:.2} -> {:.2}", row.before.cpu, row.during.cpu),
+            format!("{:.1} s", row.cost_s),
             row.during.usage.descriptors.to_string(),
             row.outcome.sent.to_string(),
             row.outcome.refused.to_string(),

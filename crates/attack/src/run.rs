@@ -36,14 +36,14 @@ pub struct Options {
     pub during: Duration,
     /// How often an endpoint changes.
     pub every: Duration,
-    /// How much slower the slowest changes may get before it counts, beyond twice as slow.
+    /// How much slower than before the 99th percentile may be in any case.
     pub floor: Duration,
+    /// How much of each attack is made. Only a short one has a ceiling of processor time.
+    pub scale: Scale,
 }
 
 /// How long anything else may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long what is given back takes.
-const AFTER: Duration = Duration::from_secs(5);
 /// How long the server may take to end.
 const END: Duration = Duration::from_secs(15);
 
@@ -79,6 +79,8 @@ pub struct Row {
     pub during: Phase,
     /// Some seconds after it.
     pub after: Usage,
+    /// Processor time that the attack cost the server, in seconds, until a while after it.
+    pub cost_s: f64,
     /// Most memory it may take over what was used before.
     pub ceiling_bytes: u64,
     /// What the attacker told.
@@ -100,6 +102,7 @@ impl Row {
             before: Phase::default(),
             during: Phase::default(),
             after: Usage::default(),
+            cost_s: 0.0,
             ceiling_bytes: attack.memory_mib << 20,
             outcome: Outcome::default(),
             lost: 0,
@@ -138,14 +141,19 @@ pub async fn run(attack: &Attack, options: &Options) -> anyhow::Result<Row> {
         fleet.lost().1
     );
     let changes = Changes::start(&fleet, mesh, server.places.config.clone(), options.every);
+    let (warm_up, cool_down) = match options.scale {
+        Scale::Full => (Duration::from_secs(3), Duration::from_secs(5)),
+        Scale::Short => (Duration::from_secs(1), Duration::from_secs(1)),
+    };
     // Whatever is built once is built.
-    sleep(Duration::from_secs(3)).await;
+    sleep(warm_up).await;
 
     row.before = measure(&server, &fleet, &changes, sleep(options.before))
         .await
         .0;
     let lost = fleet.lost().0;
     let ready = Readiness::start(&server);
+    let (start, used) = (Instant::now(), server.usage().cpu_s);
     let (during, outcome) = measure(
         &server,
         &fleet,
@@ -160,10 +168,11 @@ pub async fn run(attack: &Attack, options: &Options) -> anyhow::Result<Row> {
     let why;
     (row.lost, why) = fleet.lost();
     row.lost -= lost;
-    drop(changes);
-    sleep(AFTER).await;
+    sleep(cool_down).await;
     row.after = server.usage();
-    judge(&mut row, options, &why);
+    row.cost_s = row.after.cpu_s - used - row.before.cpu * start.elapsed().as_secs_f64();
+    drop(changes);
+    judge(&mut row, attack, options, &why);
     let ran = server.runs();
     if !ran {
         row.faults.push("the server ended".to_owned());
@@ -174,7 +183,7 @@ pub async fn run(attack: &Attack, options: &Options) -> anyhow::Result<Row> {
     Ok(row)
 }
 
-fn judge(row: &mut Row, options: &Options, why: &str) {
+fn judge(row: &mut Row, attack: &Attack, options: &Options, why: &str) {
     let floor = options.floor.as_secs_f64() * 1e3;
     let most = (row.before.p99_ms * 2.0).max(row.before.p99_ms + floor);
     let mut faults = row.outcome.broken.clone();
@@ -189,6 +198,12 @@ fn judge(row: &mut Row, options: &Options, why: &str) {
             "{} MiB more memory, more than {} MiB",
             row.grown() >> 20,
             row.ceiling_bytes >> 20
+        ));
+    }
+    if options.scale == Scale::Short && row.cost_s > attack.cpu_s {
+        faults.push(format!(
+            "{:.1} s of processor time, more than {:.1} s",
+            row.cost_s, attack.cpu_s
         ));
     }
     if row.lost > 0 {
@@ -214,7 +229,7 @@ async fn measure<T>(
     let (start, from, used) = (Instant::now(), changes.made(), server.usage());
     let done = what.await;
     let (took, to, usage) = (start.elapsed(), changes.made(), server.usage());
-    // What was made last is under way; half of what is missed after that long was never sent.
+    // What was made last is under way; what has not arrived after that long was never sent.
     let expected = (to - from) * fleet.len();
     let begin = Instant::now();
     let mut times = fleet.times(from + 1, to + 1);
@@ -252,6 +267,9 @@ async fn attacker(attack: &Attack, server: &Server, options: &Options) -> anyhow
         command.args(["--at", &address.to_string()]);
     }
     command.arg("--folder").arg(&server.places.root);
+    if options.scale == Scale::Short {
+        command.arg("--short");
+    }
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -5,6 +5,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -98,10 +100,15 @@ pub struct Usage {
     pub descriptors: u64,
 }
 
+/// Memory at which the server is killed, so that what is found costs nobody else theirs.
+const TOO_MUCH: u64 = 4 << 30;
+
 /// A running server; killed when dropped.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
+    /// Ends its watch over memory.
+    over: Arc<AtomicBool>,
     /// Its folders.
     pub places: Places,
     /// xDS.
@@ -152,8 +159,11 @@ impl Server {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
+        let over = Arc::<AtomicBool>::default();
+        watch(child.id(), Arc::clone(&over));
         Ok(Self {
             child,
+            over,
             places,
             xds,
             http,
@@ -217,6 +227,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -229,11 +240,36 @@ pub async fn is_ready(http: SocketAddr) -> bool {
     answer.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status == 200))
 }
 
-fn usage(pid: u32) -> Option<Usage> {
+/// Kills a process that takes too much memory, until `over`.
+fn watch(pid: u32, over: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            let taken = usage(pid).map_or(0, |usage| usage.rss_bytes);
+            let ours = parent(pid) == Some(std::process::id());
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            if let (true, true, Some(pid)) = (taken > TOO_MUCH, ours, pid) {
+                let _ = kill_process(pid, Signal::KILL);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+/// The fields of `/proc/PID/stat` behind the name.
+fn fields(pid: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything.
     let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    fields(pid)?.get(1)?.parse().ok()
+}
+
+fn usage(pid: u32) -> Option<Usage> {
+    let fields = fields(pid)?;
     let ticks: f64 = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let number = |name: &str| -> Option<u64> {

@@ -1,6 +1,7 @@
 //! Heads without end, and heads that are small on the wire.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::http2;
 use crate::attack::{Attack, Outcome, Round, Target};
@@ -75,6 +76,7 @@ async fn bomb(target: Arc<Target>) -> anyhow::Result<Outcome> {
                 peer.call(&head).await?;
                 round.sent += 1;
             }
+            target.rest(Duration::from_millis(100)).await;
             round.refused += u64::from(peer.told.refused());
             Ok(round)
         })

