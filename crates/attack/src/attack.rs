@@ -31,6 +31,8 @@ pub struct Attack {
     /// What it may take of the server's processor time at most, in seconds, when it runs for a few seconds against a
     /// debug build.
     pub cpu_s: f64,
+    /// The shortest time in which it shows anything.
+    pub least: Duration,
     /// Honest proxies at most; for servers that are started with little.
     pub proxies: usize,
     /// Whether the server may refuse to start with what it finds.
@@ -54,6 +56,7 @@ impl Attack {
             setup: Setup::PLAIN,
             memory_mib: 64,
             cpu_s: 5.0,
+            least: Duration::ZERO,
             proxies: usize::MAX,
             may_refuse_to_start: false,
             run,

@@ -262,7 +262,8 @@ async fn attacker(attack: &Attack, server: &Server, options: &Options) -> anyhow
         .arg(&options.attacker)
         .arg("--attacker");
     command.arg(attack.name);
-    command.args(["--for", &format!("{}s", options.during.as_secs_f64())]);
+    let during = options.during.max(attack.least);
+    command.args(["--for", &format!("{}s", during.as_secs_f64())]);
     for address in [server.xds, server.http, server.api] {
         command.args(["--at", &address.to_string()]);
     }
@@ -277,8 +278,7 @@ async fn attacker(attack: &Attack, server: &Server, options: &Options) -> anyhow
         .kill_on_drop(true)
         .spawn()
         .context("cannot start the attacker")?;
-    let output =
-        tokio::time::timeout(options.during + PATIENCE, child.wait_with_output()).await??;
+    let output = tokio::time::timeout(during + PATIENCE, child.wait_with_output()).await??;
     if !output.status.success() {
         bail!(
             "the attacker failed: {}",

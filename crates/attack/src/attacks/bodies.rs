@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
-use crate::attack::{Attack, Outcome, Scale, Target};
+use crate::attack::{Attack, Outcome, Target};
 use crate::http1::{secure, tls};
 use crate::peer::ATTACKER;
 use crate::server::{Api, Setup};
@@ -19,6 +19,7 @@ const WITH_TLS: Setup = Setup {
 /// M5.
 pub(super) const SILENT_TLS: Attack = Attack {
     setup: WITH_TLS,
+    least: Duration::from_secs(21),
     ..Attack::new(
         "silent-tls",
         "M5",
@@ -39,7 +40,7 @@ pub(super) const ANONYMOUS_BODIES: Attack = Attack {
 };
 
 /// How long a connection may live that has not asked for anything.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 async fn silence(target: Arc<Target>) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
@@ -63,7 +64,7 @@ async fn silence(target: Arc<Target>) -> anyhow::Result<Outcome> {
         );
     }
     outcome.refused += (open.len() - live) as u64;
-    if target.scale == Scale::Full && start.elapsed() > DEADLINE && live > 0 {
+    if start.elapsed() > DEADLINE && live > 0 {
         let all = open.len();
         let took = start.elapsed();
         outcome.broke(format!(
