@@ -18,6 +18,9 @@ use crate::wire::{self, Frames};
 /// A window that is never full.
 const WINDOW: u32 = 1 << 30;
 
+/// Changes that reached a proxy, and the microseconds that each took.
+type Reached = Mutex<Vec<(u32, u32)>>;
+
 #[derive(Debug)]
 struct Shared {
     to: std::net::SocketAddr,
@@ -25,8 +28,8 @@ struct Shared {
     start: Instant,
     /// When each change was made, in nanoseconds since the start; 0 for not yet.
     made: Box<[AtomicU64]>,
-    /// Change and microseconds, of each proxy.
-    reached: Box<[Mutex<Vec<(u32, u32)>>]>,
+    /// What reached each proxy.
+    reached: Box<[Reached]>,
     configured: AtomicUsize,
     lost: AtomicUsize,
     why: Mutex<String>,

@@ -153,22 +153,23 @@ pub struct Response {
 impl Response {
     /// Reads one; `None` for what is none.
     pub fn read(data: Bytes) -> Option<Self> {
-        let mut out = Self::default();
+        let (mut out, mut whole) = (Self::default(), true);
         each(data, |tag, value| match tag {
             2 => {
                 let (mut name, mut body) = (Bytes::new(), Bytes::new());
-                each(value, |tag, value| match tag {
+                let read = each(value, |tag, value| match tag {
                     2 => body = value,
                     3 => name = value,
                     _ => {}
-                })
-                .map(|()| out.resources.push((name, body)));
+                });
+                whole &= read.is_some();
+                out.resources.push((name, body));
             }
             4 => out.ty = value,
             5 => out.nonce = value,
             _ => {}
         })?;
-        Some(out)
+        whole.then_some(out)
     }
 }
 

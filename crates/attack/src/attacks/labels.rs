@@ -91,7 +91,7 @@ async fn refuse(target: &Target, peer: &mut Peer, reason: &str) -> io::Result<Ro
             break;
         };
         messages.push(&frame.payload);
-        while let Some(response) = messages.pop().and_then(Response::read) {
+        if let Some(response) = messages.pop().and_then(Response::read) {
             // As often as one likes: a nonce may be answered again.
             for _ in 0..10 {
                 let request = Request {
