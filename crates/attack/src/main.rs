@@ -164,17 +164,23 @@ fn start(args: Args) -> anyhow::Result<ExitCode> {
         .worker_threads(1)
         .enable_all()
         .build()?;
-    let mut rows = Vec::new();
+    let (mut rows, mut failed) = (Vec::new(), 0);
     for attack in chosen {
         eprintln!("{}: {}", attack.name, attack.about);
-        let row = runtime.block_on(run::run(attack, &options));
-        rows.push(row.with_context(|| attack.name)?);
+        match runtime.block_on(run::run(attack, &options)) {
+            Ok(row) => rows.push(row),
+            Err(error) => {
+                eprintln!("  ! {error:#}");
+                failed += 1;
+            }
+        }
     }
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Text => write!(out, "{}", attack::report::text(&rows))?,
         Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?,
     }
+    ensure!(failed == 0, "{failed} attacks could not be run");
     let kept = rows.iter().all(|row| row.faults.is_empty());
     Ok(if kept {
         ExitCode::SUCCESS

@@ -85,9 +85,12 @@ impl Told {
 
     /// Whether the server turned anything away.
     pub fn refused(&self) -> bool {
-        self.goaway.load(Ordering::Relaxed)
-            || self.closed.load(Ordering::Relaxed)
-            || self.resets.load(Ordering::Relaxed) + self.ended.load(Ordering::Relaxed) > 0
+        self.is_over() || self.turned_away() > 0
+    }
+
+    /// Streams that were ended by the server.
+    pub fn turned_away(&self) -> u64 {
+        self.resets.load(Ordering::Relaxed) + self.ended.load(Ordering::Relaxed)
     }
 
     /// Whether the connection is over.

@@ -24,7 +24,7 @@ pub(super) const VERSION_LABELS: Attack = Attack::new(
 pub(super) const NACK_LOGS: Attack = Attack::new(
     "nack-logs",
     "M8",
-    "responses refused with a reason of 3 MB",
+    "responses refused with a reason of 3 MB or 200 kB, as often as the server takes it",
     |target| Box::pin(nacks(target)),
 );
 
@@ -68,10 +68,18 @@ async fn nacks(target: Arc<Target>) -> anyhow::Result<Outcome> {
     let before = fs::metadata(&target.places.log)?.len();
     let reason = "x".repeat(3_000_000);
     target
-        .again(&mut outcome, |_| async {
-            let mut peer = Peer::open(target.xds, 1 << 24, Reads::Bodies).await?;
-            let refused = refuse(&target, &mut peer, &reason).await?;
-            Ok(refused)
+        .again(&mut outcome, |number| {
+            // A reason may be too long to be taken at all.
+            let reason = if number % 2 == 0 {
+                &reason[..]
+            } else {
+                &reason[..200_000]
+            };
+            let target = &target;
+            async move {
+                let mut peer = Peer::open(target.xds, 1 << 24, Reads::Bodies).await?;
+                refuse(target, &mut peer, reason).await
+            }
         })
         .await;
     let grown = fs::metadata(&target.places.log)?.len() - before;

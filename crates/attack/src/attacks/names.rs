@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::http2;
 use crate::attack::{Attack, Outcome, Round, Running, Target};
@@ -17,6 +18,17 @@ pub(super) const NAMES_FLOOD: Attack = Attack {
         "H3",
         "1.6 million names of endpoints on one stream, then requests of one more",
         run,
+    )
+};
+
+/// H3, below any limit of one stream.
+pub(super) const NAMES_HOARD: Attack = Attack {
+    memory_mib: 256,
+    ..Attack::new(
+        "names-hoard",
+        "H3",
+        "200 streams that keep 60,000 names of endpoints each, which no two share",
+        hoard,
     )
 };
 
@@ -64,7 +76,47 @@ async fn flood(peer: &mut Peer, requests: usize) -> io::Result<Round> {
         round.sent += 1;
     }
     // Until the last one is answered, or refused.
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     round.refused += u64::from(peer.told.refused());
     Ok(round)
+}
+
+fn hoard(target: Arc<Target>) -> Running {
+    Box::pin(async move {
+        let mut outcome = Outcome::default();
+        let mut open = Vec::new();
+        // In tests as many: the memory is what is looked at.
+        let mut left = 200;
+        while target.goes_on() && left > 0 {
+            let Ok(mut peer) = http2(&target).await else {
+                outcome.refused += 1;
+                target.rest(Duration::from_millis(100)).await;
+                continue;
+            };
+            for _ in 0..50 {
+                left -= 1;
+                outcome.sent += 1;
+                let node = Node::of(900_100 + left, "n1", "hoard").encode();
+                let names: Vec<String> = (0..60_000).map(|n| format!("hoard-{left}-{n}")).collect();
+                let request = Request {
+                    node: &node,
+                    ty: proto::ENDPOINT,
+                    subscribe: &names,
+                    ..Request::default()
+                };
+                let sent = async {
+                    let stream = peer.call(&wire::ads()).await?;
+                    peer.data(stream, &request.encode()).await
+                };
+                if sent.await.is_err() || !target.goes_on() {
+                    break;
+                }
+            }
+            open.push(peer);
+        }
+        target.hold().await;
+        let turned_away = open.iter().map(|peer| peer.told.turned_away());
+        outcome.refused += turned_away.sum::<u64>();
+        Ok(outcome)
+    })
 }

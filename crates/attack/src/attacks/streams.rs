@@ -30,10 +30,7 @@ fn run(target: Arc<Target>) -> Running {
                         subscribe(&mut peer, &node).await?;
                         round.sent += 1;
                     }
-                    let told = &peer.told;
-                    let turned = told.resets.load(std::sync::atomic::Ordering::Relaxed)
-                        + told.ended.load(std::sync::atomic::Ordering::Relaxed);
-                    round.refused += turned + u64::from(told.is_over());
+                    round.refused += peer.told.turned_away() + u64::from(peer.told.is_over());
                     Ok(round)
                 }
             })
