@@ -45,6 +45,10 @@ struct Args {
     #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = duration)]
     floor: Duration,
 
+    /// How nice the attacker is; 0 where other programs keep the processors busy
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..20))]
+    nice: u8,
+
     /// The server's program; built with cargo if not given
     #[arg(long, value_name = "PATH", env = "PILOTHOUSE")]
     pilothouse: Option<PathBuf>,
@@ -158,6 +162,7 @@ fn start(args: Args) -> anyhow::Result<ExitCode> {
         during: args.time,
         every: Duration::from_millis(100),
         floor: args.floor,
+        nice: args.nice,
         scale: args.scale(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()

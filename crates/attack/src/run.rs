@@ -3,7 +3,8 @@
 //! The attacker, the proxies and the server share the processors of one machine. So that what is measured is the server and
 //! not the lack of processors, the attacker is a process of its own with one thread at nice 10, which yields to
 //! whatever else wants to run; the server and the honest proxies run at nice 0. What the server does for the attacker is
-//! done at nice 0, so it counts. On a machine that does other things at the same time the figures mean little.
+//! done at nice 0, so it counts. On a machine that does other things at the same time the figures mean little, and a nice
+//! attacker gets nowhere.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -38,6 +39,8 @@ pub struct Options {
     pub every: Duration,
     /// How much slower than before the 99th percentile may be in any case.
     pub floor: Duration,
+    /// How nice the attacker is.
+    pub nice: u8,
     /// How much of each attack is made. Only a short one has a ceiling of processor time.
     pub scale: Scale,
 }
@@ -254,11 +257,11 @@ async fn measure<T>(
     (phase, done)
 }
 
-/// Runs the attacker as a process of its own, at nice 10.
+/// Runs the attacker as a process of its own.
 async fn attacker(attack: &Attack, server: &Server, options: &Options) -> anyhow::Result<Outcome> {
     let mut command = Command::new("nice");
     command
-        .args(["-n", "10"])
+        .args(["-n", &options.nice.to_string()])
         .arg(&options.attacker)
         .arg("--attacker");
     command.arg(attack.name);

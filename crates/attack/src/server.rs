@@ -100,6 +100,10 @@ pub struct Usage {
     pub descriptors: u64,
 }
 
+/// The shell makes way, so that what is measured is the server. The kernel ends the server when we end, where `setpriv` of
+/// util-linux is there to ask for that.
+const LAUNCH: &str = "setpriv --help 2>&1 | grep -q pdeathsig && exec setpriv --pdeathsig KILL -- \"$@\"; exec \"$@\"";
+
 /// Memory at which the server is killed, so that what is found costs nobody else theirs.
 const TOO_MUCH: u64 = 4 << 30;
 
@@ -133,11 +137,8 @@ impl Server {
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let (xds, http, api) = (free()?, free()?, free()?);
         let mut command = Command::new("sh");
-        // The shell makes way, so that what is measured is the server.
-        let line = match setup.descriptors {
-            Some(n) => format!("ulimit -n {n}; exec \"$@\""),
-            None => "exec \"$@\"".to_owned(),
-        };
+        let limit = setup.descriptors.map(|n| format!("ulimit -n {n}; "));
+        let line = limit.unwrap_or_default() + LAUNCH;
         command.args(["-c", &line, "sh"]).arg(program).arg("serve");
         command.arg("--config-dir").arg(&places.config);
         command.args(["--state-dir", "off", "--shutdown-duration", "2s"]);

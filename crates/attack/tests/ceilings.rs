@@ -42,6 +42,8 @@ fn holds(name: &str) {
         every: Duration::from_millis(100),
         // A debug build beside other tests: what is slower than that is no accident.
         floor: Duration::from_secs(1),
+        // Tests of other packages may run at the same time.
+        nice: 0,
         scale: Scale::Short,
     };
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
