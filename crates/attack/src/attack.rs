@@ -15,6 +15,9 @@ use crate::server::{Places, Setup};
 /// An attack that runs until its time is over.
 pub type Running = Pin<Box<dyn Future<Output = anyhow::Result<Outcome>> + Send>>;
 
+/// What a round may take longer than there is time.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// One attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
@@ -115,7 +118,8 @@ impl Target {
         tokio::time::sleep_until(self.until).await;
     }
 
-    /// Does it again and again. A round that fails was turned away; the next one begins a little later.
+    /// Does it again and again. A round that fails was turned away; the next one begins a little later. A round that goes on
+    /// for long looks at the time itself, so that what it sent is counted.
     pub async fn again<F>(&self, outcome: &mut Outcome, mut round: impl FnMut(usize) -> F)
     where
         F: Future<Output = std::io::Result<Round>>,
@@ -123,7 +127,7 @@ impl Target {
         let mut number = 0;
         while self.goes_on() {
             let left = self.until.saturating_duration_since(Instant::now());
-            match tokio::time::timeout(left, round(number)).await {
+            match tokio::time::timeout(left + GRACE, round(number)).await {
                 Ok(Ok(Round { sent, refused })) => {
                     outcome.sent += sent;
                     outcome.refused += refused;

@@ -43,6 +43,9 @@ async fn versions(target: Arc<Target>) -> anyhow::Result<Outcome> {
                 let mut peer = http2(&target).await?;
                 let mut round = Round::default();
                 for stream in 0..streams {
+                    if !target.goes_on() {
+                        break;
+                    }
                     let mut node = Node::of(stream, "n1", "versions");
                     let version = format!("1.{number}-{stream}-{}", "x".repeat(40_000));
                     node.metadata.retain(|(key, _)| key != "ISTIO_VERSION");

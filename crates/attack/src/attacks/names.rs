@@ -42,18 +42,21 @@ fn run(target: Arc<Target>) -> Running {
         target
             .again(&mut outcome, |_| async {
                 let mut peer = http2(&target).await?;
-                flood(&mut peer, requests).await
+                flood(&target, &mut peer, requests).await
             })
             .await;
         Ok(outcome)
     })
 }
 
-async fn flood(peer: &mut Peer, requests: usize) -> io::Result<Round> {
+async fn flood(target: &Target, peer: &mut Peer, requests: usize) -> io::Result<Round> {
     let node = Node::of(900_000, "n1", "names").encode();
     let stream = peer.call(&wire::ads()).await?;
     let mut round = Round::default();
     for request in 0..requests {
+        if !target.goes_on() {
+            return Ok(round);
+        }
         let names: Vec<String> = (0..EACH)
             .map(|n| format!("{:x}", request * EACH + n))
             .collect();
@@ -67,6 +70,9 @@ async fn flood(peer: &mut Peer, requests: usize) -> io::Result<Round> {
         round.sent += 1;
     }
     for more in 0..60 {
+        if !target.goes_on() {
+            return Ok(round);
+        }
         let body = Request {
             ty: proto::ENDPOINT,
             subscribe: &[format!("one-more-{more}")],
@@ -93,7 +99,7 @@ fn hoard(target: Arc<Target>) -> Running {
                 target.rest(Duration::from_millis(100)).await;
                 continue;
             };
-            for _ in 0..50 {
+            for _ in 0..left.min(50) {
                 left -= 1;
                 outcome.sent += 1;
                 let node = Node::of(900_100 + left, "n1", "hoard").encode();
