@@ -34,6 +34,8 @@ pub struct Attack {
     /// What it may take of the server's processor time at most, in seconds, when it runs for a few seconds against a
     /// debug build.
     pub cpu_s: f64,
+    /// How long a change may be held up in a debug build, once.
+    pub stall: Duration,
     /// The shortest time in which it shows anything.
     pub least: Duration,
     /// Honest proxies at most; for servers that are started with little.
@@ -59,6 +61,7 @@ impl Attack {
             setup: Setup::PLAIN,
             memory_mib: 64,
             cpu_s: 5.0,
+            stall: Duration::from_secs(1),
             least: Duration::ZERO,
             proxies: usize::MAX,
             may_refuse_to_start: false,

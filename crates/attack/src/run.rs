@@ -187,7 +187,11 @@ pub async fn run(attack: &Attack, options: &Options) -> anyhow::Result<Row> {
 }
 
 fn judge(row: &mut Row, attack: &Attack, options: &Options, why: &str) {
-    let floor = options.floor.as_secs_f64() * 1e3;
+    let floor = match options.scale {
+        Scale::Full => options.floor,
+        Scale::Short => options.floor.max(attack.stall),
+    };
+    let floor = floor.as_secs_f64() * 1e3;
     let most = (row.before.p99_ms * 2.0).max(row.before.p99_ms + floor);
     let mut faults = row.outcome.broken.clone();
     if row.during.p99_ms > most {

@@ -42,8 +42,8 @@ pub struct Setup {
     pub descriptors: Option<usize>,
     /// What lies in its folders before it starts; it is told the folder of all.
     pub before: fn(&Places) -> io::Result<()>,
-    /// Further arguments.
-    pub more: &'static [&'static str],
+    /// Options as variables of the environment, which a server that does not know them passes over.
+    pub environment: &'static [(&'static str, &'static str)],
 }
 
 impl Setup {
@@ -53,7 +53,7 @@ impl Setup {
         api: Api::Off,
         descriptors: None,
         before: |_| Ok(()),
-        more: &[],
+        environment: &[],
     };
 }
 
@@ -154,7 +154,7 @@ impl Server {
         }
         let log = File::create(&places.log)?;
         let child = command
-            .args(setup.more)
+            .envs(setup.environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -10,14 +10,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::attack::{Attack, Outcome, Running, Scale, Target};
+use crate::server::Setup;
 
 /// M6.
-pub(super) const JWKS_TARPIT: Attack = Attack::new(
-    "jwks-tarpit",
-    "M6",
-    "20 objects with keys at a server that never answers and a timeout of a day; one more at a server that does",
-    run,
-);
+pub(super) const JWKS_TARPIT: Attack = Attack {
+    setup: Setup {
+        environment: &[("PILOTHOUSE_JWKS_ALLOWED_CIDRS", "127.0.0.0/8")],
+        ..Setup::PLAIN
+    },
+    ..Attack::new(
+        "jwks-tarpit",
+        "M6",
+        "20 objects with keys at a server that never answers and a timeout of a day; one more at a server that does",
+        run,
+    )
+};
 
 /// How long the keys of others may take meanwhile.
 const PATIENCE: Duration = Duration::from_secs(45);

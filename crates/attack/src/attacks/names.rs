@@ -23,7 +23,7 @@ pub(super) const NAMES_FLOOD: Attack = Attack {
 
 /// H3, below any limit of one stream.
 pub(super) const NAMES_HOARD: Attack = Attack {
-    memory_mib: 256,
+    memory_mib: 640,
     ..Attack::new(
         "names-hoard",
         "H3",

@@ -17,7 +17,7 @@ pub(super) const PATTERNS: Attack = Attack {
         ..Setup::PLAIN
     },
     memory_mib: 384,
-    cpu_s: 30.0,
+    cpu_s: 8.0,
     ..Attack::new(
         "patterns",
         "M9",
