@@ -21,7 +21,7 @@ pub(super) const JWKS_TARPIT: Attack = Attack {
     ..Attack::new(
         "jwks-tarpit",
         "M6",
-        "20 objects with keys at a server that never answers and a timeout of a day; one more at a server that does",
+        "20 objects with keys at a server that never answers and a timeout of a day; one more, in another namespace, at a server that does",
         run,
     )
 };
@@ -33,7 +33,7 @@ fn run(target: Arc<Target>) -> Running {
     Box::pin(async move {
         let mut outcome = Outcome::default();
         let tarpit = TcpListener::bind("127.0.0.1:0").await?;
-        // Another address is another host.
+        // Another address is another host; another namespace is another tenant.
         let honest = TcpListener::bind("127.0.0.2:0").await?;
         let (slow, fast) = (tarpit.local_addr()?, honest.local_addr()?);
         let held = Arc::<AtomicU64>::default();
@@ -56,7 +56,12 @@ fn run(target: Arc<Target>) -> Running {
         });
         let config = &target.places.config;
         let slow = (0..20).fold(String::new(), |mut out, n| {
-            out += &policy(&format!("slow{n}"), &format!("http://{slow}/{n}"), "24h");
+            out += &policy(
+                &format!("slow{n}"),
+                "n0",
+                &format!("http://{slow}/{n}"),
+                "24h",
+            );
             out
         });
         fs::write(config.join("tarpit.yaml"), slow)?;
@@ -64,7 +69,7 @@ fn run(target: Arc<Target>) -> Running {
         target.rest(Duration::from_secs(2)).await;
         fs::write(
             config.join("honest.yaml"),
-            policy("fast", &format!("http://{fast}/keys"), "5s"),
+            policy("fast", "n1", &format!("http://{fast}/keys"), "5s"),
         )?;
         match target.scale {
             Scale::Full => target.rest(PATIENCE).await,
@@ -85,12 +90,12 @@ fn run(target: Arc<Target>) -> Running {
     })
 }
 
-fn policy(name: &str, uri: &str, timeout: &str) -> String {
+fn policy(name: &str, namespace: &str, uri: &str, timeout: &str) -> String {
     let mut out =
         String::from("---\napiVersion: security.istio.io/v1\nkind: RequestAuthentication\n");
     let _ = write!(
         out,
-        "metadata: {{name: {name}, namespace: n0}}\nspec: {{jwtRules: [{{issuer: {name}, jwksUri: \"{uri}\", timeout: {timeout}}}]}}\n"
+        "metadata: {{name: {name}, namespace: {namespace}}}\nspec: {{jwtRules: [{{issuer: {name}, jwksUri: \"{uri}\", timeout: {timeout}}}]}}\n"
     );
     out
 }
