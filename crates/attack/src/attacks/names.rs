@@ -12,7 +12,7 @@ use crate::wire;
 
 /// H3.
 pub(super) const NAMES_FLOOD: Attack = Attack {
-    memory_mib: 64,
+    memory_mib: 192,
     ..Attack::new(
         "names-flood",
         "H3",

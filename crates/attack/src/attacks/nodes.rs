@@ -18,6 +18,8 @@ pub(super) const HUGE_NODES: Attack = Attack::new(
 /// H5, below any limit of one node.
 pub(super) const NODES_HOARD: Attack = Attack {
     memory_mib: 512,
+    // Nodes are decoded without optimisation.
+    cpu_s: 10.0,
     ..Attack::new(
         "nodes-hoard",
         "H5",
