@@ -87,6 +87,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "sources",
         ],
     ),
+    ("attack", &[]),
     ("demo", &[]),
     ("kubeclients", &["apiserver"]),
     ("xtask", &[]),

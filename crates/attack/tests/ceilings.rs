@@ -1,0 +1,129 @@
+//! Ceilings: what an attack may take of the server's memory and processor time, and that everyone else is served
+//! meanwhile. Each attack runs for a few seconds, a tenth of what the program makes of it.
+//!
+//! The server is the program that `PILOTHOUSE` names, or one that is built. The ceilings hold for a debug build; those of
+//! memory are stated with each attack.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use attack::attack::Scale;
+use attack::attacks;
+use attack::run::{Options, run};
+
+/// The server's program.
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    if let Some(program) = std::env::var_os("PILOTHOUSE") {
+        return program.into();
+    }
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "-p", "pilothouse"])
+        .status()
+        .unwrap();
+    assert!(status.success(), "the server cannot be built");
+    Path::new(env!("CARGO_BIN_EXE_pilothouse-attack")).with_file_name("pilothouse")
+});
+
+/// Attacks that may run now. More at a time would take the processors from each other.
+static TURNS: (Mutex<usize>, Condvar) = (Mutex::new(2), Condvar::new());
+
+struct Turn;
+
+impl Turn {
+    fn take() -> Self {
+        let left = TURNS.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = TURNS.1.wait_while(left, |left| *left == 0);
+        *left.unwrap_or_else(PoisonError::into_inner) -= 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        TURNS.1.notify_one();
+    }
+}
+
+fn holds(name: &str) {
+    let attack = attacks::named(name).unwrap();
+    let options = Options {
+        program: PROGRAM.clone(),
+        attacker: env!("CARGO_BIN_EXE_pilothouse-attack").into(),
+        proxies: 20,
+        before: Duration::from_secs(1),
+        during: Duration::from_secs(4),
+        every: Duration::from_millis(100),
+        floor: Duration::ZERO,
+        // Tests of other packages may run at the same time.
+        nice: 0,
+        scale: Scale::Short,
+    };
+    let _turn = Turn::take();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let row = runtime.block_on(run(attack, &options)).unwrap();
+    let table = attack::report::text(std::slice::from_ref(&row));
+    println!("{table}");
+    assert!(row.faults.is_empty(), "{name}, {}:\n{table}", attack.about);
+}
+
+macro_rules! ceilings {
+    ($($test:ident: $name:literal,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                holds($name);
+            }
+        )*
+
+        #[test]
+        fn every_attack_has_a_test() {
+            let here = [$($name),*];
+            for attack in attacks::ALL {
+                assert!(here.contains(&attack.name), "{}", attack.name);
+            }
+        }
+    };
+}
+
+ceilings! {
+    an_empty_token_lets_nobody_in: "empty-token",
+    every_request_is_recorded: "audit-bypass",
+    names_have_a_limit: "names-flood",
+    names_of_all_streams_have_a_budget: "names-hoard",
+    views_do_not_collide: "colliding-views",
+    partial_messages_have_a_budget: "partial-messages",
+    nodes_have_a_limit: "huge-nodes",
+    nodes_of_all_streams_are_kept_small: "nodes-hoard",
+    views_have_a_budget: "invented-namespaces",
+    new_streams_are_admitted_at_a_rate: "stream-flood",
+    connections_that_dribble_cost_nothing: "dribble",
+    idle_connections_leave_room_for_readiness: "idle-connections",
+    delegates_have_a_limit: "delegate-bomb",
+    hidden_folders_are_not_read: "hidden-folder",
+    a_fifo_holds_nothing_up: "fifo",
+    links_do_not_leave_the_folder: "link",
+    silence_after_the_handshake_costs_nothing: "silent-tls",
+    bodies_of_nobody_are_not_kept: "anonymous-bodies",
+    a_tarpit_holds_up_no_other_keys: "jwks-tarpit",
+    debug_pages_answer_to_no_web_page: "rebinding",
+    versions_make_no_labels_without_end: "version-labels",
+    refusals_do_not_fill_the_log: "nack-logs",
+    patterns_are_compiled_once: "patterns",
+    pings_are_counted: "ping-flood",
+    an_octet_earns_no_pings: "octet-then-pings",
+    settings_are_counted: "settings-flood",
+    empty_frames_are_counted: "empty-frames",
+    resets_are_counted: "reset-flood",
+    what_makes_the_server_reset_is_counted: "made-you-reset",
+    heads_end: "continuation-flood",
+    heads_have_a_size_when_unpacked: "hpack-bomb",
+    closed_windows_hold_little: "zero-window",
+}
