@@ -13,6 +13,9 @@ use crate::wire;
 /// H3.
 pub(super) const NAMES_FLOOD: Attack = Attack {
     memory_mib: 192,
+    // A request of 400,000 names is taken in at once, which takes its time without optimisation.
+    stall: Duration::from_secs(6),
+    least: Duration::from_secs(12),
     ..Attack::new(
         "names-flood",
         "H3",
@@ -38,7 +41,8 @@ const EACH: usize = 400_000;
 fn run(target: Arc<Target>) -> Running {
     Box::pin(async move {
         let mut outcome = Outcome::default();
-        let requests = target.many(1_600_000 * 2).div_ceil(EACH);
+        // In tests as many: fewer are allowed.
+        let requests = 1_600_000 / EACH;
         target
             .again(&mut outcome, |_| async {
                 let mut peer = http2(&target).await?;
