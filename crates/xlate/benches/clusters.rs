@@ -72,12 +72,12 @@ fn endpoints_cold(bencher: Bencher, services: usize) {
 #[divan::bench]
 fn one_endpoint_changes(bencher: Bencher) {
     let mut world = world(SERVICES);
-    let view = world.view(&proxy().0);
+    let view = world.view(proxy().node());
     let types = [TypeUrl::Cluster, TypeUrl::Endpoint];
     for ty in types {
         let view = view.clone();
         world.engine.root(&TypeSet { view, ty });
-        world.set(&world.view(&proxy().0), ty);
+        world.set(&world.view(proxy().node()), ty);
     }
     let mut endpoints = ENDPOINTS;
     bencher.bench_local(|| {
