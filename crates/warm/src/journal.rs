@@ -1,5 +1,7 @@
 //! Writes what proxies are served: what differs since the last save is appended.
 
+mod entry;
+
 use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,6 +17,7 @@ use crate::format::{Frame, Origin, TYPES, put_head};
 use crate::kept::Kept;
 use crate::node::NodeKeys;
 use crate::retry::Retry;
+use entry::{Known, Sets, View, Written};
 
 /// How long what a proxy had is kept after it left: it may be about to connect again.
 const REMEMBERED: Duration = Duration::from_secs(600);
@@ -81,60 +84,6 @@ pub struct Journal {
 struct Most {
     nodes: usize,
     views: usize,
-}
-
-/// Numbers of a view's sets, in the order of [`TYPES`].
-type Sets = [Option<u32>; TYPES.len()];
-
-struct View {
-    published: Arc<Published>,
-    /// What the file says.
-    written: Written,
-    nodes: usize,
-}
-
-impl View {
-    /// Takes what is served. Types that nobody asks for stay as they were: a proxy that has just connected asks for one
-    /// after the other.
-    fn take_in(&mut self, published: &Arc<Published>) {
-        let kept = |ty: &TypeUrl| published.get(*ty).is_none() && self.published.get(*ty).is_some();
-        if !TYPES.iter().any(kept) {
-            self.published = published.clone();
-            return;
-        }
-        let mut both = Published::clone(published);
-        for ty in TYPES {
-            if let (None, Some(before)) = (published.get(ty), self.published.get(ty)) {
-                both.set(ty, before.clone());
-            }
-        }
-        self.published = Arc::new(both);
-    }
-
-    /// How many sets the file has of it.
-    fn sets_written(&self) -> usize {
-        match &self.written {
-            Written::As(_, sets) => sets.iter().flatten().count(),
-            Written::No | Written::LeftOut => 0,
-        }
-    }
-}
-
-enum Written {
-    /// Nothing yet.
-    No,
-    /// There is no room for it.
-    LeftOut,
-    /// These sets, with what is in them.
-    As(Arc<Published>, Sets),
-}
-
-struct Known {
-    keys: NodeKeys,
-    view: u32,
-    /// The save at which it was connected last.
-    round: u64,
-    left: Option<Instant>,
 }
 
 impl Journal {
