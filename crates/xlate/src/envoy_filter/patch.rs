@@ -7,6 +7,7 @@ use std::sync::Arc;
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::object::ObjectName;
+use prost::Message;
 use proto_envoy::envoy::config::cluster::v3::Cluster;
 use proto_envoy::envoy::config::core::v3::TypedExtensionConfig;
 use proto_envoy::envoy::config::listener::v3::{Filter, FilterChain, Listener, ListenerFilter};
@@ -20,6 +21,7 @@ use super::Context;
 use super::merge::{Lists, NoMerge};
 use crate::clusters::names::INBOUND_PASSTHROUGH;
 use crate::findings::{self, code};
+use crate::limits;
 use crate::listeners::parts::hash_of_debug;
 
 /// Names of the listeners that take all redirected traffic; their ports are those of their chains.
@@ -40,11 +42,13 @@ pub struct Patch<T> {
     pub(crate) matching: Option<ObjectTypes>,
     /// What is added or laid over it; default for removals.
     pub(crate) value: T,
+    /// What it takes where it is added: the value in bytes, and [`limits::PATCH_BYTES`].
+    pub(super) weight: usize,
     /// Of all the above.
     hash: u64,
 }
 
-impl<T: fmt::Debug> Patch<T> {
+impl<T: Message + fmt::Debug> Patch<T> {
     pub(super) fn new(
         (of, at): (ObjectName, usize),
         context: Context,
@@ -53,6 +57,7 @@ impl<T: fmt::Debug> Patch<T> {
         value: T,
     ) -> Self {
         let mut patch = Self {
+            weight: value.encoded_len().saturating_add(limits::PATCH_BYTES),
             of,
             at,
             context,
