@@ -89,8 +89,12 @@ pub const VERSION_PATTERN_BYTES: usize = 256 << 10;
 /// How many different expressions for proxy versions an EnvoyFilter may have.
 pub const VERSION_PATTERNS: usize = 64;
 
-/// What a patch of an EnvoyFilter costs beside its value, wherever it works.
-pub const PATCH_BYTES: usize = 256;
+/// What laying a patch of an EnvoyFilter over something costs beside its value, in the limits of [`PatchLimit`]: it is
+/// read and written again.
+pub const PATCH_BYTES: usize = 1 << 10;
+
+/// The same, where patches are counted once for each filter chain.
+pub const CHAIN_PATCH_BYTES: usize = 64;
 
 /// How many patches of a kind may work on one proxy: each is compared with whatever is of that kind.
 pub const PATCHES_OF_KIND: usize = 10_000;

@@ -21,7 +21,6 @@ use super::Context;
 use super::merge::{Lists, NoMerge};
 use crate::clusters::names::INBOUND_PASSTHROUGH;
 use crate::findings::{self, code};
-use crate::limits;
 use crate::listeners::parts::hash_of_debug;
 
 /// Names of the listeners that take all redirected traffic; their ports are those of their chains.
@@ -42,8 +41,8 @@ pub struct Patch<T> {
     pub(crate) matching: Option<ObjectTypes>,
     /// What is added or laid over it; default for removals.
     pub(crate) value: T,
-    /// What it takes where it is added: the value in bytes, and [`limits::PATCH_BYTES`].
-    pub(super) weight: usize,
+    /// The encoded size of the value in bytes.
+    pub(super) size: usize,
     /// Of all the above.
     hash: u64,
 }
@@ -57,7 +56,7 @@ impl<T: Message + fmt::Debug> Patch<T> {
         value: T,
     ) -> Self {
         let mut patch = Self {
-            weight: value.encoded_len().saturating_add(limits::PATCH_BYTES),
+            size: value.encoded_len(),
             of,
             at,
             context,

@@ -32,7 +32,8 @@ fn copied(patch: &AnyPatch) -> Option<Copied<'_>> {
             let name = stated.map_or("", |m| &m.name);
             let service = stated.map_or("", |m| &m.service);
             let limit = one_or(!name.is_empty(), limits::PATCH_OF_MANY);
-            of(p, limit, (name, service, 0))
+            let port = stated.map_or(0, |m| m.port_number);
+            of(p, limit, (name, service, port))
         }
         AnyPatch::VirtualHost(p) => {
             let config = p.route().map_or("", |m| &m.name);
@@ -84,7 +85,7 @@ fn of<'a, T>(patch: &Patch<T>, limit: PatchLimit, to: Named<'a>) -> Option<Copie
     (patch.operation != Operation::Remove).then_some(Copied {
         limit,
         to,
-        weight: patch.weight,
+        weight: patch.size.saturating_add(limits::PATCH_BYTES),
     })
 }
 
@@ -253,7 +254,7 @@ impl ListenerPatches {
     /// The largest patch of filters and chains: its object, and its place there.
     pub(crate) fn largest(&self) -> Option<(&ObjectName, usize)> {
         fn of<T>(p: &Patch<T>) -> (usize, &ObjectName, usize) {
-            (p.weight, &p.of, p.at)
+            (p.size, &p.of, p.at)
         }
         let filters = self.http_filters.iter().map(of);
         let network = self.network_filters.iter().map(of);
@@ -267,7 +268,7 @@ fn most<'a, T: 'a>(patches: impl Iterator<Item = &'a Patch<T>>, context: Context
     let mut named: KeyedMap<Named<'a>, usize> = KeyedMap::default();
     for patch in patches.filter(|p| p.is_for(context) && p.operation != Operation::Remove) {
         let weight = named.entry(place(patch)).or_default();
-        *weight = weight.saturating_add(patch.weight);
+        *weight = weight.saturating_add(patch.size + limits::CHAIN_PATCH_BYTES);
     }
     let everything = named.remove(&Named::default()).unwrap_or_default();
     everything.saturating_add(named.into_values().max().unwrap_or_default())

@@ -59,6 +59,14 @@ fn patches_that_are_too_large_together_end_where_the_limit_is() {
 }
 
 #[test]
+fn patches_of_every_cluster_are_few() {
+    let empty = || merge("CLUSTER", "{}");
+    let stated: Vec<String> = std::iter::repeat_with(empty).take(65).collect();
+    assert_eq!(measured(&stated[..64]).exceeded, []);
+    assert_eq!(measured(&stated).exceeded, told("spec.configPatches[64]"));
+}
+
+#[test]
 fn patches_that_name_a_cluster_and_what_is_added_may_be_larger() {
     let large = format!("{{alt_stat_name: {}}}", "x".repeat(100_000));
     let to = format!("applyTo: CLUSTER, match: {{cluster: {{name: '{CART}'}}}}");
