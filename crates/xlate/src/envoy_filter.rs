@@ -23,6 +23,7 @@ mod network;
 mod patch;
 pub(crate) mod route;
 mod select;
+mod size;
 #[cfg(test)]
 mod tables;
 mod value;
@@ -30,6 +31,7 @@ mod value;
 pub use compile::{Compiled, CompiledFilter};
 pub use patch::{ListenerPatches, Patch, Patches, RoutePatches};
 pub(crate) use select::MatchedKeys;
+pub(crate) use select::PatchesLeftOut;
 pub use select::{
     ClusterPatchesOf, ExtensionPatchesOf, ListenerPatchesOf, RoutePatchesOf, Selected, SelectedBy,
 };

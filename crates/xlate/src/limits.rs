@@ -89,6 +89,44 @@ pub const VERSION_PATTERN_BYTES: usize = 256 << 10;
 /// How many different expressions for proxy versions an EnvoyFilter may have.
 pub const VERSION_PATTERNS: usize = 64;
 
+/// What laying a patch of an EnvoyFilter over something costs beside its value, in the limits of [`PatchLimit`]: it is
+/// read and written again.
+pub const PATCH_BYTES: usize = 1 << 10;
+
+/// The same, where patches are counted once for each filter chain.
+pub const CHAIN_PATCH_BYTES: usize = 64;
+
+/// How many patches of a kind may work on one proxy: each is compared with whatever is of that kind.
+pub const PATCHES_OF_KIND: usize = 10_000;
+
+/// How large patches may be that are repeated, in bytes with [`PATCH_BYTES`] for each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PatchLimit {
+    /// One patch.
+    pub each: usize,
+    /// All of one proxy that name the same, or name nothing.
+    pub together: usize,
+}
+
+/// Of patches for clusters, virtual hosts and routes, of which a proxy may have tens of thousands.
+pub const PATCH_OF_MANY: PatchLimit = PatchLimit {
+    each: 32 << 10,
+    together: 64 << 10,
+};
+
+/// Of patches for route configurations, listener filters and filter chains.
+pub const PATCH_OF_CHAINS: PatchLimit = PatchLimit {
+    each: 64 << 10,
+    together: 256 << 10,
+};
+
+/// Of patches that name the cluster, virtual host, route or route configuration; of listeners; and of filters, which may
+/// hold programs. How often filters are repeated counts against [`REPEATED_BYTES`].
+pub const PATCH_OF_ONE: PatchLimit = PatchLimit {
+    each: 512 << 10,
+    together: 2 << 20,
+};
+
 /// A product, or `usize::MAX` where it is larger.
 pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> usize {
     factors.into_iter().fold(1, usize::saturating_mul)

@@ -20,7 +20,7 @@ pub mod provider_cluster;
 pub mod proxy_headers;
 pub mod proxy_options;
 pub mod refusal;
-mod repeated;
+pub(crate) mod repeated;
 pub mod tcp;
 pub mod tls;
 pub mod tracing;
@@ -57,7 +57,7 @@ pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     match view.role {
         Role::Sidecar => sidecar(cx, view),
         Role::Router => {
-            let patches = cx.query(&ListenerPatchesOf(SelectedBy::of(cx, view)));
+            let patches = patches(cx, view);
             let mut listeners = gateway::listeners(cx, view, &patches);
             listeners.extend(added(&patches, Context::Gateway));
             ResourceSet::new(listeners)
@@ -95,7 +95,7 @@ fn proxy<'a>(cx: &Cx<'_, Snapshot>, view: &'a Arc<View>) -> Option<Proxy<'a>> {
         return None;
     }
     let selected = SelectedBy::of(cx, view);
-    let patches = (*cx.query(&ListenerPatchesOf(selected.clone()))).clone();
+    let patches = patches(cx, view);
     Some(Proxy {
         view,
         route_patches: cx.query(&RoutePatchesOf(selected)).of_inbound(),
@@ -111,6 +111,14 @@ fn proxy<'a>(cx: &Cx<'_, Snapshot>, view: &'a Arc<View>) -> Option<Proxy<'a>> {
             PLAIN_HTTP
         },
     })
+}
+
+/// The patches of listeners; none where the chains would repeat too much of them.
+fn patches(cx: &Cx<'_, Snapshot>, view: &View) -> Arc<ListenerPatches> {
+    if repeated::too_many_copies(cx, view) {
+        return Arc::default();
+    }
+    (*cx.query(&ListenerPatchesOf(SelectedBy::of(cx, view)))).clone()
 }
 
 /// The listeners that patches add.

@@ -17,7 +17,7 @@ use regex::{Regex, RegexBuilder};
 use store::{Reads, Snapshot};
 
 use super::patch::{AnyPatch, Patch};
-use super::{Context, danger, value};
+use super::{Context, danger, size, value};
 use crate::findings::{self, code};
 use crate::limits;
 
@@ -36,6 +36,8 @@ pub struct Compiled {
     pub(super) target_refs: Vec<PolicyTargetReference>,
     /// The patches that can be used, in order, each with the proxies that it is for.
     pub(super) patches: Vec<(Proxies, AnyPatch)>,
+    /// The sides of proxies that are closed, because a patch that may protect them is too large.
+    pub(super) closed: Vec<(Proxies, Context)>,
     /// What of the object does not fit, has no effect, or takes protection away.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -95,6 +97,7 @@ impl Compiled {
         let mut reading = Reading {
             object,
             versions: KeyedMap::default(),
+            closed: Vec::new(),
             diagnostics: Vec::new(),
         };
         let patches = spec
@@ -112,6 +115,7 @@ impl Compiled {
             }),
             target_refs: spec.target_refs.clone(),
             patches,
+            closed: reading.closed,
             diagnostics: reading.diagnostics,
         }
     }
@@ -121,6 +125,7 @@ struct Reading<'a> {
     object: &'a Object<EnvoyFilter>,
     /// The expressions for versions by their text.
     versions: KeyedMap<String, Regex>,
+    closed: Vec<(Proxies, Context)>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -203,6 +208,12 @@ impl Reading<'_> {
             ApplyTo::ListenerFilter => AnyPatch::ListenerFilter(self.read(place)?),
             ApplyTo::Invalid | ApplyTo::Bootstrap => return None,
         };
+        if let Some(left_out) = size::too_large(&read) {
+            self.diagnostics.push(left_out.finding);
+            self.closed
+                .extend(left_out.closes.map(|side| (proxies, side)));
+            return None;
+        }
         for loss in danger::losses(&read) {
             self.say(
                 code::UNPROTECTED,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::object::ObjectName;
+use prost::Message;
 use proto_envoy::envoy::config::cluster::v3::Cluster;
 use proto_envoy::envoy::config::core::v3::TypedExtensionConfig;
 use proto_envoy::envoy::config::listener::v3::{Filter, FilterChain, Listener, ListenerFilter};
@@ -40,11 +41,13 @@ pub struct Patch<T> {
     pub(crate) matching: Option<ObjectTypes>,
     /// What is added or laid over it; default for removals.
     pub(crate) value: T,
+    /// The encoded size of the value in bytes.
+    pub(super) size: usize,
     /// Of all the above.
     hash: u64,
 }
 
-impl<T: fmt::Debug> Patch<T> {
+impl<T: Message + fmt::Debug> Patch<T> {
     pub(super) fn new(
         (of, at): (ObjectName, usize),
         context: Context,
@@ -53,6 +56,7 @@ impl<T: fmt::Debug> Patch<T> {
         value: T,
     ) -> Self {
         let mut patch = Self {
+            size: value.encoded_len(),
             of,
             at,
             context,

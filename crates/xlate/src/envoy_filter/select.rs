@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::diagnostic::Diagnostic;
 use model::kinds::istio::EnvoyFilter;
 use model::labels::Labels;
 use model::names::Namespace;
@@ -13,8 +14,10 @@ use proto_envoy::envoy::config::cluster::v3::Cluster;
 use proto_envoy::envoy::config::core::v3::TypedExtensionConfig;
 use store::{Reads, Snapshot};
 
-use super::compile::{Compiled, CompiledFilter};
+use super::Context;
+use super::compile::{Compiled, CompiledFilter, Proxies};
 use super::patch::{AnyPatch, ListenerPatches, Patches, RoutePatches};
+use super::size::Fitting;
 use crate::policy_target::Target;
 use crate::view::View;
 
@@ -83,6 +86,23 @@ pub struct Selected {
     pub(super) listeners: Arc<ListenerPatches>,
     pub(super) routes: Arc<RoutePatches>,
     pub(super) extensions: Patches<TypedExtensionConfig>,
+    pub(super) left_out: Arc<LeftOut>,
+}
+
+/// What patches of a proxy are left out.
+#[derive(PartialEq, Debug, Default)]
+pub(crate) struct LeftOut {
+    /// Those that are too large or too many together.
+    pub(crate) findings: Vec<Diagnostic>,
+    /// The sides that refuse everything, since what is left out may protect them.
+    closed: Vec<Context>,
+}
+
+impl LeftOut {
+    /// Whether a side of the proxy is closed.
+    pub(crate) fn closes(&self, side: Context) -> bool {
+        self.closed.iter().any(|c| *c == side || *c == Context::Any)
+    }
 }
 
 impl Query<Snapshot> for SelectedBy {
@@ -112,11 +132,26 @@ impl Query<Snapshot> for SelectedBy {
             order(a).cmp(&order(b))
         });
         let version = self.metadata.get(VERSION);
+        let is_for = |proxies: &Proxies| proxies.include(version, |key| self.metadata.get(key));
         let patches = filters
             .iter()
             .flat_map(|f| &f.patches)
-            .filter(|(proxies, _)| proxies.include(version, |key| self.metadata.get(key)));
-        Arc::new(Selected::sort(patches.map(|(_, patch)| patch)))
+            .filter(|(proxies, _)| is_for(proxies));
+        let fitting = Fitting::of(patches.map(|(_, patch)| patch));
+        let mut closed = fitting.closed;
+        let by_themselves = filters.iter().flat_map(|f| &f.closed);
+        closed.extend(
+            by_themselves
+                .filter(|(proxies, _)| is_for(proxies))
+                .map(|(_, side)| *side),
+        );
+        Arc::new(Selected {
+            left_out: Arc::new(LeftOut {
+                findings: fitting.findings,
+                closed,
+            }),
+            ..Selected::sort(fitting.patches.into_iter())
+        })
     }
 }
 
@@ -161,15 +196,16 @@ impl Selected {
                 routes: routes.into_iter().collect(),
             }),
             extensions: extensions.into_iter().collect(),
+            left_out: Arc::default(),
         }
     }
 }
 
 macro_rules! part {
-    ($(#[$doc:meta])* $name:ident, $value:ty, $field:ident) => {
+    ($(#[$doc:meta])* $vis:vis $name:ident, $value:ty, $field:ident) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-        pub struct $name(pub SelectedBy);
+        $vis struct $name(pub SelectedBy);
 
         impl Query<Snapshot> for $name {
             type Value = $value;
@@ -183,17 +219,21 @@ macro_rules! part {
 
 part!(
     /// A proxy's patches of clusters.
-    ClusterPatchesOf, Patches<Cluster>, clusters
+    pub ClusterPatchesOf, Patches<Cluster>, clusters
 );
 part!(
     /// A proxy's patches of listeners and what lies inside them.
-    ListenerPatchesOf, Arc<ListenerPatches>, listeners
+    pub ListenerPatchesOf, Arc<ListenerPatches>, listeners
 );
 part!(
     /// A proxy's patches of route configurations and what lies inside them.
-    RoutePatchesOf, Arc<RoutePatches>, routes
+    pub RoutePatchesOf, Arc<RoutePatches>, routes
 );
 part!(
     /// A proxy's patches of extension configurations.
-    ExtensionPatchesOf, Patches<TypedExtensionConfig>, extensions
+    pub ExtensionPatchesOf, Patches<TypedExtensionConfig>, extensions
+);
+part!(
+    /// What patches of a proxy are left out.
+    pub(crate) PatchesLeftOut, Arc<LeftOut>, left_out
 );

@@ -18,12 +18,12 @@ use super::{Findings, about_named, code, in_order};
 use crate::authn::{MutualTls, PeerPolicies};
 use crate::authz::Policies;
 use crate::capabilities::Capabilities;
-use crate::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, SelectedBy};
+use crate::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut, SelectedBy};
 use crate::gateways::{self, MergedGatewayOf};
 use crate::limits;
 use crate::listeners::class::Class;
 use crate::listeners::parts::PartsOf;
-use crate::listeners::{self, refusal};
+use crate::listeners::{self, refusal, repeated};
 use crate::roots::TypeSet;
 use crate::routes;
 use crate::scope::{self, ScopeOf};
@@ -144,6 +144,19 @@ fn of_egress(cx: &Cx<'_, Snapshot>, view: &View, found: &mut Vec<Diagnostic>) {
 /// What patches could not do is told with the resource that they should have been done to.
 fn of_patches(cx: &Cx<'_, Snapshot>, view: &Arc<View>, found: &mut Vec<Diagnostic>) {
     let selected = SelectedBy::of(cx, view);
+    let left_out = cx.query(&PatchesLeftOut(selected.clone()));
+    found.extend(left_out.findings.iter().cloned());
+    if repeated::too_many_copies(cx, view) {
+        let patches = cx.query(&ListenerPatchesOf(selected.clone()));
+        let why = format!(
+            "the proxy refuses everything: patches of its filters and chains, once for each filter chain, are more than {} MiB",
+            limits::REPEATED_BYTES >> 20
+        );
+        if let Some((object, at)) = patches.largest() {
+            let path = format!("spec.configPatches[{at}].patch.value");
+            found.push(limits::exceeded((Kind::EnvoyFilter, object), path, why));
+        }
+    }
     let patched = [
         (
             TypeUrl::Cluster,

@@ -185,7 +185,8 @@ impl Query<Snapshot> for PartsOf {
         missing.extend(of_connections.iter().cloned());
         missing_tcp.extend(of_connections);
         let overloaded = repeated::too_much(cx, view, class, &security);
-        if overloaded {
+        let closed = overloaded || repeated::closed_by_patches(cx, view, class);
+        if closed {
             // Without them nobody may be let in, nor out.
             security = Security::default();
             missing = vec![repeated::ROOM.to_owned()];

@@ -1,10 +1,14 @@
 //! Filters that all chains of one side of a proxy repeat, where that is too much.
 
+use std::collections::BTreeSet;
+
 use incr::Cx;
+use model::node::Role;
 use store::Snapshot;
 
-use super::class::Class;
+use super::class::{Class, Handling, handling};
 use crate::authn::PeerPolicies;
+use crate::envoy_filter::{Context, ListenerPatchesOf, PatchesLeftOut, SelectedBy};
 use crate::gateways::{self, MergedGatewayOf};
 use crate::limits::{REPEATED_BYTES, product};
 use crate::scope::{ScopeOf, key_of};
@@ -27,6 +31,67 @@ pub(super) fn too_much(
 ) -> bool {
     let size = security.http.encoded_len() + security.tcp.encoded_len();
     size > SMALL && product([size, chains(cx, view, class)]) > REPEATED_BYTES
+}
+
+/// Whether a side refuses everything because of patches: one that may protect it is left out, or the chains of a side
+/// would repeat too much of them.
+pub(super) fn closed_by_patches(cx: &Cx<'_, Snapshot>, view: &View, class: Class) -> bool {
+    let selected = SelectedBy::of(cx, view);
+    cx.query(&PatchesLeftOut(selected)).closes(context(class)) || too_many_copies(cx, view)
+}
+
+/// Whether the chains of a side would repeat too much of the patches of listeners: then none of these works.
+pub(crate) fn too_many_copies(cx: &Cx<'_, Snapshot>, view: &View) -> bool {
+    let patches = cx.query(&ListenerPatchesOf(SelectedBy::of(cx, view)));
+    let classes = match view.role {
+        Role::Sidecar => &[Class::SidecarInbound, Class::SidecarOutbound][..],
+        Role::Router => &[Class::Gateway],
+        Role::Waypoint | Role::Ztunnel => &[],
+    };
+    classes.iter().any(|class| {
+        let weight = patches.chain_weight(context(*class));
+        if weight.http.saturating_add(weight.all) <= SMALL {
+            return false;
+        }
+        let (all, http) = match class {
+            Class::SidecarOutbound => outbound_chains(cx, view),
+            _ => {
+                let all = chains(cx, view, *class);
+                (all, all)
+            }
+        };
+        product([weight.http, http]).saturating_add(product([weight.all, all])) > REPEATED_BYTES
+    })
+}
+
+fn context(class: Class) -> Context {
+    match class {
+        Class::SidecarInbound => Context::SidecarInbound,
+        Class::SidecarOutbound => Context::SidecarOutbound,
+        Class::Gateway => Context::Gateway,
+    }
+}
+
+/// About how many outbound chains there are, and how many of them for requests: ports of HTTP share those of a number.
+fn outbound_chains(cx: &Cx<'_, Snapshot>, view: &View) -> (usize, usize) {
+    let scope = cx.query(&ScopeOf(key_of(cx, view)));
+    let mut numbers = BTreeSet::new();
+    let (mut own, mut detected) = (0, 0);
+    for port in scope.services.iter().flat_map(|s| s.ports.iter()) {
+        match handling(port.protocol) {
+            Handling::Http => {
+                numbers.insert(port.number);
+            }
+            Handling::Tcp => own += 1,
+            Handling::Auto => {
+                own += 1;
+                detected += 1;
+            }
+            Handling::Ignored => {}
+        }
+    }
+    let http = numbers.len() + 1;
+    (own + http, detected + http)
 }
 
 /// About how many chains there are.

@@ -17,7 +17,7 @@ proptest! {
 
     #[test]
     fn output_and_work_are_in_proportion_to_input(
-        parts in prop::collection::vec((prop::sample::select(&NAMES[..]), 0..24_usize, 0..200_usize), 1..4),
+        parts in prop::collection::vec((prop::sample::select(&NAMES[..]), 0..24_usize, 1..200_usize), 1..4),
     ) {
         let mut text = String::new();
         for (name, n, bytes) in &parts {

@@ -21,6 +21,8 @@ struct Case {
 const RULE: &str = "VirtualService shop/rule";
 const POLICY: &str = "AuthorizationPolicy shop/p";
 const ENTRY: &str = "ServiceEntry shop/e";
+const PATCHES: &str = "EnvoyFilter shop/f";
+const VALUE: &str = "spec.configPatches[0].patch.value";
 const SETTINGS: &str = "DestinationRule shop/d";
 
 const fn case(
@@ -37,7 +39,7 @@ const fn case(
     }
 }
 
-const CASES: [Case; 24] = [
+const CASES: [Case; 27] = [
     case("delegates", (600, 0), (RULE, "spec.http[0].delegate"), 1024),
     case(
         "delegated-routes",
@@ -104,6 +106,9 @@ const CASES: [Case; 24] = [
         told: None,
         ..case("versions", (100, 0), ("EnvoyFilter shop/f", ""), 512)
     },
+    case("patched-clusters", (300, 40_000), (PATCHES, VALUE), 2048),
+    case("patched-hosts", (300, 40_000), (PATCHES, VALUE), 2048),
+    case("patched-filters", (150, 400_000), (PATCHES, VALUE), 4096),
 ];
 
 fn measured(name: &str, (n, bytes): (usize, usize)) -> (Measured, usize) {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// The cases of [`yaml`].
-pub(crate) const NAMES: [&str; 24] = [
+pub(crate) const NAMES: [&str; 27] = [
     "delegates",
     "delegated-routes",
     "matches",
@@ -28,6 +28,9 @@ pub(crate) const NAMES: [&str; 24] = [
     "wildcard-rules",
     "telemetry",
     "versions",
+    "patched-clusters",
+    "patched-hosts",
+    "patched-filters",
 ];
 
 /// An object.
@@ -91,6 +94,32 @@ fn ports(n: usize, protocol: &str) -> String {
 fn verbose(bytes: usize) -> String {
     let text = "x".repeat(bytes);
     format!("headers: {{request: {{set: {{a: {text}}}}}}}, {TO_CART}")
+}
+
+/// An EnvoyFilter of those patches.
+pub(crate) fn patches(patches: &str) -> String {
+    object(
+        "EnvoyFilter",
+        "f",
+        &format!("{{configPatches: [{patches}]}}"),
+    )
+}
+
+/// A patch that merges a value into everything of a kind.
+pub(crate) fn merge(apply_to: &str, value: &str) -> String {
+    format!("{{applyTo: {apply_to}, patch: {{operation: MERGE, value: {value}}}}}")
+}
+
+/// A patch that puts a program before all requests of a side of a proxy.
+pub(crate) fn lua(context: &str, bytes: usize) -> String {
+    let code = format!("--{}", "x".repeat(bytes));
+    let config = format!(
+        "{{'@type': type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua, default_source_code: {{inline_string: {code}}}}}"
+    );
+    format!(
+        "{{applyTo: HTTP_FILTER, match: {{context: {context}}}, \
+         patch: {{operation: INSERT_FIRST, value: {{name: lua, typed_config: {config}}}}}}}"
+    )
 }
 
 /// The case of that name: `n` is the length of its lists, `bytes` that of its texts.
@@ -281,6 +310,20 @@ pub(crate) fn yaml(name: &str, n: usize, bytes: usize) -> Option<String> {
                 )
             });
             object("EnvoyFilter", "f", &format!("{{configPatches: {patches}}}"))
+        }
+        "patched-clusters" => {
+            let text = "x".repeat(bytes);
+            patches(&merge("CLUSTER", &format!("{{alt_stat_name: {text}}}"))) + &services()
+        }
+        "patched-hosts" => {
+            let text = "x".repeat(bytes);
+            let header = format!("{{header: {{key: a, value: {text}}}}}");
+            let host = format!("{{request_headers_to_add: [{header}]}}");
+            patches(&merge("VIRTUAL_HOST", &host)) + &services()
+        }
+        "patched-filters" => {
+            patches(&lua("SIDECAR_INBOUND", bytes))
+                + &service("cart", &ports(n, "HTTP")).replacen("name: cart", "name: more", 1)
         }
         _ => return None,
     };

@@ -5,3 +5,4 @@ mod cases;
 mod hostile;
 mod legitimate;
 mod measured;
+mod patches;
