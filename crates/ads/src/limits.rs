@@ -30,7 +30,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            names_per_type: 500_000,
+            names_per_type: 100_000,
             name_bytes: 2 << 10,
             bytes_per_stream: 64 << 20,
             node_bytes: 64 << 10,

@@ -128,7 +128,7 @@ pub struct ServeOptions {
         long,
         env = "PILOTHOUSE_MAX_NAMES",
         value_name = "N",
-        default_value_t = 500_000
+        default_value_t = 100_000
     )]
     pub max_names: usize,
 

@@ -12,9 +12,9 @@ use crate::wire;
 
 /// H3.
 pub(super) const NAMES_FLOOD: Attack = Attack {
-    memory_mib: 192,
-    // A request of 400,000 names is taken in at once, which takes its time without optimisation.
-    stall: Duration::from_secs(6),
+    memory_mib: 128,
+    // The names of a request are taken in at once, which takes its time without optimisation.
+    stall: Duration::from_secs(4),
     least: Duration::from_secs(12),
     ..Attack::new(
         "names-flood",
@@ -35,8 +35,8 @@ pub(super) const NAMES_HOARD: Attack = Attack {
     )
 };
 
-/// Names of a request, which stay below the 4 MiB that a request may have.
-const EACH: usize = 400_000;
+/// Names of a request: below what a stream may ask for, so that the first request is worked on.
+const EACH: usize = 80_000;
 
 fn run(target: Arc<Target>) -> Running {
     Box::pin(async move {
