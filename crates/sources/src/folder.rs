@@ -61,6 +61,12 @@ pub fn inspect(root: &Path, validation: Validation) -> (usize, Vec<Diagnostic>) 
     (documents, folder.findings())
 }
 
+/// Reads the manifests of a folder, or the one file that the root is, as texts: sorted by path, and what cannot or may not be
+/// read ([`code::UNREADABLE`]). The same files count as for a [`Folder`].
+pub fn texts(root: &Path) -> (Vec<(PathBuf, String)>, Vec<Diagnostic>) {
+    disk::texts(root)
+}
+
 /// A folder and what it held when it was last looked at. The root may also be a single file.
 #[derive(Debug)]
 pub struct Folder {

@@ -1,7 +1,7 @@
 //! Commands over the store of the Kubernetes API: what was done, how it was, and putting it back.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use apiserver::access::Who;
@@ -362,11 +362,12 @@ pub(crate) async fn export(options: ToOptions, out: &mut impl Write) -> anyhow::
 /// Applies every object of a folder of manifests.
 pub(crate) async fn import(options: ImportOptions, out: &mut impl Write) -> anyhow::Result<()> {
     let mut objects = Vec::new();
-    let mut files = Vec::new();
-    manifests(&options.from, &mut files)?;
-    for file in &files {
-        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        for document in model::parse::to_json(&text) {
+    let (files, unreadable) = sources::folder::texts(&options.from);
+    if let Some(first) = unreadable.first() {
+        bail!("{first}");
+    }
+    for (file, text) in &files {
+        for document in model::parse::to_json(text) {
             let document = document.map_err(|e| anyhow::anyhow!("{}: {e}", file.display()))?;
             match document["items"].as_array() {
                 Some(items)
@@ -419,24 +420,6 @@ pub(crate) async fn import(options: ImportOptions, out: &mut impl Write) -> anyh
     writeln!(out, "{done} objects applied, {refused} refused.")?;
     if refused > 0 {
         bail!("{refused} objects were refused");
-    }
-    Ok(())
-}
-
-fn manifests(path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    if !path.is_dir() {
-        files.push(path.to_owned());
-        return Ok(());
-    }
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
-        .with_context(|| path.display().to_string())?
-        .filter_map(|e| Some(e.ok()?.path()))
-        .collect();
-    entries.sort();
-    for entry in entries {
-        if entry.is_dir() || sources::folder::is_manifest(&entry) {
-            manifests(&entry, files)?;
-        }
     }
     Ok(())
 }

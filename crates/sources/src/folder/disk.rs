@@ -183,6 +183,33 @@ fn list_folder(
     above.pop();
 }
 
+pub(super) fn texts(root: &Path) -> (Vec<(PathBuf, String)>, Vec<Diagnostic>) {
+    let Listing {
+        files,
+        mut trouble,
+        refused,
+        ..
+    } = list(root);
+    trouble.extend(refused);
+    let opened = root.is_dir().then(|| Root::open(root)).transpose();
+    let mut texts = Vec::new();
+    for path in files {
+        let contents = match &opened {
+            Ok(Some(root)) => root.read(&path, LARGEST_FILE),
+            Ok(None) => open::read(&path, LARGEST_FILE),
+            Err(error) => Err(OpenError::Io(error.kind().into())),
+        };
+        let text = contents
+            .map_err(|error| error.to_string())
+            .and_then(|c| String::from_utf8(c.bytes).map_err(|_| "the file is not UTF-8".into()));
+        match text {
+            Ok(text) => texts.push((path, text)),
+            Err(message) => trouble.push(unreadable(&path, message)),
+        }
+    }
+    (texts, trouble)
+}
+
 /// A file to read.
 pub(super) struct Wanted {
     pub(super) path: Arc<Path>,

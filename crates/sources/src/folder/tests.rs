@@ -452,3 +452,21 @@ fn links_that_multiply_folders_are_listed_up_to_a_limit() {
     std::fs::write(dir.path().join("a.yaml"), entry("one", 81)).unwrap();
     assert_eq!(names(&folder.scan()), ["+one"]);
 }
+
+#[cfg(unix)]
+#[test]
+fn texts_are_those_of_the_files_that_a_folder_reads() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("config");
+    std::fs::create_dir_all(dir.join(".git")).unwrap();
+    std::fs::write(dir.join("a.yaml"), "kind: A").unwrap();
+    std::fs::write(dir.join(".git/b.yaml"), "kind: B").unwrap();
+    std::fs::write(parent.path().join("token"), "hunter2").unwrap();
+    std::os::unix::fs::symlink("../token", dir.join("c.yaml")).unwrap();
+    let (texts, unreadable) = texts(&dir);
+    assert_eq!(texts, [(dir.join("a.yaml"), "kind: A".to_owned())]);
+    assert_eq!(unreadable.len(), 1);
+    assert!(unreadable[0].to_string().contains("outside of the folder"));
+    let (one, none) = super::texts(&dir.join("a.yaml"));
+    assert_eq!((one.len(), none.len()), (1, 0));
+}
