@@ -4,7 +4,7 @@
 
 use std::mem::{Discriminant, discriminant};
 
-use incr::KeyedMap;
+use incr::{KeyedMap, KeyedSet};
 use model::diagnostic::Diagnostic;
 use model::kinds::Kind;
 use model::object::ObjectName;
@@ -183,7 +183,7 @@ impl<'a> Fitting<'a> {
         type Group<'a> = (Discriminant<AnyPatch>, Named<'a>);
         let mut numbers: KeyedMap<Discriminant<AnyPatch>, Budget> = KeyedMap::default();
         let mut budgets: KeyedMap<Group<'a>, Budget> = KeyedMap::default();
-        let mut told: KeyedMap<&ObjectName, ()> = KeyedMap::default();
+        let mut told: KeyedSet<&ObjectName> = KeyedSet::default();
         let mut fitting = Self::default();
         for patch in patches {
             let kind = discriminant(patch);
@@ -215,7 +215,7 @@ impl<'a> Fitting<'a> {
                 continue;
             };
             let left = left_out(patch, "", &why);
-            if told.insert(origin(patch).0, ()).is_none() {
+            if told.insert(origin(patch).0) {
                 fitting.findings.push(left.finding);
             }
             fitting.closed.extend(left.closes);
@@ -248,9 +248,7 @@ impl ListenerPatches {
                 .saturating_add(most(listeners, context)),
         }
     }
-}
 
-impl ListenerPatches {
     /// The largest patch of filters and chains: its object, and its place there.
     pub(crate) fn largest(&self) -> Option<(&ObjectName, usize)> {
         fn of<T>(p: &Patch<T>) -> (usize, &ObjectName, usize) {
