@@ -6,7 +6,7 @@ use prost::Message;
 use prost_reflect::{DynamicMessage, ReflectMessage, SerializeOptions, Value};
 use serde_json::{Value as Json, json};
 
-pub use descriptors::pool;
+use crate::pool;
 
 /// The message under a type URL as protobuf JSON, with `@type` first in meaning (keys are sorted in text).
 ///
@@ -134,7 +134,7 @@ mod tests {
         };
         let outer = TypedExtensionConfig {
             name: "outer".into(),
-            typed_config: Some(xds::any(&inner)),
+            typed_config: prost_types::Any::from_msg(&inner).ok(),
         };
         let value = from_bytes(&TypedExtensionConfig::type_url(), &outer.encode_to_vec());
         assert_eq!(value["typedConfig"]["name"], "inner");

@@ -12,7 +12,7 @@ use proto_envoy::envoy::config::core::v3::{
 };
 use proto_envoy::envoy::config::listener::v3::AdditionalAddress;
 
-use super::proxy_options::flag;
+use crate::proxy_options::flag;
 use crate::view::{Families, View};
 
 /// Every IPv4 address.

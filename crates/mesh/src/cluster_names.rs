@@ -35,7 +35,7 @@ pub fn dns_cache(host: &Hostname) -> String {
 }
 
 /// The prefix of a cluster's statistics, closed so that no other prefix starts with it.
-pub(super) fn stats(name: &str) -> String {
+pub fn stats(name: &str) -> String {
     format!("{name};")
 }
 
@@ -66,7 +66,7 @@ pub fn stat_prefix(
 }
 
 /// Fills a pattern with the short host, the name and the full host of a service.
-pub(super) fn fill(
+pub fn fill(
     pattern: &str,
     [short, name, host]: [&str; 3],
     subset: &str,
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use testkit::cases;
 
-    use crate::recorded::service;
+    use testkit::service;
 
     #[test]
     fn names_of_statistics_are_those_of_the_recording() {

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use model::names::Namespace;
 use model::object::ObjectName;
 
+/// The suffix of secrets that hold roots only.
+pub const ROOT_SUFFIX: &str = "-cacert";
+
 /// Where a credential is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Source {
@@ -25,7 +28,7 @@ pub struct Credential {
     pub name: Arc<str>,
     /// Where it is kept.
     pub source: Source,
-    /// The object, possibly with [`ROOT_SUFFIX`](super::ROOT_SUFFIX).
+    /// The object, possibly with [`ROOT_SUFFIX`].
     pub object: ObjectName,
 }
 

@@ -26,7 +26,7 @@ use store::{ObjectIndex, Reads, Snapshot};
 
 pub use merge::MergedRule;
 pub use policy::Policy;
-pub(crate) use weight::{Extent, large_hash, may_be_large};
+pub use weight::{Extent, large_hash, may_be_large};
 
 /// Which side of the connection asks. Rules with a workload selector concern clients only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ pub fn rule_for(
 }
 
 /// Puts rules into the order in which they are merged.
-pub(crate) fn in_order(rules: &mut [Arc<Object<DestinationRule>>]) {
+pub fn in_order(rules: &mut [Arc<Object<DestinationRule>>]) {
     merge::sort(rules);
 }
 
@@ -256,9 +256,11 @@ impl Query<Snapshot> for SizeOf {
 
 /// Whether the rules of a namespace for a wildcard hold too much together.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct LargeWildcard {
-    pub(crate) namespace: Namespace,
-    pub(crate) host: Hostname,
+pub struct LargeWildcard {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// The wildcard.
+    pub host: Hostname,
 }
 
 impl Query<Snapshot> for LargeWildcard {
@@ -282,7 +284,7 @@ impl Query<Snapshot> for LargeWildcard {
 }
 
 /// The rule of a namespace about a host, as the namespace lets others see it, or else as it sees it itself.
-pub(crate) fn of_namespace(
+pub fn of_namespace(
     cx: &Cx<'_, Snapshot>,
     namespace: &Namespace,
     host: &Hostname,
@@ -332,7 +334,7 @@ fn candidates(cx: &Cx<'_, Snapshot>, host: &Hostname) -> Vec<Arc<Object<Destinat
 /// The host of a rule; a short name is one of the rule's own namespace.
 ///
 /// Istio: pilot/pkg/model/config.go ResolveShortnameToFQDN, 1.32.
-pub(crate) fn resolve(rule: &Object<DestinationRule>, domain: &str) -> Hostname {
+pub fn resolve(rule: &Object<DestinationRule>, domain: &str) -> Hostname {
     let host = rule.spec.host.as_str();
     if host == "*" || host.contains('.') || host.parse::<std::net::IpAddr>().is_ok() {
         return Hostname::from(host);

@@ -7,7 +7,7 @@ use model::host::Hostname;
 
 /// Wildcards and what they stand for, found by hosts that they cover.
 #[derive(Debug)]
-pub(crate) struct Wildcards<'a, T> {
+pub struct Wildcards<'a, T> {
     /// By what follows the `*`.
     by_end: KeyedMap<Cow<'a, str>, T>,
     /// The lengths of those ends, longest first.
@@ -16,7 +16,7 @@ pub(crate) struct Wildcards<'a, T> {
 
 impl<'a, T> Wildcards<'a, T> {
     /// Of several that are the same, the first counts. What is no wildcard is left out.
-    pub(crate) fn new(hosts: impl IntoIterator<Item = (&'a str, T)>) -> Self {
+    pub fn new(hosts: impl IntoIterator<Item = (&'a str, T)>) -> Self {
         let ends = hosts
             .into_iter()
             .filter_map(|(host, value)| Some((Cow::Borrowed(host.strip_prefix('*')?), value)));
@@ -35,7 +35,7 @@ impl<'a, T> Wildcards<'a, T> {
     }
 
     /// Those that cover a host or wildcard, the longest first.
-    pub(crate) fn covering<'s>(&'s self, host: &'s str) -> impl Iterator<Item = &'s T> {
+    pub fn covering<'s>(&'s self, host: &'s str) -> impl Iterator<Item = &'s T> {
         let host = host.strip_prefix('*').unwrap_or(host);
         let ends = self.lengths.iter().filter_map(move |length| {
             let start = host.len().checked_sub(*length)?;
@@ -45,7 +45,7 @@ impl<'a, T> Wildcards<'a, T> {
     }
 
     /// As [`Self::new`], of hosts that nobody else keeps.
-    pub(crate) fn owned(hosts: impl IntoIterator<Item = (Hostname, T)>) -> Wildcards<'static, T> {
+    pub fn owned(hosts: impl IntoIterator<Item = (Hostname, T)>) -> Wildcards<'static, T> {
         let ends = hosts.into_iter().filter_map(|(host, value)| {
             Some((Cow::Owned(host.strip_prefix('*')?.to_owned()), value))
         });
@@ -53,20 +53,21 @@ impl<'a, T> Wildcards<'a, T> {
     }
 
     /// Whether one of them covers a host or wildcard.
-    pub(crate) fn cover(&self, host: &str) -> bool {
+    pub fn cover(&self, host: &str) -> bool {
         self.covering(host).next().is_some()
     }
 }
 
 /// Hosts, wildcards among them, found by what they end in.
 #[derive(Debug)]
-pub(crate) struct Ends<T> {
+pub struct Ends<T> {
     /// By the host without `*`, written backwards.
     sorted: Vec<(Vec<u8>, T)>,
 }
 
 impl<T> Ends<T> {
-    pub(crate) fn new<'a>(hosts: impl IntoIterator<Item = (&'a str, T)>) -> Self {
+    /// Over hosts, each with what belongs to it.
+    pub fn new<'a>(hosts: impl IntoIterator<Item = (&'a str, T)>) -> Self {
         let mut sorted: Vec<(Vec<u8>, T)> = hosts
             .into_iter()
             .map(|(host, value)| (backwards(host), value))
@@ -76,7 +77,7 @@ impl<T> Ends<T> {
     }
 
     /// The hosts that a wildcard covers.
-    pub(crate) fn covered(&self, wildcard: &str) -> impl Iterator<Item = &T> {
+    pub fn covered(&self, wildcard: &str) -> impl Iterator<Item = &T> {
         let start = backwards(wildcard);
         let first = self.sorted.partition_point(|(host, _)| *host < start);
         self.sorted
@@ -94,7 +95,7 @@ const FEW_PAIRS: usize = 64;
 /// The hosts that two lists have in common: of two that overlap, the one that is covered, each once.
 ///
 /// Istio: pkg/config/host/names.go Intersection, 1.32.
-pub(crate) fn common<'a>(a: &[&'a str], b: &[&'a str]) -> Vec<&'a str> {
+pub fn common<'a>(a: &[&'a str], b: &[&'a str]) -> Vec<&'a str> {
     if a.len().saturating_mul(b.len()) <= FEW_PAIRS {
         return model::host::intersection(a, b);
     }

@@ -11,7 +11,7 @@ use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::object::ObjectName;
 
-use crate::findings::{about_named, code};
+use crate::finding::{about_named, code};
 
 /// What the routes of one VirtualService may weigh, delegates merged in: for each match, what the match and its route
 /// say and [`ROUTE_BYTES`]. 5,000 routes of 6 kB are less.
@@ -128,37 +128,38 @@ pub const PATCH_OF_ONE: PatchLimit = PatchLimit {
 };
 
 /// A product, or `usize::MAX` where it is larger.
-pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> usize {
+pub fn product(factors: impl IntoIterator<Item = usize>) -> usize {
     factors.into_iter().fold(1, usize::saturating_mul)
 }
 
 /// A limit is exceeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Exceeded;
+pub struct Exceeded;
 
 /// What may still be spent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget(usize);
+pub struct Budget(usize);
 
 impl Budget {
-    pub(crate) fn new(limit: usize) -> Self {
+    /// All of a limit.
+    pub fn new(limit: usize) -> Self {
         Self(limit)
     }
 
     /// Takes a part; where that is more than is left, nothing is taken.
-    pub(crate) fn spend(&mut self, part: usize) -> Result<(), Exceeded> {
+    pub fn spend(&mut self, part: usize) -> Result<(), Exceeded> {
         self.0 = self.0.checked_sub(part).ok_or(Exceeded)?;
         Ok(())
     }
 
     /// Takes a part, or all that is left.
-    pub(crate) fn spend_up_to(&mut self, part: usize) {
+    pub fn spend_up_to(&mut self, part: usize) {
         self.0 = self.0.saturating_sub(part);
     }
 }
 
 /// The finding that a field of an object makes too much.
-pub(crate) fn exceeded(
+pub fn exceeded(
     (kind, name): (Kind, &ObjectName),
     path: impl Into<String>,
     why: String,

@@ -16,7 +16,7 @@ use store::{Reads, Snapshot};
 pub const GATEWAY_NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
 
 /// The policies of a namespace in the order in which they count.
-pub(crate) fn oldest_first<T: Stored>(
+pub fn oldest_first<T: Stored>(
     cx: &Cx<'_, Snapshot>,
     namespace: &Namespace,
 ) -> Vec<Arc<Object<T>>> {

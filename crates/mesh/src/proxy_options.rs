@@ -11,7 +11,7 @@ use proto_istio::mesh::proxy_config::connection_settings::{
 };
 use proto_istio::mesh::{MeshConfig, ProxyConfig};
 
-use super::class::Class;
+use crate::class::Class;
 use crate::view::View;
 
 /// A text of the proxy's metadata; `None` where it is absent or empty.

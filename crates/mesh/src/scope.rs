@@ -5,11 +5,13 @@
 //!
 //! Istio: pilot/pkg/model/sidecar.go, 1.32.
 
+mod copies;
 mod imports;
 mod merge;
 mod select;
 
-pub(crate) use select::sidecar_for;
+pub use copies::{Suspect, Suspects, any_suspect, refused_in, suspects_in};
+pub use select::sidecar_for;
 
 use std::sync::Arc;
 
@@ -50,7 +52,7 @@ pub struct EgressScope {
     /// [`RuleOf`](crate::virtual_service::RuleOf) of their name.
     pub rules: Arc<[Arc<RuleHead>]>,
     /// Whether the routes of some of them may be copied too often to the ports of the services.
-    pub(crate) suspect: bool,
+    pub suspect: bool,
 }
 
 impl EgressScope {
@@ -214,7 +216,7 @@ fn most_importing(listeners: usize, services: usize) -> usize {
 }
 
 /// The first egress listener of a scope that imports nothing, because there are too many.
-pub(crate) fn first_without_imports(cx: &Cx<'_, Snapshot>, scope: &SidecarScope) -> Option<usize> {
+pub fn first_without_imports(cx: &Cx<'_, Snapshot>, scope: &SidecarScope) -> Option<usize> {
     let listeners = scope.egress.len();
     let importing = importing_listeners(cx, &scope.key.namespace, listeners);
     (importing < listeners).then_some(importing)

@@ -15,6 +15,7 @@ mod alias;
 mod allocation;
 mod endpoints;
 mod entry;
+mod identity;
 mod kube;
 mod kube_endpoints;
 mod network;
@@ -37,14 +38,15 @@ pub use accounts::AccountsOf;
 pub use address::{address_for, addresses_for, uses_allocated_addresses};
 pub use allocation::Allocation;
 pub use endpoints::EndpointsOf;
-pub(crate) use endpoints::RefusedEndpoints;
+pub use endpoints::RefusedEndpoints;
 pub use entry::EntryServices;
-pub(crate) use entry::{excess, too_many_endpoints};
+pub use entry::{excess, too_many_endpoints};
+pub use identity::Identity;
 pub use kube::{KubeService, host_of, name_of, protocol};
 pub use network::network_of;
 pub use pod::{PodOf, WorkloadOfPod, pod_of};
 pub use targets::{labels_at, targets_of};
-pub(crate) use workload::{Topology, with_topology};
+pub use workload::{Topology, with_topology};
 pub use workload::{Workload, WorkloadOfEntry};
 
 /// Services in Istio's order.
@@ -52,7 +54,7 @@ pub type ServiceList = Arc<[Arc<Service>]>;
 
 /// Sorts services as Istio does: oldest first (what has no date is oldest), then by name, then by namespace. Services
 /// that tie stay as they are.
-pub(crate) fn sort(services: &mut [Arc<Service>]) {
+pub fn sort(services: &mut [Arc<Service>]) {
     services.sort_by(|a, b| {
         (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace))
     });

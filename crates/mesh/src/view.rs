@@ -7,12 +7,11 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use incr::{Cx, Query, keyed_hash};
+use incr::keyed_hash;
 use model::labels::Labels;
 use model::names::{ClusterId, Namespace, Network};
 use model::node::{Identity, Interception, IstioVersion, Node, Role};
 use model::service::{Locality, Port, Service};
-use store::Snapshot;
 
 /// The IP families a proxy has addresses of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -70,7 +69,7 @@ pub struct Traits {
     /// Who its proxies have proven to be, which decides the secrets they may read.
     pub identity: Option<Identity>,
     /// Metadata keys that generation reads (`DNS_CAPTURE`, `HTTP10`, `MESH_ID`, ...) by name: texts as they are,
-    /// other values as JSON. Which keys there are says [`crate::proxy`].
+    /// other values as JSON. Which keys there are says `policy::proxy`.
     pub metadata: Labels,
 }
 
@@ -180,19 +179,6 @@ impl Hash for ProxyKey {
 impl fmt::Debug for ProxyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ProxyKey").field(&self.node).finish()
-    }
-}
-
-/// The view of a connected proxy. Reads the services its addresses serve, so a proxy moves to another view when they
-/// change.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct ViewOf(pub ProxyKey);
-
-impl Query<Snapshot> for ViewOf {
-    type Value = Arc<View>;
-
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<View> {
-        Arc::new(crate::proxy::view_of(cx, self.0.node()))
     }
 }
 

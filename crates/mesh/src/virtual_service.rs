@@ -5,7 +5,6 @@
 //!
 //! Istio: pilot/pkg/model/virtualservice_controller.go and push_context.go initVirtualServices, 1.32.
 
-mod copies;
 mod delegate;
 mod destinations;
 mod resolve;
@@ -24,8 +23,7 @@ use store::{Reads, Snapshot};
 
 use crate::limits;
 
-pub(crate) use copies::{Suspects, any_suspect, refused_in, suspects_in};
-pub(crate) use delegate::find as delegate;
+pub use delegate::find as delegate;
 pub use destinations::{Destinations, DestinationsOf};
 pub use resolve::{gateway_name, host_name};
 
@@ -146,7 +144,7 @@ impl RuleHead {
     }
 
     /// What its routes weigh at most.
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         weight::bound(self.class)
     }
 
@@ -155,7 +153,8 @@ impl RuleHead {
         &self.name.namespace
     }
 
-    pub(crate) fn is_public(&self) -> bool {
+    /// Whether everybody may see it.
+    pub fn is_public(&self) -> bool {
         self.export_to == Visibility::Public
     }
 
@@ -305,7 +304,7 @@ impl Query<Snapshot> for HeadsIn {
 
 /// The heads of every rule, oldest first.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct AllHeads;
+pub struct AllHeads;
 
 impl Query<Snapshot> for AllHeads {
     type Value = Arc<[Arc<RuleHead>]>;

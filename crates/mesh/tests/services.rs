@@ -9,7 +9,7 @@ use model::change::ServiceKey;
 use model::mesh::read_mesh_networks;
 use model::object::ObjectName;
 use model::service::{Address, Endpoint, Health, Registry, Resolution, Service};
-use pilothouse_xlate::services::{
+use pilothouse_mesh::services::{
     EndpointsOf, EntryServices, KubeService, PodOf, WorkloadOfEntry, host_of, name_of,
 };
 use serde_json::{Map, Value, json};

@@ -15,7 +15,7 @@ use proto_istio::security::peer_authentication::MutualTls as Setting;
 use proto_istio::security::peer_authentication::mutual_tls::Mode;
 use store::{Reads, Snapshot};
 
-use crate::policy_target::oldest_first;
+use mesh::policy_target::oldest_first;
 
 /// What a server accepts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

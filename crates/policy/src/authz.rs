@@ -31,13 +31,14 @@ use proto_envoy::envoy::extensions::filters::network::rbac::v3::Rbac as NetworkR
 use proto_istio::security::authorization_policy::{Action as Stated, ActionDetail};
 use store::{Reads, Snapshot};
 
-use crate::capabilities::name::{EXT_AUTHZ_HTTP, EXT_AUTHZ_NETWORK, HTTP_RBAC, NETWORK_RBAC};
-use crate::findings::{self, code};
-use crate::limits;
-use crate::listeners::filters;
-use crate::listeners::provider_cluster::{self, ProviderCluster};
-use crate::policy_target::{Target, oldest_first};
+use crate::filters;
+use crate::provider_cluster::{self, ProviderCluster};
 use condition::Unfit;
+use mesh::capabilities::name::{EXT_AUTHZ_HTTP, EXT_AUTHZ_NETWORK, HTTP_RBAC, NETWORK_RBAC};
+use mesh::finding;
+use mesh::finding::code;
+use mesh::limits;
+use mesh::policy_target::{Target, oldest_first};
 use provider::{POLICY_PREFIX, SHADOW_PREFIX, authorizer};
 use rule::{Generation, Strictness};
 pub use trust_domain::TrustDomains;
@@ -84,7 +85,7 @@ impl Policies {
     }
 
     /// The policy that says most.
-    pub(crate) fn largest(&self) -> Option<&PolicyObject> {
+    pub fn largest(&self) -> Option<&PolicyObject> {
         let all = [&self.custom, &self.audit, &self.deny, &self.allow];
         let all = all.into_iter().flatten();
         all.max_by_key(|policy| policy.spec.encoded_len())
@@ -422,7 +423,7 @@ impl Building<'_, '_> {
     }
 
     fn report(&mut self, policy: &PolicyObject, code: &'static str, path: String, why: String) {
-        self.tell(findings::about(policy, code, Severity::Error, why).at(path));
+        self.tell(finding::about(policy, code, Severity::Error, why).at(path));
     }
 
     fn tell(&mut self, diagnostic: Diagnostic) {

@@ -12,16 +12,16 @@
 //!
 //! Istio: pilot/pkg/model/envoyfilter.go, pilot/pkg/networking/core/envoyfilter, 1.32.
 
-pub(crate) mod cluster;
+pub mod cluster;
 mod compile;
 mod danger;
-pub(crate) mod extension;
+pub mod extension;
 mod http;
-pub(crate) mod listener;
+pub mod listener;
 mod merge;
 mod network;
 mod patch;
-pub(crate) mod route;
+pub mod route;
 mod select;
 mod size;
 #[cfg(test)]
@@ -30,11 +30,11 @@ mod value;
 
 pub use compile::{Compiled, CompiledFilter};
 pub use patch::{ListenerPatches, Patch, Patches, RoutePatches};
-pub(crate) use select::MatchedKeys;
-pub(crate) use select::PatchesLeftOut;
+pub use select::MatchedKeys;
+pub use select::PatchesLeftOut;
 pub use select::{
     ClusterPatchesOf, ExtensionPatchesOf, ListenerPatchesOf, RoutePatchesOf, Selected, SelectedBy,
 };
 
 /// The side of a proxy on which a patch works.
-pub(crate) use proto_istio::networking::envoy_filter::PatchContext as Context;
+pub use proto_istio::networking::envoy_filter::PatchContext as Context;

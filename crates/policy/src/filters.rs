@@ -25,8 +25,8 @@ use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v
 use proto_envoy::udpa::r#type::v1::TypedStruct;
 use proto_istio::filters::alpn;
 
-use super::class::Class;
-use crate::capabilities::name;
+use mesh::capabilities::name;
+use mesh::class::Class;
 use xds::any;
 
 /// The transport protocol of connections that the TLS inspector found to be TLS.

@@ -20,10 +20,10 @@ use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v
 use proto_istio::security::JwtRule;
 use store::{Reads, Snapshot};
 
-use crate::capabilities::name::JWT_AUTHN;
-use crate::findings::{about, code};
-use crate::listeners::{filters, provider_cluster};
-use crate::policy_target::{Target, oldest_first};
+use crate::{filters, provider_cluster};
+use mesh::capabilities::name::JWT_AUTHN;
+use mesh::finding::{about, code};
+use mesh::policy_target::{Target, oldest_first};
 use xds::any;
 
 /// The key of the metadata under which the filter leaves the claims.
@@ -434,7 +434,7 @@ mod tests {
                     }
                 }
                 let url = envoy::JwtAuthentication::type_url();
-                let mut json = crate::json::from_bytes(&url, &c.encode_to_vec());
+                let mut json = descriptors::json::from_bytes(&url, &c.encode_to_vec());
                 json.as_object_mut().unwrap().remove("@type");
                 json
             });

@@ -2,9 +2,10 @@
 
 use incr::Cx;
 use model::host::Hostname;
+use proto_envoy::envoy::config::core::v3::{GrpcService, grpc_service};
 use store::Snapshot;
 
-use crate::services::OfHost;
+use mesh::services::OfHost;
 
 /// Where a provider is reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,4 +38,18 @@ pub fn lookup(cx: &Cx<'_, Snapshot>, service: &str, port: u32) -> Option<Provide
         host: host.to_owned(),
         cluster: format!("outbound|{port}||{host}"),
     })
+}
+
+/// A gRPC service that is reached through a cluster.
+pub fn envoy_grpc(cluster: &ProviderCluster) -> GrpcService {
+    GrpcService {
+        target_specifier: Some(grpc_service::TargetSpecifier::EnvoyGrpc(
+            grpc_service::EnvoyGrpc {
+                cluster_name: cluster.cluster.clone(),
+                authority: cluster.host.clone(),
+                ..Default::default()
+            },
+        )),
+        ..Default::default()
+    }
 }

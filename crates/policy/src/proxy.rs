@@ -6,13 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use incr::Cx;
+use incr::{Cx, Query};
 use model::Labels;
 use model::kinds::istio::Sidecar;
-use model::kinds::kube::Pod;
-use model::names::Namespace;
+
 use model::node::{Interception, Node, Role};
-use model::object::{Object, ObjectName};
 use model::service::{Locality, Resolution};
 use model::settings::MeshConfig;
 use proto_istio::mesh::mesh_config::extension_provider::{Provider, ServiceAttributeEnrichment};
@@ -20,9 +18,9 @@ use serde_json::Value;
 use store::{Reads, Snapshot};
 
 use crate::envoy_filter::MatchedKeys;
-use crate::scope;
-use crate::services;
-use crate::view::{Families, ServiceTarget, Traits, View};
+use mesh::scope;
+use mesh::services::{self, Identity};
+use mesh::view::{Families, ProxyKey, ServiceTarget, Traits, View};
 
 /// The metadata keys that generation reads.
 pub const KEPT: &[&str] = &[
@@ -64,42 +62,16 @@ pub const KEPT: &[&str] = &[
     "file-credential",
 ];
 
-/// Who a proxy is among the objects.
-pub struct Identity<'a> {
-    /// What it says.
-    pub node: &'a Node,
-    /// The namespace it states; `None` where it was concluded from the DNS domain.
-    pub stated_namespace: Option<Namespace>,
-    /// Its name as that of an object, where the namespace in its id is the one it states.
-    pub own_name: Option<ObjectName>,
-    /// Its Pod.
-    pub pod: Option<Arc<Object<Pod>>>,
-    /// Stands for a virtual machine though it may run in a Pod.
-    pub virtual_machine: bool,
-}
+/// The view of a connected proxy. Reads the services its addresses serve, so a proxy moves to another view when they
+/// change.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ViewOf(pub ProxyKey);
 
-impl<'a> Identity<'a> {
-    fn of(cx: &Cx<'_, Snapshot>, node: &'a Node) -> Self {
-        let stated_namespace = text(node, "NAMESPACE").map(Namespace::from);
-        let id = node.id.split('~').nth(2).unwrap_or_default();
-        let own_name = id
-            .split_once('.')
-            .filter(|(_, namespace)| stated_namespace.as_deref() == Some(*namespace))
-            .map(|(name, namespace)| ObjectName::new(namespace, name));
-        let address = node
-            .addresses
-            .first()
-            .map_or_else(String::new, ToString::to_string);
-        Self {
-            node,
-            stated_namespace,
-            pod: services::pod_of(cx, own_name.as_ref(), &node.namespace, &address),
-            own_name,
-            virtual_machine: node
-                .labels
-                .get("istio.io/test-vm")
-                .is_some_and(|v| !v.is_empty()),
-        }
+impl Query<Snapshot> for ViewOf {
+    type Value = Arc<View>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<View> {
+        Arc::new(view_of(cx, self.0.node()))
     }
 }
 

@@ -14,7 +14,7 @@ use store::{Reads, Snapshot};
 use crate::authz::{self, Policies, Surroundings};
 use crate::jwt;
 use crate::traffic_extension::Phases;
-use crate::view::View;
+use mesh::view::View;
 
 /// Filters by what they protect with.
 #[derive(Clone, PartialEq, Debug, Default)]

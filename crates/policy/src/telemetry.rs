@@ -1,6 +1,6 @@
 //! Telemetry resources and the mesh's default providers: what a proxy measures, logs and traces.
 //!
-//! This is about *what*; [`crate::listeners`] makes filters, access loggers and tracers of it.
+//! This is about *what*; `xlate::listeners` makes filters, access loggers and tracers of it.
 //!
 //! Istio: pilot/pkg/model/telemetry.go, 1.32.
 
@@ -22,9 +22,9 @@ use proto_istio::mesh::mesh_config::ExtensionProvider;
 use proto_istio::telemetry::{ProviderRef, WorkloadMode};
 use store::{Reads, Snapshot};
 
-use crate::limits;
-use crate::listeners::class::Class;
-use crate::policy_target::{Target, oldest_first};
+use mesh::class::Class;
+use mesh::limits;
+use mesh::policy_target::{Target, oldest_first};
 
 pub use findings::findings;
 
@@ -81,7 +81,7 @@ impl Query<Snapshot> for AppliedTo {
 }
 
 /// Whether a resource holds too much to be repeated in every filter chain.
-pub(crate) fn is_too_large(object: &Object<Telemetry>) -> bool {
+pub fn is_too_large(object: &Object<Telemetry>) -> bool {
     object.spec.encoded_len() > limits::TELEMETRY_BYTES
 }
 

@@ -1,7 +1,7 @@
 //! Filters of users' own code: TrafficExtension, and WasmPlugin, which is another way of writing one.
 //!
 //! Lua stands in the listener itself. Wasm is asked for by name, and served as an extension configuration
-//! ([`crate::ecds`]): a change of the code leaves the listener and its connections alone.
+//! (`xlate::ecds`): a change of the code leaves the listener and its connections alone.
 //!
 //! Istio: pilot/pkg/model/extensions.go, pilot/pkg/networking/core/extension, 1.32.
 
@@ -25,14 +25,14 @@ use proto_istio::extensions::{LuaConfig, TrafficSelector, WasmConfig};
 use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
 use store::{Reads, Snapshot};
 
-use crate::listeners::class::Class;
-use crate::policy_target::Target;
-use crate::view::View;
+use mesh::class::Class;
+use mesh::policy_target::Target;
+use mesh::view::View;
 
 pub use phases::{FilterOf, Phases, extend};
 pub use proto_istio::extensions::traffic_extension::ExecutionPhase as Phase;
 pub use read::{ReadExtension, Wanted};
-pub(crate) use wasm::ExtensionConfigOf;
+pub use wasm::ExtensionConfigOf;
 
 /// A filter of a user's.
 #[derive(PartialEq, Debug)]
@@ -113,7 +113,7 @@ impl Query<Snapshot> for ExtensionsOf {
 }
 
 /// What proxies of a view lack for filters that cannot be left out, with the objects of those filters.
-pub(crate) fn lacking(cx: &Cx<'_, Snapshot>, view: &View) -> Vec<(Wanted, String)> {
+pub fn lacking(cx: &Cx<'_, Snapshot>, view: &View) -> Vec<(Wanted, String)> {
     let classes = match view.role {
         Role::Sidecar => &[Class::SidecarInbound, Class::SidecarOutbound][..],
         _ => &[Class::Gateway],

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use model::Change;
 use model::jwks::{FetchedKeys, KeySource};
-use pilothouse_xlate as xlate;
+use pilothouse_policy as policy;
+use policy::authn::{MutualTls, PeerPolicies};
+use policy::security::SecurityOf;
 use serde_json::{Value, json};
 use testkit::{Score, Table, World, differences};
-use xlate::authn::{MutualTls, PeerPolicies};
-use xlate::security::SecurityOf;
 
 const ROOT: &str = "root-namespace";
 
@@ -123,7 +123,7 @@ fn request_authentications_become_the_filters_recorded() {
             else {
                 return Value::Null;
             };
-            let config = xlate::json::from_bytes(&config.type_url, &config.value);
+            let config = descriptors::json::from_bytes(&config.type_url, &config.value);
             json!({"name": filter.name, "typedConfig": config})
         };
         // What Istio fetched in its test, or used where that failed.
@@ -133,8 +133,11 @@ fn request_authentications_become_the_filters_recorded() {
                 keys: Some(keys.into()),
                 trouble: None,
             });
-            let sources: Vec<KeySource> =
-                world.get(&xlate::jwt::WantedKeys).keys().cloned().collect();
+            let sources: Vec<KeySource> = world
+                .get(&policy::jwt::WantedKeys)
+                .keys()
+                .cloned()
+                .collect();
             world.apply(
                 sources
                     .into_iter()

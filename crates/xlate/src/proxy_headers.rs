@@ -6,7 +6,7 @@ use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v
 use proto_istio::mesh::ProxyConfig;
 use proto_istio::mesh::proxy_config::proxy_headers::MetadataExchangeMode;
 
-use super::class::Class;
+use mesh::class::Class;
 
 /// What is added, for one side of a proxy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use testkit::cases;
 
-    use crate::recorded::message;
+    use testkit::message;
 
     fn plain(policy: Policy<'_>) -> TrafficPolicy {
         TrafficPolicy {

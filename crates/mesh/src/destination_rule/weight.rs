@@ -18,7 +18,7 @@ const SHORT: usize = 64 << 10;
 
 /// Which of a service's clusters are made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Extent {
+pub enum Extent {
     /// Not even those of the service itself: its rule says too much to be repeated for each port.
     Nothing,
     /// Those of the service itself: what goes to a subset is refused.
@@ -28,12 +28,12 @@ pub(crate) enum Extent {
 }
 
 /// Whether a rule alone is a reason to look closer.
-pub(crate) fn may_be_large(rule: &DestinationRule) -> bool {
+pub fn may_be_large(rule: &DestinationRule) -> bool {
     rule.subsets.len() >= FEW_SUBSETS || rule.encoded_len() >= SHORT
 }
 
 /// Where a rule says more of how requests are hashed than every route may repeat.
-pub(crate) fn large_hash(rule: &DestinationRule) -> Option<String> {
+pub fn large_hash(rule: &DestinationRule) -> Option<String> {
     let own = ("spec".to_owned(), rule.traffic_policy.as_ref());
     let subsets = rule.subsets.iter().enumerate();
     let subsets = subsets.map(|(at, s)| (format!("spec.subsets[{at}]"), s.traffic_policy.as_ref()));
@@ -60,7 +60,7 @@ pub(crate) fn large_hash(rule: &DestinationRule) -> Option<String> {
 
 impl Extent {
     /// What is made of a service under a rule, where every cluster also holds so many bytes of names of servers.
-    pub(crate) fn of(rule: Option<&MergedRule>, service: &Service, names: usize) -> Self {
+    pub fn of(rule: Option<&MergedRule>, service: &Service, names: usize) -> Self {
         let Some(rule) = rule else { return Self::All };
         if rule.too_large() {
             return Self::Nothing;
@@ -86,7 +86,7 @@ impl Extent {
     }
 
     /// The same, where the subsets may list too many endpoints.
-    pub(crate) fn with_endpoints(self, rule: Option<&MergedRule>, endpoints: &[Endpoint]) -> Self {
+    pub fn with_endpoints(self, rule: Option<&MergedRule>, endpoints: &[Endpoint]) -> Self {
         let Some(rule) = rule.filter(|_| self == Self::All) else {
             return self;
         };

@@ -18,7 +18,7 @@ use store::{Reads, Snapshot};
 use super::select::Selected;
 use super::server::{is_http, is_passthrough, is_tls, terminates_https};
 use super::{GatewayServer, Instance, MergedGateway, PortServers, ServerPort};
-use crate::findings::{about, code};
+use crate::finding::{about, code};
 
 pub(super) fn merge(cx: &Cx<'_, Snapshot>, selected: &[Selected]) -> MergedGateway {
     let mut merging = Merging {

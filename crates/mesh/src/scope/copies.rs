@@ -11,22 +11,22 @@ use model::object::ObjectName;
 use model::service::Service;
 use store::Snapshot;
 
-use super::{RuleHead, RuleOf};
+use super::{EgressScope, ScopeKey, ScopeOf, SidecarScope};
 use crate::hosts::Wildcards;
 use crate::limits::COPIED_BYTES;
-use crate::scope::{EgressScope, ScopeKey, ScopeOf, SidecarScope};
+use crate::virtual_service::{RuleHead, RuleOf};
 
 /// A rule that may be copied too often, looked at closely.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Suspect {
+pub struct Suspect {
     /// Whether it is copied too often, and refused.
-    pub(crate) refused: bool,
+    pub refused: bool,
     /// The services that it is about, by port; with each whether the rule names its host as it is.
-    pub(crate) ports: BTreeMap<u16, Vec<(Hostname, bool)>>,
+    pub ports: BTreeMap<u16, Vec<(Hostname, bool)>>,
 }
 
 /// Rules by name.
-pub(crate) type Suspects = BTreeMap<ObjectName, Suspect>;
+pub type Suspects = BTreeMap<ObjectName, Suspect>;
 
 /// The suspects of each egress listener of a scope.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -55,11 +55,7 @@ impl Query<Snapshot> for SuspectsIn {
 
 /// The rules of an egress listener of a scope that may be copied too often. Most scopes have none that comes near:
 /// nothing is read for them.
-pub(crate) fn suspects_in(
-    cx: &Cx<'_, Snapshot>,
-    scope: &SidecarScope,
-    egress: usize,
-) -> Arc<Suspects> {
+pub fn suspects_in(cx: &Cx<'_, Snapshot>, scope: &SidecarScope, egress: usize) -> Arc<Suspects> {
     let suspect = scope.egress.get(egress).is_some_and(|e| e.suspect);
     let all = suspect.then(|| cx.query(&SuspectsIn(scope.key.clone())));
     all.and_then(|all| all.get(egress).cloned())
@@ -67,7 +63,7 @@ pub(crate) fn suspects_in(
 }
 
 /// The rules that proxies of a scope refuse to follow somewhere.
-pub(crate) fn refused_in(cx: &Cx<'_, Snapshot>, scope: &SidecarScope) -> BTreeSet<ObjectName> {
+pub fn refused_in(cx: &Cx<'_, Snapshot>, scope: &SidecarScope) -> BTreeSet<ObjectName> {
     let mut refused = BTreeSet::new();
     for egress in 0..scope.egress.len() {
         let suspects = suspects_in(cx, scope, egress);
@@ -82,7 +78,7 @@ pub(crate) fn refused_in(cx: &Cx<'_, Snapshot>, scope: &SidecarScope) -> BTreeSe
 }
 
 /// Whether the routes of some rule may be copied too often to the ports of these services.
-pub(crate) fn any_suspect(services: &[Arc<Service>], rules: &[Arc<RuleHead>]) -> bool {
+pub fn any_suspect(services: &[Arc<Service>], rules: &[Arc<RuleHead>]) -> bool {
     let extent = Extent::of(services);
     rules.iter().any(|head| extent.suspects(head))
 }

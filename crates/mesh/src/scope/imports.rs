@@ -13,10 +13,11 @@ use model::service::{Port, Registry, Service, ServiceAlias, Visibility};
 use proto_istio::networking::IstioEgressListener;
 use store::Snapshot;
 
+use super::any_suspect;
 use super::{EgressScope, port_to_match};
 use crate::hosts::{Ends, Wildcards};
 use crate::services::{InNamespace, OfHost, VisibleTo};
-use crate::virtual_service::{MESH, RuleHead, RuleLists, RulesFor, Semantics, any_suspect};
+use crate::virtual_service::{MESH, RuleHead, RuleLists, RulesFor, Semantics};
 
 /// The hosts imported from one namespace, or from every one.
 #[derive(Debug, Default)]

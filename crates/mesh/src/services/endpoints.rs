@@ -113,7 +113,7 @@ impl Query<Snapshot> for EntryEndpoints {
 
 /// How many endpoints the hosts of a ServiceEntry would have, where they are so many that they have none.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct RefusedEndpoints(pub(crate) ObjectName);
+pub struct RefusedEndpoints(pub ObjectName);
 
 impl Query<Snapshot> for RefusedEndpoints {
     type Value = Option<usize>;

@@ -41,7 +41,7 @@ impl Query<Snapshot> for EntryServices {
 }
 
 /// Why a ServiceEntry has no services: what it says multiplies beyond a limit.
-pub(crate) fn excess(entry: &Object<ServiceEntry>) -> Option<Diagnostic> {
+pub fn excess(entry: &Object<ServiceEntry>) -> Option<Diagnostic> {
     let spec = &entry.spec;
     let of = (Kind::ServiceEntry, &entry.meta.name);
     let served = spec.hosts.len().saturating_mul(spec.ports.len());
@@ -64,7 +64,7 @@ pub(crate) fn excess(entry: &Object<ServiceEntry>) -> Option<Diagnostic> {
 }
 
 /// How many endpoints a ServiceEntry has with so many workloads, where they are more than it may have.
-pub(crate) fn too_many_endpoints(spec: &ServiceEntry, workloads: usize) -> Option<usize> {
+pub fn too_many_endpoints(spec: &ServiceEntry, workloads: usize) -> Option<usize> {
     let addresses = spec.addresses.len().max(1);
     let factors = [spec.hosts.len(), addresses, spec.ports.len(), workloads];
     let count = limits::product(factors);

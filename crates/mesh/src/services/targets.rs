@@ -25,7 +25,7 @@ use super::kube::KubeService;
 use super::kube_endpoints::workload_port;
 use super::pod::{WorkloadOfPod, ready_at, target_port};
 use super::workload::{Workload, WorkloadOfEntry};
-use crate::proxy::Identity;
+use crate::services::Identity;
 use crate::view::ServiceTarget;
 
 /// The service ports that a proxy's workload serves: oldest service first, then by host. `labels` are those of the

@@ -51,17 +51,21 @@ pub(super) fn is_topology_label(key: &str) -> bool {
 }
 
 /// What of a workload's surroundings stands in the labels of its endpoints.
-pub(crate) struct Topology<'a> {
-    pub(crate) cluster: &'a ClusterId,
-    pub(crate) locality: &'a Locality,
-    pub(crate) node: &'a str,
-    pub(crate) network: &'a Network,
+pub struct Topology<'a> {
+    /// Its cluster.
+    pub cluster: &'a ClusterId,
+    /// Its locality.
+    pub locality: &'a Locality,
+    /// The name of its node.
+    pub node: &'a str,
+    /// Its network.
+    pub network: &'a Network,
 }
 
 /// Labels with those of the topology.
 ///
 /// Istio: pilot/pkg/serviceregistry/util/label/label.go AugmentLabels, 1.32.
-pub(crate) fn with_topology(labels: &Labels, topology: &Topology<'_>) -> Labels {
+pub fn with_topology(labels: &Labels, topology: &Topology<'_>) -> Labels {
     let locality = topology.locality;
     let known: [(&str, &str); 5] = [
         (TOPOLOGY[0], &locality.region),

@@ -125,7 +125,7 @@ fn merge_leaf(
 }
 
 /// The delegate that a route of `namespace` names. The error says why there is none for it.
-pub(crate) fn find(
+pub fn find(
     cx: &Cx<'_, Snapshot>,
     namespace: &Namespace,
     delegate: &Delegate,

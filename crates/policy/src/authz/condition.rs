@@ -9,7 +9,7 @@ use proto_envoy::envoy::config::rbac::v3::{Permission, Principal, permission, pr
 use proto_envoy::envoy::r#type::matcher::v3::{MetadataMatcher, StringMatcher};
 
 use super::matcher;
-use crate::listeners::address::cidr_range;
+use mesh::address::cidr_range;
 use xds::any;
 
 const SPIFFE: &str = "spiffe://";
@@ -403,7 +403,7 @@ mod tests {
     const MODEL: &str = "authz-model";
 
     fn shown<M: Message + Name>(message: &M) -> Value {
-        let mut json = crate::json::from_bytes(&M::type_url(), &message.encode_to_vec());
+        let mut json = descriptors::json::from_bytes(&M::type_url(), &message.encode_to_vec());
         json.as_object_mut().unwrap().remove("@type");
         json
     }

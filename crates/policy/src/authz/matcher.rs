@@ -224,7 +224,7 @@ mod tests {
     use testkit::cases;
 
     fn shown<M: Message + Name>(message: &M) -> Value {
-        let mut json = crate::json::from_bytes(&M::type_url(), &message.encode_to_vec());
+        let mut json = descriptors::json::from_bytes(&M::type_url(), &message.encode_to_vec());
         json.as_object_mut().unwrap().remove("@type");
         json
     }

@@ -18,8 +18,8 @@ use proto_istio::mesh::mesh_config::extension_provider::{
 };
 
 use super::matcher;
-use crate::listeners::access_log::envoy_grpc;
-use crate::listeners::provider_cluster::ProviderCluster;
+use crate::provider_cluster::ProviderCluster;
+use crate::provider_cluster::envoy_grpc;
 
 /// What names of policies start with whose rules an authorizer is asked about.
 pub(super) const POLICY_PREFIX: &str = "istio-ext-authz";

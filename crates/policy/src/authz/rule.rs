@@ -9,7 +9,7 @@ use proto_istio::security::Rule;
 
 use super::condition::{self, Attribute, Unfit};
 use super::trust_domain::TrustDomains;
-use crate::limits;
+use mesh::limits;
 
 /// What happens where a condition makes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

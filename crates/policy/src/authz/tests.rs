@@ -22,7 +22,7 @@ fn policies(text: &str) -> Policies {
 }
 
 fn shown(name: &str, config: &Any) -> Value {
-    let typed = crate::json::from_bytes(&config.type_url, &config.value);
+    let typed = descriptors::json::from_bytes(&config.type_url, &config.value);
     json!({ "name": name, "typedConfig": typed })
 }
 

@@ -13,7 +13,7 @@ use super::patch::{Patch, Patches};
 
 /// The cluster as the patches leave it; `None` where one of them takes it out. Inbound clusters are matched by `hosts`,
 /// the services of their port.
-pub(crate) fn apply(
+pub fn apply(
     patches: &Patches<Cluster>,
     context: Context,
     mut cluster: Cluster,
@@ -48,10 +48,7 @@ pub(crate) fn apply(
 }
 
 /// The clusters that are added to a side of a proxy.
-pub(crate) fn added(
-    patches: &Patches<Cluster>,
-    context: Context,
-) -> impl Iterator<Item = &Cluster> {
+pub fn added(patches: &Patches<Cluster>, context: Context) -> impl Iterator<Item = &Cluster> {
     patches.iter().filter_map(move |patch| {
         (patch.operation == Operation::Add && adds_to(patch.context, context))
             .then_some(&patch.value)

@@ -18,8 +18,9 @@ use store::{Reads, Snapshot};
 
 use super::patch::{AnyPatch, Patch};
 use super::{Context, danger, size, value};
-use crate::findings::{self, code};
-use crate::limits;
+use mesh::finding;
+use mesh::finding::code;
+use mesh::limits;
 
 /// Longer expressions cost more to prepare than a version is worth.
 ///
@@ -131,7 +132,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn say(&mut self, code: &'static str, severity: Severity, path: String, message: String) {
-        let found = findings::about(self.object, code, severity, message);
+        let found = finding::about(self.object, code, severity, message);
         self.diagnostics.push(found.at(path));
     }
 

@@ -8,7 +8,7 @@ use proto_istio::networking::envoy_filter::patch::Operation;
 
 use super::network;
 use super::patch::{AnyPatch, Patch};
-use crate::capabilities::name::{
+use mesh::capabilities::name::{
     EXT_AUTHZ_HTTP, EXT_AUTHZ_NETWORK, HTTP_CONNECTION_MANAGER, HTTP_RBAC, JWT_AUTHN, NETWORK_RBAC,
     TLS, TLS_INSPECTOR,
 };

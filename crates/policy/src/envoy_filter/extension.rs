@@ -8,7 +8,7 @@ use proto_istio::networking::envoy_filter::patch::Operation;
 use super::patch::Patches;
 
 /// The configurations, in order.
-pub(crate) fn added(
+pub fn added(
     patches: &Patches<TypedExtensionConfig>,
 ) -> impl Iterator<Item = &TypedExtensionConfig> {
     patches

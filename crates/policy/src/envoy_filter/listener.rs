@@ -17,7 +17,7 @@ use super::network;
 use super::patch::{ListenerPatches, Patch, is_virtual};
 
 /// The listener as the patches leave it; `None` where one of them takes it out.
-pub(crate) fn apply(
+pub fn apply(
     patches: &ListenerPatches,
     context: Context,
     mut listener: Listener,
@@ -41,10 +41,7 @@ pub(crate) fn apply(
 }
 
 /// The listeners that are added to a side of a proxy.
-pub(crate) fn added(
-    patches: &ListenerPatches,
-    context: Context,
-) -> impl Iterator<Item = &Listener> {
+pub fn added(patches: &ListenerPatches, context: Context) -> impl Iterator<Item = &Listener> {
     patches
         .listeners
         .iter()

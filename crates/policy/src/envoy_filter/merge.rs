@@ -6,7 +6,7 @@ use prost::{Message, Name};
 use prost_reflect::{DynamicMessage, ReflectMessage, Value};
 use prost_types::Any;
 
-use crate::json::pool;
+use descriptors::pool;
 
 /// What happens to lists that both have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,7 +12,7 @@ use super::http;
 use super::listener::{Insert, Place};
 use super::merge::{self, NoMerge};
 use super::patch::{ListenerPatches, Patch};
-use crate::capabilities::name::HTTP_CONNECTION_MANAGER;
+use mesh::capabilities::name::HTTP_CONNECTION_MANAGER;
 
 /// The filter of a chain that a patch names.
 pub(super) fn wanted<T>(patch: &Patch<T>) -> Option<&FilterMatch> {

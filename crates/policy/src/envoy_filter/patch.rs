@@ -19,9 +19,10 @@ use proto_istio::networking::envoy_filter::{ClusterMatch, ListenerMatch, RouteCo
 
 use super::Context;
 use super::merge::{Lists, NoMerge};
-use crate::clusters::names::INBOUND_PASSTHROUGH;
-use crate::findings::{self, code};
-use crate::listeners::parts::hash_of_debug;
+use mesh::cluster_names::INBOUND_PASSTHROUGH;
+use mesh::finding;
+use mesh::finding::code;
+use mesh::keyed::hash_of_debug;
 
 /// Names of the listeners that take all redirected traffic; their ports are those of their chains.
 const VIRTUAL: [&str; 2] = ["virtualInbound", "virtualOutbound"];
@@ -34,13 +35,13 @@ pub struct Patch<T> {
     /// Its place among `configPatches`.
     pub at: usize,
     /// The side of the proxy.
-    pub(crate) context: Context,
+    pub context: Context,
     /// What is done.
-    pub(crate) operation: Operation,
+    pub operation: Operation,
     /// What it is done to; all of the kind where there is none.
-    pub(crate) matching: Option<ObjectTypes>,
+    pub matching: Option<ObjectTypes>,
     /// What is added or laid over it; default for removals.
-    pub(crate) value: T,
+    pub value: T,
     /// The encoded size of the value in bytes.
     pub(super) size: usize,
     /// Of all the above.
@@ -75,7 +76,7 @@ impl<T> Patch<T> {
     pub(super) fn misfit(&self, found: &mut Vec<Diagnostic>, target: &str, why: &NoMerge) {
         let message = format!("{target} stays as it is: {why}");
         let (kind, severity) = (Kind::EnvoyFilter, Severity::Error);
-        let told = findings::about_named(kind, &self.of, code::UNUSABLE_PATCH, severity, message);
+        let told = finding::about_named(kind, &self.of, code::UNUSABLE_PATCH, severity, message);
         found.push(told.at(format!("spec.configPatches[{}].patch.value", self.at)));
     }
 
@@ -196,7 +197,7 @@ impl<T> fmt::Debug for Patches<T> {
 
 impl Patches<Cluster> {
     /// Those that may concern clusters of a host.
-    pub(crate) fn of_host(&self, context: Context, host: &str) -> Self {
+    pub fn of_host(&self, context: Context, host: &str) -> Self {
         self.retain(|p| {
             p.is_for(context)
                 && p.operation != Operation::Add
@@ -211,12 +212,12 @@ impl Patches<Cluster> {
     }
 
     /// Those that may concern clusters of hosts.
-    pub(crate) fn of_hosts(&self, context: Context) -> Self {
+    pub fn of_hosts(&self, context: Context) -> Self {
         self.retain(|p| p.is_for(context) && p.operation != Operation::Add)
     }
 
     /// Those that may concern the clusters that every proxy has, whose names say nothing of a service.
-    pub(crate) fn of_fixed(&self) -> Self {
+    pub fn of_fixed(&self) -> Self {
         self.retain(|p| {
             let all = |m: &ClusterMatch| {
                 if m.name.is_empty() {
@@ -256,7 +257,7 @@ impl ListenerPatches {
     }
 
     /// Those that are not only for another side of the proxy.
-    pub(crate) fn of_side(&self, context: Context) -> Arc<Self> {
+    pub fn of_side(&self, context: Context) -> Arc<Self> {
         Arc::new(Self {
             listeners: self.listeners.retain(|p| p.is_for(context)),
             listener_filters: self.listener_filters.retain(|p| p.is_for(context)),
@@ -267,7 +268,7 @@ impl ListenerPatches {
     }
 
     /// Those that may concern a listener of that name and port; `None` where there are none.
-    pub(crate) fn of_listener(&self, context: Context, name: &str, port: u16) -> Option<Arc<Self>> {
+    pub fn of_listener(&self, context: Context, name: &str, port: u16) -> Option<Arc<Self>> {
         fn own<T>(p: &Patch<T>, context: Context, name: &str, port: Option<u16>) -> bool {
             let matches = |m: &ListenerMatch| {
                 (m.name.is_empty() || m.name == name)
@@ -319,12 +320,12 @@ impl RoutePatches {
     }
 
     /// Those that may concern a route configuration of a side of the proxy; `None` where there are none.
-    pub(crate) fn of_config(&self, context: Context, name: &str) -> Option<Arc<Self>> {
+    pub fn of_config(&self, context: Context, name: &str) -> Option<Arc<Self>> {
         self.named(context, |stated| stated == name)
     }
 
     /// Those that may concern the routes inside inbound listeners; `None` where there are none.
-    pub(crate) fn of_inbound(&self) -> Option<Arc<Self>> {
+    pub fn of_inbound(&self) -> Option<Arc<Self>> {
         self.named(Context::SidecarInbound, |stated| {
             stated.starts_with("inbound|") || stated == INBOUND_PASSTHROUGH
         })

@@ -17,11 +17,11 @@ use super::merge::merge;
 use super::patch::{Patch, RoutePatches};
 
 /// Where a route configuration is used.
-pub(crate) struct Place<'a> {
+pub struct Place<'a> {
     /// The side of the proxy.
-    pub(crate) context: Context,
+    pub context: Context,
     /// Ports of services that lead to a port of a gateway; the port itself where there are none.
-    pub(crate) service_ports: &'a dyn Fn(u32) -> Vec<u32>,
+    pub service_ports: &'a dyn Fn(u32) -> Vec<u32>,
 }
 
 impl Place<'_> {
@@ -48,7 +48,7 @@ impl Place<'_> {
 }
 
 /// Patches a route configuration.
-pub(crate) fn apply(patches: &RoutePatches, place: &Place<'_>, config: &mut RouteConfiguration) {
+pub fn apply(patches: &RoutePatches, place: &Place<'_>, config: &mut RouteConfiguration) {
     for patch in patches.configs.iter() {
         if let Some(lists) = patch.lists()
             && place.is_meant(patch, config)
@@ -179,7 +179,7 @@ fn listened(name: &str) -> u32 {
 }
 
 /// The port in the name of a gateway's route configuration; 0 where there is none.
-pub(crate) fn port_of_gateway_route(name: &str) -> u32 {
+pub fn port_of_gateway_route(name: &str) -> u32 {
     GatewayRoute::of(name).port
 }
 

@@ -18,15 +18,15 @@ use super::Context;
 use super::compile::{Compiled, CompiledFilter, Proxies};
 use super::patch::{AnyPatch, ListenerPatches, Patches, RoutePatches};
 use super::size::Fitting;
-use crate::policy_target::Target;
-use crate::view::View;
+use mesh::policy_target::Target;
+use mesh::view::View;
 
 /// The metadata key under which a proxy states its version.
 const VERSION: &str = "ISTIO_VERSION";
 
 /// The metadata keys that EnvoyFilters match proxies by, sorted.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct MatchedKeys;
+pub struct MatchedKeys;
 
 impl Query<Snapshot> for MatchedKeys {
     type Value = BTreeSet<Arc<str>>;
@@ -91,16 +91,16 @@ pub struct Selected {
 
 /// What patches of a proxy are left out.
 #[derive(PartialEq, Debug, Default)]
-pub(crate) struct LeftOut {
+pub struct LeftOut {
     /// Those that are too large or too many together.
-    pub(crate) findings: Vec<Diagnostic>,
+    pub findings: Vec<Diagnostic>,
     /// The sides that refuse everything, since what is left out may protect them.
     closed: Vec<Context>,
 }
 
 impl LeftOut {
     /// Whether a side of the proxy is closed.
-    pub(crate) fn closes(&self, side: Context) -> bool {
+    pub fn closes(&self, side: Context) -> bool {
         self.closed.iter().any(|c| *c == side || *c == Context::Any)
     }
 }
@@ -235,5 +235,5 @@ part!(
 );
 part!(
     /// What patches of a proxy are left out.
-    pub(crate) PatchesLeftOut, Arc<LeftOut>, left_out
+    pub PatchesLeftOut, Arc<LeftOut>, left_out
 );

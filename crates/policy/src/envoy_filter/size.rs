@@ -12,7 +12,7 @@ use proto_istio::networking::envoy_filter::patch::Operation;
 
 use super::Context;
 use super::patch::{AnyPatch, ListenerPatches, Patch, is_virtual};
-use crate::limits::{self, Budget, Exceeded, PatchLimit};
+use mesh::limits::{self, Budget, Exceeded, PatchLimit};
 
 /// A patch whose value is repeated.
 struct Copied<'a> {
@@ -228,16 +228,16 @@ impl<'a> Fitting<'a> {
 
 /// What patches add to each chain of a side of a proxy at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ChainWeight {
+pub struct ChainWeight {
     /// To chains of requests alone.
-    pub(crate) http: usize,
+    pub http: usize,
     /// To all.
-    pub(crate) all: usize,
+    pub all: usize,
 }
 
 impl ListenerPatches {
     /// What they add to each chain of a side at most.
-    pub(crate) fn chain_weight(&self, context: Context) -> ChainWeight {
+    pub fn chain_weight(&self, context: Context) -> ChainWeight {
         let listeners = self.listeners.iter();
         let listeners = listeners.filter(|p| p.operation != Operation::Add);
         ChainWeight {
@@ -250,7 +250,7 @@ impl ListenerPatches {
     }
 
     /// The largest patch of filters and chains: its object, and its place there.
-    pub(crate) fn largest(&self) -> Option<(&ObjectName, usize)> {
+    pub fn largest(&self) -> Option<(&ObjectName, usize)> {
         fn of<T>(p: &Patch<T>) -> (usize, &ObjectName, usize) {
             (p.size, &p.of, p.at)
         }

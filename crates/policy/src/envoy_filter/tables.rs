@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use super::patch::{AnyPatch, Patch};
 use super::select::Selected;
 use super::{Context, cluster, extension, listener, route};
-use crate::json::{from_bytes, pool};
+use descriptors::json::from_bytes;
+use descriptors::pool;
 use testkit::cases;
 
 const TABLE: &str = "core-envoyfilter";

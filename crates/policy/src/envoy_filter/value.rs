@@ -7,7 +7,7 @@ use prost_reflect::{DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, M
 use prost_types::Struct;
 use serde_json::{Map, Value, json};
 
-use crate::json::pool;
+use descriptors::pool;
 
 /// What was read.
 #[derive(Debug)]

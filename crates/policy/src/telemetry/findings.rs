@@ -12,9 +12,9 @@ use proto_istio::telemetry::ProviderRef;
 use store::{Reads, Snapshot};
 
 use super::AppliedTo;
-use crate::findings::{about, code};
-use crate::listeners::provider_cluster::lookup;
-use crate::view::View;
+use crate::provider_cluster::lookup;
+use mesh::finding::{about, code};
+use mesh::view::View;
 
 /// What providers are named for.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use proto_istio::telemetry::access_logging::LogSelector;
 use proto_istio::telemetry::{AccessLogging, WorkloadMode};
 
 use super::{Applied, mode, names};
-use crate::listeners::class::Class;
+use mesh::class::Class;
 
 /// Logging to one provider.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -9,7 +9,7 @@ use proto_istio::telemetry::{MetricSelector, Metrics, WorkloadMode};
 use proto_istio::wkt::Duration;
 
 use super::{Applied, mode, names};
-use crate::listeners::class::Class;
+use mesh::class::Class;
 
 /// The metrics of one provider on one side of a proxy.
 #[derive(Clone, PartialEq, Debug, Default)]

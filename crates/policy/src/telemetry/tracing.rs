@@ -7,7 +7,7 @@ use proto_istio::telemetry::tracing::CustomTag;
 use proto_istio::telemetry::{Tracing, WorkloadMode};
 
 use super::{Applied, mode, names, provider};
-use crate::listeners::class::Class;
+use mesh::class::Class;
 
 /// Tracing of one side of a proxy.
 #[derive(Clone, PartialEq, Debug)]

@@ -20,10 +20,10 @@ use proto_istio::extensions::{FailStrategy, PluginType, TrafficSelector, WasmCon
 use proto_istio::types::WorkloadMode;
 
 use super::{Code, Extension, Phase, url};
-use crate::capabilities::Capabilities;
-use crate::listeners::class::Class;
-use crate::listeners::filters;
-use crate::view::View;
+use crate::filters;
+use mesh::capabilities::Capabilities;
+use mesh::class::Class;
+use mesh::view::View;
 use xds::any;
 
 const WASM_HTTP: &str = "envoy.filters.http.wasm";

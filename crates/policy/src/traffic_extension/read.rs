@@ -12,8 +12,9 @@ use proto_istio::extensions::{TrafficSelector, WasmConfig};
 use store::{Reads, Snapshot};
 
 use super::{Code, Extension, Phase, url};
-use crate::findings::{self, code};
-use crate::secrets::resource_name;
+use mesh::credential::resource_name;
+use mesh::finding;
+use mesh::finding::code;
 
 /// What names of filters and configurations start with.
 const PREFIX: &str = "extensions.istio.io/trafficextension/";
@@ -86,7 +87,7 @@ fn read<T: Kinded>(object: &Object<T>, extension: Result<Extension, Flaw>) -> Re
         Err(flaw) => Read {
             extension: None,
             diagnostics: vec![
-                findings::about(object, code::NO_EXTENSION, Severity::Error, flaw.message)
+                finding::about(object, code::NO_EXTENSION, Severity::Error, flaw.message)
                     .at(flaw.path)
                     .help("no filter is made of it: traffic passes as if it were not there"),
             ],

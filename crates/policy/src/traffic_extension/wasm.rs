@@ -34,10 +34,11 @@ const DOCKER_CONFIG: &str = ".dockerconfigjson";
 
 /// The configuration of an object's filter; `None` for filters that stand in the listener themselves.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct ExtensionConfigOf {
-    pub(crate) extension: Wanted,
+pub struct ExtensionConfigOf {
+    /// Which extension.
+    pub extension: Wanted,
     /// Whether the proxy has proven to be one that may have the credentials of registries.
-    pub(crate) trusted: bool,
+    pub trusted: bool,
 }
 
 impl Query<Snapshot> for ExtensionConfigOf {

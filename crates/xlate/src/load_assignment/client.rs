@@ -10,8 +10,8 @@ use model::settings::Settings;
 use proto_istio::networking::TrafficPolicy;
 
 use super::locality::{LocalityLb, PLACE};
-use crate::destination_rule::MergedRule;
-use crate::view::{Families, View};
+use mesh::destination_rule::MergedRule;
+use mesh::view::{Families, View};
 
 /// The label that names the node of the proxy.
 const NODE: &str = PLACE[5];

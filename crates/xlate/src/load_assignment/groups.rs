@@ -26,13 +26,13 @@ pub(crate) struct Group<'a> {
     pub(super) priority: u32,
     /// The weight of the group among its siblings.
     pub(super) weight: Option<u32>,
-    pub(super) members: Vec<Member<'a>>,
+    pub(crate) members: Vec<Member<'a>>,
 }
 
 /// One endpoint as a client sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Member<'a> {
-    pub(super) target: Target<'a>,
+    pub(crate) target: Target<'a>,
     pub(super) weight: u32,
     /// Whether the client should speak mutual TLS with it.
     pub(super) mutual_tls: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Member<'a> {
 
 /// Where the client connects to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Target<'a> {
+pub(crate) enum Target<'a> {
     /// The workload itself.
     Workload(&'a Endpoint),
     /// A gateway of the workload's network.
@@ -51,7 +51,7 @@ pub(super) enum Target<'a> {
 
 impl Group<'_> {
     /// Sets the weight to the sum of those of the members.
-    pub(super) fn weigh(&mut self) {
+    pub(crate) fn weigh(&mut self) {
         let weights = self.members.iter().map(|m| m.weight);
         let sum = weights.fold(0, u32::saturating_add);
         self.weight = (!self.members.is_empty()).then_some(sum);

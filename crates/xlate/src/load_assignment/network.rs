@@ -19,7 +19,7 @@ use store::{ObjectIndex, Reads, Snapshot};
 use super::client::EndpointClient;
 use super::groups::{Group, Member, Target};
 use super::locality::PLACE;
-use crate::services::{KubeService, name_of};
+use mesh::services::{KubeService, name_of};
 
 /// The label that names the port of a gateway between networks.
 const GATEWAY_PORT: &str = "networking.istio.io/gatewayPort";
@@ -27,7 +27,7 @@ const DEFAULT_PORT: u16 = 15443;
 
 /// Where another network is entered. Ordered as Istio orders gateways: by address, then port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Gateway {
+pub(crate) struct Gateway {
     /// IP address or name.
     pub address: Arc<str>,
     /// Its port for mutual TLS.
@@ -40,11 +40,11 @@ pub struct Gateway {
 
 /// Every gateway of every network.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct NetworkGateways;
+pub(crate) struct NetworkGateways;
 
 /// Gateways, ready to be asked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Gateways {
+pub(crate) struct Gateways {
     /// Those with an IP address, for endpoints that are sent by themselves.
     resolved: GatewaySet,
     /// All of them, for clusters that resolve names.

@@ -10,7 +10,7 @@ use incr::Cx;
 use model::change::ServiceKey;
 use model::host::{Hostname, more_specific};
 use model::names::Namespace;
-use model::service::{Address, Endpoint, Health, Port, Service};
+use model::service::{Address, Endpoint, Health, Port, Service, TrafficDistribution};
 use model::settings::Settings;
 use proto_istio::networking::client_tls_settings::TlSmode;
 use proto_istio::networking::{ClientTlsSettings, TrafficPolicy};
@@ -19,10 +19,9 @@ use store::Snapshot;
 use super::client::EndpointClient;
 use super::groups::{Group, Member, Target, is_draining};
 use super::network::{Gateways, NetworkGateways, in_network, split_horizon};
-use crate::authn::{MutualTls, PeerPolicies, Peers};
-use crate::clusters::always_sends_unhealthy;
-use crate::destination_rule::{MergedRule, Policy, subset, top_policy};
-use crate::services::EndpointsOf;
+use mesh::destination_rule::{MergedRule, Policy, subset, top_policy};
+use mesh::services::EndpointsOf;
+use policy::authn::{MutualTls, PeerPolicies, Peers};
 
 /// Services with this label keep sessions with endpoints that are shutting down.
 pub(crate) const PERSISTENT_SESSION: &str = "istio.io/persistent-session";
@@ -284,4 +283,12 @@ fn is_cluster_local(settings: &Settings, host: &Hostname) -> bool {
         }
     }
     found.is_some_and(|(_, local)| local)
+}
+
+/// Whether endpoints that are not ready are sent for the service whatever its rules say.
+///
+/// Istio: pilot/pkg/model/service.go ForcesSupportUnhealthyEndpoints, 1.32.
+pub(crate) fn always_sends_unhealthy(settings: &Settings, service: &Service) -> bool {
+    settings.features.send_unhealthy_endpoints
+        || service.kube.traffic_distribution != TrafficDistribution::Any
 }

@@ -8,16 +8,17 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use incr::Engine;
+use mesh::view::ProxyKey;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
 use model::{Change, Severity, SourceId};
+use policy::proxy::ViewOf;
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
 use store::{Snapshot, Store};
 use xds::TypeUrl;
-use xlate::view::ProxyKey;
-use xlate::{TypeSet, ViewOf};
+use xlate::TypeSet;
 
 /// The largest answer of a server that is read.
 const LARGEST_DUMP: usize = 1 << 30;
@@ -44,7 +45,7 @@ pub(super) async fn fetched(
             let list = fetched.get(ty).into_iter().flatten();
             (
                 *ty,
-                list.map(|r| xlate::json::from_bytes(ty.as_str(), &r.body))
+                list.map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
                     .collect(),
             )
         })
@@ -168,7 +169,7 @@ pub(in crate::commands) fn offline(
     store.apply(changes);
     let snapshot = store.snapshot();
     let node = node(&snapshot)?;
-    let node = xlate::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
+    let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
     let engine = Engine::new();
     let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
     Ok(types
@@ -184,7 +185,7 @@ pub(in crate::commands) fn offline(
             (
                 *ty,
                 set.iter()
-                    .map(|r| xlate::json::from_bytes(ty.as_str(), &r.body))
+                    .map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
                     .collect(),
             )
         })

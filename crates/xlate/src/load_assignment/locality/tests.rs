@@ -5,10 +5,10 @@ use model::service::{Endpoint, KubeAttributes};
 use serde_json::Value;
 
 use super::*;
-use crate::endpoints::groups::{Member, Target};
+use crate::load_assignment::groups::{Member, Target};
 use testkit::cases;
 
-use crate::recorded::message;
+use testkit::message;
 
 fn service(distribution: TrafficDistribution) -> Service {
     Service {
@@ -16,7 +16,7 @@ fn service(distribution: TrafficDistribution) -> Service {
             traffic_distribution: distribution,
             ..KubeAttributes::default()
         },
-        ..crate::recorded::service("a.shop.svc.cluster.local", "shop")
+        ..testkit::service("a.shop.svc.cluster.local", "shop")
     }
 }
 

@@ -1,19 +1,23 @@
-//! What tests over the recorded calls of Istio's functions share.
+//! Arguments of recorded calls of Istio's functions.
 
+use std::sync::Arc;
+
+use model::kinds::Kind;
+use model::object::{ObjectKey, ObjectName};
+use model::service::{Registry, Resolution, Service, Visibility};
 use serde_json::Value;
 
 /// A message of the recording; `None` for null.
-pub(crate) fn message<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
+///
+/// # Panics
+///
+/// When it is none of that type.
+pub fn message<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
     (!value.is_null()).then(|| serde_json::from_value(value.clone()).expect("a recorded message"))
 }
 
 /// A service without ports, for tests to fill in.
-pub(crate) fn service(host: &str, namespace: &str) -> model::service::Service {
-    use std::sync::Arc;
-
-    use model::kinds::Kind;
-    use model::object::{ObjectKey, ObjectName};
-    use model::service::{Registry, Resolution, Service, Visibility};
+pub fn service(host: &str, namespace: &str) -> Service {
     Service {
         host: host.into(),
         namespace: namespace.into(),

@@ -2,7 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/cluster_traffic_policy.go, 1.32.
 
-use model::service::{Port, Service, TrafficDistribution};
+use model::service::{Port, Service};
 use model::settings::{MeshConfig, Settings};
 use proto_envoy::envoy::config::cluster::v3 as envoy;
 use proto_envoy::envoy::config::cluster::v3::circuit_breakers::{
@@ -27,7 +27,8 @@ use proto_istio::networking::traffic_policy::RetryBudget as Budget;
 use proto_istio::networking::{ConnectionPoolSettings, OutlierDetection};
 
 use super::draft::Draft;
-use crate::destination_rule::Policy;
+use crate::load_assignment::select::always_sends_unhealthy;
+use mesh::destination_rule::Policy;
 
 /// Fills what a policy leaves open from the default of the mesh.
 ///
@@ -195,14 +196,6 @@ fn apply_http_pool(draft: &mut Draft<'_>, pool: Option<&ConnectionPoolSettings>)
     }
 }
 
-/// Whether endpoints that are not ready are sent for the service whatever its rules say.
-///
-/// Istio: pilot/pkg/model/service.go ForcesSupportUnhealthyEndpoints, 1.32.
-pub(crate) fn always_sends_unhealthy(settings: &Settings, service: &Service) -> bool {
-    settings.features.send_unhealthy_endpoints
-        || service.kube.traffic_distribution != TrafficDistribution::Any
-}
-
 /// When endpoints are ejected.
 ///
 /// Istio: applyOutlierDetection.
@@ -297,7 +290,7 @@ mod tests {
     use super::*;
     use testkit::cases;
 
-    use crate::recorded::message;
+    use testkit::message;
 
     #[test]
     fn connections_are_upgraded_as_in_the_recordings() {
