@@ -25,9 +25,9 @@ use store::{Reads, Snapshot};
 
 use crate::findings::{about_named, code};
 use crate::gateways::{self, GatewayServer, MergedGateway};
-use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeOf, key_of};
 use crate::view::View;
+use xds::{Resource, ResourceSet};
 
 pub use credential::{Credential, Source, resource_name};
 
