@@ -39,6 +39,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("validate", &["model", "descriptors", "proto-istio"]),
     ("sources", &["model", "validate"]),
     ("simulate", &["proto-envoy"]),
+    ("explain", &["model", "store", "incr", "xds", "xlate"]),
     (
         "apiserver",
         &["model", "sources", "validate", "proto-istio"],
