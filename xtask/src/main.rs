@@ -60,6 +60,19 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("sources", &["model", "validate"]),
     ("simulate", &["proto-envoy"]),
     (
+        "explain",
+        &[
+            "model",
+            "store",
+            "incr",
+            "xds",
+            "descriptors",
+            "mesh",
+            "policy",
+            "xlate",
+        ],
+    ),
+    (
         "apiserver",
         &["model", "sources", "validate", "proto-istio"],
     ),
