@@ -48,6 +48,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "server",
         &[
             "analysis",
+            "explain",
             "model",
             "store",
             "incr",
@@ -66,6 +67,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "pilothouse",
         &[
             "analysis",
+            "explain",
             "apiserver",
             "server",
             "client",
