@@ -80,6 +80,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "server",
         &[
             "analysis",
+            "explain",
             "model",
             "store",
             "incr",
@@ -101,6 +102,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "pilothouse",
         &[
             "analysis",
+            "explain",
             "apiserver",
             "server",
             "client",

@@ -16,6 +16,7 @@ use xlate::TypeSet;
 
 use crate::explanation::{Effect, Explanation, NamedObject, Participation, Settings, Touched};
 use crate::names::{Unknown, type_name};
+use crate::objects::find_object;
 
 /// How much may be tried for one answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +143,15 @@ impl Explainer {
             checked,
             candidates: candidates.len(),
         })
+    }
+
+    /// The object that `KIND/NAMESPACE/NAME` or, of cluster scope, `KIND/NAME` means.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, in words for the person who named it.
+    pub fn find_object(&self, text: &str) -> Result<ObjectKey, String> {
+        find_object(&self.snapshot, text)
     }
 
     /// The resources of these types that an object takes part in; `None` if there is no such object.

@@ -126,6 +126,39 @@ pub(in crate::commands) fn offline(
     types: &[TypeUrl],
     node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
 ) -> anyhow::Result<Gathered> {
+    let (snapshot, node) = read(config_dirs, mesh_config, node)?;
+    let engine = Engine::new();
+    let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
+    Ok(types
+        .iter()
+        .map(|ty| {
+            let set = engine.get(
+                &*snapshot,
+                &TypeSet {
+                    view: Arc::clone(&view),
+                    ty: *ty,
+                },
+            );
+            (
+                *ty,
+                set.iter()
+                    .map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
+                    .collect(),
+            )
+        })
+        .collect())
+}
+
+/// Objects of folders, and a proxy that is not connected.
+///
+/// # Errors
+///
+/// When a folder or the mesh configuration cannot be read, or the proxy is none.
+pub(in crate::commands) fn read(
+    config_dirs: &[PathBuf],
+    mesh_config: Option<&Path>,
+    node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
+) -> anyhow::Result<(Arc<Snapshot>, model::node::Node)> {
     let mesh = match mesh_config {
         Some(path) => {
             let text = std::fs::read_to_string(path)
@@ -170,24 +203,5 @@ pub(in crate::commands) fn offline(
     let snapshot = store.snapshot();
     let node = node(&snapshot)?;
     let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
-    let engine = Engine::new();
-    let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
-    Ok(types
-        .iter()
-        .map(|ty| {
-            let set = engine.get(
-                &*snapshot,
-                &TypeSet {
-                    view: Arc::clone(&view),
-                    ty: *ty,
-                },
-            );
-            (
-                *ty,
-                set.iter()
-                    .map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
-                    .collect(),
-            )
-        })
-        .collect())
+    Ok((snapshot, node))
 }
