@@ -104,8 +104,7 @@ impl Watch {
     /// Whether responses must hold all that is selected: of clusters and listeners in state of the world, and of what
     /// is asked for as a whole, clients drop what is not in the response.
     fn whole(&self, protocol: Protocol, ty: TypeUrl) -> bool {
-        protocol == Protocol::Sotw
-            && (matches!(ty, TypeUrl::Cluster | TypeUrl::Listener) || self.selection.wildcard)
+        protocol == Protocol::Sotw && (ty.whole() || self.selection.wildcard)
     }
 
     /// What decides about the next response, if that is nothing of this client alone: it has what it was sent, and asks

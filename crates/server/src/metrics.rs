@@ -10,7 +10,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use store::Reason;
-use xds::TypeUrl;
+use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
 
@@ -22,7 +22,7 @@ const LATENCY_BUCKETS: &[f64] = &[
 /// All metrics of the process.
 pub struct Metrics {
     registry: Registry,
-    by_type: [OfType; TypeUrl::ALL.len()],
+    by_type: ByType<OfType>,
     /// Connected proxies, by version.
     pub connected: Connected,
     /// Batches by reason.
@@ -237,7 +237,7 @@ impl Metrics {
 
     /// Those of a type.
     pub fn of_type(&self, ty: TypeUrl) -> &OfType {
-        &self.by_type[ty as usize]
+        &self.by_type[ty]
     }
 
     /// The exposition text.
@@ -368,7 +368,7 @@ pub struct OfType {
 }
 
 impl OfType {
-    fn all(registry: &Registry) -> prometheus::Result<[Self; TypeUrl::ALL.len()]> {
+    fn all(registry: &Registry) -> prometheus::Result<ByType<Self>> {
         let vec = |name, help| counters(registry, name, help, "type");
         let pushes = vec("pilot_xds_pushes", "Responses sent, by type.")?;
         let rejects = vec(
@@ -388,8 +388,8 @@ impl OfType {
             &["type"],
         )?;
         registry.register(Box::new(config_size.clone()))?;
-        Ok(TypeUrl::ALL.map(|ty| {
-            let label = [type_label(ty)];
+        Ok(ByType::new(|ty| {
+            let label = [ty.label()];
             Self {
                 pushes: pushes.with_label_values(&label),
                 config_size: config_size.with_label_values(&label),
@@ -466,19 +466,6 @@ pub fn reason_label(reason: Reason) -> &'static str {
         Reason::Endpoint => "endpoint",
         Reason::Global => "global",
         Reason::Secret => "secret",
-    }
-}
-
-/// The value of `type` in `pilot_xds_pushes`.
-pub fn type_label(ty: TypeUrl) -> &'static str {
-    match ty {
-        TypeUrl::Cluster => "cds",
-        TypeUrl::Endpoint => "eds",
-        TypeUrl::Listener => "lds",
-        TypeUrl::Route => "rds",
-        TypeUrl::Secret => "sds",
-        TypeUrl::Extension => "ecds",
-        TypeUrl::NameTable => "nds",
     }
 }
 

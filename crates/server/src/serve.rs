@@ -103,6 +103,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             metrics: metrics.clone(),
             connections,
             warm: warm.clone(),
+            unsupported: Arc::default(),
             test_identities: options.insecure_test_identities,
         }),
         ads::server::Options {

@@ -57,7 +57,7 @@ pub(crate) use fixed::allow_any_dns_cache;
 pub(crate) use outbound::{ServiceClusters, carries_endpoints, extent, lets_pass, uses_eds};
 
 /// Clusters that proxies of a view should have.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
+pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     let outbound = Outbound::of(cx, view);
     let settings = cx.settings();
     let client = Arc::new(ClusterClient::of(view, settings));

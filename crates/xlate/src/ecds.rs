@@ -13,7 +13,7 @@ use policy::traffic_extension::{ExtensionConfigOf, ExtensionsOf};
 use xds::{Resource, ResourceSet};
 
 /// The configurations that proxies of a view may ask for: those that EnvoyFilters add, and those of Wasm filters.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
+pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     let patches = cx.query(&ExtensionPatchesOf(SelectedBy::of(cx, view)));
     let added = envoy_filter::extension::added(&patches)
         .map(|config| Arc::new(Resource::encode(config.name.as_str(), config)));

@@ -35,7 +35,7 @@ use mesh::view::View;
 use xds::{Resource, ResourceSet};
 
 /// Endpoints that proxies of a view should have: an assignment for each of its EDS clusters.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
+pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     let outbound = Outbound::of(cx, view);
     let client = Arc::new(EndpointClient::anywhere(view, outbound.multi_network));
     let peers = peers::Peers::of(view, &client);

@@ -16,4 +16,4 @@ pub mod routes;
 pub mod secrets;
 mod shared;
 
-pub use roots::TypeSet;
+pub use roots::{TypeSet, UnsupportedRole, supported};

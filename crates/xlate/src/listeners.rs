@@ -23,7 +23,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::Cx;
-use model::node::Role;
 use model::service::Resolution;
 use proto_envoy::envoy::config::listener::v3::Listener;
 use proto_envoy::envoy::config::listener::v3::listener::ConnectionBalanceConfig;
@@ -47,21 +46,16 @@ use policy::envoy_filter::{
 };
 use xds::{Resource, ResourceSet};
 
-/// Listeners that proxies of a view should have.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
-    match view.role {
-        Role::Sidecar => sidecar(cx, view),
-        Role::Router => {
-            let patches = patches(cx, view);
-            let mut listeners = gateway::listeners(cx, view, &patches);
-            listeners.extend(added(&patches, Context::Gateway));
-            ResourceSet::new(listeners)
-        }
-        Role::Waypoint | Role::Ztunnel => ResourceSet::default(),
-    }
+/// Listeners that gateways of a view should have.
+pub fn of_gateway(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
+    let patches = patches(cx, view);
+    let mut listeners = gateway::listeners(cx, view, &patches);
+    listeners.extend(added(&patches, Context::Gateway));
+    ResourceSet::new(listeners)
 }
 
-fn sidecar(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
+/// Listeners that sidecars of a view should have.
+pub fn of_sidecar(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     let Some(proxy) = proxy(cx, view) else {
         return ResourceSet::default();
     };

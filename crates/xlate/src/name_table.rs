@@ -22,7 +22,7 @@ use xds::{Resource, ResourceSet};
 const CLUSTERSET: &str = ".clusterset.local";
 
 /// The DNS name table that proxies of a view should have: one resource without a name.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
+pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     let table = NameTable {
         table: table(cx, view),
     };

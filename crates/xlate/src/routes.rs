@@ -47,16 +47,6 @@ use xds::{Resource, ResourceSet};
 pub use config::RouteName;
 use patched::{Config, Patched};
 
-/// Route configurations that proxies of a view should have: all that listeners may name.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
-    match view.role {
-        Role::Sidecar => sidecar(cx, view),
-        Role::Router => router(cx, view),
-        // Waypoints have their routes in their listeners.
-        Role::Waypoint | Role::Ztunnel => ResourceSet::default(),
-    }
-}
-
 /// The routes of requests to unknown hosts by themselves, for the listener that resolves those hosts.
 ///
 /// Istio: pilot/pkg/networking/core/listener_builder.go buildAllowAnyDynamicDNSHTTPFilterChain, 1.32.
@@ -100,7 +90,8 @@ pub(crate) fn refused(cx: &Cx<'_, Snapshot>, view: &View) -> BTreeSet<ObjectName
     gateway::refused(cx, configs)
 }
 
-fn sidecar(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
+/// Route configurations that sidecars of a view should have: all that listeners may name.
+pub fn of_sidecar(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     let client = Arc::new(client::RouteClient::of(cx, view));
     let scope = cx.query(&ScopeOf(client.scope.clone()));
     let mut names = if client.proxyless {
@@ -122,7 +113,8 @@ fn sidecar(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
     }))
 }
 
-fn router(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
+/// Route configurations that gateways of a view should have: all that listeners may name.
+pub fn of_gateway(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     let gateway = Arc::new(gateways::key_of(view));
     let merged = cx.query(&gateways::MergedGatewayOf((*gateway).clone()));
     let Some(merged) = merged.as_ref() else {

@@ -11,14 +11,14 @@ use mesh::view::ProxyKey;
 use mesh::view::View;
 use model::node::Node;
 use policy::proxy::ViewOf;
-use xds::{Published, TypeUrl};
+use xds::{Published, TypeUrl, Types};
 use xlate::TypeSet;
 use xlate::findings::FindingsOfView;
 
 use super::ProxyId;
 use crate::analysis::Seen;
 
-use super::state::{Proxy, Root, State, TYPES};
+use super::state::{Proxy, Root, State};
 
 /// Whether anything was derived, be it that there is nothing.
 pub(crate) fn has_sets(published: &Published) -> bool {
@@ -88,7 +88,7 @@ impl State {
                 origin,
                 root: None,
                 view: None,
-                types: [false; TYPES],
+                types: Types::NONE,
                 from_disk,
                 sender,
             },
@@ -103,7 +103,7 @@ impl State {
         let Some(proxy) = self.proxies.get_mut(&id) else {
             return;
         };
-        if std::mem::replace(&mut proxy.types[ty as usize], true) {
+        if !proxy.types.insert(ty) {
             return;
         }
         if let Some(view) = proxy.view.clone() {
@@ -167,7 +167,7 @@ impl State {
                 ..proxy
             },
         );
-        for ty in TypeUrl::ALL.into_iter().filter(|t| types[*t as usize]) {
+        for ty in types.iter() {
             self.join_type(&view, ty);
         }
     }
@@ -181,7 +181,7 @@ impl State {
             entry.findings_root = Some(root);
             self.roots.insert(root, Root::Findings(view.clone()));
         }
-        match &mut entry.types[ty as usize] {
+        match &mut entry.types[ty] {
             Some((_, count)) => *count += 1,
             empty => {
                 let root = self.engine.root(&TypeSet {
@@ -202,11 +202,8 @@ impl State {
         };
         entry.proxies.remove(&id);
         entry.joined_or_left += 1;
-        for ty in TypeUrl::ALL
-            .into_iter()
-            .filter(|t| proxy.types[*t as usize])
-        {
-            let slot = &mut entry.types[ty as usize];
+        for ty in proxy.types.iter() {
+            let slot = &mut entry.types[ty];
             if let Some((root, count)) = slot {
                 *count -= 1;
                 if *count == 0 {

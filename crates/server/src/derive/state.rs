@@ -17,7 +17,7 @@ use policy::jwt::WantedKeys;
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Snapshot, Store};
 use tokio::sync::watch;
-use xds::{Published, ResourceSet, TypeUrl};
+use xds::{ByType, Published, ResourceSet, TypeUrl, Types};
 use xlate::TypeSet;
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
 
@@ -27,9 +27,6 @@ use super::found::{Found, placed};
 use super::origins::{self, OriginLimits, Origins};
 use super::place::has_sets;
 use super::{Batch, KeysWanted, ProxyId, Revisions};
-
-/// Number of types.
-pub(super) const TYPES: usize = TypeUrl::ALL.len();
 
 /// Everything that one thread owns.
 pub struct State {
@@ -71,7 +68,7 @@ pub(super) struct Proxy {
     pub(super) root: Option<RootId>,
     /// `None` until its view could be derived.
     pub(super) view: Option<Arc<View>>,
-    pub(super) types: [bool; TYPES],
+    pub(super) types: Types,
     /// Whether what it should have is what it had before the start.
     pub(super) from_disk: bool,
     pub(super) sender: latest::Sender<Arc<Published>>,
@@ -95,7 +92,7 @@ pub(super) struct ViewEntry {
     /// Counts the proxies that joined or left.
     pub(super) joined_or_left: u64,
     /// The root of each type and how many proxies want it.
-    pub(super) types: [Option<(RootId, usize)>; TYPES],
+    pub(super) types: ByType<Option<(RootId, usize)>>,
     pub(super) published: Arc<Published>,
     /// The root of its findings, once it wants any type.
     pub(super) findings_root: Option<RootId>,

@@ -203,5 +203,6 @@ pub(in crate::commands) fn read(
     let snapshot = store.snapshot();
     let node = node(&snapshot)?;
     let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
+    xlate::supported(node.role)?;
     Ok((snapshot, node))
 }
