@@ -7,7 +7,7 @@ use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::settings::Settings;
-use model::{Labels, Namespace, Object, ObjectName};
+use model::{Labels, Namespace, Object, ObjectKey, ObjectName};
 use rpds::RedBlackTreeMapSync;
 
 use crate::index::Indexed;
@@ -68,6 +68,18 @@ macro_rules! declare_tables {
                 match kind {
                     $(Kind::$variant => self.$table.has_namespace(namespace)),+
                 }
+            }
+
+            /// The keys of every object of a namespace.
+            pub(crate) fn keys_in(&self, namespace: &Namespace) -> Vec<ObjectKey> {
+                let mut all = Vec::new();
+                $(all.extend(self.$table.iter_in(namespace).map(|o| o.key()));)+
+                all
+            }
+
+            /// Whether a namespace holds objects of any kind.
+            pub(crate) fn holds(&self, namespace: &Namespace) -> bool {
+                $(self.$table.has_namespace(namespace))||+
             }
 
             /// Every namespace that holds objects of any kind.

@@ -11,6 +11,7 @@ use model::{Change, ObjectKey, SourceId};
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;
 
+use crate::discovery::Discovery;
 use crate::input;
 use crate::shards::{ServiceShards, ShardUpdate};
 use crate::snapshot::{Snapshot, Tables};
@@ -63,6 +64,7 @@ struct Layer {
 #[derive(Debug)]
 pub struct Store {
     layers: KeyedMap<ObjectKey, SmallVec<[Layer; 1]>>,
+    discovery: Discovery,
     snapshot: Arc<Snapshot>,
 }
 
@@ -71,6 +73,7 @@ impl Store {
     pub fn new(settings: Arc<Settings>) -> Self {
         Self {
             layers: KeyedMap::default(),
+            discovery: Discovery::default(),
             snapshot: Arc::new(Snapshot {
                 revision: 0,
                 tables: Tables::default(),
@@ -104,6 +107,7 @@ impl Store {
         for change in batch {
             self.apply_one(&mut next, change, &mut touched);
         }
+        self.rediscover(&mut next, &mut touched);
         self.snapshot = Arc::new(next);
         let Touched {
             keys,
@@ -135,7 +139,8 @@ impl Store {
                     }
                 }
                 let winner = layers.first().map(|l| l.object.clone());
-                touched.set(next, &key, winner);
+                let shown = self.discovery.shown(next, &key, winner);
+                touched.set(next, &key, shown);
             }
             Change::Delete(source, key) => {
                 self.remove_layers(next, &key, touched, |l| l.source == source)
@@ -172,6 +177,7 @@ impl Store {
                 }
             }
             Change::Settings(settings) => {
+                self.discovery.settings_change(&next.settings, &settings);
                 if *settings != *next.settings {
                     touched.keys.insert(input::settings());
                     *touched.changes.reasons.entry(Reason::Global).or_default() += 1;
@@ -218,7 +224,22 @@ impl Store {
         if winner.is_none() {
             self.layers.remove(key);
         }
-        touched.set(next, key, winner);
+        let shown = self.discovery.shown(next, key, winner);
+        touched.set(next, key, shown);
+    }
+
+    /// Shows and hides the objects of namespaces that the batch moved into or out of sight.
+    fn rediscover(&mut self, next: &mut Snapshot, touched: &mut Touched) {
+        for namespace in self.discovery.take_moved(next) {
+            let mut keys = self.discovery.hidden_in(&namespace);
+            keys.extend(next.tables.keys_in(&namespace));
+            for key in keys {
+                let layers = self.layers.get(&key);
+                let winner = layers.and_then(|l| l.first()).map(|l| l.object.clone());
+                let shown = self.discovery.shown(next, &key, winner);
+                touched.set(next, &key, shown);
+            }
+        }
     }
 }
 

@@ -44,8 +44,9 @@ use crate::envoy_filter::{
 };
 use crate::findings::ServedPort;
 use crate::scope::{ScopeOf, SidecarScope, key_of};
+use crate::services::Addressing;
 use crate::view::{ServiceTarget, View};
-use address::{Addressing, wildcards};
+use address::wildcards;
 use hcm::HttpParts;
 use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
 use parts::{Keyed, TcpParts};

@@ -16,12 +16,12 @@ use store::{Reads, Snapshot};
 use super::entry::{Chain, Entry, Followed, HttpChain, ServiceKey, TcpChains};
 use crate::hosts::Wildcards;
 use crate::listeners::address::{
-    Addressing, UNIX_PREFIX, WILDCARD_V4, WILDCARD_V6, loopbacks, prefix, wildcards,
+    UNIX_PREFIX, WILDCARD_V4, WILDCARD_V6, loopbacks, prefix, wildcards,
 };
 use crate::listeners::class::{Handling, handling};
 use crate::listeners::proxy_options::Reserved;
 use crate::scope::{EgressScope, ScopeKey, ScopeOf};
-use crate::services::EndpointsOf;
+use crate::services::{Addressing, EndpointsOf};
 use crate::virtual_service::{Suspects, suspects_in};
 
 /// The outbound listeners of the proxies of a scope that agree on the rest.
