@@ -14,10 +14,10 @@ use std::time::{Duration, Instant, SystemTime};
 use analysis::suppress::Wanted;
 use analysis::{Analysis, Finding};
 use incr::{Engine, InputKey};
+use mesh::view::View;
 use model::{Labels, Namespace, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
-use store::{Snapshot, input, snapshot};
-use xlate::View;
+use store::{Input, Snapshot, snapshot};
 
 /// How long there must be no change before analysis starts.
 const QUIET: Duration = Duration::from_millis(300);
@@ -111,13 +111,13 @@ impl Connected {
                 0 => of_namespace.remove(&labels),
                 _ => of_namespace.insert(labels),
             };
-            changed.insert(input::connected(&namespace));
+            changed.insert(Input::Connected(&namespace).key());
             if now.is_empty() {
-                changed.insert(input::connected_namespaces());
+                changed.insert(Input::ConnectedNamespaces.key());
                 self.stated.remove_mut(&namespace);
             } else {
                 if !known {
-                    changed.insert(input::connected_namespaces());
+                    changed.insert(Input::ConnectedNamespaces.key());
                 }
                 self.stated.insert_mut(namespace, now);
             }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use model::kinds::Kind;
 use model::{AnyObject, Change, Namespace, SourceId};
-use pilothouse_store::{Store, input};
+use pilothouse_store::Store;
+use pilothouse_store::input::Input;
 use testkit::{World, settings};
 
 fn source() -> SourceId {
