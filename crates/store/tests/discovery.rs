@@ -145,10 +145,8 @@ fn only_what_moves_is_touched() {
     store.apply(put(&(on + &namespace("b", "{}") + &content("b"))));
 
     let row = |kind: Kind, namespace: &str| {
-        input::row(
-            kind,
-            &model::ObjectName::new(Namespace::from(namespace), "a"),
-        )
+        let name = model::ObjectName::new(Namespace::from(namespace), "a");
+        Input::Row(kind, &name).key()
     };
     let labelled = store.apply(put(&namespace("b", "{mesh: 'on'}")));
     assert!(labelled.keys.contains(&row(Kind::Service, "b")));
