@@ -20,7 +20,7 @@ pub mod protocol;
 pub mod service;
 pub mod settings;
 
-pub use change::{Change, ShardKey, SourceId};
+pub use change::{Change, Collection, Contents, Owner, ShardKey, SourceId};
 pub use diagnostic::{Diagnostic, Severity};
 pub use host::Hostname;
 pub use kinds::{AnyObject, Kind, Kinded, Scope};

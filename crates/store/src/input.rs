@@ -20,7 +20,13 @@ fn key(tag: u8, kind: u8, parts: &[&str]) -> InputKey {
 
 /// One object, also while it is absent.
 pub fn row(kind: Kind, name: &ObjectName) -> InputKey {
-    key(0, kind as u8, &[&name.namespace, &name.name])
+    let cluster = name.cluster.as_deref().unwrap_or_default();
+    key(0, kind as u8, &[&name.namespace, &name.name, cluster])
+}
+
+/// The objects of a namespace and name, whichever clusters they are in.
+pub fn namesakes(kind: Kind, name: &ObjectName) -> InputKey {
+    key(15, kind as u8, &[&name.namespace, &name.name])
 }
 
 /// Which objects of a kind there are.
@@ -92,9 +98,4 @@ pub fn connected(namespace: &Namespace) -> InputKey {
 /// Which namespaces have connected proxies.
 pub fn connected_namespaces() -> InputKey {
     key(14, 0, &[])
-}
-
-/// Which services have endpoint shards.
-pub fn shard_services() -> InputKey {
-    key(10, 0, &[])
 }

@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use incr::Engine;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
-use model::{Change, Severity, SourceId};
+use model::{Change, Owner, Severity};
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
@@ -150,10 +150,7 @@ pub(in crate::commands) fn offline(
     let mut changes: Vec<Change> = Vec::new();
     for (rank, dir) in (10..).zip(config_dirs) {
         anyhow::ensure!(dir.is_dir(), "{} is not a folder", dir.display());
-        let id = SourceId {
-            rank,
-            name: dir.display().to_string().into(),
-        };
+        let id = Owner::new(rank, dir.display().to_string());
         let mut folder = Folder::new(id, dir, Validation::Strict);
         changes.extend(folder.scan());
         for finding in folder
