@@ -9,7 +9,7 @@ use model::kinds::{AnyObject, Kind};
 use model::object::{ObjectKey, ObjectName, Origin};
 use model::parse::{Validation, from_json};
 use model::{Change, Collection, Contents, Diagnostic, Owner, SourceId};
-use sources::{Said, Sink};
+use sources::{Sink, SourceEvent};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -108,17 +108,17 @@ impl ApiSource {
                 }
                 changes.extend(object.map(|o| Change::Put(self.owner.clone(), o)));
             }
-            sink.send(Said::Changes(changes)).await.ok()?;
+            sink.send(SourceEvent::Changes(changes)).await.ok()?;
         }
         reading.await.ok()?;
         let synced = self.collections().map(Change::Synced).collect();
-        sink.send(Said::Changes(synced)).await.ok()?;
+        sink.send(SourceEvent::Changes(synced)).await.ok()?;
         self.tell_findings(sink).await
     }
 
     async fn tell_findings(&self, sink: &Sink) -> Option<()> {
         let all = self.findings.values().flatten().cloned().collect();
-        sink.send(Said::Findings(self.owner.source.clone(), all))
+        sink.send(SourceEvent::Findings(self.owner.source.clone(), all))
             .await
             .ok()
     }
@@ -140,7 +140,7 @@ impl ApiSource {
         let Some(events) = events else {
             // Too far behind to be told one by one.
             let restart = self.collections().map(Change::Restart).collect();
-            sink.send(Said::Changes(restart)).await.ok()?;
+            sink.send(SourceEvent::Changes(restart)).await.ok()?;
             return self.tell_all(sink).await;
         };
         let mut changes = Vec::with_capacity(events.len());
@@ -162,7 +162,7 @@ impl ApiSource {
             changes.extend(object.map(|o| Change::Put(self.owner.clone(), o)));
         }
         if !changes.is_empty() {
-            sink.send(Said::Changes(changes)).await.ok()?;
+            sink.send(SourceEvent::Changes(changes)).await.ok()?;
         }
         if findings_differ {
             self.tell_findings(sink).await?;

@@ -11,7 +11,7 @@ use model::parse::Validation;
 use model::{Owner, SourceId};
 use sources::files::{self, Absent};
 use sources::folder::Folder;
-use sources::{Said, jwks};
+use sources::{SourceEvent, jwks};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -369,7 +369,7 @@ struct Feeding {
 
 /// Hands what sources say to the derive thread; resolves when every source in `waiting` said all it had.
 async fn feed(
-    mut said: mpsc::Receiver<Said>,
+    mut said: mpsc::Receiver<SourceEvent>,
     feeding: Feeding,
     mut waiting: Vec<SourceId>,
     tasks: &TaskTracker,
@@ -404,10 +404,10 @@ async fn feed(
 }
 
 impl Feeding {
-    async fn pass_on(&self, said: Said) -> Result<(), crate::derive::Closed> {
+    async fn pass_on(&self, said: SourceEvent) -> Result<(), crate::derive::Closed> {
         match said {
-            Said::Changes(changes) => self.change(changes, Instant::now()).await,
-            Said::Read {
+            SourceEvent::Changes(changes) => self.change(changes, Instant::now()).await,
+            SourceEvent::Read {
                 changes,
                 noticed,
                 took,
@@ -415,7 +415,7 @@ impl Feeding {
                 self.metrics.stages.read.observe(took.as_secs_f64());
                 self.change(changes, noticed).await
             }
-            Said::Findings(source, found) => {
+            SourceEvent::Findings(source, found) => {
                 report(&self.findings, &self.metrics, &source, found);
                 Ok(())
             }

@@ -10,7 +10,8 @@ use model::settings::Settings;
 use model::{Labels, Namespace, ObjectKey, ObjectName, Owner};
 use rpds::RedBlackTreeMapSync;
 
-use crate::index::Indexed;
+use crate::index::{Indexed, ObjectIndex};
+use crate::input::Input;
 use crate::shards::ServiceShards;
 use crate::table::{Row, Table, index_entries};
 
@@ -90,7 +91,7 @@ macro_rules! declare_tables {
                 &mut self,
                 key: &ObjectKey,
                 winner: Option<(AnyObject, Arc<Owner>)>,
-                touched: &mut dyn FnMut(u8, &str, bool),
+                touched: &mut dyn FnMut(ObjectIndex, &str, bool),
             ) {
                 match key.kind {
                     $(Kind::$variant => set_typed::<$spec>(self, &key.name, winner, touched)),+
@@ -106,7 +107,7 @@ fn set_typed<T: Stored>(
     tables: &mut Tables,
     name: &ObjectName,
     winner: Option<(AnyObject, Arc<Owner>)>,
-    touched: &mut dyn FnMut(u8, &str, bool),
+    touched: &mut dyn FnMut(ObjectIndex, &str, bool),
 ) {
     let row = winner.and_then(|(object, owner)| {
         let object = <T as Kinded>::of(&object)?.clone();
@@ -118,10 +119,10 @@ fn set_typed<T: Stored>(
     table.set(name, row, &before, &after);
     for entry in &before {
         let moved = after.binary_search(entry).is_err();
-        touched(entry.index as u8, &entry.value, moved);
+        touched(entry.index, &entry.value, moved);
     }
     for entry in after.iter().filter(|e| before.binary_search(e).is_err()) {
-        touched(entry.index as u8, &entry.value, true);
+        touched(entry.index, &entry.value, true);
     }
 }
 
@@ -146,4 +147,55 @@ pub struct Snapshot {
     /// The labels of the proxies that are connected, each set once. For analysis alone: in what is generated from it is
     /// empty.
     pub connected: Connected,
+}
+
+impl Snapshot {
+    /// Puts an object in place of what has its key, or takes that away, and calls `touch` with every input that differs
+    /// from now on; one may be named twice. Returns whether generation could see a difference: without one, nothing is
+    /// touched.
+    ///
+    /// [`Store::apply`](crate::Store::apply) marks by it what to derive again. Taking an object out of a copy names the
+    /// inputs that it is read through.
+    pub fn replace(
+        &mut self,
+        key: &ObjectKey,
+        new: Option<(AnyObject, Arc<Owner>)>,
+        touch: &mut dyn FnMut(Input<'_>),
+    ) -> bool {
+        let kind = key.kind;
+        let namespace = &key.name.namespace;
+        let old = self.tables.get_any(kind, &key.name);
+        let visible = match (&old, &new) {
+            (None, None) => return false,
+            (Some(a), Some((b, _))) => !a.means_the_same(b),
+            _ => true,
+        };
+        let membership = old.is_some() != new.is_some();
+        let had_namespace = self.tables.has_namespace(kind, namespace);
+        self.tables.set_any(key, new, &mut |index, value, moved| {
+            if visible {
+                touch(Input::IndexContents(kind, index, value));
+                if moved {
+                    touch(Input::IndexMembers(kind, index, value));
+                }
+            }
+        });
+        if !visible {
+            return false;
+        }
+        touch(Input::Row(kind, &key.name));
+        if kind.is_per_cluster() {
+            touch(Input::Namesakes(kind, &key.name));
+        }
+        touch(Input::Contents(kind));
+        touch(Input::ContentsIn(kind, namespace));
+        if membership {
+            touch(Input::Members(kind));
+            touch(Input::MembersIn(kind, namespace));
+        }
+        if had_namespace != self.tables.has_namespace(kind, namespace) {
+            touch(Input::Namespaces(kind));
+        }
+        true
+    }
 }

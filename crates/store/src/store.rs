@@ -20,7 +20,7 @@ use model::{Change, Collection, Contents, ObjectKey, ObjectName, Owner, ShardKey
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;
 
-use crate::input;
+use crate::input::Input;
 use crate::shards::{ServiceShards, ShardUpdate};
 use crate::snapshot::{Snapshot, Tables};
 use held::{Held, Members, ShardOf};
@@ -163,7 +163,7 @@ impl Writing<'_> {
             Change::Keys(source, fetched) => self.set_keys(source, fetched),
             Change::Settings(settings) => {
                 if *settings != *self.next.settings {
-                    self.touched.note(input::settings(), Reason::Global);
+                    self.touched.note(Input::Settings, Reason::Global);
                 }
                 self.next.settings = settings;
             }
@@ -292,7 +292,7 @@ impl Writing<'_> {
         if self.next.keys.get(&source) == fetched.as_ref() {
             return;
         }
-        self.touched.note(input::keys(&source), Reason::Config);
+        self.touched.note(Input::Keys(&source), Reason::Config);
         match fetched {
             Some(fetched) => self.next.keys.insert_mut(source, fetched),
             None => _ = self.next.keys.remove_mut(&source),

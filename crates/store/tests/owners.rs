@@ -13,7 +13,7 @@ use model::change::ServiceKey;
 use model::kinds::kube::Pod;
 use model::service::{Address, Endpoint};
 use model::{AnyObject, Change, Collection, Contents, Hostname, Kind, ObjectName, Owner, ShardKey};
-use pilothouse_store::{ChangeSet, Store, input};
+use pilothouse_store::{ChangeSet, Input, Store};
 use testkit::{World, settings};
 
 fn store() -> Store {
@@ -133,7 +133,7 @@ fn an_owner_that_goes_takes_its_own_and_no_more() {
     assert!(gone.contested);
     assert_eq!(host_of(&store, "both").as_deref(), Some("api.com"));
     assert!(store.snapshot().contested.is_empty());
-    let row = input::row(Kind::ServiceEntry, &ObjectName::new("shop", "other"));
+    let row = Input::Row(Kind::ServiceEntry, &ObjectName::new("shop", "other")).key();
     assert!(!gone.keys.contains(&row));
     assert!(store.apply([Change::Gone(files)]).is_empty());
 }
@@ -244,7 +244,7 @@ fn a_service_goes_with_the_last_shard_that_tells_of_it_and_not_with_its_endpoint
     assert_eq!(addresses(&store).unwrap(), [""; 0], "another knows of it");
     assert!(store.apply([delete(&one, "a")]).is_empty());
     let last = store.apply([delete(&two, "a")]);
-    assert_eq!(last.keys, [input::shards(&service())]);
+    assert_eq!(last.keys, [Input::Shards(&service()).key()]);
     assert_eq!(addresses(&store), None);
 }
 

@@ -8,7 +8,7 @@ use model::kinds::AnyObject;
 use model::{Kind, ObjectKey, Owner};
 
 use super::{ChangeSet, Reason};
-use crate::input;
+use crate::input::Input;
 use crate::shards::ShardUpdate;
 use crate::snapshot::Snapshot;
 
@@ -31,8 +31,8 @@ impl Touched {
     }
 
     /// An input differs, for a reason.
-    pub(super) fn note(&mut self, key: InputKey, reason: Reason) {
-        self.keys.insert(key);
+    pub(super) fn note(&mut self, input: Input<'_>, reason: Reason) {
+        self.keys.insert(input.key());
         *self.changes.reasons.entry(reason).or_default() += 1;
     }
 
@@ -48,39 +48,12 @@ impl Touched {
         key: &ObjectKey,
         winner: Option<(AnyObject, Arc<Owner>)>,
     ) {
-        let old = next.tables.get_any(key.kind, &key.name);
-        let visible = match (&old, &winner) {
-            (None, None) => return,
-            (Some(a), Some((b, _))) => !a.means_the_same(b),
-            _ => true,
-        };
-        let membership = old.is_some() != winner.is_some();
-        let had_namespace = next.tables.has_namespace(key.kind, &key.name.namespace);
         let keys = &mut self.keys;
-        next.tables
-            .set_any(key, winner, &mut |index, value, moved| {
-                if visible {
-                    keys.insert(input::index_contents(key.kind, index, value));
-                    if moved {
-                        keys.insert(input::index_members(key.kind, index, value));
-                    }
-                }
-            });
-        if !visible {
+        let mut touch = |input: Input<'_>| {
+            keys.insert(input.key());
+        };
+        if !next.replace(key, winner, &mut touch) {
             return;
-        }
-        keys.insert(input::row(key.kind, &key.name));
-        keys.insert(input::contents(key.kind));
-        keys.insert(input::contents_in(key.kind, &key.name.namespace));
-        if key.kind.is_per_cluster() {
-            keys.insert(input::namesakes(key.kind, &key.name));
-        }
-        if membership {
-            keys.insert(input::members(key.kind));
-            keys.insert(input::members_in(key.kind, &key.name.namespace));
-        }
-        if had_namespace != next.tables.has_namespace(key.kind, &key.name.namespace) {
-            keys.insert(input::namespaces(key.kind));
         }
         self.objects.insert(key.clone());
         let reason = match key.kind {
@@ -94,7 +67,7 @@ impl Touched {
     /// The shards of a service differ.
     pub(super) fn shards(&mut self, service: &ServiceKey, update: ShardUpdate) {
         // Also where no proxy is to be told: what generation reads must never differ from what it has read.
-        self.keys.insert(input::shards(service));
+        self.keys.insert(Input::Shards(service).key());
         let reason = match update {
             ShardUpdate::None => return,
             ShardUpdate::Endpoints => Reason::Endpoint,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use incr::InputKey;
 use model::change::ServiceKey;
 use model::{Change, Contents, Hostname, Kind, ObjectKey, ObjectName, Owner};
-use pilothouse_store::{Snapshot, Store, input};
+use pilothouse_store::{Input, Snapshot, Store};
 use proptest::prelude::*;
 
 use super::model_store::Model;
@@ -69,11 +69,11 @@ fn rows(snapshot: &Snapshot) -> BTreeMap<InputKey, String> {
             let key = object.key();
             let text = format!("{key} {}", object.spec_json());
             let status = format!("{object:?}");
-            rows.insert(input::row(kind, &key.name), text + &status);
+            rows.insert(Input::Row(kind, &key.name).key(), text + &status);
         }
     }
     for (service, shards) in snapshot.shards.iter() {
-        rows.insert(input::shards(service), format!("{shards:?}"));
+        rows.insert(Input::Shards(service).key(), format!("{shards:?}"));
     }
     rows
 }
@@ -89,12 +89,12 @@ fn buckets(snapshot: &Snapshot) -> BTreeMap<InputKey, String> {
             let mut add = |bucket: InputKey, text: &str| {
                 buckets.entry(bucket).or_default().push_str(text);
             };
-            add(input::contents(kind), &whole);
-            add(input::contents_in(kind, namespace), &whole);
-            add(input::members(kind), &member);
-            add(input::members_in(kind, namespace), &member);
+            add(Input::Contents(kind).key(), &whole);
+            add(Input::ContentsIn(kind, namespace).key(), &whole);
+            add(Input::Members(kind).key(), &member);
+            add(Input::MembersIn(kind, namespace).key(), &member);
             if kind.is_per_cluster() {
-                add(input::namesakes(kind, &key.name), &whole);
+                add(Input::Namesakes(kind, &key.name).key(), &whole);
             }
         }
     }
@@ -118,13 +118,16 @@ fn row_keys() -> BTreeSet<InputKey> {
     for cluster in &clusters {
         for (kind, name) in KINDS.iter().flat_map(|k| NAMES.map(|n| (*k, n))) {
             let name = ObjectName::new("shop", name).in_cluster(cluster.as_ref());
-            keys.insert(input::row(kind, &name));
+            keys.insert(Input::Row(kind, &name).key());
         }
     }
-    keys.insert(input::shards(&ServiceKey {
-        namespace: "shop".into(),
-        host: Hostname::from("reviews.consul"),
-    }));
+    keys.insert(
+        Input::Shards(&ServiceKey {
+            namespace: "shop".into(),
+            host: Hostname::from("reviews.consul"),
+        })
+        .key(),
+    );
     keys
 }
 
@@ -245,7 +248,7 @@ fn seeded_faults_are_caught() {
             let mut keys = applied(store, change);
             if let Change::Put(owner, object) = change {
                 let key = owner.key(&object.key());
-                keys.remove(&input::row(key.kind, &key.name));
+                keys.remove(&Input::Row(key.kind, &key.name).key());
             }
             keys
         }),
@@ -253,7 +256,7 @@ fn seeded_faults_are_caught() {
             let mut keys = applied(store, change);
             if let Change::Put(owner, object) = change {
                 let key = owner.key(&object.key());
-                keys.insert(input::row(key.kind, &key.name));
+                keys.insert(Input::Row(key.kind, &key.name).key());
             }
             keys
         }),
