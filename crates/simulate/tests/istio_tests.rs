@@ -149,5 +149,5 @@ fn requests_go_where_istios_tests_saw_them_go() {
             score.count(&format!("{} {}", test.name, recorded["call"]), &found);
         }
     }
-    score.at_least(99.0);
+    score.all_as_recorded();
 }

@@ -62,7 +62,7 @@ fn clusters_and_endpoints_are_those_of_the_recordings() {
             }
         }
     }
-    score.at_least(99.0);
+    score.all_as_recorded();
 }
 
 const SHOP: &str = "

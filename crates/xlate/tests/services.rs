@@ -229,7 +229,7 @@ fn service_entries_become_the_services_that_istio_makes_of_them() {
         let found = differences(&json!(wanted), &json!(got));
         score.count(case["test"].as_str().unwrap(), &found);
     }
-    score.at_least(98.0);
+    score.all_as_recorded();
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn endpoints_written_into_service_entries_are_those_of_istio() {
         let found = differences(&json!(wanted), &json!(got));
         score.count(case["test"].as_str().unwrap(), &found);
     }
-    score.at_least(98.0);
+    score.all_as_recorded();
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn workload_entries_become_the_workloads_that_istio_makes_of_them() {
         }
         score.count(case["test"].as_str().unwrap(), &found);
     }
-    score.at_least(98.0);
+    score.all_as_recorded();
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn kubernetes_services_become_the_services_that_istio_makes_of_them() {
         }
         score.count(case["test"].as_str().unwrap(), &found);
     }
-    score.at_least(98.0);
+    score.all_as_recorded();
 }
 
 #[test]
