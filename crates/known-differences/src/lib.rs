@@ -49,7 +49,10 @@ impl Known {
                 return Err(format!("line {number}: no reason stands above {case}"));
             };
             *cases += 1;
-            if reasons.insert(case.to_owned(), (*reason).to_owned()).is_some() {
+            if reasons
+                .insert(case.to_owned(), (*reason).to_owned())
+                .is_some()
+            {
                 return Err(format!("line {number}: {case} is listed twice"));
             }
         }
@@ -75,8 +78,8 @@ impl Known {
         let equal = self
             .cases()
             .filter(|case| looked_at(case) && !found.contains(*case));
-        let equal =
-            equal.map(|case| format!("is listed and no longer differs, take it off the list: {case}"));
+        let equal = equal
+            .map(|case| format!("is listed and no longer differs, take it off the list: {case}"));
         unexpected.chain(equal).collect()
     }
 }
@@ -111,7 +114,12 @@ mod tests {
 
     #[test]
     fn a_list_states_a_reason_for_each_case_once() {
-        for bad in ["  a\n", "reason\n", "one\n  a\ntwo\n  a\n", "one\ntwo\n  a\n"] {
+        for bad in [
+            "  a\n",
+            "reason\n",
+            "one\n  a\ntwo\n  a\n",
+            "one\ntwo\n  a\n",
+        ] {
             assert!(Known::parse(bad).is_err(), "{bad:?}");
         }
         assert_eq!(Known::parse("# nothing\n\n"), Ok(Known::default()));

@@ -166,7 +166,10 @@ impl Score {
             self.compared.len(),
             self.compared.len() - self.different.len(),
         );
-        eprintln!("{equal} of {all} as recorded, {} listed", known.cases().count());
+        eprintln!(
+            "{equal} of {all} as recorded, {} listed",
+            known.cases().count()
+        );
         let how = self.different.iter();
         let how = how.filter(|(case, _)| known.reason(case).is_none());
         let how: Vec<String> = how.map(|(case, how)| format!("{case}: {how}")).collect();

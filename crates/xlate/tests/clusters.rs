@@ -62,7 +62,7 @@ fn clusters_and_endpoints_are_those_of_the_recordings() {
             }
         }
     }
-    score.all_as_recorded();
+    score.as_listed(include_str!("differences/scenario-clusters.txt"));
 }
 
 const SHOP: &str = "
