@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pilothouse_xlate::View;
-use pilothouse_xlate::view::Traits;
+use mesh::view::Traits;
+use mesh::view::View;
 use serde_json::json;
 use testkit::{Scenario, Score, World, golden};
 use xds::{Resource, ResourceSet, TypeUrl};

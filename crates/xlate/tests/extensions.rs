@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use pilothouse_xlate::View;
+use mesh::view::View;
 use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
 use serde_json::{Value, json};
 use testkit::{Scenario, Score, World, decode, differences, node};

@@ -85,9 +85,7 @@ fn sorted(folder: &Path) -> Vec<PathBuf> {
 /// A message as JSON with the names of the definitions, however the recording wrote them.
 fn normal(ty: TypeUrl, value: &Value) -> Value {
     let (_, name) = ty.as_str().rsplit_once('/').unwrap();
-    let descriptor = pilothouse_xlate::json::pool()
-        .get_message_by_name(name)
-        .unwrap();
+    let descriptor = descriptors::pool().get_message_by_name(name).unwrap();
     let message = DynamicMessage::deserialize(descriptor, value).unwrap();
     decode(ty.as_str(), &message.encode_to_vec())
 }
