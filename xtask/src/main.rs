@@ -1,8 +1,10 @@
 //! Development tasks that cargo has no word for. `cargo run -p xtask -- tidy` checks the crate graph,
 //! that every dependency is explained, the sources, and that `docs/reference/` is current, which `-- reference` writes.
+//! `-- differences LIST REPORT...` holds reports of conformance against a list of known differences.
 
 mod cycles;
 mod dependencies;
+mod differences;
 mod reference;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,6 +125,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     (
         "testkit",
         &[
+            "known-differences",
             "model",
             "store",
             "incr",
@@ -139,7 +142,8 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("attack", &[]),
     ("demo", &[]),
     ("kubeclients", &["apiserver"]),
-    ("xtask", &[]),
+    ("known-differences", &[]),
+    ("xtask", &["known-differences"]),
 ];
 
 /// The crates of generation: pure functions of a key and of recorded reads.
@@ -170,8 +174,9 @@ fn main() -> ExitCode {
         Some("reference") => root().and_then(reference::write).map(|pages| {
             println!("reference: {pages} pages");
         }),
+        Some("differences") => known_differences(std::env::args().skip(2).collect()),
         _ => Err(anyhow::anyhow!(
-            "usage: cargo run -p xtask -- tidy|reference"
+            "usage: cargo run -p xtask -- tidy|reference|differences LIST REPORT..."
         )),
     };
     match result {
@@ -181,6 +186,35 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Judges reports of conformance by a list. Without reports, `--scenarios` and a folder: whether the list's are there.
+fn known_differences(paths: Vec<String>) -> anyhow::Result<()> {
+    let read = |path: &String| std::fs::read_to_string(path).with_context(|| path.clone());
+    let Some((list, reports)) = paths.split_first() else {
+        bail!("differences wants a list and reports");
+    };
+    let list = read(list)?;
+    let mut wrong = BTreeSet::new();
+    if let [flag, folder] = reports
+        && flag == "--scenarios"
+    {
+        let entries = std::fs::read_dir(folder).with_context(|| folder.clone())?;
+        let names = entries
+            .flatten()
+            .map(|e| e.file_name().to_string_lossy().into_owned());
+        wrong.extend(differences::unknown(&list, &names.collect())?);
+    } else {
+        anyhow::ensure!(!reports.is_empty(), "differences wants reports");
+        for report in reports {
+            wrong.extend(differences::judge(&list, &read(report)?)?);
+        }
+    }
+    for line in &wrong {
+        eprintln!("{line}");
+    }
+    anyhow::ensure!(wrong.is_empty(), "{} faults", wrong.len());
+    Ok(())
 }
 
 fn tidy() -> anyhow::Result<()> {

@@ -4,16 +4,21 @@
 
 use std::sync::Arc;
 
+use model::change::Owner;
 use model::kinds::Kind;
 use model::{AnyObject, Change, Namespace, SourceId};
 use pilothouse_store::Store;
 use pilothouse_store::input::Input;
 use testkit::{World, settings};
 
-fn source() -> SourceId {
-    SourceId {
-        rank: 0,
-        name: Arc::from("test"),
+/// Who holds the objects of a cluster; `None` for the configured one.
+fn owner(cluster: Option<&str>) -> Owner {
+    Owner {
+        source: SourceId {
+            rank: 0,
+            name: Arc::from("test"),
+        },
+        cluster: cluster.map(Into::into),
     }
 }
 
@@ -40,7 +45,11 @@ spec: {{host: a}}
 }
 
 fn put(yaml: &str) -> Vec<Change> {
-    let put = |object: AnyObject| Change::Put(source(), object);
+    put_in(None, yaml)
+}
+
+fn put_in(cluster: Option<&str>, yaml: &str) -> Vec<Change> {
+    let put = |object: AnyObject| Change::Put(owner(cluster), object);
     World::objects(yaml).into_iter().map(put).collect()
 }
 
@@ -107,7 +116,7 @@ fn namespaces_come_and_go_with_labels_and_selectors() {
     let mut store = Store::new(Arc::new(settings(ON)));
     let gone = |kind: Kind, name: &str, namespace: &str| {
         let name = model::ObjectName::new(namespace, name);
-        Change::Delete(source(), model::ObjectKey { kind, name })
+        Change::Delete(owner(None), model::ObjectKey { kind, name })
     };
     for (batch, expected) in [
         // What lies in a namespace may come before the Namespace.
@@ -161,4 +170,34 @@ fn only_what_moves_is_touched() {
     store.apply(put(&namespace("b", "{}")));
     let edited = content("b").replace("80", "81");
     assert!(store.apply(put(&edited)).is_empty());
+}
+
+#[test]
+fn a_namespace_of_a_remote_cluster_goes_by_its_own_labels() {
+    let mut store = Store::new(Arc::new(settings(ON)));
+    let service = content("a");
+    let service = service.split("---").next().unwrap();
+    let east = Some("east");
+    let clusters = |store: &Store| {
+        let snapshot = store.snapshot();
+        let services = snapshot.tables.iter_any(Kind::Service);
+        let names = services.map(|o| match o.key().name.cluster {
+            Some(cluster) => cluster.to_string(),
+            None => "own".to_owned(),
+        });
+        names.collect::<Vec<_>>().join(" ")
+    };
+    for (batch, expected) in [
+        (put(service), ""),
+        (put_in(east, service), ""),
+        (put_in(east, &namespace("a", "{mesh: 'on'}")), "east"),
+        (put(&namespace("a", "{mesh: 'on'}")), "own east"),
+        (put_in(east, &namespace("a", "{}")), "own"),
+        (vec![Change::Gone(owner(None))], ""),
+        (set(""), "east"),
+    ] {
+        let text = format!("{batch:?}");
+        store.apply(batch);
+        assert_eq!(clusters(&store), expected, "{text}");
+    }
 }
