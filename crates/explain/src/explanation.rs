@@ -62,12 +62,11 @@ impl NamedObject {
         }
     }
 
-    /// Kind, namespace and name in one word, as `kubectl` and `--object` take it.
+    /// Kind, namespace and name: `VirtualService shop/carts`.
     pub fn title(&self) -> String {
-        if self.namespace.is_empty() {
-            format!("{}/{}", self.kind, self.name)
-        } else {
-            format!("{}/{}/{}", self.kind, self.namespace, self.name)
+        match self.namespace.as_str() {
+            "" => format!("{} {}", self.kind, self.name),
+            namespace => format!("{} {namespace}/{}", self.kind, self.name),
         }
     }
 }
@@ -92,6 +91,9 @@ pub struct Explanation {
     pub r#type: String,
     /// Its name.
     pub resource: String,
+    /// The part that is explained, as a JSON pointer: `/virtualHosts/0`. Empty for all of it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
     /// The objects without which it would be another one or gone; these come first.
     pub objects: Vec<NamedObject>,
     /// Whether the mesh settings shape it.

@@ -12,15 +12,13 @@ use std::sync::Arc;
 
 use model::node::Node;
 use model::{AnyObject, Change, Kind, SourceId};
-use pilothouse_explain::{Budget, Explainer, type_name};
+use pilothouse_explain::{Budget, Explainer, Target, type_name};
 use testkit::{Scenario, World};
 use xds::{ResourceSet, TypeUrl};
 use xlate::view::ProxyKey;
 
 /// Scenarios of a run that does not take all.
 const SAMPLE: usize = 8;
-/// Resources of a type and proxy that are explained one by one.
-const EXPLAINED: usize = 6;
 
 /// Numbers that look random.
 struct Random(u64);
@@ -127,8 +125,10 @@ fn an_object_is_named_if_and_only_if_it_matters() {
                 let (set, expected) = expected(&scenario.world, &worlds, node, ty);
                 assert_eq!(explainer.resources(ty), set, "{name} {proxy} {ty}");
                 let all: Vec<String> = set.iter().map(|r| r.name.to_string()).collect();
-                for resource in random.some(all, EXPLAINED) {
-                    let found = explainer.explain(ty, &resource, Budget::default()).unwrap();
+                let targets: Vec<Target> = all.into_iter().map(Target::whole).collect();
+                let found = explainer.explain(ty, &targets, Budget::default()).unwrap();
+                for found in found {
+                    let resource = found.resource;
                     let objects = found.objects.iter();
                     let titles: Titles = objects
                         .map(|o| {
