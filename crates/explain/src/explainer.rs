@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use incr::{Cx, Engine, InputKey, Query, RootId};
+use mesh::view::ProxyKey;
 use model::mesh::default_mesh_config;
 use model::{AnyObject, Kind, ObjectKey};
+use policy::proxy::ViewOf;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 use store::{Input, Snapshot};
 use xds::{Resource, ResourceSet, TypeUrl};
-use xlate::view::ProxyKey;
-use xlate::{TypeSet, ViewOf};
+use xlate::TypeSet;
 
 use crate::explanation::{Effect, Explanation, NamedObject, Participation, Settings, Touched};
 use crate::names::{Unknown, type_name};
@@ -302,7 +303,7 @@ impl<'a> Baseline<'a> {
     fn of(ty: TypeUrl, target: &'a Target, set: &ResourceSet) -> Result<Self, Unknown> {
         let name = &target.name;
         let resource = set.get(name).ok_or_else(|| Unknown::name(ty, name, set))?;
-        let json = xlate::json::from_bytes(ty.as_str(), &resource.body);
+        let json = descriptors::json::from_bytes(ty.as_str(), &resource.body);
         if json.pointer(&target.part).is_none() {
             return Err(Unknown::part(ty, name, &target.part));
         }
@@ -327,7 +328,7 @@ impl<'a> Baseline<'a> {
     }
 
     fn json_of(&self, resource: &Resource) -> Value {
-        xlate::json::from_bytes(self.ty.as_str(), &resource.body)
+        descriptors::json::from_bytes(self.ty.as_str(), &resource.body)
     }
 
     /// The fields at the top of the resource that differ.

@@ -27,6 +27,9 @@ pub struct NamedObject {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// The remote cluster that it is in; empty for the configured one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     /// `file:line`, or `source@revision`.
     pub at: String,
     /// What objects of its kind do, in a few words.
@@ -54,6 +57,7 @@ impl NamedObject {
             group: key.kind.group().to_owned(),
             namespace: key.name.namespace.to_string(),
             name: key.name.name.to_string(),
+            cluster: key.name.cluster.map(|c| c.to_string()).unwrap_or_default(),
             at,
             role: role(key.kind).to_owned(),
             without,
@@ -64,10 +68,14 @@ impl NamedObject {
 
     /// Kind, namespace and name: `VirtualService shop/carts`.
     pub fn title(&self) -> String {
-        match self.namespace.as_str() {
+        let mut title = match self.namespace.as_str() {
             "" => format!("{} {}", self.kind, self.name),
             namespace => format!("{} {namespace}/{}", self.kind, self.name),
+        };
+        if !self.cluster.is_empty() {
+            title.push_str(&format!(" (cluster {})", self.cluster));
         }
+        title
     }
 }
 

@@ -13,10 +13,10 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use mesh::services::{InNamespace, ServiceNamespaces};
 use model::service::Service;
 use serde_json::{Map, Value, json};
 use xds::TypeUrl;
-use xlate::services::{InNamespace, ServiceNamespaces};
 
 use crate::derive::{Closed, ProxyRow, Revisions, State};
 use crate::http::{Pages, text, typed};

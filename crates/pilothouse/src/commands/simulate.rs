@@ -111,7 +111,7 @@ impl SimulateOptions {
             let gathered = self.proxy.resources(&self.from, &TYPES).await?;
             for (ty, list) in &gathered {
                 for resource in list {
-                    let body = xlate::json::to_bytes(ty.as_str(), resource);
+                    let body = descriptors::json::to_bytes(ty.as_str(), resource);
                     resources.add(ty.as_str(), &body.context("a resource cannot be read")?)?;
                 }
             }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use ::explain::{Budget, Explainer, Target, type_of};
 use apiserver::api::Query;
 use http::StatusCode;
+use mesh::view::ProxyKey;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use xds::TypeUrl;
-use xlate::view::ProxyKey;
 
 use super::{PageError, connected};
 use crate::http::Pages;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use explain::{Budget, Explainer, Explanation, Participation, Target};
+use mesh::view::ProxyKey;
 use model::node::Identity;
 use serde::de::DeserializeOwned;
 use store::Snapshot;
 use xds::{ResourceSet, TypeUrl};
-use xlate::view::ProxyKey;
 
 use super::super::proxy::ProxyOptions;
 use super::super::proxy_config::{debug_page, gather};

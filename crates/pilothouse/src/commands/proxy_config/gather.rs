@@ -8,16 +8,17 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use incr::Engine;
+use mesh::view::ProxyKey;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
-use model::{Change, Severity, SourceId};
+use model::{Change, Owner, Severity};
+use policy::proxy::ViewOf;
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
 use store::{Snapshot, Store};
 use xds::TypeUrl;
-use xlate::view::ProxyKey;
-use xlate::{TypeSet, ViewOf};
+use xlate::TypeSet;
 
 /// The largest answer of a server that is read.
 const LARGEST_DUMP: usize = 1 << 30;
@@ -44,7 +45,7 @@ pub(super) async fn fetched(
             let list = fetched.get(ty).into_iter().flatten();
             (
                 *ty,
-                list.map(|r| xlate::json::from_bytes(ty.as_str(), &r.body))
+                list.map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
                     .collect(),
             )
         })
@@ -141,7 +142,7 @@ pub(in crate::commands) fn offline(
             (
                 *ty,
                 set.iter()
-                    .map(|r| xlate::json::from_bytes(ty.as_str(), &r.body))
+                    .map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
                     .collect(),
             )
         })
@@ -184,10 +185,7 @@ pub(in crate::commands) fn read(
     let mut changes: Vec<Change> = Vec::new();
     for (rank, dir) in (10..).zip(config_dirs) {
         anyhow::ensure!(dir.is_dir(), "{} is not a folder", dir.display());
-        let id = SourceId {
-            rank,
-            name: dir.display().to_string().into(),
-        };
+        let id = Owner::new(rank, dir.display().to_string());
         let mut folder = Folder::new(id, dir, Validation::Strict);
         changes.extend(folder.scan());
         for finding in folder
@@ -201,6 +199,6 @@ pub(in crate::commands) fn read(
     store.apply(changes);
     let snapshot = store.snapshot();
     let node = node(&snapshot)?;
-    let node = xlate::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
+    let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
     Ok((snapshot, node))
 }
