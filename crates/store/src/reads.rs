@@ -106,10 +106,7 @@ impl Reads for Cx<'_, Snapshot> {
 
     fn namespaces<T: Stored>(&self) -> Vec<Namespace> {
         let snapshot = read(self, Input::Namespaces(T::KIND));
-        T::table(&snapshot.tables)
-            .namespaces()
-            .cloned()
-            .collect()
+        T::table(&snapshot.tables).namespaces().cloned().collect()
     }
 
     fn list_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<Arc<Object<T>>> {
