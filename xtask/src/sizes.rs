@@ -12,7 +12,7 @@ const LONGEST_FILE: usize = 600;
 /// The most lines of a function, its braces included.
 const LONGEST_FUNCTION: usize = 80;
 /// How many exceptions there may be. The number only ever falls.
-const EXCEPTIONS: usize = LIMIT;
+const EXCEPTIONS: usize = 28;
 
 /// What is too long, and exceptions that nothing needs.
 ///
@@ -38,7 +38,9 @@ pub(crate) fn faults(root: &Path) -> anyhow::Result<Vec<String>> {
         .collect();
     let is_long = |listed: &str| long.iter().any(|(name, _)| name == listed);
     let needless = known.cases().filter(|listed| !is_long(listed));
-    faults.extend(needless.map(|listed| format!("{listed} is not too long any more: xtask/too-long.txt")));
+    faults.extend(
+        needless.map(|listed| format!("{listed} is not too long any more: xtask/too-long.txt")),
+    );
     if known.cases().count() > EXCEPTIONS {
         faults.push(format!("xtask/too-long.txt lists more than {EXCEPTIONS}"));
     }

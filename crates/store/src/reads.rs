@@ -68,8 +68,8 @@ impl Reads for Cx<'_, Snapshot> {
     }
 
     fn namesakes<T: Stored>(&self, name: &ObjectName) -> Vec<Arc<Object<T>>> {
-        self.read(Input::Namesakes(T::KIND, name).key());
-        T::table(&self.snapshot().tables)
+        let snapshot = read(self, Input::Namesakes(T::KIND, name));
+        T::table(&snapshot.tables)
             .namesakes(name)
             .cloned()
             .collect()
