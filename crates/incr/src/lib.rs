@@ -85,7 +85,7 @@
 
 mod cx;
 mod engine;
-mod explain;
+mod provenance;
 mod fault;
 mod graph;
 mod keyed;
@@ -98,7 +98,6 @@ mod tests;
 
 pub use cx::Cx;
 pub use engine::{Engine, Pulled, RootId};
-pub use explain::Explanation;
 pub use keyed::{KeyedMap, KeyedSet, keyed_hash};
 pub use query::{Changed, InputKey, Query};
 pub use stats::{QueryStats, Stats};
