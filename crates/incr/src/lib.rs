@@ -89,11 +89,11 @@
 
 mod cx;
 mod engine;
-mod provenance;
 mod fault;
 mod graph;
 mod keyed;
 mod memo;
+mod provenance;
 mod query;
 mod slab;
 mod stats;
