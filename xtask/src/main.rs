@@ -18,6 +18,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("incr", &[]),
     ("model", &["proto-istio"]),
     ("store", &["model", "incr", "proto-istio"]),
+    ("convert", &["model", "store", "incr", "proto-istio"]),
     ("xds", &["model"]),
     (
         "xlate",
@@ -84,6 +85,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         &[
             "model",
             "store",
+            "convert",
             "incr",
             "xds",
             "xlate",

@@ -7,7 +7,7 @@ use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::settings::Settings;
-use model::{Labels, Namespace, Object, ObjectName};
+use model::{Diagnostic, Labels, Namespace, Object, ObjectKey, ObjectName, Origin};
 use rpds::RedBlackTreeMapSync;
 
 use crate::index::Indexed;
@@ -133,4 +133,43 @@ pub struct Snapshot {
     /// The labels of the proxies that are connected, each set once. For analysis alone: in what is generated from it is
     /// empty.
     pub connected: Connected,
+}
+
+impl Snapshot {
+    /// Where an object was read from; for a derived one, where the first was that it was made from.
+    pub fn place_of(&self, key: &ObjectKey) -> Option<Origin> {
+        let object = self.tables.get_any(key.kind, &key.name)?;
+        let from = object.meta().derived.as_ref();
+        let written = from.and_then(|derived| derived.from.first());
+        match written.and_then(|key| self.tables.get_any(key.kind, &key.name)) {
+            Some(written) => Some(written.meta().origin.clone()),
+            None => Some(object.meta().origin.clone()),
+        }
+    }
+
+    /// The finding as its author can act on it: with where its object was read from, and in place of a derived object
+    /// the written one.
+    pub fn placed(&self, mut finding: Diagnostic) -> Diagnostic {
+        let Some(key) = finding.object.clone() else {
+            return finding;
+        };
+        if finding.origin.is_none() {
+            finding.origin = self.place_of(&key);
+        }
+        let object = self.tables.get_any(key.kind, &key.name);
+        let derived = object.and_then(|object| object.meta().derived.clone());
+        if let Some(derived) = derived
+            && let Some(written) = derived.from.first()
+        {
+            let at = match &*finding.path {
+                "" => String::new(),
+                path => format!("{path} of "),
+            };
+            let message = format!("{} (in {at}the {key} derived from it)", finding.message);
+            finding.message = message.into();
+            finding.path = "".into();
+            finding.object = Some(written.clone());
+        }
+        finding
+    }
 }

@@ -48,6 +48,20 @@ impl ChangeSet {
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
+
+    /// Takes in what a further batch changed, as if both had been one.
+    pub fn merge(&mut self, further: ChangeSet) {
+        self.keys.extend(further.keys);
+        self.keys.sort_unstable();
+        self.keys.dedup();
+        self.objects.extend(further.objects);
+        self.objects.sort();
+        self.objects.dedup();
+        for (reason, count) in further.reasons {
+            *self.reasons.entry(reason).or_default() += count;
+        }
+        self.synced.extend(further.synced);
+    }
 }
 
 /// One source's version of an object.
