@@ -40,6 +40,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("validate", &["model", "descriptors", "proto-istio"]),
     ("sources", &["model", "validate"]),
     ("simulate", &["proto-envoy"]),
+    ("explain", &["model", "store", "incr", "xds", "xlate"]),
     (
         "apiserver",
         &["model", "sources", "validate", "proto-istio"],
@@ -48,6 +49,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "server",
         &[
             "analysis",
+            "convert",
             "model",
             "store",
             "incr",
@@ -67,6 +69,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         &[
             "analysis",
             "apiserver",
+            "convert",
             "server",
             "client",
             "model",

@@ -96,7 +96,7 @@ impl Stage {
         });
         let derived: Vec<Change> = derived.collect();
         if !derived.is_empty() {
-            changes.merge(store.apply(derived));
+            changes.merge(store.amend(derived));
         }
         for key in named {
             self.judge(store, key);
@@ -107,6 +107,14 @@ impl Stage {
     /// How what was found wrong has changed since this was last asked.
     pub fn take_findings(&mut self) -> Vec<FindingsChange> {
         std::mem::take(&mut self.found)
+    }
+
+    /// Everything that is found wrong with what is derived from, in order.
+    pub fn current_findings(&self) -> Vec<Diagnostic> {
+        let of_roots = self.roots.values().flat_map(|live| live.outcome.findings.iter());
+        let all = of_roots.chain(self.taken.values().flat_map(|found| found.iter()));
+        let all: BTreeSet<&Diagnostic> = all.collect();
+        all.into_iter().cloned().collect()
     }
 
     /// How often a derivation panicked; what it gave before stays in force.
@@ -290,14 +298,10 @@ pub fn load(settings: Arc<Settings>, changes: impl IntoIterator<Item = Change>) 
     let mut stage = Stage::default();
     stage.apply(&mut store, changes);
     let snapshot = store.snapshot();
-    let found = stage.take_findings();
-    let found = found.iter().flat_map(|change| change.after.iter().cloned());
-    let mut findings: Vec<Diagnostic> = found.map(|f| snapshot.placed(f)).collect();
-    findings.sort();
-    findings.dedup();
+    let findings = stage.current_findings().into_iter();
     Loaded {
+        findings: findings.map(|found| snapshot.placed(found)).collect(),
         store,
         stage,
-        findings,
     }
 }

@@ -35,6 +35,12 @@ impl Status {
     }
 }
 
+/// Documents as kubectl lists them.
+pub fn list(statuses: &[Status]) -> Value {
+    let items: Vec<Value> = statuses.iter().map(Status::document).collect();
+    json!({ "apiVersion": "v1", "kind": "List", "items": items })
+}
+
 /// Every object that gets a status, by kind, namespace and name.
 pub fn all(snapshot: &Snapshot) -> Vec<Status> {
     let engine = Engine::new();

@@ -9,4 +9,5 @@ pub(crate) mod ledger;
 pub(crate) mod proxy;
 pub(crate) mod proxy_config;
 pub(crate) mod simulate;
+pub(crate) mod status;
 pub(crate) mod validate;

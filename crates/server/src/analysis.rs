@@ -16,7 +16,7 @@ use analysis::{Analysis, Finding};
 use incr::{Engine, InputKey};
 use model::{Labels, Namespace, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
-use store::{Snapshot, input, snapshot};
+use store::{Input, Snapshot, snapshot};
 use xlate::View;
 
 /// How long there must be no change before analysis starts.
@@ -111,13 +111,13 @@ impl Connected {
                 0 => of_namespace.remove(&labels),
                 _ => of_namespace.insert(labels),
             };
-            changed.insert(input::connected(&namespace));
+            changed.insert(Input::Connected(&namespace).key());
             if now.is_empty() {
-                changed.insert(input::connected_namespaces());
+                changed.insert(Input::ConnectedNamespaces.key());
                 self.stated.remove_mut(&namespace);
             } else {
                 if !known {
-                    changed.insert(input::connected_namespaces());
+                    changed.insert(Input::ConnectedNamespaces.key());
                 }
                 self.stated.insert_mut(namespace, now);
             }
@@ -240,14 +240,15 @@ fn run(shared: &Shared) {
             continue;
         };
         let wanted = Wanted::default();
-        let findings = found.iter().filter(|finding| {
+        let placed = found.iter().map(|finding| finding.placed(&snapshot));
+        let findings = placed.filter(|finding| {
             let key = finding.diagnostic.object.as_ref();
             let object = key.and_then(|k| snapshot.tables.get_any(k.kind, &k.name));
             wanted.wants(finding, object.as_ref())
         });
         let analyzed = Analyzed {
             revision: snapshot.revision,
-            findings: Arc::new(findings.cloned().collect()),
+            findings: Arc::new(findings.collect()),
             took: start.elapsed(),
             runs: engine.stats().runs - before,
         };

@@ -7,12 +7,14 @@
 pub mod index;
 pub mod input;
 pub mod reads;
+mod places;
 pub mod shards;
 pub mod snapshot;
 pub mod store;
 pub mod table;
 
 pub use index::{Indexed, ObjectIndex};
+pub use input::Input;
 pub use reads::Reads;
 pub use snapshot::Snapshot;
 pub use store::{ChangeSet, Reason, Store};

@@ -7,10 +7,11 @@ use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::settings::Settings;
-use model::{Diagnostic, Labels, Namespace, Object, ObjectKey, ObjectName, Origin};
+use model::{Labels, Namespace, Object, ObjectKey, ObjectName};
 use rpds::RedBlackTreeMapSync;
 
-use crate::index::Indexed;
+use crate::index::{Indexed, ObjectIndex};
+use crate::input::Input;
 use crate::shards::ServiceShards;
 use crate::table::Table;
 
@@ -84,7 +85,7 @@ macro_rules! declare_tables {
                 kind: Kind,
                 name: &ObjectName,
                 object: Option<AnyObject>,
-                touched: &mut dyn FnMut(u8, &str, bool),
+                touched: &mut dyn FnMut(ObjectIndex, &str, bool),
             ) {
                 match kind {
                     $(Kind::$variant => set_typed::<$spec>(self, name, object, touched)),+
@@ -100,17 +101,17 @@ fn set_typed<T: Stored>(
     tables: &mut Tables,
     name: &ObjectName,
     object: Option<AnyObject>,
-    touched: &mut dyn FnMut(u8, &str, bool),
+    touched: &mut dyn FnMut(ObjectIndex, &str, bool),
 ) {
     let new: Option<Arc<Object<T>>> = object.as_ref().and_then(<T as Kinded>::of).cloned();
     let after = crate::table::index_entries(new.as_deref());
     let old = T::table_mut(tables).set(name, new);
     let before = crate::table::index_entries(old.as_deref());
     for entry in &before {
-        touched(entry.index as u8, &entry.value, !after.contains(entry));
+        touched(entry.index, &entry.value, !after.contains(entry));
     }
     for entry in after.iter().filter(|e| !before.contains(e)) {
-        touched(entry.index as u8, &entry.value, true);
+        touched(entry.index, &entry.value, true);
     }
 }
 
@@ -136,40 +137,50 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Where an object was read from; for a derived one, where the first was that it was made from.
-    pub fn place_of(&self, key: &ObjectKey) -> Option<Origin> {
-        let object = self.tables.get_any(key.kind, &key.name)?;
-        let from = object.meta().derived.as_ref();
-        let written = from.and_then(|derived| derived.from.first());
-        match written.and_then(|key| self.tables.get_any(key.kind, &key.name)) {
-            Some(written) => Some(written.meta().origin.clone()),
-            None => Some(object.meta().origin.clone()),
-        }
-    }
-
-    /// The finding as its author can act on it: with where its object was read from, and in place of a derived object
-    /// the written one.
-    pub fn placed(&self, mut finding: Diagnostic) -> Diagnostic {
-        let Some(key) = finding.object.clone() else {
-            return finding;
+    /// Puts an object in place of what has its key, or takes that away, and calls `touch` with every input that differs
+    /// from now on; one may be named twice. Returns whether generation could see a difference: without one, nothing is
+    /// touched.
+    ///
+    /// [`Store::apply`](crate::Store::apply) marks by it what to derive again. Taking an object out of a copy names the
+    /// inputs that it is read through.
+    pub fn replace(
+        &mut self,
+        key: &ObjectKey,
+        new: Option<AnyObject>,
+        touch: &mut dyn FnMut(Input<'_>),
+    ) -> bool {
+        let kind = key.kind;
+        let namespace = &key.name.namespace;
+        let old = self.tables.get_any(kind, &key.name);
+        let visible = match (&old, &new) {
+            (None, None) => return false,
+            (Some(a), Some(b)) => !a.means_the_same(b),
+            _ => true,
         };
-        if finding.origin.is_none() {
-            finding.origin = self.place_of(&key);
+        let membership = old.is_some() != new.is_some();
+        let had_namespace = self.tables.has_namespace(kind, namespace);
+        self.tables
+            .set_any(kind, &key.name, new, &mut |index, value, moved| {
+                if visible {
+                    touch(Input::IndexContents(kind, index, value));
+                    if moved {
+                        touch(Input::IndexMembers(kind, index, value));
+                    }
+                }
+            });
+        if !visible {
+            return false;
         }
-        let object = self.tables.get_any(key.kind, &key.name);
-        let derived = object.and_then(|object| object.meta().derived.clone());
-        if let Some(derived) = derived
-            && let Some(written) = derived.from.first()
-        {
-            let at = match &*finding.path {
-                "" => String::new(),
-                path => format!("{path} of "),
-            };
-            let message = format!("{} (in {at}the {key} derived from it)", finding.message);
-            finding.message = message.into();
-            finding.path = "".into();
-            finding.object = Some(written.clone());
+        touch(Input::Row(kind, &key.name));
+        touch(Input::Contents(kind));
+        touch(Input::ContentsIn(kind, namespace));
+        if membership {
+            touch(Input::Members(kind));
+            touch(Input::MembersIn(kind, namespace));
         }
-        finding
+        if had_namespace != self.tables.has_namespace(kind, namespace) {
+            touch(Input::Namespaces(kind));
+        }
+        true
     }
 }

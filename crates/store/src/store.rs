@@ -11,7 +11,7 @@ use model::{Change, ObjectKey, SourceId};
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;
 
-use crate::input;
+use crate::input::Input;
 use crate::shards::{ServiceShards, ShardUpdate};
 use crate::snapshot::{Snapshot, Tables};
 
@@ -112,8 +112,17 @@ impl Store {
 
     /// Applies a batch as one revision.
     pub fn apply(&mut self, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
+        self.take_in(self.snapshot.revision + 1, batch)
+    }
+
+    /// Applies a further batch to the latest revision, of which nobody may have heard yet.
+    pub fn amend(&mut self, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
+        self.take_in(self.snapshot.revision, batch)
+    }
+
+    fn take_in(&mut self, revision: u64, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
         let mut next = Snapshot::clone(&self.snapshot);
-        next.revision += 1;
+        next.revision = revision;
         let mut touched = Touched::default();
         for change in batch {
             self.apply_one(&mut next, change, &mut touched);
@@ -176,7 +185,7 @@ impl Store {
                 if next.keys.get(&source) == fetched.as_ref() {
                     return;
                 }
-                touched.keys.insert(input::keys(&source));
+                touched.keys.insert(Input::Keys(&source).key());
                 *touched.changes.reasons.entry(Reason::Config).or_default() += 1;
                 match fetched {
                     Some(fetched) => next.keys.insert_mut(source, fetched),
@@ -187,7 +196,7 @@ impl Store {
             }
             Change::Settings(settings) => {
                 if *settings != *next.settings {
-                    touched.keys.insert(input::settings());
+                    touched.keys.insert(Input::Settings.key());
                     *touched.changes.reasons.entry(Reason::Global).or_default() += 1;
                 }
                 next.settings = settings;
@@ -247,36 +256,12 @@ struct Touched {
 impl Touched {
     /// Puts the version in force into its table, and notes the difference if generation could see one.
     fn set(&mut self, next: &mut Snapshot, key: &ObjectKey, winner: Option<AnyObject>) {
-        let old = next.tables.get_any(key.kind, &key.name);
-        let visible = match (&old, &winner) {
-            (None, None) => return,
-            (Some(a), Some(b)) => !a.means_the_same(b),
-            _ => true,
-        };
-        let membership = old.is_some() != winner.is_some();
-        let had_namespace = next.tables.has_namespace(key.kind, &key.name.namespace);
         let keys = &mut self.keys;
-        next.tables
-            .set_any(key.kind, &key.name, winner, &mut |index, value, moved| {
-                if visible {
-                    keys.insert(input::index_contents(key.kind, index, value));
-                    if moved {
-                        keys.insert(input::index_members(key.kind, index, value));
-                    }
-                }
-            });
-        if !visible {
+        let mut touch = |input: Input<'_>| {
+            keys.insert(input.key());
+        };
+        if !next.replace(key, winner, &mut touch) {
             return;
-        }
-        keys.insert(input::row(key.kind, &key.name));
-        keys.insert(input::contents(key.kind));
-        keys.insert(input::contents_in(key.kind, &key.name.namespace));
-        if membership {
-            keys.insert(input::members(key.kind));
-            keys.insert(input::members_in(key.kind, &key.name.namespace));
-        }
-        if had_namespace != next.tables.has_namespace(key.kind, &key.name.namespace) {
-            keys.insert(input::namespaces(key.kind));
         }
         self.objects.insert(key.clone());
         let reason = match key.kind {
@@ -289,10 +274,10 @@ impl Touched {
 
     fn shards(&mut self, service: &ServiceKey, new: bool, update: ShardUpdate) {
         if new {
-            self.keys.insert(input::shard_services());
+            self.keys.insert(Input::ShardServices.key());
         }
         // Also where no proxy is to be told: what generation reads must never differ from what it has read.
-        self.keys.insert(input::shards(service));
+        self.keys.insert(Input::Shards(service).key());
         let reason = match update {
             ShardUpdate::None => return,
             ShardUpdate::Endpoints => Reason::Endpoint,

@@ -14,7 +14,7 @@ use model::{Change, Severity, SourceId};
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
-use store::{Snapshot, Store};
+use store::Snapshot;
 use xds::TypeUrl;
 use xlate::view::ProxyKey;
 use xlate::{TypeSet, ViewOf};
@@ -118,13 +118,11 @@ pub(in crate::commands) async fn connected(
         .collect())
 }
 
-/// Derived here, without any server.
-pub(in crate::commands) fn offline(
+/// What folders hold, with what is derived from it. What is wrong with it goes to standard error.
+pub(in crate::commands) fn snapshot(
     config_dirs: &[PathBuf],
     mesh_config: Option<&Path>,
-    types: &[TypeUrl],
-    node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
-) -> anyhow::Result<Gathered> {
+) -> anyhow::Result<Arc<Snapshot>> {
     let mesh = match mesh_config {
         Some(path) => {
             let text = std::fs::read_to_string(path)
@@ -140,14 +138,14 @@ pub(in crate::commands) fn offline(
         }
         None => model::mesh::default_mesh_config(),
     };
-    let mut store = Store::new(Arc::new(Settings {
+    let settings = Arc::new(Settings {
         mesh: Arc::new(mesh),
         networks: Arc::default(),
         features: Arc::new(Features::from_env(std::env::vars())),
         domain: "cluster.local".into(),
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
-    }));
+    });
     let mut changes: Vec<Change> = Vec::new();
     for (rank, dir) in (10..).zip(config_dirs) {
         anyhow::ensure!(dir.is_dir(), "{} is not a folder", dir.display());
@@ -165,8 +163,21 @@ pub(in crate::commands) fn offline(
             eprintln!("{finding}");
         }
     }
-    store.apply(changes);
-    let snapshot = store.snapshot();
+    let loaded = convert::load(settings, changes);
+    for finding in &loaded.findings {
+        eprintln!("{finding}");
+    }
+    Ok(loaded.store.snapshot())
+}
+
+/// Derived here, without any server.
+pub(in crate::commands) fn offline(
+    config_dirs: &[PathBuf],
+    mesh_config: Option<&Path>,
+    types: &[TypeUrl],
+    node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
+) -> anyhow::Result<Gathered> {
+    let snapshot = snapshot(config_dirs, mesh_config)?;
     let node = node(&snapshot)?;
     let node = xlate::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
     let engine = Engine::new();
