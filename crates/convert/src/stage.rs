@@ -111,7 +111,10 @@ impl Stage {
 
     /// Everything that is found wrong with what is derived from, in order.
     pub fn current_findings(&self) -> Vec<Diagnostic> {
-        let of_roots = self.roots.values().flat_map(|live| live.outcome.findings.iter());
+        let of_roots = self
+            .roots
+            .values()
+            .flat_map(|live| live.outcome.findings.iter());
         let all = of_roots.chain(self.taken.values().flat_map(|found| found.iter()));
         let all: BTreeSet<&Diagnostic> = all.collect();
         all.into_iter().cloned().collect()

@@ -51,6 +51,8 @@ enum Command {
     Validate(commands::validate::ValidateOptions),
     /// Show where a request goes: listener, filter chain, virtual host, route, cluster, endpoints, and what made them.
     Simulate(Box<commands::simulate::SimulateOptions>),
+    /// Show objects with the status that they get, such as the addresses of an Ingress.
+    Status(commands::status::StatusOptions),
     /// Run a small HTTP backend that says who it is, for demos and tests.
     Echo(commands::echo::EchoOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
@@ -106,6 +108,7 @@ fn main() -> ExitCode {
         Command::Simulate(options) => {
             block_on(commands::simulate::run(*options, &mut std::io::stdout()))
         }
+        Command::Status(options) => block_on(commands::status::run(&options)),
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
         Command::History(options) => block_on(commands::ledger::history(options, &mut out())),

@@ -6,8 +6,8 @@
 
 pub mod index;
 pub mod input;
-pub mod reads;
 mod places;
+pub mod reads;
 pub mod shards;
 pub mod snapshot;
 pub mod store;

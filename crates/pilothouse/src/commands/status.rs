@@ -104,7 +104,12 @@ fn summary(status: &Value) -> String {
     let Some(addresses) = status["loadBalancer"]["ingress"].as_array() else {
         return status.to_string();
     };
-    let address = |at: &Value| at["ip"].as_str().or(at["hostname"].as_str()).map(str::to_owned);
+    let address = |at: &Value| {
+        at["ip"]
+            .as_str()
+            .or(at["hostname"].as_str())
+            .map(str::to_owned)
+    };
     let addresses: Vec<String> = addresses.iter().filter_map(address).collect();
     if addresses.is_empty() {
         "no address".to_owned()
