@@ -131,5 +131,5 @@ fn the_recorded_analyzers_find_the_same_codes_on_the_same_objects() {
         let name = format!("{} ({})", case["name"], case["analyzer"]);
         score.count(&name, &differences);
     }
-    score.at_least(98.0);
+    score.all_as_recorded();
 }

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use mesh::view::ProxyKey;
 use model::node::Node;
 use model::{AnyObject, Change, Kind, SourceId};
 use pilothouse_explain::{Budget, Explainer, type_name};
 use testkit::{Scenario, World};
 use xds::{ResourceSet, TypeUrl};
-use xlate::view::ProxyKey;
 
 /// Scenarios of a run that does not take all.
 const SAMPLE: usize = 8;

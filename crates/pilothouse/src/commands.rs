@@ -3,6 +3,7 @@
 pub(crate) mod analyze;
 pub(crate) mod bootstrap;
 pub(crate) mod echo;
+pub(crate) mod explain;
 mod input;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
@@ -10,4 +11,5 @@ pub(crate) mod proxy;
 pub(crate) mod proxy_config;
 pub(crate) mod simulate;
 pub(crate) mod status;
+mod text;
 pub(crate) mod validate;

@@ -53,6 +53,8 @@ enum Command {
     Simulate(Box<commands::simulate::SimulateOptions>),
     /// Show objects with the status that they get, such as the addresses of an Ingress.
     Status(commands::status::StatusOptions),
+    /// Show which objects made a resource of a proxy, or which resources an object takes part in.
+    Explain(Box<commands::explain::ExplainOptions>),
     /// Run a small HTTP backend that says who it is, for demos and tests.
     Echo(commands::echo::EchoOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
@@ -109,6 +111,9 @@ fn main() -> ExitCode {
             block_on(commands::simulate::run(*options, &mut std::io::stdout()))
         }
         Command::Status(options) => block_on(commands::status::run(&options)),
+        Command::Explain(options) => {
+            block_on(commands::explain::run(*options, &mut std::io::stdout()))
+        }
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
         Command::History(options) => block_on(commands::ledger::history(options, &mut out())),

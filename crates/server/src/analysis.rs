@@ -14,10 +14,10 @@ use std::time::{Duration, Instant, SystemTime};
 use analysis::suppress::Wanted;
 use analysis::{Analysis, Finding};
 use incr::{Engine, InputKey};
+use mesh::view::View;
 use model::{Labels, Namespace, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Input, Snapshot, snapshot};
-use xlate::View;
 
 /// How long there must be no change before analysis starts.
 const QUIET: Duration = Duration::from_millis(300);

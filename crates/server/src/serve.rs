@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use mesh::view::View;
 use model::SourceId;
 use model::parse::Validation;
 use sources::files::{self, Absent};
@@ -16,7 +17,6 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use xlate::View;
 
 use crate::analysis::Analyst;
 use crate::config::{ServeOptions, ValidationMode};

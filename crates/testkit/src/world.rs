@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use convert::Stage;
 use incr::{Engine, Query};
+use mesh::view::ProxyKey;
+use mesh::view::View;
 use model::mesh::{default_mesh_config, read_mesh_config};
 use model::node::{Identity, Node};
 use model::parse::{Validation, parse};
 use model::settings::{Features, MeshNetworks, Settings};
 use model::{AnyObject, Change, ObjectKey, SourceId};
+use policy::proxy::ViewOf;
 use proto_envoy::envoy::config::core::v3 as core;
 use serde_json::Value;
 use store::{ChangeSet, Snapshot, Store};
 use xds::{ResourceSet, TypeUrl};
-use xlate::view::ProxyKey;
-use xlate::{TypeSet, View, ViewOf};
+use xlate::TypeSet;
 
 /// Objects, and what is derived from them.
 pub struct World {
@@ -81,7 +83,7 @@ pub fn node(description: &Value) -> Arc<Node> {
         }),
         ..core::Node::default()
     };
-    let mut node = xlate::node::from_envoy(&node).unwrap_or_else(|e| panic!("{e}"));
+    let mut node = mesh::node::from_envoy(&node).unwrap_or_else(|e| panic!("{e}"));
     node.identity = description["token"]
         .as_str()
         .and_then(Identity::of_test_token);

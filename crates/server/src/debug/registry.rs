@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mesh::services::EndpointsOf;
 use model::change::ServiceKey;
 use model::service::{
     Address, Endpoint, Health, Resolution, Service, TrafficDistribution, Visibility,
@@ -9,7 +10,6 @@ use model::service::{
 use model::{Derived, Diagnostic, Kind, Severity};
 use serde_json::{Value, json};
 use store::Snapshot;
-use xlate::services::EndpointsOf;
 
 use super::{proxy_name, services as all_services, timestamp};
 use crate::analysis::Analyst;

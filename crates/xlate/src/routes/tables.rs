@@ -19,7 +19,7 @@ use testkit::cases;
 use super::filters;
 use super::matching;
 use super::rule::{RuleRoutes, Target};
-use crate::json::pool;
+use descriptors::pool;
 
 fn as_json(type_name: &str, message: &impl Message) -> Value {
     let descriptor = pool().get_message_by_name(type_name).unwrap();

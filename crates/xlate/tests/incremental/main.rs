@@ -9,14 +9,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Engine, RootId};
+use mesh::view::ProxyKey;
+use mesh::view::View;
 use model::change::{Change, ServiceKey, ShardKey};
 use model::node::Node;
 use model::object::ObjectKey;
 use model::service::{Address, Endpoint};
 use model::{Hostname, SourceId};
+use pilothouse_xlate::TypeSet;
 use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
-use pilothouse_xlate::view::ProxyKey;
-use pilothouse_xlate::{TypeSet, View, ViewOf};
+use policy::proxy::ViewOf;
 use proptest::prelude::*;
 use serde_json::json;
 use store::Snapshot;

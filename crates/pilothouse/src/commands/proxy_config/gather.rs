@@ -8,16 +8,17 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use incr::Engine;
+use mesh::view::ProxyKey;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
 use model::{Change, Severity, SourceId};
+use policy::proxy::ViewOf;
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
 use store::Snapshot;
 use xds::TypeUrl;
-use xlate::view::ProxyKey;
-use xlate::{TypeSet, ViewOf};
+use xlate::TypeSet;
 
 /// The largest answer of a server that is read.
 const LARGEST_DUMP: usize = 1 << 30;
@@ -44,7 +45,7 @@ pub(super) async fn fetched(
             let list = fetched.get(ty).into_iter().flatten();
             (
                 *ty,
-                list.map(|r| xlate::json::from_bytes(ty.as_str(), &r.body))
+                list.map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
                     .collect(),
             )
         })
@@ -118,7 +119,57 @@ pub(in crate::commands) async fn connected(
         .collect())
 }
 
-/// What folders hold, with what is derived from it. What is wrong with it goes to standard error.
+/// Derived here, without any server.
+pub(in crate::commands) fn offline(
+    config_dirs: &[PathBuf],
+    mesh_config: Option<&Path>,
+    types: &[TypeUrl],
+    node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
+) -> anyhow::Result<Gathered> {
+    let (snapshot, node) = read(config_dirs, mesh_config, node)?;
+    let engine = Engine::new();
+    let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
+    Ok(types
+        .iter()
+        .map(|ty| {
+            let set = engine.get(
+                &*snapshot,
+                &TypeSet {
+                    view: Arc::clone(&view),
+                    ty: *ty,
+                },
+            );
+            (
+                *ty,
+                set.iter()
+                    .map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
+                    .collect(),
+            )
+        })
+        .collect())
+}
+
+/// Objects of folders, and a proxy that is not connected.
+///
+/// # Errors
+///
+/// When a folder or the mesh configuration cannot be read, or the proxy is none.
+pub(in crate::commands) fn read(
+    config_dirs: &[PathBuf],
+    mesh_config: Option<&Path>,
+    node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
+) -> anyhow::Result<(Arc<Snapshot>, model::node::Node)> {
+    let snapshot = snapshot(config_dirs, mesh_config)?;
+    let node = node(&snapshot)?;
+    let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
+    Ok((snapshot, node))
+}
+
+/// Objects of folders, with what is derived from them. What is wrong with them goes to standard error.
+///
+/// # Errors
+///
+/// When a folder or the mesh configuration cannot be read.
 pub(in crate::commands) fn snapshot(
     config_dirs: &[PathBuf],
     mesh_config: Option<&Path>,
@@ -168,36 +219,4 @@ pub(in crate::commands) fn snapshot(
         eprintln!("{finding}");
     }
     Ok(loaded.store.snapshot())
-}
-
-/// Derived here, without any server.
-pub(in crate::commands) fn offline(
-    config_dirs: &[PathBuf],
-    mesh_config: Option<&Path>,
-    types: &[TypeUrl],
-    node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
-) -> anyhow::Result<Gathered> {
-    let snapshot = snapshot(config_dirs, mesh_config)?;
-    let node = node(&snapshot)?;
-    let node = xlate::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
-    let engine = Engine::new();
-    let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
-    Ok(types
-        .iter()
-        .map(|ty| {
-            let set = engine.get(
-                &*snapshot,
-                &TypeSet {
-                    view: Arc::clone(&view),
-                    ty: *ty,
-                },
-            );
-            (
-                *ty,
-                set.iter()
-                    .map(|r| xlate::json::from_bytes(ty.as_str(), &r.body))
-                    .collect(),
-            )
-        })
-        .collect())
 }
