@@ -39,10 +39,7 @@ fn ingress(index: usize, port: u16) -> String {
 }
 
 fn puts(text: &str) -> Vec<Change> {
-    let source = model::SourceId {
-        rank: 0,
-        name: "bench".into(),
-    };
+    let source = model::Owner::new(0, "bench");
     let put = |object| Change::Put(source.clone(), object);
     World::objects(text).into_iter().map(put).collect()
 }

@@ -4,7 +4,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use model::kinds::Kinded;
-use model::{AnyObject, Derived, Diagnostic, Labels, Meta, Object, ObjectKey, ObjectName, Origin};
+use model::{
+    AnyObject, Derived, Diagnostic, Labels, Meta, Object, ObjectKey, ObjectName, Origin, Owner,
+};
 
 use crate::strata::Layered;
 
@@ -81,19 +83,16 @@ pub(crate) fn object<T: Kinded>(name: ObjectName, derived: Derived, spec: T) -> 
             derived: Some(Arc::new(derived)),
             uid: "".into(),
             resource_version: "".into(),
-            origin: Origin::Source(source()),
+            origin: Origin::Source(owner().source),
         },
         spec,
         status: T::Status::default(),
     }
 }
 
-/// The source of derived objects.
-pub(crate) fn source() -> model::SourceId {
-    model::SourceId {
-        rank: u8::MAX,
-        name: SOURCE.into(),
-    }
+/// The owner of derived objects.
+pub(crate) fn owner() -> Owner {
+    Owner::new(u8::MAX, SOURCE)
 }
 
 /// A finding about an object.

@@ -9,7 +9,7 @@ use model::settings::Settings;
 use model::{AnyObject, Change, Diagnostic, ObjectKey, Severity};
 use store::{ChangeSet, Snapshot, Store};
 
-use crate::outcome::{Outcome, code, finding, source};
+use crate::outcome::{Outcome, code, finding, owner};
 use crate::root::Root;
 use crate::strata::Routes;
 
@@ -90,8 +90,8 @@ impl Stage {
             match (before, after) {
                 (Some(before), Some(after)) if before.means_the_same(after) => None,
                 (None, None) => None,
-                (_, Some(after)) => Some(Change::Put(source(), after.clone())),
-                (Some(_), None) => Some(Change::Delete(source(), key)),
+                (_, Some(after)) => Some(Change::Put(owner(), after.clone())),
+                (Some(_), None) => Some(Change::Delete(owner(), key)),
             }
         });
         let derived: Vec<Change> = derived.collect();
@@ -250,9 +250,9 @@ impl Stage {
     /// Finds which of the objects of a name are not used.
     fn judge(&mut self, store: &Store, key: ObjectKey) {
         let makers = self.makers.get(&key).map(Vec::as_slice).unwrap_or_default();
-        let source = source();
+        let owner = owner();
         let written = store.versions(&key).map(|(by, _)| by);
-        let written = written.take_while(|by| **by != source).next();
+        let written = written.take_while(|by| **by != owner).next();
         let unused = match written {
             Some(_) => makers,
             None => makers.get(1..).unwrap_or_default(),

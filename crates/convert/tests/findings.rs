@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use model::parse::{Validation, parse};
-use model::{Change, Kind, ObjectKey, ObjectName, SourceId};
+use model::{Change, Kind, ObjectKey, ObjectName, Owner};
 use pilothouse_convert::{Loaded, load};
 use testkit::{World, node, settings};
 use xds::TypeUrl;
@@ -14,10 +14,7 @@ use xds::TypeUrl;
 fn loaded(yaml: &str) -> Loaded {
     let file: Arc<Path> = Path::new("shop.yaml").into();
     let parsed = parse(yaml, &file, Validation::Warn);
-    let source = SourceId {
-        rank: 0,
-        name: "test".into(),
-    };
+    let source = Owner::new(0, "test");
     let changes: Vec<Change> = parsed
         .objects()
         .map(|o| Change::Put(source.clone(), o.clone()))

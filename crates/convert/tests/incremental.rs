@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::node::Node;
-use model::{AnyObject, Change, Diagnostic, Kind, ObjectKey, SourceId};
+use model::{AnyObject, Change, Diagnostic, Kind, ObjectKey, Owner};
 use pilothouse_convert::status;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -259,7 +259,7 @@ proptest! {
 
     #[test]
     fn piece_by_piece_is_as_from_nothing(steps in proptest::collection::vec(step(), 1..14)) {
-        let source = SourceId { rank: 0, name: "test".into() };
+        let source = Owner::new(0, "test");
         let gateway = gateway();
         let mut world = World::new(configured(0, false));
         let mut current = configured(0, false);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use model::derived::Semantics;
 use model::kinds::kube::{Ingress, IngressClass};
 use model::parse::{Validation, parse};
-use model::{AnyObject, Change, Kind, Labels, Meta, Object, ObjectName, Origin, SourceId};
+use model::{AnyObject, Change, Kind, Labels, Meta, Object, ObjectName, Origin, Owner, SourceId};
 use pilothouse_convert::ingress::{is_served, length_of};
 use pilothouse_convert::status;
 use proto_istio::mesh::mesh_config::IngressControllerMode;
@@ -153,10 +153,7 @@ fn objects_are_those_that_istiod_makes() {
         let mut settings = settings("ingressControllerMode: DEFAULT");
         settings.domain = "mydomain".into();
         let mut world = World::new(settings);
-        let source = SourceId {
-            rank: 0,
-            name: "test".into(),
-        };
+        let source = Owner::new(0, "test");
         let put = |object| Change::Put(source.clone(), object);
         world.apply(read(&input).into_iter().map(put));
         let mut expected: Vec<Value> = read(golden).iter().map(shown).collect();

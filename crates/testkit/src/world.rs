@@ -11,7 +11,7 @@ use model::mesh::{default_mesh_config, read_mesh_config};
 use model::node::{Identity, Node};
 use model::parse::{Validation, parse};
 use model::settings::{Features, MeshNetworks, Settings};
-use model::{AnyObject, Change, ObjectKey, SourceId};
+use model::{AnyObject, Change, ObjectKey, Owner};
 use policy::proxy::ViewOf;
 use proto_envoy::envoy::config::core::v3 as core;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub struct World {
     pub stage: Stage,
     /// What is derived.
     pub engine: Engine<Snapshot>,
-    source: SourceId,
+    owner: Owner,
 }
 
 /// Settings of a mesh whose configuration sets these fields over Istio's defaults.
@@ -120,10 +120,7 @@ impl World {
             store: Store::new(Arc::new(settings)),
             stage: Stage::default(),
             engine: Engine::new(),
-            source: SourceId {
-                rank: 0,
-                name: Arc::from("test"),
-            },
+            owner: Owner::new(0, "test"),
         }
     }
 
@@ -154,9 +151,9 @@ impl World {
 
     /// Puts the objects of a text, as one batch.
     pub fn put(&mut self, yaml: &str) -> ChangeSet {
-        let source = self.source.clone();
+        let owner = self.owner.clone();
         let objects = Self::objects(yaml);
-        self.apply(objects.into_iter().map(|o| Change::Put(source.clone(), o)))
+        self.apply(objects.into_iter().map(|o| Change::Put(owner.clone(), o)))
     }
 
     /// Puts objects in JSON, as one batch; those that cannot be read are left out.
@@ -164,14 +161,14 @@ impl World {
         let file: Arc<Path> = Path::new("test.json").into();
         let texts = objects.iter().map(Value::to_string);
         let parsed: Vec<_> = texts.map(|o| parse(&o, &file, Validation::Warn)).collect();
-        let source = self.source.clone();
+        let owner = self.owner.clone();
         let objects = parsed.iter().flat_map(|p| p.objects().cloned());
-        self.apply(objects.map(|o| Change::Put(source.clone(), o)));
+        self.apply(objects.map(|o| Change::Put(owner.clone(), o)));
     }
 
     /// Deletes an object.
     pub fn delete(&mut self, key: &ObjectKey) -> ChangeSet {
-        self.apply([Change::Delete(self.source.clone(), key.clone())])
+        self.apply([Change::Delete(self.owner.clone(), key.clone())])
     }
 
     /// Applies a batch, with what is derived from it.

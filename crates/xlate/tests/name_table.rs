@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use model::change::{Change, ServiceKey, ShardKey};
+use model::change::{Change, Owner, ServiceKey, ShardKey};
 use model::service::{Address, Endpoint, Health};
 use serde_json::{Value, json};
 use testkit::{Scenario, Score, Table, World, differences, node, settings};
@@ -184,6 +184,7 @@ fn name_tables_are_those_that_istio_builds() {
         let (objects, namespace, host, list) = inputs(name);
         world.put(&objects);
         world.apply([Change::Endpoints {
+            owner: Owner::new(0, "mock"),
             service: ServiceKey {
                 namespace: namespace.into(),
                 host: host.into(),

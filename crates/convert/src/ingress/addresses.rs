@@ -91,7 +91,8 @@ fn of_nodes(read: &Reader<'_, '_, Routes>) -> Vec<Arc<str>> {
     };
     let value = label_value(namespace, label, value);
     let pods = read.list_by::<Pod>(ObjectIndex::Label, &value);
-    let running = pods.iter().filter(|pod| &*pod.status.phase == "Running");
+    let ours = pods.iter().filter(|pod| pod.meta.name.cluster.is_none());
+    let running = ours.filter(|pod| &*pod.status.phase == "Running");
     let mut nodes = running.filter_map(|pod| {
         let name = ObjectName::new("", pod.spec.node_name.clone());
         read.get::<Node>(&name)

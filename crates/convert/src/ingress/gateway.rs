@@ -70,7 +70,9 @@ pub(super) fn selector(mesh: &MeshConfig) -> BTreeMap<String, String> {
 }
 
 fn servers(ingress: &Object<Ingress>, findings: &mut Vec<Diagnostic>) -> Vec<Server> {
-    let ObjectName { namespace, name } = &ingress.meta.name;
+    let ObjectName {
+        namespace, name, ..
+    } = &ingress.meta.name;
     let port = |number, protocol: &str, name| Port {
         number,
         protocol: protocol.to_owned(),

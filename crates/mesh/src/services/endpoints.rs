@@ -173,10 +173,8 @@ fn of_entry(
     } else {
         check(spec.endpoints.len())?;
         for (at, endpoint) in spec.endpoints.iter().enumerate() {
-            let name = ObjectName {
-                namespace: entry.namespace().clone(),
-                name: format!("{}-{at}", entry.meta.name.name).into(),
-            };
+            let name = format!("{}-{at}", entry.meta.name.name);
+            let name = ObjectName::new(entry.namespace().clone(), name);
             let labels = Labels::from(&endpoint.labels);
             let workload = workload::from_entry(cx, endpoint, &labels, &name, None);
             serve(&workload, spec, &mut endpoints);

@@ -130,14 +130,12 @@ pub fn find(
     namespace: &Namespace,
     delegate: &Delegate,
 ) -> Result<Arc<Object<VirtualService>>, String> {
-    let name = ObjectName {
-        namespace: if delegate.namespace.is_empty() {
-            namespace.clone()
-        } else {
-            delegate.namespace.as_str().into()
-        },
-        name: delegate.name.as_str().into(),
+    let of_delegate = if delegate.namespace.is_empty() {
+        namespace.clone()
+    } else {
+        delegate.namespace.as_str().into()
     };
+    let name = ObjectName::new(of_delegate, delegate.name.as_str());
     let Some(object) = cx.get::<VirtualService>(&name) else {
         return Err(format!("there is no VirtualService {name}"));
     };

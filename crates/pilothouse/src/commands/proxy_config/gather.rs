@@ -11,7 +11,7 @@ use incr::Engine;
 use mesh::view::ProxyKey;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
-use model::{Change, Severity, SourceId};
+use model::{Change, Owner, Severity};
 use policy::proxy::ViewOf;
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
@@ -200,10 +200,7 @@ pub(in crate::commands) fn snapshot(
     let mut changes: Vec<Change> = Vec::new();
     for (rank, dir) in (10..).zip(config_dirs) {
         anyhow::ensure!(dir.is_dir(), "{} is not a folder", dir.display());
-        let id = SourceId {
-            rank,
-            name: dir.display().to_string().into(),
-        };
+        let id = Owner::new(rank, dir.display().to_string());
         let mut folder = Folder::new(id, dir, Validation::Strict);
         changes.extend(folder.scan());
         for finding in folder
