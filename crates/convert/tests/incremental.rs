@@ -194,7 +194,7 @@ fn configured(mode: usize, selector: bool) -> model::settings::Settings {
         ""
     };
     settings(&format!(
-        "ingressControllerMode: {}\n{selector}",
+        "ingressControllerMode: '{}'\n{selector}",
         MODES[mode]
     ))
 }

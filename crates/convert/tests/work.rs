@@ -89,7 +89,7 @@ fn an_ingress_of_many_hosts_is_read_once() {
         };
         let rules: Vec<String> = (0..500).map(rule).collect();
         format!(
-            "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: all, namespace: n}}, spec: {{rules: [{}]}}}}",
+            "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: all, namespace: shop}}, spec: {{rules: [{}]}}}}",
             rules.join(", ")
         )
     };
