@@ -58,12 +58,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     let connections = Arc::new(Connections::default());
-    let supervisor = {
-        let (findings, metrics) = (findings.clone(), metrics.clone());
-        let counted = metrics.clone();
-        let told = Box::new(move |source: &_, found| report(&findings, &counted, source, found));
-        Supervisor::start(derive.clone(), metrics, told, stop.clone())
-    };
+    let supervisor = supervisor(&derive, &findings, &metrics, &stop);
     let pages = Arc::new(Pages {
         ready: AtomicBool::new(false),
         fault: OnceLock::new(),
@@ -75,10 +70,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         warm: warm.clone(),
         supervisor: supervisor.clone(),
     });
-    let listener = TcpListener::bind(options.http_addr)
-        .await
-        .with_context(|| format!("cannot listen on {} (--http-addr)", options.http_addr))?;
-    tasks.spawn(http::serve(listener, pages.clone(), stop.clone()));
+    serve_pages(&options, &pages, &tasks, &stop).await?;
     let proxies = Proxies {
         derive: derive.clone(),
         metrics: metrics.clone(),
@@ -105,14 +97,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let shadowed = report::tell_shadowed(shadows, findings, metrics.clone(), stop.clone());
     tasks.spawn(shadowed);
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
-    tokio::select! {
-        result = supervisor.synced() => result?,
-        () = signal(&stop) => stop.cancel(),
-    }
-    tokio::select! {
-        result = first_keys(&derive) => result?,
-        () = stop.cancelled() => {}
-    }
+    first_read(&supervisor, &derive, &stop).await?;
     if warm.is_serving() {
         derive.let_go()?;
         warm.end();
@@ -132,6 +117,48 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     stop.cancel();
     drop((door, pages, derive, supervisor));
     finish(tasks, thread, options.shutdown_duration).await
+}
+
+/// The supervisor of the sources, whose findings are reported.
+fn supervisor(
+    derive: &Derive,
+    findings: &Arc<Findings>,
+    metrics: &Arc<Metrics>,
+    stop: &CancellationToken,
+) -> Supervisor {
+    let (findings, counted) = (findings.clone(), metrics.clone());
+    let told = Box::new(move |source: &_, found| report(&findings, &counted, source, found));
+    Supervisor::start(derive.clone(), metrics.clone(), told, stop.clone())
+}
+
+async fn serve_pages(
+    options: &ServeOptions,
+    pages: &Arc<Pages>,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(options.http_addr)
+        .await
+        .with_context(|| format!("cannot listen on {} (--http-addr)", options.http_addr))?;
+    tasks.spawn(http::serve(listener, pages.clone(), stop.clone()));
+    Ok(())
+}
+
+/// Waits until every source is in sync, or the process is to stop.
+async fn first_read(
+    supervisor: &Supervisor,
+    derive: &Derive,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        result = supervisor.synced() => result?,
+        () = signal(stop) => stop.cancel(),
+    }
+    tokio::select! {
+        result = first_keys(derive) => result?,
+        () = stop.cancelled() => {}
+    }
+    Ok(())
 }
 
 /// Waits for what was started to end.
