@@ -13,6 +13,7 @@ pub mod serve;
 pub mod settings;
 pub mod shadows;
 pub mod streams;
+pub mod supervisor;
 pub mod unsupported;
 pub mod warm;
 mod welcome;
