@@ -11,7 +11,7 @@ mod refusal;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use xlate::{Cursor, ResourceSet, TypeUrl};
+use xds::{Cursor, ResourceSet, TypeUrl};
 
 use crate::action::Response;
 use crate::content::{Content, Item};

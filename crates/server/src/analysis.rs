@@ -16,7 +16,7 @@ use analysis::{Analysis, Finding};
 use incr::{Engine, InputKey};
 use model::{Labels, Namespace, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
-use store::{Snapshot, input, snapshot};
+use store::{Input, Snapshot, snapshot};
 use xlate::View;
 
 /// How long there must be no change before analysis starts.
@@ -111,13 +111,13 @@ impl Connected {
                 0 => of_namespace.remove(&labels),
                 _ => of_namespace.insert(labels),
             };
-            changed.insert(input::connected(&namespace));
+            changed.insert(Input::Connected(&namespace).key());
             if now.is_empty() {
-                changed.insert(input::connected_namespaces());
+                changed.insert(Input::ConnectedNamespaces.key());
                 self.stated.remove_mut(&namespace);
             } else {
                 if !known {
-                    changed.insert(input::connected_namespaces());
+                    changed.insert(Input::ConnectedNamespaces.key());
                 }
                 self.stated.insert_mut(namespace, now);
             }

@@ -25,7 +25,8 @@ use model::settings::Settings;
 use model::{Change, Diagnostic};
 use store::Snapshot;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use xlate::{Published, TypeUrl, View};
+use xds::{Published, TypeUrl};
+use xlate::View;
 
 use crate::analysis::Seen;
 

@@ -31,6 +31,20 @@ pub enum ObjectIndex {
     Allocation,
 }
 
+impl ObjectIndex {
+    /// Its name, in the singular.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Label => "label",
+            Self::Address => "address",
+            Self::Host => "host",
+            Self::Service => "service",
+            Self::Selector => "selector",
+            Self::Allocation => "allocation",
+        }
+    }
+}
+
 /// ServiceEntries that wait for an address.
 pub const UNALLOCATED: &str = "unallocated";
 /// ServiceEntries that hold addresses of the ranges that are allocated from.

@@ -13,6 +13,7 @@ pub mod store;
 pub mod table;
 
 pub use index::{Indexed, ObjectIndex};
+pub use input::Input;
 pub use reads::Reads;
 pub use snapshot::Snapshot;
 pub use store::{ChangeSet, Reason, Store};

@@ -12,8 +12,9 @@ use model::{AnyObject, Change, ObjectKey, SourceId};
 use proto_envoy::envoy::config::core::v3 as core;
 use serde_json::Value;
 use store::{ChangeSet, Snapshot, Store};
+use xds::{ResourceSet, TypeUrl};
 use xlate::view::ProxyKey;
-use xlate::{ResourceSet, TypeSet, TypeUrl, View, ViewOf};
+use xlate::{TypeSet, View, ViewOf};
 
 /// Objects, and what is derived from them.
 pub struct World {

@@ -6,10 +6,11 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use incr::Engine;
 use pilothouse_xlate::view::ProxyKey;
-use pilothouse_xlate::{TypeSet, TypeUrl, ViewOf};
+use pilothouse_xlate::{TypeSet, ViewOf};
 use serde_json::json;
 use store::Snapshot;
 use testkit::World;
+use xds::TypeUrl;
 
 const SERVICES: usize = 1_000;
 const ENDPOINTS: usize = 5;

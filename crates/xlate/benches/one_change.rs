@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use model::node::Node;
-use pilothouse_xlate::{TypeSet, TypeUrl};
+use pilothouse_xlate::TypeSet;
 use serde_json::json;
 use testkit::{World, node};
+use xds::TypeUrl;
 
 /// The program's allocator, so that what is measured is what a server does.
 #[global_allocator]

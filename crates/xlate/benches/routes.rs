@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use divan::{Bencher, black_box};
-use pilothouse_xlate::{ResourceSet, TypeUrl, View};
+use pilothouse_xlate::View;
 use serde_json::json;
 use testkit::{World, node};
+use xds::{ResourceSet, TypeUrl};
 
 const SERVICES: usize = 1_000;
 

@@ -7,8 +7,9 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use incr::Engine;
 use pilothouse_xlate::view::ProxyKey;
-use pilothouse_xlate::{TypeSet, TypeUrl, View, ViewOf};
+use pilothouse_xlate::{TypeSet, View, ViewOf};
 use testkit::Scenario;
+use xds::TypeUrl;
 
 const TYPES: [(&str, TypeUrl); 4] = [
     ("clusters", TypeUrl::Cluster),

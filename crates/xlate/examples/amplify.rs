@@ -3,10 +3,10 @@
 
 use std::time::Instant;
 
-use pilothouse_xlate::TypeUrl;
 use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
 use serde_json::json;
 use testkit::{World, node};
+use xds::TypeUrl;
 
 #[path = "../tests/limits/hostile.rs"]
 mod hostile;

@@ -48,11 +48,11 @@ use crate::capabilities::name::METADATA_EXCHANGE;
 use crate::destination_rule::{Client, HasRules, RuleKey, Side, rule_for, rule_for_all};
 use crate::endpoints::{EndpointClient, NetworkGateways};
 use crate::envoy_filter::{self, ClusterPatchesOf, Context, Patches, SelectedBy};
-use crate::resource::{Resource, ResourceSet, any};
 use crate::scope::{ScopeKey, ScopeOf};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 use crate::view::View;
 use client::ClusterClient;
+use xds::{Resource, ResourceSet, any};
 
 pub(crate) use crate::destination_rule::Extent;
 pub(crate) use fixed::allow_any_dns_cache;

@@ -8,9 +8,9 @@ use incr::Cx;
 use store::Snapshot;
 
 use crate::envoy_filter::{self, ExtensionPatchesOf, SelectedBy};
-use crate::resource::{Resource, ResourceSet};
 use crate::traffic_extension::{ExtensionConfigOf, ExtensionsOf};
 use crate::view::View;
+use xds::{Resource, ResourceSet};
 
 /// The configurations that proxies of a view may ask for: those that EnvoyFilters add, and those of Wasm filters.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {

@@ -32,13 +32,13 @@ pub use network::{Gateway, Gateways, NetworkGateways};
 
 use crate::clusters::{self, Outbound, ServiceKeyed, names};
 use crate::destination_rule::{Extent, HasRules, MergedRule, Policy, RuleKey, rule_for_all};
-use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeKey, ScopeOf};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 use crate::view::View;
 use groups::Group;
 use locality::LocalityLb;
 use select::{By, Known, Selection};
+use xds::{Resource, ResourceSet};
 
 /// Endpoints that proxies of a view should have: an assignment for each of its EDS clusters.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {

@@ -43,7 +43,6 @@ use crate::envoy_filter::{
     self, Context, ListenerPatches, ListenerPatchesOf, RoutePatches, RoutePatchesOf, SelectedBy,
 };
 use crate::findings::ServedPort;
-use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeOf, SidecarScope, key_of};
 use crate::view::{ServiceTarget, View};
 use address::{Addressing, wildcards};
@@ -51,6 +50,7 @@ use hcm::HttpParts;
 use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
 use parts::{Keyed, TcpParts};
 use proxy_options::Reserved;
+use xds::{Resource, ResourceSet};
 
 /// Listeners that proxies of a view should have.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {

@@ -13,10 +13,10 @@ use proto_istio::nds::NameTable;
 use proto_istio::nds::name_table::NameInfo;
 use store::{Reads, Snapshot};
 
-use crate::resource::{Resource, ResourceSet};
 use crate::scope::{self, ScopeOf};
 use crate::services::{EndpointsOf, addresses_for};
 use crate::view::View;
+use xds::{Resource, ResourceSet};
 
 /// Services of several clusters; their short names belong to the service of this one.
 const CLUSTERSET: &str = ".clusterset.local";

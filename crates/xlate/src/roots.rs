@@ -5,10 +5,10 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use store::Snapshot;
 
-use crate::resource::ResourceSet;
-use crate::type_url::TypeUrl;
 use crate::view::View;
 use crate::{clusters, ecds, endpoints, listeners, name_table, routes, secrets};
+use xds::ResourceSet;
+use xds::TypeUrl;
 
 /// Every resource of one type that proxies of a view may ask for.
 ///

@@ -39,10 +39,10 @@ use store::{Reads, Snapshot};
 use crate::envoy_filter::{Context, RoutePatches, RoutePatchesOf, SelectedBy};
 use crate::gateways;
 use crate::listeners::proxy_options;
-use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeOf, SidecarScope, key_of};
 use crate::view::View;
 use crate::virtual_service::refused_in;
+use xds::{Resource, ResourceSet};
 
 pub use config::RouteName;
 use patched::{Config, Patched};

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pilothouse_xlate::View;
 use pilothouse_xlate::view::Traits;
-use pilothouse_xlate::{Resource, ResourceSet, TypeUrl, View};
 use serde_json::json;
 use testkit::{Scenario, Score, World, golden};
+use xds::{Resource, ResourceSet, TypeUrl};
 
 #[test]
 fn golden_cases_give_the_clusters_and_endpoints_that_stand_beside_them() {

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use pilothouse_xlate::View;
 use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
-use pilothouse_xlate::{TypeUrl, View};
 use serde_json::{Value, json};
 use testkit::{Scenario, Score, World, decode, differences, node};
+use xds::TypeUrl;
 
 #[test]
 fn proxies_get_the_extension_configurations_that_were_recorded() {
@@ -256,9 +257,7 @@ fn a_patch_of_another_type_leaves_the_filter_alone_and_is_told() {
     assert_eq!(world.get(&FindingsOfView(view.clone())).len(), 0);
     world.put(&filter("shop", "priority: 1", patch));
     let after = world.set(&view, TypeUrl::Listener);
-    let versions = |set: &pilothouse_xlate::ResourceSet| -> Vec<u64> {
-        set.iter().map(|r| r.version).collect()
-    };
+    let versions = |set: &xds::ResourceSet| -> Vec<u64> { set.iter().map(|r| r.version).collect() };
     assert_eq!(versions(&before), versions(&after));
     let told = world.get(&FindingsOfView(view));
     assert_eq!(told.len(), 1, "{told:?}");

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use model::node::Node;
-use pilothouse_xlate::{ResourceSet, TypeSet, TypeUrl, View};
+use pilothouse_xlate::{TypeSet, View};
 use serde_json::json;
 use testkit::{World, node};
+use xds::{ResourceSet, TypeUrl};
 
 const TYPES: [TypeUrl; 4] = [
     TypeUrl::Cluster,

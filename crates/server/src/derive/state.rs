@@ -14,10 +14,11 @@ use model::{Change, Diagnostic};
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Snapshot, Store};
 use tokio::sync::watch;
+use xds::{Published, ResourceSet, TypeUrl};
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
 use xlate::jwt::WantedKeys;
 use xlate::view::ProxyKey;
-use xlate::{Published, ResourceSet, TypeSet, TypeUrl, View};
+use xlate::{TypeSet, View};
 
 use crate::analysis::Seen;
 

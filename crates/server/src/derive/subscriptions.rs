@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use ads::latest;
 use model::node::Node;
+use xds::{Published, TypeUrl};
 use xlate::findings::FindingsOfView;
 use xlate::view::ProxyKey;
-use xlate::{Published, TypeSet, TypeUrl, View, ViewOf};
+use xlate::{TypeSet, View, ViewOf};
 
 use super::ProxyId;
 use crate::analysis::Seen;

@@ -31,8 +31,8 @@ use crate::secrets;
 use crate::security::SecurityOf;
 use crate::telemetry;
 use crate::traffic_extension::{self, Wanted};
-use crate::type_url::TypeUrl;
 use crate::view::View;
+use xds::TypeUrl;
 
 /// The findings for proxies of a view.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

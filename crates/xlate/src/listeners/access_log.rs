@@ -24,9 +24,9 @@ use store::Snapshot;
 
 use super::class::Class;
 use super::provider_cluster::{ProviderCluster, lookup};
-use crate::resource::any;
 use crate::telemetry::{Applied, logging, provider};
 use crate::view::View;
+use xds::any;
 
 const FILE: &str = "envoy.access_loggers.file";
 const HTTP_GRPC: &str = "envoy.access_loggers.http_grpc";

@@ -27,9 +27,9 @@ use crate::authn;
 use crate::clusters::names;
 use crate::envoy_filter::{self, Context, ListenerPatches, RoutePatches};
 use crate::findings::ServedPort;
-use crate::resource::Resource;
 use crate::routes::retry;
 use ports::PortChain;
+use xds::Resource;
 
 /// Name of the listener that takes all redirected traffic.
 pub const VIRTUAL_INBOUND: &str = "virtualInbound";

@@ -28,12 +28,12 @@ use super::parts::{Keyed, PartsOf, TcpParts};
 use super::{HttpKey, Proxy, config_metadata, dns, encode, filters, proxy_options, tcp};
 use crate::clusters::allow_any_dns_cache;
 use crate::envoy_filter::{Context, ListenerPatches};
-use crate::resource::Resource;
 use crate::view::Families;
 use chains::{ClientKey, TcpChain};
 use entry::{Chain, Entry, HttpChain};
 use matching::Matching;
 use plan::PlanOf;
+use xds::Resource;
 
 /// Name of the route configuration of the HTTP proxy port.
 const HTTP_PROXY_ROUTES: &str = "http_proxy";

@@ -16,8 +16,8 @@ use proto_istio::mesh::mesh_config::tls_config::TlsProtocol;
 use super::proxy_options::text;
 use crate::authn::trust_domains;
 use crate::capabilities::{Capabilities, name};
-use crate::resource::any;
 use crate::view::View;
+use xds::any;
 
 /// The secret that holds the workload's certificate.
 pub const WORKLOAD_SECRET: &str = "default";

@@ -23,8 +23,8 @@ use super::{Code, Extension, Phase, url};
 use crate::capabilities::Capabilities;
 use crate::listeners::class::Class;
 use crate::listeners::filters;
-use crate::resource::any;
 use crate::view::View;
+use xds::any;
 
 const WASM_HTTP: &str = "envoy.filters.http.wasm";
 const WASM_NETWORK: &str = "envoy.filters.network.wasm";

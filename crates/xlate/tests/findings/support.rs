@@ -7,8 +7,9 @@ use model::settings::Settings;
 use pilothouse_xlate as xlate;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
+use xds::TypeUrl;
+use xlate::View;
 use xlate::findings::FindingsOfView;
-use xlate::{TypeUrl, View};
 
 /// A service with a port for requests and one for bytes, on the workload of the proxy.
 pub(crate) const SERVICE: &str = "

@@ -16,11 +16,12 @@ use model::service::{Address, Endpoint};
 use model::{Hostname, SourceId};
 use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
 use pilothouse_xlate::view::ProxyKey;
-use pilothouse_xlate::{Resource, ResourceSet, TypeSet, TypeUrl, View, ViewOf};
+use pilothouse_xlate::{TypeSet, View, ViewOf};
 use proptest::prelude::*;
 use serde_json::json;
 use store::Snapshot;
 use testkit::{World, node};
+use xds::{Resource, ResourceSet, TypeUrl};
 
 use objects::{Pick, pick};
 

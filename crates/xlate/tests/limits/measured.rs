@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::Diagnostic;
+use pilothouse_xlate::View;
 use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView, code};
-use pilothouse_xlate::{ResourceSet, TypeUrl, View};
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
+use xds::{ResourceSet, TypeUrl};
 
 /// The service of another namespace.
 const OTHERS: &str = "till.other.svc.cluster.local";

@@ -15,8 +15,9 @@ use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
 use store::{Snapshot, Store};
+use xds::TypeUrl;
 use xlate::view::ProxyKey;
-use xlate::{TypeSet, TypeUrl, ViewOf};
+use xlate::{TypeSet, ViewOf};
 
 /// The largest answer of a server that is read.
 const LARGEST_DUMP: usize = 1 << 30;

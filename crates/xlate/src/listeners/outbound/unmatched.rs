@@ -24,8 +24,8 @@ use crate::listeners::hcm::{Options, Routes};
 use crate::listeners::parts::{Keyed, TcpParts};
 use crate::listeners::tcp::{self, Policy, Upstream};
 use crate::listeners::{HttpKey, Proxy, encode};
-use crate::resource::Resource;
 use crate::routes::unknown_host_routes;
+use xds::Resource;
 
 const VIRTUAL_OUTBOUND: &str = "virtualOutbound";
 const BLACK_HOLE_CHAIN: &str = "virtualOutbound-blackhole";

@@ -26,8 +26,8 @@ use super::at_least;
 use crate::listeners::access_log::envoy_grpc;
 use crate::listeners::provider_cluster::{ProviderCluster, lookup};
 use crate::listeners::proxy_options::{seconds, text};
-use crate::resource::any;
 use crate::view::View;
+use xds::any;
 
 const ZIPKIN_TIMEOUT_SECONDS: u64 = 5;
 const ENVIRONMENT_DETECTOR: &str = "envoy.tracers.opentelemetry.resource_detectors.environment";
