@@ -22,7 +22,7 @@ use crate::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut, S
 use crate::gateways::{self, MergedGatewayOf};
 use crate::limits;
 use crate::listeners::class::Class;
-use crate::listeners::parts::PartsOf;
+use crate::listeners::parts::SidePartsOf;
 use crate::listeners::{self, refusal, repeated};
 use crate::roots::TypeSet;
 use crate::routes;
@@ -105,7 +105,7 @@ fn of_size(cx: &Cx<'_, Snapshot>, view: &Arc<View>, found: &mut Vec<Diagnostic>)
     };
     let overloaded = classes.iter().any(|class| {
         let (view, class) = (view.clone(), *class);
-        cx.query(&PartsOf { view, class }).tcp.overloaded
+        cx.query(&SidePartsOf { view, class }).tcp.overloaded
     });
     if !overloaded {
         return;

@@ -27,7 +27,7 @@ use store::{Reads, Snapshot};
 use super::address::{additional, listener_name, socket, wildcards};
 use super::class::Class;
 use super::hcm::{Options, Routes};
-use super::parts::{Keyed, Parts, PartsOf};
+use super::parts::{Keyed, SideParts, SidePartsOf};
 use super::{balance, encode, filters, proxy_options};
 use crate::capabilities::name;
 use crate::envoy_filter::{Context, ListenerPatches};
@@ -99,7 +99,7 @@ pub(super) fn listeners(
     let Some(merged) = merged.as_ref() else {
         return Vec::new();
     };
-    let parts = cx.query(&PartsOf {
+    let parts = cx.query(&SidePartsOf {
         view: view.clone(),
         class: Class::Gateway,
     });
@@ -270,7 +270,7 @@ impl Planning<'_> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct GatewayListener {
     spec: Arc<Keyed<Spec>>,
-    parts: Parts,
+    parts: SideParts,
     /// Patches that may concern it.
     patches: Option<Arc<ListenerPatches>>,
 }

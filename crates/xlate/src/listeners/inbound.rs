@@ -19,7 +19,7 @@ use store::{Reads, Snapshot};
 use super::address::{additional, listener_name, socket, wildcards};
 use super::class::{Class, Handling, handling};
 use super::hcm::{HttpParts, Options, Routes};
-use super::parts::{Keyed, Parts, PartsOf, TcpParts};
+use super::parts::{Keyed, SideParts, SidePartsOf, TcpParts};
 use super::tcp::{self, Policy, Upstream};
 use super::tls::MutualTls;
 use super::{Proxy, config_metadata, encode};
@@ -39,7 +39,7 @@ const CATCH_ALL_HTTP_CHAIN: &str = "virtualInbound-catchall-http";
 /// The inbound listeners of a proxy.
 pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Resource>> {
     let view = proxy.view;
-    let parts = cx.query(&PartsOf {
+    let parts = cx.query(&SidePartsOf {
         view: view.clone(),
         class: Class::SidecarInbound,
     });
@@ -126,7 +126,7 @@ struct InboundListener {
     tls: Option<Arc<Keyed<MutualTls>>>,
     /// How requests are tried again, unless they are gRPC.
     retries: Option<Arc<Keyed<RetryPolicy>>>,
-    parts: Parts,
+    parts: SideParts,
     /// Patches that may concern it.
     patches: Option<Arc<ListenerPatches>>,
     /// Patches that may concern its routes.
@@ -277,7 +277,7 @@ impl InboundListener {
                 .map(|r| RetryPolicy::clone(r)),
         );
         if let Some(patches) = &self.route_patches {
-            let place = envoy_filter::route::Place {
+            let place = envoy_filter::route::RouteContext {
                 context: Context::SidecarInbound,
                 service_ports: &|port| vec![port],
             };

@@ -24,7 +24,7 @@ use store::{Reads, Snapshot};
 use super::address::{additional, listener_name, loopbacks, socket};
 use super::class::Class;
 use super::hcm::{Options, Routes};
-use super::parts::{Keyed, PartsOf, TcpParts};
+use super::parts::{Keyed, SidePartsOf, TcpParts};
 use super::{HttpKey, Proxy, config_metadata, dns, encode, filters, proxy_options, tcp};
 use crate::clusters::allow_any_dns_cache;
 use crate::envoy_filter::{Context, ListenerPatches};
@@ -45,7 +45,7 @@ const HANDSHAKE_SECONDS: u64 = 15;
 /// The outbound listeners of a proxy.
 pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Resource>> {
     let view = proxy.view;
-    let parts = cx.query(&PartsOf {
+    let parts = cx.query(&SidePartsOf {
         view: view.clone(),
         class: Class::SidecarOutbound,
     });

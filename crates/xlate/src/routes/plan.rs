@@ -25,7 +25,7 @@ use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use super::service::ServiceRoutes;
 use crate::scope::{EgressScope, ScopeOf, SidecarScope};
 use crate::services::{address_for, addresses_for};
-use crate::virtual_service::{DestinationsOf, MESH, RuleHead, Semantics, suspects_in};
+use crate::virtual_service::{DestinationsOf, MESH, Semantics, VirtualServiceHead, suspects_in};
 use xds::any;
 
 /// The virtual hosts of a port.
@@ -257,7 +257,7 @@ fn rule_routes(
     cx: &Cx<'_, Snapshot>,
     key: &PlanOf,
     scope: &SidecarScope,
-    head: &RuleHead,
+    head: &VirtualServiceHead,
     services: &BTreeMap<Hostname, OnPort>,
 ) -> RuleRoutes {
     let destinations = cx.query(&DestinationsOf {

@@ -16,7 +16,9 @@ use store::Snapshot;
 use super::{EgressScope, port_to_match};
 use crate::hosts::{Ends, Wildcards};
 use crate::services::{InNamespace, OfHost, VisibleTo};
-use crate::virtual_service::{MESH, RuleHead, RuleLists, RulesFor, Semantics, any_suspect};
+use crate::virtual_service::{
+    MESH, Semantics, VirtualServiceHead, VirtualServiceLists, VirtualServicesFor, any_suspect,
+};
 
 /// The hosts imported from one namespace, or from every one.
 #[derive(Debug, Default)]
@@ -183,7 +185,7 @@ pub(super) fn import(
     listener: IstioEgressListener,
 ) -> EgressScope {
     let imports = Imports::parse(&listener.hosts, namespace);
-    let lists = cx.query(&RulesFor {
+    let lists = cx.query(&VirtualServicesFor {
         namespace: namespace.clone(),
         gateway: MESH.into(),
     });
@@ -198,8 +200,12 @@ pub(super) fn import(
     }
 }
 
-fn select_rules(imports: &Imports, lists: &RuleLists, namespace: &Namespace) -> Vec<Arc<RuleHead>> {
-    let imported = |head: &RuleHead| {
+fn select_rules(
+    imports: &Imports,
+    lists: &VirtualServiceLists,
+    namespace: &Namespace,
+) -> Vec<Arc<VirtualServiceHead>> {
+    let imported = |head: &VirtualServiceHead| {
         imports.from(head.namespace()).any(|hosts| {
             head.hosts.iter().any(|host| {
                 hosts.import_rule(host, head.semantics)
