@@ -1,8 +1,14 @@
 //! Development tasks that cargo has no word for. `cargo run -p xtask -- tidy` checks the crate graph,
 //! that every dependency is explained, the sources, and that `docs/reference/` is current, which `-- reference` writes.
+//! `-- differences LIST REPORT...` holds reports of conformance against a list of known differences.
 
+mod code;
+mod cycles;
 mod dependencies;
+mod differences;
+mod purity;
 mod reference;
+mod sizes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,6 +26,23 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("store", &["model", "incr", "proto-istio"]),
     ("xds", &["model"]),
     (
+        "mesh",
+        &["model", "store", "incr", "proto-envoy", "proto-istio"],
+    ),
+    (
+        "policy",
+        &[
+            "model",
+            "store",
+            "incr",
+            "descriptors",
+            "xds",
+            "mesh",
+            "proto-envoy",
+            "proto-istio",
+        ],
+    ),
+    (
         "xlate",
         &[
             "model",
@@ -27,6 +50,8 @@ const GRAPH: &[(&str, &[&str])] = &[
             "incr",
             "xds",
             "descriptors",
+            "mesh",
+            "policy",
             "proto-envoy",
             "proto-istio",
         ],
@@ -39,7 +64,19 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("validate", &["model", "descriptors", "proto-istio"]),
     ("sources", &["model", "validate"]),
     ("simulate", &["proto-envoy"]),
-    ("explain", &["model", "store", "incr", "xds", "xlate"]),
+    (
+        "explain",
+        &[
+            "model",
+            "store",
+            "incr",
+            "xds",
+            "descriptors",
+            "mesh",
+            "policy",
+            "xlate",
+        ],
+    ),
     (
         "apiserver",
         &["model", "sources", "validate", "proto-istio"],
@@ -48,10 +85,14 @@ const GRAPH: &[(&str, &[&str])] = &[
         "server",
         &[
             "analysis",
+            "explain",
             "model",
             "store",
             "incr",
             "xds",
+            "descriptors",
+            "mesh",
+            "policy",
             "xlate",
             "ads",
             "sources",
@@ -66,6 +107,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "pilothouse",
         &[
             "analysis",
+            "explain",
             "apiserver",
             "server",
             "client",
@@ -76,6 +118,9 @@ const GRAPH: &[(&str, &[&str])] = &[
             "store",
             "validate",
             "xds",
+            "descriptors",
+            "mesh",
+            "policy",
             "xlate",
             "incr",
         ],
@@ -83,10 +128,14 @@ const GRAPH: &[(&str, &[&str])] = &[
     (
         "testkit",
         &[
+            "known-differences",
             "model",
             "store",
             "incr",
             "xds",
+            "descriptors",
+            "mesh",
+            "policy",
             "xlate",
             "proto-envoy",
             "proto-istio",
@@ -96,26 +145,9 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("attack", &[]),
     ("demo", &[]),
     ("kubeclients", &["apiserver"]),
-    ("xtask", &[]),
+    ("known-differences", &[]),
+    ("xtask", &["known-differences"]),
 ];
-
-/// Words that generation may not name, with what they would bring in.
-const FORBIDDEN_IN_XLATE: &[(&str, &str)] = &[
-    ("std::time::Instant", "a clock"),
-    ("SystemTime", "a clock"),
-    ("std::env", "the environment"),
-    ("Mutex", "a lock"),
-    ("RwLock", "a lock"),
-    ("tokio", "async"),
-    ("async fn", "async"),
-    ("rand::", "chance"),
-    ("collections::HashMap", "an order that changes between runs"),
-    (" HashMap", "an order that changes between runs"),
-    ("{HashMap", "an order that changes between runs"),
-];
-
-/// The longest a source file may be.
-const LONGEST_FILE: usize = 700;
 
 fn main() -> ExitCode {
     let task = std::env::args().nth(1);
@@ -124,8 +156,9 @@ fn main() -> ExitCode {
         Some("reference") => root().and_then(reference::write).map(|pages| {
             println!("reference: {pages} pages");
         }),
+        Some("differences") => known_differences(std::env::args().skip(2).collect()),
         _ => Err(anyhow::anyhow!(
-            "usage: cargo run -p xtask -- tidy|reference"
+            "usage: cargo run -p xtask -- tidy|reference|differences LIST REPORT..."
         )),
     };
     match result {
@@ -137,11 +170,42 @@ fn main() -> ExitCode {
     }
 }
 
+/// Judges reports of conformance by a list. Without reports, `--scenarios` and a folder: whether the list's are there.
+fn known_differences(paths: Vec<String>) -> anyhow::Result<()> {
+    let read = |path: &String| std::fs::read_to_string(path).with_context(|| path.clone());
+    let Some((list, reports)) = paths.split_first() else {
+        bail!("differences wants a list and reports");
+    };
+    let list = read(list)?;
+    let mut wrong = BTreeSet::new();
+    if let [flag, folder] = reports
+        && flag == "--scenarios"
+    {
+        let entries = std::fs::read_dir(folder).with_context(|| folder.clone())?;
+        let names = entries
+            .flatten()
+            .map(|e| e.file_name().to_string_lossy().into_owned());
+        wrong.extend(differences::unknown(&list, &names.collect())?);
+    } else {
+        anyhow::ensure!(!reports.is_empty(), "differences wants reports");
+        for report in reports {
+            wrong.extend(differences::judge(&list, &read(report)?)?);
+        }
+    }
+    for line in &wrong {
+        eprintln!("{line}");
+    }
+    anyhow::ensure!(wrong.is_empty(), "{} faults", wrong.len());
+    Ok(())
+}
+
 fn tidy() -> anyhow::Result<()> {
     let metadata = metadata()?;
     let mut faults = graph(&metadata);
     faults.extend(dependencies::unlisted(root()?, &metadata)?);
-    faults.extend(sources()?);
+    faults.extend(purity::faults(root()?)?);
+    faults.extend(sizes::faults(root()?)?);
+    faults.extend(cycles::of_modules(root()?, purity::GENERATION)?);
     faults.extend(reference::stale(root()?)?);
     if faults.is_empty() {
         println!(
@@ -194,55 +258,4 @@ fn root() -> anyhow::Result<&'static Path> {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .context("xtask lies in the workspace")
-}
-
-/// Sources that are too long, or that name what generation may not.
-fn sources() -> anyhow::Result<Vec<String>> {
-    let root = root()?;
-    let mut faults = Vec::new();
-    let mut todo = vec![root.join("crates")];
-    while let Some(dir) = todo.pop() {
-        for entry in std::fs::read_dir(&dir)
-            .with_context(|| dir.display().to_string())?
-            .flatten()
-        {
-            let path = entry.path();
-            if path.is_dir() {
-                todo.push(path);
-                continue;
-            }
-            if path.extension().is_none_or(|e| e != "rs") {
-                continue;
-            }
-            let text =
-                std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            let shown = path
-                .strip_prefix(root)
-                .unwrap_or(&path)
-                .display()
-                .to_string();
-            let lines = text.lines().count();
-            if lines > LONGEST_FILE {
-                faults.push(format!(
-                    "{shown} has {lines} lines, more than {LONGEST_FILE}"
-                ));
-            }
-            if shown.starts_with("crates/xlate/src") {
-                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-                for (line, number) in code.lines().zip(1..) {
-                    if line.trim_start().starts_with("//") {
-                        continue;
-                    }
-                    for (word, brings) in FORBIDDEN_IN_XLATE {
-                        if line.contains(word) {
-                            faults.push(format!(
-                                "{shown}:{number} names {word}: generation may not reach {brings}"
-                            ));
-                        }
-                    }
-                }
-            }
-        }
-    }
-    Ok(faults)
 }

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant, SystemTime};
 use analysis::suppress::Wanted;
 use analysis::{Analysis, Finding};
 use incr::{Engine, InputKey};
+use mesh::view::View;
 use model::{Labels, Namespace, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Input, Snapshot, snapshot};
-use xlate::View;
 
 /// How long there must be no change before analysis starts.
 const QUIET: Duration = Duration::from_millis(300);
@@ -322,7 +322,7 @@ fn next(shared: &Shared) -> Option<Next> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use model::{Change, SourceId};
+    use model::{Change, Owner};
     use store::Store;
     use testkit::{World, settings};
 
@@ -346,10 +346,7 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_is_analysed_and_analysed_again_when_it_changes() {
-        let source = SourceId {
-            rank: 0,
-            name: "test".into(),
-        };
+        let source = Owner::new(0, "test");
         let mut store = Store::new(settings("").into());
         let analyst = Analyst::start().unwrap();
         let mut put = |yaml: &str| {
@@ -369,10 +366,7 @@ mod tests {
         let mut store = Store::new(settings("").into());
         let analyst = Analyst::start().unwrap();
         let route = "{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, annotations: {galley.istio.io/analyze-suppress: IST0101}}, spec: {hosts: [h.com], gateways: [g], http: [{route: [{destination: {host: a}}]}]}}";
-        let source = SourceId {
-            rank: 0,
-            name: "test".into(),
-        };
+        let source = Owner::new(0, "test");
         let objects = World::objects(route).into_iter();
         let changed = store.apply(objects.map(|o| Change::Put(source.clone(), o)));
         analyst.changed(store.snapshot(), &changed.keys);
@@ -390,10 +384,7 @@ mod tests {
             }));
             world.view(&node)
         };
-        let source = SourceId {
-            rank: 0,
-            name: "test".into(),
-        };
+        let source = Owner::new(0, "test");
         let mut store = Store::new(settings("").into());
         let analyst = Analyst::start().unwrap();
         // Proxies may be there before any object is.

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ads::latest;
+use mesh::view::View;
 use model::jwks::{Demand, KeySource};
 use model::node::Node;
 use model::settings::Settings;
@@ -26,7 +27,6 @@ use model::{Change, Diagnostic};
 use store::Snapshot;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use xds::{Published, TypeUrl};
-use xlate::View;
 
 use crate::analysis::Seen;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use divan::{Bencher, black_box};
-use pilothouse_xlate::View;
+use mesh::view::View;
 use serde_json::json;
 use testkit::{World, node};
 use xds::{ResourceSet, TypeUrl};

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use incr::Engine;
-use pilothouse_xlate::view::ProxyKey;
-use pilothouse_xlate::{TypeSet, View, ViewOf};
+use mesh::view::ProxyKey;
+use mesh::view::View;
+use pilothouse_xlate::TypeSet;
+use policy::proxy::ViewOf;
 use testkit::Scenario;
 use xds::TypeUrl;
 

@@ -19,11 +19,10 @@ mod fixed;
 mod inbound;
 mod load_balancer;
 mod metadata;
-pub mod names;
 mod outbound;
-mod policy;
 pub(crate) mod sds;
 mod tls;
+mod traffic_policy;
 
 use std::any::TypeId;
 use std::fmt;
@@ -44,22 +43,18 @@ use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode as OutboundMod
 use proto_istio::networking::server_tls_settings::TlSmode;
 use store::{Reads, Snapshot};
 
-use crate::capabilities::name::METADATA_EXCHANGE;
-use crate::destination_rule::{
-    Client, DestinationRuleKey, HasDestinationRules, Side, rule_for, rule_for_all,
-};
-use crate::endpoints::{EndpointClient, NetworkGateways};
-use crate::envoy_filter::{self, ClusterPatchesOf, Context, Patches, SelectedBy};
-use crate::scope::{ScopeKey, ScopeOf};
+use crate::load_assignment::{EndpointClient, NetworkGateways};
 use crate::shared::{Gathering, Part, Shareable, Shared};
-use crate::view::View;
 use client::ClusterClient;
+use mesh::capabilities::name::METADATA_EXCHANGE;
+use mesh::destination_rule::{Client, HasDestinationRules, DestinationRuleKey, Side, rule_for, rule_for_all};
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::view::View;
+use policy::envoy_filter::{self, ClusterPatchesOf, Context, Patches, SelectedBy};
 use xds::{Resource, ResourceSet, any};
 
-pub(crate) use crate::destination_rule::Extent;
 pub(crate) use fixed::allow_any_dns_cache;
 pub(crate) use outbound::{ServiceClusters, carries_endpoints, extent, lets_pass, uses_eds};
-pub(crate) use policy::always_sends_unhealthy;
 
 /// Clusters that proxies of a view should have.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
@@ -249,7 +244,7 @@ pub(crate) struct Outbound {
 impl Outbound {
     pub(crate) fn of(cx: &Cx<'_, Snapshot>, view: &View) -> Self {
         Self {
-            key: crate::scope::key_of(cx, view),
+            key: mesh::scope::key_of(cx, view),
             sni: view.role == Role::Router && *cx.query(&PassesTls(view.labels.clone())),
             multi_network: cx.query(&NetworkGateways).any(false),
         }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use incr::Cx;
 use store::Snapshot;
 
-use crate::envoy_filter::{self, ExtensionPatchesOf, SelectedBy};
-use crate::traffic_extension::{ExtensionConfigOf, ExtensionsOf};
-use crate::view::View;
+use mesh::view::View;
+use policy::envoy_filter::{self, ExtensionPatchesOf, SelectedBy};
+use policy::traffic_extension::{ExtensionConfigOf, ExtensionsOf};
 use xds::{Resource, ResourceSet};
 
 /// The configurations that proxies of a view may ask for: those that EnvoyFilters add, and those of Wasm filters.

@@ -9,12 +9,7 @@
 //! The client of an assignment is reduced to what decides on it ([`EndpointClient`]), so most assignments are shared by
 //! all proxies of a cluster.
 
-pub(crate) mod client;
-pub(crate) mod groups;
-pub(crate) mod locality;
-pub(crate) mod network;
 mod peers;
-pub(crate) mod select;
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -27,19 +22,16 @@ use model::service::Service;
 use proto_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use store::{Reads, Snapshot};
 
-pub(crate) use client::EndpointClient;
-pub use network::{Gateway, Gateways, NetworkGateways};
-
-use crate::clusters::{self, Outbound, ServiceKeyed, names};
-use crate::destination_rule::{
-    DestinationRuleKey, Extent, HasDestinationRules, MergedDestinationRule, Policy, rule_for_all,
-};
-use crate::scope::{ScopeKey, ScopeOf};
+use crate::clusters::{self, Outbound, ServiceKeyed};
+use crate::load_assignment::EndpointClient;
+use crate::load_assignment::groups::{self, Group};
+use crate::load_assignment::locality::LocalityLb;
+use crate::load_assignment::select::{self, By, Known, Selection};
 use crate::shared::{Gathering, Part, Shareable, Shared};
-use crate::view::View;
-use groups::Group;
-use locality::LocalityLb;
-use select::{By, Known, Selection};
+use mesh::cluster_names;
+use mesh::destination_rule::{Extent, HasDestinationRules, MergedDestinationRule, Policy, DestinationRuleKey, rule_for_all};
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::view::View;
 use xds::{Resource, ResourceSet};
 
 /// Endpoints that proxies of a view should have: an assignment for each of its EDS clusters.
@@ -223,9 +215,9 @@ struct EdsName<'a> {
 impl EdsName<'_> {
     fn text(&self) -> String {
         let name = if self.sni {
-            names::outbound_sni
+            cluster_names::outbound_sni
         } else {
-            names::outbound
+            cluster_names::outbound
         };
         name(self.port.number, self.subset, &self.service.host)
     }

@@ -4,11 +4,8 @@
 //! whose key holds those parts and what is its own, so that proxies which agree share it.
 
 pub mod access_log;
-pub mod address;
-pub mod class;
 mod config_metadata;
 pub mod dns;
-pub mod filters;
 mod forward;
 mod gateway;
 pub mod hcm;
@@ -16,9 +13,6 @@ pub mod inbound;
 pub mod metrics;
 mod outbound;
 pub mod parts;
-pub mod provider_cluster;
-pub mod proxy_headers;
-pub mod proxy_options;
 pub mod refusal;
 pub(crate) mod repeated;
 pub mod tcp;
@@ -39,17 +33,18 @@ use proto_envoy::envoy::config::listener::v3::listener::connection_balance_confi
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use store::{Reads, Snapshot};
 
-use crate::envoy_filter::{
-    self, Context, ListenerPatches, ListenerPatchesOf, RoutePatches, RoutePatchesOf, SelectedBy,
-};
-use crate::findings::ServedPort;
-use crate::scope::{ScopeOf, SidecarScope, key_of};
-use crate::view::{ServiceTarget, View};
-use address::{Addressing, wildcards};
 use hcm::HttpParts;
 use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
-use parts::{Keyed, TcpParts};
-use proxy_options::Reserved;
+use mesh::address::{Addressing, wildcards};
+use mesh::keyed::Keyed;
+use mesh::proxy_options::Reserved;
+use mesh::scope::{ScopeOf, SidecarScope, key_of};
+use mesh::view::{ServiceTarget, View};
+use parts::TcpParts;
+use policy::authn::MutualTls;
+use policy::envoy_filter::{
+    self, Context, ListenerPatches, ListenerPatchesOf, RoutePatches, RoutePatchesOf, SelectedBy,
+};
 use xds::{Resource, ResourceSet};
 
 /// Listeners that proxies of a view should have.
@@ -75,6 +70,16 @@ fn sidecar(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
     listeners.extend(added(&proxy.patches, Context::SidecarInbound));
     listeners.extend(added(&proxy.patches, Context::SidecarOutbound));
     ResourceSet::new(listeners)
+}
+
+/// A port that a sidecar serves.
+pub(crate) struct ServedPort {
+    /// Its number; 0 for all that are not listed.
+    pub(crate) number: u16,
+    /// Whether it is taken for TCP, not requests.
+    pub(crate) tcp: bool,
+    /// What it asks of clients.
+    pub(crate) mode: MutualTls,
 }
 
 /// The ports at which sidecars of a view take connections for their workload.

@@ -13,9 +13,9 @@ use proto_istio::nds::NameTable;
 use proto_istio::nds::name_table::NameInfo;
 use store::{Reads, Snapshot};
 
-use crate::scope::{self, ScopeOf};
-use crate::services::{EndpointsOf, addresses_for};
-use crate::view::View;
+use mesh::scope::{self, ScopeOf};
+use mesh::services::{EndpointsOf, addresses_for};
+use mesh::view::View;
 use xds::{Resource, ResourceSet};
 
 /// Services of several clusters; their short names belong to the service of this one.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use store::Snapshot;
 
-use crate::view::View;
 use crate::{clusters, ecds, endpoints, listeners, name_table, routes, secrets};
+use mesh::view::View;
 use xds::ResourceSet;
 use xds::TypeUrl;
 

@@ -36,12 +36,12 @@ use model::object::ObjectName;
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use store::{Reads, Snapshot};
 
-use crate::envoy_filter::{Context, RoutePatches, RoutePatchesOf, SelectedBy};
-use crate::gateways;
-use crate::listeners::proxy_options;
-use crate::scope::{ScopeOf, SidecarScope, key_of};
-use crate::view::View;
-use crate::virtual_service::refused_in;
+use mesh::gateways;
+use mesh::proxy_options;
+use mesh::scope::refused_in;
+use mesh::scope::{ScopeOf, SidecarScope, key_of};
+use mesh::view::View;
+use policy::envoy_filter::{Context, RoutePatches, RoutePatchesOf, SelectedBy};
 use xds::{Resource, ResourceSet};
 
 pub use config::RouteName;

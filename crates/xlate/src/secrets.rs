@@ -5,8 +5,6 @@
 //!
 //! Istio: pilot/pkg/xds/sds.go and pilot/pkg/credentials/kube/secrets.go, 1.32.
 
-mod credential;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -23,16 +21,12 @@ use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use proto_istio::networking::{ClientTlsSettings, ServerTlsSettings, TrafficPolicy};
 use store::{Reads, Snapshot};
 
-use crate::findings::{about_named, code};
-use crate::gateways::{self, GatewayServer, MergedGateway};
-use crate::scope::{ScopeOf, key_of};
-use crate::view::View;
+use mesh::credential::{Credential, ROOT_SUFFIX, Source, resource_name};
+use mesh::finding::{about_named, code};
+use mesh::gateways::{self, GatewayServer, MergedGateway};
+use mesh::scope::{ScopeOf, key_of};
+use mesh::view::View;
 use xds::{Resource, ResourceSet};
-
-pub use credential::{Credential, Source, resource_name};
-
-/// The suffix of secrets that hold roots only.
-pub const ROOT_SUFFIX: &str = "-cacert";
 
 /// The secrets that a view's clusters and listeners may name and its proxies may read.
 pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use mesh::view::View;
 use model::node::Node;
-use pilothouse_xlate::{TypeSet, View};
+use pilothouse_xlate::TypeSet;
 use serde_json::json;
 use testkit::{World, node};
 use xds::{ResourceSet, TypeUrl};

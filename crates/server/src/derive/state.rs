@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use ads::latest;
 use ads::wake::WakeBatch;
 use incr::{Engine, Query, RootId};
+use mesh::view::ProxyKey;
+use mesh::view::View;
 use model::node::Node;
 use model::settings::Settings;
 use model::{Change, Diagnostic};
+use policy::jwt::WantedKeys;
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Snapshot, Store};
 use tokio::sync::watch;
 use xds::{Published, ResourceSet, TypeUrl};
+use xlate::TypeSet;
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
-use xlate::jwt::WantedKeys;
-use xlate::view::ProxyKey;
-use xlate::{TypeSet, View};
 
 use crate::analysis::Seen;
 

@@ -7,11 +7,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ads::latest;
+use mesh::view::ProxyKey;
+use mesh::view::View;
 use model::node::Node;
+use policy::proxy::ViewOf;
 use xds::{Published, TypeUrl};
+use xlate::TypeSet;
 use xlate::findings::FindingsOfView;
-use xlate::view::ProxyKey;
-use xlate::{TypeSet, View, ViewOf};
 
 use super::ProxyId;
 use crate::analysis::Seen;

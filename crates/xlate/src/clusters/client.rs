@@ -5,10 +5,10 @@ use std::sync::Arc;
 use model::node::Role;
 use model::settings::Settings;
 
-use crate::capabilities::Capabilities;
-use crate::envoy_filter::Context;
-use crate::listeners::proxy_options::proxy_config;
-use crate::view::{Families, View};
+use mesh::capabilities::Capabilities;
+use mesh::proxy_options::proxy_config;
+use mesh::view::{Families, View};
+use policy::envoy_filter::Context;
 
 /// What clusters of services depend on of a proxy. Proxies that agree in it share every cluster whose rules agree.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

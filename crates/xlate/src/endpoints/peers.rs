@@ -7,11 +7,11 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use store::{Reads, Snapshot};
 
-use super::client::EndpointClient;
-use super::groups::Target;
-use super::select::{By, Known, Selection};
 use super::{ServiceKeyed, encode};
-use crate::view::View;
+use crate::load_assignment::EndpointClient;
+use crate::load_assignment::groups::Target;
+use crate::load_assignment::select::{By, Known, Selection};
+use mesh::view::View;
 use xds::Resource;
 
 /// The name of the cluster in bootstraps of proxies that discover themselves.

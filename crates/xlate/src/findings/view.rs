@@ -14,24 +14,26 @@ use proto_istio::networking::TrafficPolicy;
 use proto_istio::networking::client_tls_settings::TlSmode as TlsMode;
 use store::{Reads, Snapshot};
 
-use super::{Findings, about_named, code, in_order};
-use crate::authn::{MutualTls, PeerPolicies};
-use crate::authz::Policies;
-use crate::capabilities::Capabilities;
-use crate::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut, SelectedBy};
-use crate::gateways::{self, MergedGatewayOf};
-use crate::limits;
-use crate::listeners::class::Class;
+use super::{Findings, in_order};
+use crate::listeners::ServedPort;
 use crate::listeners::parts::SidePartsOf;
 use crate::listeners::{self, refusal, repeated};
 use crate::roots::TypeSet;
 use crate::routes;
-use crate::scope::{self, ScopeOf};
 use crate::secrets;
-use crate::security::SecurityOf;
-use crate::telemetry;
-use crate::traffic_extension::{self, Wanted};
-use crate::view::View;
+use mesh::capabilities::Capabilities;
+use mesh::class::Class;
+use mesh::finding::{about_named, code};
+use mesh::gateways::{self, MergedGatewayOf};
+use mesh::limits;
+use mesh::scope::{self, ScopeOf};
+use mesh::view::View;
+use policy::authn::{MutualTls, PeerPolicies};
+use policy::authz::Policies;
+use policy::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut, SelectedBy};
+use policy::security::SecurityOf;
+use policy::telemetry;
+use policy::traffic_extension::{self, Wanted};
 use xds::TypeUrl;
 
 /// The findings for proxies of a view.
@@ -190,16 +192,6 @@ fn of_security(cx: &Cx<'_, Snapshot>, view: &View, tcp: bool, found: &mut Vec<Di
         );
         found.push(Diagnostic::new(code::LACKS_FILTER, Severity::Error, why));
     }
-}
-
-/// A port that a sidecar serves.
-pub(crate) struct ServedPort {
-    /// Its number; 0 for all that are not listed.
-    pub(crate) number: u16,
-    /// Whether it is taken for TCP, not requests.
-    pub(crate) tcp: bool,
-    /// What it asks of clients.
-    pub(crate) mode: MutualTls,
 }
 
 fn of_certificates(

@@ -24,16 +24,19 @@ use proto_envoy::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamT
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 use store::{Reads, Snapshot};
 
-use super::address::{additional, listener_name, socket, wildcards};
-use super::class::Class;
 use super::hcm::{Options, Routes};
-use super::parts::{Keyed, SideParts, SidePartsOf};
-use super::{balance, encode, filters, proxy_options};
-use crate::capabilities::name;
-use crate::envoy_filter::{Context, ListenerPatches};
-use crate::gateways::{self, GatewayServer, MergedGateway, PortServers, ServerPort};
-use crate::limits::{self, Budget};
-use crate::view::View;
+use super::parts::{SideParts, SidePartsOf};
+use super::{balance, encode};
+use mesh::address::{additional, listener_name, socket, wildcards};
+use mesh::capabilities::name;
+use mesh::class::Class;
+use mesh::gateways::{self, GatewayServer, MergedGateway, PortServers, ServerPort};
+use mesh::keyed::Keyed;
+use mesh::limits::{self, Budget};
+use mesh::proxy_options;
+use mesh::view::View;
+use policy::envoy_filter::{Context, ListenerPatches};
+use policy::filters;
 use xds::{Resource, any};
 
 /// How long a client may take for its part of the TLS handshake.

@@ -16,18 +16,19 @@ use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::config::route::v3::RetryPolicy;
 use store::{Reads, Snapshot};
 
-use super::address::{additional, listener_name, socket, wildcards};
-use super::class::{Class, Handling, handling};
 use super::hcm::{HttpParts, Options, Routes};
-use super::parts::{Keyed, SideParts, SidePartsOf, TcpParts};
+use super::parts::{SideParts, SidePartsOf, TcpParts};
 use super::tcp::{self, Policy, Upstream};
 use super::tls::MutualTls;
 use super::{Proxy, config_metadata, encode};
-use crate::authn;
-use crate::clusters::names;
-use crate::envoy_filter::{self, Context, ListenerPatches, RoutePatches};
-use crate::findings::ServedPort;
+use crate::listeners::ServedPort;
 use crate::routes::retry;
+use mesh::address::{additional, listener_name, socket, wildcards};
+use mesh::class::{Class, Handling, handling};
+use mesh::cluster_names;
+use mesh::keyed::Keyed;
+use policy::authn;
+use policy::envoy_filter::{self, Context, ListenerPatches, RoutePatches};
 use ports::PortChain;
 use xds::Resource;
 
@@ -196,7 +197,7 @@ impl InboundListener {
                 .metadata_exchange()
                 .into_iter()
                 .chain(tcp.metrics.iter().cloned())
-                .chain([tcp::unlogged(names::BLACK_HOLE)])
+                .chain([tcp::unlogged(cluster_names::BLACK_HOLE)])
                 .collect(),
             ..Default::default()
         }
@@ -256,7 +257,7 @@ impl InboundListener {
                 .metrics
                 .iter()
                 .cloned()
-                .chain([tcp::unlogged(names::BLACK_HOLE)])
+                .chain([tcp::unlogged(cluster_names::BLACK_HOLE)])
                 .collect(),
             metadata: chain.sidecar.as_ref().map(config_metadata::sidecar),
             ..Default::default()
@@ -331,9 +332,9 @@ impl PortChain {
     /// Where it goes.
     fn cluster(&self) -> String {
         if self.passthrough {
-            names::INBOUND_PASSTHROUGH.to_owned()
+            cluster_names::INBOUND_PASSTHROUGH.to_owned()
         } else {
-            names::inbound(self.target_port)
+            cluster_names::inbound(self.target_port)
         }
     }
 }

@@ -21,18 +21,21 @@ use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use store::{Reads, Snapshot};
 
-use super::address::{additional, listener_name, loopbacks, socket};
-use super::class::Class;
 use super::hcm::{Options, Routes};
-use super::parts::{Keyed, SidePartsOf, TcpParts};
-use super::{HttpKey, Proxy, config_metadata, dns, encode, filters, proxy_options, tcp};
+use super::parts::{SidePartsOf, TcpParts};
+use super::{HttpKey, Proxy, config_metadata, dns, encode, tcp};
 use crate::clusters::allow_any_dns_cache;
-use crate::envoy_filter::{Context, ListenerPatches};
-use crate::view::Families;
 use chains::{ClientKey, TcpChain};
 use entry::{Chain, Entry, HttpChain};
 use matching::Matching;
+use mesh::address::{additional, listener_name, loopbacks, socket};
+use mesh::class::Class;
+use mesh::keyed::Keyed;
+use mesh::proxy_options;
+use mesh::view::Families;
 use plan::PlanOf;
+use policy::envoy_filter::{Context, ListenerPatches};
+use policy::filters;
 use xds::Resource;
 
 /// Name of the route configuration of the HTTP proxy port.

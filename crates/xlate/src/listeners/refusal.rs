@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::config::route::v3 as route;
 
-use crate::traffic_extension::Phases;
-use crate::view::View;
+use mesh::view::View;
+use policy::traffic_extension::Phases;
 
 const FORBIDDEN: u32 = 403;
 

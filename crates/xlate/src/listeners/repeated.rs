@@ -6,14 +6,14 @@ use incr::Cx;
 use model::node::Role;
 use store::Snapshot;
 
-use super::class::{Class, Handling, handling};
-use crate::authn::PeerPolicies;
-use crate::envoy_filter::{Context, ListenerPatchesOf, PatchesLeftOut, SelectedBy};
-use crate::gateways::{self, MergedGatewayOf};
-use crate::limits::{REPEATED_BYTES, product};
-use crate::scope::{ScopeOf, key_of};
-use crate::security::Security;
-use crate::view::View;
+use mesh::class::{Class, Handling, handling};
+use mesh::gateways::{self, MergedGatewayOf};
+use mesh::limits::{REPEATED_BYTES, product};
+use mesh::scope::{ScopeOf, key_of};
+use mesh::view::View;
+use policy::authn::PeerPolicies;
+use policy::envoy_filter::{Context, ListenerPatchesOf, PatchesLeftOut, SelectedBy};
+use policy::security::Security;
 
 /// What a proxy lacks whose filters are too large, as it is told to those whom it refuses.
 pub(super) const ROOM: &str = "room for the policies and extensions of all its ports";

@@ -13,10 +13,10 @@ use proto_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher};
 use proto_istio::mesh::MeshConfig;
 use proto_istio::mesh::mesh_config::tls_config::TlsProtocol;
 
-use super::proxy_options::text;
-use crate::authn::trust_domains;
-use crate::capabilities::{Capabilities, name};
-use crate::view::View;
+use mesh::capabilities::{Capabilities, name};
+use mesh::proxy_options::text;
+use mesh::view::View;
+use policy::authn::trust_domains;
 use xds::any;
 
 /// The secret that holds the workload's certificate.

@@ -11,9 +11,9 @@ use proto_envoy::envoy::r#type::v3::Percent;
 use proto_istio::mesh::{MeshConfig, ProxyConfig};
 use store::{Reads, Snapshot};
 
-use super::class::Class;
-use crate::telemetry::{Applied, tracing};
-use crate::view::View;
+use mesh::class::Class;
+use mesh::view::View;
+use policy::telemetry::{Applied, tracing};
 
 /// How a connection manager traces.
 #[derive(Clone, PartialEq, Debug)]
@@ -58,7 +58,7 @@ pub fn tracing_config(
         return off;
     }
     let named = spec.provider.as_deref();
-    let Some(stated_provider) = named.and_then(|name| crate::telemetry::provider(mesh, name))
+    let Some(stated_provider) = named.and_then(|name| policy::telemetry::provider(mesh, name))
     else {
         return off;
     };

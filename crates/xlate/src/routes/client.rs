@@ -13,11 +13,11 @@ use model::service::Locality;
 use store::{Reads, Snapshot};
 
 use super::rule::LabelsReadBy;
-use crate::listeners::class::Class;
-use crate::listeners::proxy_headers::ProxyHeaders;
-use crate::listeners::proxy_options::proxy_config;
-use crate::scope::{ScopeKey, ScopeOf, key_of};
-use crate::view::{Traits, View};
+use crate::proxy_headers::ProxyHeaders;
+use mesh::class::Class;
+use mesh::proxy_options::proxy_config;
+use mesh::scope::{ScopeKey, ScopeOf, key_of};
+use mesh::view::{Traits, View};
 
 /// A proxy as a client of routes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -19,8 +19,8 @@ use store::{Reads, Snapshot};
 use super::encode::RouteList;
 use super::matching::is_catch_all;
 use super::{action, hash};
-use crate::destination_rule::{Client, MergedDestinationRule, Side, rule_for};
-use crate::virtual_service::{RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf};
+use mesh::destination_rule::{Client, MergedDestinationRule, Side, rule_for};
+use mesh::virtual_service::{RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf};
 
 /// How sticky sessions of a service are kept.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -148,11 +148,7 @@ pub(super) struct Building<'a> {
 }
 
 impl<'a> Building<'a> {
-    fn new(
-        cx: &'a Cx<'_, Snapshot>,
-        key: &'a RuleRoutes,
-        rule: &'a ResolvedVirtualService,
-    ) -> Self {
+    fn new(cx: &'a Cx<'_, Snapshot>, key: &'a RuleRoutes, rule: &'a ResolvedVirtualService) -> Self {
         let client = Client {
             namespace: &key.namespace,
             labels: &key.labels,

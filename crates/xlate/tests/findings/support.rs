@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use mesh::view::View;
 use model::Diagnostic;
 use model::settings::Settings;
 use pilothouse_xlate as xlate;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
 use xds::TypeUrl;
-use xlate::View;
 use xlate::findings::FindingsOfView;
 
 /// A service with a port for requests and one for bytes, on the workload of the proxy.

@@ -2,17 +2,24 @@
 
 use std::io::{self, Write};
 
+use explain::NamedObject;
 use serde_json::{Value, json};
 use simulate::{Call, Destination, End, Health, Part, Protocol, Step, Walk};
 
-/// Width of lines, and of what stands before the names.
-const WIDTH: usize = 80;
-const INDENT: usize = 17;
-/// Endpoints of one cluster that are shown to people.
+use super::super::text::entry;
+use super::made_by::MadeBy;
+
+/// Endpoints of one cluster, and objects that made one part, that are shown to people.
 const SHOWN: usize = 10;
 
 /// Prints a walk.
-pub(super) fn text(out: &mut dyn Write, from: &str, call: &Call, walk: &Walk) -> io::Result<()> {
+pub(super) fn text(
+    out: &mut dyn Write,
+    from: &str,
+    call: &Call,
+    walk: &Walk,
+    made_by: &MadeBy,
+) -> io::Result<()> {
     let what = match call.protocol {
         Protocol::Tcp => "A connection".to_owned(),
         Protocol::Http1 | Protocol::Http2 => {
@@ -22,13 +29,13 @@ pub(super) fn text(out: &mut dyn Write, from: &str, call: &Call, walk: &Walk) ->
     let to = call.address.map(|a| format!("{a} ")).unwrap_or_default();
     writeln!(out, "{what}, to {to}port {}, through {from}\n", call.port)?;
     for step in &walk.steps {
-        entry(out, label(step.part), &step.name, &details(step))?;
+        entry(out, label(step.part), &step.name, &details(step, made_by))?;
     }
     match &walk.end {
         End::Clusters(all) if all.is_empty() => entry(out, "goes", "nowhere", &[])?,
         End::Clusters(all) => {
             for destination in all {
-                self::destination(out, destination)?;
+                self::destination(out, destination, made_by)?;
             }
         }
         End::Redirect { status, location } => {
@@ -56,16 +63,26 @@ fn label(part: Part) -> &'static str {
     }
 }
 
-fn details(step: &Step) -> Vec<String> {
+fn details(step: &Step, made_by: &MadeBy) -> Vec<String> {
     let mut details = Vec::new();
     if !step.notes.is_empty() {
         details.push(step.notes.join(", "));
     }
-    details.extend(step.made_by.iter().map(|o| format!("made by {o}")));
+    details.extend(makers(&made_by.objects(&step.at)));
     details
 }
 
-fn destination(out: &mut dyn Write, to: &Destination) -> io::Result<()> {
+/// A line for each object, if there are not too many.
+fn makers(objects: &[&NamedObject]) -> Vec<String> {
+    let line = |o: &&NamedObject| format!("made by {} at {}", o.title(), o.at);
+    let mut lines: Vec<String> = objects.iter().take(SHOWN).map(line).collect();
+    if objects.len() > SHOWN {
+        lines.push(format!("and by {} more", objects.len() - SHOWN));
+    }
+    lines
+}
+
+fn destination(out: &mut dyn Write, to: &Destination, made_by: &MadeBy) -> io::Result<()> {
     let share = match to.total {
         total if total == to.weight => String::new(),
         0 => " 0 %".to_owned(),
@@ -77,7 +94,7 @@ fn destination(out: &mut dyn Write, to: &Destination) -> io::Result<()> {
     } else {
         details.push("the proxy has no such cluster: 503".to_owned());
     }
-    details.extend(to.made_by.iter().map(|o| format!("made by {o}")));
+    details.extend(makers(&made_by.objects(&to.at)));
     entry(out, &format!("cluster{share}"), &to.cluster, &details)?;
     for endpoint in to.endpoints.iter().take(SHOWN) {
         let mut about = Vec::new();
@@ -108,39 +125,10 @@ fn destination(out: &mut dyn Write, to: &Destination) -> io::Result<()> {
     Ok(())
 }
 
-/// A name with its label, and what there is to say of it below.
-fn entry(out: &mut dyn Write, label: &str, name: &str, details: &[String]) -> io::Result<()> {
-    let name = if name.is_empty() {
-        "(without a name)"
-    } else {
-        name
-    };
-    writeln!(out, "{label:<INDENT$}{name}")?;
-    for line in details.iter().flat_map(|d| wrapped(d)) {
-        writeln!(out, "{:INDENT$}{line}", "")?;
-    }
-    Ok(())
-}
-
-/// A text in lines that fit.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH - INDENT => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 /// A walk for programs.
-pub(super) fn json(walk: &Walk) -> Value {
-    let origins = |list: &[simulate::Origin]| -> Vec<Value> {
-        let object = |o: &simulate::Origin| json!({ "kind": o.kind, "namespace": o.namespace, "name": o.name });
+pub(super) fn json(walk: &Walk, made_by: &MadeBy) -> Value {
+    let origins = |list: Vec<&NamedObject>| -> Vec<Value> {
+        let object = |o: &&NamedObject| json!({ "kind": o.kind, "namespace": o.namespace, "name": o.name, "at": o.at });
         list.iter().map(object).collect()
     };
     let step = |s: &Step| {
@@ -151,7 +139,7 @@ pub(super) fn json(walk: &Walk) -> Value {
             Part::VirtualHost => "virtualHost",
             Part::Route => "route",
         };
-        json!({ "part": part, "name": s.name, "notes": s.notes, "madeBy": origins(&s.made_by) })
+        json!({ "part": part, "name": s.name, "notes": s.notes, "madeBy": origins(made_by.objects(&s.at)) })
     };
     let cluster = |d: &Destination| {
         let endpoints = d.endpoints.iter().map(|e| {
@@ -170,7 +158,7 @@ pub(super) fn json(walk: &Walk) -> Value {
             "known": d.known,
             "discovery": d.discovery,
             "loadBalancer": d.load_balancer,
-            "madeBy": origins(&d.made_by),
+            "madeBy": origins(made_by.objects(&d.at)),
             "endpoints": endpoints.collect::<Vec<_>>(),
         })
     };
@@ -183,16 +171,4 @@ pub(super) fn json(walk: &Walk) -> Value {
         End::Refused(why) => json!({ "refused": why.to_string() }),
     };
     json!({ "steps": walk.steps.iter().map(step).collect::<Vec<_>>(), "end": end })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wrapped;
-
-    #[test]
-    fn long_texts_are_wrapped_between_words() {
-        let text = "word ".repeat(40);
-        let lines = wrapped(&text);
-        assert!(lines.len() > 2 && lines.iter().all(|l| l.len() <= 63));
-    }
 }

@@ -17,12 +17,12 @@ use store::{Reads, Snapshot};
 use tls::certificate_validation_context::TrustChainVerification;
 use tls::common_tls_context::{CombinedCertificateValidationContext, ValidationContextType};
 
-use crate::capabilities::Capabilities;
 use crate::clusters::{agentless, sds};
-use crate::gateways::{GatewayServer, is_http, is_passthrough};
-use crate::listeners::provider_cluster::{ProviderCluster, lookup};
-use crate::listeners::proxy_options::text;
-use crate::view::View;
+use mesh::capabilities::Capabilities;
+use mesh::gateways::{GatewayServer, is_http, is_passthrough};
+use mesh::proxy_options::text;
+use mesh::view::View;
+use policy::provider_cluster::{ProviderCluster, lookup};
 
 const HTTP: &[&str] = &["h2", "http/1.1"];
 const HTTP3: &[&str] = &["h3"];

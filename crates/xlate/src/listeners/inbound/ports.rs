@@ -14,13 +14,13 @@ use proto_istio::networking::{CaptureMode, IstioIngressListener, ServerTlsSettin
 use store::{Reads, Snapshot};
 
 use super::VIRTUAL_INBOUND;
-use crate::authn::{MutualTls, PeerPolicies, Peers};
-use crate::capabilities::Capabilities;
 use crate::listeners::Proxy;
-use crate::listeners::address::wildcards;
 use crate::listeners::gateway::tls::Contexts;
-use crate::listeners::parts::Keyed;
-use crate::view::ServiceTarget;
+use mesh::address::wildcards;
+use mesh::capabilities::Capabilities;
+use mesh::keyed::Keyed;
+use mesh::view::ServiceTarget;
+use policy::authn::{MutualTls, PeerPolicies, Peers};
 
 /// The filter chains of one port.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

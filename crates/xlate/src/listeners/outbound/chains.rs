@@ -2,10 +2,10 @@
 //!
 //! Istio: pilot/pkg/networking/core/tls.go, 1.32.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use incr::Cx;
+use incr::{Cx, KeyedSet};
 use model::host::Hostname;
 use model::labels::Labels;
 use model::names::Namespace;
@@ -16,16 +16,14 @@ use store::Snapshot;
 
 use super::entry::TcpChains;
 use super::matching::Matching;
-use crate::clusters::names;
-use crate::listeners::address::{WILDCARD_V4, WILDCARD_V6, wildcards};
 use crate::listeners::forward::{Forward, policy};
 use crate::listeners::tcp::{Proxy, Upstream};
 use crate::routes::alternative_hosts;
-use crate::scope::{ScopeKey, ScopeOf};
-use crate::view::Families;
-use crate::virtual_service::{
-    MESH, RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf,
-};
+use mesh::address::{WILDCARD_V4, WILDCARD_V6, wildcards};
+use mesh::cluster_names;
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::view::Families;
+use mesh::virtual_service::{MESH, RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf};
 
 /// What the chains of a service depend on besides the service: the proxy as a client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -113,7 +111,7 @@ impl Expansion<'_> {
     fn tls(&self, rules: &[Arc<ResolvedVirtualService>]) -> Vec<TcpChain> {
         let mut chains = Vec::new();
         // The first of several matches that a proxy cannot tell apart wins.
-        let mut seen = HashSet::new();
+        let mut seen = KeyedSet::default();
         let mut ranges = self.ranges();
         for rule in rules {
             for route in rule.spec.tls.iter().filter(|r| !r.route.is_empty()) {
@@ -219,7 +217,7 @@ impl Expansion<'_> {
             [only] => only.number,
             _ => self.wanted.port.number,
         };
-        let cluster = names::outbound(port, "", &service.host);
+        let cluster = cluster_names::outbound(port, "", &service.host);
         let bare = Port {
             name: Arc::from(""),
             number: port,

@@ -15,16 +15,17 @@ use proto_istio::networking::OutboundTrafficPolicy;
 use proto_istio::networking::outbound_traffic_policy::Mode;
 use store::Snapshot;
 
-use crate::clusters::names;
-use crate::envoy_filter::{Context, ListenerPatches};
-use crate::listeners::address::{additional, socket, wildcards};
-use crate::listeners::filters::http_inspector;
 use crate::listeners::forward;
 use crate::listeners::hcm::{Options, Routes};
-use crate::listeners::parts::{Keyed, TcpParts};
+use crate::listeners::parts::TcpParts;
 use crate::listeners::tcp::{self, Policy, Upstream};
 use crate::listeners::{HttpKey, Proxy, encode};
 use crate::routes::unknown_host_routes;
+use mesh::address::{additional, socket, wildcards};
+use mesh::cluster_names;
+use mesh::keyed::Keyed;
+use policy::envoy_filter::{Context, ListenerPatches};
+use policy::filters::http_inspector;
 use xds::Resource;
 
 const VIRTUAL_OUTBOUND: &str = "virtualOutbound";
@@ -36,9 +37,9 @@ pub(super) fn cluster(policy: Option<&OutboundTrafficPolicy>) -> String {
     match policy {
         Some(policy) if policy.mode != Mode::RegistryOnly as i32 => match &policy.egress_proxy {
             Some(proxy) => forward::cluster(proxy, None, 0),
-            None => names::PASSTHROUGH.to_owned(),
+            None => cluster_names::PASSTHROUGH.to_owned(),
         },
-        _ => names::BLACK_HOLE.to_owned(),
+        _ => cluster_names::BLACK_HOLE.to_owned(),
     }
 }
 
@@ -144,7 +145,7 @@ impl Query<Snapshot> for VirtualOutbound {
             .metrics
             .iter()
             .cloned()
-            .chain([tcp::unlogged(names::BLACK_HOLE)]);
+            .chain([tcp::unlogged(cluster_names::BLACK_HOLE)]);
         // Traffic to the listener's own port would come back to it for ever.
         let black_hole = listener::FilterChain {
             name: BLACK_HOLE_CHAIN.to_owned(),

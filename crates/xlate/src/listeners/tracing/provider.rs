@@ -23,10 +23,10 @@ use proto_istio::mesh::mesh_config::extension_provider::{
 use store::Snapshot;
 
 use super::at_least;
-use crate::listeners::access_log::envoy_grpc;
-use crate::listeners::provider_cluster::{ProviderCluster, lookup};
-use crate::listeners::proxy_options::{seconds, text};
-use crate::view::View;
+use mesh::proxy_options::{seconds, text};
+use mesh::view::View;
+use policy::provider_cluster::envoy_grpc;
+use policy::provider_cluster::{ProviderCluster, lookup};
 use xds::any;
 
 const ZIPKIN_TIMEOUT_SECONDS: u64 = 5;
