@@ -47,7 +47,9 @@ use crate::load_assignment::{EndpointClient, NetworkGateways};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 use client::ClusterClient;
 use mesh::capabilities::name::METADATA_EXCHANGE;
-use mesh::destination_rule::{Client, HasDestinationRules, DestinationRuleKey, Side, rule_for, rule_for_all};
+use mesh::destination_rule::{
+    Client, DestinationRuleKey, HasDestinationRules, Side, rule_for, rule_for_all,
+};
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::view::View;
 use policy::envoy_filter::{self, ClusterPatchesOf, Context, Patches, SelectedBy};

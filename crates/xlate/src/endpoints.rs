@@ -29,7 +29,9 @@ use crate::load_assignment::locality::LocalityLb;
 use crate::load_assignment::select::{self, By, Known, Selection};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 use mesh::cluster_names;
-use mesh::destination_rule::{Extent, HasDestinationRules, MergedDestinationRule, Policy, DestinationRuleKey, rule_for_all};
+use mesh::destination_rule::{
+    DestinationRuleKey, Extent, HasDestinationRules, MergedDestinationRule, Policy, rule_for_all,
+};
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::view::View;
 use xds::{Resource, ResourceSet};

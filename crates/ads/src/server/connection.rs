@@ -115,7 +115,7 @@ impl Server {
             }
             Err(End::Slow) => {
                 self.subscriber.on_incident(Incident::ReceiveTimedOut);
-                tracing::debug!(%peer, "A client does not finish what it began.");
+                tracing::debug!(%peer, "A client does not finish its request.");
                 Ok(())
             }
             Err(End::Drain | End::Idle) => {

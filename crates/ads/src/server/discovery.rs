@@ -350,7 +350,7 @@ impl Discovery {
         {
             self.patience = None;
             if self.stream.waits() {
-                tracing::debug!(peer = %self.peer, "Client does not ask for the assignments of new clusters.");
+                tracing::debug!(peer = %self.peer, "Client does not request the endpoints of new clusters.");
                 let out = self.stream.on_patience_lost();
                 self.act(out)?;
             }

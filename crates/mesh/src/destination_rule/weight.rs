@@ -86,7 +86,11 @@ impl Extent {
     }
 
     /// The same, where the subsets may list too many endpoints.
-    pub fn with_endpoints(self, rule: Option<&MergedDestinationRule>, endpoints: &[Endpoint]) -> Self {
+    pub fn with_endpoints(
+        self,
+        rule: Option<&MergedDestinationRule>,
+        endpoints: &[Endpoint],
+    ) -> Self {
         let Some(rule) = rule.filter(|_| self == Self::All) else {
             return self;
         };

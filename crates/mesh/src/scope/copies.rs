@@ -141,7 +141,9 @@ fn look(cx: &Cx<'_, Snapshot>, egress: &EgressScope, head: &VirtualServiceHead) 
             }
         }
     }
-    let weight = (*cx.query(&VirtualServiceOf(head.name.clone()))).as_ref()?.weight;
+    let weight = (*cx.query(&VirtualServiceOf(head.name.clone())))
+        .as_ref()?
+        .weight;
     let copies = copies(ports.len(), served, head.hosts.len());
     Some(Suspect {
         refused: weight.saturating_mul(copies) > COPIED_BYTES,

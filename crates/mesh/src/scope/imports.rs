@@ -17,7 +17,9 @@ use super::any_suspect;
 use super::{EgressScope, port_to_match};
 use crate::hosts::{Ends, Wildcards};
 use crate::services::{InNamespace, OfHost, VisibleTo};
-use crate::virtual_service::{MESH, VirtualServiceHead, VirtualServiceLists, VirtualServicesFor, Semantics};
+use crate::virtual_service::{
+    MESH, Semantics, VirtualServiceHead, VirtualServiceLists, VirtualServicesFor,
+};
 
 /// The hosts imported from one namespace, or from every one.
 #[derive(Debug, Default)]
@@ -199,7 +201,11 @@ pub(super) fn import(
     }
 }
 
-fn select_rules(imports: &Imports, lists: &VirtualServiceLists, namespace: &Namespace) -> Vec<Arc<VirtualServiceHead>> {
+fn select_rules(
+    imports: &Imports,
+    lists: &VirtualServiceLists,
+    namespace: &Namespace,
+) -> Vec<Arc<VirtualServiceHead>> {
     let imported = |head: &VirtualServiceHead| {
         imports.from(head.namespace()).any(|hosts| {
             head.hosts.iter().any(|host| {

@@ -13,11 +13,11 @@ use super::proxy::{Role, pair};
 /// Flags of `pilothouse bootstrap`.
 #[derive(Args, Debug)]
 pub(crate) struct BootstrapOptions {
-    /// What the proxy is.
+    /// The role of the proxy.
     #[arg(value_enum)]
     role: Role,
 
-    /// Name of the workload instance; unique in its namespace.
+    /// Name of the workload instance, unique in its namespace.
     #[arg(long, value_name = "NAME")]
     name: String,
 
@@ -25,7 +25,7 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, short = 'n', value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
 
-    /// Address under which the mesh knows the workload; several separated by commas, the primary one first.
+    /// Addresses of the workload, separated by commas, the primary one first.
     #[arg(
         long,
         value_name = "IP",
@@ -34,7 +34,7 @@ pub(crate) struct BootstrapOptions {
     )]
     ip: Vec<IpAddr>,
 
-    /// Labels of the workload, which Sidecar and Gateway selectors see: `app=front,version=v1`.
+    /// Labels of the workload, for selectors of Sidecars and Gateways: `app=front,version=v1`.
     #[arg(long, short = 'l', value_name = "KEY=VALUE", value_delimiter = ',', value_parser = pair)]
     label: Vec<(String, String)>,
 
@@ -42,7 +42,7 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "NAME", default_value = "default")]
     service_account: String,
 
-    /// Where Pilothouse serves xDS.
+    /// Address of Pilothouse's xDS port.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15010")]
     xds: SocketAddr,
 
@@ -50,7 +50,7 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15000")]
     admin: String,
 
-    /// How traffic reaches a sidecar.
+    /// How traffic gets to a sidecar.
     #[arg(long, value_enum, default_value = "none")]
     interception: InterceptionMode,
 
@@ -58,7 +58,7 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "LOCALITY", default_value = "")]
     locality: String,
 
-    /// Cluster the proxy belongs to.
+    /// Cluster of the proxy.
     #[arg(long, value_name = "ID", default_value = "Kubernetes")]
     cluster_id: String,
 
@@ -66,11 +66,11 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     domain: String,
 
-    /// Bearer token that the proxy shows.
+    /// Bearer token that the proxy presents.
     #[arg(long, value_name = "TOKEN", hide = true)]
     token: Option<String>,
 
-    /// Further node metadata, `KEY=VALUE`; a value that is JSON is taken as such.
+    /// Further node metadata, `KEY=VALUE`; JSON values are parsed.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     metadata: Vec<(String, String)>,
 }

@@ -449,7 +449,7 @@ impl State {
                     .map(|s| (*s).to_owned())
                     .or_else(|| panic.downcast_ref::<String>().cloned())
                     .unwrap_or_default();
-                tracing::error!(query = ?query, panic = text, "Generation panicked; the former result stays in force.");
+                tracing::error!(query = ?query, panic = text, "Generation panicked; the previous result stays in force.");
                 None
             }
         }

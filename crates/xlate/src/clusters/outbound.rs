@@ -38,7 +38,9 @@ use crate::load_assignment::select::{
     By, Known, PERSISTENT_SESSION, Selection, has_label, only_mutual_tls,
 };
 use mesh::cluster_names;
-use mesh::destination_rule::{Extent, MergedDestinationRule, Policy, DestinationRuleKey, top_policy};
+use mesh::destination_rule::{
+    DestinationRuleKey, Extent, MergedDestinationRule, Policy, top_policy,
+};
 use mesh::services::{AccountsOf, EndpointsOf};
 use mesh::view::Families;
 use policy::authn::{MutualTls, PeerPolicies};
@@ -116,7 +118,11 @@ impl Query<Snapshot> for ServiceClusters {
 }
 
 /// Which clusters of a service are made under a rule.
-pub(crate) fn extent(cx: &Cx<'_, Snapshot>, service: &Service, rule: &MergedDestinationRule) -> Extent {
+pub(crate) fn extent(
+    cx: &Cx<'_, Snapshot>,
+    service: &Service,
+    rule: &MergedDestinationRule,
+) -> Extent {
     let names = cx.query(&AccountsOf(key_of(service)));
     let names = names.iter().map(|i| i.len()).sum();
     let endpoints = cx.query(&EndpointsOf(key_of(service)));

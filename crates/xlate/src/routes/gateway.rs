@@ -27,7 +27,9 @@ use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
-use mesh::virtual_service::{DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor};
+use mesh::virtual_service::{
+    DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
+};
 use mesh::{hosts, limits};
 use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};

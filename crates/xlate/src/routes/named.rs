@@ -12,7 +12,7 @@ use model::object::ObjectName;
 use super::plan::OnPort;
 use mesh::hosts::{Ends, Wildcards};
 use mesh::scope::EgressScope;
-use mesh::virtual_service::{VirtualServiceHead, Semantics};
+use mesh::virtual_service::{Semantics, VirtualServiceHead};
 
 /// The services of a port, found by what rules call them.
 pub(super) struct Named<'a> {

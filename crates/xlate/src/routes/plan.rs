@@ -26,7 +26,7 @@ use super::service::ServiceRoutes;
 use mesh::scope::suspects_in;
 use mesh::scope::{EgressScope, ScopeOf, SidecarScope};
 use mesh::services::{address_for, addresses_for};
-use mesh::virtual_service::{DestinationsOf, MESH, VirtualServiceHead, Semantics};
+use mesh::virtual_service::{DestinationsOf, MESH, Semantics, VirtualServiceHead};
 use xds::any;
 
 /// The virtual hosts of a port.

@@ -148,7 +148,11 @@ pub(super) struct Building<'a> {
 }
 
 impl<'a> Building<'a> {
-    fn new(cx: &'a Cx<'_, Snapshot>, key: &'a RuleRoutes, rule: &'a ResolvedVirtualService) -> Self {
+    fn new(
+        cx: &'a Cx<'_, Snapshot>,
+        key: &'a RuleRoutes,
+        rule: &'a ResolvedVirtualService,
+    ) -> Self {
         let client = Client {
             namespace: &key.namespace,
             labels: &key.labels,

@@ -24,7 +24,9 @@ use mesh::destination_rule::Extent;
 use mesh::gateways::{GatewayServer, is_passthrough};
 use mesh::hosts;
 use mesh::scope::{ScopeOf, key_of};
-use mesh::virtual_service::{ResolvedVirtualService, VirtualServiceOf, VirtualServicesFor, Semantics};
+use mesh::virtual_service::{
+    ResolvedVirtualService, Semantics, VirtualServiceOf, VirtualServicesFor,
+};
 
 /// The server names that rules take, by port, with the address of the server.
 pub(super) type Names = BTreeMap<u16, BTreeMap<String, String>>;

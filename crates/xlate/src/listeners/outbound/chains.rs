@@ -23,7 +23,9 @@ use mesh::address::{WILDCARD_V4, WILDCARD_V6, wildcards};
 use mesh::cluster_names;
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::view::Families;
-use mesh::virtual_service::{MESH, RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf};
+use mesh::virtual_service::{
+    MESH, RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf,
+};
 
 /// What the chains of a service depend on besides the service: the proxy as a client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
