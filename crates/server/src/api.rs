@@ -125,6 +125,31 @@ pub struct ApiOptions {
     pub history_bytes: u64,
 }
 
+async fn open_store(data: &Path, options: &ApiOptions) -> anyhow::Result<Store> {
+    let keep = Keep {
+        revisions: options.history_revisions,
+        age: options.history_age,
+        bytes: options.history_bytes,
+    };
+    let folder = data.to_owned();
+    tokio::task::spawn_blocking(move || Store::open(&folder, keep))
+        .await?
+        .with_context(|| format!("cannot open the store in {}", data.display()))
+}
+
+/// Users and grants as the options state them; the admin token is added when certificates are.
+fn configured_access(options: &ApiOptions) -> anyhow::Result<Access> {
+    let access = match &options.api_access {
+        Some(file) => Access::read(file).context("cannot use --api-access")?,
+        None => Access::default(),
+    };
+    let Some(settings) = options.oidc.settings()? else {
+        return Ok(access);
+    };
+    let issuer = Oidc::new(settings).context("cannot take tokens of the issuer")?;
+    Ok(access.with_issuer(issuer))
+}
+
 /// Opens the store, listens, and returns the store as a source.
 ///
 /// # Errors
@@ -146,23 +171,8 @@ pub async fn start(
     let listener = TcpListener::bind(options.api_addr)
         .await
         .with_context(|| format!("cannot listen on {} (--api-addr)", options.api_addr))?;
-    let keep = Keep {
-        revisions: options.history_revisions,
-        age: options.history_age,
-        bytes: options.history_bytes,
-    };
-    let folder = data.to_owned();
-    let store = tokio::task::spawn_blocking(move || Store::open(&folder, keep))
-        .await?
-        .with_context(|| format!("cannot open the store in {}", data.display()))?;
-    let mut access = match &options.api_access {
-        Some(file) => Access::read(file).context("cannot use --api-access")?,
-        None => Access::default(),
-    };
-    if let Some(settings) = options.oidc.settings()? {
-        let issuer = Oidc::new(settings).context("cannot take tokens of the issuer")?;
-        access = access.with_issuer(issuer);
-    }
+    let store = open_store(data, options).await?;
+    let mut access = configured_access(options)?;
     let audit = match &options.api_audit_log {
         Some(file) => Audit::to_file(file)
             .with_context(|| format!("cannot write {} (--api-audit-log)", file.display()))?,

@@ -94,7 +94,8 @@ pub(crate) fn run(options: &BootstrapOptions, out: &mut dyn Write) -> anyhow::Re
     Ok(())
 }
 
-fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
+/// The `node` of the bootstrap, with the metadata that Istio's agent would send.
+fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
     let primary =
         o.ip.first()
             .context("at least one address is needed (--ip)")?;
@@ -130,14 +131,18 @@ fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
     }
     let mut parts = o.locality.splitn(3, '/').map(str::to_owned);
     let mut part = || parts.next().unwrap_or_default();
+    Ok(json!({
+        "id": format!("{role}~{primary}~{}.{}~{}.svc.{}", o.name, o.namespace, o.namespace, o.domain),
+        "cluster": labels.get("app").map_or_else(|| format!("{}.{}", o.name, o.namespace), |app| format!("{app}.{}", o.namespace)),
+        "locality": { "region": part(), "zone": part(), "sub_zone": part() },
+        "metadata": metadata,
+    }))
+}
+
+fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
     let ads = json!({ "ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s" });
     let mut bootstrap = json!({
-        "node": {
-            "id": format!("{role}~{primary}~{}.{}~{}.svc.{}", o.name, o.namespace, o.namespace, o.domain),
-            "cluster": labels.get("app").map_or_else(|| format!("{}.{}", o.name, o.namespace), |app| format!("{app}.{}", o.namespace)),
-            "locality": { "region": part(), "zone": part(), "sub_zone": part() },
-            "metadata": metadata,
-        },
+        "node": node(o)?,
         "dynamic_resources": {
             "ads_config": {
                 "api_type": "DELTA_GRPC",

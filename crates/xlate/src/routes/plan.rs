@@ -226,6 +226,18 @@ fn groups<'a>(
             });
         }
     }
+    add_default_groups(key, scope, services, &ruled, &mut groups);
+    groups
+}
+
+/// Adds the groups of services that no VirtualService routes.
+fn add_default_groups<'a>(
+    key: &PlanOf,
+    scope: &SidecarScope,
+    services: &'a BTreeMap<Hostname, OnPort>,
+    ruled: &KeyedSet<&Hostname>,
+    groups: &mut Vec<Group<'a>>,
+) {
     for service in services.values() {
         // An alias is a domain of the service that it stands for.
         if ruled.contains(&service.host) || service.service.resolution == Resolution::Alias {
@@ -247,7 +259,6 @@ fn groups<'a>(
             });
         }
     }
-    groups
 }
 
 fn known_namespace(scope: &SidecarScope, host: &str) -> Option<model::names::Namespace> {
