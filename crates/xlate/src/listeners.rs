@@ -35,10 +35,11 @@ use store::{Reads, Snapshot};
 
 use hcm::HttpParts;
 use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
-use mesh::address::{Addressing, wildcards};
+use mesh::address::wildcards;
 use mesh::keyed::Keyed;
 use mesh::proxy_options::Reserved;
 use mesh::scope::{ScopeOf, SidecarScope, key_of};
+use mesh::services::Addressing;
 use mesh::view::{ServiceTarget, View};
 use parts::TcpParts;
 use policy::authn::MutualTls;

@@ -14,7 +14,7 @@ use proto_istio::nds::name_table::NameInfo;
 use store::{Reads, Snapshot};
 
 use mesh::scope::{self, ScopeOf};
-use mesh::services::{EndpointsOf, addresses_for};
+use mesh::services::{Addressing, EndpointsOf};
 use mesh::view::View;
 use xds::{Resource, ResourceSet};
 
@@ -36,12 +36,13 @@ fn table(cx: &Cx<'_, Snapshot>, view: &View) -> BTreeMap<String, NameInfo> {
         return table;
     }
     let scope = cx.query(&ScopeOf(key));
+    let addressing = Addressing::of(view, &cx.settings().features);
     for service in scope
         .egress
         .iter()
         .flat_map(|egress| egress.services.iter())
     {
-        let addresses = addresses_for(cx, service, view);
+        let addresses = addressing.all(service);
         let ips = if addresses.iter().any(|a| &**a == "0.0.0.0") {
             if service.resolution == Resolution::Passthrough && !service.ports.is_empty() {
                 of_workloads(cx, view, service, &mut table)

@@ -25,7 +25,7 @@ use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use super::service::ServiceRoutes;
 use mesh::scope::suspects_in;
 use mesh::scope::{EgressScope, ScopeOf, SidecarScope};
-use mesh::services::{address_for, addresses_for};
+use mesh::services::Addressing;
 use mesh::virtual_service::{DestinationsOf, MESH, Semantics, VirtualServiceHead};
 use xds::any;
 
@@ -366,19 +366,13 @@ impl Planned<'_, '_> {
             port: (self.key.port == 0 || self.key.client.proxyless).then_some(port),
             absolute: self.cx.settings().features.absolute_fqdn_vhost_domain,
         };
-        let vips = &service.service.cluster_vips;
-        let own_vips = vips
-            .iter()
-            .any(|(id, list)| *id == view.cluster && !list.is_empty());
-        if self.key.port == 0 || own_vips {
-            let addresses = addresses_for(self.cx, &service.service, view);
-            return speaker.domains(&service.service, addresses);
-        }
-        // A port's list knows the one address that the proxy dials, not all that were allocated.
-        let address = address_for(self.cx, &service.service, view);
-        let known =
-            vips.is_empty() || addresses_for(self.cx, &service.service, view).contains(&address);
-        speaker.domains(&service.service, known.then_some(address))
+        let addressing = Addressing::of(view, &self.cx.settings().features);
+        let addresses = if self.key.port == 0 {
+            addressing.all(&service.service)
+        } else {
+            addressing.of_port(&service.service)
+        };
+        speaker.domains(&service.service, addresses)
     }
 
     fn add(
