@@ -124,7 +124,6 @@ pub struct ApiOptions {
     pub history_bytes: u64,
 }
 
-<<<<<<< HEAD
 async fn open_store(data: &Path, options: &ApiOptions) -> anyhow::Result<Store> {
     let keep = Keep {
         revisions: options.history_revisions,
@@ -150,10 +149,7 @@ fn configured_access(options: &ApiOptions) -> anyhow::Result<Access> {
     Ok(access.with_issuer(issuer))
 }
 
-/// Opens the store, listens, and returns the store as a source.
-=======
-/// Opens the store, listens, and returns the store, and as whose its objects are told.
->>>>>>> main
+/// Opens the store, starts the API, and returns the store and the owner of its objects.
 ///
 /// # Errors
 ///
