@@ -122,8 +122,18 @@ impl Explainer {
             checked += 1;
             for (baseline, named) in baselines.iter().zip(&mut objects) {
                 let after = after.get(&baseline.resource.name);
-                if let Some(effect) = baseline.effect(after) {
-                    let mut object = NamedObject::new(&candidate.object, effect);
+                let Some(effect) = baseline.effect(after) else {
+                    continue;
+                };
+                for written in self.written(&candidate.object) {
+                    let mut object = NamedObject::new(&written, effect);
+                    // Several objects may be derived from one.
+                    if named
+                        .iter()
+                        .any(|o: &NamedObject| o.title() == object.title())
+                    {
+                        continue;
+                    }
                     object.read_as = self.read_as(&candidate.object, &reads);
                     object.fields = baseline.changed_fields(after);
                     named.push(object);
@@ -164,7 +174,10 @@ impl Explainer {
         let former: Vec<(TypeUrl, ResourceSet)> =
             types.iter().map(|ty| (*ty, self.resources(*ty))).collect();
         let mut snapshot = Snapshot::clone(&self.snapshot);
-        let touched = keys(&mut snapshot, key);
+        let mut touched = keys(&mut snapshot, key);
+        for derived in self.derived_from(key) {
+            touched.extend(keys(&mut snapshot, &derived));
+        }
         let reached = self.engine.dirty_roots_for(touched.iter().copied());
         self.engine.commit(touched.iter().copied());
         let mut resources = Vec::new();
@@ -192,6 +205,28 @@ impl Explainer {
             object: NamedObject::new(&object, Effect::Different),
             resources,
         })
+    }
+
+    /// What somebody wrote: the object, or those that it was derived from.
+    fn written(&self, object: &AnyObject) -> Vec<AnyObject> {
+        let Some(derived) = &object.meta().derived else {
+            return vec![object.clone()];
+        };
+        let from = derived.from.iter();
+        from.filter_map(|key| self.snapshot.tables.get_any(key.kind, &key.name))
+            .collect()
+    }
+
+    /// The objects that were derived from one.
+    fn derived_from(&self, key: &ObjectKey) -> Vec<ObjectKey> {
+        let objects = Kind::ALL
+            .iter()
+            .flat_map(|kind| self.snapshot.tables.iter_any(*kind));
+        let derived = objects.filter(|object| {
+            let derived = object.meta().derived.as_ref();
+            derived.is_some_and(|derived| derived.from.contains(key))
+        });
+        derived.map(|object| object.key()).collect()
     }
 
     fn served(&self, ty: TypeUrl) -> Served {

@@ -43,7 +43,8 @@ impl Random {
 fn objects(world: &World) -> Vec<AnyObject> {
     let snapshot = world.store.snapshot();
     let all = Kind::ALL.iter().flat_map(|k| snapshot.tables.iter_any(*k));
-    all.collect()
+    // What is derived comes and goes with what it is derived from.
+    all.filter(|o| o.meta().derived.is_none()).collect()
 }
 
 /// A world of the same settings with all objects but one, and nothing derived yet.

@@ -56,6 +56,7 @@ const INDEX: &[(&str, &str)] = &[
         "revisions?after=",
         "the latest revisions: responses they led to, and how long after the change the last was written",
     ),
+    ("status", "objects with the status that they get"),
     (
         "syncz",
         "what was sent to each proxy and what it acknowledged",
@@ -155,6 +156,12 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             };
             let found = connected(pages, proxy, |_, found| found).await?;
             Page::Json(dumps::config_dump(&found))
+        }
+        "status" => {
+            let snapshot = pages.derive.ask(|state| state.store().snapshot()).await?;
+            let evaluated = move || registry::statuses(&snapshot);
+            let statuses = tokio::task::spawn_blocking(evaluated).await;
+            Page::Json(statuses.map_err(|_| Closed)?)
         }
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
