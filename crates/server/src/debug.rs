@@ -21,6 +21,7 @@ use xds::TypeUrl;
 use crate::derive::{Closed, ProxyRow, Revisions, State};
 use crate::http::{Pages, text, typed};
 use crate::streams::{Connection, TypeState};
+use crate::supervisor::SourceStatus;
 
 /// The pages, with what each shows.
 const INDEX: &[(&str, &str)] = &[
@@ -57,6 +58,10 @@ const INDEX: &[(&str, &str)] = &[
         "the latest revisions: responses they led to, and how long after the change the last was written",
     ),
     ("status", "objects with the status that they get"),
+    (
+        "sources",
+        "the sources of configuration: how far each is, and why one failed",
+    ),
     (
         "syncz",
         "what was sent to each proxy and what it acknowledged",
@@ -170,6 +175,10 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "memory" => {
             let derived = pages.derive.ask(memory::derived).await?;
             Page::Json(memory::page(derived, &pages.connections.all()))
+        }
+        "sources" => {
+            let sources = pages.supervisor.sources();
+            Page::Json(sources.iter().map(SourceStatus::json).collect())
         }
         "warm" => {
             let proxies = pages.derive.ask(warm::from_disk).await?;

@@ -36,9 +36,10 @@ fn endpoint(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>) -> Endpoint {
     let labels = &pod.meta.labels;
     let ip = primary(pod);
     let locality = locality(cx, pod);
-    let network = network_of(cx, &ip, labels);
+    let cluster = settings.cluster_of(&pod.meta.name);
+    let network = network_of(cx, pod.meta.name.cluster.as_ref(), &ip, labels);
     let topology = Topology {
-        cluster: &settings.cluster,
+        cluster,
         locality: &locality,
         node: &pod.spec.node_name,
         network: &network,
@@ -68,7 +69,7 @@ fn endpoint(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>) -> Endpoint {
         ),
         network,
         locality,
-        cluster: settings.cluster.clone(),
+        cluster: cluster.clone(),
         mutual_tls: labels.get(TLS_MODE_LABEL) == Some("istio"),
         workload: pod.workload(),
         namespace: pod.namespace().clone(),
@@ -98,6 +99,7 @@ fn locality(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>) -> Locality {
         return Locality::default();
     }
     let node = ObjectName::new("", pod.spec.node_name.clone());
+    let node = node.in_cluster(pod.meta.name.cluster.as_ref());
     let Some(node) = cx.get::<kube::Node>(&node) else {
         return Locality::default();
     };

@@ -135,7 +135,9 @@ fn of_pod(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>, address: &str) -> Vec<Servic
 fn of_slices(cx: &Cx<'_, Snapshot>, namespace: &Namespace, address: &str) -> Vec<ServiceTarget> {
     let mut targets = Vec::new();
     let unselecting = label_value(namespace, "", "");
-    for name in cx.names_by::<kube::Service>(ObjectIndex::Selector, &unselecting) {
+    let mut names = cx.names_by::<kube::Service>(ObjectIndex::Selector, &unselecting);
+    names.dedup_by(|b, a| a.is_namesake(b));
+    for name in names {
         let Some(service) = (*cx.query(&KubeService(name))).clone() else {
             continue;
         };
@@ -237,6 +239,7 @@ fn services_selecting(
         .filter(|service| labels.matches(&service.spec.selector))
         .collect();
     services.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+    services.dedup_by(|b, a| a.meta.name.is_namesake(&b.meta.name));
     services
 }
 
