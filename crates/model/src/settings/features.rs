@@ -107,6 +107,8 @@ declare_features! {
         "Count what MySQL is asked.";
     "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN" absolute_fqdn_vhost_domain: bool = true,
         "Match host names that end in a dot as well.";
+    "ENABLE_PROXY_FIND_POD_BY_IP" pods_by_address: bool = false,
+        "Take a Pod with the address of a proxy for the proxy's own, where no Pod has its name.";
 }
 
 /// Who fetches the keys of token issuers that policies name by address.
