@@ -57,6 +57,7 @@ const INDEX: &[(&str, &str)] = &[
         "revisions?after=",
         "the latest revisions: responses they led to, and how long after the change the last was written",
     ),
+    ("status", "objects with the status that they get"),
     (
         "sources",
         "the sources of configuration: how far each is, and why one failed",
@@ -160,6 +161,12 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             };
             let found = connected(pages, proxy, |_, found| found).await?;
             Page::Json(dumps::config_dump(&found))
+        }
+        "status" => {
+            let snapshot = pages.derive.ask(|state| state.store().snapshot()).await?;
+            let evaluated = move || registry::statuses(&snapshot);
+            let statuses = tokio::task::spawn_blocking(evaluated).await;
+            Page::Json(statuses.map_err(|_| Closed)?)
         }
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),

@@ -45,7 +45,6 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let findings = Arc::new(Findings::default());
     let (first_settings, found) = settings::load(&options)?;
     report(&findings, &metrics, &settings::source(), found);
-
     let (warm, keeper) = Warm::open(&options, &first_settings, &metrics);
     let (warm, stop, tasks) = (Arc::new(warm), CancellationToken::new(), TaskTracker::new());
     let Thread {

@@ -7,6 +7,7 @@
 mod discovery;
 pub mod index;
 pub mod input;
+mod places;
 pub mod reads;
 pub mod shards;
 pub mod snapshot;

@@ -179,21 +179,25 @@ fn container_ports(pod: &Object<Pod>) -> impl Iterator<Item = &kube::ContainerPo
 ///
 /// Istio: pilot/pkg/serviceregistry/kube/controller/util.go FindPort, 1.32.
 pub(super) fn target_port(pod: &Object<Pod>, port: &kube::ServicePort) -> Option<u16> {
-    let same =
-        |a: &str, b: &str| a == b || (a.is_empty() && b == "TCP") || (a == "TCP" && b.is_empty());
     let number = match &port.target_port {
         None => port.port,
         Some(kube::IntOrString::Int(number)) => *number,
         Some(kube::IntOrString::String(name)) => {
             container_ports(pod)
-                .find(|p| p.name == *name && same(&p.protocol, &port.protocol))?
+                .find(|p| p.name == *name && same_protocol(&p.protocol, &port.protocol))?
                 .container_port
         }
     };
     u16::try_from(number).ok()
 }
 
-/// The Pod of a proxy: the one it names, else a ready one of its namespace with its first address.
+/// Whether two protocols of ports are one; the one that is not written is TCP.
+pub(super) fn same_protocol(a: &str, b: &str) -> bool {
+    let is_tcp = |protocol: &str| protocol.is_empty() || protocol == "TCP";
+    a == b || is_tcp(a) && is_tcp(b)
+}
+
+/// The Pod of a proxy: the one it names, else, where a flag says so, a ready one of its namespace with its first address.
 ///
 /// Istio: pilot/pkg/serviceregistry/kube/controller/pod.go getPodByProxy, 1.32.
 pub fn pod_of(
@@ -205,6 +209,9 @@ pub fn pod_of(
     let own = name.and_then(|name| cx.get::<Pod>(name));
     if let Some(pod) = own.filter(|pod| &*pod.status.phase != "Failed") {
         return Some(pod);
+    }
+    if !cx.settings().features.pods_by_address {
+        return None;
     }
     let mut pods = ready_at(cx, address);
     if pods.len() > 1 {

@@ -23,7 +23,7 @@ use super::endpoints::{EndpointsOf, EntryEndpoints};
 use super::entry::EntryServices;
 use super::kube::KubeService;
 use super::kube_endpoints::workload_port;
-use super::pod::{WorkloadOfPod, ready_at, target_port};
+use super::pod::{WorkloadOfPod, ready_at, same_protocol, target_port};
 use super::workload::{Workload, WorkloadOfEntry};
 use crate::services::Identity;
 use crate::view::ServiceTarget;
@@ -174,7 +174,9 @@ fn of_labels(cx: &Cx<'_, Snapshot>, node: &Node, labels: &Labels) -> Option<Vec<
                 (None, _) => u16::try_from(port.port).ok()?,
                 (Some(IntOrString::Int(number)), _) => u16::try_from(*number).ok()?,
                 (Some(IntOrString::String(name)), Some(stated)) => {
-                    let same = |p: &&StatedPort| *p.name == **name && p.protocol == *port.protocol;
+                    let same = |p: &&StatedPort| {
+                        *p.name == **name && same_protocol(&p.protocol, &port.protocol)
+                    };
                     stated.iter().find(same)?.container_port
                 }
                 (Some(IntOrString::String(name)), None) => name.parse().unwrap_or(0),
