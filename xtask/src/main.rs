@@ -68,6 +68,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     (
         "explain",
         &[
+            "convert",
             "model",
             "store",
             "incr",

@@ -17,11 +17,11 @@ use std::sync::Arc;
 
 use xds::{ByType, Published, ResourceSet, TypeUrl, Types};
 
+use crate::action::{Action, Event, Response};
 use crate::budget::Account;
 use crate::content::parse_hex;
 use crate::fanout::Fanout;
 use crate::limits::Limits;
-use crate::out::{Event, Out, Response};
 use crate::request::Request;
 use crate::status::{Code, Status};
 use crate::watch::{Note, Setting, Watch};
@@ -52,7 +52,7 @@ pub struct Stream {
     /// Types of which nothing is to be sent until their set changes or the client says something about them.
     settled: Types,
     last_nonce: u64,
-    made: u64,
+    prepared: u64,
     work: u64,
     introduced: bool,
     /// New clusters that were sent and whose assignments have not been taken, with the nonce of that response:
@@ -87,7 +87,7 @@ impl Stream {
             flying: Types::default(),
             settled: Types::default(),
             last_nonce: 0,
-            made: 0,
+            prepared: 0,
             work: 0,
             introduced: false,
             warming: BTreeMap::new(),
@@ -106,14 +106,14 @@ impl Stream {
     }
 
     /// Takes in a request.
-    pub fn on_request(&mut self, request: impl Into<Request>) -> Vec<Out> {
+    pub fn on_request(&mut self, request: impl Into<Request>) -> Vec<Action> {
         let request = request.into();
         if !self.introduced {
             match &request.node {
                 Some(node) if !node.id.is_empty() => self.introduced = true,
                 _ if request.type_url == HEALTH => return Vec::new(),
                 _ => {
-                    return vec![Out::End(Status::new(
+                    return vec![Action::End(Status::new(
                         Code::InvalidArgument,
                         "missing node information",
                     ))];
@@ -121,14 +121,14 @@ impl Stream {
             }
         }
         let Some(ty) = TypeUrl::parse(&request.type_url) else {
-            return vec![Out::Event(Event::UnknownType {
+            return vec![Action::Event(Event::UnknownType {
                 type_url: request.type_url,
             })];
         };
         let mut out = Vec::new();
         self.asking = self.answered(ty, &request, &mut out)
             && self.subscribe(ty, request.ask, !request.nonce.is_empty(), &mut out);
-        if matches!(out.last(), Some(Out::End(_))) {
+        if matches!(out.last(), Some(Action::End(_))) {
             return out;
         }
         self.pump(&mut out);
@@ -137,7 +137,7 @@ impl Stream {
     }
 
     /// Takes in the newest revision.
-    pub fn on_published(&mut self, published: Arc<Published>) -> Vec<Out> {
+    pub fn on_published(&mut self, published: Arc<Published>) -> Vec<Action> {
         for ty in TypeUrl::ALL {
             let before = self.published.as_ref().and_then(|p| p.get(ty));
             let same = match (before, published.get(ty)) {
@@ -167,7 +167,7 @@ impl Stream {
     }
 
     /// Sends what is held back.
-    pub fn on_patience_lost(&mut self) -> Vec<Out> {
+    pub fn on_patience_lost(&mut self) -> Vec<Action> {
         self.released = true;
         self.aloof = self.watches[TypeUrl::Endpoint].is_none();
         self.warming.clear();
@@ -177,8 +177,8 @@ impl Stream {
     }
 
     /// How often what to send was worked out here, and not found among what other streams have sent.
-    pub fn made(&self) -> u64 {
-        self.made
+    pub fn prepared(&self) -> u64 {
+        self.prepared
     }
 
     /// How many names were looked at to take in requests and to work out what to send: what the stream has cost.
@@ -201,7 +201,7 @@ impl Stream {
     }
 
     /// Takes the answer to a response, if this is one. False if the rest of the request is to be ignored.
-    fn answered(&mut self, ty: TypeUrl, request: &Request, out: &mut Vec<Out>) -> bool {
+    fn answered(&mut self, ty: TypeUrl, request: &Request, out: &mut Vec<Action>) -> bool {
         let Some(watch) = self.watches[ty].as_deref_mut() else {
             return true;
         };
@@ -210,7 +210,7 @@ impl Stream {
         }
         let nonce = parse_hex(&request.nonce);
         if nonce.is_none() || nonce != watch.last_nonce {
-            out.push(Out::Event(Event::Stale { ty }));
+            out.push(Action::Event(Event::Stale { ty }));
             // A delta request is said once, so its subscriptions count whatever it answers; a state-of-the-world
             // client repeats them with the newest nonce.
             return self.protocol == Protocol::Delta;
@@ -221,7 +221,7 @@ impl Stream {
         self.flying.remove(ty);
         let nonce = response.nonce;
         let content = &response.content;
-        out.push(Out::Event(match &request.rejection {
+        out.push(Action::Event(match &request.rejection {
             None => {
                 watch.accept();
                 Event::Ack {
@@ -265,7 +265,7 @@ impl Stream {
     }
 
     /// Sends what is due and allowed.
-    fn pump(&mut self, out: &mut Vec<Out>) {
+    fn pump(&mut self, out: &mut Vec<Action>) {
         let due = |ty: TypeUrl| self.watches[ty].is_some() && !self.settled.contains(ty);
         if self.warming.is_empty() && !TypeUrl::ALL.into_iter().any(due) {
             return;
@@ -296,7 +296,13 @@ impl Stream {
         }
     }
 
-    fn push(&mut self, ty: TypeUrl, set: &ResourceSet, published: &Published, out: &mut Vec<Out>) {
+    fn push(
+        &mut self,
+        ty: TypeUrl,
+        set: &ResourceSet,
+        published: &Published,
+        out: &mut Vec<Action>,
+    ) {
         if self.settled.contains(ty) || self.flying.contains(ty) {
             return;
         }
@@ -323,20 +329,20 @@ impl Stream {
             return;
         };
         let first = watch.sent.is_none();
-        let passage = watch.passage(&setting, published.revision);
-        let made = match passage.and_then(|p| fanout.made(&p, &watch.selection.names)) {
-            Some(made) => {
+        let key = watch.response_key(&setting, published.revision);
+        let prepared = match key.and_then(|k| fanout.prepared(&k, &watch.selection.names)) {
+            Some(prepared) => {
                 watch.sent = Some(target.clone());
-                made
+                prepared
             }
             None => {
-                self.made += 1;
-                let made = Arc::new(watch.make(&setting, published.revision));
-                self.work += made.work;
-                if let Some(passage) = passage {
-                    fanout.keep(passage, Arc::clone(&made));
+                self.prepared += 1;
+                let prepared = Arc::new(watch.prepare(&setting, published.revision));
+                self.work += prepared.work;
+                if let Some(key) = key {
+                    fanout.keep(key, Arc::clone(&prepared));
                 }
-                made
+                prepared
             }
         };
         // A refused response is tried again in parts, and what state of the world accepted last is kept apart.
@@ -348,13 +354,13 @@ impl Stream {
         if rests {
             self.settled.insert(ty);
         }
-        let Some(content) = made.content.clone() else {
+        let Some(content) = prepared.content.clone() else {
             return;
         };
         self.last_nonce += 1;
         let nonce = self.last_nonce;
         if ty == TypeUrl::Cluster {
-            self.rewarm(&made.touched, first, published);
+            self.rewarm(&prepared.touched, first, published);
         }
         let response = Response {
             nonce,
@@ -367,7 +373,7 @@ impl Stream {
             watch.in_flight = Some(response.clone());
             self.flying.insert(ty);
         }
-        out.push(Out::Send(response));
+        out.push(Action::Send(response));
     }
 
     /// What the client should have: the published set, and for a while what is still named by something.

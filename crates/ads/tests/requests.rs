@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use pilothouse_ads::{Fanout, Out, Protocol, Request, Stream};
+use pilothouse_ads::{Action, Fanout, Protocol, Request, Stream};
 use proptest::prelude::*;
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::Node;
@@ -139,7 +139,7 @@ fn run(protocol: Protocol, requests: Vec<(Request, Option<u64>)>) {
             out.extend(stream.on_patience_lost());
         }
         for out in out {
-            if let Out::Send(response) = out {
+            if let Action::Send(response) = out {
                 let slot = &mut in_flight[response.content.ty];
                 assert_eq!(*slot, None, "two responses of one type in flight");
                 *slot = Some(response.nonce);

@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use pilothouse_ads::{Ask, Event, Fanout, Out, Protocol, Rejection, Request, Stream};
+use pilothouse_ads::{Action, Ask, Event, Fanout, Protocol, Rejection, Request, Stream};
 use proto_envoy::envoy::config::core::v3::Node;
 use xds::{Published, Resource, ResourceSet, TypeUrl};
 
@@ -80,7 +80,7 @@ impl Case {
         out.into_iter().map(|o| self.show(o)).collect()
     }
 
-    fn publish(&mut self, sets: &str) -> Vec<Out> {
+    fn publish(&mut self, sets: &str) -> Vec<Action> {
         self.published.revision += 1;
         for set in sets.split(';') {
             let mut words = set.split_whitespace();
@@ -174,9 +174,9 @@ impl Case {
         }
     }
 
-    fn show(&mut self, out: Out) -> String {
+    fn show(&mut self, out: Action) -> String {
         match out {
-            Out::Send(response) => {
+            Action::Send(response) => {
                 let content = &response.content;
                 self.nonces.insert(content.ty, response.nonce);
                 let held = self.held.entry(content.ty).or_default();
@@ -193,8 +193,8 @@ impl Case {
                 }
                 line
             }
-            Out::Event(event) => format!("! {}", show_event(&event)),
-            Out::End(status) => format!("! end {status}"),
+            Action::Event(event) => format!("! {}", show_event(&event)),
+            Action::End(status) => format!("! end {status}"),
         }
     }
 }

@@ -142,7 +142,7 @@ impl Metrics {
                 let gauge = IntGaugeVec::new(
                     Opts::new(
                         "pilothouse_findings",
-                        "What of the objects in force cannot be honoured for connected proxies, by level.",
+                        "Parts of the configuration that cannot be honoured for connected proxies, by level.",
                     ),
                     &["level"],
                 )?;
@@ -153,7 +153,7 @@ impl Metrics {
                 let gauge = IntGaugeVec::new(
                     Opts::new(
                         "pilothouse_analysis_findings",
-                        "What analysis finds wrong between the objects in force, by code and level.",
+                        "Problems that analysis finds in the configuration, by code and level.",
                     ),
                     &["code", "level"],
                 )?;
@@ -192,18 +192,18 @@ impl Metrics {
             cut_connections: counters(
                 r,
                 "pilothouse_cut_connections_total",
-                "Connections of proxies that were refused or closed: at the limit, not accepted by the system, too slow, or stalled.",
+                "Connections of proxies that were refused or closed, by reason: limit, system (could not be accepted), slow, stalled.",
                 "reason",
             )?,
             limited_streams: counter(
                 r,
                 "pilothouse_limited_streams_total",
-                "Streams ended because the client passed a limit.",
+                "Streams ended because the client exceeded a limit.",
             )?,
             quieted: counter(
                 r,
                 "pilothouse_suppressed_log_lines_total",
-                "Log lines about what clients do that were left out, because there were too many.",
+                "Log lines caused by clients that were suppressed because there were too many.",
             )?,
             stages: Stages::new(r)?,
             evaluations: counter(r, "pilothouse_evaluations_total", "Queries evaluated.")?,
@@ -217,7 +217,7 @@ impl Metrics {
             warm_proxies: gauge(
                 r,
                 "pilothouse_warm_proxies",
-                "Proxies that are served what they had before the start, because the sources have not been read.",
+                "Proxies that are served their last configuration from disk until the sources have been read.",
             )?,
             warm_ignored: counters(
                 r,

@@ -246,13 +246,17 @@ impl Subscriber for Proxies {
                 if let Some(left_out) = self.line(&LIMITED) {
                     let reason = status.to_string();
                     let reason = beginning(&reason);
-                    tracing::warn!(reason, left_out, "A stream that passed a limit was ended.");
+                    tracing::warn!(
+                        reason,
+                        left_out,
+                        "A stream that exceeded a limit was ended."
+                    );
                 }
             }
             Incident::SendTimedOut => {
                 self.cut("stalled");
                 if let Some(left_out) = self.line(&STALLED) {
-                    tracing::warn!(left_out, "A proxy that takes nothing in was disconnected.");
+                    tracing::warn!(left_out, "A proxy that does not read was disconnected.");
                 }
             }
             // The server says so in the log, now and then.
@@ -376,7 +380,7 @@ impl Session for StreamSession {
                 let proxy = beginning(&node.id);
                 let resources = listed(resources.iter().map(|name| &**name));
                 let reason = beginning(message);
-                tracing::warn!(proxy, r#type = %ty, resources, reason, left_out, "A proxy refused a response.");
+                tracing::warn!(proxy, r#type = %ty, resources, reason, left_out, "A proxy rejected a response.");
             }
             Event::Stale { ty } => self.metrics.of_type(*ty).expired_nonces.inc(),
             Event::UnknownType { type_url } => {

@@ -1,7 +1,7 @@
 //! Clusters of a view (CDS).
 //!
 //! ```text
-//! RulesOf(host) ─▶ ServiceClusters{service, rule, client} ─┐ encoded once
+//! DestinationRulesOf(host) ─▶ ServiceClusters{service, rule, client} ─┐ encoded once
 //!                                                          ├─▶ SharedClusters{scope, client} ─┐ shared by views
 //! ScopeOf ─────────────────────────────────────────────────┘                                  │
 //! InboundClusters{targets, Sidecar}, fixed clusters ──────────────────────────────────────────┴─▶ set of a view
@@ -47,7 +47,9 @@ use crate::load_assignment::{EndpointClient, NetworkGateways};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 use client::ClusterClient;
 use mesh::capabilities::name::METADATA_EXCHANGE;
-use mesh::destination_rule::{Client, HasRules, RuleKey, Side, rule_for, rule_for_all};
+use mesh::destination_rule::{
+    Client, DestinationRuleKey, HasDestinationRules, Side, rule_for, rule_for_all,
+};
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::view::View;
 use policy::envoy_filter::{self, ClusterPatchesOf, Context, Patches, SelectedBy};
@@ -161,7 +163,7 @@ impl Query<Snapshot> for SharedClusters {
         for service in scope.services.iter() {
             if carries_endpoints(service) {
                 gathering.leave(service);
-            } else if *cx.query(&HasRules(service.host.clone())) {
+            } else if *cx.query(&HasDestinationRules(service.host.clone())) {
                 let ruled = cx.query(&RuledClusters {
                     namespace: self.scope.namespace.clone(),
                     service: ServiceKeyed(service.clone()),
@@ -215,7 +217,7 @@ impl Query<Snapshot> for RuledClusters {
         let rule = rule_for_all(cx, &self.namespace, &service.namespace, &service.host).ok()?;
         let key = ServiceClusters {
             service: self.service.clone(),
-            rule: rule.map(RuleKey),
+            rule: rule.map(DestinationRuleKey),
             client: self.client.clone(),
             endpoints: None,
             sni: false,
@@ -256,13 +258,13 @@ impl Outbound {
         cx: &Cx<'_, Snapshot>,
         view: &View,
         service: &Service,
-    ) -> Option<RuleKey> {
+    ) -> Option<DestinationRuleKey> {
         let client = Client {
             namespace: &self.key.namespace,
             labels: &view.labels,
             side: Side::Client,
         };
-        rule_for(cx, client, &service.namespace, &service.host).map(RuleKey)
+        rule_for(cx, client, &service.namespace, &service.host).map(DestinationRuleKey)
     }
 
     /// The proxy as far as the endpoints of a service depend on it.
@@ -271,7 +273,7 @@ impl Outbound {
         cx: &Cx<'_, Snapshot>,
         view: &View,
         service: &Service,
-        rule: Option<&RuleKey>,
+        rule: Option<&DestinationRuleKey>,
     ) -> Arc<EndpointClient> {
         let rule = rule.map(|r| &*r.0);
         let multi = self.multi_network;

@@ -29,7 +29,9 @@ use crate::load_assignment::locality::LocalityLb;
 use crate::load_assignment::select::{self, By, Known, Selection};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 use mesh::cluster_names;
-use mesh::destination_rule::{Extent, HasRules, MergedRule, Policy, RuleKey, rule_for_all};
+use mesh::destination_rule::{
+    DestinationRuleKey, Extent, HasDestinationRules, MergedDestinationRule, Policy, rule_for_all,
+};
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::view::View;
 use xds::{Resource, ResourceSet};
@@ -81,7 +83,7 @@ impl Query<Snapshot> for SharedAssignments {
             if !clusters::uses_eds(settings, service, self.role) {
                 continue;
             }
-            if *cx.query(&HasRules(service.host.clone())) {
+            if *cx.query(&HasDestinationRules(service.host.clone())) {
                 let ruled = cx.query(&RuledAssignments {
                     namespace: self.scope.namespace.clone(),
                     service: ServiceKeyed(service.clone()),
@@ -136,7 +138,7 @@ impl Query<Snapshot> for RuledAssignments {
         }
         let assignments = cx.query(&ServiceAssignments {
             service: self.service.clone(),
-            rule: rule.map(RuleKey),
+            rule: rule.map(DestinationRuleKey),
             client: self.client.clone(),
             sni: self.sni,
         });
@@ -154,7 +156,7 @@ impl Shareable for RuledAssignments {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ServiceAssignments {
     pub(crate) service: ServiceKeyed,
-    pub(crate) rule: Option<RuleKey>,
+    pub(crate) rule: Option<DestinationRuleKey>,
     pub(crate) client: Arc<EndpointClient>,
     /// Whether there are clusters that pass TLS through by SNI.
     pub(crate) sni: bool,
@@ -225,7 +227,7 @@ impl EdsName<'_> {
 
 fn cluster_names<'a>(
     key: &'a ServiceAssignments,
-    rule: Option<&'a MergedRule>,
+    rule: Option<&'a MergedDestinationRule>,
     extent: Extent,
 ) -> Vec<EdsName<'a>> {
     let service = &*key.service.0;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ScopeOf ─▶ PlanOf ───────────┐
-//! RuleOf ──▶ RuleRoutes ───────┼─▶ ConfigOf ─▶ set       (gateways: GatewayPlanOf, GatewayConfigOf)
+//! VirtualServiceOf ──▶ RuleRoutes ───────┼─▶ ConfigOf ─▶ set       (gateways: GatewayPlanOf, GatewayConfigOf)
 //! DestinationRules ─▶ ServiceRoutes
 //! ```
 //!

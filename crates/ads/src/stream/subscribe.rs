@@ -5,9 +5,9 @@ use std::sync::Arc;
 use xds::TypeUrl;
 
 use super::{Protocol, Stream};
+use crate::action::{Action, Event};
 use crate::content::parse_hex;
 use crate::names::{Names, Selection};
-use crate::out::{Event, Out};
 use crate::request::Ask;
 use crate::status::{Code, Status};
 use crate::watch::{Note, Watch};
@@ -23,7 +23,7 @@ impl Stream {
         ty: TypeUrl,
         ask: Ask,
         answers: bool,
-        out: &mut Vec<Out>,
+        out: &mut Vec<Action>,
     ) -> bool {
         if ask.says_nothing() && self.watches[ty].is_some() {
             return false;
@@ -45,14 +45,14 @@ impl Stream {
             )),
         };
         if let Err(status) = subscribed.and_then(|()| self.within_limits(ty)) {
-            out.push(Out::End(status));
+            out.push(Action::End(status));
             return false;
         }
         let Some(watch) = self.watches[ty].as_deref() else {
             return false;
         };
         if !before.is_some_and(|b| b.same(&watch.selection)) {
-            out.push(Out::Event(Event::Subscribed {
+            out.push(Action::Event(Event::Subscribed {
                 ty,
                 selection: watch.selection.clone(),
             }));

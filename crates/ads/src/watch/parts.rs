@@ -13,7 +13,7 @@ use crate::stream::Protocol;
 impl Watch {
     /// Only what differs.
     pub(super) fn plan_parts(&self, setting: &Setting<'_>) -> Plan {
-        let mut parts = Parts {
+        let mut parts = PlanBuilder {
             watch: self,
             setting,
             plan: Plan::default(),
@@ -80,7 +80,7 @@ impl Watch {
 }
 
 /// Builds a plan name by name, in ascending order as far as possible.
-struct Parts<'a> {
+struct PlanBuilder<'a> {
     watch: &'a Watch,
     setting: &'a Setting<'a>,
     plan: Plan,
@@ -88,7 +88,7 @@ struct Parts<'a> {
     sent: Cursor<'a>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PlanBuilder<'a> {
     /// Decides about one selected name that `target` has or lacks.
     fn consider(&mut self, name: &Arc<str>, target: Option<&Arc<Resource>>) {
         let watch = self.watch;

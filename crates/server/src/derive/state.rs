@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ads::bell::Peal;
 use ads::latest;
+use ads::wake::WakeBatch;
 use convert::Stage;
 use incr::{Engine, Query, RootId};
 use mesh::view::ProxyKey;
@@ -26,7 +26,7 @@ use crate::analysis::Seen;
 
 use super::found::Found;
 use super::origins::{self, OriginLimits, Origins};
-use super::place::has_sets;
+use super::subscriptions::has_sets;
 use super::{Batch, KeysWanted, ProxyId, Revisions};
 
 /// Everything that one thread owns.
@@ -51,7 +51,7 @@ pub struct State {
     pub(super) joined: Vec<(Arc<View>, TypeUrl)>,
     revisions: Arc<Revisions>,
     /// Proxies that were told something because of what their streams said, to be woken together.
-    pub(super) peal: Peal,
+    pub(super) batch: WakeBatch,
     pub(super) found: Found,
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
@@ -79,11 +79,11 @@ pub(super) struct Proxy {
 impl Proxy {
     /// Says what it should have; until something is derived, that stays as it is. Returns 1 if what it had was from
     /// disk, else 0.
-    pub(super) fn tell(&mut self, published: &Arc<Published>, peal: &mut Peal) -> usize {
+    pub(super) fn tell(&mut self, published: &Arc<Published>, batch: &mut WakeBatch) -> usize {
         if !has_sets(published) {
             return 0;
         }
-        self.sender.send_with(published.clone(), peal);
+        self.sender.send_with(published.clone(), batch);
         usize::from(std::mem::take(&mut self.from_disk))
     }
 }
@@ -171,7 +171,7 @@ impl State {
             pulling: Duration::ZERO,
             joined: Vec::new(),
             revisions,
-            peal: Peal::new(),
+            batch: WakeBatch::new(),
             found: Found::default(),
             of_mesh: None,
             keys,
@@ -273,7 +273,7 @@ impl State {
     /// Applies changes and publishes what they and new subscriptions made different. `None` if nothing was to do.
     pub(super) fn advance(&mut self, changes: Vec<Change>, since: Instant) -> Option<Batch> {
         let start = Instant::now();
-        drop(std::mem::take(&mut self.peal));
+        drop(std::mem::take(&mut self.batch));
         let (panics, runs) = (self.panics, self.engine.stats().runs);
         let had_changes = !changes.is_empty();
         let changed = if had_changes {
@@ -342,7 +342,7 @@ impl State {
                 }
             }
         }
-        drop(std::mem::take(&mut self.peal));
+        drop(std::mem::take(&mut self.batch));
         // Proxies that moved brought new roots with them.
         let mut order: Vec<Arc<View>> = Vec::new();
         let mut dirty: FxHashMap<Arc<View>, Vec<TypeUrl>> = FxHashMap::default();
@@ -436,10 +436,10 @@ impl State {
             && let Some(entry) = self.views.get_mut(view)
         {
             entry.published = Arc::new(published);
-            let mut peal = Peal::new();
+            let mut batch = WakeBatch::new();
             for id in &entry.proxies {
                 if let Some(proxy) = self.proxies.get_mut(id) {
-                    self.from_disk -= proxy.tell(&entry.published, &mut peal);
+                    self.from_disk -= proxy.tell(&entry.published, &mut batch);
                 }
             }
         }
@@ -465,7 +465,7 @@ impl State {
                     .map(|s| (*s).to_owned())
                     .or_else(|| panic.downcast_ref::<String>().cloned())
                     .unwrap_or_default();
-                tracing::error!(query = ?query, panic = text, "Generation panicked; the former result stays in force.");
+                tracing::error!(query = ?query, panic = text, "Generation panicked; the previous result stays in force.");
                 None
             }
         }

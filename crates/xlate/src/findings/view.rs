@@ -16,7 +16,7 @@ use store::{Reads, Snapshot};
 
 use super::{Findings, in_order};
 use crate::listeners::ServedPort;
-use crate::listeners::parts::PartsOf;
+use crate::listeners::parts::SidePartsOf;
 use crate::listeners::{self, refusal, repeated};
 use crate::roots::TypeSet;
 use crate::routes;
@@ -107,7 +107,7 @@ fn of_size(cx: &Cx<'_, Snapshot>, view: &Arc<View>, found: &mut Vec<Diagnostic>)
     };
     let overloaded = classes.iter().any(|class| {
         let (view, class) = (view.clone(), *class);
-        cx.query(&PartsOf { view, class }).tcp.overloaded
+        cx.query(&SidePartsOf { view, class }).tcp.overloaded
     });
     if !overloaded {
         return;

@@ -25,7 +25,7 @@ use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsCon
 use store::{Reads, Snapshot};
 
 use super::hcm::{Options, Routes};
-use super::parts::{Parts, PartsOf};
+use super::parts::{SideParts, SidePartsOf};
 use super::{balance, encode};
 use mesh::address::{additional, listener_name, socket, wildcards};
 use mesh::capabilities::name;
@@ -102,7 +102,7 @@ pub(super) fn listeners(
     let Some(merged) = merged.as_ref() else {
         return Vec::new();
     };
-    let parts = cx.query(&PartsOf {
+    let parts = cx.query(&SidePartsOf {
         view: view.clone(),
         class: Class::Gateway,
     });
@@ -273,7 +273,7 @@ impl Planning<'_> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct GatewayListener {
     spec: Arc<Keyed<Spec>>,
-    parts: Parts,
+    parts: SideParts,
     /// Patches that may concern it.
     patches: Option<Arc<ListenerPatches>>,
 }

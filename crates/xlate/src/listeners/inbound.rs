@@ -17,7 +17,7 @@ use proto_envoy::envoy::config::route::v3::RetryPolicy;
 use store::{Reads, Snapshot};
 
 use super::hcm::{HttpParts, Options, Routes};
-use super::parts::{Parts, PartsOf, TcpParts};
+use super::parts::{SideParts, SidePartsOf, TcpParts};
 use super::tcp::{self, Policy, Upstream};
 use super::tls::MutualTls;
 use super::{Proxy, config_metadata, encode};
@@ -40,7 +40,7 @@ const CATCH_ALL_HTTP_CHAIN: &str = "virtualInbound-catchall-http";
 /// The inbound listeners of a proxy.
 pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Resource>> {
     let view = proxy.view;
-    let parts = cx.query(&PartsOf {
+    let parts = cx.query(&SidePartsOf {
         view: view.clone(),
         class: Class::SidecarInbound,
     });
@@ -127,7 +127,7 @@ struct InboundListener {
     tls: Option<Arc<Keyed<MutualTls>>>,
     /// How requests are tried again, unless they are gRPC.
     retries: Option<Arc<Keyed<RetryPolicy>>>,
-    parts: Parts,
+    parts: SideParts,
     /// Patches that may concern it.
     patches: Option<Arc<ListenerPatches>>,
     /// Patches that may concern its routes.
@@ -278,7 +278,7 @@ impl InboundListener {
                 .map(|r| RetryPolicy::clone(r)),
         );
         if let Some(patches) = &self.route_patches {
-            let place = envoy_filter::route::Place {
+            let place = envoy_filter::route::RouteContext {
                 context: Context::SidecarInbound,
                 service_ports: &|port| vec![port],
             };

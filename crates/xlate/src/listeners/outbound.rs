@@ -22,7 +22,7 @@ use proto_envoy::envoy::config::listener::v3 as listener;
 use store::{Reads, Snapshot};
 
 use super::hcm::{Options, Routes};
-use super::parts::{PartsOf, TcpParts};
+use super::parts::{SidePartsOf, TcpParts};
 use super::{HttpKey, Proxy, config_metadata, dns, encode, tcp};
 use crate::clusters::allow_any_dns_cache;
 use chains::{ClientKey, TcpChain};
@@ -48,7 +48,7 @@ const HANDSHAKE_SECONDS: u64 = 15;
 /// The outbound listeners of a proxy.
 pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Resource>> {
     let view = proxy.view;
-    let parts = cx.query(&PartsOf {
+    let parts = cx.query(&SidePartsOf {
         view: view.clone(),
         class: Class::SidecarOutbound,
     });

@@ -70,7 +70,7 @@ impl TcpParts {
 
 /// The common parts of one side of a proxy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Parts {
+pub struct SideParts {
     /// Of TCP chains and listeners.
     pub tcp: Arc<Keyed<TcpParts>>,
     /// Of HTTP chains.
@@ -79,17 +79,17 @@ pub struct Parts {
 
 /// The common parts of one side of the proxies of a view.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct PartsOf {
+pub struct SidePartsOf {
     /// For whom.
     pub view: Arc<View>,
     /// Which side.
     pub class: Class,
 }
 
-impl Query<Snapshot> for PartsOf {
-    type Value = Parts;
+impl Query<Snapshot> for SidePartsOf {
+    type Value = SideParts;
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Parts {
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> SideParts {
         let (view, class) = (&*self.view, self.class);
         let settings = cx.settings();
         let mesh = &*settings.mesh;
@@ -186,7 +186,7 @@ impl Query<Snapshot> for PartsOf {
             cluster_stat_name: stat_name.clone(),
             buffer_limit: (class == Class::Gateway).then_some(buffer_limit).flatten(),
         };
-        Parts {
+        SideParts {
             tcp: Keyed::new(tcp),
             http: Keyed::new(http),
         }

@@ -10,7 +10,7 @@ use model::settings::Settings;
 use proto_istio::networking::TrafficPolicy;
 
 use super::locality::{LocalityLb, PLACE};
-use mesh::destination_rule::MergedRule;
+use mesh::destination_rule::MergedDestinationRule;
 use mesh::view::{Families, View};
 
 /// The label that names the node of the proxy.
@@ -59,9 +59,9 @@ impl EndpointClient {
     pub(crate) fn place_decides(
         settings: &Settings,
         service: &Service,
-        rule: Option<&MergedRule>,
+        rule: Option<&MergedDestinationRule>,
     ) -> bool {
-        service.kube.node_local || Place::of(settings, service, rule).decides
+        service.kube.node_local || LocalityInfluence::of(settings, service, rule).decides
     }
 
     /// The proxy of a view, for one service.
@@ -70,9 +70,9 @@ impl EndpointClient {
         settings: &Settings,
         multi_network: bool,
         service: &Service,
-        rule: Option<&MergedRule>,
+        rule: Option<&MergedDestinationRule>,
     ) -> Self {
-        let place = Place::of(settings, service, rule);
+        let place = LocalityInfluence::of(settings, service, rule);
         let node = service.kube.node_local;
         Self {
             locality: place.decides.then(|| view.locality.clone()),
@@ -90,17 +90,17 @@ fn network_view(view: &View) -> Option<Arc<[Network]>> {
 
 /// What of a client's place decides on the endpoints of a service, over all its ports and subsets.
 #[derive(Default)]
-struct Place {
+struct LocalityInfluence {
     decides: bool,
     /// Names of labels, sorted.
     labels: Vec<String>,
 }
 
-impl Place {
-    fn of(settings: &Settings, service: &Service, rule: Option<&MergedRule>) -> Self {
+impl LocalityInfluence {
+    fn of(settings: &Settings, service: &Service, rule: Option<&MergedDestinationRule>) -> Self {
         let mesh = &settings.mesh;
         let policies: Vec<&TrafficPolicy> = rule
-            .map(MergedRule::spec)
+            .map(MergedDestinationRule::spec)
             .into_iter()
             .flat_map(|rule| {
                 let subsets = rule.subsets.iter();

@@ -26,7 +26,7 @@ use super::service::ServiceRoutes;
 use mesh::scope::suspects_in;
 use mesh::scope::{EgressScope, ScopeOf, SidecarScope};
 use mesh::services::Addressing;
-use mesh::virtual_service::{DestinationsOf, MESH, RuleHead, Semantics};
+use mesh::virtual_service::{DestinationsOf, MESH, Semantics, VirtualServiceHead};
 use xds::any;
 
 /// The virtual hosts of a port.
@@ -226,6 +226,18 @@ fn groups<'a>(
             });
         }
     }
+    add_default_groups(key, scope, services, &ruled, &mut groups);
+    groups
+}
+
+/// Adds the groups of services that no VirtualService routes.
+fn add_default_groups<'a>(
+    key: &PlanOf,
+    scope: &SidecarScope,
+    services: &'a BTreeMap<Hostname, OnPort>,
+    ruled: &KeyedSet<&Hostname>,
+    groups: &mut Vec<Group<'a>>,
+) {
     for service in services.values() {
         // An alias is a domain of the service that it stands for.
         if ruled.contains(&service.host) || service.service.resolution == Resolution::Alias {
@@ -247,7 +259,6 @@ fn groups<'a>(
             });
         }
     }
-    groups
 }
 
 fn known_namespace(scope: &SidecarScope, host: &str) -> Option<model::names::Namespace> {
@@ -258,7 +269,7 @@ fn rule_routes(
     cx: &Cx<'_, Snapshot>,
     key: &PlanOf,
     scope: &SidecarScope,
-    head: &RuleHead,
+    head: &VirtualServiceHead,
     services: &BTreeMap<Hostname, OnPort>,
 ) -> RuleRoutes {
     let destinations = cx.query(&DestinationsOf {

@@ -110,7 +110,7 @@ impl State {
             self.join_type(&view, ty);
             // A set that others of the view already have is there at once.
             if let (Some(entry), Some(proxy)) = (self.views.get(&view), self.proxies.get_mut(&id)) {
-                self.from_disk -= proxy.tell(&entry.published, &mut self.peal);
+                self.from_disk -= proxy.tell(&entry.published, &mut self.batch);
             }
         }
     }
@@ -159,7 +159,7 @@ impl State {
         }
         entry.proxies.insert(id);
         entry.joined_or_left += 1;
-        self.from_disk -= proxy.tell(&entry.published, &mut self.peal);
+        self.from_disk -= proxy.tell(&entry.published, &mut self.batch);
         self.proxies.insert(
             id,
             Proxy {
