@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use model::civil;
 use serde_json::{Map, Value};
 
 /// A text of `metadata`; empty where it is absent.
@@ -83,29 +84,12 @@ pub fn now() -> String {
 
 /// A time in whole seconds since the epoch as `2006-01-02T15:04:05Z`.
 pub fn time_text(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days to a civil date, with years that begin in March, so that the leap day is the last.
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let day_of_era = shifted % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_index = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
-    let month = if month_index < 10 {
-        month_index + 3
-    } else {
-        month_index - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    civil::timestamp(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
 /// The seconds since the epoch of a time as [`time_text`] writes it.
 pub fn parse_time(text: &str) -> Option<u64> {
-    let digits: Vec<u64> = text
+    let digits: Vec<i64> = text
         .trim_end_matches('Z')
         .split(['-', 'T', ':', '.'])
         .take(6)
@@ -117,14 +101,8 @@ pub fn parse_time(text: &str) -> Option<u64> {
     if !(1..=12).contains(month) || !(1..=31).contains(day) || !(1970..10_000).contains(year) {
         return None;
     }
-    let year = year - u64::from(*month <= 2);
-    let era = year / 400;
-    let year_of_era = year % 400;
-    let month_index = if *month > 2 { month - 3 } else { month + 9 };
-    let day_of_year = (153 * month_index + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = (era * 146_097 + day_of_era).checked_sub(719_468)?;
-    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
+    let seconds = civil::days(*year, *month, *day) * 86_400 + hour * 3600 + minute * 60 + second;
+    u64::try_from(seconds).ok()
 }
 
 #[cfg(test)]

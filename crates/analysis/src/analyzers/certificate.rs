@@ -4,6 +4,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use model::civil;
 use model::kinds::kube::Secret;
 
 /// From when to when, in seconds since the epoch.
@@ -126,30 +127,13 @@ fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     {
         return None;
     }
-    let days = days_from_civil(year, month, day);
+    let days = civil::days(year, month, day);
     Some((days * 86_400 + hour * 3600 + minute * 60 + second, rest))
-}
-
-/// Days since the epoch. Years are counted from March, so that a leap day is the last of its year.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{days_from_civil, element, time, validity};
-
-    #[test]
-    fn days_count_from_the_epoch() {
-        assert_eq!(days_from_civil(1970, 1, 1), 0);
-        assert_eq!(days_from_civil(2024, 2, 29), 19_782);
-        assert_eq!(days_from_civil(1969, 12, 31), -1);
-    }
+    use super::{element, time, validity};
 
     #[test]
     fn times_of_both_forms_are_read() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::civil;
 use crate::kinds::{Kind, Scope};
 use crate::labels::Labels;
 use crate::object::{Maker, ObjectName, Timestamp};
@@ -71,12 +72,8 @@ pub(super) fn read(
         && !time.is_empty()
     {
         let help = Some("expected a time such as 2006-01-02T15:04:05Z");
-        report(
-            path.with("creationTimestamp"),
-            node,
-            format!("{time:?} is no time"),
-            help,
-        );
+        let message = format!("{time:?} is no time");
+        report(path.with("creationTimestamp"), node, message, help);
     }
     if name.is_empty() {
         report(path, metadata, "the object has no name".to_owned(), None);
@@ -89,21 +86,7 @@ pub(super) fn read(
     };
     let mut pairs = |field: &str| pairs(metadata, field, &path, &mut report);
     let (labels, annotations) = (pairs("labels"), pairs("annotations"));
-    let named = [
-        ("name", &*name, name_fault(kind, &name)),
-        ("namespace", namespace, label_fault(namespace)),
-    ];
-    for (field, text, fault) in named {
-        if let (Some(fault), Some(node)) = (fault, metadata.get(field)) {
-            findings.push(Finding {
-                fault: Fault::BadName,
-                path: path.with(field),
-                span: node.span,
-                message: format!("{text:?} {fault}"),
-                help: None,
-            });
-        }
-    }
+    check_names(kind, metadata, [&name, namespace], &path, findings);
     Some(RawMeta {
         labels,
         annotations,
@@ -130,6 +113,31 @@ fn maker(metadata: &Node<'_>) -> Option<Arc<Maker>> {
         kind: text("kind")?,
         name: text("name").filter(|name| !name.is_empty())?,
     }))
+}
+
+/// Finds a name and a namespace in `metadata` that such an object cannot have.
+fn check_names(
+    kind: Kind,
+    metadata: &Node<'_>,
+    [name, namespace]: [&str; 2],
+    path: &Path,
+    findings: &mut Vec<Finding>,
+) {
+    let named = [
+        ("name", name, name_fault(kind, name)),
+        ("namespace", namespace, label_fault(namespace)),
+    ];
+    for (field, text, fault) in named {
+        if let (Some(fault), Some(node)) = (fault, metadata.get(field)) {
+            findings.push(Finding {
+                fault: Fault::BadName,
+                path: path.with(field),
+                span: node.span,
+                message: format!("{text:?} {fault}"),
+                help: None,
+            });
+        }
+    }
 }
 
 /// Labels or annotations. Plain numbers and booleans count as the text they were written with.
@@ -250,17 +258,7 @@ pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
         }
         _ => return None,
     };
-    // Days since 1970 by counting years from March, so that a leap day ends its year.
-    let (y, m) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let era = y.div_euclid(400);
-    let year_of_era = y.rem_euclid(400);
-    let day_of_year = (153 * m + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
+    let days = civil::days(year, month, day);
     Some(Timestamp(
         days * 86_400 + hour * 3600 + minute * 60 + second - offset,
     ))
