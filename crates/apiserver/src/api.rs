@@ -33,6 +33,7 @@ use crate::store::{ObjectId, Store, StoreError, Stored};
 pub use body::Body;
 pub(crate) use body::json;
 use heavy::Heavy;
+use request::ObjectTarget;
 pub use request::{Health, LARGEST_BODY, Query, Request, Target};
 
 /// An answer.
@@ -254,18 +255,7 @@ impl Api {
         if object.group == "authorization.k8s.io" || object.group == "authentication.k8s.io" {
             return review::answer(self, &request, &object);
         }
-        let catalog = self.catalog();
-        let resource = catalog
-            .find(&object.group, &object.plural)
-            .filter(|r| r.version(&object.version).is_some())
-            .ok_or_else(Failure::no_path)?
-            .clone();
-        if resource.namespaced && object.namespace.is_none() && object.name.is_some() {
-            return Err(Failure::no_path());
-        }
-        if !resource.namespaced && object.namespace.is_some() {
-            return Err(Failure::no_path());
-        }
+        let resource = self.resource(&object)?;
         let (status_only, finalize) = match object.subresource.as_deref() {
             None => (false, false),
             Some("status") if resource.has_status => (true, false),
@@ -320,6 +310,22 @@ impl Api {
     }
 
     /// Whether the process lives, and whether it can do what it is for.
+    /// The kind of the objects that a path names.
+    fn resource(&self, object: &ObjectTarget) -> Result<Arc<Resource>, Failure> {
+        let catalog = self.catalog();
+        let resource = catalog
+            .find(&object.group, &object.plural)
+            .filter(|r| r.version(&object.version).is_some())
+            .ok_or_else(Failure::no_path)?;
+        if resource.namespaced && object.namespace.is_none() && object.name.is_some() {
+            return Err(Failure::no_path());
+        }
+        if !resource.namespaced && object.namespace.is_some() {
+            return Err(Failure::no_path());
+        }
+        Ok(resource.clone())
+    }
+
     fn health(&self, check: Health) -> Result<Response, Failure> {
         match (check, self.store.fault()) {
             (Health::Ready, Some(why)) => {

@@ -243,49 +243,13 @@ fn value(kind: &str, wire: Wire<'_>, depth: usize) -> Result<Option<Value>, Deco
         ("bool", Wire::Number(number)) => (number != 0).into(),
         ("flag", Wire::Number(0)) => return Ok(None),
         ("flag", Wire::Number(_)) => true.into(),
-        ("quantity", Wire::Bytes(bytes)) => {
-            let mut text = String::new();
-            for field in Fields(bytes) {
-                if let (1, Wire::Bytes(found)) = field? {
-                    text = utf8(found)?;
-                }
-            }
-            text.into()
+        ("quantity", Wire::Bytes(bytes)) => quantity(bytes)?.into(),
+        ("time", Wire::Bytes(bytes)) => return Ok(time(bytes)?.map(Value::from)),
+        ("micro-time", Wire::Bytes(bytes)) => {
+            let text = time(bytes)?.map(|text| text.replace('Z', ".000000Z"));
+            return Ok(text.map(Value::from));
         }
-        ("time" | "micro-time", Wire::Bytes(bytes)) => {
-            let mut seconds = 0;
-            for field in Fields(bytes) {
-                if let (1, Wire::Number(number)) = field? {
-                    seconds = number;
-                }
-            }
-            // The zero of Go's time lies before the epoch.
-            if seconds == 0 || seconds > i64::MAX as u64 {
-                return Ok(None);
-            }
-            let text = time_text(seconds);
-            if kind == "time" {
-                text.into()
-            } else {
-                text.replace('Z', ".000000Z").into()
-            }
-        }
-        ("int-or-string", Wire::Bytes(bytes)) => {
-            let (mut is_text, mut number, mut text) = (false, 0, String::new());
-            for field in Fields(bytes) {
-                match field? {
-                    (1, Wire::Number(kind)) => is_text = kind == 1,
-                    (2, Wire::Number(found)) => number = found,
-                    (3, Wire::Bytes(found)) => text = utf8(found)?,
-                    _ => return Err(DecodeError::Malformed),
-                }
-            }
-            match (is_text, number) {
-                (true, _) => text.into(),
-                (false, 0) => return Ok(None),
-                (false, number) => number.into(),
-            }
-        }
+        ("int-or-string", Wire::Bytes(bytes)) => return int_or_string(bytes),
         ("fields-v1", Wire::Bytes(bytes)) => {
             let mut fields = Value::Null;
             for field in Fields(bytes) {
@@ -304,6 +268,47 @@ fn value(kind: &str, wire: Wire<'_>, depth: usize) -> Result<Option<Value>, Deco
         }
         _ => return Err(DecodeError::Malformed),
     }))
+}
+
+/// A quantity as it is written.
+fn quantity(bytes: &[u8]) -> Result<String, DecodeError> {
+    let mut text = String::new();
+    for field in Fields(bytes) {
+        if let (1, Wire::Bytes(found)) = field? {
+            text = utf8(found)?;
+        }
+    }
+    Ok(text)
+}
+
+/// A time in whole seconds; `None` for the zero of Go's time, which lies before the epoch.
+fn time(bytes: &[u8]) -> Result<Option<String>, DecodeError> {
+    let mut seconds = 0;
+    for field in Fields(bytes) {
+        if let (1, Wire::Number(number)) = field? {
+            seconds = number;
+        }
+    }
+    let is_set = seconds != 0 && seconds <= i64::MAX as u64;
+    Ok(is_set.then(|| time_text(seconds)))
+}
+
+/// A number or a text; `None` for the number 0.
+fn int_or_string(bytes: &[u8]) -> Result<Option<Value>, DecodeError> {
+    let (mut is_text, mut number, mut text) = (false, 0, String::new());
+    for field in Fields(bytes) {
+        match field? {
+            (1, Wire::Number(kind)) => is_text = kind == 1,
+            (2, Wire::Number(found)) => number = found,
+            (3, Wire::Bytes(found)) => text = utf8(found)?,
+            _ => return Err(DecodeError::Malformed),
+        }
+    }
+    Ok(match (is_text, number) {
+        (true, _) => Some(text.into()),
+        (false, 0) => None,
+        (false, number) => Some(number.into()),
+    })
 }
 
 #[cfg(test)]

@@ -109,19 +109,35 @@ pub struct Report {
     pub changes: Vec<Reached>,
 }
 
+/// A row of the table of times and counts.
+fn row(
+    label: String,
+    times: &Latencies,
+    proxies: usize,
+    responses: u64,
+    bytes: u64,
+) -> Vec<String> {
+    let ms = [times.first_ms, times.p50_ms, times.p99_ms, times.last_ms].map(millis);
+    let counts = [
+        proxies.to_string(),
+        responses.to_string(),
+        size(bytes),
+        size(bytes / (proxies.max(1) as u64)),
+    ];
+    std::iter::once(label).chain(ms).chain(counts).collect()
+}
+
 impl Report {
     /// Writes tables for people.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn write_table(&self, out: &mut dyn Write) -> io::Result<()> {
-        let c = &self.configured;
         writeln!(
             out,
             "{} proxies, {} from {}",
             self.proxies, self.protocol, self.server
         )?;
-        let per_proxy = self.bytes / (self.proxies.max(1) as u64);
         let mut table = new_table(&[
             "",
             "first",
@@ -133,56 +149,23 @@ impl Report {
             "bytes",
             "bytes/proxy",
         ]);
-        let row = |label: String,
-                   l: &Latencies,
-                   proxies: usize,
-                   responses: u64,
-                   bytes: u64,
-                   each: u64| {
-            let ms = [l.first_ms, l.p50_ms, l.p99_ms, l.last_ms].map(millis);
-            let counts = [
-                proxies.to_string(),
-                responses.to_string(),
-                size(bytes),
-                size(each),
-            ];
-            std::iter::once(label)
-                .chain(ms)
-                .chain(counts)
-                .collect::<Vec<_>>()
-        };
         table.add_row(row(
             "configured".into(),
-            c,
+            &self.configured,
             self.proxies,
             self.responses,
             self.bytes,
-            per_proxy,
         ));
         for r in &self.changes {
             let label = match (r.command_ms, r.round) {
                 (Some(_), round) => format!("{} #{round}", r.label),
                 (None, _) => r.label.clone(),
             };
-            let each = r.bytes / (r.proxies.max(1) as u64);
-            table.add_row(row(
-                label,
-                &r.latencies,
-                r.proxies,
-                r.responses,
-                r.bytes,
-                each,
-            ));
+            table.add_row(row(label, &r.latencies, r.proxies, r.responses, r.bytes));
         }
         for (label, rounds, median) in self.medians() {
-            table.add_row(row(
-                format!("{label}, median of {rounds}"),
-                &median,
-                0,
-                0,
-                0,
-                0,
-            ));
+            let label = format!("{label}, median of {rounds}");
+            table.add_row(row(label, &median, 0, 0, 0));
         }
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);

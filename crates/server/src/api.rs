@@ -149,6 +149,28 @@ fn configured_access(options: &ApiOptions) -> anyhow::Result<Access> {
     Ok(access.with_issuer(issuer))
 }
 
+/// Certificates that are reloaded when their files change, and access for the operator; with the operator's token.
+fn secured(
+    data: &Path,
+    options: &ApiOptions,
+    access: Access,
+    stop: &CancellationToken,
+) -> anyhow::Result<(Security, Access, String)> {
+    let files = Files::of(data);
+    let token = files.prepare(&server_names(options.api_addr.ip()))?;
+    let access = access
+        .with_admin(&token)
+        .context("cannot use the token of the operator")?;
+    let given = Given {
+        certificate: options.api_tls_cert.clone(),
+        key: options.api_tls_key.clone(),
+        client_ca: options.api_client_ca.clone(),
+    };
+    let config = files.server(&given)?;
+    let certificates = reload::certificates(files, given, config, reload::EVERY, stop.clone());
+    Ok((Security::Reloaded(certificates), access, token))
+}
+
 /// Opens the store, starts the API, and returns the store and the owner of its objects.
 ///
 /// # Errors
@@ -171,34 +193,21 @@ pub async fn start(
         .await
         .with_context(|| format!("cannot listen on {} (--api-addr)", options.api_addr))?;
     let store = open_store(data, options).await?;
-    let mut access = configured_access(options)?;
+    let access = configured_access(options)?;
     let audit = match &options.api_audit_log {
         Some(file) => Audit::to_file(file)
             .with_context(|| format!("cannot write {} (--api-audit-log)", file.display()))?,
         None => Audit::default(),
     };
-    let mut admin = None;
-    let security = if options.insecure_local {
+    let (security, access, admin) = if options.insecure_local {
         tracing::warn!(
             address = %listener.local_addr()?,
             "The Kubernetes API is served over plain HTTP; anyone who can reach the port may do anything (--insecure-local)."
         );
-        Security::InsecureLocal
+        (Security::InsecureLocal, access, None)
     } else {
-        let files = Files::of(data);
-        let token = files.prepare(&server_names(options.api_addr.ip()))?;
-        access = access
-            .with_admin(&token)
-            .context("cannot use the token of the operator")?;
-        admin = Some(token);
-        let given = Given {
-            certificate: options.api_tls_cert.clone(),
-            key: options.api_tls_key.clone(),
-            client_ca: options.api_client_ca.clone(),
-        };
-        let config = files.server(&given)?;
-        let (every, stop) = (reload::EVERY, stop.clone());
-        Security::Reloaded(reload::certificates(files, given, config, every, stop))
+        let (security, access, token) = secured(data, options, access, stop)?;
+        (security, access, Some(token))
     };
     let owner = Owner::new(STORE_RANK, format!("api:{}", data.display()));
     let api = Api::start(store.clone(), access, audit, &["default", namespace]).await?;

@@ -37,18 +37,10 @@ fn one(filter: &Object<EnvoyFilter>, by_version: &mut BTreeSet<Instance>, report
         let Some(patch) = &config.patch else { break };
         let instance = instance(config);
         let path = format!("spec.configPatches[{i}].patch");
-        let routes = matches!(
-            config.apply_to(),
-            ApplyTo::RouteConfiguration | ApplyTo::HttpRoute
-        );
-        let replaceable = matches!(
-            config.apply_to(),
-            ApplyTo::NetworkFilter | ApplyTo::HttpFilter | ApplyTo::VirtualHost
-        );
-        let mut ineffective = |code: &Code| {
-            if !told.insert(code.id) {
-                return;
-            }
+        let ineffective = ineffective(config.apply_to(), patch.operation());
+        if let Some(code) = ineffective
+            && told.insert(code.id)
+        {
             let message = format!(
                 "{} has no effect on {}: the patch is passed over",
                 patch.operation().as_str_name(),
@@ -57,26 +49,15 @@ fn one(filter: &Object<EnvoyFilter>, by_version: &mut BTreeSet<Instance>, report
             report
                 .add(filter, code, path.clone(), message)
                 .help("use MERGE, or patch an object that takes this operation");
-        };
-        let relative = match patch.operation() {
-            Operation::Add if routes => {
-                ineffective(&code::ADD_INCORRECT);
-                false
-            }
-            Operation::Remove if routes => {
-                ineffective(&code::REMOVE_INCORRECT);
-                false
-            }
-            Operation::Replace if !replaceable => {
-                ineffective(&code::REPLACE_INCORRECT);
-                false
-            }
-            Operation::Remove
-            | Operation::Replace
-            | Operation::InsertBefore
-            | Operation::InsertAfter => true,
-            _ => false,
-        };
+        }
+        let relative = ineffective.is_none()
+            && matches!(
+                patch.operation(),
+                Operation::Remove
+                    | Operation::Replace
+                    | Operation::InsertBefore
+                    | Operation::InsertAfter
+            );
         if relative && filter.spec.priority == 0 {
             let operation = patch.operation().as_str_name();
             let versioned = by_version.contains(&instance);
@@ -109,6 +90,21 @@ fn one(filter: &Object<EnvoyFilter>, by_version: &mut BTreeSet<Instance>, report
         if version.is_some_and(|p| !p.proxy_version.is_empty()) {
             by_version.insert(instance);
         }
+    }
+}
+
+/// The code of an operation that does nothing to such objects; `None` where it does something.
+fn ineffective(apply_to: ApplyTo, operation: Operation) -> Option<&'static Code> {
+    let routes = matches!(apply_to, ApplyTo::RouteConfiguration | ApplyTo::HttpRoute);
+    let replaceable = matches!(
+        apply_to,
+        ApplyTo::NetworkFilter | ApplyTo::HttpFilter | ApplyTo::VirtualHost
+    );
+    match operation {
+        Operation::Add if routes => Some(&code::ADD_INCORRECT),
+        Operation::Remove if routes => Some(&code::REMOVE_INCORRECT),
+        Operation::Replace if !replaceable => Some(&code::REPLACE_INCORRECT),
+        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::list::too_large;
-use super::{Api, Call, Response, body, output, table};
+use super::{Api, Call, Query, Response, body, output, table};
 use crate::resource::Resource;
 use crate::selector::Selector;
 use crate::status::Failure;
@@ -34,7 +34,7 @@ struct Watcher {
     version: String,
     namespace: Option<String>,
     selector: Selector,
-    table: Option<(table::Form, super::Query)>,
+    table: Option<(table::Form, Query)>,
     bookmarks: bool,
     /// Everything up to here was sent.
     seen: u64,
@@ -50,6 +50,29 @@ enum Next {
     Expired(Bytes),
 }
 
+/// The revision that a watch is to begin after; 0 where it names none.
+fn revision(query: &Query) -> Result<u64, Failure> {
+    match query.get("resourceVersion") {
+        "" => Ok(0),
+        text => text
+            .parse()
+            .map_err(|_| Failure::bad_request(format!("invalid resource version {text:?}"))),
+    }
+}
+
+/// How long a watch is to last.
+fn timeout(query: &Query) -> Result<Duration, Failure> {
+    match query.get("timeoutSeconds") {
+        "" => Ok(DEFAULT_TIMEOUT),
+        text => {
+            let seconds = text.parse();
+            let seconds =
+                seconds.map_err(|_| Failure::bad_request("timeoutSeconds is no number"))?;
+            Ok(Duration::from_secs(seconds).min(LONGEST))
+        }
+    }
+}
+
 impl Api {
     pub(super) fn watch(&self, call: &Call<'_>) -> Result<Response, Failure> {
         let query = &call.request.query;
@@ -63,20 +86,7 @@ impl Api {
                 message,
             ));
         }
-        let asked: u64 = match query.get("resourceVersion") {
-            "" => 0,
-            text => text
-                .parse()
-                .map_err(|_| Failure::bad_request(format!("invalid resource version {text:?}")))?,
-        };
-        let timeout = match query.get("timeoutSeconds") {
-            "" => DEFAULT_TIMEOUT,
-            text => Duration::from_secs(
-                text.parse()
-                    .map_err(|_| Failure::bad_request("timeoutSeconds is no number"))?,
-            )
-            .min(LONGEST),
-        };
+        let (asked, timeout) = (revision(query)?, timeout(query)?);
         let who = call.who();
         let place = match who.is_master() {
             true => self.watches().take_exempt(who.name.clone()),

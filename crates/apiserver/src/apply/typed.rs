@@ -196,43 +196,14 @@ fn walk(
             old.and_then(Value::as_object),
             new.and_then(Value::as_object),
         );
-        let keys: BTreeSet<&String> = old.into_iter().chain(new).flat_map(Map::keys).collect();
-        for key in keys {
-            let of = within(schema, key, path);
-            path.push(Step::Field(key.clone()));
-            walk(
-                old.and_then(|m| m.get(key)),
-                new.and_then(|m| m.get(key)),
-                of,
-                path,
-                out,
-            );
-            path.pop();
-        }
+        walk_map(old, new, schema, path, out);
     } else {
         let list = |v: Option<&Value>| v.and_then(Value::as_array).cloned().unwrap_or_default();
         let (old, new) = (list(old), list(new));
         let (Some(old), Some(new)) = (items(&old, schema), items(&new, schema)) else {
             return leaf(out, path);
         };
-        let of = schema::items(schema);
-        let find = |list: &[(Step, &Value)], step: &Step| {
-            list.iter()
-                .find(|(s, _)| s == step)
-                .map(|(_, v)| (*v).clone())
-        };
-        let steps: BTreeSet<&Step> = old.iter().chain(&new).map(|(s, _)| s).collect();
-        for step in steps {
-            path.push(step.clone());
-            walk(
-                find(&old, step).as_ref(),
-                find(&new, step).as_ref(),
-                of,
-                path,
-                out,
-            );
-            path.pop();
-        }
+        walk_list(&old, &new, schema::items(schema), path, out);
     }
     // A container that came or went is a member besides what is in it.
     match (old, new) {
@@ -240,6 +211,56 @@ fn walk(
         (_, None) => out.removed.0.insert(path.clone()),
         _ => false,
     };
+}
+
+/// Compares the entries of two maps.
+fn walk_map(
+    old: Option<&Map<String, Value>>,
+    new: Option<&Map<String, Value>>,
+    schema: Option<&Value>,
+    path: &mut Path,
+    out: &mut Compared,
+) {
+    let keys: BTreeSet<&String> = old.into_iter().chain(new).flat_map(Map::keys).collect();
+    for key in keys {
+        let of = within(schema, key, path);
+        path.push(Step::Field(key.clone()));
+        walk(
+            old.and_then(|m| m.get(key)),
+            new.and_then(|m| m.get(key)),
+            of,
+            path,
+            out,
+        );
+        path.pop();
+    }
+}
+
+/// Compares the items of two lists by their identity; `of` is the schema of an item.
+fn walk_list(
+    old: &[(Step, &Value)],
+    new: &[(Step, &Value)],
+    of: Option<&Value>,
+    path: &mut Path,
+    out: &mut Compared,
+) {
+    let find = |list: &[(Step, &Value)], step: &Step| {
+        list.iter()
+            .find(|(s, _)| s == step)
+            .map(|(_, v)| (*v).clone())
+    };
+    let steps: BTreeSet<&Step> = old.iter().chain(new).map(|(s, _)| s).collect();
+    for step in steps {
+        path.push(step.clone());
+        walk(
+            find(old, step).as_ref(),
+            find(new, step).as_ref(),
+            of,
+            path,
+            out,
+        );
+        path.pop();
+    }
 }
 
 /// Lays a configuration over an object.

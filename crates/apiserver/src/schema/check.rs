@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::status::Cause;
 
@@ -146,47 +146,52 @@ impl<'s> Check<'s> {
         match value {
             Value::String(text) => self.text(text, value, schema, path),
             Value::Number(number) => check_number(number.as_f64(), value, schema, path, causes),
-            Value::Array(items) => {
-                bounds(
-                    items.len(),
-                    value,
-                    schema,
-                    ["minItems", "maxItems"],
-                    "items",
-                    path,
-                    causes,
-                );
-                let of = schema.get("items");
-                for (index, item) in items.iter().enumerate() {
-                    if let Some(of) = of {
-                        self.value(item, of, &format!("{path}[{index}]"));
-                    }
-                }
-                duplicates(items, schema, path, &mut self.causes);
-            }
-            Value::Object(map) => {
-                bounds(
-                    map.len(),
-                    value,
-                    schema,
-                    ["minProperties", "maxProperties"],
-                    "properties",
-                    path,
-                    causes,
-                );
-                for key in required(schema) {
-                    if !map.contains_key(key) {
-                        causes.push(Cause::required(format!("{path}.{key}"), ""));
-                    }
-                }
-                let additional = schema.get("additionalProperties").filter(|a| a.is_object());
-                for (key, value) in map {
-                    if let Some(within) = schema["properties"].get(key).or(additional) {
-                        self.value(value, within, &format!("{path}.{key}"));
-                    }
-                }
-            }
+            Value::Array(items) => self.array(items, value, schema, path),
+            Value::Object(map) => self.object(map, value, schema, path),
             Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    fn array(&mut self, items: &[Value], value: &Value, schema: &'s Value, path: &str) {
+        bounds(
+            items.len(),
+            value,
+            schema,
+            ["minItems", "maxItems"],
+            "items",
+            path,
+            &mut self.causes,
+        );
+        let of = schema.get("items");
+        for (index, item) in items.iter().enumerate() {
+            if let Some(of) = of {
+                self.value(item, of, &format!("{path}[{index}]"));
+            }
+        }
+        duplicates(items, schema, path, &mut self.causes);
+    }
+
+    fn object(&mut self, map: &Map<String, Value>, value: &Value, schema: &'s Value, path: &str) {
+        bounds(
+            map.len(),
+            value,
+            schema,
+            ["minProperties", "maxProperties"],
+            "properties",
+            path,
+            &mut self.causes,
+        );
+        for key in required(schema) {
+            if !map.contains_key(key) {
+                self.causes
+                    .push(Cause::required(format!("{path}.{key}"), ""));
+            }
+        }
+        let additional = schema.get("additionalProperties").filter(|a| a.is_object());
+        for (key, value) in map {
+            if let Some(within) = schema["properties"].get(key).or(additional) {
+                self.value(value, within, &format!("{path}.{key}"));
+            }
         }
     }
 

@@ -80,6 +80,29 @@ impl Model {
         }
         self.revision = memory.revision();
     }
+
+    fn written(&mut self, wanted: Vec<(u64, Option<u64>)>, revision: u64) {
+        let known = wanted.into_iter().map(|(key, put)| (key, vec![put]));
+        self.may_be.extend(known);
+        self.revision = revision;
+    }
+
+    fn perhaps_written(&mut self, wanted: Vec<(u64, Option<u64>)>) {
+        for (key, put) in wanted {
+            let may_be = self.may_be.entry(key).or_insert_with(|| vec![None]);
+            may_be.push(put);
+        }
+    }
+}
+
+fn any_fault(random: &mut Random) -> Fault {
+    match random.below(6) {
+        0 => Fault::Broken,
+        1 => Fault::Unsynced,
+        2 => Fault::NoDescriptors,
+        3 => Fault::Killed,
+        _ => Fault::Full,
+    }
 }
 
 /// A schedule by its number: some writes, and faults wherever they fall. Returns how many operations failed.
@@ -92,13 +115,7 @@ async fn schedule(seed: u64) -> u64 {
     for step in 0..12 {
         let at = format!("seed {seed}, step {step}");
         if random.below(3) == 0 {
-            let fault = match random.below(6) {
-                0 => Fault::Broken,
-                1 => Fault::Unsynced,
-                2 => Fault::NoDescriptors,
-                3 => Fault::Killed,
-                _ => Fault::Full,
-            };
+            let fault = any_fault(&mut random);
             disk.plan(random.below(40), fault, 1 + random.below(12));
         }
         // Some at once, which are written all or not at all.
@@ -117,21 +134,8 @@ async fn schedule(seed: u64) -> u64 {
             wanted.push((key, put));
         }
         match store.write(ops, Author::default()).await {
-            Ok(stored) => {
-                model
-                    .may_be
-                    .extend(wanted.into_iter().map(|(key, put)| (key, vec![put])));
-                model.revision = stored.last().unwrap().revision;
-            }
-            Err(WriteError::Disk(_) | WriteError::Full(_)) => {
-                for (key, put) in wanted {
-                    model
-                        .may_be
-                        .entry(key)
-                        .or_insert_with(|| vec![None])
-                        .push(put);
-                }
-            }
+            Ok(stored) => model.written(wanted, stored.last().unwrap().revision),
+            Err(WriteError::Disk(_) | WriteError::Full(_)) => model.perhaps_written(wanted),
             // Another write that was told to have failed is there.
             Err(WriteError::Changed(_) | WriteError::Exists(_)) => {}
             Err(WriteError::Closed) => panic!("{at}: the writer is gone"),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::applied::Applier;
@@ -54,6 +55,23 @@ pub struct StepResult {
     /// Every time, for the picture.
     #[serde(skip)]
     pub(super) times: Vec<Duration>,
+}
+
+/// What a step measures by itself.
+#[derive(Default)]
+struct Measured {
+    /// Changes made, or reconnects.
+    rounds: usize,
+    /// Proxies that a round should have reached and did not.
+    missed: usize,
+    /// From the start of the server until it was ready.
+    ready_ms: Option<f64>,
+    /// From the change to each proxy's last response.
+    times: Vec<Duration>,
+    /// The longest of these of each round.
+    lasts: Vec<Duration>,
+    /// From the moment the server noticed the change until it wrote its last response.
+    writes: Vec<Duration>,
 }
 
 /// The server at one moment of the run.
@@ -153,14 +171,7 @@ pub async fn run_scenario(
         revision: 0,
         scenario,
     };
-    let samples = Arc::new(Mutex::new(Vec::new()));
-    let done = Arc::new(AtomicBool::new(false));
-    let watching = tokio::spawn(watch(
-        Arc::clone(&run.server),
-        run.start,
-        Arc::clone(&samples),
-        Arc::clone(&done),
-    ));
+    let sampling = Sampling::start(Arc::clone(&run.server), run.start);
 
     let mut fleet_options = options.clone();
     fleet_options.address = run.server.xds.to_string();
@@ -188,11 +199,8 @@ pub async fn run_scenario(
     for step in run.scenario.steps.clone() {
         result.steps.push(run.step(&fleet, &step).await?);
     }
-    done.store(true, Ordering::Relaxed);
-    // It ends by itself; a panic of it costs the picture.
-    let _ = watching.await;
+    result.samples = sampling.finish().await;
     result.retries = fleet.retries();
-    result.samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
     result.rss_growth_bytes_per_minute = growth(&result.samples);
     write_results(&options, &result, out)?;
     Ok(result)
@@ -228,6 +236,33 @@ fn write_results(
         result.write_text(out)?;
     }
     Ok(())
+}
+
+/// Looks at the server's usage until it is told to end.
+struct Sampling {
+    samples: Arc<Mutex<Vec<Sample>>>,
+    done: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl Sampling {
+    fn start(server: Arc<Process>, start: Instant) -> Self {
+        let samples = Arc::new(Mutex::new(Vec::new()));
+        let done = Arc::new(AtomicBool::new(false));
+        let watching = watch(server, start, Arc::clone(&samples), Arc::clone(&done));
+        Self {
+            samples,
+            done,
+            task: tokio::spawn(watching),
+        }
+    }
+
+    async fn finish(self) -> Vec<Sample> {
+        self.done.store(true, Ordering::Relaxed);
+        // It ends by itself; a panic of it costs the picture.
+        let _ = self.task.await;
+        std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 async fn watch(
@@ -327,64 +362,32 @@ impl Run {
         let (responses, bytes) = fleet.totals();
         let told = fleet.told();
         let mut cpu = self.server.usage().cpu_s;
-        let mut times = Vec::new();
-        let (mut lasts, mut writes) = (Vec::new(), Vec::new());
-        let (mut rounds, mut missed, mut ready_ms) = (0, 0, None);
-        match step {
-            Step::Change { what, times: n } => {
-                for _ in 0..*n {
-                    fleet.quiet(self.settle).await;
-                    let start = fleet.begin_round();
-                    self.change(*what)?;
-                    let reached = self.follow(fleet, start).await;
-                    missed += fleet.reading().saturating_sub(reached.len());
-                    lasts.extend(reached.iter().max());
-                    times.extend(reached);
-                    if let Some((revision, after)) = self.server.last_write(self.revision) {
-                        self.revision = revision;
-                        writes.push(after);
-                    }
-                    rounds += 1;
-                }
-            }
+        let measured = match step {
+            Step::Change { what, times } => self.changes(fleet, *what, *times).await?,
             Step::Churn {
                 seconds,
                 endpoint,
                 rule,
                 service,
             } => {
-                rounds = self.churn(*seconds, [*endpoint, *rule, *service]).await?;
+                let rounds = self.churn(*seconds, [*endpoint, *rule, *service]).await?;
                 fleet.quiet(self.settle).await;
-            }
-            Step::Reconnect => {
-                let start = fleet.reconnect();
-                self.configured(fleet).await?;
-                times = fleet.configuration_times();
-                for time in &mut times {
-                    *time = time.saturating_sub(start);
+                Measured {
+                    rounds,
+                    ..Measured::default()
                 }
-                lasts.extend(times.iter().max());
-                rounds = 1;
             }
+            Step::Reconnect => self.reconnected(fleet, fleet.reconnect()).await?,
             Step::Restart => {
-                self.saved().await?;
-                self.server.kill().map_err(Error::Server)?;
-                // Those that do not read do not notice by themselves.
-                let start = fleet.reconnect();
-                self.server.start_again().map_err(Error::Server)?;
+                // That of the process that is started.
                 cpu = 0.0;
-                let ready = self.server.ready(self.limit).map_err(Error::Server)?;
-                ready_ms = Some(ready.as_secs_f64() * 1e3);
-                self.configured(fleet).await?;
-                times = fleet.configuration_times();
-                for time in &mut times {
-                    *time = time.saturating_sub(start);
-                }
-                lasts.extend(times.iter().max());
-                rounds = 1;
+                self.restart(fleet).await?
             }
-            Step::Idle { seconds } => sleep(Duration::from_secs_f64(seconds.max(0.0))).await,
-        }
+            Step::Idle { seconds } => {
+                sleep(Duration::from_secs_f64(seconds.max(0.0))).await;
+                Measured::default()
+            }
+        };
         let now = fleet.totals();
         let responses = now.0 - responses;
         let server_cpu_s = self.server.usage().cpu_s - cpu;
@@ -392,18 +395,72 @@ impl Run {
             label: step.label(),
             at_s: begin.duration_since(self.start).as_secs_f64(),
             seconds: begin.elapsed().as_secs_f64(),
-            rounds,
-            ready_ms,
+            rounds: measured.rounds,
+            ready_ms: measured.ready_ms,
             responses,
             bytes: now.1 - bytes,
             resource_bytes: fleet.told() - told,
             server_cpu_s,
             server_cpu_us_per_response: server_cpu_s * 1e6 / responses.max(1) as f64,
-            proxy: Latencies::of(times.clone()),
-            last: Spread::of(lasts),
-            write: Spread::of(writes),
-            missed,
+            proxy: Latencies::of(measured.times.clone()),
+            last: Spread::of(measured.lasts),
+            write: Spread::of(measured.writes),
+            missed: measured.missed,
+            times: measured.times,
+        })
+    }
+
+    /// Makes a change so many times, each when all is quiet.
+    async fn changes(
+        &mut self,
+        fleet: &Fleet,
+        what: Change,
+        times: usize,
+    ) -> Result<Measured, Error> {
+        let mut measured = Measured::default();
+        for _ in 0..times {
+            fleet.quiet(self.settle).await;
+            let start = fleet.begin_round();
+            self.change(what)?;
+            let reached = self.follow(fleet, start).await;
+            measured.missed += fleet.reading().saturating_sub(reached.len());
+            measured.lasts.extend(reached.iter().max());
+            measured.times.extend(reached);
+            if let Some((revision, after)) = self.server.last_write(self.revision) {
+                self.revision = revision;
+                measured.writes.push(after);
+            }
+            measured.rounds += 1;
+        }
+        Ok(measured)
+    }
+
+    /// Waits until all proxies, which were told at `start` to connect again, have their configuration.
+    async fn reconnected(&self, fleet: &Fleet, start: Duration) -> Result<Measured, Error> {
+        self.configured(fleet).await?;
+        let mut times = fleet.configuration_times();
+        for time in &mut times {
+            *time = time.saturating_sub(start);
+        }
+        Ok(Measured {
+            rounds: 1,
+            lasts: times.iter().max().copied().into_iter().collect(),
             times,
+            ..Measured::default()
+        })
+    }
+
+    /// Kills the server and starts it again, once it has saved its state.
+    async fn restart(&self, fleet: &Fleet) -> Result<Measured, Error> {
+        self.saved().await?;
+        self.server.kill().map_err(Error::Server)?;
+        // Those that do not read do not notice by themselves.
+        let start = fleet.reconnect();
+        self.server.start_again().map_err(Error::Server)?;
+        let ready = self.server.ready(self.limit).map_err(Error::Server)?;
+        Ok(Measured {
+            ready_ms: Some(ready.as_secs_f64() * 1e3),
+            ..self.reconnected(fleet, start).await?
         })
     }
 

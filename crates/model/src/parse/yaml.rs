@@ -197,6 +197,20 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// What an alias names, as it stands at the alias.
+    fn aliased(&mut self, anchor: usize, span: Span) -> Result<Node<'a>, &'static str> {
+        let Some(node) = self.anchors.get(&anchor) else {
+            return Err("the alias stands inside what it names");
+        };
+        self.nodes += node.size();
+        if self.nodes > MAX_NODES {
+            return Err("the document is too large with its aliases written out");
+        }
+        let mut node = node.clone();
+        node.span = span;
+        Ok(node)
+    }
+
     fn read(&mut self, text: &'a str) -> Result<Option<Node<'a>>, SyntaxError> {
         let mut parser = Parser::new_from_str(text);
         loop {
@@ -243,18 +257,10 @@ impl<'a> Builder<'a> {
                     anchor,
                 }),
                 Event::SequenceEnd | Event::MappingEnd => self.close()?,
-                Event::Alias(anchor) => {
-                    let Some(node) = self.anchors.get(&anchor) else {
-                        return fail("the alias stands inside what it names");
-                    };
-                    self.nodes += node.size();
-                    if self.nodes > MAX_NODES {
-                        return fail("the document is too large with its aliases written out");
-                    }
-                    let mut node = node.clone();
-                    node.span = span;
-                    self.add(node)?;
-                }
+                Event::Alias(anchor) => match self.aliased(anchor, span) {
+                    Ok(node) => self.add(node)?,
+                    Err(message) => return fail(message),
+                },
                 Event::Scalar(value, style, anchor, tag) => {
                     if self.merge_key(&value, style, span) {
                         continue;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use super::rule::Rule;
@@ -67,55 +68,20 @@ fn at(json: &Value, path: &str, depth: usize) -> Result<Schema, BadSchema> {
         schemas.map(|json| inner(key, json)).collect()
     };
     let flag = |key: &str| json[key] == true;
-    let ty = match json["type"].as_str() {
-        None | Some("") => None,
-        Some("object") => Some(Type::Object),
-        Some("array") => Some(Type::Array),
-        Some("string") => Some(Type::Text),
-        Some("integer") => Some(Type::Integer),
-        Some("number") => Some(Type::Number),
-        Some("boolean") => Some(Type::Boolean),
-        Some(other) => return Err(bad(format!("unknown type {other:?}"))),
-    };
+    let ty = type_of(json).map_err(bad)?;
     let mut fields = std::collections::BTreeMap::new();
     for (name, json) in json["properties"].as_object().into_iter().flatten() {
         fields.insert(name.clone(), inner(name, json)?);
     }
     let number = |key: &str, exclusive: &str| json[key].as_f64().map(|n| (n, flag(exclusive)));
     let range = |least: &str, most: &str| (json[least].as_u64(), json[most].as_u64());
-    let pattern = match json["pattern"].as_str() {
-        None => None,
-        Some(text) => {
-            let regex = regex::RegexBuilder::new(text).size_limit(1 << 20).build();
-            let regex = regex.map_err(|_| bad(format!("{text:?} is no pattern")))?;
-            Some((text.to_owned(), regex))
-        }
-    };
-    let list = match json["x-kubernetes-list-type"].as_str() {
-        Some("set") => List::Set,
-        Some("map") => {
-            let keys = json["x-kubernetes-list-map-keys"].as_array();
-            let keys = keys.into_iter().flatten().filter_map(Value::as_str);
-            List::Map(keys.map(str::to_owned).collect())
-        }
-        _ => List::Atomic,
-    };
-    let rules = json["x-kubernetes-validations"].as_array();
-    let kind = rules.filter(|rules| !rules.is_empty());
-    let kind = kind.and_then(|_| Kind::of_schema(json, depth == 0));
-    let kind = kind.map(Arc::new);
-    let rules = rules.into_iter().flatten();
-    let rules = rules.map(|rule| Rule::compile(rule, kind.clone()));
+    let pattern = pattern(json).map_err(bad)?;
     let additional = match &json["additionalProperties"] {
         Value::Object(_) => one("additionalProperties")?,
-        Value::Bool(true) => Some(Box::new(Schema {
-            preserves_unknown: true,
-            nullable: true,
-            ..Schema::default()
-        })),
+        Value::Bool(true) => Some(Box::new(anything())),
         _ => None,
     };
-    let rules: Vec<Rule> = rules.collect::<Result<_, _>>().map_err(bad)?;
+    let rules = rules(json, depth == 0).map_err(bad)?;
     let items = one("items")?;
     let below = fields.values().chain(additional.as_deref());
     let tells_changes = rules.iter().any(Rule::tells_changes)
@@ -137,15 +103,10 @@ fn at(json: &Value, path: &str, depth: usize) -> Result<Schema, BadSchema> {
         additional,
         fields,
         items,
-        list,
+        list: list_of(json),
         default: json.get("default").cloned(),
         bounds: Bounds {
-            required: json["required"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|v| Some(v.as_str()?.to_owned()))
-                .collect(),
+            required: texts(&json["required"]),
             enumeration: json["enum"].as_array().cloned(),
             minimum: number("minimum", "exclusiveMinimum"),
             maximum: number("maximum", "exclusiveMaximum"),
@@ -163,4 +124,64 @@ fn at(json: &Value, path: &str, depth: usize) -> Result<Schema, BadSchema> {
         },
         rules,
     })
+}
+
+fn type_of(json: &Value) -> Result<Option<Type>, String> {
+    Ok(match json["type"].as_str() {
+        None | Some("") => None,
+        Some("object") => Some(Type::Object),
+        Some("array") => Some(Type::Array),
+        Some("string") => Some(Type::Text),
+        Some("integer") => Some(Type::Integer),
+        Some("number") => Some(Type::Number),
+        Some("boolean") => Some(Type::Boolean),
+        Some(other) => return Err(format!("unknown type {other:?}")),
+    })
+}
+
+/// The pattern of a text, as it is written and ready to match.
+fn pattern(json: &Value) -> Result<Option<(String, Regex)>, String> {
+    let Some(text) = json["pattern"].as_str() else {
+        return Ok(None);
+    };
+    let regex = RegexBuilder::new(text).size_limit(1 << 20).build();
+    let regex = regex.map_err(|_| format!("{text:?} is no pattern"))?;
+    Ok(Some((text.to_owned(), regex)))
+}
+
+/// A schema that every value fits.
+fn anything() -> Schema {
+    Schema {
+        preserves_unknown: true,
+        nullable: true,
+        ..Schema::default()
+    }
+}
+
+/// The rules of a schema; the root of an object has fields that it need not name.
+fn rules(json: &Value, is_root: bool) -> Result<Vec<Rule>, String> {
+    let rules = json["x-kubernetes-validations"].as_array();
+    let kind = rules.filter(|rules| !rules.is_empty());
+    let kind = kind.and_then(|_| Kind::of_schema(json, is_root));
+    let kind = kind.map(Arc::new);
+    let rules = rules.into_iter().flatten();
+    rules
+        .map(|rule| Rule::compile(rule, kind.clone()))
+        .collect()
+}
+
+/// What tells the items of a list apart.
+fn list_of(json: &Value) -> List {
+    match json["x-kubernetes-list-type"].as_str() {
+        Some("set") => List::Set,
+        Some("map") => List::Map(texts(&json["x-kubernetes-list-map-keys"])),
+        _ => List::Atomic,
+    }
+}
+
+/// The texts among the items of a list; none where it is no list.
+fn texts(json: &Value) -> Vec<String> {
+    let texts = json.as_array().into_iter().flatten();
+    let texts = texts.filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
 }

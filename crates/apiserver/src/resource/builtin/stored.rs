@@ -156,10 +156,13 @@ fn resource(row: &Stored) -> Resource {
     }
 }
 
+fn path(name: &str, kind: &str, path: &str) -> Column {
+    column(name, kind, Shows::Path(path.into()))
+}
+
 /// What `kubectl get` shows besides the name.
 // Kubernetes: pkg/printers/internalversion/printers.go, 1.36.
 fn columns(kind: &str) -> Arc<[Column]> {
-    let path = |name: &str, kind: &str, path: &str| column(name, kind, Shows::Path(path.into()));
     let mut columns = match kind {
         "LimitRange" | "Role" | "ClusterRole" => {
             let created = ".metadata.creationTimestamp";
@@ -172,21 +175,7 @@ fn columns(kind: &str) -> Arc<[Column]> {
             path("Access Modes", "string", ".status.accessModes[*]"),
             path("StorageClass", "string", ".spec.storageClassName"),
         ],
-        "DaemonSet" => vec![
-            made("Desired", "integer", |o| count(o, "desiredNumberScheduled")),
-            made("Current", "integer", |o| count(o, "currentNumberScheduled")),
-            made("Ready", "integer", |o| count(o, "numberReady")),
-            made("Up-to-date", "integer", |o| {
-                count(o, "updatedNumberScheduled")
-            }),
-            made("Available", "integer", |o| count(o, "numberAvailable")),
-        ],
-        "ReplicaSet" => vec![
-            made("Desired", "integer", wanted),
-            made("Current", "integer", |o| count(o, "replicas")),
-            made("Ready", "integer", |o| count(o, "readyReplicas")),
-        ],
-        "StatefulSet" => vec![made("Ready", "string", ready)],
+        "DaemonSet" | "ReplicaSet" | "StatefulSet" | "CronJob" | "Job" => workload_columns(kind),
         "HorizontalPodAutoscaler" => vec![
             made("Reference", "string", |o| {
                 named(&o["spec"]["scaleTargetRef"])
@@ -197,24 +186,6 @@ fn columns(kind: &str) -> Arc<[Column]> {
             path("MaxPods", "integer", ".spec.maxReplicas"),
             made("Replicas", "integer", |o| count(o, "currentReplicas")),
         ],
-        "CronJob" => vec![
-            path("Schedule", "string", ".spec.schedule"),
-            made("Timezone", "string", |o| {
-                or(&o["spec"]["timeZone"], "<none>")
-            }),
-            made("Suspend", "boolean", |o| {
-                json!(o["spec"]["suspend"] == true)
-            }),
-            made("Active", "integer", |o| {
-                json!(o["status"]["active"].as_array().map_or(0, Vec::len))
-            }),
-            path("Last Schedule", "date", ".status.lastScheduleTime"),
-        ],
-        "Job" => vec![made("Completions", "string", |o| {
-            let wanted = or(&o["spec"]["completions"], "1");
-            let wanted = wanted.as_str().map_or(wanted.to_string(), str::to_owned);
-            format!("{}/{wanted}", count(o, "succeeded")).into()
-        })],
         "Lease" => vec![path("Holder", "string", ".spec.holderIdentity")],
         "PodDisruptionBudget" => vec![
             made("Min Available", "string", |o| {
@@ -240,6 +211,46 @@ fn columns(kind: &str) -> Arc<[Column]> {
     };
     columns.push(age());
     columns.into()
+}
+
+/// The columns of what runs pods, but for its age.
+fn workload_columns(kind: &str) -> Vec<Column> {
+    match kind {
+        "DaemonSet" => vec![
+            made("Desired", "integer", |o| count(o, "desiredNumberScheduled")),
+            made("Current", "integer", |o| count(o, "currentNumberScheduled")),
+            made("Ready", "integer", |o| count(o, "numberReady")),
+            made("Up-to-date", "integer", |o| {
+                count(o, "updatedNumberScheduled")
+            }),
+            made("Available", "integer", |o| count(o, "numberAvailable")),
+        ],
+        "ReplicaSet" => vec![
+            made("Desired", "integer", wanted),
+            made("Current", "integer", |o| count(o, "replicas")),
+            made("Ready", "integer", |o| count(o, "readyReplicas")),
+        ],
+        "StatefulSet" => vec![made("Ready", "string", ready)],
+        "CronJob" => vec![
+            path("Schedule", "string", ".spec.schedule"),
+            made("Timezone", "string", |o| {
+                or(&o["spec"]["timeZone"], "<none>")
+            }),
+            made("Suspend", "boolean", |o| {
+                json!(o["spec"]["suspend"] == true)
+            }),
+            made("Active", "integer", |o| {
+                json!(o["status"]["active"].as_array().map_or(0, Vec::len))
+            }),
+            path("Last Schedule", "date", ".status.lastScheduleTime"),
+        ],
+        "Job" => vec![made("Completions", "string", |o| {
+            let wanted = or(&o["spec"]["completions"], "1");
+            let wanted = wanted.as_str().map_or(wanted.to_string(), str::to_owned);
+            format!("{}/{wanted}", count(o, "succeeded")).into()
+        })],
+        _ => Vec::new(),
+    }
 }
 
 /// A number of the status; 0 where it is absent.

@@ -146,17 +146,11 @@ fn binary(name: &str, a: &Known, b: &Known) -> Found {
         },
         operators::INDEX | operators::OPT_INDEX => {
             let (of, optional) = match &a.kind.shape {
-                Shape::Optional(of) => ((**of).clone(), true),
-                _ => (a.kind.clone(), name == operators::OPT_INDEX),
+                Shape::Optional(of) => (&**of, true),
+                _ => (&a.kind, name == operators::OPT_INDEX),
             };
-            let index = &b.kind.shape;
-            let kind = match &of.shape {
-                Shape::List(item) if index.is_number() || is_open(&b.kind) => (**item).clone(),
-                Shape::Map(value) if *index == Shape::Text || is_open(&b.kind) => (**value).clone(),
-                Shape::Object(_) | Shape::Any | Shape::Nothing => Kind::any(),
-                // Keys of a map that an expression makes may be of any kind.
-                Shape::Map(_) if !matches!(index, Shape::List(_) | Shape::Map(_)) => Kind::any(),
-                _ => return bad(),
+            let Some(kind) = at_index(of, &b.kind) else {
+                return bad();
             };
             Ok(Known {
                 kind: if optional { kind.optional() } else { kind },
@@ -189,6 +183,19 @@ fn binary(name: &str, a: &Known, b: &Known) -> Found {
             kind: Kind::any(),
             cost: add(both, 1),
         }),
+    }
+}
+
+/// What a value has at an index; `None` where it has nothing at such an index.
+fn at_index(of: &Kind, index: &Kind) -> Option<Kind> {
+    let key = &index.shape;
+    match &of.shape {
+        Shape::List(item) if key.is_number() || is_open(index) => Some((**item).clone()),
+        Shape::Map(value) if *key == Shape::Text || is_open(index) => Some((**value).clone()),
+        Shape::Object(_) | Shape::Any | Shape::Nothing => Some(Kind::any()),
+        // Keys of a map that an expression makes may be of any kind.
+        Shape::Map(_) if !matches!(key, Shape::List(_) | Shape::Map(_)) => Some(Kind::any()),
+        _ => None,
     }
 }
 

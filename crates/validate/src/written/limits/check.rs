@@ -30,29 +30,8 @@ impl Limit {
                     report.error(&at.field(second), message);
                 }
             }
-            Length(least, most) => {
-                let Some(length) = value.as_str().map(|text| text.chars().count()) else {
-                    return;
-                };
-                if length < least {
-                    report.error(at, "must not be empty");
-                } else if length > most && most == 0 {
-                    report.error(at, "must not be set");
-                } else if length > most {
-                    report.error(at, format!("has {length} characters, more than {most}"));
-                }
-            }
-            Entries(least, most) => {
-                let items = value.items().map(|items| items.len());
-                let Some(many) = items.or_else(|| Some(value.all_entries()?.count())) else {
-                    return;
-                };
-                if many < least {
-                    report.error(at, "must not be empty");
-                } else if many > most {
-                    report.error(at, format!("has {many} entries, more than {most}"));
-                }
-            }
+            Length(least, most) => check_length(value, least, most, at, report),
+            Entries(least, most) => check_entries(value, least, most, at, report),
             Between(least, most) => {
                 let Some(number) = value.as_f64() else { return };
                 if number < least && most == f64::MAX {
@@ -96,6 +75,31 @@ impl Limit {
             }
             Other(check) => check(value, at, report),
         }
+    }
+}
+
+fn check_length(value: Raw<'_>, least: usize, most: usize, at: &At<'_>, report: &mut Report) {
+    let Some(length) = value.as_str().map(|text| text.chars().count()) else {
+        return;
+    };
+    if length < least {
+        report.error(at, "must not be empty");
+    } else if length > most && most == 0 {
+        report.error(at, "must not be set");
+    } else if length > most {
+        report.error(at, format!("has {length} characters, more than {most}"));
+    }
+}
+
+fn check_entries(value: Raw<'_>, least: usize, most: usize, at: &At<'_>, report: &mut Report) {
+    let items = value.items().map(|items| items.len());
+    let Some(many) = items.or_else(|| Some(value.all_entries()?.count())) else {
+        return;
+    };
+    if many < least {
+        report.error(at, "must not be empty");
+    } else if many > most {
+        report.error(at, format!("has {many} entries, more than {most}"));
     }
 }
 
