@@ -6,6 +6,7 @@
 
 pub mod index;
 pub mod input;
+pub mod label_reader;
 pub mod reads;
 pub mod shards;
 pub mod snapshot;
@@ -13,6 +14,7 @@ pub mod store;
 pub mod table;
 
 pub use index::{Indexed, ObjectIndex};
+pub use label_reader::{LabelReader, Reading};
 pub use reads::Reads;
 pub use snapshot::Snapshot;
 pub use store::{ChangeSet, Reason, Store};

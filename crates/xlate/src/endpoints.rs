@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! EndpointsOf ─▶ ServiceAssignments{service, rule, client} ─┐ one resource for each EDS cluster of the service
-//!                                                           ├▶ SharedAssignments{scope, client} ─▶ set of a view
+//!                                                           ├▶ SharedAssignments{scope, client} ─▶ EndpointsOfClient
 //! ScopeOf ──────────────────────────────────────────────────┘
 //! ```
 //!
@@ -27,43 +27,67 @@ use model::service::Service;
 use proto_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use store::{Reads, Snapshot};
 
-pub(crate) use client::EndpointClient;
+pub(crate) use client::{EndpointClient, Place};
 pub use network::{Gateway, Gateways, NetworkGateways};
 
 use crate::clusters::{self, Outbound, ServiceKeyed, names};
 use crate::destination_rule::{Extent, HasRules, MergedRule, Policy, RuleKey, rule_for_all};
+use crate::proxy::Traits;
 use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeKey, ScopeOf};
 use crate::shared::{Gathering, Part, Shareable, Shared};
-use crate::view::View;
+use peers::{Peers, PeersFor};
 use groups::Group;
 use locality::LocalityLb;
 use select::{By, Known, Selection};
 
-/// Endpoints that proxies of a view should have: an assignment for each of its EDS clusters.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &View) -> ResourceSet {
-    let outbound = Outbound::of(cx, view);
-    let client = Arc::new(EndpointClient::anywhere(view, outbound.multi_network));
-    let peers = peers::Peers::of(view, &client);
-    let shared = cx.query(&SharedAssignments {
-        scope: outbound.key.clone(),
-        client,
-        sni: outbound.sni,
-        role: view.role,
-    });
-    let mut resources = Vec::new();
-    resources.extend(peers.map(|peers| (*cx.query(&peers)).clone()));
-    for service in shared.own.values() {
-        let rule = outbound.rule(cx, view, service);
-        let assignments = cx.query(&ServiceAssignments {
-            client: outbound.endpoint_client(cx, view, service, rule.as_ref()),
-            service: ServiceKeyed(service.clone()),
-            rule,
-            sni: outbound.sni,
-        });
-        resources.extend(assignments.iter().cloned());
+/// Proxies that have the same endpoints.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct EndpointsOfClient {
+    outbound: Outbound,
+    role: Role,
+    /// Endpoints like the proxies themselves, if they discover those.
+    peers: Option<Peers>,
+}
+
+impl EndpointsOfClient {
+    /// What decides the endpoints of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        Self {
+            outbound: Outbound::of(cx, proxy),
+            role: proxy.node.role,
+            peers: Peers::of(proxy),
+        }
     }
-    shared.set.and(resources)
+
+    /// Their endpoints: an assignment for each of their EDS clusters.
+    pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let outbound = &self.outbound;
+        let multi_network = cx.query(&NetworkGateways).any(false);
+        let client = Arc::new(EndpointClient::anywhere(&outbound.place, multi_network));
+        let shared = cx.query(&SharedAssignments {
+            scope: outbound.scope.clone(),
+            client: client.clone(),
+            sni: outbound.sni,
+            role: self.role,
+        });
+        let mut resources = Vec::new();
+        if let Some(peers) = &self.peers {
+            let (peers, client) = (peers.clone(), client);
+            resources.push((*cx.query(&PeersFor { peers, client })).clone());
+        }
+        for service in shared.own.values() {
+            let rule = outbound.rule(cx, service);
+            let assignments = cx.query(&ServiceAssignments {
+                client: outbound.endpoint_client(cx, service, rule.as_ref()),
+                service: ServiceKeyed(service.clone()),
+                rule,
+                sni: outbound.sni,
+            });
+            resources.extend(assignments.iter().cloned());
+        }
+        shared.set.and(resources)
+    }
 }
 
 /// The assignments of a scope that are the same wherever the client stands.

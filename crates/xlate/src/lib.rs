@@ -16,6 +16,7 @@ pub mod gateways;
 mod hosts;
 pub mod json;
 pub mod jwt;
+mod label_names;
 pub mod limits;
 pub mod listeners;
 pub mod name_table;
@@ -41,7 +42,7 @@ pub use published::Published;
 pub use resource::{Cursor, Resource, ResourceSet};
 pub use roots::TypeSet;
 pub use type_url::TypeUrl;
-pub use view::{View, ViewOf};
+pub use view::{View, ViewOf, Viewed};
 
 #[cfg(test)]
 mod recorded;

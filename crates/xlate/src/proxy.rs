@@ -1,9 +1,10 @@
-//! From what a proxy says of itself to its view.
+//! What is known of a proxy: what it says of itself and what objects say of it.
 //!
-//! A view holds what generation reads and nothing else. Of the metadata these keys are kept, by their names in Istio:
-//! see [`KEPT`].
+//! Only the keys of types are made of this ([`View::of`](crate::view::View)); generation sees those.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::Cx;
@@ -11,58 +12,16 @@ use model::Labels;
 use model::kinds::istio::Sidecar;
 use model::kinds::kube::Pod;
 use model::names::Namespace;
-use model::node::{Interception, Node, Role};
+use model::node::{Interception, Node};
 use model::object::{Object, ObjectName};
-use model::service::{Locality, Resolution};
-use model::settings::MeshConfig;
-use proto_istio::mesh::mesh_config::extension_provider::{Provider, ServiceAttributeEnrichment};
+use model::service::Locality;
 use serde_json::Value;
 use store::{Reads, Snapshot};
 
-use crate::envoy_filter::MatchedKeys;
-use crate::scope;
+use crate::label_names::Reader;
+use crate::scope::{self, ScopeKey};
 use crate::services;
-use crate::view::{Families, ServiceTarget, Traits, View};
-
-/// The metadata keys that generation reads.
-pub const KEPT: &[&str] = &[
-    "BASE",
-    "CLOUDRUN_ADDR",
-    "DISABLE_HBONE_SEND",
-    "DNS_AUTO_ALLOCATE",
-    "DNS_CAPTURE",
-    "DNS_PROXY_ADDR",
-    "ENABLE_HBONE",
-    "ENABLE_SELF_DISCOVERY",
-    "ENVOY_PROMETHEUS_PORT",
-    "ENVOY_SECURE_MERGED_METRICS_PORT",
-    "ENVOY_SECURE_METRICS_PORT",
-    "ENVOY_STATUS_PORT",
-    "GENERATOR",
-    "HTTP10",
-    "HTTP_PROXY_PORT",
-    "IDLE_TIMEOUT",
-    "INBOUND_LISTENER_EXACT_BALANCE",
-    "MESH_ID",
-    "NAMESPACE",
-    "METADATA_DISCOVERY",
-    "OUTBOUND_LISTENER_EXACT_BALANCE",
-    "PILOTHOUSE_CERTIFICATES",
-    "PROXY_CONFIG",
-    "REQUESTED_NETWORK_VIEW",
-    "SERVICE_ACCOUNT",
-    "STS_PORT",
-    "TLS_CLIENT_CERT_CHAIN",
-    "TLS_CLIENT_KEY",
-    "TLS_CLIENT_ROOT_CERT",
-    "TLS_SERVER_CERT_CHAIN",
-    "TLS_SERVER_KEY",
-    "TLS_SERVER_ROOT_CERT",
-    "UNPRIVILEGED_POD",
-    "WORKLOAD_IDENTITY_SOCKET_FILE",
-    "credential",
-    "file-credential",
-];
+use crate::view::{Families, ServiceTarget};
 
 /// Who a proxy is among the objects.
 pub struct Identity<'a> {
@@ -103,17 +62,30 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// The view of a proxy.
-pub fn view_of(cx: &Cx<'_, Snapshot>, node: &Node) -> View {
-    let identity = Identity::of(cx, node);
-    let labels = workload_labels(cx, &identity);
-    let locality = locality(node, &labels);
-    let targets = services::targets_of(cx, node, &identity, &labels);
-    let interception = interception(node);
-    View::new(Traits {
-        role: node.role,
-        namespace: node.namespace.clone(),
-        labels: services::with_topology(
+/// What is known of a proxy, to make keys of. It is not comparable, so that nothing can be remembered under it: what decides
+/// a resource has to be a field of that resource's key.
+#[derive(Debug)]
+pub struct Traits<'a> {
+    /// What it says.
+    pub(crate) node: &'a Node,
+    /// The labels of its workload, with those of the topology.
+    pub(crate) labels: Labels,
+    /// Locality, of the node itself or of its endpoints.
+    pub(crate) locality: Locality,
+    /// The service ports its workload serves, oldest service first.
+    pub(crate) targets: Arc<[ServiceTarget]>,
+    /// What it may see.
+    pub(crate) scope: ScopeKey,
+}
+
+impl<'a> Traits<'a> {
+    /// What is known of a proxy.
+    pub fn of(cx: &Cx<'_, Snapshot>, node: &'a Node) -> Self {
+        let identity = Identity::of(cx, node);
+        let labels = workload_labels(cx, &identity);
+        let locality = locality(node, &labels);
+        let targets = services::targets_of(cx, node, &identity, &labels);
+        let labels = services::with_topology(
             &labels,
             &services::Topology {
                 cluster: &node.cluster,
@@ -121,53 +93,86 @@ pub fn view_of(cx: &Cx<'_, Snapshot>, node: &Node) -> View {
                 node: text(node, "NODE_NAME").unwrap_or_default(),
                 network: &node.network,
             },
-        ),
-        locality,
-        network: node.network.clone(),
-        cluster: node.cluster.clone(),
-        dns_domain: node.dns_domain.clone(),
-        families: families(node),
-        interception,
-        version: node.version,
-        extensions: node.extensions.clone(),
-        addresses: if interception == Interception::None
-            || serves_headless(&targets)
-            || lists_own_ports(cx, node, &labels)
-        {
-            node.addresses.clone()
-        } else {
-            Arc::from([])
-        },
-        targets,
-        metadata: kept(cx, node),
-        service_cluster: node.service_cluster.clone(),
-        identity: node.identity.clone(),
-    })
-}
-
-/// Whether a service of the proxy's workload has no address of its own, so that listeners of others bear the
-/// addresses of its workloads.
-fn serves_headless(targets: &[ServiceTarget]) -> bool {
-    targets
-        .iter()
-        .any(|t| t.service.resolution == Resolution::Passthrough)
-}
-
-/// Whether the Sidecar in force lists ports without an address to bind, whose listeners are named after the proxy's
-/// own, or sends what it receives to the workload's own addresses.
-fn lists_own_ports(cx: &Cx<'_, Snapshot>, node: &Node, labels: &Labels) -> bool {
-    if node.role != Role::Sidecar {
-        return false;
+        );
+        Self {
+            scope: scope::key_of(cx, node.role, &node.namespace, &labels),
+            node,
+            labels,
+            locality,
+            targets,
+        }
     }
-    let sidecar = scope::sidecar_for(cx, &node.namespace, labels);
-    sidecar
-        .and_then(|name| cx.get::<Sidecar>(&name))
-        .is_some_and(|s| {
+
+    /// The namespace of the proxy.
+    pub(crate) fn namespace(&self) -> &'a Namespace {
+        &self.node.namespace
+    }
+
+    /// A metadata value: a text as it is, any other value as JSON.
+    pub(crate) fn stated(&self, key: &str) -> Option<Cow<'a, str>> {
+        match self.node.metadata.get(key)? {
+            Value::Null => None,
+            Value::String(text) => Some(Cow::Borrowed(text.as_str())),
+            other => Some(Cow::Owned(other.to_string())),
+        }
+    }
+
+    /// A metadata value that is not empty.
+    pub(crate) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.stated(key).filter(|text| !text.is_empty())
+    }
+
+    /// Whether a metadata value says yes, as JSON or as text.
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        matches!(
+            self.text(key).as_deref(),
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True")
+        )
+    }
+
+    /// A port in the metadata, as JSON number or as text.
+    pub(crate) fn port(&self, key: &str) -> Option<u16> {
+        self.text(key)?.parse().ok()
+    }
+
+    /// The IP families that it has addresses of.
+    pub(crate) fn families(&self) -> Families {
+        let addresses = &self.node.addresses;
+        Families {
+            v4: addresses.iter().any(|a| a.is_ipv4()),
+            v6: addresses.iter().any(|a| a.is_ipv6()),
+        }
+    }
+
+    /// How traffic reaches it.
+    pub(crate) fn interception(&self) -> Interception {
+        match self.text("INTERCEPTION_MODE").as_deref() {
+            Some("TPROXY") => Interception::Tproxy,
+            Some("NONE") => Interception::None,
+            _ => Interception::Redirect,
+        }
+    }
+
+    /// Of its labels, those that `reader` reads.
+    pub(crate) fn labels_for(&self, cx: &Cx<'_, Snapshot>, reader: Reader) -> Labels {
+        reader.narrow(cx, self.namespace(), &self.labels)
+    }
+
+    /// Its addresses, where its Sidecar lists ports without an address to bind, whose listeners are named after the
+    /// proxy's own, or sends what it receives to the workload's own addresses. Else none.
+    pub(crate) fn own_addresses(&self, cx: &Cx<'_, Snapshot>) -> Arc<[IpAddr]> {
+        let sidecar = self.scope.sidecar.as_ref();
+        let lists_own = sidecar.and_then(|name| cx.get::<Sidecar>(name)).is_some_and(|s| {
             let own = ["0.0.0.0:", "[::]:", ":::"];
             let to_own = |endpoint: &str| own.iter().any(|a| endpoint.starts_with(a));
             let mut listeners = s.spec.ingress.iter();
             listeners.any(|l| l.bind.is_empty() || to_own(&l.default_endpoint))
-        })
+        });
+        match lists_own {
+            true => self.node.addresses.clone(),
+            false => Arc::from([]),
+        }
+    }
 }
 
 /// A text of the metadata; `None` where it is absent or empty.
@@ -234,51 +239,4 @@ fn locality(node: &Node, labels: &Labels) -> Locality {
         Some(stated) if !stated.is_empty() => Locality::parse(stated),
         _ => node.locality.clone(),
     }
-}
-
-fn families(node: &Node) -> Families {
-    Families {
-        v4: node.addresses.iter().any(|a| a.is_ipv4()),
-        v6: node.addresses.iter().any(|a| a.is_ipv6()),
-    }
-}
-
-fn interception(node: &Node) -> Interception {
-    match text(node, "INTERCEPTION_MODE") {
-        Some("TPROXY") => Interception::Tproxy,
-        Some("NONE") => Interception::None,
-        _ => Interception::Redirect,
-    }
-}
-
-/// Whether a tracer of the mesh names workloads by the conventions of OpenTelemetry.
-fn names_workloads(mesh: &MeshConfig) -> bool {
-    let conventions = ServiceAttributeEnrichment::OtelSemanticConventions;
-    mesh.extension_providers.iter().any(|p| match &p.provider {
-        Some(Provider::Opentelemetry(p)) => p.service_attribute_enrichment() == conventions,
-        _ => false,
-    })
-}
-
-/// The metadata that generation reads: texts as they are, other values as JSON.
-fn kept(cx: &Cx<'_, Snapshot>, node: &Node) -> Labels {
-    let matched = cx.query(&MatchedKeys);
-    let mut keys: Vec<&str> = KEPT.to_vec();
-    keys.extend(matched.iter().map(|key| &**key));
-    // Only a proxy that balances among its like needs to know which those are.
-    if node.metadata.contains_key("ENABLE_SELF_DISCOVERY") {
-        keys.push("WORKLOAD_NAME");
-    }
-    // Only tracers that name workloads as OpenTelemetry does need to know how.
-    if names_workloads(&cx.settings().mesh) {
-        keys.extend(["WORKLOAD_NAME", "ANNOTATIONS"]);
-    }
-    let of_key = |key: &str| match node.metadata.get(key)? {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
-    };
-    keys.into_iter()
-        .filter_map(|key| Some((key, of_key(key)?)))
-        .collect()
 }

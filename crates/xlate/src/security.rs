@@ -13,8 +13,9 @@ use store::{Reads, Snapshot};
 
 use crate::authz::{self, Policies, Surroundings};
 use crate::jwt;
+use crate::label_names::Reader;
+use crate::proxy::Traits;
 use crate::traffic_extension::Phases;
-use crate::view::View;
 
 /// Filters by what they protect with.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -34,19 +35,19 @@ pub struct Security {
 pub struct SecurityOf {
     /// Namespace of the workload.
     pub namespace: Namespace,
-    /// Its labels.
+    /// Its labels by which policies select.
     pub labels: Labels,
     /// Whether it is a gateway.
     pub gateway: bool,
 }
 
 impl SecurityOf {
-    /// That of a view's proxies.
-    pub fn of(view: &View) -> Self {
+    /// That of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         Self {
-            namespace: view.namespace.clone(),
-            labels: view.labels.clone(),
-            gateway: view.role != Role::Sidecar,
+            namespace: proxy.namespace().clone(),
+            labels: proxy.labels_for(cx, Reader::Policies),
+            gateway: proxy.node.role != Role::Sidecar,
         }
     }
 }

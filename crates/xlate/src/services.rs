@@ -34,7 +34,7 @@ use model::service::{Registry, Service, Visibility};
 use store::{ObjectIndex, Reads, Snapshot};
 
 pub use accounts::AccountsOf;
-pub use address::{address_for, addresses_for, uses_allocated_addresses};
+pub use address::{Dialer, address_for, addresses_for};
 pub use allocation::Allocation;
 pub use endpoints::EndpointsOf;
 pub(crate) use endpoints::RefusedEndpoints;

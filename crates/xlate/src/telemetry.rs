@@ -22,9 +22,11 @@ use proto_istio::mesh::mesh_config::ExtensionProvider;
 use proto_istio::telemetry::{ProviderRef, WorkloadMode};
 use store::{Reads, Snapshot};
 
+use crate::label_names::Reader;
 use crate::limits;
 use crate::listeners::class::Class;
 use crate::policy_target::{Target, oldest_first};
+use crate::proxy::Traits;
 
 pub use findings::findings;
 
@@ -49,8 +51,18 @@ impl PartialEq for Applied {
 pub struct AppliedTo {
     /// Namespace of the workload.
     pub namespace: Namespace,
-    /// Its labels.
+    /// Its labels by which Telemetry selects.
     pub labels: Labels,
+}
+
+impl AppliedTo {
+    /// What decides those of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        Self {
+            namespace: proxy.namespace().clone(),
+            labels: proxy.labels_for(cx, Reader::Telemetry),
+        }
+    }
 }
 
 impl Query<Snapshot> for AppliedTo {

@@ -1,18 +1,28 @@
-//! What generation knows of a proxy: proxies with equal views share every derived set.
+//! What generation knows of a proxy: a key for each type. Proxies with equal keys share the derived set.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use incr::{Cx, Query, keyed_hash};
 use model::labels::Labels;
-use model::names::{ClusterId, Namespace, Network};
-use model::node::{Identity, Interception, IstioVersion, Node, Role};
-use model::service::{Locality, Port, Service};
+use model::names::Namespace;
+use model::node::{Node, Role};
+use model::service::{Port, Service};
 use store::Snapshot;
+
+use crate::clusters::ClustersOf;
+use crate::ecds::ExtensionConfigsOf;
+use crate::endpoints::EndpointsOfClient;
+use crate::findings::FindingsOfView;
+use crate::listeners::ListenersOf;
+use crate::name_table::NameTableOf;
+use crate::proxy::Traits;
+use crate::roots::TypeSet;
+use crate::routes::RoutesOf;
+use crate::secrets::SecretsOf;
+use crate::type_url::TypeUrl;
 
 /// The IP families a proxy has addresses of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -34,111 +44,148 @@ pub struct ServiceTarget {
     pub target_port: u16,
 }
 
-/// Everything about a proxy that may change what it gets, and nothing else: no id, no name, no single address
-/// unless something generated depends on it.
+/// What proxies with equal keys for every type get: a key for each. Nothing else is known of them below here; each key says
+/// what it lets in.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Traits {
+pub struct View {
     /// Role.
     pub role: Role,
-    /// Namespace of the proxy.
+    /// Namespace.
     pub namespace: Namespace,
-    /// Labels, for selectors.
-    pub labels: Labels,
-    /// Locality, of the node itself or of its endpoints.
-    pub locality: Locality,
-    /// Network.
-    pub network: Network,
-    /// Cluster.
-    pub cluster: ClusterId,
-    /// DNS domain (`shop.svc.cluster.local`).
-    pub dns_domain: Arc<str>,
-    /// IP families.
-    pub families: Families,
-    /// How traffic reaches it.
-    pub interception: Interception,
-    /// Stated Istio version; `None` counts as the newest.
-    pub version: Option<IstioVersion>,
-    /// Extensions the proxy has; `None` where it does not say and Istio's own proxy is assumed.
-    pub extensions: Option<Arc<BTreeSet<Arc<str>>>>,
-    /// Its addresses, where something generated depends on them: it is not intercepted, or it serves a service without
-    /// an address of its own. Else empty.
-    pub addresses: Arc<[IpAddr]>,
-    /// The name of the service it belongs to, by its own word; for tracing.
-    pub service_cluster: Arc<str>,
-    /// The service ports its workload serves, oldest service first; empty for gateways unless something needs them.
-    pub targets: Arc<[ServiceTarget]>,
-    /// Who its proxies have proven to be, which decides the secrets they may read.
-    pub identity: Option<Identity>,
-    /// Metadata keys that generation reads (`DNS_CAPTURE`, `HTTP10`, `MESH_ID`, ...) by name: texts as they are,
-    /// other values as JSON. Which keys there are says [`crate::proxy`].
-    pub metadata: Labels,
-}
-
-/// The [`Traits`] of proxies, with their hash: a view is looked up far more often than it is made. Nothing in it can be
-/// changed, so the hash stays right.
-#[derive(Clone)]
-pub struct View {
-    traits: Traits,
-    /// Over all traits, with the key of the process: whoever picks them cannot make views collide.
-    hash: u64,
+    /// What decides their clusters.
+    pub(crate) clusters: Hashed<ClustersOf>,
+    /// What decides their endpoints.
+    pub(crate) endpoints: Hashed<EndpointsOfClient>,
+    /// What decides their listeners.
+    pub(crate) listeners: Hashed<ListenersOf>,
+    /// What decides their routes.
+    pub(crate) routes: Hashed<RoutesOf>,
+    /// What decides the names that they resolve.
+    pub(crate) names: Hashed<NameTableOf>,
+    /// What decides their secrets.
+    pub(crate) secrets: Hashed<SecretsOf>,
+    /// What decides the configurations of their extensions.
+    pub(crate) extensions: Hashed<ExtensionConfigsOf>,
 }
 
 impl View {
-    /// The view of proxies that are such.
-    pub fn new(traits: Traits) -> Self {
-        let hash = keyed_hash(&traits);
-        Self { traits, hash }
+    /// The view of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        let routes = RoutesOf::of(cx, proxy);
+        Self {
+            role: proxy.node.role,
+            namespace: proxy.namespace().clone(),
+            clusters: Hashed::shared(cx, ClustersOf::of(cx, proxy)),
+            endpoints: Hashed::shared(cx, EndpointsOfClient::of(cx, proxy)),
+            listeners: Hashed::shared(cx, ListenersOf::of(cx, proxy, &routes)),
+            routes: Hashed::shared(cx, routes),
+            names: Hashed::shared(cx, NameTableOf::of(proxy)),
+            secrets: Hashed::shared(cx, SecretsOf::of(cx, proxy)),
+            extensions: Hashed::shared(cx, ExtensionConfigsOf::of(cx, proxy)),
+        }
+    }
+
+    /// The query for the resources of a type.
+    pub fn set(&self, ty: TypeUrl) -> TypeSet {
+        match ty {
+            TypeUrl::Cluster => TypeSet::Clusters(self.clusters.clone()),
+            TypeUrl::Endpoint => TypeSet::Endpoints(self.endpoints.clone()),
+            TypeUrl::Listener => TypeSet::Listeners(self.listeners.clone()),
+            TypeUrl::Route => TypeSet::Routes(self.routes.clone()),
+            TypeUrl::NameTable => TypeSet::NameTable(self.names.clone()),
+            TypeUrl::Secret => TypeSet::Secrets(self.secrets.clone()),
+            TypeUrl::Extension => TypeSet::Extensions(self.extensions.clone()),
+        }
+    }
+
+    /// The query for what is wrong with what its proxies get.
+    pub fn findings(&self) -> FindingsOfView {
+        FindingsOfView {
+            clusters: self.clusters.clone(),
+            listeners: self.listeners.clone(),
+            routes: self.routes.clone(),
+            identity: self.secrets.identity.clone(),
+        }
     }
 }
 
-impl Deref for View {
-    type Target = Traits;
+/// A part of a key that is looked up far more often than it is made: its hash is taken once. Nothing in it can be changed,
+/// so the hash stays right.
+#[derive(Debug)]
+pub struct Hashed<T>(Arc<Parts<T>>);
 
-    fn deref(&self) -> &Traits {
-        &self.traits
+#[derive(Debug)]
+struct Parts<T> {
+    /// Over all of the value, with the key of the process: whoever picks what is in it cannot make values collide.
+    hash: u64,
+    value: T,
+}
+
+impl<T: Hash> Hashed<T> {
+    /// A value with its hash.
+    pub fn new(value: T) -> Self {
+        let hash = keyed_hash(&value);
+        Self(Arc::new(Parts { hash, value }))
     }
 }
 
-impl PartialEq for View {
-    fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash && self.traits == other.traits
+impl<T: Eq + Hash + fmt::Debug + Send + Sync + 'static> Hashed<T> {
+    /// The one in memory that all who ask for an equal value hold.
+    pub(crate) fn shared(cx: &Cx<'_, Snapshot>, value: T) -> Self {
+        (*cx.query(&TheOne(Self::new(value)))).clone()
     }
 }
 
-impl Eq for View {}
+/// Gives the key that was asked for first among equal ones.
+#[derive(PartialEq, Eq, Debug)]
+struct TheOne<T>(Hashed<T>);
 
-impl Hash for View {
+impl<T> Hash for TheOne<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+        self.0.hash(state);
     }
 }
 
-impl fmt::Debug for View {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.traits.fmt(f)
+impl<T> Clone for TheOne<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
     }
 }
 
-impl Traits {
-    /// Whether the proxy can load the extension of that name (`istio.stats`, `envoy.filters.http.router`). Proxies
-    /// that do not say are taken for Istio's own.
-    pub fn has_extension(&self, name: &str) -> bool {
-        self.extensions
-            .as_ref()
-            .is_none_or(|known| known.contains(name))
-    }
+impl<T: Eq + Hash + fmt::Debug + Send + Sync + 'static> Query<Snapshot> for TheOne<T> {
+    type Value = Hashed<T>;
 
-    /// A metadata value: a text as it is, any other value as JSON.
-    pub fn metadata(&self, key: &str) -> Option<&str> {
-        self.metadata.get(key)
+    fn eval(&self, _: &Cx<'_, Snapshot>) -> Hashed<T> {
+        self.0.clone()
     }
+}
 
-    /// Whether a metadata value says yes: `true` or `1`, in quotes or not.
-    pub fn metadata_flag(&self, key: &str) -> bool {
-        matches!(
-            self.metadata.get(key),
-            Some("1" | "t" | "T" | "true" | "TRUE" | "True")
-        )
+impl<T> Clone for Hashed<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Deref for Hashed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.value
+    }
+}
+
+impl<T: PartialEq> PartialEq for Hashed<T> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || self.0.hash == other.0.hash && self.0.value == other.0.value
+    }
+}
+
+impl<T: Eq> Eq for Hashed<T> {}
+
+impl<T> Hash for Hashed<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.hash);
     }
 }
 
@@ -188,87 +235,36 @@ impl fmt::Debug for ProxyKey {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ViewOf(pub ProxyKey);
 
-impl Query<Snapshot> for ViewOf {
-    type Value = Arc<View>;
+/// What became of a proxy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Viewed {
+    /// What decides all that it gets.
+    pub view: Arc<View>,
+    /// The labels of its workload, for analysis; generation knows those that something reads.
+    pub labels: Labels,
+}
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<View> {
-        Arc::new(crate::proxy::view_of(cx, self.0.node()))
+impl Query<Snapshot> for ViewOf {
+    type Value = Viewed;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Viewed {
+        let traits = Traits::of(cx, self.0.node());
+        let view = cx.query(&OneView(View::of(cx, &traits)));
+        Viewed {
+            view,
+            labels: traits.labels,
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Gives all proxies of a view the same one in memory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct OneView(View);
 
-    fn traits() -> Traits {
-        Traits {
-            role: Role::Sidecar,
-            namespace: "shop".into(),
-            labels: Labels::default(),
-            locality: Locality::default(),
-            network: "".into(),
-            cluster: "".into(),
-            dns_domain: "shop.svc.cluster.local".into(),
-            families: Families::default(),
-            interception: Interception::default(),
-            version: None,
-            extensions: None,
-            addresses: Arc::from([]),
-            service_cluster: "".into(),
-            targets: Arc::from([]),
-            identity: None,
-            metadata: Labels::default(),
-        }
-    }
+impl Query<Snapshot> for OneView {
+    type Value = View;
 
-    /// The hashes of views and of as many proxies that differ in what a client can say in any number of ways.
-    #[test]
-    fn whatever_a_client_says_is_hashed() {
-        const EACH: usize = 500;
-        let mut views = Vec::new();
-        for n in 0..EACH {
-            let text = format!("x{n}");
-            let with = |change: &dyn Fn(&mut Traits)| {
-                let mut traits = traits();
-                change(&mut traits);
-                View::new(traits)
-            };
-            views.extend([
-                with(&|t| t.service_cluster = text.as_str().into()),
-                with(&|t| t.dns_domain = text.as_str().into()),
-                with(&|t| t.network = text.as_str().into()),
-                with(&|t| t.cluster = text.as_str().into()),
-                with(&|t| t.locality.region = text.as_str().into()),
-                with(&|t| t.extensions = Some(Arc::new([text.as_str().into()].into()))),
-                with(&|t| {
-                    t.version = Some(IstioVersion {
-                        major: 1,
-                        minor: 1,
-                        patch: n as u16,
-                    });
-                }),
-            ]);
-        }
-        let hashes: BTreeSet<u64> = views.iter().map(|v| v.hash).collect();
-        assert_eq!(hashes.len(), views.len());
-
-        let node = |n: usize| {
-            let fields = [(
-                "KEY".to_owned(),
-                prost_types::Value {
-                    kind: Some(prost_types::value::Kind::NumberValue(n as f64)),
-                },
-            )];
-            crate::node::from_envoy(&proto_envoy::envoy::config::core::v3::Node {
-                id: "sidecar~10.0.0.1~a.shop~shop.svc.cluster.local".into(),
-                metadata: Some(prost_types::Struct {
-                    fields: fields.into(),
-                }),
-                ..Default::default()
-            })
-        };
-        let keys = (0..EACH).map(|n| ProxyKey::new(Arc::new(node(n).unwrap())));
-        let hashes: BTreeSet<u64> = keys.map(|k| k.hash).collect();
-        assert_eq!(hashes.len(), EACH);
+    fn eval(&self, _: &Cx<'_, Snapshot>) -> View {
+        self.0.clone()
     }
 }

@@ -18,8 +18,9 @@ use super::Context;
 use super::compile::{Compiled, CompiledFilter, Proxies};
 use super::patch::{AnyPatch, ListenerPatches, Patches, RoutePatches};
 use super::size::Fitting;
+use crate::label_names::Reader;
 use crate::policy_target::Target;
-use crate::view::View;
+use crate::proxy::Traits;
 
 /// The metadata key under which a proxy states its version.
 const VERSION: &str = "ISTIO_VERSION";
@@ -49,21 +50,22 @@ impl Query<Snapshot> for MatchedKeys {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SelectedBy {
     namespace: Namespace,
+    /// Those by which EnvoyFilters select.
     labels: Labels,
     /// What of their metadata patches may ask for.
     metadata: Labels,
 }
 
 impl SelectedBy {
-    /// The proxies of a view.
-    pub fn of(cx: &Cx<'_, Snapshot>, view: &View) -> Self {
+    /// What of a proxy selects its patches.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         let keys = cx.query(&MatchedKeys);
         Self {
-            namespace: view.namespace.clone(),
-            labels: view.labels.clone(),
+            namespace: proxy.namespace().clone(),
+            labels: proxy.labels_for(cx, Reader::EnvoyFilters),
             metadata: keys
                 .iter()
-                .filter_map(|key| Some((key.clone(), Arc::from(view.metadata.get(key)?))))
+                .filter_map(|key| Some((key.clone(), Arc::from(proxy.stated(key)?))))
                 .collect(),
         }
     }

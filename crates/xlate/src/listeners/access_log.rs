@@ -24,9 +24,9 @@ use store::Snapshot;
 
 use super::class::Class;
 use super::provider_cluster::{ProviderCluster, lookup};
+use crate::capabilities::Loadable;
 use crate::resource::any;
 use crate::telemetry::{Applied, logging, provider};
-use crate::view::View;
 
 const FILE: &str = "envoy.access_loggers.file";
 const HTTP_GRPC: &str = "envoy.access_loggers.http_grpc";
@@ -65,7 +65,7 @@ pub struct AccessLogs {
 /// The access loggers of one side of a proxy.
 pub fn access_logs(
     cx: &Cx<'_, Snapshot>,
-    view: &View,
+    loadable: &Loadable,
     applied: &Applied,
     mesh: &MeshConfig,
     class: Class,
@@ -87,8 +87,8 @@ pub fn access_logs(
     }
     for list in [&mut logs.http, &mut logs.tcp, &mut logs.listener] {
         list.retain(|log| {
-            view.has_extension(&log.name)
-                && (!uses_cel(log.filter.as_ref()) || view.has_extension(CEL_FILTER))
+            loadable.has(&log.name)
+                && (!uses_cel(log.filter.as_ref()) || loadable.has(CEL_FILTER))
         });
     }
     logs

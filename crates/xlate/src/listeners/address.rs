@@ -12,8 +12,8 @@ use proto_envoy::envoy::config::core::v3::{
 };
 use proto_envoy::envoy::config::listener::v3::AdditionalAddress;
 
-use super::proxy_options::flag;
-use crate::view::{Families, View};
+use crate::proxy::Traits;
+use crate::view::Families;
 
 /// Every IPv4 address.
 pub const WILDCARD_V4: &str = "0.0.0.0";
@@ -108,13 +108,13 @@ pub struct Addressing {
 }
 
 impl Addressing {
-    /// That of a view's proxies.
-    pub fn of(view: &View, features: &Features) -> Self {
-        let allocated = flag(view, "DNS_AUTO_ALLOCATE") || features.ip_auto_allocate;
+    /// That of a proxy.
+    pub(crate) fn of(proxy: &Traits<'_>, features: &Features) -> Self {
+        let allocated = proxy.flag("DNS_AUTO_ALLOCATE") || features.ip_auto_allocate;
         Self {
-            cluster: view.cluster.clone(),
-            families: view.families,
-            auto_allocated: allocated && flag(view, "DNS_CAPTURE"),
+            cluster: proxy.node.cluster.clone(),
+            families: proxy.families(),
+            auto_allocated: allocated && proxy.flag("DNS_CAPTURE"),
             dual_stack: features.dual_stack,
         }
     }

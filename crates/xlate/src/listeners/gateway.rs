@@ -25,16 +25,15 @@ use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsCon
 use store::{Reads, Snapshot};
 
 use super::address::{additional, listener_name, socket, wildcards};
-use super::class::Class;
+use super::client::GatewayProxy;
 use super::hcm::{Options, Routes};
-use super::parts::{Keyed, Parts, PartsOf};
+use super::parts::{Keyed, Parts};
 use super::{balance, encode, filters, proxy_options};
 use crate::capabilities::name;
 use crate::envoy_filter::{Context, ListenerPatches};
 use crate::gateways::{self, GatewayServer, MergedGateway, PortServers, ServerPort};
 use crate::limits::{self, Budget};
 use crate::resource::{Resource, any};
-use crate::view::View;
 
 /// How long a client may take for its part of the TLS handshake.
 const HANDSHAKE_SECONDS: u64 = 15;
@@ -89,25 +88,22 @@ enum Serves {
     },
 }
 
-/// The listeners of a view's proxies.
+/// The listeners of a gateway.
 pub(super) fn listeners(
     cx: &Cx<'_, Snapshot>,
-    view: &Arc<View>,
+    proxy: &GatewayProxy,
     patches: &ListenerPatches,
 ) -> Vec<Arc<Resource>> {
-    let merged = cx.query(&gateways::MergedGatewayOf(gateways::key_of(view)));
+    let merged = cx.query(&gateways::MergedGatewayOf(proxy.gateway.clone()));
     let Some(merged) = merged.as_ref() else {
         return Vec::new();
     };
-    let parts = cx.query(&PartsOf {
-        view: view.clone(),
-        class: Class::Gateway,
-    });
+    let parts = cx.query(&proxy.parts);
     let planning = Planning {
         cx,
-        view,
+        proxy,
         merged,
-        tls: tls::Contexts::of(cx, view, parts.tcp.capabilities),
+        tls: tls::Contexts::of(cx, &proxy.files, parts.tcp.capabilities),
         stat_name: &parts.tcp.cluster_stat_name,
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
         refused: RefCell::default(),
@@ -143,7 +139,7 @@ pub(super) fn listeners(
 
 struct Planning<'a> {
     cx: &'a Cx<'a, Snapshot>,
-    view: &'a Arc<View>,
+    proxy: &'a GatewayProxy,
     merged: &'a MergedGateway,
     tls: tls::Contexts,
     stat_name: &'a str,
@@ -170,11 +166,11 @@ impl Planning<'_> {
     /// The listeners by name.
     fn specs(&self) -> BTreeMap<String, Spec> {
         let settings = self.cx.settings();
-        let config = proxy_options::proxy_config(self.view, &settings.mesh);
+        let config = self.proxy.parts.config.or_of(&settings.mesh);
         let topology = config.gateway_topology.as_ref();
         let proxy_protocol = topology.is_some_and(|t| t.proxy_protocol.is_some());
-        let unprivileged = proxy_options::flag(self.view, "UNPRIVILEGED_POD");
-        let all = wildcards(self.view.families);
+        let unprivileged = self.proxy.unprivileged;
+        let all = wildcards(self.proxy.families);
         let mut names = tcp::Names::default();
         let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
         for port in &self.merged.ports {

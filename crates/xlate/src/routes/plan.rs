@@ -348,25 +348,25 @@ struct Planned<'a, 'c> {
 
 impl Planned<'_, '_> {
     fn domains(&self, service: &OnPort, port: u16) -> Domains {
-        let view = &self.key.client.view;
+        let client = &self.key.client;
         let speaker = Speaker {
-            dns_domain: &view.dns_domain,
-            port: (self.key.port == 0 || self.key.client.proxyless).then_some(port),
+            dns_domain: &client.dns_domain,
+            port: (self.key.port == 0 || client.proxyless).then_some(port),
             absolute: self.cx.settings().features.absolute_fqdn_vhost_domain,
         };
-        let vips = &service.service.cluster_vips;
+        let (dialer, service) = (&client.dialer, &service.service);
+        let vips = &service.cluster_vips;
         let own_vips = vips
             .iter()
-            .any(|(id, list)| *id == view.cluster && !list.is_empty());
+            .any(|(id, list)| *id == dialer.cluster && !list.is_empty());
         if self.key.port == 0 || own_vips {
-            let addresses = addresses_for(self.cx, &service.service, view);
-            return speaker.domains(&service.service, addresses);
+            let addresses = addresses_for(self.cx, service, dialer);
+            return speaker.domains(service, addresses);
         }
         // A port's list knows the one address that the proxy dials, not all that were allocated.
-        let address = address_for(self.cx, &service.service, view);
-        let known =
-            vips.is_empty() || addresses_for(self.cx, &service.service, view).contains(&address);
-        speaker.domains(&service.service, known.then_some(address))
+        let address = address_for(self.cx, service, dialer);
+        let known = vips.is_empty() || addresses_for(self.cx, service, dialer).contains(&address);
+        speaker.domains(service, known.then_some(address))
     }
 
     fn add(

@@ -11,16 +11,48 @@ use model::service::Service;
 use store::{Reads, Snapshot};
 
 use super::entry::UNSPECIFIED;
-use crate::view::{Families, View};
+use crate::proxy::Traits;
+use crate::view::Families;
 
-/// Every address of a service that a view's proxies may dial, the primary one first. Holds `0.0.0.0` where the
+/// What of a proxy decides by which addresses it dials services.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Dialer {
+    /// Its cluster.
+    pub(crate) cluster: ClusterId,
+    families: Families,
+    /// Whether names are resolved beside it.
+    captures_dns: bool,
+    /// Whether it wants addresses to be allocated, even if the mesh does not.
+    allocates: bool,
+}
+
+impl Dialer {
+    /// That of a proxy.
+    pub(crate) fn of(proxy: &Traits<'_>) -> Self {
+        Self {
+            cluster: proxy.node.cluster.clone(),
+            families: proxy.families(),
+            captures_dns: proxy.flag("DNS_CAPTURE") || proxy.node.role == Role::Waypoint,
+            allocates: proxy.flag("DNS_AUTO_ALLOCATE"),
+        }
+    }
+
+    /// Whether names are resolved to allocated addresses.
+    ///
+    /// Istio: pilot/pkg/model/service.go nodeUsesAutoallocatedIPs, 1.32.
+    fn uses_allocated(&self, cx: &Cx<'_, Snapshot>) -> bool {
+        self.captures_dns && (self.allocates || cx.settings().features.ip_auto_allocate)
+    }
+}
+
+/// Every address of a service that a proxy may dial, the primary one first. Holds `0.0.0.0` where the
 /// service has no address of its own; empty where it has none of the proxy's families.
 ///
 /// Istio: pilot/pkg/model/service.go GetAllAddressesForProxy, 1.32.
-pub fn addresses_for(cx: &Cx<'_, Snapshot>, service: &Service, view: &View) -> Vec<Arc<str>> {
-    let families = view.families;
-    let mut addresses = vips(service, &view.cluster).to_vec();
-    if addresses.is_empty() && uses_allocated_addresses(cx, view) {
+pub fn addresses_for(cx: &Cx<'_, Snapshot>, service: &Service, dialer: &Dialer) -> Vec<Arc<str>> {
+    let families = dialer.families;
+    let mut addresses = vips(service, &dialer.cluster).to_vec();
+    if addresses.is_empty() && dialer.uses_allocated(cx) {
         let allocated = [service.auto_ipv4, service.auto_ipv6];
         addresses.extend(allocated.iter().flatten().map(text));
     }
@@ -41,31 +73,22 @@ pub fn addresses_for(cx: &Cx<'_, Snapshot>, service: &Service, view: &View) -> V
     of_families(default, families)
 }
 
-/// The address of a service that a view's proxies dial; `0.0.0.0` where it has none of its own.
+/// The address of a service that a proxy dials; `0.0.0.0` where it has none of its own.
 ///
 /// Istio: pilot/pkg/model/service.go GetAddressForProxy, 1.32.
-pub fn address_for(cx: &Cx<'_, Snapshot>, service: &Service, view: &View) -> Arc<str> {
-    let own = vips(service, &view.cluster).to_vec();
-    if let Some(first) = of_families(own, view.families).into_iter().next() {
+pub fn address_for(cx: &Cx<'_, Snapshot>, service: &Service, dialer: &Dialer) -> Arc<str> {
+    let own = vips(service, &dialer.cluster).to_vec();
+    if let Some(first) = of_families(own, dialer.families).into_iter().next() {
         return first;
     }
-    if &*service.default_address == UNSPECIFIED && uses_allocated_addresses(cx, view) {
-        let v4 = service.auto_ipv4.filter(|_| view.families.v4);
-        let v6 = service.auto_ipv6.filter(|_| view.families.v6);
+    if &*service.default_address == UNSPECIFIED && dialer.uses_allocated(cx) {
+        let v4 = service.auto_ipv4.filter(|_| dialer.families.v4);
+        let v6 = service.auto_ipv6.filter(|_| dialer.families.v6);
         if let Some(address) = v4.or(v6) {
             return text(&address);
         }
     }
     service.default_address.clone()
-}
-
-/// Whether the proxies of a view resolve names to allocated addresses.
-///
-/// Istio: pilot/pkg/model/service.go nodeUsesAutoallocatedIPs, 1.32.
-pub fn uses_allocated_addresses(cx: &Cx<'_, Snapshot>, view: &View) -> bool {
-    let allocates =
-        view.metadata_flag("DNS_AUTO_ALLOCATE") || cx.settings().features.ip_auto_allocate;
-    allocates && (view.metadata_flag("DNS_CAPTURE") || view.role == Role::Waypoint)
 }
 
 /// The virtual IPs in one cluster; a proxy that names no cluster has none.

@@ -20,11 +20,10 @@ use proto_istio::extensions::{FailStrategy, PluginType, TrafficSelector, WasmCon
 use proto_istio::types::WorkloadMode;
 
 use super::{Code, Extension, Phase, url};
-use crate::capabilities::Capabilities;
+use crate::capabilities::{Capabilities, Loadable};
 use crate::listeners::class::Class;
 use crate::listeners::filters;
 use crate::resource::any;
-use crate::view::View;
 
 const WASM_HTTP: &str = "envoy.filters.http.wasm";
 const WASM_NETWORK: &str = "envoy.filters.network.wasm";
@@ -199,11 +198,11 @@ fn asked_for(types: [&str; 2]) -> ExtensionConfigSource {
     }
 }
 
-/// Adds the filters of users for one side of a proxy. Returns what the proxy lacks for those that cannot be left out.
+/// Adds the filters of users for one side of a proxy that has such extensions. Returns what the proxy lacks for those that cannot be left out.
 pub fn extend<F: FilterOf>(
     phases: &mut Phases<F>,
     extensions: &[Arc<Extension>],
-    view: &View,
+    has: (&Loadable, Capabilities),
     class: Class,
 ) -> Vec<String> {
     let mut missing = Vec::new();
@@ -214,7 +213,7 @@ pub fn extend<F: FilterOf>(
         let Some(filter) = F::of(extension) else {
             continue;
         };
-        match lacks(view, extension, F::engine(extension)) {
+        match lacks(has, extension, F::engine(extension)) {
             None => phases.extensions.push(Placed {
                 phase: extension.phase,
                 ports,
@@ -259,15 +258,19 @@ fn ports(selectors: &[TrafficSelector], class: Class) -> Option<Vec<u32>> {
 }
 
 /// What the proxy lacks to run it, if it lacks something.
-fn lacks(view: &View, extension: &Extension, engine: &str) -> Option<String> {
-    if !view.has_extension(engine) {
+fn lacks(
+    (loadable, capabilities): (&Loadable, Capabilities),
+    extension: &Extension,
+    engine: &str,
+) -> Option<String> {
+    if !loadable.has(engine) {
         return Some(engine.to_owned());
     }
     match &extension.code {
         // An agent beside the proxy fetches modules, as it fetches certificates.
         Code::Wasm(wasm)
             if url::scheme(&wasm.url).as_deref() != Some("file")
-                && !Capabilities::of(view).certificates =>
+                && !capabilities.certificates =>
         {
             Some("an agent that fetches Wasm modules".to_owned())
         }

@@ -21,7 +21,7 @@ use crate::hosts;
 use crate::listeners::forward::{Forward, policy};
 use crate::listeners::inbound::matching::MESH_ANY;
 use crate::listeners::tcp::{Policy, Proxy, Upstream};
-use crate::scope::{ScopeOf, key_of};
+use crate::scope::ScopeOf;
 use crate::virtual_service::{Rule, RuleOf, RulesFor, Semantics};
 
 /// The server names that rules take, by port, with the address of the server.
@@ -71,16 +71,16 @@ struct Servers<'a> {
 
 impl<'a> Servers<'a> {
     fn new(planning: &'a Planning<'a>, server: &'a GatewayServer) -> Self {
-        let (cx, view) = (planning.cx, planning.view);
+        let (cx, proxy) = (planning.cx, planning.proxy);
         let stated = server.server.port.as_ref();
         Self {
             server,
             forward: Forward {
                 cx,
-                namespace: &view.namespace,
-                labels: &view.labels,
+                namespace: &proxy.parts.scope.namespace,
+                labels: &proxy.labels,
                 stat_name: planning.stat_name,
-                scope: Some((*cx.query(&ScopeOf(key_of(cx, view)))).clone()),
+                scope: Some((*cx.query(&ScopeOf(proxy.parts.scope.clone()))).clone()),
             },
             planning,
             port: Port {
@@ -94,7 +94,7 @@ impl<'a> Servers<'a> {
     /// The rules for the server's hosts that route bytes, in the order in which they apply.
     fn rules(&self) -> Vec<Arc<Rule>> {
         let cx = self.planning.cx;
-        let namespace = &self.planning.view.namespace;
+        let namespace = &self.planning.proxy.parts.scope.namespace;
         let lists = cx.query(&RulesFor {
             namespace: namespace.clone(),
             gateway: self.server.gateway_name.clone(),

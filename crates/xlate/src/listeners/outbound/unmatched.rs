@@ -23,9 +23,9 @@ use crate::listeners::forward;
 use crate::listeners::hcm::{Options, Routes};
 use crate::listeners::parts::{Keyed, TcpParts};
 use crate::listeners::tcp::{self, Policy, Upstream};
-use crate::listeners::{HttpKey, Proxy, encode};
+use crate::listeners::client::OutboundClient;
+use crate::listeners::{HttpKey, encode};
 use crate::resource::Resource;
-use crate::routes::unknown_host_routes;
 
 const VIRTUAL_OUTBOUND: &str = "virtualOutbound";
 const BLACK_HOLE_CHAIN: &str = "virtualOutbound-blackhole";
@@ -65,12 +65,12 @@ pub(super) fn filters(parts: &TcpParts, cluster: &str) -> Vec<listener::Filter> 
 /// The listener that receives redirected traffic.
 pub(super) fn listener(
     cx: &Cx<'_, Snapshot>,
-    proxy: &Proxy<'_>,
-    tcp: Arc<Keyed<TcpParts>>,
-    http: HttpKey,
+    proxy: &OutboundClient,
+    patches: &ListenerPatches,
+    (tcp, http): (Arc<Keyed<TcpParts>>, HttpKey),
     unmatched: Arc<str>,
 ) -> Option<Arc<Resource>> {
-    let wildcards = wildcards(proxy.view.families);
+    let wildcards = wildcards(proxy.families);
     let further = if proxy.addressing.dual_stack {
         wildcards.len()
     } else {
@@ -78,18 +78,18 @@ pub(super) fn listener(
     };
     (*cx.query(&VirtualOutbound {
         binds: &wildcards[..further],
-        port: proxy.outbound_port,
-        transparent: proxy.view.interception == Interception::Tproxy,
+        port: proxy.port,
+        transparent: proxy.interception == Interception::Tproxy,
         any_host: http.any_host.is_some().then(|| AnyHost {
-            routes: Keyed::new(unknown_host_routes(cx, proxy.view)),
+            routes: Keyed::new(proxy.unknown_hosts.routes(cx)),
             http,
         }),
         tcp,
         unmatched,
-        patches: proxy.patches.of_listener(
+        patches: patches.of_listener(
             Context::SidecarOutbound,
             VIRTUAL_OUTBOUND,
-            proxy.outbound_port,
+            proxy.port,
         ),
     }))
     .clone()
