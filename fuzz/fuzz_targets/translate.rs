@@ -9,7 +9,7 @@ use model::parse::{Validation, parse};
 use model::{Change, SourceId};
 use serde_json::json;
 use testkit::{World, node, settings};
-use xlate::TypeUrl;
+use xds::TypeUrl;
 use xlate::findings::{FindingsOfMesh, FindingsOfView};
 
 /// Bytes of resources that are there without objects.

@@ -7,7 +7,7 @@ use divan::{Bencher, black_box};
 use pilothouse_ads::{Fanout, Out, Protocol, Stream};
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 const STREAMS: usize = 1000;
 const SERVICES: usize = 1000;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xlate::{Resource, ResourceSet};
+use xds::{Resource, ResourceSet};
 
 /// What turns one set into another, sorted by name.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 use rustc_hash::FxHasher;
-use xlate::{Resource, TypeUrl};
+use xds::{Resource, TypeUrl};
 
 use crate::stream::Protocol;
 

@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use foldhash::HashMap;
-use xlate::{ResourceSet, TypeUrl};
+use xds::{ResourceSet, TypeUrl};
 
 use crate::budget::Account;
 use crate::change::Change;
@@ -300,7 +300,7 @@ fn by_content(set: &ResourceSet) -> ByContent {
 
 #[cfg(test)]
 mod tests {
-    use xlate::Resource;
+    use xds::Resource;
 
     use super::*;
     use crate::stream::Protocol;

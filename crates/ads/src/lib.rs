@@ -1,6 +1,6 @@
 //! Delta and state-of-the-world ADS as a state machine without sockets, and its network adapter.
 //!
-//! [`Stream`] is the protocol: requests and [`xlate::Published`] revisions go in, [`Out`]s come out. It knows no clock
+//! [`Stream`] is the protocol: requests and [`xds::Published`] revisions go in, [`Out`]s come out. It knows no clock
 //! and no socket, so its tests are tables of lines. [`Fanout`] is what streams share: differences between two sets and
 //! encoded responses are computed once, however many streams send them. [`server`] puts both on HTTP/2.
 //!

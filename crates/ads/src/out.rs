@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::content::Content;
 use crate::names::Selection;

@@ -15,7 +15,7 @@ mod subscribe;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use xlate::{Published, ResourceSet, TypeUrl};
+use xds::{Published, ResourceSet, TypeUrl};
 
 use crate::budget::Account;
 use crate::content::parse_hex;

@@ -11,7 +11,7 @@ mod refusal;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use xlate::{Cursor, ResourceSet, TypeUrl};
+use xds::{Cursor, ResourceSet, TypeUrl};
 
 use crate::content::{Content, Item};
 use crate::fanout::{Fanout, Made, Passage};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use pilothouse_ads::{Fanout, Out, Protocol, Response, Stream};
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 fn revision(n: u64) -> Arc<Published> {
     let mut published = Published::new(n);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pilothouse_ads::{Ask, Fanout, Out, Protocol, Rejection, Request, Response, Stream};
 use proptest::prelude::*;
 use proto_envoy::envoy::config::core::v3::Node;
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const TYPES: [TypeUrl; 4] = [

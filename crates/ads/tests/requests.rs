@@ -10,7 +10,7 @@ use prost::Message;
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use proto_envoy::google::rpc::Status;
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![Just("*".to_owned()), "[a-e]", "[a-e]", ".{0,6}"]

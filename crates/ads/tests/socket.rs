@@ -26,7 +26,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 const DELTA: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use pilothouse_ads::{Ask, Event, Fanout, Out, Protocol, Rejection, Request, Stream};
 use proto_envoy::envoy::config::core::v3::Node;
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 struct Case {
     protocol: Protocol,

@@ -25,7 +25,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use model::{Change, SourceId};
 use serde_json::{Value, json};
-use sources::Said;
+use sources::SourceEvent;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -243,7 +243,7 @@ async fn open(dir: &std::path::Path) {
     tokio::spawn(ApiSource::new(id, store).run(sink, CancellationToken::new()));
     let (mut told, mut kept) = (0, Vec::new());
     while let Some(next) = said.recv().await {
-        if let Said::Changes(changes) = next {
+        if let SourceEvent::Changes(changes) = next {
             told += changes
                 .iter()
                 .filter(|c| matches!(c, Change::Put(..)))

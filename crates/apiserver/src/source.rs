@@ -9,7 +9,7 @@ use model::kinds::{AnyObject, Kind};
 use model::object::{ObjectKey, ObjectName, Origin};
 use model::parse::{Validation, from_json};
 use model::{Change, Diagnostic, SourceId};
-use sources::{Said, Sink};
+use sources::{Sink, SourceEvent};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -100,17 +100,19 @@ impl ApiSource {
                 }
                 changes.extend(object.map(|o| Change::Put(self.id.clone(), o)));
             }
-            sink.send(Said::Changes(changes)).await.ok()?;
+            sink.send(SourceEvent::Changes(changes)).await.ok()?;
         }
         reading.await.ok()?;
         let synced = vec![Change::Synced(self.id.clone())];
-        sink.send(Said::Changes(synced)).await.ok()?;
+        sink.send(SourceEvent::Changes(synced)).await.ok()?;
         self.tell_findings(sink).await
     }
 
     async fn tell_findings(&self, sink: &Sink) -> Option<()> {
         let all = self.findings.values().flatten().cloned().collect();
-        sink.send(Said::Findings(self.id.clone(), all)).await.ok()
+        sink.send(SourceEvent::Findings(self.id.clone(), all))
+            .await
+            .ok()
     }
 
     async fn tell_changes(&mut self, sink: &Sink) -> Option<()> {
@@ -130,7 +132,7 @@ impl ApiSource {
         let Some(events) = events else {
             // Too far behind to be told one by one.
             let restart = vec![Change::Restart(self.id.clone())];
-            sink.send(Said::Changes(restart)).await.ok()?;
+            sink.send(SourceEvent::Changes(restart)).await.ok()?;
             return self.tell_all(sink).await;
         };
         let mut changes = Vec::with_capacity(events.len());
@@ -152,7 +154,7 @@ impl ApiSource {
             changes.extend(object.map(|o| Change::Put(self.id.clone(), o)));
         }
         if !changes.is_empty() {
-            sink.send(Said::Changes(changes)).await.ok()?;
+            sink.send(SourceEvent::Changes(changes)).await.ok()?;
         }
         if findings_differ {
             self.tell_findings(sink).await?;

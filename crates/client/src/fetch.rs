@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::connection::{Connection, WINDOW};
 use crate::error::Error;

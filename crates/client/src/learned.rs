@@ -19,7 +19,7 @@ use proto_envoy::envoy::extensions::transport_sockets::tls::v3::{
     CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, UpstreamTlsContext,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use xlate::TypeUrl;
+use xds::TypeUrl;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What one resource leads to.

@@ -19,7 +19,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, sleep_until};
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::error::Error;
 use crate::node::NodeOptions;

@@ -11,7 +11,7 @@ use prost::Message as _;
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use proto_envoy::google::rpc::Status;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::learned::{Leads, Learned};
 use crate::wire::{Entry, Message};

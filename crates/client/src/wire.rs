@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::error::Error;
 

@@ -24,7 +24,7 @@ use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{HttpConnectionManager, Rds};
 use ads::latest::Sender;
 use tokio_util::sync::CancellationToken;
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 struct World(Sender<Arc<Published>>);
 

@@ -4,6 +4,7 @@
 //! kinds is [`for_each_kind!`] and everything that is per kind derives from it. Nothing here does I/O.
 
 pub mod change;
+pub mod derived;
 pub mod diagnostic;
 pub mod grpc;
 pub mod host;
@@ -21,6 +22,7 @@ pub mod service;
 pub mod settings;
 
 pub use change::{Change, ShardKey, SourceId};
+pub use derived::Derived;
 pub use diagnostic::{Diagnostic, Severity};
 pub use host::Hostname;
 pub use kinds::{AnyObject, Kind, Kinded, Scope};

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::change::SourceId;
+use crate::derived::Derived;
 use crate::kinds::{Kind, Kinded};
 use crate::labels::Labels;
 use crate::names::{Name, Namespace};
@@ -115,6 +116,8 @@ pub struct Meta {
     pub created: Option<Timestamp>,
     /// What made it, where its name was generated for that.
     pub maker: Option<Arc<Maker>>,
+    /// What it was made from; `None` for an object that was written.
+    pub derived: Option<Arc<Derived>>,
     /// The identity its API gave it; empty for files.
     pub uid: Arc<str>,
     /// The version its API gave it; empty for files.
@@ -131,6 +134,7 @@ impl Meta {
             && self.annotations == other.annotations
             && self.created == other.created
             && self.maker == other.maker
+            && self.derived == other.derived
     }
 
     /// The namespace of the object.

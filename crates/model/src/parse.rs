@@ -334,6 +334,7 @@ impl<'a> Reader<'a> {
             annotations: raw.annotations,
             created: raw.created,
             maker: raw.maker,
+            derived: None,
             uid: raw.uid.into(),
             resource_version: raw.resource_version.into(),
             origin: origin.clone(),

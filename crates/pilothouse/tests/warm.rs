@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use client::{FetchOptions, fetch};
 use serde_json::Value;
 use tempfile::TempDir;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 const TYPES: [TypeUrl; 4] = [
     TypeUrl::Cluster,

@@ -14,7 +14,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use model::service::Service;
 use serde_json::{Map, Value, json};
-use xlate::TypeUrl;
+use xds::TypeUrl;
 use xlate::services::{InNamespace, ServiceNamespaces};
 
 use crate::derive::{Closed, Revisions, State};

@@ -20,12 +20,14 @@ use std::time::{Duration, Instant};
 
 use ads::latest;
 use model::jwks::{Demand, KeySource};
+use model::labels::Labels;
+use model::names::Namespace;
 use model::node::Node;
 use model::settings::Settings;
 use model::{Change, Diagnostic};
 use store::Snapshot;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use xlate::{Published, TypeUrl, View};
+use xds::{Published, TypeUrl};
 
 use crate::analysis::Seen;
 
@@ -151,10 +153,10 @@ impl Derive {
         limits: OriginLimits,
         on_batch: impl FnMut(&Batch) + Send + 'static,
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
-        Self::start_watched(settings, limits, on_batch, |_, _| {})
+        Self::start_watched(settings, limits, on_batch, |_, _, _| {})
     }
 
-    /// As [`Derive::start`]; `on_view` is called on the thread when a view gets its first proxy and when its last leaves.
+    /// As [`Derive::start`]; `on_proxy` is called on the thread when a proxy has its view and when it leaves.
     ///
     /// # Errors
     ///
@@ -163,7 +165,7 @@ impl Derive {
         settings: Arc<Settings>,
         limits: OriginLimits,
         on_batch: impl FnMut(&Batch) + Send + 'static,
-        on_view: impl FnMut(&View, Seen) + Send + 'static,
+        on_proxy: impl FnMut(&Namespace, &Labels, Seen) + Send + 'static,
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
         let (queue, inbox) = mpsc::unbounded_channel();
         let (want_keys, keys) = watch::channel(KeysWanted::default());
@@ -173,7 +175,7 @@ impl Derive {
             .name("derive".into())
             .stack_size(16 << 20)
             .spawn(move || {
-                let state = State::new(settings, limits, want_keys, noted, Box::new(on_view));
+                let state = State::new(settings, limits, want_keys, noted, Box::new(on_proxy));
                 run(state, inbox, on_batch);
             })?;
         Ok((

@@ -10,7 +10,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use store::Reason;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::derive::Batch;
 

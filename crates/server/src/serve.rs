@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use model::SourceId;
+use model::labels::Labels;
+use model::names::Namespace;
 use model::parse::Validation;
 use sources::files::{self, Absent};
 use sources::folder::Folder;
-use sources::{Said, jwks};
+use sources::{SourceEvent, jwks};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use xlate::View;
 
 use crate::analysis::Analyst;
 use crate::config::{ServeOptions, ValidationMode};
@@ -59,7 +60,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
 
     let analyst = Analyst::start().context("cannot start the analysis thread")?;
     let (derive, thread) = {
-        let (metrics, analyst, of_views) = (metrics.clone(), analyst.clone(), analyst.clone());
+        let (metrics, analyst, of_proxies) = (metrics.clone(), analyst.clone(), analyst.clone());
         let limits = OriginLimits {
             unknown: options.max_unknown_namespaces,
             unknown_per_address: options.max_unknown_namespaces.div_ceil(8),
@@ -72,8 +73,10 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
                 analyst.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
         };
-        let on_view = move |view: &View, seen| of_views.seen(view, seen);
-        Derive::start_watched(Arc::new(first_settings), limits, on_batch, on_view)
+        let on_proxy = move |namespace: &Namespace, labels: &Labels, seen| {
+            of_proxies.seen(namespace, labels, seen);
+        };
+        Derive::start_watched(Arc::new(first_settings), limits, on_batch, on_proxy)
             .context("cannot start the derive thread")?
     };
 
@@ -365,7 +368,7 @@ struct Feeding {
 
 /// Hands what sources say to the derive thread; resolves when every source in `waiting` said all it had.
 async fn feed(
-    mut said: mpsc::Receiver<Said>,
+    mut said: mpsc::Receiver<SourceEvent>,
     feeding: Feeding,
     mut waiting: Vec<SourceId>,
     tasks: &TaskTracker,
@@ -400,10 +403,10 @@ async fn feed(
 }
 
 impl Feeding {
-    async fn pass_on(&self, said: Said) -> Result<(), crate::derive::Closed> {
+    async fn pass_on(&self, said: SourceEvent) -> Result<(), crate::derive::Closed> {
         match said {
-            Said::Changes(changes) => self.change(changes, Instant::now()).await,
-            Said::Read {
+            SourceEvent::Changes(changes) => self.change(changes, Instant::now()).await,
+            SourceEvent::Read {
                 changes,
                 noticed,
                 took,
@@ -411,7 +414,7 @@ impl Feeding {
                 self.metrics.stages.read.observe(took.as_secs_f64());
                 self.change(changes, noticed).await
             }
-            Said::Findings(source, found) => {
+            SourceEvent::Findings(source, found) => {
                 report(&self.findings, &self.metrics, &source, found);
                 Ok(())
             }

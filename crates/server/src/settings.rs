@@ -12,7 +12,7 @@ use proto_istio::mesh::mesh_config::extension_provider::open_telemetry_tracing_p
 use proto_istio::mesh::mesh_config::extension_provider::{HttpHeader, Provider};
 use sources::folder::LARGEST_FILE;
 use sources::open::{Stamp, read_text};
-use sources::{Said, Sink};
+use sources::{Sink, SourceEvent};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ServeOptions;
@@ -143,10 +143,14 @@ pub async fn watch(options: ServeOptions, out: Sink, stop: CancellationToken) {
         known = now;
         let said = match load(&options) {
             Ok((settings, found)) => {
-                if out.send(Said::Findings(source(), found)).await.is_err() {
+                if out
+                    .send(SourceEvent::Findings(source(), found))
+                    .await
+                    .is_err()
+                {
                     return;
                 }
-                Said::Changes(vec![Change::Settings(Arc::new(settings))])
+                SourceEvent::Changes(vec![Change::Settings(Arc::new(settings))])
             }
             Err(error) => {
                 tracing::error!("{error:#}; the former settings stay in force");

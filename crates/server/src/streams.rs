@@ -11,7 +11,7 @@ use ads::{Code, Event, Response, Selection, Status};
 use model::node::{Identity, Node};
 use model::peer::network_of;
 use rustc_hash::FxHashMap;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::derive::{Derive, ProxyId, Refused, Revision, Seat};
 use crate::metrics::Metrics;

@@ -14,7 +14,8 @@ use model::settings::Settings;
 use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use xlate::{Published, View};
+use xds::Published;
+use xlate::View;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::ServeOptions;

@@ -14,7 +14,7 @@ use model::parse::{Validation, parse};
 use model::{Change, Kind, ObjectKey, SourceId};
 use pilothouse_server::derive::{Derive, OriginLimits, State, Subscription, Totals};
 use serde_json::json;
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 /// Where proxies come from.
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use pilothouse_simulate::{Call, End, Entry, Part, Protocol, Refusal, Resources, Tls, Walk, walk};
 use serde_json::Value;
 use testkit::{IstioTest, Score};
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 /// What the proxies of a test have; several where it changed its inputs.
 fn resources(test: &IstioTest) -> Vec<Resources> {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::folder::Folder;
-use crate::{Said, Sink};
+use crate::{Sink, SourceEvent};
 use pending::{Pending, Work};
 use watching::Watching;
 
@@ -215,14 +215,17 @@ impl Telling {
         // Who no longer listens is found out by the caller.
         if self.findings.as_ref() != Some(&findings) {
             self.findings = Some(findings.clone());
-            let _ = self.out.send(Said::Findings(id.clone(), findings)).await;
+            let _ = self
+                .out
+                .send(SourceEvent::Findings(id.clone(), findings))
+                .await;
         }
         let is_read = is_there || !troubled || self.options.absent == Absent::Empty;
         if is_read && !std::mem::replace(&mut self.synced, true) {
             changes.push(Change::Synced(id));
         }
         if !changes.is_empty() {
-            let said = Said::Read {
+            let said = SourceEvent::Read {
                 changes,
                 noticed,
                 took: start.elapsed(),

@@ -24,7 +24,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Said, Sink};
+use crate::{Sink, SourceEvent};
 use room::Room;
 
 pub use fetch::{FetchError, Fetcher, RootsError};
@@ -83,7 +83,7 @@ pub async fn run(
     loop {
         let list = wanted.borrow_and_update().clone();
         let gone = keeping.want(&list);
-        if !gone.is_empty() && out.send(Said::Changes(gone)).await.is_err() {
+        if !gone.is_empty() && out.send(SourceEvent::Changes(gone)).await.is_err() {
             return Ok(());
         }
         let changes = loop {
@@ -111,7 +111,7 @@ pub async fn run(
                 () = stop.cancelled() => return Ok(()),
             }
         };
-        if !changes.is_empty() && out.send(Said::Changes(changes)).await.is_err() {
+        if !changes.is_empty() && out.send(SourceEvent::Changes(changes)).await.is_err() {
             return Ok(());
         }
     }

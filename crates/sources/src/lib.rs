@@ -1,6 +1,6 @@
 //! Config from files, and keys of token issuers that it names.
 //!
-//! A source tells what it knows as [`model::Change`]s, and what it finds wrong as diagnostics; the store applies
+//! A source reports what it reads as [`model::Change`]s, and what is wrong with it as diagnostics; the store applies
 //! them. Nothing here translates.
 
 pub mod files;
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use model::{Change, Diagnostic, SourceId};
 use tokio::sync::mpsc;
 
-/// What a source says.
+/// What a source reports.
 #[derive(Debug)]
-pub enum Said {
+pub enum SourceEvent {
     /// Changes that belong together.
     Changes(Vec<Change>),
     /// Changes that belong together, and had to be read.
@@ -27,19 +27,19 @@ pub enum Said {
         /// How long reading took.
         took: Duration,
     },
-    /// Everything that is wrong with what the source holds; replaces what it said before.
+    /// Everything that is wrong with what the source holds; replaces its earlier findings.
     Findings(SourceId, Vec<Diagnostic>),
 }
 
-impl Said {
-    /// The changes, if it is some.
+impl SourceEvent {
+    /// The changes that it carries, if any.
     pub fn changes(&self) -> &[Change] {
         match self {
-            Said::Changes(changes) | Said::Read { changes, .. } => changes,
-            Said::Findings(..) => &[],
+            SourceEvent::Changes(changes) | SourceEvent::Read { changes, .. } => changes,
+            SourceEvent::Findings(..) => &[],
         }
     }
 }
 
-/// Where sources speak to; full when the derive thread is behind.
-pub type Sink = mpsc::Sender<Said>;
+/// Where sources send their events; full when the derive thread is behind.
+pub type Sink = mpsc::Sender<SourceEvent>;

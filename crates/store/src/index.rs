@@ -42,6 +42,21 @@ pub const ANYWHERE: &str = "?anywhere";
 /// client.
 pub const PLACE: &str = "?place";
 
+impl ObjectIndex {
+    /// Its name, in the singular.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Label => "label",
+            Self::Address => "address",
+            Self::Host => "host",
+            Self::Service => "service",
+            Self::Selector => "selector",
+            Self::Allocation => "allocation",
+            Self::LabelReader => "label reader",
+        }
+    }
+}
+
 /// ServiceEntries that wait for an address.
 pub const UNALLOCATED: &str = "unallocated";
 /// ServiceEntries that hold addresses of the ranges that are allocated from.

@@ -1,6 +1,10 @@
-//! Input keys: the names of rows and buckets of the snapshot, as the engine records them.
+//! Inputs: the rows and buckets of the snapshot that generation can read, by name.
 //!
-//! A key is a 64-bit hash; two inputs that collide only cost a needless recomputation.
+//! The engine records an [`InputKey`], a 64-bit hash of the name; two inputs that collide only cost a needless
+//! recomputation. Keys are not kept with their names. [`Snapshot::replace`](crate::Snapshot::replace) tells which inputs
+//! an object touches, and so which of the recorded keys it is behind.
+
+use std::fmt;
 
 use incr::InputKey;
 use model::change::ServiceKey;
@@ -8,93 +12,162 @@ use model::jwks::KeySource;
 use model::{Kind, Namespace, ObjectName};
 use xxhash_rust::xxh3::Xxh3;
 
-fn key(tag: u8, kind: u8, parts: &[&str]) -> InputKey {
-    let mut hash = Xxh3::new();
-    hash.update(&[tag, kind]);
-    for part in parts {
-        hash.update(part.as_bytes());
-        hash.update(&[0xff]);
-    }
-    InputKey(hash.digest())
+use crate::index::ObjectIndex;
+
+/// A row or bucket of the snapshot, whether or not anything is in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input<'a> {
+    /// One object.
+    Row(Kind, &'a ObjectName),
+    /// Which objects of a kind there are.
+    Members(Kind),
+    /// Every object of a kind, with what it holds.
+    Contents(Kind),
+    /// Which objects of a kind there are in a namespace.
+    MembersIn(Kind, &'a Namespace),
+    /// Every object of a kind in a namespace, with what it holds.
+    ContentsIn(Kind, &'a Namespace),
+    /// Which objects of a kind have a value in an index.
+    IndexMembers(Kind, ObjectIndex, &'a str),
+    /// Every object of a kind that has a value in an index, with what it holds.
+    IndexContents(Kind, ObjectIndex, &'a str),
+    /// Which namespaces have objects of a kind.
+    Namespaces(Kind),
+    /// The mesh-wide settings.
+    Settings,
+    /// The endpoint shards of a service.
+    Shards(&'a ServiceKey),
+    /// Which services have endpoint shards.
+    ShardServices,
+    /// The keys fetched from a source.
+    Keys(&'a KeySource),
+    /// The labels of the connected proxies of a namespace.
+    Connected(&'a Namespace),
+    /// Which namespaces have connected proxies.
+    ConnectedNamespaces,
 }
 
-/// One object, also while it is absent.
-pub fn row(kind: Kind, name: &ObjectName) -> InputKey {
-    key(0, kind as u8, &[&name.namespace, &name.name])
-}
-
-/// Which objects of a kind there are.
-pub fn members(kind: Kind) -> InputKey {
-    key(1, kind as u8, &[])
-}
-
-/// Every object of a kind, with what it holds.
-pub fn contents(kind: Kind) -> InputKey {
-    key(2, kind as u8, &[])
-}
-
-/// Which objects of a kind there are in a namespace.
-pub fn members_in(kind: Kind, namespace: &Namespace) -> InputKey {
-    key(3, kind as u8, &[namespace])
-}
-
-/// Every object of a kind in a namespace, with what it holds.
-pub fn contents_in(kind: Kind, namespace: &Namespace) -> InputKey {
-    key(4, kind as u8, &[namespace])
-}
-
-/// Which objects of a kind have `value` in an index.
-pub fn index_members(kind: Kind, index: u8, value: &str) -> InputKey {
-    key(
-        5,
-        kind as u8,
-        &[std::str::from_utf8(&[index]).unwrap_or(""), value],
-    )
-}
-
-/// Every object of a kind that has `value` in an index, with what it holds.
-pub fn index_contents(kind: Kind, index: u8, value: &str) -> InputKey {
-    key(
-        6,
-        kind as u8,
-        &[std::str::from_utf8(&[index]).unwrap_or(""), value],
-    )
-}
-
-/// Which namespaces have objects of a kind.
-pub fn namespaces(kind: Kind) -> InputKey {
-    key(7, kind as u8, &[])
-}
-
-/// The mesh-wide settings.
-pub fn settings() -> InputKey {
-    key(8, 0, &[])
-}
-
-/// The endpoint shards of a service.
-pub fn shards(service: &ServiceKey) -> InputKey {
-    key(9, 0, &[&service.namespace, &service.host])
-}
-
-/// The keys fetched from a source.
-pub fn keys(source: &KeySource) -> InputKey {
-    match source {
-        KeySource::Uri(uri) => key(11, 0, &[uri]),
-        KeySource::Issuer(issuer) => key(12, 0, &[issuer]),
+impl Input<'_> {
+    /// What the engine records.
+    pub fn key(self) -> InputKey {
+        let hash = |tag: u8, kind: u8, parts: &[&str]| {
+            let mut hash = Xxh3::new();
+            hash.update(&[tag, kind]);
+            for part in parts {
+                hash.update(part.as_bytes());
+                hash.update(&[0xff]);
+            }
+            InputKey(hash.digest())
+        };
+        match self {
+            Input::Row(kind, name) => hash(0, kind as u8, &[&name.namespace, &name.name]),
+            Input::Members(kind) => hash(1, kind as u8, &[]),
+            Input::Contents(kind) => hash(2, kind as u8, &[]),
+            Input::MembersIn(kind, namespace) => hash(3, kind as u8, &[namespace]),
+            Input::ContentsIn(kind, namespace) => hash(4, kind as u8, &[namespace]),
+            Input::IndexMembers(kind, index, value) => hash(5, kind as u8, &[index.name(), value]),
+            Input::IndexContents(kind, index, value) => hash(6, kind as u8, &[index.name(), value]),
+            Input::Namespaces(kind) => hash(7, kind as u8, &[]),
+            Input::Settings => hash(8, 0, &[]),
+            Input::Shards(service) => hash(9, 0, &[&service.namespace, &service.host]),
+            Input::ShardServices => hash(10, 0, &[]),
+            Input::Keys(KeySource::Uri(uri)) => hash(11, 0, &[uri]),
+            Input::Keys(KeySource::Issuer(issuer)) => hash(12, 0, &[issuer]),
+            Input::Connected(namespace) => hash(13, 0, &[namespace]),
+            Input::ConnectedNamespaces => hash(14, 0, &[]),
+        }
     }
 }
 
-/// The labels of the connected proxies of a namespace.
-pub fn connected(namespace: &Namespace) -> InputKey {
-    key(13, 0, &[namespace])
+impl fmt::Display for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Input::Row(kind, name) => write!(f, "{} {name}", kind.name()),
+            Input::Members(kind) => write!(f, "names of {} objects", kind.name()),
+            Input::Contents(kind) => write!(f, "{} objects", kind.name()),
+            Input::MembersIn(kind, namespace) => {
+                write!(f, "names of {} objects in {namespace}", kind.name())
+            }
+            Input::ContentsIn(kind, namespace) => {
+                write!(f, "{} objects in {namespace}", kind.name())
+            }
+            Input::IndexMembers(kind, index, value) => {
+                let index = index.name();
+                write!(f, "names of {} objects with {index} {value}", kind.name())
+            }
+            Input::IndexContents(kind, index, value) => {
+                write!(f, "{} objects with {} {value}", kind.name(), index.name())
+            }
+            Input::Namespaces(kind) => write!(f, "namespaces with {} objects", kind.name()),
+            Input::Settings => f.write_str("mesh settings"),
+            Input::Shards(service) => {
+                write!(
+                    f,
+                    "endpoint shards of {}/{}",
+                    service.namespace, service.host
+                )
+            }
+            Input::ShardServices => f.write_str("services with endpoint shards"),
+            Input::Keys(source) => write!(f, "keys of {source}"),
+            Input::Connected(namespace) => write!(f, "connected proxies in {namespace}"),
+            Input::ConnectedNamespaces => f.write_str("namespaces with connected proxies"),
+        }
+    }
 }
 
-/// Which namespaces have connected proxies.
-pub fn connected_namespaces() -> InputKey {
-    key(14, 0, &[])
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
 
-/// Which services have endpoint shards.
-pub fn shard_services() -> InputKey {
-    key(10, 0, &[])
+    use model::host::Hostname;
+
+    use super::*;
+
+    #[test]
+    fn inputs_of_different_names_have_different_keys() {
+        let name = ObjectName::new("shop", "carts");
+        let namespace = Namespace::from("shop");
+        let service = ServiceKey {
+            namespace: namespace.clone(),
+            host: Hostname::new("carts"),
+        };
+        let (uri, issuer) = (KeySource::Uri("a".into()), KeySource::Issuer("a".into()));
+        let mut inputs = vec![
+            Input::Settings,
+            Input::Shards(&service),
+            Input::ShardServices,
+            Input::Keys(&uri),
+            Input::Keys(&issuer),
+            Input::Connected(&namespace),
+            Input::ConnectedNamespaces,
+        ];
+        for kind in [Kind::Service, Kind::DestinationRule] {
+            inputs.extend([
+                Input::Row(kind, &name),
+                Input::Members(kind),
+                Input::Contents(kind),
+                Input::MembersIn(kind, &namespace),
+                Input::ContentsIn(kind, &namespace),
+                Input::Namespaces(kind),
+            ]);
+            for index in [ObjectIndex::Host, ObjectIndex::Address] {
+                inputs.push(Input::IndexMembers(kind, index, "a"));
+                inputs.push(Input::IndexContents(kind, index, "a"));
+            }
+        }
+        let keys: BTreeSet<InputKey> = inputs.iter().map(|i| i.key()).collect();
+        assert_eq!(keys.len(), inputs.len());
+    }
+
+    #[test]
+    fn an_input_says_what_it_is() {
+        let name = ObjectName::new("shop", "carts");
+        let row = Input::Row(Kind::DestinationRule, &name);
+        assert_eq!(row.to_string(), "DestinationRule shop/carts");
+        let host = Input::IndexMembers(Kind::VirtualService, ObjectIndex::Host, "a.com");
+        assert_eq!(
+            host.to_string(),
+            "names of VirtualService objects with host a.com"
+        );
+    }
 }

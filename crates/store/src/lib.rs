@@ -14,6 +14,7 @@ pub mod store;
 pub mod table;
 
 pub use index::{Indexed, ObjectIndex};
+pub use input::Input;
 pub use label_reader::{LabelReader, Reading};
 pub use reads::Reads;
 pub use snapshot::Snapshot;

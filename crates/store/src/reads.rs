@@ -10,7 +10,7 @@ use model::settings::Settings;
 use model::{Labels, Namespace, Object, ObjectName};
 
 use crate::index::{IndexEntry, ObjectIndex};
-use crate::input;
+use crate::input::Input;
 use crate::shards::ServiceShards;
 use crate::snapshot::{Snapshot, Stored};
 
@@ -47,17 +47,17 @@ pub trait Reads {
 
 impl Reads for Cx<'_, Snapshot> {
     fn get<T: Stored>(&self, name: &ObjectName) -> Option<Arc<Object<T>>> {
-        self.read(input::row(T::KIND, name));
+        self.read(Input::Row(T::KIND, name).key());
         T::table(&self.snapshot().tables).get(name).cloned()
     }
 
     fn list<T: Stored>(&self) -> Vec<Arc<Object<T>>> {
-        self.read(input::contents(T::KIND));
+        self.read(Input::Contents(T::KIND).key());
         T::table(&self.snapshot().tables).iter().cloned().collect()
     }
 
     fn list_in<T: Stored>(&self, namespace: &Namespace) -> Vec<Arc<Object<T>>> {
-        self.read(input::contents_in(T::KIND, namespace));
+        self.read(Input::ContentsIn(T::KIND, namespace).key());
         T::table(&self.snapshot().tables)
             .iter_in(namespace)
             .cloned()
@@ -65,7 +65,7 @@ impl Reads for Cx<'_, Snapshot> {
     }
 
     fn names<T: Stored>(&self) -> Vec<ObjectName> {
-        self.read(input::members(T::KIND));
+        self.read(Input::Members(T::KIND).key());
         T::table(&self.snapshot().tables)
             .iter()
             .map(|o| o.meta.name.clone())
@@ -73,7 +73,7 @@ impl Reads for Cx<'_, Snapshot> {
     }
 
     fn names_in<T: Stored>(&self, namespace: &Namespace) -> Vec<ObjectName> {
-        self.read(input::members_in(T::KIND, namespace));
+        self.read(Input::MembersIn(T::KIND, namespace).key());
         T::table(&self.snapshot().tables)
             .iter_in(namespace)
             .map(|o| o.meta.name.clone())
@@ -81,7 +81,7 @@ impl Reads for Cx<'_, Snapshot> {
     }
 
     fn namespaces<T: Stored>(&self) -> Vec<Namespace> {
-        self.read(input::namespaces(T::KIND));
+        self.read(Input::Namespaces(T::KIND).key());
         T::table(&self.snapshot().tables)
             .namespaces()
             .cloned()
@@ -89,7 +89,7 @@ impl Reads for Cx<'_, Snapshot> {
     }
 
     fn list_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<Arc<Object<T>>> {
-        self.read(input::index_contents(T::KIND, index as u8, value));
+        self.read(Input::IndexContents(T::KIND, index, value).key());
         let table = T::table(&self.snapshot().tables);
         let entry = IndexEntry {
             index,
@@ -102,7 +102,7 @@ impl Reads for Cx<'_, Snapshot> {
     }
 
     fn names_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<ObjectName> {
-        self.read(input::index_members(T::KIND, index as u8, value));
+        self.read(Input::IndexMembers(T::KIND, index, value).key());
         let entry = IndexEntry {
             index,
             value: value.into(),
@@ -114,28 +114,28 @@ impl Reads for Cx<'_, Snapshot> {
     }
 
     fn settings(&self) -> &Settings {
-        self.read(input::settings());
+        self.read(Input::Settings.key());
         &self.snapshot().settings
     }
 
     fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>> {
-        self.read(input::keys(source));
+        self.read(Input::Keys(source).key());
         self.snapshot().keys.get(source).cloned()
     }
 
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {
-        self.read(input::shards(service));
+        self.read(Input::Shards(service).key());
         self.snapshot().shards.get(service).cloned()
     }
 
     fn connected(&self, namespace: &Namespace) -> Arc<BTreeSet<Labels>> {
-        self.read(input::connected(namespace));
+        self.read(Input::Connected(namespace).key());
         let connected = self.snapshot().connected.get(namespace);
         connected.cloned().unwrap_or_default()
     }
 
     fn connected_namespaces(&self) -> Vec<Namespace> {
-        self.read(input::connected_namespaces());
+        self.read(Input::ConnectedNamespaces.key());
         self.snapshot().connected.keys().cloned().collect()
     }
 }

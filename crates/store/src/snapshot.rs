@@ -7,10 +7,11 @@ use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::settings::Settings;
-use model::{Labels, Namespace, Object, ObjectName};
+use model::{Labels, Namespace, Object, ObjectKey, ObjectName};
 use rpds::RedBlackTreeMapSync;
 
-use crate::index::Indexed;
+use crate::index::{Indexed, ObjectIndex};
+use crate::input::Input;
 use crate::shards::ServiceShards;
 use crate::table::Table;
 
@@ -84,7 +85,7 @@ macro_rules! declare_tables {
                 kind: Kind,
                 name: &ObjectName,
                 object: Option<AnyObject>,
-                touched: &mut dyn FnMut(u8, &str, bool),
+                touched: &mut dyn FnMut(ObjectIndex, &str, bool),
             ) {
                 match kind {
                     $(Kind::$variant => set_typed::<$spec>(self, name, object, touched)),+
@@ -100,17 +101,17 @@ fn set_typed<T: Stored>(
     tables: &mut Tables,
     name: &ObjectName,
     object: Option<AnyObject>,
-    touched: &mut dyn FnMut(u8, &str, bool),
+    touched: &mut dyn FnMut(ObjectIndex, &str, bool),
 ) {
     let new: Option<Arc<Object<T>>> = object.as_ref().and_then(<T as Kinded>::of).cloned();
     let after = crate::table::index_entries(new.as_deref());
     let old = T::table_mut(tables).set(name, new);
     let before = crate::table::index_entries(old.as_deref());
     for entry in &before {
-        touched(entry.index as u8, &entry.value, !after.contains(entry));
+        touched(entry.index, &entry.value, !after.contains(entry));
     }
     for entry in after.iter().filter(|e| !before.contains(e)) {
-        touched(entry.index as u8, &entry.value, true);
+        touched(entry.index, &entry.value, true);
     }
 }
 
@@ -133,4 +134,53 @@ pub struct Snapshot {
     /// The labels of the proxies that are connected, each set once. For analysis alone: in what is generated from it is
     /// empty.
     pub connected: Connected,
+}
+
+impl Snapshot {
+    /// Puts an object in place of what has its key, or takes that away, and calls `touch` with every input that differs
+    /// from now on; one may be named twice. Returns whether generation could see a difference: without one, nothing is
+    /// touched.
+    ///
+    /// [`Store::apply`](crate::Store::apply) marks by it what to derive again. Taking an object out of a copy names the
+    /// inputs that it is read through.
+    pub fn replace(
+        &mut self,
+        key: &ObjectKey,
+        new: Option<AnyObject>,
+        touch: &mut dyn FnMut(Input<'_>),
+    ) -> bool {
+        let kind = key.kind;
+        let namespace = &key.name.namespace;
+        let old = self.tables.get_any(kind, &key.name);
+        let visible = match (&old, &new) {
+            (None, None) => return false,
+            (Some(a), Some(b)) => !a.means_the_same(b),
+            _ => true,
+        };
+        let membership = old.is_some() != new.is_some();
+        let had_namespace = self.tables.has_namespace(kind, namespace);
+        self.tables
+            .set_any(kind, &key.name, new, &mut |index, value, moved| {
+                if visible {
+                    touch(Input::IndexContents(kind, index, value));
+                    if moved {
+                        touch(Input::IndexMembers(kind, index, value));
+                    }
+                }
+            });
+        if !visible {
+            return false;
+        }
+        touch(Input::Row(kind, &key.name));
+        touch(Input::Contents(kind));
+        touch(Input::ContentsIn(kind, namespace));
+        if membership {
+            touch(Input::Members(kind));
+            touch(Input::MembersIn(kind, namespace));
+        }
+        if had_namespace != self.tables.has_namespace(kind, namespace) {
+            touch(Input::Namespaces(kind));
+        }
+        true
+    }
 }

@@ -11,7 +11,7 @@ use model::{Change, ObjectKey, SourceId};
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;
 
-use crate::input;
+use crate::input::Input;
 use crate::shards::{ServiceShards, ShardUpdate};
 use crate::snapshot::{Snapshot, Tables};
 
@@ -162,7 +162,7 @@ impl Store {
                 if next.keys.get(&source) == fetched.as_ref() {
                     return;
                 }
-                touched.keys.insert(input::keys(&source));
+                touched.keys.insert(Input::Keys(&source).key());
                 *touched.changes.reasons.entry(Reason::Config).or_default() += 1;
                 match fetched {
                     Some(fetched) => next.keys.insert_mut(source, fetched),
@@ -173,7 +173,7 @@ impl Store {
             }
             Change::Settings(settings) => {
                 if *settings != *next.settings {
-                    touched.keys.insert(input::settings());
+                    touched.keys.insert(Input::Settings.key());
                     *touched.changes.reasons.entry(Reason::Global).or_default() += 1;
                 }
                 next.settings = settings;
@@ -233,36 +233,12 @@ struct Touched {
 impl Touched {
     /// Puts the version in force into its table, and notes the difference if generation could see one.
     fn set(&mut self, next: &mut Snapshot, key: &ObjectKey, winner: Option<AnyObject>) {
-        let old = next.tables.get_any(key.kind, &key.name);
-        let visible = match (&old, &winner) {
-            (None, None) => return,
-            (Some(a), Some(b)) => !a.means_the_same(b),
-            _ => true,
-        };
-        let membership = old.is_some() != winner.is_some();
-        let had_namespace = next.tables.has_namespace(key.kind, &key.name.namespace);
         let keys = &mut self.keys;
-        next.tables
-            .set_any(key.kind, &key.name, winner, &mut |index, value, moved| {
-                if visible {
-                    keys.insert(input::index_contents(key.kind, index, value));
-                    if moved {
-                        keys.insert(input::index_members(key.kind, index, value));
-                    }
-                }
-            });
-        if !visible {
+        let mut touch = |input: Input<'_>| {
+            keys.insert(input.key());
+        };
+        if !next.replace(key, winner, &mut touch) {
             return;
-        }
-        keys.insert(input::row(key.kind, &key.name));
-        keys.insert(input::contents(key.kind));
-        keys.insert(input::contents_in(key.kind, &key.name.namespace));
-        if membership {
-            keys.insert(input::members(key.kind));
-            keys.insert(input::members_in(key.kind, &key.name.namespace));
-        }
-        if had_namespace != next.tables.has_namespace(key.kind, &key.name.namespace) {
-            keys.insert(input::namespaces(key.kind));
         }
         self.objects.insert(key.clone());
         let reason = match key.kind {
@@ -275,10 +251,10 @@ impl Touched {
 
     fn shards(&mut self, service: &ServiceKey, new: bool, update: ShardUpdate) {
         if new {
-            self.keys.insert(input::shard_services());
+            self.keys.insert(Input::ShardServices.key());
         }
         // Also where no proxy is to be told: what generation reads must never differ from what it has read.
-        self.keys.insert(input::shards(service));
+        self.keys.insert(Input::Shards(service).key());
         let reason = match update {
             ShardUpdate::None => return,
             ShardUpdate::Endpoints => Reason::Endpoint,

@@ -8,7 +8,7 @@ use model::Labels;
 use model::change::{ServiceKey, ShardKey};
 use model::service::{Address, Endpoint, Health, Locality};
 use model::{Change, Hostname};
-use pilothouse_store::input;
+use pilothouse_store::Input;
 use pilothouse_store::shards::{ServiceShards, ShardUpdate};
 use serde_json::Value;
 use testkit::{Score, Table, World};
@@ -171,10 +171,10 @@ fn a_new_unhealthy_endpoint_is_read_again_and_no_reason_to_push() {
     let mut world = World::default();
     let one = at("10.0.0.1", "", Health::Healthy);
     let changes = world.apply([tell(vec![one.clone()])]);
-    assert!(changes.keys.contains(&input::shards(&service)));
+    assert!(changes.keys.contains(&Input::Shards(&service).key()));
     let two = at("10.0.0.2", "", Health::Unhealthy);
     let changes = world.apply([tell(vec![one.clone(), two.clone()])]);
-    assert!(changes.keys.contains(&input::shards(&service)));
+    assert!(changes.keys.contains(&Input::Shards(&service).key()));
     assert!(changes.reasons.is_empty());
     assert!(world.apply([tell(vec![one, two])]).is_empty());
     let snapshot = world.store.snapshot();
@@ -203,7 +203,10 @@ fn whatever_differs_is_read_again() {
             shard: shard("Consul/one"),
             list: list.clone().into(),
         }]);
-        assert!(changes.keys.contains(&input::shards(&service)), "{list:?}");
+        assert!(
+            changes.keys.contains(&Input::Shards(&service).key()),
+            "{list:?}"
+        );
         let snapshot = world.store.snapshot();
         let stored = snapshot.shards.get(&service).unwrap();
         assert_eq!(stored.endpoints().cloned().collect::<Vec<_>>(), list);

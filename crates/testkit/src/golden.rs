@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::message::decode;
 use crate::world::{World, node};

@@ -12,7 +12,7 @@ use model::mesh::MeshConfig;
 use model::node::Node;
 use model::settings::Features;
 use serde_json::{Map, Value, json};
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::message::decode_recorded;
 use crate::recorded::recording;

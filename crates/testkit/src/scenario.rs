@@ -10,7 +10,7 @@ use model::parse::{Validation, parse};
 use model::settings::{Features, Settings};
 use model::{Change, SourceId};
 use serde_json::Value;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::message::decode;
 use crate::recorded::recording;
@@ -127,7 +127,7 @@ impl Scenario {
         let node = &self.nodes[node];
         let view = self.world.view(node);
         let set = self.world.set(&view, ty);
-        let shown = |r: &Arc<xlate::Resource>| (r.name.to_string(), decode(ty.as_str(), &r.body));
+        let shown = |r: &Arc<xds::Resource>| (r.name.to_string(), decode(ty.as_str(), &r.body));
         set.iter().map(shown).collect()
     }
 }

@@ -12,8 +12,9 @@ use model::{AnyObject, Change, ObjectKey, SourceId};
 use proto_envoy::envoy::config::core::v3 as core;
 use serde_json::Value;
 use store::{ChangeSet, Snapshot, Store};
+use xds::{ResourceSet, TypeUrl};
 use xlate::view::ProxyKey;
-use xlate::{ResourceSet, TypeSet, TypeUrl, View, ViewOf};
+use xlate::{View, ViewOf};
 
 /// Objects, and what is derived from them.
 pub struct World {
@@ -181,12 +182,11 @@ impl World {
 
     /// The view of a proxy.
     pub fn view(&self, node: &Arc<Node>) -> Arc<View> {
-        View::clone(&self.get(&ViewOf(ProxyKey::new(node.clone())))).into()
+        self.get(&ViewOf(ProxyKey::new(node.clone()))).view.clone()
     }
 
     /// What proxies of a view get of a type.
     pub fn set(&self, view: &Arc<View>, ty: TypeUrl) -> ResourceSet {
-        let view = view.clone();
-        ResourceSet::clone(&self.get(&TypeSet { view, ty }))
+        ResourceSet::clone(&self.get(&view.set(ty)))
     }
 }

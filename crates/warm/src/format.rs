@@ -7,7 +7,7 @@
 use std::io;
 
 use thiserror::Error;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// How every file begins.

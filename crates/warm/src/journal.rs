@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use foldhash::{HashMap, HashSet};
-use xlate::{Published, Resource, ResourceSet};
+use xds::{Published, Resource, ResourceSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::folder::Folder;

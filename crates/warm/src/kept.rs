@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::HashMap;
-use xlate::{Published, Resource, ResourceSet};
+use xds::{Published, Resource, ResourceSet};
 
 use crate::format::{Frame, Ignored, Origin, TYPES, take_head};
 use crate::node::NodeKeys;

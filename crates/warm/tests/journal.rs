@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use pilothouse_warm::{Folder, Ignored, Journal, Kept, NodeKeys, OpenError, Origin, Served, load};
 use tempfile::TempDir;
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 const LIMIT: u64 = 1 << 30;
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use incr::Engine;
+use pilothouse_xlate::ViewOf;
 use pilothouse_xlate::view::ProxyKey;
-use pilothouse_xlate::{TypeSet, TypeUrl, View, ViewOf};
 use testkit::Scenario;
+use xds::TypeUrl;
 
 const TYPES: [(&str, TypeUrl); 4] = [
     ("clusters", TypeUrl::Cluster),
@@ -48,9 +49,8 @@ fn cold(bencher: Bencher, case: &str) {
     let ty = ty.expect("cases name types");
     let snapshot = scenario.world.store.snapshot();
     let pull = |engine: &mut Engine<_>| {
-        let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(node.clone())));
-        let view = Arc::<View>::clone(&view);
-        engine.get(&*snapshot, &TypeSet { view, ty }).len()
+        let viewed = engine.get(&*snapshot, &ViewOf(ProxyKey::new(node.clone())));
+        engine.get(&*snapshot, &viewed.view.set(ty)).len()
     };
     let resources = pull(&mut Engine::new());
     bencher

@@ -37,11 +37,11 @@ use crate::limits;
 use crate::listeners::filters;
 use crate::listeners::provider_cluster::{self, ProviderCluster};
 use crate::policy_target::{Target, oldest_first};
-use crate::resource::any;
 use condition::Unfit;
 use provider::{POLICY_PREFIX, SHADOW_PREFIX, authorizer};
 use rule::{Generation, Strictness};
 pub use trust_domain::TrustDomains;
+use xds::any;
 
 /// Whose rules are logged only.
 const DRY_RUN: &str = "istio.io/dry-run";

@@ -51,11 +51,11 @@ use crate::endpoints::{EndpointClient, NetworkGateways, Place};
 use crate::envoy_filter::{self, ClusterPatchesOf, Context, Patches, SelectedBy};
 use crate::label_names::Reader;
 use crate::proxy::Traits;
-use crate::resource::{Resource, ResourceSet, any};
 use crate::scope::{ScopeKey, ScopeOf};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 use crate::view::ServiceTarget;
 use client::ClusterClient;
+use xds::{Resource, ResourceSet, any};
 
 pub(crate) use crate::destination_rule::Extent;
 pub(crate) use fixed::allow_any_dns_cache;
@@ -322,7 +322,13 @@ impl Outbound {
         let rule = rule.map(|r| &*r.0);
         let multi = cx.query(&NetworkGateways).any(false);
         let settings = cx.settings();
-        Arc::new(EndpointClient::of(&self.place, settings, multi, service, rule))
+        Arc::new(EndpointClient::of(
+            &self.place,
+            settings,
+            multi,
+            service,
+            rule,
+        ))
     }
 }
 

@@ -9,8 +9,8 @@ use store::Snapshot;
 
 use crate::envoy_filter::{self, ExtensionPatchesOf, SelectedBy};
 use crate::proxy::Traits;
-use crate::resource::{Resource, ResourceSet};
 use crate::traffic_extension::{ExtensionConfigOf, ExtensionsOf};
+use xds::{Resource, ResourceSet};
 
 /// Proxies that have the same extension configurations.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -33,13 +33,13 @@ pub use network::{Gateway, Gateways, NetworkGateways};
 use crate::clusters::{self, Outbound, ServiceKeyed, names};
 use crate::destination_rule::{Extent, HasRules, MergedRule, Policy, RuleKey, rule_for_all};
 use crate::proxy::Traits;
-use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeKey, ScopeOf};
 use crate::shared::{Gathering, Part, Shareable, Shared};
-use peers::{Peers, PeersFor};
 use groups::Group;
 use locality::LocalityLb;
+use peers::{Peers, PeersFor};
 use select::{By, Known, Selection};
+use xds::{Resource, ResourceSet};
 
 /// Proxies that have the same endpoints.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

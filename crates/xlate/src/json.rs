@@ -134,7 +134,7 @@ mod tests {
         };
         let outer = TypedExtensionConfig {
             name: "outer".into(),
-            typed_config: Some(crate::resource::any(&inner)),
+            typed_config: Some(xds::any(&inner)),
         };
         let value = from_bytes(&TypedExtensionConfig::type_url(), &outer.encode_to_vec());
         assert_eq!(value["typedConfig"]["name"], "inner");

@@ -24,7 +24,7 @@ use crate::capabilities::name::JWT_AUTHN;
 use crate::findings::{about, code};
 use crate::listeners::{filters, provider_cluster};
 use crate::policy_target::{Target, oldest_first};
-use crate::resource::any;
+use xds::any;
 
 /// The key of the metadata under which the filter leaves the claims.
 const PAYLOAD: &str = "payload";

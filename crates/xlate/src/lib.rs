@@ -23,8 +23,6 @@ pub mod name_table;
 pub mod node;
 pub mod policy_target;
 pub mod proxy;
-pub mod published;
-pub mod resource;
 pub mod roots;
 pub mod routes;
 pub mod scope;
@@ -34,14 +32,10 @@ pub mod services;
 mod shared;
 pub mod telemetry;
 pub mod traffic_extension;
-pub mod type_url;
 pub mod view;
 pub mod virtual_service;
 
-pub use published::Published;
-pub use resource::{Cursor, Resource, ResourceSet};
 pub use roots::TypeSet;
-pub use type_url::TypeUrl;
 pub use view::{View, ViewOf, Viewed};
 
 #[cfg(test)]

@@ -40,13 +40,13 @@ use store::{Reads, Snapshot};
 
 use crate::envoy_filter::{self, Context, ListenerPatches, ListenerPatchesOf};
 use crate::findings::ServedPort;
-use crate::resource::{Resource, ResourceSet};
 use crate::view::Hashed;
 use address::wildcards;
 use client::{GatewayProxy, InboundServer, Listens, OutboundClient};
 use hcm::HttpParts;
 use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
 use parts::{Keyed, PartsOf, TcpParts};
+use xds::{Resource, ResourceSet};
 
 pub use client::ListenersOf;
 

@@ -15,9 +15,9 @@ use proto_istio::nds::name_table::NameInfo;
 use store::{Reads, Snapshot};
 
 use crate::proxy::Traits;
-use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeKey, ScopeOf};
 use crate::services::{Dialer, EndpointsOf, addresses_for};
+use xds::{Resource, ResourceSet};
 
 /// Services of several clusters; their short names belong to the service of this one.
 const CLUSTERSET: &str = ".clusterset.local";

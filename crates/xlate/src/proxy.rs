@@ -162,12 +162,14 @@ impl<'a> Traits<'a> {
     /// proxy's own, or sends what it receives to the workload's own addresses. Else none.
     pub(crate) fn own_addresses(&self, cx: &Cx<'_, Snapshot>) -> Arc<[IpAddr]> {
         let sidecar = self.scope.sidecar.as_ref();
-        let lists_own = sidecar.and_then(|name| cx.get::<Sidecar>(name)).is_some_and(|s| {
-            let own = ["0.0.0.0:", "[::]:", ":::"];
-            let to_own = |endpoint: &str| own.iter().any(|a| endpoint.starts_with(a));
-            let mut listeners = s.spec.ingress.iter();
-            listeners.any(|l| l.bind.is_empty() || to_own(&l.default_endpoint))
-        });
+        let lists_own = sidecar
+            .and_then(|name| cx.get::<Sidecar>(name))
+            .is_some_and(|s| {
+                let own = ["0.0.0.0:", "[::]:", ":::"];
+                let to_own = |endpoint: &str| own.iter().any(|a| endpoint.starts_with(a));
+                let mut listeners = s.spec.ingress.iter();
+                listeners.any(|l| l.bind.is_empty() || to_own(&l.default_endpoint))
+            });
         match lists_own {
             true => self.node.addresses.clone(),
             false => Arc::from([]),

@@ -8,11 +8,11 @@ use crate::ecds::ExtensionConfigsOf;
 use crate::endpoints::EndpointsOfClient;
 use crate::listeners::ListenersOf;
 use crate::name_table::NameTableOf;
-use crate::resource::ResourceSet;
 use crate::routes::RoutesOf;
 use crate::secrets::SecretsOf;
-use crate::type_url::TypeUrl;
 use crate::view::Hashed;
+use xds::ResourceSet;
+use xds::TypeUrl;
 
 /// Every resource of one type that proxies which agree in the key of that type may ask for.
 ///

@@ -40,13 +40,13 @@ use crate::envoy_filter::{Context, RoutePatches, RoutePatchesOf, SelectedBy};
 use crate::gateways::{self, GatewayKey, MergedGatewayOf};
 use crate::listeners::proxy_options;
 use crate::proxy::Traits;
-use crate::resource::{Resource, ResourceSet};
 use crate::roots::TypeSet;
 use crate::scope::{ScopeKey, ScopeOf, SidecarScope};
 use crate::view::Hashed;
 use crate::virtual_service::refused_in;
 use client::RouteClient;
 use gateway::GatewayConfigOf;
+use xds::{Resource, ResourceSet};
 
 pub use config::RouteName;
 use patched::{Config, Patched};

@@ -26,19 +26,13 @@ use store::{Reads, Snapshot};
 use crate::findings::{about_named, code};
 use crate::gateways::{self, GatewayKey, GatewayServer, MergedGateway};
 use crate::proxy::Traits;
-use crate::resource::{Resource, ResourceSet};
 use crate::scope::{ScopeKey, ScopeOf};
+use xds::{Resource, ResourceSet};
 
 pub use credential::{Credential, Source, resource_name};
 
 /// The suffix of secrets that hold roots only.
 pub const ROOT_SUFFIX: &str = "-cacert";
-/// The service account of the proxies that a gateway of the Gateway API runs.
-const SERVICE_ACCOUNT: &str = "internal.istio.io/service-account-name";
-/// The namespace of the gateway that a Gateway was made for, where that is another.
-const PARENT_NAMESPACE: &str = "internal.istio.io/parent-namespace";
-/// The objects that a Gateway was made from.
-const PARENTS: &str = "internal.istio.io/parents";
 
 /// Proxies that have the same secrets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -153,12 +147,13 @@ fn verified(
         // Whether the Gateway is for this identity, and if so, whether it came as a ListenerSet.
         let for_us = *objects.entry(&server.gateway).or_insert_with(|| {
             let object = cx.get::<Gateway>(&server.gateway)?;
-            let text = |key| object.meta.annotations.get(key).filter(|v| !v.is_empty());
-            let namespace = text(PARENT_NAMESPACE).unwrap_or(object.namespace());
-            let account = text(SERVICE_ACCOUNT);
-            let ours = identity.namespace == *namespace
-                && account.is_none_or(|a| *identity.service_account == *a);
-            ours.then(|| text(PARENTS).is_some_and(|p| p.starts_with("ListenerSet/")))
+            let role = object.meta.gateway_api();
+            let namespace = role.and_then(|r| r.parent_namespace.as_ref());
+            let account = role.and_then(|r| r.service_account.as_ref());
+            let ours = identity.namespace == *namespace.unwrap_or(object.namespace())
+                && account.is_none_or(|a| *identity.service_account == **a);
+            let derived = object.meta.derived.as_ref();
+            ours.then(|| derived.is_some_and(|d| d.is_from(Kind::ListenerSet)))
         });
         let Some(listener_set) = for_us else { continue };
         let home = &server.gateway.namespace;

@@ -12,7 +12,7 @@ use model::service::Service;
 use rpds::RedBlackTreeMapSync;
 use store::Snapshot;
 
-use crate::resource::{Resource, ResourceSet};
+use xds::{Resource, ResourceSet};
 
 /// What a service has in a set.
 pub(crate) type Part = Arc<[Arc<Resource>]>;

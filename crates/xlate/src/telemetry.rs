@@ -145,6 +145,7 @@ mod tests {
                     annotations: Labels::default(),
                     created: None,
                     maker: None,
+                    derived: None,
                     uid: "".into(),
                     resource_version: "".into(),
                     origin: Origin::Source(SourceId {

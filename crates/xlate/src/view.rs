@@ -22,7 +22,7 @@ use crate::proxy::Traits;
 use crate::roots::TypeSet;
 use crate::routes::RoutesOf;
 use crate::secrets::SecretsOf;
-use crate::type_url::TypeUrl;
+use xds::TypeUrl;
 
 /// The IP families a proxy has addresses of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

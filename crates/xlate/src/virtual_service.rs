@@ -32,9 +32,6 @@ pub use resolve::{gateway_name, host_name};
 /// The name under which every sidecar is a gateway.
 pub const MESH: &str = "mesh";
 
-/// The annotation that the conversion of other kinds sets.
-const SEMANTICS: &str = "internal.istio.io/route-semantics";
-
 /// What a VirtualService was made from, which changes the meaning of some fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Semantics {
@@ -49,10 +46,11 @@ pub enum Semantics {
 
 impl Semantics {
     fn of(object: &Object<VirtualService>) -> Self {
-        match object.meta.annotations.get(SEMANTICS) {
-            Some("ingress") => Self::Ingress,
-            Some("gateway") => Self::Gateway,
-            _ => Self::Istio,
+        use model::derived::Semantics as Of;
+        match object.meta.derived.as_ref().map(|d| &d.semantics) {
+            Some(Of::Ingress) => Self::Ingress,
+            Some(Of::GatewayApi(_)) => Self::Gateway,
+            Some(Of::Istio) | None => Self::Istio,
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use model::node::Node;
-use pilothouse_xlate::{ResourceSet, TypeSet, TypeUrl, View};
+use pilothouse_xlate::View;
 use serde_json::json;
 use testkit::{World, node};
+use xds::{ResourceSet, TypeUrl};
 
 const TYPES: [TypeUrl; 4] = [
     TypeUrl::Cluster,
@@ -55,8 +56,7 @@ impl Mesh {
             each,
         };
         for ty in TYPES {
-            let view = mesh.view.clone();
-            mesh.world.engine.root(&TypeSet { view, ty });
+            mesh.world.engine.root(&mesh.view.set(ty));
         }
         mesh.pull();
         mesh

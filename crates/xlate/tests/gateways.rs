@@ -3,9 +3,9 @@
 //!
 //! `RECORDED=gw-https` names scenarios, and prints their differences.
 
-use pilothouse_xlate::TypeUrl;
 use serde_json::Value;
 use testkit::{Scenario, Score, differences};
+use xds::TypeUrl;
 
 /// Scenarios of gateways and policies. Those of patches, Wasm and the Gateway API are others' matters.
 const GROUPS: &[&str] = &[

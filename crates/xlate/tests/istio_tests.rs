@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use pilothouse_xlate::TypeUrl;
 use serde_json::Value;
 use testkit::{IstioTest, Score, decode, differences};
+use xds::TypeUrl;
 
 /// Without what differs in how a test and an installation put things in: a test hands services to the model past every
 /// kind of object, so that they have no name as one, and its objects have no domain that completes short names and maybe

@@ -8,11 +8,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pilothouse_xlate::TypeUrl;
 use prost::Message;
 use prost_reflect::DynamicMessage;
 use serde_json::Value;
 use testkit::{Scenario, Score, World, decode, differences, node, settings};
+use xds::TypeUrl;
 
 /// Scenarios of services, Sidecars and what listeners read besides.
 const GROUPS: &[&str] = &[
@@ -131,7 +131,7 @@ fn golden_cases_give_the_listeners_that_stand_beside_them() {
         let view = world.view(&node(&serde_json::from_str(&read("node.json")).unwrap()));
         let ty = TypeUrl::Listener;
         let set = world.set(&view, ty);
-        let shown = |r: &Arc<pilothouse_xlate::Resource>| decode(ty.as_str(), &r.body);
+        let shown = |r: &Arc<xds::Resource>| decode(ty.as_str(), &r.body);
         let list: Vec<Value> = set.iter().map(shown).collect();
         let text = serde_json::to_string_pretty(&list).unwrap() + "\n";
         if std::env::var_os("UPDATE_GOLDEN").is_some() {

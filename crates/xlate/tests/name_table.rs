@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use model::change::{Change, ServiceKey, ShardKey};
 use model::service::{Address, Endpoint, Health};
-use pilothouse_xlate::TypeUrl;
 use serde_json::{Value, json};
 use testkit::{Scenario, Score, Table, World, differences, node, settings};
+use xds::TypeUrl;
 
 const HEADLESS: &str = "{apiVersion: v1, kind: Service, metadata: {name: headless-svc, namespace: testns}, spec: \
      {clusterIP: None, ports: [{name: tcp-port, port: 9000}]}}";

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use model::node::Node;
-use pilothouse_xlate::{TypeUrl, View};
+use pilothouse_xlate::View;
 use serde_json::{Value, json};
 use testkit::{Scenario, Score, World, differences, golden, node};
+use xds::TypeUrl;
 
 #[test]
 fn golden_cases_give_the_routes_that_stand_beside_them() {

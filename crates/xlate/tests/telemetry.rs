@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use model::settings::{Features, Settings};
-use pilothouse_xlate::TypeUrl;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
+use xds::TypeUrl;
 
 const SERVICES: &str = "
 apiVersion: networking.istio.io/v1

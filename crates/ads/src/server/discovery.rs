@@ -21,7 +21,7 @@ use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use smallvec::SmallVec;
 use tokio::time::Sleep;
-use xlate::Published;
+use xds::Published;
 
 use super::Server;
 use super::calls::status_only;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use proto_envoy::envoy::config::core::v3::Node;
-use xlate::Published;
+use xds::Published;
 
 use crate::latest::Receiver;
 use crate::out::{Event, Response};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use super::{Protocol, Stream};
 use crate::content::parse_hex;

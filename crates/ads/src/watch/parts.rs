@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xlate::{Cursor, Resource, TypeUrl};
+use xds::{Cursor, Resource, TypeUrl};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Note, Plan, Setting, Watch};

@@ -14,7 +14,7 @@ use prost::Message;
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use proto_envoy::google::rpc;
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 const TYPES: [TypeUrl; 4] = [
     TypeUrl::Cluster,

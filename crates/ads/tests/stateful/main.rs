@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pilothouse_ads::{Ask, Code, Fanout, Limits, Out, Protocol, Request, Stream};
 use proptest::prelude::*;
 use proto_envoy::envoy::config::core::v3::Node;
-use xlate::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use super::LoadOptions;
 use crate::connection::{Connection, SMALL_WINDOW, WINDOW};

@@ -31,7 +31,7 @@ use proto_envoy::envoy::extensions::filters::http::router::v3::Router;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
 use serde_json::json;
 use testkit::Scenario;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::rig::{Rig, until};
 

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use model::kinds::Kind;
 use model::object::ObjectName;
 use store::Snapshot;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use super::proxy_config::gather::{self, Gathered};
 

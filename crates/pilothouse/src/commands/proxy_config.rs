@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use super::proxy::ProxyOptions;
 

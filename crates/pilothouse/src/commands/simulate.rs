@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use simulate::Resources;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 use super::proxy::ProxyOptions;
 

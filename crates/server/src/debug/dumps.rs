@@ -1,7 +1,7 @@
 //! What one proxy should have, in the shape of Envoy's own `config_dump`.
 
 use serde_json::{Value, json};
-use xlate::{Resource, TypeUrl};
+use xds::{Resource, TypeUrl};
 
 use crate::derive::ProxyRow;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use model::node::Node;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use xlate::{Resource, TypeUrl};
+use xds::{Resource, TypeUrl};
 
 use super::proxy_name;
 use crate::derive::State;

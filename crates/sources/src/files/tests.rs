@@ -15,7 +15,7 @@ fn entry(name: &str, port: u16) -> String {
 }
 
 struct Running {
-    said: mpsc::Receiver<Said>,
+    said: mpsc::Receiver<SourceEvent>,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -211,7 +211,7 @@ async fn a_folder_that_is_not_there_is_empty_or_unknown() {
     assert_eq!(empty.changes().await, ["synced"]);
     let mut unknown = Running::expecting(&root, Absent::Unknown);
     let said = unknown.said.recv().await.unwrap();
-    assert!(matches!(said, Said::Findings(_, findings) if !findings.is_empty()));
+    assert!(matches!(said, SourceEvent::Findings(_, findings) if !findings.is_empty()));
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("a.yaml"), entry("a", 80)).unwrap();
     unknown.until("synced").await;
@@ -344,7 +344,7 @@ async fn a_folder_that_the_system_does_not_tell_of_is_polled_and_that_is_said() 
     let (_, events) = mpsc::channel(1);
     let deaf = Watching::deaf(dir.path(), Some("the limit of watches is reached"));
     let mut running = Running::told_by(dir.path(), OPTIONS, deaf, events);
-    let Some(Said::Findings(_, findings)) = running.said.recv().await else {
+    let Some(SourceEvent::Findings(_, findings)) = running.said.recv().await else {
         panic!("nothing is said");
     };
     let codes: Vec<_> = findings.iter().map(|d| d.code).collect();

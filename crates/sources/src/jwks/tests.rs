@@ -128,7 +128,7 @@ fn at(address: SocketAddr, path: &str) -> KeySource {
 /// The task under test, and what it has said.
 struct Running {
     want: watch::Sender<Wanted>,
-    said: mpsc::Receiver<Said>,
+    said: mpsc::Receiver<SourceEvent>,
     stop: CancellationToken,
 }
 
@@ -155,11 +155,11 @@ impl Running {
     async fn next(&mut self) -> (KeySource, Option<Arc<FetchedKeys>>) {
         let said = tokio::time::timeout(PATIENCE, self.said.recv()).await;
         match said.expect("something is said").expect("it runs") {
-            Said::Changes(changes) => match changes.into_iter().next() {
+            SourceEvent::Changes(changes) => match changes.into_iter().next() {
                 Some(Change::Keys(source, keys)) => (source, keys),
                 other => panic!("{other:?}"),
             },
-            Said::Read { .. } | Said::Findings(..) => panic!("keys have no findings"),
+            SourceEvent::Read { .. } | SourceEvent::Findings(..) => panic!("keys have no findings"),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use xlate::{Published, TypeUrl};
+use xds::{Published, TypeUrl};
 
 use crate::format::TYPES;
 use crate::node::NodeKeys;

@@ -10,7 +10,7 @@ use proto_envoy::envoy::r#type::matcher::v3::{MetadataMatcher, StringMatcher};
 
 use super::matcher;
 use crate::listeners::address::cidr_range;
-use crate::resource::any;
+use xds::any;
 
 const SPIFFE: &str = "spiffe://";
 

@@ -20,7 +20,7 @@ use proto_envoy::envoy::extensions::upstreams::http::v3::http_protocol_options::
 
 use super::names;
 use crate::endpoints::groups::{self, Group};
-use crate::resource::any;
+use xds::any;
 
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 

@@ -31,8 +31,8 @@ use super::outbound::{NO_REGISTRY, lookup_family};
 use super::{encode, metadata_exchange, names, policy, sds, tls};
 use crate::endpoints::groups;
 use crate::envoy_filter::{Context, Patches};
-use crate::resource::{Resource, any};
 use crate::view::Families;
+use xds::{Resource, any};
 
 /// How long connections of nobody's service may be idle.
 const IDLE: Duration = Duration {

@@ -29,9 +29,9 @@ use super::{encode, metadata, names, policy};
 use crate::destination_rule::{Client, Policy, Side, rule_for, top_policy};
 use crate::endpoints::groups;
 use crate::envoy_filter::{Context, Patches};
-use crate::resource::Resource;
 use crate::scope::{ScopeKey, ScopeOf, SidecarScope};
 use crate::view::{Families, ServiceTarget};
+use xds::Resource;
 
 /// Connections to the workload are never cleaned up: the longest duration that Envoy takes.
 const NEVER: Duration = Duration {

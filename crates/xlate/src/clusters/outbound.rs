@@ -40,9 +40,9 @@ use crate::endpoints::select::{
     By, Known, PERSISTENT_SESSION, Selection, has_label, only_mutual_tls,
 };
 use crate::envoy_filter::Patches;
-use crate::resource::{Resource, any};
 use crate::services::{AccountsOf, EndpointsOf};
 use crate::view::Families;
+use xds::{Resource, any};
 
 /// Services with this label keep sessions by a header.
 const PERSISTENT_SESSION_HEADER: &str = "istio.io/persistent-session-header";

@@ -32,7 +32,7 @@ use super::draft::Draft;
 use super::metadata::text;
 use super::sds;
 use crate::authn::MutualTls;
-use crate::resource::any;
+use xds::any;
 
 /// The name of the extension for TLS.
 pub(super) const TLS: &str = "envoy.transport_sockets.tls";

@@ -14,9 +14,6 @@ use proto_istio::networking::traffic_policy::PortTrafficPolicy;
 use super::most_specific;
 use crate::limits::WILDCARD_RULE_BYTES;
 
-/// Marks rules made from a Gateway API policy; what users write wins over them.
-const FROM_POLICY: &str = "internal.istio.io/parents";
-
 /// The objects that became one rule, and that rule.
 #[derive(Clone, Debug)]
 pub struct MergedRule {
@@ -233,7 +230,8 @@ fn merge_into(
             merged.subsets.push(subset.clone());
         }
     }
-    let from_policy = |rule: &Object<DestinationRule>| rule.meta.annotations.contains(FROM_POLICY);
+    // What users write wins over what was made from a policy of the Gateway API.
+    let from_policy = |rule: &Object<DestinationRule>| rule.meta.gateway_api().is_some();
     let theirs = rule.spec.traffic_policy.as_ref();
     match (from_policy(&present.first), from_policy(rule)) {
         (false, true) => {

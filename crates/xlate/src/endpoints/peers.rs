@@ -11,8 +11,8 @@ use super::client::EndpointClient;
 use super::groups::Target;
 use super::select::{By, Known, Selection};
 use super::{ServiceKeyed, encode};
-use crate::resource::Resource;
 use crate::proxy::Traits;
+use xds::Resource;
 
 /// The name of the cluster in bootstraps of proxies that discover themselves.
 const LOCAL_CLUSTER: &str = "local_cluster";

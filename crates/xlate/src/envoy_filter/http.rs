@@ -13,7 +13,7 @@ use super::listener::{Insert, Place};
 use super::merge::{self, NoMerge};
 use super::network;
 use super::patch::{ListenerPatches, Patch};
-use crate::resource::any;
+use xds::any;
 
 use hcm::http_filter::ConfigType;
 use hcm::{HttpConnectionManager, HttpFilter};

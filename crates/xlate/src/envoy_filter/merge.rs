@@ -137,7 +137,6 @@ fn is_one_value(there: &DynamicMessage, patch: &DynamicMessage) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::any;
     use prost_types::Duration;
     use proto_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, LbConfig};
     use proto_envoy::envoy::config::cluster::v3::cluster::{
@@ -145,6 +144,7 @@ mod tests {
     };
     use proto_envoy::envoy::config::cluster::v3::{CircuitBreakers, Cluster, circuit_breakers};
     use proto_envoy::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
+    use xds::any;
 
     fn merged(mut target: Cluster, patch: Cluster, lists: Lists) -> Cluster {
         merge(&mut target, &patch, lists);

@@ -86,12 +86,7 @@ impl Query<Snapshot> for FindingsOfView {
 }
 
 impl FindingsOfView {
-    fn of_gateway(
-        &self,
-        cx: &Cx<'_, Snapshot>,
-        proxy: &GatewayProxy,
-        found: &mut Vec<Diagnostic>,
-    ) {
+    fn of_gateway(&self, cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy, found: &mut Vec<Diagnostic>) {
         let merged = cx.query(&MergedGatewayOf(proxy.gateway.clone()));
         let merged = (*merged).clone();
         let tcp = merged

@@ -6,16 +6,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::Namespace;
 use model::kinds::istio::Gateway;
 use model::object::Object;
 use store::{Reads, Snapshot};
 
 use super::{GatewayKey, Instance};
-
-const SERVICES: &str = "internal.istio.io/gateway-service";
-const PARENT_NAMESPACE: &str = "internal.istio.io/parent-namespace";
-const SEMANTICS: &str = "internal.istio.io/gateway-semantics";
-const SERVICE_ACCOUNT: &str = "internal.istio.io/service-account-name";
 
 /// A Gateway that selects a proxy.
 pub(super) struct Selected {
@@ -62,8 +58,11 @@ pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
         .iter()
         .filter(|g| !features.scope_gateway_to_namespace || *g.namespace() == key.namespace);
     let selected = reachable.filter_map(|gateway| {
-        if let Some(services) = gateway.meta.annotations.get(SERVICES) {
-            let instances = reached_through(gateway, services, key);
+        let role = gateway.meta.gateway_api();
+        if let Some((role, services)) = role.and_then(|r| Some((r, r.services.as_ref()?))) {
+            let home = role.parent_namespace.as_ref();
+            let home = home.unwrap_or(gateway.namespace());
+            let instances = reached_through(services, home, key);
             return (!instances.is_empty()).then(|| Selected {
                 gateway: gateway.clone(),
                 instances,
@@ -87,16 +86,16 @@ pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
     }
 }
 
-/// The proxy's instances of the services that a Gateway names.
-fn reached_through(gateway: &Object<Gateway>, services: &str, key: &GatewayKey) -> Vec<Instance> {
-    let parent = gateway.meta.annotations.get(PARENT_NAMESPACE);
-    let namespace = parent
-        .filter(|n| !n.is_empty())
-        .unwrap_or(gateway.namespace());
-    let named: BTreeSet<&str> = services.split(',').collect();
+/// The proxy's instances of these services of a namespace.
+fn reached_through(
+    services: &[Arc<str>],
+    namespace: &Namespace,
+    key: &GatewayKey,
+) -> Vec<Instance> {
+    let named: BTreeSet<&str> = services.iter().map(|host| &**host).collect();
     let instances = key.instances.iter();
     instances
-        .filter(|i| named.contains(&*i.host) && *i.namespace == *namespace)
+        .filter(|i| named.contains(&*i.host) && i.namespace == *namespace)
         .cloned()
         .collect()
 }
@@ -105,10 +104,10 @@ fn reached_through(gateway: &Object<Gateway>, services: &str, key: &GatewayKey) 
 ///
 /// Istio: pilot/pkg/model/push_context.go filterStrictGatewayMerging, 1.32.
 fn keep_apart(selected: Vec<Selected>) -> Vec<Selected> {
-    let from_api = |s: &Selected| s.gateway.meta.annotations.get(SEMANTICS) == Some("gateway");
+    let from_api = |s: &Selected| s.gateway.meta.gateway_api().is_some();
     let runs = |s: &Selected| {
-        let account = s.gateway.meta.annotations.get(SERVICE_ACCOUNT);
-        from_api(s) && account.is_some_and(|a| !a.is_empty())
+        let role = s.gateway.meta.gateway_api();
+        role.is_some_and(|role| role.service_account.is_some())
     };
     let managed: BTreeSet<_> = selected
         .iter()

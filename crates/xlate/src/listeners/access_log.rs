@@ -25,8 +25,8 @@ use store::Snapshot;
 use super::class::Class;
 use super::provider_cluster::{ProviderCluster, lookup};
 use crate::capabilities::Loadable;
-use crate::resource::any;
 use crate::telemetry::{Applied, logging, provider};
+use xds::any;
 
 const FILE: &str = "envoy.access_loggers.file";
 const HTTP_GRPC: &str = "envoy.access_loggers.http_grpc";
@@ -87,8 +87,7 @@ pub fn access_logs(
     }
     for list in [&mut logs.http, &mut logs.tcp, &mut logs.listener] {
         list.retain(|log| {
-            loadable.has(&log.name)
-                && (!uses_cel(log.filter.as_ref()) || loadable.has(CEL_FILTER))
+            loadable.has(&log.name) && (!uses_cel(log.filter.as_ref()) || loadable.has(CEL_FILTER))
         });
     }
     logs

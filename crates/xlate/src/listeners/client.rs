@@ -18,11 +18,11 @@ use super::tls::OwnFiles;
 use crate::gateways::{self, GatewayKey};
 use crate::label_names::Reader;
 use crate::proxy::Traits;
-use crate::resource::ResourceSet;
 use crate::routes::{RoutesOf, UnknownHosts};
 use crate::scope::ScopeKey;
 use crate::security::SecurityOf;
 use crate::view::{Families, Hashed, ServiceTarget};
+use xds::ResourceSet;
 
 /// Proxies that have the same listeners.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

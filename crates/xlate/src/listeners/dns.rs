@@ -14,7 +14,7 @@ use proto_envoy::envoy::extensions::filters::network::sni_dynamic_forward_proxy:
 use super::filters;
 use crate::capabilities::name;
 use crate::clusters::names;
-use crate::resource::any;
+use xds::any;
 
 /// Which addresses are looked up.
 pub type Family = DnsLookupFamily;

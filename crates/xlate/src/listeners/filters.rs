@@ -27,7 +27,7 @@ use proto_istio::filters::alpn;
 
 use super::class::Class;
 use crate::capabilities::name;
-use crate::resource::any;
+use xds::any;
 
 /// The transport protocol of connections that the TLS inspector found to be TLS.
 pub const TLS_TRANSPORT: &str = "tls";

@@ -33,7 +33,7 @@ use crate::capabilities::name;
 use crate::envoy_filter::{Context, ListenerPatches};
 use crate::gateways::{self, GatewayServer, MergedGateway, PortServers, ServerPort};
 use crate::limits::{self, Budget};
-use crate::resource::{Resource, any};
+use xds::{Resource, any};
 
 /// How long a client may take for its part of the TLS handshake.
 const HANDSHAKE_SECONDS: u64 = 15;

@@ -31,8 +31,8 @@ use super::proxy_headers::ProxyHeaders;
 use super::tracing::TracingConfig;
 use super::{filters, refusal};
 use crate::capabilities::{Capabilities, name};
-use crate::resource::any;
 use crate::traffic_extension::Phases;
+use xds::any;
 
 /// What the connection managers of one side of a proxy are made of.
 pub struct Input<'a> {

@@ -28,11 +28,11 @@ use crate::authn;
 use crate::clusters::names;
 use crate::envoy_filter::{self, Context, ListenerPatches, RoutePatches, RoutePatchesOf};
 use crate::findings::ServedPort;
-use crate::resource::Resource;
 use crate::routes::retry;
 use crate::scope::ScopeOf;
 use crate::view::Hashed;
 use ports::PortChain;
+use xds::Resource;
 
 /// Name of the listener that takes all redirected traffic.
 pub const VIRTUAL_INBOUND: &str = "virtualInbound";

@@ -8,9 +8,9 @@ use proto_istio::mesh::MeshConfig;
 use proto_istio::mesh::mesh_config::extension_provider::Provider;
 
 use super::class::Class;
-use crate::resource::any;
 use crate::telemetry::metrics::{ProviderMetrics, merge};
 use crate::telemetry::{Applied, provider};
+use xds::any;
 
 /// The configuration of each metrics filter of one side of a proxy.
 ///

@@ -28,13 +28,13 @@ use super::{
 };
 use crate::clusters::allow_any_dns_cache;
 use crate::envoy_filter::{Context, ListenerPatches};
-use crate::resource::{Resource, ResourceSet};
 use crate::scope::ScopeOf;
 use crate::view::{Families, Hashed};
 use chains::{ClientKey, TcpChain};
 use entry::{Chain, Entry, HttpChain};
 use matching::Matching;
 use plan::PlanOf;
+use xds::{Resource, ResourceSet};
 
 /// Name of the route configuration of the HTTP proxy port.
 const HTTP_PROXY_ROUTES: &str = "http_proxy";

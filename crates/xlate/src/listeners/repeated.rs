@@ -70,10 +70,17 @@ pub(super) fn too_many_copies(
         Role::Sidecar => {
             let inbound = || {
                 let security = SecurityOf::of(cx, proxy);
-                alike(inbound_chains(cx, &proxy.scope, Some(&security), proxy.targets.len()))
+                alike(inbound_chains(
+                    cx,
+                    &proxy.scope,
+                    Some(&security),
+                    proxy.targets.len(),
+                ))
             };
             weighs(Class::SidecarInbound, &inbound)
-                || weighs(Class::SidecarOutbound, &|| outbound_chains(cx, &proxy.scope))
+                || weighs(Class::SidecarOutbound, &|| {
+                    outbound_chains(cx, &proxy.scope)
+                })
         }
         Role::Router => weighs(Class::Gateway, &|| {
             alike(gateway_chains(cx, &gateways::key_of(cx, proxy)))

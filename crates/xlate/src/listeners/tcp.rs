@@ -15,7 +15,7 @@ use super::filters;
 use super::parts::TcpParts;
 use crate::capabilities::name;
 use crate::clusters::names;
-use crate::resource::any;
+use xds::any;
 
 /// How long a Redis command may take.
 const REDIS_SECONDS: i64 = 5;

@@ -15,8 +15,8 @@ use proto_istio::mesh::mesh_config::tls_config::TlsProtocol;
 
 use crate::authn::trust_domains;
 use crate::capabilities::{Capabilities, name};
-use crate::resource::any;
 use crate::proxy::Traits;
+use xds::any;
 
 /// The secret that holds the workload's certificate.
 pub const WORKLOAD_SECRET: &str = "default";

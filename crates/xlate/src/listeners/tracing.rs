@@ -186,7 +186,6 @@ pub fn tracing_config(
     }
 }
 
-
 fn sampled(percentage: f64) -> hcm::Tracing {
     let percent = |value| Some(Percent { value });
     hcm::Tracing {

@@ -29,8 +29,8 @@ use proto_istio::networking::{
 
 use super::rule::{Building, Session};
 use super::{filters, hash, headers, matching, retry};
-use crate::resource::any;
 use crate::virtual_service::Semantics;
+use xds::any;
 
 const NO_TIMEOUT: Duration = Duration {
     seconds: 0,

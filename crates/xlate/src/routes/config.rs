@@ -24,8 +24,8 @@ use super::patched::Config;
 use super::plan::PlanOf;
 use super::rule::cluster_name;
 use super::{action, matching};
-use crate::resource::Resource;
 use crate::scope::{ScopeOf, SidecarScope};
+use xds::Resource;
 
 /// Envoy's own limit is smaller than what a rule may hold.
 const MAX_DIRECT_RESPONSE: u32 = 1024 * 1024;

@@ -23,7 +23,7 @@ use proto_istio::networking::{CorsPolicy, HttpFaultInjection, Percent};
 
 use super::matching::text_matcher;
 use super::rule::Session;
-use crate::resource::any;
+use xds::any;
 
 pub(super) const FAULT: &str = "envoy.filters.http.fault";
 pub(super) const CORS: &str = "envoy.filters.http.cors";

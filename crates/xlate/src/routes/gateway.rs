@@ -26,11 +26,11 @@ use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use crate::envoy_filter::route::port_of_gateway_route;
 use crate::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
-use crate::resource::{Resource, any};
 use crate::scope::{ScopeOf, SidecarScope};
 use crate::services::OfHost;
 use crate::virtual_service::{DestinationsOf, RuleHead, RuleOf, RulesFor};
 use crate::{hosts, limits};
+use xds::{Resource, any};
 
 /// A route configuration of a gateway proxy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

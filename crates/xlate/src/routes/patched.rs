@@ -14,7 +14,7 @@ use store::Snapshot;
 
 use crate::envoy_filter::route::{Place, apply};
 use crate::envoy_filter::{Context, RoutePatches};
-use crate::resource::Resource;
+use xds::Resource;
 
 /// A route configuration that can be made.
 pub(super) trait Config: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {

@@ -23,10 +23,10 @@ use super::filters;
 use super::named::{Named, Specificity};
 use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use super::service::ServiceRoutes;
-use crate::resource::any;
 use crate::scope::{EgressScope, ScopeOf, SidecarScope};
 use crate::services::{address_for, addresses_for};
 use crate::virtual_service::{DestinationsOf, MESH, RuleHead, Semantics, suspects_in};
+use xds::any;
 
 /// The virtual hosts of a port.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

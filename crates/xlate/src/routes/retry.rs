@@ -10,7 +10,7 @@ use proto_envoy::envoy::extensions::retry::host::previous_hosts::v3::PreviousHos
 use proto_envoy::envoy::extensions::retry::priority::previous_priorities::v3::PreviousPrioritiesConfig;
 use proto_istio::networking::HttpRetry;
 
-use crate::resource::any;
+use xds::any;
 
 const CONDITIONS: &str =
     "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use incr::Engine;
 use model::change::{Change, SourceId};
+use model::derived::{Derived, GatewayRole, Semantics};
 use model::kinds::istio::VirtualService;
 use model::object::{Meta, Object, ObjectName, Origin};
 use model::settings::Settings;
@@ -47,6 +48,20 @@ fn strings(map: &Value) -> Labels {
 }
 
 /// The routes of a rule on a port.
+/// Istio marks what it derived with annotations; here no annotation can.
+fn derived(annotations: &Value) -> Option<Arc<Derived>> {
+    let semantics = match annotations["internal.istio.io/route-semantics"].as_str()? {
+        "ingress" => Semantics::Ingress,
+        "gateway" => Semantics::GatewayApi(GatewayRole::default()),
+        other => panic!("{other}"),
+    };
+    Some(Arc::new(Derived {
+        by: "test",
+        from: Arc::from([]),
+        semantics,
+    }))
+}
+
 fn routes(case: &Value) -> Value {
     let input = &case["in"];
     let object = &input["virtualService"];
@@ -66,9 +81,10 @@ fn routes(case: &Value) -> Value {
         meta: Meta {
             name: name.clone(),
             labels: Labels::default(),
-            annotations: strings(&object["metadata"]["annotations"]),
+            annotations: Labels::default(),
             created: None,
             maker: None,
+            derived: derived(&object["metadata"]["annotations"]),
             uid: "".into(),
             resource_version: "".into(),
             origin: Origin::Source(source.clone()),

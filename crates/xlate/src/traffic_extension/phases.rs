@@ -23,7 +23,7 @@ use super::{Code, Extension, Phase, url};
 use crate::capabilities::{Capabilities, Loadable};
 use crate::listeners::class::Class;
 use crate::listeners::filters;
-use crate::resource::any;
+use xds::any;
 
 const WASM_HTTP: &str = "envoy.filters.http.wasm";
 const WASM_NETWORK: &str = "envoy.filters.network.wasm";
@@ -269,8 +269,7 @@ fn lacks(
     match &extension.code {
         // An agent beside the proxy fetches modules, as it fetches certificates.
         Code::Wasm(wasm)
-            if url::scheme(&wasm.url).as_deref() != Some("file")
-                && !capabilities.certificates =>
+            if url::scheme(&wasm.url).as_deref() != Some("file") && !capabilities.certificates =>
         {
             Some("an agent that fetches Wasm modules".to_owned())
         }

@@ -18,7 +18,7 @@ use store::{Reads, Snapshot};
 
 use super::read::{ReadExtension, Wanted};
 use super::{Code, Extension, url};
-use crate::resource::{Resource, any};
+use xds::{Resource, any};
 
 /// Environment variables by which agents are told how to fetch. They take the first two out before the proxy sees them.
 const PULL_SECRET: &str = "ISTIO_META_WASM_IMAGE_PULL_SECRET";

@@ -7,8 +7,8 @@ use model::settings::Settings;
 use pilothouse_xlate as xlate;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
-use xlate::findings::FindingsOfView;
-use xlate::{TypeUrl, View};
+use xds::TypeUrl;
+use xlate::View;
 
 /// A service with a port for requests and one for bytes, on the workload of the proxy.
 pub(crate) const SERVICE: &str = "
@@ -69,7 +69,7 @@ impl Case {
     }
 
     pub(crate) fn findings(&self) -> Vec<Diagnostic> {
-        self.world.get(&FindingsOfView(self.view.clone())).to_vec()
+        self.world.get(&self.view.findings()).to_vec()
     }
 
     /// The one finding, as code, object and field.

@@ -14,13 +14,14 @@ use model::node::Node;
 use model::object::ObjectKey;
 use model::service::{Address, Endpoint};
 use model::{Hostname, SourceId};
-use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
+use pilothouse_xlate::findings::FindingsOfMesh;
 use pilothouse_xlate::view::ProxyKey;
-use pilothouse_xlate::{Resource, ResourceSet, TypeSet, TypeUrl, View, ViewOf};
+use pilothouse_xlate::{View, ViewOf};
 use proptest::prelude::*;
 use serde_json::json;
 use store::Snapshot;
 use testkit::{World, node};
+use xds::{Resource, ResourceSet, TypeUrl};
 
 use objects::{Pick, pick};
 
@@ -139,12 +140,9 @@ impl Served {
     }
 
     fn hold(&mut self, view: &Arc<View>) -> Vec<RootId> {
-        let root = |ty| {
-            let view = view.clone();
-            self.world.engine.root(&TypeSet { view, ty })
-        };
+        let root = |ty| self.world.engine.root(&view.set(ty));
         let mut roots: Vec<RootId> = TypeUrl::ALL.into_iter().map(root).collect();
-        roots.push(self.world.engine.root(&FindingsOfView(view.clone())));
+        roots.push(self.world.engine.root(&view.findings()));
         roots
     }
 
@@ -179,7 +177,7 @@ impl Served {
             for ty in TypeUrl::ALL {
                 got.insert((proxy, ty), self.world.set(&view, ty));
             }
-            self.world.get(&FindingsOfView(view));
+            self.world.get(&view.findings());
         }
         got
     }
@@ -187,9 +185,8 @@ impl Served {
 
 fn from_nothing(snapshot: &Snapshot, node: &Arc<Node>, ty: TypeUrl) -> ResourceSet {
     let engine = Engine::new();
-    let view = engine.get(snapshot, &ViewOf(ProxyKey::new(node.clone())));
-    let view = View::clone(&view).into();
-    ResourceSet::clone(&engine.get(snapshot, &TypeSet { view, ty }))
+    let viewed = engine.get(snapshot, &ViewOf(ProxyKey::new(node.clone())));
+    ResourceSet::clone(&engine.get(snapshot, &viewed.view.set(ty)))
 }
 
 /// The first resource in which two sets differ.
@@ -240,7 +237,7 @@ proptest! {
             }
             let fresh = Engine::new();
             for connected in served.connected.values() {
-                let query = FindingsOfView(connected.view.clone());
+                let query = connected.view.findings();
                 prop_assert_eq!(served.world.get(&query), fresh.get(&*snapshot, &query));
             }
             let of_mesh = served.world.get(&FindingsOfMesh);

@@ -1,8 +1,8 @@
 //! One case for each product: what is said, and that little is made.
 
-use pilothouse_xlate::TypeUrl;
 use pilothouse_xlate::findings::{FindingsOfMesh, code};
 use serde_json::json;
+use xds::TypeUrl;
 
 use crate::hostile::{NAMES, everybody, yaml};
 use crate::measured::Measured;

@@ -35,11 +35,9 @@ fn a_gateway_with_many_hosts_is_served() {
     );
     let measured = Measured::new(&(yaml + &object("VirtualService", "all", &spec)));
     assert_eq!(measured.exceeded, []);
-    let set = measured
-        .world
-        .set(&measured.gateway, pilothouse_xlate::TypeUrl::Route);
+    let set = measured.world.set(&measured.gateway, xds::TypeUrl::Route);
     let config = testkit::decode(
-        pilothouse_xlate::TypeUrl::Route.as_str(),
+        xds::TypeUrl::Route.as_str(),
         &set.get("http.8080").unwrap().body,
     );
     let hosts = config["virtual_hosts"].as_array().unwrap();

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::Diagnostic;
-use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView, code};
-use pilothouse_xlate::{ResourceSet, TypeUrl, View};
+use pilothouse_xlate::View;
+use pilothouse_xlate::findings::{FindingsOfMesh, code};
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
+use xds::{ResourceSet, TypeUrl};
 
 /// The service of another namespace.
 const OTHERS: &str = "till.other.svc.cluster.local";
@@ -55,7 +56,7 @@ impl Measured {
                     others(ty, &set, &mut of_others);
                 }
             }
-            found.extend(world.get(&FindingsOfView(view.clone())).iter().cloned());
+            found.extend(world.get(&view.findings()).iter().cloned());
         }
         let exceeded = found.iter().filter(|d| d.code == code::OVER_LIMIT);
         let exceeded = exceeded.map(|d| {

@@ -1,6 +1,6 @@
 //! What patches of EnvoyFilters may add: to each of what they patch, and together.
 
-use pilothouse_xlate::TypeUrl;
+use xds::TypeUrl;
 
 use crate::hostile::{everybody, lua, merge, patches};
 use crate::measured::Measured;

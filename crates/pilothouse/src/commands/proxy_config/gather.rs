@@ -15,8 +15,9 @@ use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
 use store::{Snapshot, Store};
+use xds::TypeUrl;
+use xlate::ViewOf;
 use xlate::view::ProxyKey;
-use xlate::{TypeSet, TypeUrl, ViewOf};
 
 /// The largest answer of a server that is read.
 const LARGEST_DUMP: usize = 1 << 30;
@@ -169,17 +170,11 @@ pub(in crate::commands) fn offline(
     let node = node(&snapshot)?;
     let node = xlate::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
     let engine = Engine::new();
-    let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
+    let viewed = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
     Ok(types
         .iter()
         .map(|ty| {
-            let set = engine.get(
-                &*snapshot,
-                &TypeSet {
-                    view: Arc::clone(&view),
-                    ty: *ty,
-                },
-            );
+            let set = engine.get(&*snapshot, &viewed.view.set(*ty));
             (
                 *ty,
                 set.iter()

@@ -2,7 +2,7 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
-use xlate::TypeUrl;
+use xds::TypeUrl;
 
 /// The resources of one type.
 pub(super) fn table(ty: TypeUrl, resources: &[Value]) -> Table {

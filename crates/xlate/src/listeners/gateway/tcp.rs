@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::Kind;
 use model::host::subset_of;
 use model::kinds::istio::VirtualService;
 use model::protocol::Protocol;
@@ -26,9 +27,6 @@ use crate::virtual_service::{Rule, RuleOf, RulesFor, Semantics};
 
 /// The server names that rules take, by port, with the address of the server.
 pub(super) type Names = BTreeMap<u16, BTreeMap<String, String>>;
-
-/// The objects that a VirtualService was made from.
-const PARENTS: &str = "internal.istio.io/parents";
 
 /// The chains of a server that does not speak HTTP.
 pub(super) fn chains(
@@ -158,8 +156,10 @@ impl<'a> Servers<'a> {
                 .planning
                 .cx
                 .get::<VirtualService>(&rule.name)
-                .and_then(|o| Some(o.meta.annotations.get(PARENTS)?.starts_with("TLSRoute/")))
-                .unwrap_or(false)
+                .is_some_and(|o| {
+                    let derived = o.meta.derived.as_ref();
+                    derived.is_some_and(|d| d.is_from(Kind::TlsRoute))
+                })
     }
 
     /// Chains by the server names that rules state.

@@ -18,14 +18,14 @@ use store::Snapshot;
 use crate::clusters::names;
 use crate::envoy_filter::{Context, ListenerPatches};
 use crate::listeners::address::{additional, socket, wildcards};
+use crate::listeners::client::OutboundClient;
 use crate::listeners::filters::http_inspector;
 use crate::listeners::forward;
 use crate::listeners::hcm::{Options, Routes};
 use crate::listeners::parts::{Keyed, TcpParts};
 use crate::listeners::tcp::{self, Policy, Upstream};
-use crate::listeners::client::OutboundClient;
 use crate::listeners::{HttpKey, encode};
-use crate::resource::Resource;
+use xds::Resource;
 
 const VIRTUAL_OUTBOUND: &str = "virtualOutbound";
 const BLACK_HOLE_CHAIN: &str = "virtualOutbound-blackhole";
@@ -86,11 +86,7 @@ pub(super) fn listener(
         }),
         tcp,
         unmatched,
-        patches: patches.of_listener(
-            Context::SidecarOutbound,
-            VIRTUAL_OUTBOUND,
-            proxy.port,
-        ),
+        patches: patches.of_listener(Context::SidecarOutbound, VIRTUAL_OUTBOUND, proxy.port),
     }))
     .clone()
 }

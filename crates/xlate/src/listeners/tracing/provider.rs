@@ -26,7 +26,7 @@ use super::Traced;
 use crate::listeners::access_log::envoy_grpc;
 use crate::listeners::provider_cluster::{ProviderCluster, lookup};
 use crate::listeners::proxy_options::seconds;
-use crate::resource::any;
+use xds::any;
 
 const ZIPKIN_TIMEOUT_SECONDS: u64 = 5;
 const ENVIRONMENT_DETECTOR: &str = "envoy.tracers.opentelemetry.resource_detectors.environment";

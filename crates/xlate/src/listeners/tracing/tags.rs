@@ -10,8 +10,8 @@ use proto_istio::mesh::tracing::custom_tag::Type as MeshTag;
 use proto_istio::telemetry::tracing::CustomTag as TelemetryTag;
 use proto_istio::telemetry::tracing::custom_tag::Type as TelemetryType;
 
-use crate::capabilities::name::HTTP_RBAC;
 use super::Traced;
+use crate::capabilities::name::HTTP_RBAC;
 
 /// What authorization would have decided for policies that only rehearse: tag and key of the RBAC filter's metadata.
 const DRY_RUN: [(&str, &str); 4] = [

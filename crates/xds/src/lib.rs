@@ -1,0 +1,12 @@
+//! The vocabulary of xDS: encoded resources, sorted sets of them, their types, and what is published of them.
+//!
+//! Generation makes these, streams send them, clients and the warm start read them. Nothing here knows how a resource
+//! is made or how it travels.
+
+mod published;
+mod resource;
+mod type_url;
+
+pub use published::Published;
+pub use resource::{Cursor, Iter, Resource, ResourceSet, any};
+pub use type_url::TypeUrl;
