@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use model::Kinded;
 use model::kinds::istio::EnvoyFilter;
 use model::parse::{Validation, parse};
-use xlate::envoy_filter::Compiled;
+use policy::envoy_filter::Compiled;
 
 /// What stands before the fuzzed part.
 const HEAD: &str =

@@ -14,7 +14,7 @@ use xlate::findings::{FindingsOfMesh, FindingsOfView};
 
 /// Bytes of resources that are there without objects.
 const BASE: usize = 1 << 20;
-/// Bytes for each byte of input. Products may grow until a limit of `xlate::limits` holds them: a ServiceEntry of 4 kB with
+/// Bytes for each byte of input. Products may grow until a limit of `mesh::limits` holds them: a ServiceEntry of 4 kB with
 /// 256 hosts and 64 ports, the most that one may have, makes 8,000.
 const EACH: usize = 16_000;
 /// Longer inputs find nothing that shorter ones do not, and take their time.

@@ -1,7 +1,10 @@
 //! Development tasks that cargo has no word for. `cargo run -p xtask -- tidy` checks the crate graph,
 //! that every dependency is explained, the sources, and that `docs/reference/` is current, which `-- reference` writes.
+//! `-- differences LIST REPORT...` holds reports of conformance against a list of known differences.
 
+mod cycles;
 mod dependencies;
+mod differences;
 mod reference;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +23,23 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("store", &["model", "incr", "proto-istio"]),
     ("xds", &["model"]),
     (
+        "mesh",
+        &["model", "store", "incr", "proto-envoy", "proto-istio"],
+    ),
+    (
+        "policy",
+        &[
+            "model",
+            "store",
+            "incr",
+            "descriptors",
+            "xds",
+            "mesh",
+            "proto-envoy",
+            "proto-istio",
+        ],
+    ),
+    (
         "xlate",
         &[
             "model",
@@ -27,6 +47,8 @@ const GRAPH: &[(&str, &[&str])] = &[
             "incr",
             "xds",
             "descriptors",
+            "mesh",
+            "policy",
             "proto-envoy",
             "proto-istio",
         ],
@@ -39,7 +61,19 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("validate", &["model", "descriptors", "proto-istio"]),
     ("sources", &["model", "validate"]),
     ("simulate", &["proto-envoy"]),
-    ("explain", &["model", "store", "incr", "xds", "xlate"]),
+    (
+        "explain",
+        &[
+            "model",
+            "store",
+            "incr",
+            "xds",
+            "descriptors",
+            "mesh",
+            "policy",
+            "xlate",
+        ],
+    ),
     (
         "apiserver",
         &["model", "sources", "validate", "proto-istio"],
@@ -48,10 +82,14 @@ const GRAPH: &[(&str, &[&str])] = &[
         "server",
         &[
             "analysis",
+            "explain",
             "model",
             "store",
             "incr",
             "xds",
+            "descriptors",
+            "mesh",
+            "policy",
             "xlate",
             "ads",
             "sources",
@@ -66,6 +104,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "pilothouse",
         &[
             "analysis",
+            "explain",
             "apiserver",
             "server",
             "client",
@@ -76,6 +115,9 @@ const GRAPH: &[(&str, &[&str])] = &[
             "store",
             "validate",
             "xds",
+            "descriptors",
+            "mesh",
+            "policy",
             "xlate",
             "incr",
         ],
@@ -83,10 +125,14 @@ const GRAPH: &[(&str, &[&str])] = &[
     (
         "testkit",
         &[
+            "known-differences",
             "model",
             "store",
             "incr",
             "xds",
+            "descriptors",
+            "mesh",
+            "policy",
             "xlate",
             "proto-envoy",
             "proto-istio",
@@ -96,11 +142,15 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("attack", &[]),
     ("demo", &[]),
     ("kubeclients", &["apiserver"]),
-    ("xtask", &[]),
+    ("known-differences", &[]),
+    ("xtask", &["known-differences"]),
 ];
 
+/// The crates of generation: pure functions of a key and of recorded reads.
+const GENERATION: &[&str] = &["mesh", "policy", "xlate"];
+
 /// Words that generation may not name, with what they would bring in.
-const FORBIDDEN_IN_XLATE: &[(&str, &str)] = &[
+const FORBIDDEN_IN_GENERATION: &[(&str, &str)] = &[
     ("std::time::Instant", "a clock"),
     ("SystemTime", "a clock"),
     ("std::env", "the environment"),
@@ -124,8 +174,9 @@ fn main() -> ExitCode {
         Some("reference") => root().and_then(reference::write).map(|pages| {
             println!("reference: {pages} pages");
         }),
+        Some("differences") => known_differences(std::env::args().skip(2).collect()),
         _ => Err(anyhow::anyhow!(
-            "usage: cargo run -p xtask -- tidy|reference"
+            "usage: cargo run -p xtask -- tidy|reference|differences LIST REPORT..."
         )),
     };
     match result {
@@ -137,11 +188,41 @@ fn main() -> ExitCode {
     }
 }
 
+/// Judges reports of conformance by a list. Without reports, `--scenarios` and a folder: whether the list's are there.
+fn known_differences(paths: Vec<String>) -> anyhow::Result<()> {
+    let read = |path: &String| std::fs::read_to_string(path).with_context(|| path.clone());
+    let Some((list, reports)) = paths.split_first() else {
+        bail!("differences wants a list and reports");
+    };
+    let list = read(list)?;
+    let mut wrong = BTreeSet::new();
+    if let [flag, folder] = reports
+        && flag == "--scenarios"
+    {
+        let entries = std::fs::read_dir(folder).with_context(|| folder.clone())?;
+        let names = entries
+            .flatten()
+            .map(|e| e.file_name().to_string_lossy().into_owned());
+        wrong.extend(differences::unknown(&list, &names.collect())?);
+    } else {
+        anyhow::ensure!(!reports.is_empty(), "differences wants reports");
+        for report in reports {
+            wrong.extend(differences::judge(&list, &read(report)?)?);
+        }
+    }
+    for line in &wrong {
+        eprintln!("{line}");
+    }
+    anyhow::ensure!(wrong.is_empty(), "{} faults", wrong.len());
+    Ok(())
+}
+
 fn tidy() -> anyhow::Result<()> {
     let metadata = metadata()?;
     let mut faults = graph(&metadata);
     faults.extend(dependencies::unlisted(root()?, &metadata)?);
     faults.extend(sources()?);
+    faults.extend(cycles::of_modules(root()?, GENERATION)?);
     faults.extend(reference::stale(root()?)?);
     if faults.is_empty() {
         println!(
@@ -227,13 +308,14 @@ fn sources() -> anyhow::Result<Vec<String>> {
                     "{shown} has {lines} lines, more than {LONGEST_FILE}"
                 ));
             }
-            if shown.starts_with("crates/xlate/src") {
+            let of = |name: &&str| shown.starts_with(&format!("crates/{name}/src"));
+            if GENERATION.iter().any(of) {
                 let code = text.split("#[cfg(test)]").next().unwrap_or_default();
                 for (line, number) in code.lines().zip(1..) {
                     if line.trim_start().starts_with("//") {
                         continue;
                     }
-                    for (word, brings) in FORBIDDEN_IN_XLATE {
+                    for (word, brings) in FORBIDDEN_IN_GENERATION {
                         if line.contains(word) {
                             faults.push(format!(
                                 "{shown}:{number} names {word}: generation may not reach {brings}"

@@ -233,7 +233,7 @@ fn pages(
     let constants = [
         "crates/model/src/parse.rs",
         "crates/sources/src/folder.rs",
-        "crates/xlate/src/findings.rs",
+        "crates/mesh/src/finding.rs",
         "crates/server/src/shadows.rs",
     ];
     let constants = constants.into_iter().map(read);

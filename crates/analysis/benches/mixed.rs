@@ -10,7 +10,7 @@ use std::time::Instant;
 use incr::Engine;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
-use model::{Change, SourceId};
+use model::{Change, Owner};
 use pilothouse_analysis::Analysis;
 use store::{Snapshot, Store};
 
@@ -114,10 +114,7 @@ fn main() {
         "{objects}: {:?}",
         parsed.diagnostics.first()
     );
-    let source = SourceId {
-        rank: 0,
-        name: "bench".into(),
-    };
+    let source = Owner::new(0, "bench");
     let mut store = Store::new(settings().into());
     let changed = store.apply(
         parsed

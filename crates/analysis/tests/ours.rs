@@ -1,6 +1,6 @@
 //! Findings that istioctl does not have, and that an analysis after changes is the one from scratch.
 
-use model::{AnyObject, Change, Severity, SourceId};
+use model::{AnyObject, Change, Owner, Severity};
 use pilothouse_analysis::{Analysis, Finding};
 use testkit::{World, settings};
 
@@ -156,10 +156,7 @@ const MIXED: &str = "
 
 #[test]
 fn an_analysis_after_changes_is_the_one_from_scratch() {
-    let source = SourceId {
-        rank: 0,
-        name: "test".into(),
-    };
+    let source = Owner::new(0, "test");
     let objects: Vec<AnyObject> = World::objects(MIXED);
     let mut world = World::default();
     let mut codes = std::collections::BTreeSet::new();
@@ -359,10 +356,7 @@ fn our_own_example_has_no_errors_and_no_warnings() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shop");
     let settings = settings("");
     let implied = pilothouse_analysis::implied::objects(&settings);
-    let source = || SourceId {
-        rank: 0,
-        name: "test".into(),
-    };
+    let source = || Owner::new(0, "test");
     let mut world = World::new(settings);
     world.apply(implied.into_iter().map(|o| Change::Put(source(), o)));
     for file in std::fs::read_dir(folder).expect("the example is there") {

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use model::{Change, SourceId};
+use model::{Change, Owner};
 use serde_json::{Value, json};
 use sources::SourceEvent;
 use tokio::net::{TcpListener, TcpStream};
@@ -235,10 +235,7 @@ async fn open(dir: &std::path::Path) {
         start.elapsed().as_secs_f64(),
         resident_mb()
     );
-    let id = SourceId {
-        rank: 0,
-        name: "api".into(),
-    };
+    let id = Owner::new(0, "api");
     let (sink, mut said) = tokio::sync::mpsc::channel(64);
     tokio::spawn(ApiSource::new(id, store).run(sink, CancellationToken::new()));
     let (mut told, mut kept) = (0, Vec::new());

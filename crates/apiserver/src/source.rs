@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use model::kinds::{AnyObject, Kind};
 use model::object::{ObjectKey, ObjectName, Origin};
 use model::parse::{Validation, from_json};
-use model::{Change, Diagnostic, SourceId};
+use model::{Change, Collection, Contents, Diagnostic, Owner, SourceId};
 use sources::{Sink, SourceEvent};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ const PARTS: usize = 4;
 
 /// The objects that generation reads, as a source.
 pub struct ApiSource {
-    id: SourceId,
+    owner: Owner,
     store: Store,
     kinds: BTreeMap<ResourceName, Kind>,
     findings: BTreeMap<ObjectKey, Vec<Diagnostic>>,
@@ -33,14 +33,14 @@ pub struct ApiSource {
 
 impl ApiSource {
     /// The source of a store under a name and rank.
-    pub fn new(id: SourceId, store: Store) -> Self {
+    pub fn new(owner: impl Into<Owner>, store: Store) -> Self {
         let catalog = Catalog::default();
         let kinds = catalog
             .all()
             .filter_map(|r| Some((r.name().clone(), r.model?)))
             .collect();
         Self {
-            id,
+            owner: owner.into(),
             store,
             kinds,
             findings: BTreeMap::new(),
@@ -48,9 +48,9 @@ impl ApiSource {
         }
     }
 
-    /// Its name and rank.
-    pub fn id(&self) -> &SourceId {
-        &self.id
+    /// Whose objects these are.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
     }
 
     /// The store.
@@ -76,6 +76,14 @@ impl ApiSource {
         }
     }
 
+    fn collections(&self) -> impl Iterator<Item = Collection> {
+        let kinds = self.kinds.values();
+        kinds.map(|kind| Collection {
+            owner: self.owner.clone(),
+            of: Contents::Objects(*kind),
+        })
+    }
+
     async fn tell_all(&mut self, sink: &Sink) -> Option<()> {
         let all: Vec<(Kind, ObjectId, Arc<Stored>)> = {
             let memory = self.store.read();
@@ -90,7 +98,7 @@ impl ApiSource {
         };
         self.findings.clear();
         let (send, mut parts) = mpsc::channel(PARTS);
-        let id = self.id.clone();
+        let id = self.owner.source.clone();
         let reading = tokio::task::spawn_blocking(move || read_all(&id, &all, &send));
         while let Some(part) = parts.recv().await {
             let mut changes = Vec::with_capacity(part.len());
@@ -98,19 +106,19 @@ impl ApiSource {
                 if !found.is_empty() {
                     self.findings.insert(key, found);
                 }
-                changes.extend(object.map(|o| Change::Put(self.id.clone(), o)));
+                changes.extend(object.map(|o| Change::Put(self.owner.clone(), o)));
             }
             sink.send(SourceEvent::Changes(changes)).await.ok()?;
         }
         reading.await.ok()?;
-        let synced = vec![Change::Synced(self.id.clone())];
+        let synced = self.collections().map(Change::Synced).collect();
         sink.send(SourceEvent::Changes(synced)).await.ok()?;
         self.tell_findings(sink).await
     }
 
     async fn tell_findings(&self, sink: &Sink) -> Option<()> {
         let all = self.findings.values().flatten().cloned().collect();
-        sink.send(SourceEvent::Findings(self.id.clone(), all))
+        sink.send(SourceEvent::Findings(self.owner.source.clone(), all))
             .await
             .ok()
     }
@@ -131,7 +139,7 @@ impl ApiSource {
         };
         let Some(events) = events else {
             // Too far behind to be told one by one.
-            let restart = vec![Change::Restart(self.id.clone())];
+            let restart = self.collections().map(Change::Restart).collect();
             sink.send(SourceEvent::Changes(restart)).await.ok()?;
             return self.tell_all(sink).await;
         };
@@ -142,16 +150,16 @@ impl ApiSource {
             let known = self.findings.remove(&key);
             if event.kind == EventKind::Deleted {
                 findings_differ |= known.is_some();
-                changes.push(Change::Delete(self.id.clone(), key));
+                changes.push(Change::Delete(self.owner.clone(), key));
                 continue;
             }
-            let (object, found) = read(&self.id, &event.object);
+            let (object, found) = read(&self.owner.source, &event.object);
             findings_differ |= known.unwrap_or_default() != found;
             if !found.is_empty() {
                 self.findings.insert(key, found);
             }
             // An object that cannot be used leaves its last good version in force.
-            changes.extend(object.map(|o| Change::Put(self.id.clone(), o)));
+            changes.extend(object.map(|o| Change::Put(self.owner.clone(), o)));
         }
         if !changes.is_empty() {
             sink.send(SourceEvent::Changes(changes)).await.ok()?;

@@ -2,6 +2,8 @@
 //!
 //! A pool of Envoy's messages takes tens of megabytes; this is the only one of a process. No logic lives here.
 
+pub mod json;
+
 use std::sync::LazyLock;
 
 use prost_reflect::DescriptorPool;

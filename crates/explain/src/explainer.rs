@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use incr::{Cx, Engine, InputKey, Query, RootId};
+use mesh::view::ProxyKey;
 use model::mesh::default_mesh_config;
 use model::{AnyObject, Kind, ObjectKey};
 use rustc_hash::FxHashSet;
@@ -11,10 +12,10 @@ use serde_json::Value;
 use store::{Input, Snapshot};
 use xds::{Resource, ResourceSet, TypeUrl};
 use xlate::ViewOf;
-use xlate::view::ProxyKey;
 
 use crate::explanation::{Effect, Explanation, NamedObject, Participation, Settings, Touched};
 use crate::names::{Unknown, type_name};
+use crate::objects::find_object;
 
 /// How much may be tried for one answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,6 +139,15 @@ impl Explainer {
             checked,
             candidates: candidates.len(),
         })
+    }
+
+    /// The object that `KIND/NAMESPACE/NAME` or, of cluster scope, `KIND/NAME` means.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, in words for the person who named it.
+    pub fn find_object(&self, text: &str) -> Result<ObjectKey, String> {
+        find_object(&self.snapshot, text)
     }
 
     /// The resources of these types that an object takes part in; `None` if there is no such object.
@@ -268,10 +278,11 @@ fn effect(before: Option<&Arc<Resource>>, after: Option<&Arc<Resource>>) -> Opti
 
 /// The fields at the top of a resource that differ.
 fn changed_fields(ty: TypeUrl, before: &Resource, after: &Resource) -> Vec<String> {
-    let fields = |resource: &Resource| match xlate::json::from_bytes(ty.as_str(), &resource.body) {
-        Value::Object(fields) => fields,
-        _ => serde_json::Map::new(),
-    };
+    let fields =
+        |resource: &Resource| match descriptors::json::from_bytes(ty.as_str(), &resource.body) {
+            Value::Object(fields) => fields,
+            _ => serde_json::Map::new(),
+        };
     let (before, after) = (fields(before), fields(after));
     let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
     names.sort_unstable();

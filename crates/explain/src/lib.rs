@@ -10,6 +10,7 @@
 mod explainer;
 mod explanation;
 mod names;
+mod objects;
 
 pub use explainer::{Budget, Explainer};
 pub use explanation::{Effect, Explanation, NamedObject, Participation, Settings, Touched};

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use mesh::view::ProxyKey;
 use model::node::Node;
-use model::{AnyObject, Change, Kind, SourceId};
+use model::{AnyObject, Change, Kind, Owner};
 use pilothouse_explain::{Budget, Explainer, type_name};
 use testkit::{Scenario, World};
 use xds::{ResourceSet, TypeUrl};
-use xlate::view::ProxyKey;
 
 /// Scenarios of a run that does not take all.
 const SAMPLE: usize = 8;
@@ -51,10 +51,7 @@ fn objects(world: &World) -> Vec<AnyObject> {
 /// A world of the same settings with all objects but one, and nothing derived yet.
 fn world_without(world: &World, all: &[AnyObject], left_out: &AnyObject) -> World {
     let mut other = World::new((*world.store.snapshot().settings).clone());
-    let source = SourceId {
-        rank: 0,
-        name: "files".into(),
-    };
+    let source = Owner::new(0, "files");
     let rest = all.iter().filter(|o| o.key() != left_out.key());
     other.apply(rest.map(|o| Change::Put(source.clone(), o.clone())));
     other

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use crate::host::Hostname;
 use crate::jwks::{FetchedKeys, KeySource};
-use crate::kinds::AnyObject;
+use crate::kinds::{AnyObject, Kind};
 use crate::names::{ClusterId, Namespace};
 use crate::object::ObjectKey;
 use crate::service::Endpoint;
 use crate::settings::Settings;
 
-/// The name of a source, with its precedence: where two sources hold the same key, the lower rank wins, and of
-/// equal ranks the name that sorts first.
+/// The name of a source, with its precedence: see [`Owner`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId {
     /// Lower wins.
@@ -31,6 +30,103 @@ impl fmt::Debug for SourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.name)
     }
+}
+
+/// Who holds an object or a list of endpoints: a source, and the cluster that it tells of.
+///
+/// Ordered by precedence: where two owners hold one key, the source of the lower rank wins, then the source whose name
+/// sorts first, then the configured cluster, then the cluster whose name sorts first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Owner {
+    /// The source.
+    pub source: SourceId,
+    /// A remote cluster. `None` for the configured one, which is never named here.
+    pub cluster: Option<ClusterId>,
+}
+
+impl Owner {
+    /// A source of the configured cluster.
+    pub fn new(rank: u8, name: impl Into<Arc<str>>) -> Self {
+        let name = name.into();
+        Self::from(SourceId { rank, name })
+    }
+
+    /// The key under which an object of this owner is stored: in its cluster, where each cluster has its own objects of
+    /// the kind.
+    pub fn key(&self, key: &ObjectKey) -> ObjectKey {
+        let cluster = self.cluster_of(key.kind);
+        ObjectKey {
+            kind: key.kind,
+            name: key.name.in_cluster(cluster),
+        }
+    }
+
+    /// The cluster in the keys of this owner's objects of a kind.
+    pub fn cluster_of(&self, kind: Kind) -> Option<&ClusterId> {
+        self.cluster.as_ref().filter(|_| kind.is_per_cluster())
+    }
+
+    /// All that an owner may hold.
+    pub fn collections(&self) -> impl Iterator<Item = Collection> + use<'_> {
+        Contents::all().map(|of| Collection {
+            owner: self.clone(),
+            of,
+        })
+    }
+}
+
+impl From<SourceId> for Owner {
+    fn from(source: SourceId) -> Self {
+        Self {
+            source,
+            cluster: None,
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cluster {
+            Some(cluster) => write!(f, "{} (cluster {cluster})", self.source),
+            None => write!(f, "{}", self.source),
+        }
+    }
+}
+
+/// What a collection holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Contents {
+    /// Objects of one kind.
+    Objects(Kind),
+    /// Lists of endpoints.
+    Endpoints,
+}
+
+impl Contents {
+    /// Every kind of object, and endpoints.
+    pub fn all() -> impl Iterator<Item = Contents> {
+        let kinds = Kind::ALL.iter().map(|kind| Contents::Objects(*kind));
+        kinds.chain([Contents::Endpoints])
+    }
+}
+
+impl fmt::Display for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Contents::Objects(kind) if kind.group().is_empty() => f.write_str(kind.plural()),
+            Contents::Objects(kind) => write!(f, "{}.{}", kind.plural(), kind.group()),
+            Contents::Endpoints => f.write_str("endpoints"),
+        }
+    }
+}
+
+/// All objects of one kind, or all lists of endpoints, that one owner holds: what is told, and told again, by itself.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Collection {
+    /// Whose.
+    pub owner: Owner,
+    /// Of what.
+    pub of: Contents,
 }
 
 /// The registry and cluster that a list of endpoints comes from, as Istio's `provider/cluster`.
@@ -61,24 +157,49 @@ pub struct ServiceKey {
 #[derive(Clone, Debug)]
 pub enum Change {
     /// An object is there, new or changed.
-    Put(SourceId, AnyObject),
-    /// An object is gone from this source.
-    Delete(SourceId, ObjectKey),
-    /// The endpoints that one shard knows for a service. An empty list drops the shard and keeps the service.
+    Put(Owner, AnyObject),
+    /// The owner no longer has this object.
+    Delete(Owner, ObjectKey),
+    /// The endpoints that one shard of an owner knows for a service. An empty list keeps the service.
     Endpoints {
+        /// Who says so. An owner changes its own shards only.
+        owner: Owner,
         /// Whose endpoints.
         service: ServiceKey,
-        /// Who says so.
+        /// Of which registry.
         shard: ShardKey,
         /// All of them.
         list: Arc<[Endpoint]>,
+    },
+    /// A shard of an owner no longer knows the service, which goes with the last that did.
+    DeleteEndpoints {
+        /// Who says so.
+        owner: Owner,
+        /// Whose endpoints.
+        service: ServiceKey,
+        /// Of which registry.
+        shard: ShardKey,
     },
     /// What fetching the keys of an issuer has given; nothing where nobody asks for them any more.
     Keys(KeySource, Option<Arc<FetchedKeys>>),
     /// Mesh-wide settings were replaced.
     Settings(Arc<Settings>),
-    /// The source starts over: what it does not `Put` again before its next `Synced` is gone.
-    Restart(SourceId),
-    /// The source has said all that it held when it started.
-    Synced(SourceId),
+    /// The collection is told anew: what is not told again before its next `Synced` is gone.
+    Restart(Collection),
+    /// The collection has been told whole.
+    Synced(Collection),
+    /// The owner is gone, and all that it holds with it.
+    Gone(Owner),
+}
+
+impl Change {
+    /// Who says this; `None` for what is of the whole mesh.
+    pub fn owner(&self) -> Option<&Owner> {
+        match self {
+            Change::Put(owner, _) | Change::Delete(owner, _) | Change::Gone(owner) => Some(owner),
+            Change::Endpoints { owner, .. } | Change::DeleteEndpoints { owner, .. } => Some(owner),
+            Change::Restart(collection) | Change::Synced(collection) => Some(&collection.owner),
+            Change::Keys(..) | Change::Settings(_) => None,
+        }
+    }
 }

@@ -22,7 +22,7 @@ pub enum Scope {
 
 /// A type that is the spec of one kind.
 pub trait Kinded:
-    PartialEq + fmt::Debug + serde::Serialize + Send + Sync + Sized + 'static
+    Clone + PartialEq + fmt::Debug + serde::Serialize + Send + Sync + Sized + 'static
 {
     /// The kind whose spec this is.
     const KIND: Kind;
@@ -147,6 +147,11 @@ macro_rules! declare_kinds {
                 match self { $(AnyObject::$variant(o) => o.key()),+ }
             }
 
+            /// What it is.
+            pub fn kind(&self) -> Kind {
+                match self { $(AnyObject::$variant(_) => Kind::$variant),+ }
+            }
+
             /// The object's metadata.
             pub fn meta(&self) -> &crate::object::Meta {
                 match self { $(AnyObject::$variant(o) => &o.meta),+ }
@@ -158,6 +163,17 @@ macro_rules! declare_kinds {
                     $(AnyObject::$variant(o) => {
                         if let Some(o) = Arc::get_mut(o) {
                             o.meta.origin = origin;
+                        }
+                    }),+
+                }
+            }
+
+            /// Says which remote cluster the object is in.
+            pub fn set_cluster(&mut self, cluster: Option<&crate::names::ClusterId>) {
+                match self {
+                    $(AnyObject::$variant(o) => {
+                        if o.meta.name.cluster.as_ref() != cluster {
+                            Arc::make_mut(o).meta.name.cluster = cluster.cloned();
                         }
                     }),+
                 }
@@ -206,6 +222,30 @@ impl Kind {
             .iter()
             .copied()
             .find(|k| k.name() == kind && k.group() == group)
+    }
+
+    /// Whether each cluster has its own objects of the kind, so that those of equal names in two clusters are two: what
+    /// runs in a cluster, and what the cluster's own API server is told. The rest configures the whole mesh, whichever
+    /// cluster it was written in.
+    pub fn is_per_cluster(self) -> bool {
+        let workloads = matches!(
+            self,
+            Kind::Service
+                | Kind::EndpointSlice
+                | Kind::Pod
+                | Kind::Node
+                | Kind::Namespace
+                | Kind::Deployment
+                | Kind::ServiceExport
+                | Kind::ServiceImport
+        );
+        // Istio reads credentials in the cluster of the gateway that asks for them.
+        let credentials = matches!(self, Kind::Secret | Kind::ConfigMap);
+        let api_server = matches!(
+            self,
+            Kind::MutatingWebhook | Kind::ValidatingWebhook | Kind::CustomResourceDefinition
+        );
+        workloads || credentials || api_server
     }
 
     /// `group/version` as objects are written, with the preferred version.

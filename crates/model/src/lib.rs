@@ -21,7 +21,7 @@ pub mod protocol;
 pub mod service;
 pub mod settings;
 
-pub use change::{Change, ShardKey, SourceId};
+pub use change::{Change, Collection, Contents, Owner, ShardKey, SourceId};
 pub use derived::Derived;
 pub use diagnostic::{Diagnostic, Severity};
 pub use host::Hostname;

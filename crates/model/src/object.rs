@@ -9,33 +9,54 @@ use crate::change::SourceId;
 use crate::derived::Derived;
 use crate::kinds::{Kind, Kinded};
 use crate::labels::Labels;
-use crate::names::{Name, Namespace};
+use crate::names::{ClusterId, Name, Namespace};
 
-/// Namespace and name: the key of an object within its kind. Ordered by namespace first.
+/// Namespace, name and cluster: the key of an object within its kind. Ordered by namespace first, by cluster last.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ObjectName {
     /// Empty for kinds of cluster scope.
     pub namespace: Namespace,
-    /// Unique within kind and namespace.
+    /// Unique within kind, namespace and cluster.
     pub name: Name,
+    /// The remote cluster that the object is in, for kinds that each cluster has its own of
+    /// ([`Kind::is_per_cluster`]). `None` for objects of the configured cluster and for configuration of the whole mesh.
+    pub cluster: Option<ClusterId>,
 }
 
 impl ObjectName {
-    /// A key from its two parts.
+    /// The name of configuration, or of an object of the configured cluster.
     pub fn new(namespace: impl Into<Namespace>, name: impl Into<Name>) -> Self {
         Self {
             namespace: namespace.into(),
             name: name.into(),
+            cluster: None,
         }
+    }
+
+    /// The object of the same namespace and name in another cluster.
+    pub fn in_cluster(&self, cluster: Option<&ClusterId>) -> Self {
+        Self {
+            cluster: cluster.cloned(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether both have one namespace and name, whichever clusters they are in.
+    pub fn is_namesake(&self, other: &Self) -> bool {
+        self.namespace == other.namespace && self.name == other.name
     }
 }
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.namespace.is_empty() {
-            write!(f, "{}", self.name)
+            write!(f, "{}", self.name)?;
         } else {
-            write!(f, "{}/{}", self.namespace, self.name)
+            write!(f, "{}/{}", self.namespace, self.name)?;
+        }
+        match &self.cluster {
+            Some(cluster) => write!(f, " (cluster {cluster})"),
+            None => Ok(()),
         }
     }
 }
@@ -46,7 +67,7 @@ impl fmt::Debug for ObjectName {
     }
 }
 
-/// The key of an object: kind, namespace and name.
+/// The key of an object: its kind, and its name within that.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// What it is.

@@ -26,7 +26,7 @@ fn check(name: &str, run: impl Fn(&str, &Value) -> Option<Value>) {
         let differs = (got != case["out"]).then(|| format!("got {got}, recorded {}", case["out"]));
         score.count(&format!("{function} {}", case["in"]), differs.as_slice());
     }
-    score.at_least(100.0);
+    score.all_as_recorded();
 }
 
 fn texts(value: &Value) -> Vec<&str> {
@@ -84,7 +84,7 @@ fn every_pair_of_hosts_compares_as_in_istio() {
         let differs = (got != recorded).then(|| format!("got {got:?}, recorded {recorded:?}"));
         score.count(&format!("{a:?} {b:?}"), differs.as_slice());
     }
-    score.at_least(100.0);
+    score.all_as_recorded();
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn protocols_of_kubernetes_ports_are_found_as_in_istio() {
         let differs = (got.name() != case["protocol"]).then(|| format!("got {got}"));
         score.count(&case.to_string(), differs.as_slice());
     }
-    score.at_least(100.0);
+    score.all_as_recorded();
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn mesh_config_is_laid_over_defaults_as_in_istio() {
         let differs = (!same).then(|| yaml.to_owned());
         score.count(&format!("{function} {}", case["test"]), differs.as_slice());
     }
-    score.at_least(100.0);
+    score.all_as_recorded();
 }
 
 #[test]

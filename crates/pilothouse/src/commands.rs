@@ -3,10 +3,12 @@
 pub(crate) mod analyze;
 pub(crate) mod bootstrap;
 pub(crate) mod echo;
+pub(crate) mod explain;
 mod input;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
 pub(crate) mod proxy;
 pub(crate) mod proxy_config;
 pub(crate) mod simulate;
+mod text;
 pub(crate) mod validate;

@@ -51,6 +51,8 @@ enum Command {
     Validate(commands::validate::ValidateOptions),
     /// Show where a request goes: listener, filter chain, virtual host, route, cluster, endpoints, and what made them.
     Simulate(Box<commands::simulate::SimulateOptions>),
+    /// Show which objects made a resource of a proxy, or which resources an object takes part in.
+    Explain(Box<commands::explain::ExplainOptions>),
     /// Run a small HTTP backend that says who it is, for demos and tests.
     Echo(commands::echo::EchoOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
@@ -105,6 +107,9 @@ fn main() -> ExitCode {
         },
         Command::Simulate(options) => {
             block_on(commands::simulate::run(*options, &mut std::io::stdout()))
+        }
+        Command::Explain(options) => {
+            block_on(commands::explain::run(*options, &mut std::io::stdout()))
         }
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),

@@ -321,7 +321,7 @@ fn next(shared: &Shared) -> Option<Next> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use model::{Change, SourceId};
+    use model::{Change, Owner};
     use store::Store;
     use testkit::{World, settings};
 
@@ -347,10 +347,7 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_is_analysed_and_analysed_again_when_it_changes() {
-        let source = SourceId {
-            rank: 0,
-            name: "test".into(),
-        };
+        let source = Owner::new(0, "test");
         let mut store = Store::new(settings("").into());
         let analyst = Analyst::start().unwrap();
         let mut put = |yaml: &str| {
@@ -370,10 +367,7 @@ mod tests {
         let mut store = Store::new(settings("").into());
         let analyst = Analyst::start().unwrap();
         let route = "{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, annotations: {galley.istio.io/analyze-suppress: IST0101}}, spec: {hosts: [h.com], gateways: [g], http: [{route: [{destination: {host: a}}]}]}}";
-        let source = SourceId {
-            rank: 0,
-            name: "test".into(),
-        };
+        let source = Owner::new(0, "test");
         let objects = World::objects(route).into_iter();
         let changed = store.apply(objects.map(|o| Change::Put(source.clone(), o)));
         analyst.changed(store.snapshot(), &changed.keys);
@@ -386,10 +380,7 @@ mod tests {
         let seen = |analyst: &Analyst, namespace: &str, seen| {
             analyst.seen(&namespace.into(), &labels, seen);
         };
-        let source = SourceId {
-            rank: 0,
-            name: "test".into(),
-        };
+        let source = Owner::new(0, "test");
         let mut store = Store::new(settings("").into());
         let analyst = Analyst::start().unwrap();
         // Proxies may be there before any object is.

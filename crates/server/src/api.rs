@@ -19,7 +19,7 @@ use apiserver::pki::{Files, Given, server_names};
 use apiserver::source::ApiSource;
 use apiserver::store::{Keep, Store};
 use clap::Args;
-use model::SourceId;
+use model::Owner;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -191,10 +191,7 @@ pub async fn start(
         let (every, stop) = (reload::EVERY, stop.clone());
         Security::Reloaded(reload::certificates(files, given, config, every, stop))
     };
-    let id = SourceId {
-        rank: STORE_RANK,
-        name: format!("api:{}", data.display()).into(),
-    };
+    let id = Owner::new(STORE_RANK, format!("api:{}", data.display()));
     let source = ApiSource::new(id, store.clone());
     let api = Api::start(store, access, audit, &["default", namespace]).await?;
     api.set_limits(Limits {
@@ -214,10 +211,10 @@ pub async fn start(
         );
         tokio::spawn(watching);
     }
-    let (shadows, own) = (shadows.clone(), source.id().clone());
+    let (shadows, own) = (shadows.clone(), source.owner().clone());
     api.set_elsewhere(move |key| {
         let other = shadows.instead_of(&own, key)?;
-        Some(other.name.to_string())
+        Some(other.to_string())
     });
     let local = apiserver::http::serve_local(data, api.clone(), stop.clone());
     local.with_context(|| format!("cannot make the socket in {}", data.display()))?;

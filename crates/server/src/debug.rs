@@ -1,6 +1,7 @@
 //! The pages under `/debug`, in the shapes that istioctl and existing tools read.
 
 mod dumps;
+mod explain;
 mod heap;
 mod memory;
 mod registry;
@@ -12,12 +13,12 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use mesh::services::{InNamespace, ServiceNamespaces};
 use model::service::Service;
 use serde_json::{Map, Value, json};
 use xds::TypeUrl;
-use xlate::services::{InNamespace, ServiceNamespaces};
 
-use crate::derive::{Closed, Revisions, State};
+use crate::derive::{Closed, ProxyRow, Revisions, State};
 use crate::http::{Pages, text, typed};
 use crate::streams::{Connection, TypeState};
 
@@ -37,6 +38,10 @@ const INDEX: &[(&str, &str)] = &[
     (
         "engine",
         "figures of the engine: derived values, evaluations, by query",
+    ),
+    (
+        "explain?proxyID=",
+        "with type= and name=, the objects that made a resource of a proxy; with object=, the resources that an object takes part in",
     ),
     (
         "heap",
@@ -148,26 +153,12 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
                     "which proxy? add ?proxyID=NAME.NAMESPACE (see /debug/syncz)",
                 ));
             };
-            let wanted = proxy.to_owned();
-            let found = pages
-                .derive
-                .ask(move |state| {
-                    state
-                        .proxies()
-                        .filter(|p| *p.node.id == *wanted || proxy_name(&p.node) == wanted)
-                        .last()
-                })
-                .await?;
-            let Some(found) = found else {
-                return Err(PageError::new(
-                    StatusCode::NOT_FOUND,
-                    format!("no proxy {proxy} is connected (see /debug/syncz)"),
-                ));
-            };
+            let found = connected(pages, proxy, |_, found| found).await?;
             Page::Json(dumps::config_dump(&found))
         }
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
+        "explain" => Page::Json(explain::page(query, pages).await?),
         "heap" => heap::page().await?,
         "memory" => {
             let derived = pages.derive.ask(memory::derived).await?;
@@ -197,6 +188,26 @@ fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
         .filter_map(|p| p.split_once('=').or(Some((p, ""))))
         .find(|(k, _)| *k == name)
         .map(|(_, v)| v)
+}
+
+/// What there is to say of a connected proxy; of several with its name, of the one that came last.
+async fn connected<T: Send + 'static>(
+    pages: &Arc<Pages>,
+    proxy: &str,
+    about: impl FnOnce(&State, ProxyRow) -> T + Send + 'static,
+) -> Result<T, PageError> {
+    let wanted = proxy.to_owned();
+    let found = pages.derive.ask(move |state| {
+        let named = |p: &ProxyRow| *p.node.id == *wanted || proxy_name(&p.node) == wanted;
+        let found = state.proxies().filter(named).last();
+        found.map(|proxy| about(state, proxy))
+    });
+    found.await?.ok_or_else(|| {
+        PageError::new(
+            StatusCode::NOT_FOUND,
+            format!("no proxy {proxy} is connected (see /debug/syncz)"),
+        )
+    })
 }
 
 /// `name.namespace`, as proxies are called on command lines.

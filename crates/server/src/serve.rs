@@ -7,13 +7,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use model::SourceId;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::parse::Validation;
-use sources::files::{self, Absent};
+use model::{Owner, SourceId};
+use sources::files::Absent;
 use sources::folder::Folder;
-use sources::{SourceEvent, jwks};
+use sources::{SourceEvent, files, jwks};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -23,13 +23,12 @@ use crate::analysis::Analyst;
 use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
-use crate::http::{self, Pages};
+use crate::http::Pages;
 use crate::metrics::Metrics;
-use crate::settings;
 use crate::shadows::Shadows;
 use crate::streams::{Connections, Proxies};
 use crate::warm::{Saver, Warm};
-use crate::welcome;
+use crate::{http, settings, welcome};
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
@@ -59,6 +58,9 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let warm = Arc::new(warm);
 
     let analyst = Analyst::start().context("cannot start the analysis thread")?;
+    let first_settings = Arc::new(first_settings);
+    let nothing = store::Store::new(first_settings.clone()).snapshot();
+    let shadows = Arc::new(Shadows::new(nothing));
     let (derive, thread) = {
         let (metrics, analyst, of_proxies) = (metrics.clone(), analyst.clone(), analyst.clone());
         let limits = OriginLimits {
@@ -67,8 +69,10 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             places_per_namespace: options.max_places_per_namespace,
             ..OriginLimits::default()
         };
+        let shadows = shadows.clone();
         let on_batch = move |batch: &Batch| {
             on_batch(batch, &metrics);
+            shadows.see(batch);
             if !batch.changes.is_empty() {
                 analyst.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
@@ -76,7 +80,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         let on_proxy = move |namespace: &Namespace, labels: &Labels, seen| {
             of_proxies.seen(namespace, labels, seen);
         };
-        Derive::start_watched(Arc::new(first_settings), limits, on_batch, on_proxy)
+        Derive::start_watched(first_settings, limits, on_batch, on_proxy)
             .context("cannot start the derive thread")?
     };
 
@@ -163,21 +167,16 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         },
         empty_grace: options.config_empty_grace,
     };
-    let sources = options.config_dir.len() + usize::from(options.api.data.is_some());
-    let shadows = Arc::new(Shadows::of(sources));
     let (sink, said) = mpsc::channel(64);
     let mut waiting = Vec::new();
     for (rank, dir) in (FOLDER_RANK..).zip(&options.config_dir) {
-        let id = SourceId {
-            rank,
-            name: format!("files:{}", dir.display()).into(),
-        };
-        waiting.push(id.clone());
+        let id = Owner::new(rank, format!("files:{}", dir.display()));
+        waiting.push(id.source.clone());
         let folder = Folder::new(id.clone(), dir.clone(), validation(options.validation));
         let (sink, stop) = (sink.clone(), stop.clone());
         tasks.spawn(async move {
             if let Err(error) = files::run(folder, told, sink, stop.clone()).await {
-                tracing::error!(source = %id, error = %error, reason = ?std::error::Error::source(&error).map(ToString::to_string), "A source cannot go on.");
+                tracing::error!(source = %id.source, error = %error, reason = ?std::error::Error::source(&error).map(ToString::to_string), "A source cannot go on.");
                 stop.cancel();
             }
         });
@@ -185,7 +184,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     if let Some(data) = &options.api.data {
         let source =
             crate::api::start(data, &options.api, &options.namespace, &shadows, &stop).await?;
-        waiting.push(source.id().clone());
+        waiting.push(source.owner().source.clone());
         // Set here only.
         let _ = pages.fault.set(source.store().faults());
         tasks.spawn(source.run(sink.clone(), stop.clone()));
@@ -197,10 +196,15 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     let feeding = Feeding {
         derive: derive.clone(),
-        findings,
+        findings: findings.clone(),
         metrics: metrics.clone(),
-        shadows,
     };
+    tasks.spawn(tell_shadowed(
+        shadows,
+        findings.clone(),
+        metrics.clone(),
+        stop.clone(),
+    ));
     let synced = feed(said, feeding, waiting, &tasks, &stop);
     tokio::select! {
         result = synced => result?,
@@ -363,7 +367,6 @@ struct Feeding {
     derive: Derive,
     findings: Arc<Findings>,
     metrics: Arc<Metrics>,
-    shadows: Arc<Shadows>,
 }
 
 /// Hands what sources say to the derive thread; resolves when every source in `waiting` said all it had.
@@ -377,8 +380,8 @@ async fn feed(
     while !waiting.is_empty() {
         let Some(next) = said.recv().await else { break };
         for change in next.changes() {
-            if let model::Change::Synced(id) = change {
-                waiting.retain(|w| w != id);
+            if let model::Change::Synced(collection) = change {
+                waiting.retain(|w| *w != collection.owner.source);
             }
         }
         feeding.pass_on(next).await?;
@@ -426,16 +429,23 @@ impl Feeding {
         changes: Vec<model::Change>,
         noticed: Instant,
     ) -> Result<(), crate::derive::Closed> {
-        let shadowed = self.shadows.see(&changes);
-        self.derive.change(changes, noticed).await?;
-        if let Some(found) = shadowed {
-            let every = SourceId {
-                rank: 0,
-                name: "sources".into(),
-            };
-            report(&self.findings, &self.metrics, &every, found);
+        self.derive.change(changes, noticed).await
+    }
+}
+
+/// Tells of the objects that are not used because another source has them as well.
+async fn tell_shadowed(
+    shadows: Arc<Shadows>,
+    findings: Arc<Findings>,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+) {
+    let every = Owner::new(0, "sources").source;
+    loop {
+        tokio::select! {
+            found = shadows.changed() => report(&findings, &metrics, &every, found),
+            () = stop.cancelled() => return,
         }
-        Ok(())
     }
 }
 

@@ -1,164 +1,126 @@
 //! Objects that several sources hold, of which one is used: who writes the others must be told.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use model::object::ObjectKey;
-use model::{Change, Diagnostic, Severity, SourceId};
+use model::{Diagnostic, Owner, Severity};
+use store::Snapshot;
+use tokio::sync::{Notify, watch};
+
+use crate::derive::Batch;
 
 /// An object of a source is not used because another source has it as well.
 pub const SHADOWED: &str = "PIL0013";
 
-/// Which sources hold which object. Nothing is remembered where there is one source only.
-#[derive(Default)]
-pub struct Shadows(Option<Mutex<Held>>);
-
-#[derive(Default)]
-struct Held {
-    by: HashMap<ObjectKey, Vec<SourceId>>,
-    found: BTreeMap<ObjectKey, Vec<Diagnostic>>,
+/// The newest snapshot, for those who ask which version of an object is in force.
+pub struct Shadows {
+    newest: watch::Sender<Arc<Snapshot>>,
+    changed: Notify,
 }
 
 impl Shadows {
-    /// For so many sources.
-    pub fn of(sources: usize) -> Self {
-        Self((sources > 1).then(Mutex::default))
-    }
-
-    /// Takes in what a source says; returns all that is shadowed, if that has changed.
-    pub fn see(&self, changes: &[Change]) -> Option<Vec<Diagnostic>> {
-        let mut held = self
-            .0
-            .as_ref()?
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut differs = false;
-        for change in changes {
-            match change {
-                Change::Put(source, object) => {
-                    let key = object.key();
-                    let by = held.by.entry(key.clone()).or_default();
-                    if !by.contains(source) {
-                        by.push(source.clone());
-                        by.sort();
-                        differs |= held.judge(&key);
-                    }
-                }
-                Change::Delete(source, key) => differs |= held.remove(source, key),
-                Change::Restart(source) => {
-                    // It says again what it still has.
-                    let of = |(key, by): (&ObjectKey, &Vec<SourceId>)| {
-                        by.contains(source).then(|| key.clone())
-                    };
-                    let keys: Vec<ObjectKey> = held.by.iter().filter_map(of).collect();
-                    for key in keys {
-                        differs |= held.remove(source, &key);
-                    }
-                }
-                _ => {}
-            }
+    /// As a snapshot has it.
+    pub fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self {
+            newest: watch::Sender::new(snapshot),
+            changed: Notify::new(),
         }
-        differs.then(|| held.found.values().flatten().cloned().collect())
     }
 
-    /// The source whose object is used in place of that of `source`.
-    pub fn instead_of(&self, source: &SourceId, key: &ObjectKey) -> Option<SourceId> {
-        let held = self
-            .0
-            .as_ref()?
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let first = held.by.get(key)?.first()?;
-        (first < source).then(|| first.clone())
+    /// Takes in what a batch made.
+    pub fn see(&self, batch: &Batch) {
+        self.newest.send_replace(batch.snapshot.clone());
+        if batch.changes.contested {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until other objects are shadowed than when this was last asked, and returns a finding for each.
+    pub async fn changed(&self) -> Vec<Diagnostic> {
+        self.changed.notified().await;
+        let snapshot = self.newest.borrow().clone();
+        let contested = snapshot.contested.iter();
+        contested
+            .flat_map(|(key, owners)| judge(key, owners))
+            .collect()
+    }
+
+    /// Whose object is used in place of that of `owner`.
+    pub fn instead_of(&self, owner: &Owner, key: &ObjectKey) -> Option<Arc<Owner>> {
+        let snapshot = self.newest.borrow();
+        let used = snapshot.tables.owner_of(&owner.key(key))?;
+        (**used < *owner).then(|| used.clone())
     }
 }
 
-impl Held {
-    fn remove(&mut self, source: &SourceId, key: &ObjectKey) -> bool {
-        let Some(by) = self.by.get_mut(key) else {
-            return false;
-        };
-        by.retain(|s| s != source);
-        if by.is_empty() {
-            self.by.remove(key);
-        }
-        self.judge(key)
-    }
-
-    /// Makes the findings of an object anew; whether they differ.
-    fn judge(&mut self, key: &ObjectKey) -> bool {
-        let by = self.by.get(key).map(Vec::as_slice).unwrap_or_default();
-        let found: Vec<Diagnostic> = by
-            .split_first()
-            .into_iter()
-            .flat_map(|(used, others)| others.iter().map(move |other| (used, other)))
-            .map(|(used, other)| {
-                let message = format!("is not used as {other} has it: {used} has it as well");
-                let mut finding = Diagnostic::new(SHADOWED, Severity::Warning, message);
-                finding.object = Some(key.clone());
-                finding.help = Some(format!("delete it from {other} or from {used}").into());
-                finding
-            })
-            .collect();
-        let before = if found.is_empty() {
-            self.found.remove(key)
-        } else {
-            self.found.insert(key.clone(), found.clone())
-        };
-        before.unwrap_or_default() != found
-    }
+/// What to tell those whose versions are not in force. The first owner's is.
+fn judge(key: &ObjectKey, owners: &[Arc<Owner>]) -> Vec<Diagnostic> {
+    let Some((used, others)) = owners.split_first() else {
+        return Vec::new();
+    };
+    let tell = |other: &Arc<Owner>| {
+        let message = format!("is not used as {other} has it: {used} has it as well");
+        let mut finding = Diagnostic::new(SHADOWED, Severity::Warning, message);
+        finding.object = Some(key.clone());
+        finding.help = Some(format!("delete it from {other} or from {used}").into());
+        finding
+    };
+    others.iter().map(tell).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use model::parse::{Validation, from_json};
+    use std::time::{Duration, Instant};
+
+    use model::Change;
+    use testkit::World;
+    use tokio::time::timeout;
 
     use super::*;
+    use crate::derive::{Derive, OriginLimits};
 
-    fn source(rank: u8, name: &str) -> SourceId {
-        SourceId {
-            rank,
-            name: name.into(),
-        }
+    const ENTRY: &str = "{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: a, namespace: shop}, spec: {hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}}";
+
+    async fn told(shadows: &Shadows) -> Option<Vec<String>> {
+        let changed = timeout(Duration::from_millis(300), shadows.changed());
+        let found = changed.await.ok()?;
+        Some(found.iter().map(|f| f.message.to_string()).collect())
     }
 
-    fn object() -> model::kinds::AnyObject {
-        let json = serde_json::json!({"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry",
-            "metadata": {"name": "a", "namespace": "shop"}, "spec": {"hosts": ["a.example.com"],
-            "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], "resolution": "DNS"}});
-        let place = std::path::Path::new("test");
-        let parsed = from_json(json, &place.into(), Validation::Strict);
-        let found = parsed.documents.into_iter().find_map(|d| d.object);
-        found.unwrap()
-    }
-
-    #[test]
-    fn an_object_of_two_sources_is_told_until_one_lets_go() {
-        let shadows = Shadows::of(2);
-        let (files, api) = (source(10, "files:conf"), source(200, "api:data"));
-        let key = object().key();
-        let put = |source: &SourceId| vec![Change::Put(source.clone(), object())];
-        assert_eq!(shadows.see(&put(&api)), None);
+    #[tokio::test]
+    async fn an_object_of_two_sources_is_told_until_one_lets_go() {
+        let settings: Arc<_> = testkit::settings("").into();
+        let snapshot = store::Store::new(settings.clone()).snapshot();
+        let shadows = Arc::new(Shadows::new(snapshot));
+        let seen = shadows.clone();
+        let limits = OriginLimits::default();
+        let (derive, _) = Derive::start(settings, limits, move |batch| seen.see(batch)).unwrap();
+        let object = World::objects(ENTRY).remove(0);
+        let key = object.key();
+        let (files, api) = (Owner::new(10, "files:conf"), Owner::new(200, "api:data"));
+        let say = async |change: Change| {
+            derive.change(vec![change], Instant::now()).await.unwrap();
+            derive.ask(|_| ()).await.unwrap();
+        };
+        let put = |owner: &Owner| Change::Put(owner.clone(), object.clone());
+        say(put(&api)).await;
         assert_eq!(shadows.instead_of(&api, &key), None);
-        let told = shadows.see(&put(&files)).unwrap();
-        assert_eq!(told.len(), 1);
-        assert!(told[0].message.contains("files:conf"), "{}", told[0]);
-        assert_eq!(shadows.see(&put(&files)), None, "nothing is new");
-        assert_eq!(shadows.instead_of(&api, &key), Some(files.clone()));
+        assert_eq!(told(&shadows).await, None);
+        say(put(&files)).await;
+        let message = "is not used as api:data has it: files:conf has it as well";
+        assert_eq!(told(&shadows).await, Some(vec![message.to_owned()]));
+        say(put(&files)).await;
+        assert_eq!(told(&shadows).await, None, "nothing is new");
+        let used = shadows.instead_of(&api, &key).map(|o| o.to_string());
+        assert_eq!(used.as_deref(), Some("files:conf"));
         assert_eq!(shadows.instead_of(&files, &key), None);
-        let restart = [Change::Restart(files.clone())];
-        assert_eq!(shadows.see(&restart), Some(Vec::new()));
-        assert_eq!(shadows.see(&put(&files)).map(|told| told.len()), Some(1));
-        let delete = [Change::Delete(files, key.clone())];
-        assert_eq!(shadows.see(&delete), Some(Vec::new()));
+        say(Change::Gone(files.clone())).await;
+        assert_eq!(told(&shadows).await, Some(Vec::new()));
         assert_eq!(shadows.instead_of(&api, &key), None);
-    }
-
-    #[test]
-    fn one_source_is_not_watched() {
-        let shadows = Shadows::of(1);
-        let api = source(200, "api");
-        assert_eq!(shadows.see(&[Change::Put(api.clone(), object())]), None);
-        assert_eq!(shadows.instead_of(&api, &object().key()), None);
+        say(put(&files)).await;
+        say(Change::Delete(api.clone(), key.clone())).await;
+        assert_eq!(told(&shadows).await, Some(Vec::new()));
+        let used = shadows.instead_of(&api, &key).map(|o| o.to_string());
+        assert_eq!(used.as_deref(), Some("files:conf"), "it has no other");
     }
 }

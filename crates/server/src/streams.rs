@@ -178,7 +178,7 @@ impl Subscriber for Proxies {
             .filter(|_| self.test_identities)
             .and_then(|token| Identity::of_test_token(token.expose()));
         Box::pin(async move {
-            let mut node = xlate::node::from_envoy(&join.node)
+            let mut node = mesh::node::from_envoy(&join.node)
                 .map_err(|message| Status::new(Code::InvalidArgument, message))?;
             node.identity = identity;
             connections.share(&mut node);

@@ -11,7 +11,7 @@ use std::time::Instant;
 use model::jwks::{FetchedKeys, KeySource};
 use model::node::Node;
 use model::parse::{Validation, parse};
-use model::{Change, Kind, ObjectKey, SourceId};
+use model::{Change, Kind, ObjectKey, Owner};
 use pilothouse_server::derive::{Derive, OriginLimits, State, Subscription, Totals};
 use serde_json::json;
 use xds::{Published, Resource, ResourceSet, TypeUrl};
@@ -321,11 +321,8 @@ async fn a_held_proxy_that_leaves_is_forgotten() {
     assert_eq!(derive.ask(State::views).await.unwrap(), 0);
 }
 
-fn source() -> SourceId {
-    SourceId {
-        rank: 0,
-        name: "test".into(),
-    }
+fn source() -> Owner {
+    Owner::new(0, "test")
 }
 
 fn proxy(name: &str, namespace: &str) -> Arc<Node> {

@@ -202,7 +202,7 @@ impl Telling {
             })
             .await
             .map_err(|_| FilesError::Panicked { path })?;
-        let id = folder.id().clone();
+        let owner = folder.owner().clone();
         let troubled = folder.is_troubled();
         self.emptied = folder
             .is_emptied()
@@ -215,14 +215,12 @@ impl Telling {
         // Who no longer listens is found out by the caller.
         if self.findings.as_ref() != Some(&findings) {
             self.findings = Some(findings.clone());
-            let _ = self
-                .out
-                .send(SourceEvent::Findings(id.clone(), findings))
-                .await;
+            let id = owner.source.clone();
+            let _ = self.out.send(SourceEvent::Findings(id, findings)).await;
         }
         let is_read = is_there || !troubled || self.options.absent == Absent::Empty;
         if is_read && !std::mem::replace(&mut self.synced, true) {
-            changes.push(Change::Synced(id));
+            changes.extend(owner.collections().map(Change::Synced));
         }
         if !changes.is_empty() {
             let said = SourceEvent::Read {

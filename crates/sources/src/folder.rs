@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use model::kinds::AnyObject;
 use model::parse::{Document, Parsed, Validation};
-use model::{Change, Diagnostic, ObjectKey, Severity, SourceId};
+use model::{Change, Diagnostic, ObjectKey, Owner, Severity, SourceId};
 
 use crate::open::Stamp;
 use disk::{Outcome, Wanted};
@@ -70,7 +70,7 @@ pub fn texts(root: &Path) -> (Vec<(PathBuf, String)>, Vec<Diagnostic>) {
 /// A folder and what it held when it was last looked at. The root may also be a single file.
 #[derive(Debug)]
 pub struct Folder {
-    id: SourceId,
+    owner: Owner,
     root: PathBuf,
     validation: Validation,
     files: BTreeMap<Arc<Path>, File>,
@@ -105,9 +105,9 @@ struct File {
 
 impl Folder {
     /// A folder that was not looked at yet.
-    pub fn new(id: SourceId, root: impl Into<PathBuf>, validation: Validation) -> Self {
+    pub fn new(owner: impl Into<Owner>, root: impl Into<PathBuf>, validation: Validation) -> Self {
         Self {
-            id,
+            owner: owner.into(),
             root: root.into(),
             validation,
             files: BTreeMap::new(),
@@ -122,9 +122,9 @@ impl Folder {
         }
     }
 
-    /// The name of the source.
-    pub fn id(&self) -> &SourceId {
-        &self.id
+    /// Whose objects these are.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
     }
 
     /// The folder.
@@ -329,7 +329,7 @@ impl Folder {
             let Some(object) = place.and_then(|place| self.object(place)).cloned() else {
                 self.places.remove(&key);
                 if self.told.remove(&key).is_some() {
-                    changes.push(Change::Delete(self.id.clone(), key));
+                    changes.push(Change::Delete(self.owner.clone(), key));
                 }
                 continue;
             };
@@ -338,7 +338,7 @@ impl Folder {
             });
             if !same {
                 self.told.insert(key, object.clone());
-                changes.push(Change::Put(self.id.clone(), object));
+                changes.push(Change::Put(self.owner.clone(), object));
             }
         }
         changes

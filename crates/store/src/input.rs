@@ -19,6 +19,8 @@ use crate::index::ObjectIndex;
 pub enum Input<'a> {
     /// One object.
     Row(Kind, &'a ObjectName),
+    /// The objects of a namespace and name, whichever clusters they are in.
+    Namesakes(Kind, &'a ObjectName),
     /// Which objects of a kind there are.
     Members(Kind),
     /// Every object of a kind, with what it holds.
@@ -37,8 +39,6 @@ pub enum Input<'a> {
     Settings,
     /// The endpoint shards of a service.
     Shards(&'a ServiceKey),
-    /// Which services have endpoint shards.
-    ShardServices,
     /// The keys fetched from a source.
     Keys(&'a KeySource),
     /// The labels of the connected proxies of a namespace.
@@ -60,7 +60,11 @@ impl Input<'_> {
             InputKey(hash.digest())
         };
         match self {
-            Input::Row(kind, name) => hash(0, kind as u8, &[&name.namespace, &name.name]),
+            Input::Row(kind, name) => {
+                let cluster = name.cluster.as_deref().unwrap_or_default();
+                hash(0, kind as u8, &[&name.namespace, &name.name, cluster])
+            }
+            Input::Namesakes(kind, name) => hash(15, kind as u8, &[&name.namespace, &name.name]),
             Input::Members(kind) => hash(1, kind as u8, &[]),
             Input::Contents(kind) => hash(2, kind as u8, &[]),
             Input::MembersIn(kind, namespace) => hash(3, kind as u8, &[namespace]),
@@ -70,7 +74,6 @@ impl Input<'_> {
             Input::Namespaces(kind) => hash(7, kind as u8, &[]),
             Input::Settings => hash(8, 0, &[]),
             Input::Shards(service) => hash(9, 0, &[&service.namespace, &service.host]),
-            Input::ShardServices => hash(10, 0, &[]),
             Input::Keys(KeySource::Uri(uri)) => hash(11, 0, &[uri]),
             Input::Keys(KeySource::Issuer(issuer)) => hash(12, 0, &[issuer]),
             Input::Connected(namespace) => hash(13, 0, &[namespace]),
@@ -83,6 +86,10 @@ impl fmt::Display for Input<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Input::Row(kind, name) => write!(f, "{} {name}", kind.name()),
+            Input::Namesakes(kind, name) => {
+                let name = name.in_cluster(None);
+                write!(f, "{} {name} in every cluster", kind.name())
+            }
             Input::Members(kind) => write!(f, "names of {} objects", kind.name()),
             Input::Contents(kind) => write!(f, "{} objects", kind.name()),
             Input::MembersIn(kind, namespace) => {
@@ -107,7 +114,6 @@ impl fmt::Display for Input<'_> {
                     service.namespace, service.host
                 )
             }
-            Input::ShardServices => f.write_str("services with endpoint shards"),
             Input::Keys(source) => write!(f, "keys of {source}"),
             Input::Connected(namespace) => write!(f, "connected proxies in {namespace}"),
             Input::ConnectedNamespaces => f.write_str("namespaces with connected proxies"),
@@ -126,6 +132,7 @@ mod tests {
     #[test]
     fn inputs_of_different_names_have_different_keys() {
         let name = ObjectName::new("shop", "carts");
+        let elsewhere = name.in_cluster(Some(&"west".into()));
         let namespace = Namespace::from("shop");
         let service = ServiceKey {
             namespace: namespace.clone(),
@@ -135,7 +142,6 @@ mod tests {
         let mut inputs = vec![
             Input::Settings,
             Input::Shards(&service),
-            Input::ShardServices,
             Input::Keys(&uri),
             Input::Keys(&issuer),
             Input::Connected(&namespace),
@@ -144,6 +150,8 @@ mod tests {
         for kind in [Kind::Service, Kind::DestinationRule] {
             inputs.extend([
                 Input::Row(kind, &name),
+                Input::Row(kind, &elsewhere),
+                Input::Namesakes(kind, &name),
                 Input::Members(kind),
                 Input::Contents(kind),
                 Input::MembersIn(kind, &namespace),

@@ -17,9 +17,12 @@ use crate::snapshot::{Snapshot, Stored};
 /// Recorded reads. `list` and its kin depend on everything the bucket holds; `names` and its kin only on which
 /// objects are in it, for queries that then read (or query over) each object by itself.
 pub trait Reads {
-    /// One object; its absence is recorded too.
+    /// One object; its absence is recorded too. A name without a cluster is that of the mesh's configuration, or of the
+    /// configured cluster's object.
     fn get<T: Stored>(&self, name: &ObjectName) -> Option<Arc<Object<T>>>;
-    /// Every object of a kind, by namespace, then name.
+    /// The objects of that namespace and name in every cluster, that of the configured cluster first.
+    fn namesakes<T: Stored>(&self, name: &ObjectName) -> Vec<Arc<Object<T>>>;
+    /// Every object of a kind, by namespace, then name, then cluster.
     fn list<T: Stored>(&self) -> Vec<Arc<Object<T>>>;
     /// Every object of a kind in a namespace, by name.
     fn list_in<T: Stored>(&self, namespace: &Namespace) -> Vec<Arc<Object<T>>>;
@@ -49,6 +52,14 @@ impl Reads for Cx<'_, Snapshot> {
     fn get<T: Stored>(&self, name: &ObjectName) -> Option<Arc<Object<T>>> {
         self.read(Input::Row(T::KIND, name).key());
         T::table(&self.snapshot().tables).get(name).cloned()
+    }
+
+    fn namesakes<T: Stored>(&self, name: &ObjectName) -> Vec<Arc<Object<T>>> {
+        self.read(Input::Namesakes(T::KIND, name).key());
+        T::table(&self.snapshot().tables)
+            .namesakes(name)
+            .cloned()
+            .collect()
     }
 
     fn list<T: Stored>(&self) -> Vec<Arc<Object<T>>> {

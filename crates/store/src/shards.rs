@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::change::ShardKey;
+use model::change::{Owner, ShardKey};
 use model::service::{Endpoint, Health};
 
 /// What an update of one shard asks for.
@@ -20,8 +20,8 @@ pub enum ShardUpdate {
 /// All shards of one service.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ServiceShards {
-    /// Endpoints by shard.
-    pub shards: BTreeMap<ShardKey, Arc<[Endpoint]>>,
+    /// Endpoints by shard and by who tells of it: two sources that speak for one registry do not replace each other's.
+    pub shards: BTreeMap<(ShardKey, Owner), Arc<[Endpoint]>>,
     /// The identities of all endpoints.
     pub service_accounts: BTreeSet<Arc<str>>,
 }
@@ -33,7 +33,7 @@ impl ServiceShards {
     /// Istio: pilot/pkg/model/endpointshards.go UpdateServiceEndpoints, 1.32.
     pub fn update(
         before: Option<&ServiceShards>,
-        shard: &ShardKey,
+        shard: &(ShardKey, Owner),
         list: &Arc<[Endpoint]>,
         send_unhealthy: bool,
     ) -> (Option<ServiceShards>, ShardUpdate) {

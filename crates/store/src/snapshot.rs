@@ -7,13 +7,13 @@ use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::settings::Settings;
-use model::{Labels, Namespace, Object, ObjectKey, ObjectName};
+use model::{Labels, Namespace, ObjectKey, ObjectName, Owner};
 use rpds::RedBlackTreeMapSync;
 
 use crate::index::{Indexed, ObjectIndex};
 use crate::input::Input;
 use crate::shards::ServiceShards;
-use crate::table::Table;
+use crate::table::{Row, Table, index_entries};
 
 /// A kind that has a table.
 pub trait Stored: Indexed {
@@ -50,7 +50,14 @@ macro_rules! declare_tables {
                 }
             }
 
-            /// Every object of a kind, by namespace, then name.
+            /// Whose version of an object is in force.
+            pub fn owner_of(&self, key: &ObjectKey) -> Option<&Arc<Owner>> {
+                match key.kind {
+                    $(Kind::$variant => self.$table.owner(&key.name)),+
+                }
+            }
+
+            /// Every object of a kind, by namespace, then name, then cluster.
             pub fn iter_any<'a>(&'a self, kind: Kind) -> Box<dyn Iterator<Item = AnyObject> + 'a> {
                 match kind {
                     $(Kind::$variant => Box::new(self.$table.iter().cloned().map(AnyObject::$variant))),+
@@ -82,13 +89,12 @@ macro_rules! declare_tables {
             /// the new one.
             pub(crate) fn set_any(
                 &mut self,
-                kind: Kind,
-                name: &ObjectName,
-                object: Option<AnyObject>,
+                key: &ObjectKey,
+                winner: Option<(AnyObject, Arc<Owner>)>,
                 touched: &mut dyn FnMut(ObjectIndex, &str, bool),
             ) {
-                match kind {
-                    $(Kind::$variant => set_typed::<$spec>(self, name, object, touched)),+
+                match key.kind {
+                    $(Kind::$variant => set_typed::<$spec>(self, &key.name, winner, touched)),+
                 }
             }
         }
@@ -100,17 +106,22 @@ model::for_each_kind!(declare_tables);
 fn set_typed<T: Stored>(
     tables: &mut Tables,
     name: &ObjectName,
-    object: Option<AnyObject>,
+    winner: Option<(AnyObject, Arc<Owner>)>,
     touched: &mut dyn FnMut(ObjectIndex, &str, bool),
 ) {
-    let new: Option<Arc<Object<T>>> = object.as_ref().and_then(<T as Kinded>::of).cloned();
-    let after = crate::table::index_entries(new.as_deref());
-    let old = T::table_mut(tables).set(name, new);
-    let before = crate::table::index_entries(old.as_deref());
+    let row = winner.and_then(|(object, owner)| {
+        let object = <T as Kinded>::of(&object)?.clone();
+        Some(Row { object, owner })
+    });
+    let table = T::table_mut(tables);
+    let before = index_entries(table.get(name).map(|o| &**o));
+    let after = index_entries(row.as_ref().map(|row| &*row.object));
+    table.set(name, row, &before, &after);
     for entry in &before {
-        touched(entry.index, &entry.value, !after.contains(entry));
+        let moved = after.binary_search(entry).is_err();
+        touched(entry.index, &entry.value, moved);
     }
-    for entry in after.iter().filter(|e| !before.contains(e)) {
+    for entry in after.iter().filter(|e| before.binary_search(e).is_err()) {
         touched(entry.index, &entry.value, true);
     }
 }
@@ -131,6 +142,8 @@ pub struct Snapshot {
     pub keys: RedBlackTreeMapSync<KeySource, Arc<FetchedKeys>>,
     /// Endpoints that registries told, by service.
     pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,
+    /// Objects that several owners hold: all of them, the one whose version is in force first.
+    pub contested: RedBlackTreeMapSync<ObjectKey, Arc<[Arc<Owner>]>>,
     /// The labels of the proxies that are connected, each set once. For analysis alone: in what is generated from it is
     /// empty.
     pub connected: Connected,
@@ -146,7 +159,7 @@ impl Snapshot {
     pub fn replace(
         &mut self,
         key: &ObjectKey,
-        new: Option<AnyObject>,
+        new: Option<(AnyObject, Arc<Owner>)>,
         touch: &mut dyn FnMut(Input<'_>),
     ) -> bool {
         let kind = key.kind;
@@ -154,24 +167,26 @@ impl Snapshot {
         let old = self.tables.get_any(kind, &key.name);
         let visible = match (&old, &new) {
             (None, None) => return false,
-            (Some(a), Some(b)) => !a.means_the_same(b),
+            (Some(a), Some((b, _))) => !a.means_the_same(b),
             _ => true,
         };
         let membership = old.is_some() != new.is_some();
         let had_namespace = self.tables.has_namespace(kind, namespace);
-        self.tables
-            .set_any(kind, &key.name, new, &mut |index, value, moved| {
-                if visible {
-                    touch(Input::IndexContents(kind, index, value));
-                    if moved {
-                        touch(Input::IndexMembers(kind, index, value));
-                    }
+        self.tables.set_any(key, new, &mut |index, value, moved| {
+            if visible {
+                touch(Input::IndexContents(kind, index, value));
+                if moved {
+                    touch(Input::IndexMembers(kind, index, value));
                 }
-            });
+            }
+        });
         if !visible {
             return false;
         }
         touch(Input::Row(kind, &key.name));
+        if kind.is_per_cluster() {
+            touch(Input::Namesakes(kind, &key.name));
+        }
         touch(Input::Contents(kind));
         touch(Input::ContentsIn(kind, namespace));
         if membership {

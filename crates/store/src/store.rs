@@ -1,19 +1,30 @@
-//! The one writer: merges what sources say, by precedence, into the snapshot.
+//! The one writer: merges what owners hold, by precedence, into the snapshot.
+//!
+//! Every object and every list of endpoints belongs to an [`Owner`]. What an owner holds is indexed by collection, so a
+//! restart, a sync or a withdrawal costs what that collection holds and looks at nothing else.
+
+mod held;
+mod touched;
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
-use incr::{InputKey, KeyedMap, KeyedSet};
+use incr::{InputKey, KeyedMap};
 use model::change::ServiceKey;
+use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::AnyObject;
+use model::service::Endpoint;
 use model::settings::Settings;
-use model::{Change, ObjectKey, SourceId};
+use model::{Change, Collection, Contents, ObjectKey, ObjectName, Owner, ShardKey};
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;
 
 use crate::input::Input;
 use crate::shards::{ServiceShards, ShardUpdate};
 use crate::snapshot::{Snapshot, Tables};
+use held::{Held, Members, ShardOf};
+use touched::Touched;
 
 /// Why something is pushed; the label `type` of `pilot_push_triggers`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -39,8 +50,8 @@ pub struct ChangeSet {
     pub objects: Vec<ObjectKey>,
     /// Counted reasons.
     pub reasons: BTreeMap<Reason, u64>,
-    /// Sources that reported to be in sync.
-    pub synced: Vec<SourceId>,
+    /// Whether [`Snapshot::contested`] differs, which generation does not see.
+    pub contested: bool,
 }
 
 impl ChangeSet {
@@ -50,19 +61,21 @@ impl ChangeSet {
     }
 }
 
-/// One source's version of an object.
+/// One owner's version of an object.
 #[derive(Clone, Debug)]
-struct Layer {
-    source: SourceId,
+struct Version {
+    owner: Arc<Owner>,
     object: AnyObject,
-    /// Not said again since the source restarted.
-    stale: bool,
 }
 
-/// Merges sources into the snapshot.
+/// Merges what owners hold into the snapshot.
 #[derive(Debug)]
 pub struct Store {
-    layers: KeyedMap<ObjectKey, SmallVec<[Layer; 1]>>,
+    owners: BTreeMap<Owner, Held>,
+    /// By precedence.
+    versions: KeyedMap<ObjectKey, SmallVec<[Version; 1]>>,
+    /// How many shards tell of a service, those with an empty list included.
+    told: KeyedMap<ServiceKey, usize>,
     snapshot: Arc<Snapshot>,
 }
 
@@ -70,13 +83,16 @@ impl Store {
     /// An empty store.
     pub fn new(settings: Arc<Settings>) -> Self {
         Self {
-            layers: KeyedMap::default(),
+            owners: BTreeMap::new(),
+            versions: KeyedMap::default(),
+            told: KeyedMap::default(),
             snapshot: Arc::new(Snapshot {
                 revision: 0,
                 tables: Tables::default(),
                 settings,
                 keys: RedBlackTreeMapSync::new_sync(),
                 shards: RedBlackTreeMapSync::new_sync(),
+                contested: RedBlackTreeMapSync::new_sync(),
                 connected: RedBlackTreeMapSync::new_sync(),
             }),
         }
@@ -87,179 +103,266 @@ impl Store {
         self.snapshot.clone()
     }
 
-    /// The versions of an object that sources hold, the one in force first.
-    pub fn versions(&self, key: &ObjectKey) -> impl Iterator<Item = (&SourceId, &AnyObject)> {
-        self.layers
-            .get(key)
-            .into_iter()
-            .flatten()
-            .map(|l| (&l.source, &l.object))
+    /// The versions of an object that owners hold, the one in force first.
+    pub fn versions(&self, key: &ObjectKey) -> impl Iterator<Item = (&Owner, &AnyObject)> {
+        let versions = self.versions.get(key).into_iter().flatten();
+        versions.map(|v| (&*v.owner, &v.object))
     }
 
     /// Applies a batch as one revision.
     pub fn apply(&mut self, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
         let mut next = Snapshot::clone(&self.snapshot);
         next.revision += 1;
-        let mut touched = Touched::default();
+        let mut writing = Writing {
+            store: self,
+            next: &mut next,
+            touched: Touched::default(),
+        };
         for change in batch {
-            self.apply_one(&mut next, change, &mut touched);
+            writing.apply(change);
         }
+        let changes = writing.touched.finish();
         self.snapshot = Arc::new(next);
-        let Touched {
-            keys,
-            objects,
-            mut changes,
-        } = touched;
-        changes.keys = keys.into_iter().collect();
-        changes.keys.sort_unstable();
-        changes.objects = objects.into_iter().collect();
-        changes.objects.sort();
         changes
     }
 
-    fn apply_one(&mut self, next: &mut Snapshot, change: Change, touched: &mut Touched) {
+    fn held(&mut self, owner: &Owner) -> &mut Held {
+        // Not `entry`, which would copy the owner each time.
+        if !self.owners.contains_key(owner) {
+            self.owners.insert(owner.clone(), Held::of(owner));
+        }
+        self.owners
+            .get_mut(owner)
+            .expect("it was inserted where it was not there")
+    }
+}
+
+/// A batch that is being applied.
+struct Writing<'a> {
+    store: &'a mut Store,
+    next: &'a mut Snapshot,
+    touched: Touched,
+}
+
+impl Writing<'_> {
+    fn apply(&mut self, change: Change) {
         match change {
-            Change::Put(source, object) => {
-                let key = object.key();
-                let layers = self.layers.entry(key.clone()).or_default();
-                let layer = Layer {
-                    source,
-                    object,
-                    stale: false,
-                };
-                match layers.iter().position(|l| l.source == layer.source) {
-                    Some(at) => layers[at] = layer,
-                    None => {
-                        let at = layers.partition_point(|l| l.source < layer.source);
-                        layers.insert(at, layer);
-                    }
-                }
-                let winner = layers.first().map(|l| l.object.clone());
-                touched.set(next, &key, winner);
-            }
-            Change::Delete(source, key) => {
-                self.remove_layers(next, &key, touched, |l| l.source == source)
-            }
+            Change::Put(owner, object) => self.put(&owner, object),
+            Change::Delete(owner, key) => self.delete(&owner, &owner.key(&key)),
             Change::Endpoints {
+                owner,
                 service,
                 shard,
                 list,
-            } => {
-                let before = next.shards.get(&service);
-                let send_unhealthy = next.settings.features.send_unhealthy_endpoints;
-                let (after, update) =
-                    ServiceShards::update(before.map(|a| &**a), &shard, &list, send_unhealthy);
-                let Some(after) = after else {
-                    return;
-                };
-                if before.is_some_and(|before| **before == after) {
-                    return;
-                }
-                touched.shards(&service, before.is_none(), update);
-                next.shards.insert_mut(service, Arc::new(after));
-            }
-            Change::Keys(source, fetched) => {
-                if next.keys.get(&source) == fetched.as_ref() {
-                    return;
-                }
-                touched.keys.insert(Input::Keys(&source).key());
-                *touched.changes.reasons.entry(Reason::Config).or_default() += 1;
-                match fetched {
-                    Some(fetched) => next.keys.insert_mut(source, fetched),
-                    None => {
-                        next.keys.remove_mut(&source);
-                    }
-                }
-            }
+            } => self.tell_endpoints(&owner, (service, shard), &list),
+            Change::DeleteEndpoints {
+                owner,
+                service,
+                shard,
+            } => self.delete_endpoints(&owner, &(service, shard)),
+            Change::Keys(source, fetched) => self.set_keys(source, fetched),
             Change::Settings(settings) => {
-                if *settings != *next.settings {
-                    touched.keys.insert(Input::Settings.key());
-                    *touched.changes.reasons.entry(Reason::Global).or_default() += 1;
+                if *settings != *self.next.settings {
+                    self.touched.note(Input::Settings, Reason::Global);
                 }
-                next.settings = settings;
+                self.next.settings = settings;
             }
-            Change::Restart(source) => {
-                for layer in self
-                    .layers
-                    .values_mut()
-                    .flatten()
-                    .filter(|l| l.source == source)
-                {
-                    layer.stale = true;
-                }
-            }
-            Change::Synced(source) => {
-                let stale: Vec<ObjectKey> = self
-                    .layers
-                    .iter()
-                    .filter(|(_, layers)| layers.iter().any(|l| l.stale && l.source == source))
-                    .map(|(key, _)| key.clone())
-                    .collect();
-                for key in stale {
-                    self.remove_layers(next, &key, touched, |l| l.stale && l.source == source);
-                }
-                touched.changes.synced.push(source);
-            }
+            Change::Restart(collection) => self.restart(&collection),
+            Change::Synced(collection) => self.sweep(&collection),
+            Change::Gone(owner) => self.withdraw(&owner),
         }
     }
 
-    fn remove_layers(
-        &mut self,
-        next: &mut Snapshot,
-        key: &ObjectKey,
-        touched: &mut Touched,
-        gone: impl Fn(&Layer) -> bool,
-    ) {
-        let Some(layers) = self.layers.get_mut(key) else {
-            return;
+    fn put(&mut self, owner: &Owner, mut object: AnyObject) {
+        let kind = object.kind();
+        object.set_cluster(owner.cluster_of(kind));
+        let key = object.key();
+        let held = self.store.held(owner);
+        let version = Version {
+            owner: held.owner.clone(),
+            object,
         };
-        layers.retain(|l| !gone(l));
-        let winner = layers.first().map(|l| l.object.clone());
+        let members = held.objects.entry(kind).or_default();
+        members.insert(key.name.clone());
+        let versions = self.store.versions.entry(key.clone()).or_default();
+        let at = versions.partition_point(|v| *v.owner < *owner);
+        match versions.get_mut(at).filter(|v| *v.owner == *owner) {
+            Some(known) => *known = version,
+            None => versions.insert(at, version),
+        }
+        self.settle(&key);
+    }
+
+    fn delete(&mut self, owner: &Owner, key: &ObjectKey) {
+        let held = self.store.owners.get_mut(owner);
+        let members = held.and_then(|held| held.objects.get_mut(&key.kind));
+        if members.is_some_and(|members| members.remove(&key.name)) {
+            self.drop_version(owner, key);
+        }
+    }
+
+    /// Drops a version of an object that is no longer a member of any collection of the owner.
+    fn drop_version(&mut self, owner: &Owner, key: &ObjectKey) {
+        if let Some(versions) = self.store.versions.get_mut(key) {
+            versions.retain(|v| *v.owner != *owner);
+        }
+        self.settle(key);
+    }
+
+    /// Puts the version of the highest precedence in force.
+    fn settle(&mut self, key: &ObjectKey) {
+        let versions = self.store.versions.get(key);
+        let winner = versions.and_then(|v| v.first());
+        let winner = winner.map(|v| (v.object.clone(), v.owner.clone()));
+        let owners = versions.filter(|v| v.len() > 1);
+        let owners: Option<Arc<[Arc<Owner>]>> =
+            owners.map(|v| v.iter().map(|v| v.owner.clone()).collect());
         if winner.is_none() {
-            self.layers.remove(key);
+            self.store.versions.remove(key);
         }
-        touched.set(next, key, winner);
+        if self.next.contested.get(key) != owners.as_ref() {
+            self.touched.contested();
+            match owners {
+                Some(owners) => self.next.contested.insert_mut(key.clone(), owners),
+                None => _ = self.next.contested.remove_mut(key),
+            }
+        }
+        self.touched.set(self.next, key, winner);
     }
-}
 
-/// Collects what a batch touches.
-#[derive(Default)]
-struct Touched {
-    keys: KeyedSet<InputKey>,
-    objects: KeyedSet<ObjectKey>,
-    changes: ChangeSet,
-}
-
-impl Touched {
-    /// Puts the version in force into its table, and notes the difference if generation could see one.
-    fn set(&mut self, next: &mut Snapshot, key: &ObjectKey, winner: Option<AnyObject>) {
-        let keys = &mut self.keys;
-        let mut touch = |input: Input<'_>| {
-            keys.insert(input.key());
-        };
-        if !next.replace(key, winner, &mut touch) {
+    fn tell_endpoints(&mut self, owner: &Owner, told: ShardOf, list: &Arc<[Endpoint]>) {
+        let held = self.store.held(owner);
+        // An empty list keeps a service that is known, and does not make one known.
+        if list.is_empty() && !held.shards.contains(&told) {
             return;
         }
-        self.objects.insert(key.clone());
-        let reason = match key.kind {
-            model::Kind::ServiceEntry => Reason::Service,
-            model::Kind::WorkloadEntry => Reason::Endpoint,
-            _ => Reason::Config,
-        };
-        *self.changes.reasons.entry(reason).or_default() += 1;
+        if held.shards.insert(told.clone()) {
+            *self.store.told.entry(told.0.clone()).or_default() += 1;
+        }
+        let (service, shard) = told;
+        self.set_shard(&service, &(shard, owner.clone()), list);
     }
 
-    fn shards(&mut self, service: &ServiceKey, new: bool, update: ShardUpdate) {
-        if new {
-            self.keys.insert(Input::ShardServices.key());
-        }
-        // Also where no proxy is to be told: what generation reads must never differ from what it has read.
-        self.keys.insert(Input::Shards(service).key());
-        let reason = match update {
-            ShardUpdate::None => return,
-            ShardUpdate::Endpoints => Reason::Endpoint,
-            ShardUpdate::Service => Reason::Service,
+    fn set_shard(
+        &mut self,
+        service: &ServiceKey,
+        shard: &(ShardKey, Owner),
+        list: &Arc<[Endpoint]>,
+    ) {
+        let before = self.next.shards.get(service);
+        let send_unhealthy = self.next.settings.features.send_unhealthy_endpoints;
+        let (after, update) =
+            ServiceShards::update(before.map(|a| &**a), shard, list, send_unhealthy);
+        let Some(after) = after else {
+            return;
         };
-        *self.changes.reasons.entry(reason).or_default() += 1;
+        if before.is_some_and(|before| **before == after) {
+            return;
+        }
+        self.touched.shards(service, update);
+        let service = service.clone();
+        self.next.shards.insert_mut(service, Arc::new(after));
+    }
+
+    fn delete_endpoints(&mut self, owner: &Owner, told: &ShardOf) {
+        let held = self.store.owners.get_mut(owner);
+        if held.is_some_and(|held| held.shards.remove(told)) {
+            self.drop_shard(owner, told);
+        }
+    }
+
+    /// Drops a shard that is no longer a member of any collection, and the service with its last one.
+    fn drop_shard(&mut self, owner: &Owner, (service, shard): &ShardOf) {
+        let left = self.store.told.get_mut(service).map_or(0, |count| {
+            *count -= 1;
+            *count
+        });
+        if left > 0 {
+            let shard = (shard.clone(), owner.clone());
+            self.set_shard(service, &shard, &Arc::from([]));
+            return;
+        }
+        self.store.told.remove(service);
+        if self.next.shards.remove_mut(service) {
+            self.touched.shards(service, ShardUpdate::Service);
+        }
+    }
+
+    fn set_keys(&mut self, source: KeySource, fetched: Option<Arc<FetchedKeys>>) {
+        if self.next.keys.get(&source) == fetched.as_ref() {
+            return;
+        }
+        self.touched.note(Input::Keys(&source), Reason::Config);
+        match fetched {
+            Some(fetched) => self.next.keys.insert_mut(source, fetched),
+            None => _ = self.next.keys.remove_mut(&source),
+        }
+    }
+
+    fn restart(&mut self, collection: &Collection) {
+        let Some(held) = self.store.owners.get_mut(&collection.owner) else {
+            return;
+        };
+        match collection.of {
+            Contents::Objects(kind) => {
+                held.objects.entry(kind).or_default().restart();
+            }
+            Contents::Endpoints => held.shards.restart(),
+        }
+    }
+
+    /// Removes what was not told again.
+    fn sweep(&mut self, collection: &Collection) {
+        let owner = &collection.owner;
+        let Some(held) = self.store.owners.get_mut(owner) else {
+            return;
+        };
+        match collection.of {
+            Contents::Objects(kind) => {
+                let members = held.objects.get_mut(&kind);
+                let stale = members.map(Members::take_stale).unwrap_or_default();
+                self.drop_objects(owner, kind, stale.into_iter());
+            }
+            Contents::Endpoints => {
+                let stale = held.shards.take_stale();
+                self.drop_shards(owner, stale.into_iter());
+            }
+        }
+    }
+
+    fn withdraw(&mut self, owner: &Owner) {
+        let Some(held) = self.store.owners.remove(owner) else {
+            return;
+        };
+        for (kind, members) in held.objects {
+            self.drop_objects(owner, kind, members.into_all());
+        }
+        self.drop_shards(owner, held.shards.into_all());
+    }
+
+    fn drop_objects(
+        &mut self,
+        owner: &Owner,
+        kind: model::Kind,
+        names: impl Iterator<Item = ObjectName>,
+    ) {
+        for name in names {
+            self.drop_version(owner, &ObjectKey { kind, name });
+        }
+        shrink(&mut self.store.versions);
+    }
+
+    fn drop_shards(&mut self, owner: &Owner, shards: impl Iterator<Item = ShardOf>) {
+        for told in shards {
+            self.drop_shard(owner, &told);
+        }
+        shrink(&mut self.store.told);
+    }
+}
+
+/// Gives back the room of a map that most has gone from.
+fn shrink<K: Eq + Hash, V>(map: &mut KeyedMap<K, V>) {
+    if map.capacity() > 1024 && map.len() < map.capacity() / 4 {
+        map.shrink_to(map.len() * 2);
     }
 }

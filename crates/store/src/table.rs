@@ -3,15 +3,31 @@
 use std::sync::Arc;
 
 use model::kinds::Kinded;
-use model::{Name, Namespace, Object, ObjectName};
+use model::{Name, Namespace, Object, ObjectName, Owner};
 use rpds::{HashTrieMapSync, RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use crate::index::{IndexEntry, Indexed};
 
+/// An object in force, and whose version that is.
+#[derive(Debug)]
+pub(crate) struct Row<T: Kinded> {
+    pub(crate) object: Arc<Object<T>>,
+    pub(crate) owner: Arc<Owner>,
+}
+
+impl<T: Kinded> Clone for Row<T> {
+    fn clone(&self) -> Self {
+        Self {
+            object: self.object.clone(),
+            owner: self.owner.clone(),
+        }
+    }
+}
+
 /// Rows by name, names by index value. Clones share everything.
 #[derive(Debug)]
 pub struct Table<T: Kinded> {
-    rows: RedBlackTreeMapSync<ObjectName, Arc<Object<T>>>,
+    rows: RedBlackTreeMapSync<ObjectName, Row<T>>,
     index: HashTrieMapSync<IndexEntry, RedBlackTreeSetSync<ObjectName>>,
     namespaces: RedBlackTreeMapSync<Namespace, usize>,
 }
@@ -39,28 +55,42 @@ impl<T: Kinded> Default for Table<T> {
 impl<T: Indexed> Table<T> {
     /// The object of that name.
     pub fn get(&self, name: &ObjectName) -> Option<&Arc<Object<T>>> {
-        self.rows.get(name)
+        Some(&self.rows.get(name)?.object)
     }
 
-    /// Every object, by namespace, then name.
+    /// Whose version of an object is in force.
+    pub fn owner(&self, name: &ObjectName) -> Option<&Arc<Owner>> {
+        Some(&self.rows.get(name)?.owner)
+    }
+
+    /// Every object, by namespace, then name, then cluster.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Object<T>>> {
-        self.rows.values()
+        self.rows.values().map(|row| &row.object)
     }
 
-    /// Every object of a namespace, by name.
+    /// The objects of that namespace and name in every cluster, that of the configured cluster first.
+    pub fn namesakes<'a>(
+        &'a self,
+        name: &ObjectName,
+    ) -> impl Iterator<Item = &'a Arc<Object<T>>> + use<'a, T> {
+        let first = name.in_cluster(None);
+        self.rows
+            .range(first.clone()..)
+            .take_while(move |(k, _)| k.is_namesake(&first))
+            .map(|(_, row)| &row.object)
+    }
+
+    /// Every object of a namespace, by name, then cluster.
     pub fn iter_in<'a>(
         &'a self,
         namespace: &Namespace,
     ) -> impl Iterator<Item = &'a Arc<Object<T>>> + use<'a, T> {
-        let first = ObjectName {
-            namespace: namespace.clone(),
-            name: Name::default(),
-        };
+        let first = ObjectName::new(namespace.clone(), Name::default());
         let namespace = namespace.clone();
         self.rows
             .range(first..)
             .take_while(move |(k, _)| k.namespace == namespace)
-            .map(|(_, v)| v)
+            .map(|(_, row)| &row.object)
     }
 
     /// The names that have `value` in `index`, sorted.
@@ -94,18 +124,15 @@ impl<T: Indexed> Table<T> {
         self.rows.is_empty()
     }
 
-    /// Replaces or removes a row; returns what stood there.
+    /// Replaces or removes a row, which was indexed under `before` and is under `after`, both sorted.
     pub(crate) fn set(
         &mut self,
         name: &ObjectName,
-        object: Option<Arc<Object<T>>>,
-    ) -> Option<Arc<Object<T>>> {
-        let old = self.rows.get(name).cloned();
-        let (before, after) = (
-            index_entries(old.as_deref()),
-            index_entries(object.as_deref()),
-        );
-        for entry in before.iter().filter(|e| !after.contains(e)) {
+        row: Option<Row<T>>,
+        before: &[IndexEntry],
+        after: &[IndexEntry],
+    ) {
+        for entry in before.iter().filter(|e| after.binary_search(e).is_err()) {
             if let Some(names) = self.index.get(entry) {
                 let names = names.remove(name);
                 if names.is_empty() {
@@ -115,7 +142,7 @@ impl<T: Indexed> Table<T> {
                 }
             }
         }
-        for entry in after.iter().filter(|e| !before.contains(e)) {
+        for entry in after.iter().filter(|e| before.binary_search(e).is_err()) {
             let names = self
                 .index
                 .get(entry)
@@ -125,16 +152,16 @@ impl<T: Indexed> Table<T> {
                 .insert_mut(entry.clone(), names.insert(name.clone()));
         }
         let count = self.namespaces.get(&name.namespace).copied().unwrap_or(0);
-        match (&old, object) {
-            (None, Some(new)) => {
+        match (self.rows.contains_key(name), row) {
+            (false, Some(new)) => {
                 self.namespaces
                     .insert_mut(name.namespace.clone(), count + 1);
                 self.rows.insert_mut(name.clone(), new);
             }
-            (Some(_), Some(new)) => {
+            (true, Some(new)) => {
                 self.rows.insert_mut(name.clone(), new);
             }
-            (Some(_), None) => {
+            (true, None) => {
                 if count <= 1 {
                     self.namespaces.remove_mut(&name.namespace);
                 } else {
@@ -143,13 +170,12 @@ impl<T: Indexed> Table<T> {
                 }
                 self.rows.remove_mut(name);
             }
-            (None, None) => {}
+            (false, None) => {}
         }
-        old
     }
 }
 
-/// The index entries of a row, none for an absent one.
+/// The index entries of an object, sorted; none for an absent one.
 pub(crate) fn index_entries<T: Indexed>(object: Option<&Object<T>>) -> Vec<IndexEntry> {
     let mut entries = Vec::new();
     if let Some(object) = object {

@@ -3,6 +3,7 @@
 //! For tests only. What is recorded from the real istiod stands in a folder beside the repository, and is never copied
 //! into it: tests over it pass, and say so, where it is absent.
 
+mod arguments;
 mod compare;
 mod golden;
 mod istio_tests;
@@ -11,6 +12,7 @@ mod recorded;
 mod scenario;
 mod world;
 
+pub use arguments::{message, service};
 pub use compare::differences;
 pub use golden::golden;
 pub use istio_tests::{IstioTest, Output};

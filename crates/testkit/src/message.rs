@@ -11,12 +11,12 @@ use serde_json::Value;
 /// When the type is not known or the bytes are not of it.
 pub fn decode(type_url: &str, body: &[u8]) -> Value {
     let name = type_url.rsplit_once('/').map_or(type_url, |(_, name)| name);
-    let descriptor = xlate::json::pool()
+    let descriptor = descriptors::pool()
         .get_message_by_name(name)
         .unwrap_or_else(|| panic!("no message is named {name}"));
     let mut message =
         DynamicMessage::decode(descriptor, body).unwrap_or_else(|e| panic!("no {name}: {e}"));
-    xlate::json::drop_untyped(&mut message);
+    descriptors::json::drop_untyped(&mut message);
     let options = SerializeOptions::new()
         .stringify_64_bit_integers(true)
         .use_proto_field_name(true)
@@ -33,7 +33,7 @@ pub fn decode(type_url: &str, body: &[u8]) -> Value {
 /// When the type is not known or the value is not of it.
 pub fn decode_recorded(type_url: &str, recorded: &Value) -> Value {
     let name = type_url.rsplit_once('/').map_or(type_url, |(_, name)| name);
-    let descriptor = xlate::json::pool()
+    let descriptor = descriptors::pool()
         .get_message_by_name(name)
         .unwrap_or_else(|| panic!("no message is named {name}"));
     let message = DynamicMessage::deserialize(descriptor, recorded)

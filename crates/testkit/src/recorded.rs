@@ -1,11 +1,12 @@
 //! What was recorded from Istio, its tests and the real istiod, and how much of it comes out the same here.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use known_differences::Known;
 use serde_json::Value;
 
 /// Names the folder of recordings, where it is not `../shared/conformance` beside the repository.
@@ -107,46 +108,76 @@ pub fn cases(name: &str, function: &str) -> Vec<Value> {
     calls
 }
 
-/// Counts cases that came out as recorded.
+/// The cases that were compared, and those that did not come out as recorded.
 #[derive(Default)]
 pub struct Score {
-    equal: usize,
-    different: Vec<String>,
+    compared: BTreeSet<String>,
+    /// How each differs, by case.
+    different: BTreeMap<String, String>,
 }
 
 impl Score {
-    /// Counts a case; `differences` is empty where it came out as recorded.
+    /// Counts a case; `differences` is empty where it came out as recorded. A name that comes again is numbered.
     pub fn count(&mut self, case: &str, differences: &[String]) {
-        if differences.is_empty() {
-            self.equal += 1;
-        } else {
+        // A name is one line of a list.
+        let case: Vec<&str> = case.split_whitespace().collect();
+        let case = case.join(" ");
+        let mut name = case.clone();
+        for number in 2.. {
+            if self.compared.insert(name.clone()) {
+                break;
+            }
+            name = format!("{case} #{number}");
+        }
+        if !differences.is_empty() {
             let shown: Vec<&str> = differences.iter().take(5).map(String::as_str).collect();
-            self.different.push(format!("{case}: {}", shown.join("; ")));
+            self.different.insert(name, shown.join("; "));
         }
     }
 
-    /// Asserts that at least this share, in per cent, came out as recorded. Nothing counted is a failure, except where
-    /// there are no recordings.
+    /// Asserts that every case came out as recorded.
     ///
     /// # Panics
     ///
-    /// When it did not, with the cases that differ.
-    pub fn at_least(&self, percent: f64) {
-        self.judge(percent, || recordings().is_some());
+    /// When one did not, or nothing was compared though there are recordings.
+    pub fn all_as_recorded(&self) {
+        self.as_listed("");
     }
 
-    fn judge(&self, percent: f64, there_are_recordings: impl Fn() -> bool) {
-        let all = self.equal + self.different.len();
-        if all == 0 && !there_are_recordings() {
+    /// Asserts that the cases of a list differ, and no others. Nothing compared is a failure, except where there are no
+    /// recordings. See [`known_differences`] for how a list is written.
+    ///
+    /// # Panics
+    ///
+    /// When another case differs, or a listed one does not, with how they differ.
+    pub fn as_listed(&self, list: &str) {
+        self.judge(list, || recordings().is_some());
+    }
+
+    fn judge(&self, list: &str, there_are_recordings: impl Fn() -> bool) {
+        if self.compared.is_empty() && !there_are_recordings() {
             return;
         }
-        let share = 100.0 * self.equal as f64 / all.max(1) as f64;
-        eprintln!("{} of {all} as recorded ({share:.1} %)", self.equal);
+        assert!(!self.compared.is_empty(), "nothing was compared");
+        let known = Known::parse(list).unwrap_or_else(|e| panic!("list of differences: {e}"));
+        let found = self.different.keys().cloned().collect();
+        let wrong = known.judge(&found, |_| true);
+        let (all, equal) = (
+            self.compared.len(),
+            self.compared.len() - self.different.len(),
+        );
+        eprintln!(
+            "{equal} of {all} as recorded, {} listed",
+            known.cases().count()
+        );
+        let how = self.different.iter();
+        let how = how.filter(|(case, _)| known.reason(case).is_none());
+        let how: Vec<String> = how.map(|(case, how)| format!("{case}: {how}")).collect();
         assert!(
-            all > 0 && share >= percent,
-            "{} of {all} as recorded ({share:.1} %), wanted {percent} %:\n{}",
-            self.equal,
-            self.different.join("\n")
+            wrong.is_empty(),
+            "{equal} of {all} as recorded:\n{}\n\n{}",
+            wrong.join("\n"),
+            how.join("\n")
         );
     }
 }
@@ -155,20 +186,33 @@ impl Score {
 mod tests {
     use super::*;
 
+    fn judged(score: &Score, list: &str, there: bool) -> bool {
+        let judge = std::panic::AssertUnwindSafe(|| score.judge(list, || there));
+        std::panic::catch_unwind(judge).is_ok()
+    }
+
     #[test]
-    fn nothing_counted_fails_unless_there_are_no_recordings() {
-        let judged = |score: &Score, there: bool| {
-            let judge = std::panic::AssertUnwindSafe(|| score.judge(99.0, || there));
-            std::panic::catch_unwind(judge).is_ok()
-        };
+    fn nothing_compared_fails_unless_there_are_no_recordings() {
         let mut score = Score::default();
-        assert!(judged(&score, false));
-        assert!(!judged(&score, true));
+        assert!(judged(&score, "", false));
+        assert!(!judged(&score, "", true));
         score.count("a", &[]);
-        assert!(judged(&score, true));
+        assert!(judged(&score, "", true));
         // What was counted is judged whether or not the folder is still there.
         score.count("b", &["differs".to_owned()]);
-        assert!(!judged(&score, false));
+        assert!(!judged(&score, "", false));
+    }
+
+    #[test]
+    fn exactly_the_listed_cases_differ() {
+        let mut score = Score::default();
+        score.count("a", &[]);
+        score.count("b", &["differs".to_owned()]);
+        score.count("b", &["differs too".to_owned()]);
+        assert!(judged(&score, "reason\n  b\n  b #2\n", true));
+        assert!(!judged(&score, "reason\n  b\n", true));
+        assert!(!judged(&score, "reason\n  a\n  b\n  b #2\n", true));
+        assert!(!judged(&score, "  b\n  b #2\n", true), "no reason");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use model::mesh::read_mesh_networks;
 use model::node::Node;
 use model::parse::{Validation, parse};
 use model::settings::{Features, Settings};
-use model::{Change, SourceId};
+use model::{Change, Owner};
 use serde_json::Value;
 use xds::TypeUrl;
 
@@ -60,10 +60,7 @@ impl Scenario {
     /// When it is no scenario.
     pub fn load(folder: &Path) -> Self {
         let mut world = World::new(read_settings(folder));
-        let source = SourceId {
-            rank: 0,
-            name: Arc::from("files"),
-        };
+        let source = Owner::new(0, "files");
         let mut batch = Vec::new();
         let config = folder.join("config");
         for path in if config.is_dir() {

@@ -4,17 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use incr::{Engine, Query};
+use mesh::view::ProxyKey;
 use model::mesh::{default_mesh_config, read_mesh_config};
 use model::node::{Identity, Node};
 use model::parse::{Validation, parse};
 use model::settings::{Features, MeshNetworks, Settings};
-use model::{AnyObject, Change, ObjectKey, SourceId};
+use model::{AnyObject, Change, ObjectKey, Owner};
 use proto_envoy::envoy::config::core::v3 as core;
 use serde_json::Value;
 use store::{ChangeSet, Snapshot, Store};
 use xds::{ResourceSet, TypeUrl};
-use xlate::view::ProxyKey;
-use xlate::{View, ViewOf};
+use xlate::View;
+use xlate::ViewOf;
 
 /// Objects, and what is derived from them.
 pub struct World {
@@ -22,7 +23,7 @@ pub struct World {
     pub store: Store,
     /// What is derived.
     pub engine: Engine<Snapshot>,
-    source: SourceId,
+    owner: Owner,
 }
 
 /// Settings of a mesh whose configuration sets these fields over Istio's defaults.
@@ -78,7 +79,7 @@ pub fn node(description: &Value) -> Arc<Node> {
         }),
         ..core::Node::default()
     };
-    let mut node = xlate::node::from_envoy(&node).unwrap_or_else(|e| panic!("{e}"));
+    let mut node = mesh::node::from_envoy(&node).unwrap_or_else(|e| panic!("{e}"));
     node.identity = description["token"]
         .as_str()
         .and_then(Identity::of_test_token);
@@ -114,10 +115,7 @@ impl World {
         Self {
             store: Store::new(Arc::new(settings)),
             engine: Engine::new(),
-            source: SourceId {
-                rank: 0,
-                name: Arc::from("test"),
-            },
+            owner: Owner::new(0, "test"),
         }
     }
 
@@ -148,9 +146,9 @@ impl World {
 
     /// Puts the objects of a text, as one batch.
     pub fn put(&mut self, yaml: &str) -> ChangeSet {
-        let source = self.source.clone();
+        let owner = self.owner.clone();
         let objects = Self::objects(yaml);
-        self.apply(objects.into_iter().map(|o| Change::Put(source.clone(), o)))
+        self.apply(objects.into_iter().map(|o| Change::Put(owner.clone(), o)))
     }
 
     /// Puts objects in JSON, as one batch; those that cannot be read are left out.
@@ -158,14 +156,14 @@ impl World {
         let file: Arc<Path> = Path::new("test.json").into();
         let texts = objects.iter().map(Value::to_string);
         let parsed: Vec<_> = texts.map(|o| parse(&o, &file, Validation::Warn)).collect();
-        let source = self.source.clone();
+        let owner = self.owner.clone();
         let objects = parsed.iter().flat_map(|p| p.objects().cloned());
-        self.apply(objects.map(|o| Change::Put(source.clone(), o)));
+        self.apply(objects.map(|o| Change::Put(owner.clone(), o)));
     }
 
     /// Deletes an object.
     pub fn delete(&mut self, key: &ObjectKey) -> ChangeSet {
-        self.apply([Change::Delete(self.source.clone(), key.clone())])
+        self.apply([Change::Delete(self.owner.clone(), key.clone())])
     }
 
     /// Applies a batch.

@@ -19,11 +19,10 @@ mod fixed;
 mod inbound;
 mod load_balancer;
 mod metadata;
-pub mod names;
 mod outbound;
-mod policy;
 pub(crate) mod sds;
 mod tls;
+mod traffic_policy;
 
 use std::any::TypeId;
 use std::fmt;
@@ -31,12 +30,21 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use client::ClusterClient;
 use incr::{Changed, Cx, Query};
+use mesh::capabilities::name::METADATA_EXCHANGE;
+use mesh::destination_rule::{Client, HasRules, RuleKey, Side, rule_for, rule_for_all};
+use mesh::label_names::Reader;
+use mesh::proxy::Traits;
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::view::ServiceTarget;
 use model::kinds::istio::Gateway;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::{Interception, Role};
 use model::service::Service;
+use policy::envoy_filter;
+use policy::envoy_filter::{ClusterPatchesOf, Context, Patches, SelectedBy};
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 use proto_envoy::envoy::config::cluster::v3::{Cluster, Filter};
@@ -44,23 +52,13 @@ use proto_envoy::udpa::r#type::v1::TypedStruct;
 use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode as OutboundMode;
 use proto_istio::networking::server_tls_settings::TlSmode;
 use store::{Reads, Snapshot};
-
-use crate::capabilities::name::METADATA_EXCHANGE;
-use crate::destination_rule::{Client, HasRules, RuleKey, Side, rule_for, rule_for_all};
-use crate::endpoints::{EndpointClient, NetworkGateways, Place};
-use crate::envoy_filter::{self, ClusterPatchesOf, Context, Patches, SelectedBy};
-use crate::label_names::Reader;
-use crate::proxy::Traits;
-use crate::scope::{ScopeKey, ScopeOf};
-use crate::shared::{Gathering, Part, Shareable, Shared};
-use crate::view::ServiceTarget;
-use client::ClusterClient;
 use xds::{Resource, ResourceSet, any};
 
-pub(crate) use crate::destination_rule::Extent;
+use crate::load_assignment::{EndpointClient, NetworkGateways, Place};
+use crate::shared::{Gathering, Part, Shareable, Shared};
+
 pub(crate) use fixed::allow_any_dns_cache;
 pub(crate) use outbound::{ServiceClusters, carries_endpoints, extent, lets_pass, uses_eds};
-pub(crate) use policy::always_sends_unhealthy;
 
 /// Proxies that have the same clusters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

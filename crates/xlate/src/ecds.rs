@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::proxy::Traits;
+use policy::envoy_filter;
+use policy::envoy_filter::{ExtensionPatchesOf, SelectedBy};
+use policy::traffic_extension::{ExtensionConfigOf, ExtensionsOf};
 use store::Snapshot;
-
-use crate::envoy_filter::{self, ExtensionPatchesOf, SelectedBy};
-use crate::proxy::Traits;
-use crate::traffic_extension::{ExtensionConfigOf, ExtensionsOf};
 use xds::{Resource, ResourceSet};
 
 /// Proxies that have the same extension configurations.

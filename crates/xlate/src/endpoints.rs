@@ -9,17 +9,15 @@
 //! The client of an assignment is reduced to what decides on it ([`EndpointClient`]), so most assignments are shared by
 //! all proxies of a cluster.
 
-pub(crate) mod client;
-pub(crate) mod groups;
-pub(crate) mod locality;
-pub(crate) mod network;
 mod peers;
-pub(crate) mod select;
 
 use std::any::TypeId;
 use std::sync::Arc;
 
 use incr::{Changed, Cx, Query};
+use mesh::cluster_names;
+use mesh::destination_rule::{Extent, HasRules, MergedRule, Policy, RuleKey, rule_for_all};
+use mesh::scope::{ScopeKey, ScopeOf};
 use model::names::Namespace;
 use model::node::Role;
 use model::protocol::Protocol;
@@ -27,18 +25,14 @@ use model::service::Service;
 use proto_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use store::{Reads, Snapshot};
 
-pub(crate) use client::{EndpointClient, Place};
-pub use network::{Gateway, Gateways, NetworkGateways};
-
-use crate::clusters::{self, Outbound, ServiceKeyed, names};
-use crate::destination_rule::{Extent, HasRules, MergedRule, Policy, RuleKey, rule_for_all};
-use crate::proxy::Traits;
-use crate::scope::{ScopeKey, ScopeOf};
+use crate::clusters::{self, Outbound, ServiceKeyed};
+use crate::load_assignment::groups::{self, Group};
+use crate::load_assignment::locality::LocalityLb;
+use crate::load_assignment::select::{self, By, Known, Selection};
+use crate::load_assignment::{EndpointClient, NetworkGateways};
 use crate::shared::{Gathering, Part, Shareable, Shared};
-use groups::Group;
-use locality::LocalityLb;
+use mesh::proxy::Traits;
 use peers::{Peers, PeersFor};
-use select::{By, Known, Selection};
 use xds::{Resource, ResourceSet};
 
 /// Proxies that have the same endpoints.
@@ -245,9 +239,9 @@ struct EdsName<'a> {
 impl EdsName<'_> {
     fn text(&self) -> String {
         let name = if self.sni {
-            names::outbound_sni
+            cluster_names::outbound_sni
         } else {
-            names::outbound
+            cluster_names::outbound
         };
         name(self.port.number, self.subset, &self.service.host)
     }

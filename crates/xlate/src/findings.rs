@@ -9,97 +9,13 @@ mod view;
 
 use std::sync::Arc;
 
-use model::diagnostic::{Diagnostic, Severity};
-use model::kinds::{Kind, Kinded};
-use model::object::{Object, ObjectKey, ObjectName};
+use model::diagnostic::Diagnostic;
 
 pub use mesh::FindingsOfMesh;
 pub use view::FindingsOfView;
-pub(crate) use view::ServedPort;
 
 /// Findings in order, each once.
 pub type Findings = Arc<[Diagnostic]>;
-
-/// The stable codes of findings of generation.
-pub mod code {
-    /// A part of an AuthorizationPolicy's rule is not understood.
-    pub const NOT_UNDERSTOOD: &str = "PIL0401";
-    /// The authorizer of an AuthorizationPolicy cannot be asked.
-    pub const NO_AUTHORIZER: &str = "PIL0402";
-    /// A rule is about requests and the proxy serves a TCP port.
-    pub const REQUESTS_ONLY: &str = "PIL0403";
-    /// An authorizer understands requests only and the proxy serves a TCP port.
-    pub const UNASKED: &str = "PIL0404";
-    /// A policy is for something that only waypoints serve.
-    pub const FOR_WAYPOINTS: &str = "PIL0405";
-    /// The keys of an issuer are not known.
-    pub const NO_KEYS: &str = "PIL0411";
-    /// The keys of an issuer are no JWKS.
-    pub const BAD_KEYS: &str = "PIL0412";
-    /// A rule names no issuer.
-    pub const NO_ISSUER: &str = "PIL0413";
-    /// The proxy that should fetch keys does not know the service that has them.
-    pub const NO_KEY_SERVICE: &str = "PIL0414";
-    /// A place of tokens, or a header for a claim, has no name.
-    pub const NAMELESS: &str = "PIL0415";
-    /// Mutual TLS is asked of a proxy without certificates.
-    pub const NO_CERTIFICATES: &str = "PIL0421";
-    /// A DestinationRule asks a proxy without certificates to show one.
-    pub const NO_CLIENT_CERTIFICATE: &str = "PIL0423";
-    /// A PeerAuthentication of the root namespace selects workloads, which has no effect.
-    pub const ROOT_SELECTOR: &str = "PIL0422";
-    /// The proxy cannot load a filter that protects.
-    pub const LACKS_FILTER: &str = "PIL0431";
-    /// An extension provider is not known or cannot be reached.
-    pub const NO_PROVIDER: &str = "PIL0441";
-    /// A patch of an EnvoyFilter cannot be used.
-    pub const UNUSABLE_PATCH: &str = "PIL0451";
-    /// A part of an EnvoyFilter's patch is left out or has no effect.
-    pub const IGNORED_PATCH: &str = "PIL0452";
-    /// A patch of an EnvoyFilter takes protection away.
-    pub const UNPROTECTED: &str = "PIL0453";
-    /// No filter can be made of a WasmPlugin or TrafficExtension.
-    pub const NO_EXTENSION: &str = "PIL0461";
-    /// A server of a Gateway is not served.
-    pub const SERVER_REFUSED: &str = "PIL0501";
-    /// The credential of a server is not there for the proxy.
-    pub const NO_CREDENTIAL: &str = "PIL0502";
-    /// A route names a delegate that is not there for it.
-    pub const NO_DELEGATE: &str = "PIL0511";
-    /// A host is routed by another VirtualService.
-    pub const HOST_TAKEN: &str = "PIL0512";
-    /// A subset of that name is defined before.
-    pub const SUBSET_TAKEN: &str = "PIL0521";
-    /// Lists of an object, or of several, multiply each other beyond a limit.
-    pub const OVER_LIMIT: &str = "PIL0601";
-}
-
-/// A finding about an object.
-pub(crate) fn about<T: Kinded>(
-    object: &Object<T>,
-    code: &'static str,
-    severity: Severity,
-    message: impl Into<Arc<str>>,
-) -> Diagnostic {
-    about_named(T::KIND, &object.meta.name, code, severity, message)
-}
-
-/// A finding about an object of that kind and name.
-pub(crate) fn about_named(
-    kind: Kind,
-    name: &ObjectName,
-    code: &'static str,
-    severity: Severity,
-    message: impl Into<Arc<str>>,
-) -> Diagnostic {
-    Diagnostic {
-        object: Some(ObjectKey {
-            kind,
-            name: name.clone(),
-        }),
-        ..Diagnostic::new(code, severity, message)
-    }
-}
 
 fn in_order(mut found: Vec<Diagnostic>) -> Findings {
     found.sort();

@@ -4,12 +4,9 @@
 //! whose key holds those parts and what is its own, so that proxies which agree share it.
 
 pub mod access_log;
-pub mod address;
-pub mod class;
 pub(crate) mod client;
 mod config_metadata;
 pub mod dns;
-pub mod filters;
 mod forward;
 mod gateway;
 pub mod hcm;
@@ -17,9 +14,6 @@ pub mod inbound;
 pub mod metrics;
 mod outbound;
 pub mod parts;
-pub mod provider_cluster;
-pub mod proxy_headers;
-pub mod proxy_options;
 pub mod refusal;
 pub(crate) mod repeated;
 pub mod tcp;
@@ -29,7 +23,15 @@ pub mod tracing;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use client::{GatewayProxy, InboundServer, Listens, OutboundClient};
+use hcm::HttpParts;
+use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
 use incr::Cx;
+use mesh::address::wildcards;
+use mesh::keyed::Keyed;
+use parts::{PartsOf, TcpParts};
+use policy::authn::MutualTls;
+use policy::envoy_filter::{self, Context, ListenerPatches, ListenerPatchesOf};
 use proto_envoy::envoy::config::listener::v3::Listener;
 use proto_envoy::envoy::config::listener::v3::listener::ConnectionBalanceConfig;
 use proto_envoy::envoy::config::listener::v3::listener::connection_balance_config::{
@@ -37,16 +39,9 @@ use proto_envoy::envoy::config::listener::v3::listener::connection_balance_confi
 };
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use store::{Reads, Snapshot};
-
-use crate::envoy_filter::{self, Context, ListenerPatches, ListenerPatchesOf};
-use crate::findings::ServedPort;
-use crate::view::Hashed;
-use address::wildcards;
-use client::{GatewayProxy, InboundServer, Listens, OutboundClient};
-use hcm::HttpParts;
-use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
-use parts::{Keyed, PartsOf, TcpParts};
 use xds::{Resource, ResourceSet};
+
+use crate::view::Hashed;
 
 pub use client::ListenersOf;
 
@@ -67,6 +62,16 @@ fn of_gateway(cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy) -> ResourceSet {
     let mut listeners = gateway::listeners(cx, proxy, &patches);
     listeners.extend(added(&patches, Context::Gateway));
     ResourceSet::new(listeners)
+}
+
+/// A port that a sidecar serves.
+pub(crate) struct ServedPort {
+    /// Its number; 0 for all that are not listed.
+    pub(crate) number: u16,
+    /// Whether it is taken for TCP, not requests.
+    pub(crate) tcp: bool,
+    /// What it asks of clients.
+    pub(crate) mode: MutualTls,
 }
 
 /// The ports at which sidecars take connections for their workload.

@@ -7,16 +7,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::proxy::Traits;
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::services::{Dialer, EndpointsOf, addresses_for};
 use model::change::ServiceKey;
 use model::names::Network;
 use model::service::{Address, Endpoint, Health, Registry, Resolution, Service};
 use proto_istio::nds::NameTable;
 use proto_istio::nds::name_table::NameInfo;
 use store::{Reads, Snapshot};
-
-use crate::proxy::Traits;
-use crate::scope::{ScopeKey, ScopeOf};
-use crate::services::{Dialer, EndpointsOf, addresses_for};
 use xds::{Resource, ResourceSet};
 
 /// Services of several clusters; their short names belong to the service of this one.

@@ -2,6 +2,7 @@
 
 use incr::{Cx, Query};
 use store::Snapshot;
+use xds::{ResourceSet, TypeUrl};
 
 use crate::clusters::ClustersOf;
 use crate::ecds::ExtensionConfigsOf;
@@ -11,8 +12,6 @@ use crate::name_table::NameTableOf;
 use crate::routes::RoutesOf;
 use crate::secrets::SecretsOf;
 use crate::view::Hashed;
-use xds::ResourceSet;
-use xds::TypeUrl;
 
 /// Every resource of one type that proxies which agree in the key of that type may ask for.
 ///

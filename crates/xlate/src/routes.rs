@@ -30,23 +30,22 @@ mod tables;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use incr::{Cx, Query};
-use model::node::Role;
-use model::object::ObjectName;
-use proto_envoy::envoy::config::route::v3::RouteConfiguration;
-use store::{Reads, Snapshot};
-
-use crate::envoy_filter::{Context, RoutePatches, RoutePatchesOf, SelectedBy};
-use crate::gateways::{self, GatewayKey, MergedGatewayOf};
-use crate::listeners::proxy_options;
-use crate::proxy::Traits;
-use crate::roots::TypeSet;
-use crate::scope::{ScopeKey, ScopeOf, SidecarScope};
-use crate::view::Hashed;
-use crate::virtual_service::refused_in;
 use client::RouteClient;
 use gateway::GatewayConfigOf;
+use incr::{Cx, Query};
+use mesh::gateways::{GatewayKey, MergedGatewayOf};
+use mesh::proxy::Traits;
+use mesh::scope::{ScopeKey, ScopeOf, SidecarScope, refused_in};
+use mesh::{gateways, proxy_options};
+use model::node::Role;
+use model::object::ObjectName;
+use policy::envoy_filter::{Context, RoutePatches, RoutePatchesOf, SelectedBy};
+use proto_envoy::envoy::config::route::v3::RouteConfiguration;
+use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet};
+
+use crate::roots::TypeSet;
+use crate::view::Hashed;
 
 pub use config::RouteName;
 use patched::{Config, Patched};

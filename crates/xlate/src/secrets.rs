@@ -5,12 +5,16 @@
 //!
 //! Istio: pilot/pkg/xds/sds.go and pilot/pkg/credentials/kube/secrets.go, 1.32.
 
-mod credential;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::credential::{Credential, ROOT_SUFFIX, Source, resource_name};
+use mesh::finding::{about_named, code};
+use mesh::gateways;
+use mesh::gateways::{GatewayKey, GatewayServer, MergedGateway};
+use mesh::proxy::Traits;
+use mesh::scope::{ScopeKey, ScopeOf};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::kinds::istio::{DestinationRule, Gateway};
@@ -22,17 +26,7 @@ use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
 use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use proto_istio::networking::{ClientTlsSettings, ServerTlsSettings, TrafficPolicy};
 use store::{Reads, Snapshot};
-
-use crate::findings::{about_named, code};
-use crate::gateways::{self, GatewayKey, GatewayServer, MergedGateway};
-use crate::proxy::Traits;
-use crate::scope::{ScopeKey, ScopeOf};
 use xds::{Resource, ResourceSet};
-
-pub use credential::{Credential, Source, resource_name};
-
-/// The suffix of secrets that hold roots only.
-pub const ROOT_SUFFIX: &str = "-cacert";
 
 /// Proxies that have the same secrets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -6,11 +6,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use incr::{Cx, Query, keyed_hash};
+use mesh::proxy::Traits;
+use mesh::view::ProxyKey;
 use model::labels::Labels;
 use model::names::Namespace;
-use model::node::{Node, Role};
-use model::service::{Port, Service};
+use model::node::Role;
 use store::Snapshot;
+use xds::TypeUrl;
 
 use crate::clusters::ClustersOf;
 use crate::ecds::ExtensionConfigsOf;
@@ -18,31 +20,9 @@ use crate::endpoints::EndpointsOfClient;
 use crate::findings::FindingsOfView;
 use crate::listeners::ListenersOf;
 use crate::name_table::NameTableOf;
-use crate::proxy::Traits;
 use crate::roots::TypeSet;
 use crate::routes::RoutesOf;
 use crate::secrets::SecretsOf;
-use xds::TypeUrl;
-
-/// The IP families a proxy has addresses of.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Families {
-    /// Has an IPv4 address.
-    pub v4: bool,
-    /// Has an IPv6 address.
-    pub v6: bool,
-}
-
-/// A port of a service that the proxy's own workload serves.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct ServiceTarget {
-    /// The service.
-    pub service: Arc<Service>,
-    /// Its port.
-    pub port: Port,
-    /// The port of the workload behind it.
-    pub target_port: u16,
-}
 
 /// What proxies with equal keys for every type get: a key for each. Nothing else is known of them below here; each key says
 /// what it lets in.
@@ -186,47 +166,6 @@ impl<T: Eq> Eq for Hashed<T> {}
 impl<T> Hash for Hashed<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.0.hash);
-    }
-}
-
-/// A connected proxy as a key: equal where id and everything it said are equal.
-#[derive(Clone)]
-pub struct ProxyKey {
-    node: Arc<Node>,
-    /// Over all that it said, with the key of the process.
-    hash: u64,
-}
-
-impl ProxyKey {
-    /// The key of a proxy. Hashes all that it said: make it once, and keep it.
-    pub fn new(node: Arc<Node>) -> Self {
-        let hash = keyed_hash(&*node);
-        Self { node, hash }
-    }
-
-    /// What the proxy said of itself.
-    pub fn node(&self) -> &Arc<Node> {
-        &self.node
-    }
-}
-
-impl PartialEq for ProxyKey {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.node, &other.node) || self.hash == other.hash && self.node == other.node
-    }
-}
-
-impl Eq for ProxyKey {}
-
-impl Hash for ProxyKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
-    }
-}
-
-impl fmt::Debug for ProxyKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ProxyKey").field(&self.node).finish()
     }
 }
 

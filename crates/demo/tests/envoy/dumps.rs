@@ -106,7 +106,7 @@ fn normal(value: &Value) -> Value {
     let mut fields = value.as_object().unwrap().clone();
     let url = fields.remove("@type").unwrap();
     let name = url.as_str().unwrap().rsplit('/').next().unwrap();
-    let descriptor = xlate::json::pool().get_message_by_name(name).unwrap();
+    let descriptor = descriptors::pool().get_message_by_name(name).unwrap();
     let message = DynamicMessage::deserialize(descriptor, Value::Object(fields)).unwrap();
     let options = SerializeOptions::new().skip_default_fields(true);
     message

@@ -149,7 +149,7 @@ impl ProxyOptions {
     }
 
     /// NAME.NAMESPACE, or the node id that was given.
-    fn full_name(&self, name: &str) -> String {
+    pub(super) fn full_name(&self, name: &str) -> String {
         match name.contains(['.', '~']) {
             true => name.to_owned(),
             false => format!("{name}.{}", self.namespace),

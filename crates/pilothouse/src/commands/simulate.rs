@@ -85,7 +85,7 @@ pub(crate) async fn run(mut options: SimulateOptions, out: &mut dyn Write) -> an
     let mut resources = Resources::default();
     for (ty, list) in &gathered {
         for resource in list {
-            let body = xlate::json::to_bytes(ty.as_str(), resource);
+            let body = descriptors::json::to_bytes(ty.as_str(), resource);
             resources.add(ty.as_str(), &body.context("a resource cannot be read")?)?;
         }
     }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use mesh::services::EndpointsOf;
 use model::change::ServiceKey;
 use model::service::{
     Address, Endpoint, Health, Resolution, Service, TrafficDistribution, Visibility,
 };
 use model::{Diagnostic, Kind, Severity};
 use serde_json::{Value, json};
-use xlate::services::EndpointsOf;
 
 use super::{proxy_name, services as all_services, timestamp};
 use crate::analysis::Analyst;

@@ -7,15 +7,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ads::latest;
+use mesh::view::ProxyKey;
 use model::node::Node;
 use xds::{Published, TypeUrl};
-use xlate::view::ProxyKey;
-use xlate::{View, ViewOf};
+use xlate::View;
+use xlate::ViewOf;
 
 use super::ProxyId;
-use crate::analysis::Seen;
-
 use super::state::{FindingsEntry, Proxy, Root, SetEntry, State, TYPES};
+use crate::analysis::Seen;
 
 /// Whether anything was derived, be it that there is nothing.
 pub(crate) fn has_sets(published: &Published) -> bool {

@@ -8,26 +8,26 @@ use std::time::{Duration, Instant};
 use ads::bell::Peal;
 use ads::latest;
 use incr::{Engine, Query, RootId};
+use mesh::view::ProxyKey;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Node;
 use model::settings::Settings;
 use model::{Change, Diagnostic};
+use policy::jwt::WantedKeys;
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Snapshot, Store};
 use tokio::sync::watch;
 use xds::{Published, ResourceSet, TypeUrl};
+use xlate::View;
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
-use xlate::jwt::WantedKeys;
-use xlate::view::ProxyKey;
-use xlate::{TypeSet, View, Viewed};
-
-use crate::analysis::Seen;
+use xlate::{TypeSet, Viewed};
 
 use super::found::{Found, placed};
-use super::origins::{self, OriginLimits, Origins};
+use super::origins::{OriginLimits, Origins};
 use super::place::has_sets;
-use super::{Batch, KeysWanted, ProxyId, Revisions};
+use super::{Batch, KeysWanted, ProxyId, Revisions, origins};
+use crate::analysis::Seen;
 
 /// Number of types.
 pub(super) const TYPES: usize = TypeUrl::ALL.len();

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use model::SourceId;
+use model::Owner;
 use model::parse::Validation;
 use tokio::sync::mpsc;
 
@@ -47,10 +47,7 @@ impl Running {
     ) -> Self {
         let (out, said) = mpsc::channel(64);
         let stop = CancellationToken::new();
-        let id = SourceId {
-            rank: 1,
-            name: "files".into(),
-        };
+        let id = Owner::new(1, "files");
         let folder = Folder::new(id, root, Validation::Strict);
         tokio::spawn(tell_of(
             folder,
@@ -72,7 +69,7 @@ impl Running {
             let said = tokio::time::timeout(Duration::from_secs(20), self.said.recv()).await;
             let said = said.expect("something is said").expect("it runs");
             if !said.changes().is_empty() {
-                return said
+                let mut changes: Vec<String> = said
                     .changes()
                     .iter()
                     .map(|change| match change {
@@ -82,6 +79,9 @@ impl Running {
                         other => format!("{other:?}"),
                     })
                     .collect();
+                // Each collection by itself.
+                changes.dedup();
+                return changes;
             }
         }
     }

@@ -5,14 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn folder(dir: &Path) -> Folder {
-    Folder::new(
-        SourceId {
-            rank: 10,
-            name: "files".into(),
-        },
-        dir,
-        Validation::Strict,
-    )
+    Folder::new(Owner::new(10, "files"), dir, Validation::Strict)
 }
 
 fn entry(name: &str, port: u16) -> String {

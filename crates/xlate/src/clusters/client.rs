@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use mesh::capabilities::{Capabilities, Loadable};
+use mesh::proxy::Traits;
+use mesh::proxy_options::proxy_config;
+use mesh::view::Families;
 use model::node::Role;
 use model::settings::Settings;
-
-use crate::capabilities::{Capabilities, Loadable};
-use crate::envoy_filter::Context;
-use crate::listeners::proxy_options::proxy_config;
-use crate::proxy::Traits;
-use crate::view::Families;
+use policy::envoy_filter::Context;
 
 /// What clusters of services depend on of a proxy. Proxies that agree in it share every cluster whose rules agree.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

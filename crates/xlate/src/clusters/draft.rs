@@ -18,8 +18,8 @@ use proto_envoy::envoy::extensions::upstreams::http::v3::http_protocol_options::
     explicit_http_config::ProtocolConfig,
 };
 
-use super::names;
-use crate::endpoints::groups::{self, Group};
+use crate::load_assignment::groups::{self, Group};
+use mesh::cluster_names;
 use xds::any;
 
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
@@ -40,7 +40,7 @@ impl<'a> Draft<'a> {
     pub(super) fn new(name: String, discovery: DiscoveryType) -> Self {
         Self {
             cluster: Cluster {
-                alt_stat_name: names::stats(&name),
+                alt_stat_name: cluster_names::stats(&name),
                 name,
                 cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery as i32)),
                 common_lb_config: Some(CommonLbConfig::default()),
@@ -53,7 +53,7 @@ impl<'a> Draft<'a> {
     pub(super) fn dynamic(name: String, config: ClusterConfig) -> Self {
         Self {
             cluster: Cluster {
-                alt_stat_name: names::stats(&name),
+                alt_stat_name: cluster_names::stats(&name),
                 name,
                 lb_policy: LbPolicy::ClusterProvided as i32,
                 ..Cluster::default()

@@ -28,10 +28,11 @@ use store::{Reads, Snapshot};
 use super::client::ClusterClient;
 use super::draft::{Draft, as_client, header_case};
 use super::outbound::{NO_REGISTRY, lookup_family};
-use super::{encode, metadata_exchange, names, policy, sds, tls};
-use crate::endpoints::groups;
-use crate::envoy_filter::{Context, Patches};
-use crate::view::Families;
+use super::{encode, metadata_exchange, sds, tls, traffic_policy};
+use crate::load_assignment::groups;
+use mesh::cluster_names;
+use mesh::view::Families;
+use policy::envoy_filter::{Context, Patches};
 use xds::{Resource, any};
 
 /// How long connections of nobody's service may be idle.
@@ -88,21 +89,24 @@ impl Query<Snapshot> for FixedClusters {
 
 /// Takes what no route takes, and drops it.
 fn black_hole(settings: &Settings) -> Cluster {
-    let mut draft = Draft::new(names::BLACK_HOLE.to_owned(), DiscoveryType::Static);
+    let mut draft = Draft::new(cluster_names::BLACK_HOLE.to_owned(), DiscoveryType::Static);
     draft.cluster.common_lb_config = None;
     draft.cluster.connect_timeout = settings.mesh.connect_timeout.map(|d| d.0);
     draft.finish()
 }
 
 fn draft_passthrough<'a>(settings: &Settings, client: &ClusterClient) -> Draft<'a> {
-    let mut draft = Draft::new(names::PASSTHROUGH.to_owned(), DiscoveryType::OriginalDst);
+    let mut draft = Draft::new(
+        cluster_names::PASSTHROUGH.to_owned(),
+        DiscoveryType::OriginalDst,
+    );
     draft.cluster.common_lb_config = None;
     draft.cluster.lb_policy = LbPolicy::ClusterProvided as i32;
     let mesh = &settings.mesh;
     let default = mesh.default_traffic_policy.as_ref();
     // The options below are set by themselves: what a pool says of HTTP does not apply.
     let pool = default.and_then(|d| d.connection_pool.as_ref());
-    policy::apply_connection_pool(&mut draft, mesh, pool, None);
+    traffic_policy::apply_connection_pool(&mut draft, mesh, pool, None);
     draft.http = None;
     let options = draft.http();
     options.common_http_protocol_options = Some(CommonHttp {
@@ -127,7 +131,7 @@ fn passthrough(settings: &Settings, client: &ClusterClient) -> Cluster {
 /// Goes to the port of the workload that the client dialled.
 fn inbound_passthrough(settings: &Settings, client: &ClusterClient) -> Cluster {
     let mut draft = draft_passthrough(settings, client);
-    names::INBOUND_PASSTHROUGH.clone_into(&mut draft.cluster.name);
+    cluster_names::INBOUND_PASSTHROUGH.clone_into(&mut draft.cluster.name);
     let Families { v4, v6 } = client.families;
     let first = if v4 { SOURCE_V4 } else { SOURCE_V6 };
     let further = (v4 && v6).then_some(SOURCE_V6);
@@ -185,8 +189,8 @@ fn allow_any_dynamic_dns(
         )),
         ..ClusterConfig::default()
     };
-    let mut draft = Draft::dynamic(names::ALLOW_ANY_DYNAMIC_DNS.to_owned(), config);
-    policy::apply_connection_pool(&mut draft, mesh, None, None);
+    let mut draft = Draft::dynamic(cluster_names::ALLOW_ANY_DYNAMIC_DNS.to_owned(), config);
+    traffic_policy::apply_connection_pool(&mut draft, mesh, None, None);
     let passthrough = draft_passthrough(settings, client).http;
     match tls {
         None => draft.http = passthrough,
@@ -230,7 +234,7 @@ fn originate(
 /// Istio: pilot/pkg/networking/core/networkfilter.go buildAllowAnyDynamicDNSDNSCacheConfig, 1.32.
 pub(crate) fn allow_any_dns_cache(settings: &Settings, families: Families) -> DnsCacheConfig {
     DnsCacheConfig {
-        name: names::ALLOW_ANY_DNS_CACHE.to_owned(),
+        name: cluster_names::ALLOW_ANY_DNS_CACHE.to_owned(),
         max_hosts: Some(MAX_HOSTS),
         dns_lookup_family: lookup_family(settings, families) as i32,
         ..DnsCacheConfig::default()

@@ -25,12 +25,13 @@ use super::client::ClusterClient;
 use super::draft::Draft;
 use super::fixed;
 use super::outbound::choose_protocol;
-use super::{encode, metadata, names, policy};
-use crate::destination_rule::{Client, Policy, Side, rule_for, top_policy};
-use crate::endpoints::groups;
-use crate::envoy_filter::{Context, Patches};
-use crate::scope::{ScopeKey, ScopeOf, SidecarScope};
-use crate::view::{Families, ServiceTarget};
+use super::{encode, metadata, traffic_policy};
+use crate::load_assignment::groups;
+use mesh::cluster_names;
+use mesh::destination_rule::{Client, Policy, Side, rule_for, top_policy};
+use mesh::scope::{ScopeKey, ScopeOf, SidecarScope};
+use mesh::view::{Families, ServiceTarget};
+use policy::envoy_filter::{Context, Patches};
 use xds::Resource;
 
 /// Connections to the workload are never cleaned up: the longest duration that Envoy takes.
@@ -199,7 +200,7 @@ impl InboundClusters {
     ) -> Cluster {
         let settings = cx.settings();
         let mesh = &settings.mesh;
-        let name = names::inbound(inbound.number);
+        let name = cluster_names::inbound(inbound.number);
         let ty = match inbound.address {
             Some(_) => DiscoveryType::Static,
             None => DiscoveryType::OriginalDst,
@@ -229,7 +230,7 @@ impl InboundClusters {
         let pattern = &mesh.inbound_cluster_stat_name;
         if !pattern.is_empty() {
             let prefix = self.stat_prefix(pattern, inbound);
-            draft.cluster.alt_stat_name = names::stats(&prefix);
+            draft.cluster.alt_stat_name = cluster_names::stats(&prefix);
         }
 
         let rule = inbound.service.and_then(|service| {
@@ -251,9 +252,9 @@ impl InboundClusters {
         {
             metadata::set_rule(&mut draft.cluster, rule.name());
         }
-        let policy = policy::with_mesh_default(mesh, of_rule).unwrap_or_default();
+        let policy = traffic_policy::with_mesh_default(mesh, of_rule).unwrap_or_default();
         let pool = sidecar_pool(scope, inbound.number).or(policy.connection_pool);
-        policy::apply_connection_pool(&mut draft, mesh, pool, policy.retry_budget);
+        traffic_policy::apply_connection_pool(&mut draft, mesh, pool, policy.retry_budget);
         if !inbound.loopback {
             draft.cluster.upstream_bind_config =
                 Some(fixed::inbound_bind(settings, self.client.families));
@@ -272,11 +273,11 @@ impl InboundClusters {
     fn stat_prefix(&self, pattern: &str, inbound: &InboundPort<'_>) -> String {
         match inbound.service {
             Some(service) => {
-                names::stat_prefix(pattern, service, "", &inbound.port, inbound.number)
+                cluster_names::stat_prefix(pattern, service, "", &inbound.port, inbound.number)
             }
             None => {
                 let host = self.sidecar_host();
-                names::fill(
+                cluster_names::fill(
                     pattern,
                     [&host, &host, &host],
                     "",

@@ -21,9 +21,9 @@ use proto_istio::networking::load_balancer_settings::{
 };
 
 use super::draft::Draft;
-use super::policy::always_sends_unhealthy;
-use crate::endpoints::EndpointClient;
-use crate::endpoints::locality::LocalityLb;
+use crate::load_assignment::EndpointClient;
+use crate::load_assignment::locality::LocalityLb;
+use crate::load_assignment::select::always_sends_unhealthy;
 
 /// The simple algorithm that settings name.
 pub(crate) fn simple(settings: Option<&LoadBalancerSettings>) -> SimpleLb {

@@ -64,7 +64,9 @@ pub(super) fn set_rule(cluster: &mut Cluster, rule: &ObjectName) {
 
 /// The path of a rule in the API of Kubernetes.
 fn rule_path(rule: &ObjectName) -> String {
-    let ObjectName { namespace, name } = rule;
+    let ObjectName {
+        namespace, name, ..
+    } = rule;
     let api = Kind::DestinationRule.api_version();
     format!("/apis/{api}/namespaces/{namespace}/destination-rule/{name}")
 }

@@ -32,16 +32,17 @@ use store::{Reads, Snapshot};
 use super::client::ClusterClient;
 use super::draft::Draft;
 use super::metadata::{self, text, truth};
-use super::{ServiceKeyed, encode, load_balancer, metadata_exchange, names, policy, tls};
-use crate::authn::{MutualTls, PeerPolicies};
-use crate::destination_rule::{Extent, MergedRule, Policy, RuleKey, top_policy};
-use crate::endpoints::EndpointClient;
-use crate::endpoints::select::{
+use super::{ServiceKeyed, encode, load_balancer, metadata_exchange, tls, traffic_policy};
+use crate::load_assignment::EndpointClient;
+use crate::load_assignment::select::{
     By, Known, PERSISTENT_SESSION, Selection, has_label, only_mutual_tls,
 };
-use crate::envoy_filter::Patches;
-use crate::services::{AccountsOf, EndpointsOf};
-use crate::view::Families;
+use mesh::cluster_names;
+use mesh::destination_rule::{Extent, MergedRule, Policy, RuleKey, top_policy};
+use mesh::services::{AccountsOf, EndpointsOf};
+use mesh::view::Families;
+use policy::authn::{MutualTls, PeerPolicies};
+use policy::envoy_filter::Patches;
 use xds::{Resource, any};
 
 /// Services with this label keep sessions by a header.
@@ -219,7 +220,7 @@ struct Variant<'a> {
 impl<'a> Builder<'a> {
     fn port(&self, port: &'a Port, made: &mut Vec<Arc<Resource>>) {
         let of_rule = Policy::of_port(top_policy(self.rule), port.number).0;
-        let policy = policy::with_mesh_default(&self.settings.mesh, of_rule);
+        let policy = traffic_policy::with_mesh_default(&self.settings.mesh, of_rule);
         let whole = Variant {
             port,
             subset: "",
@@ -290,8 +291,8 @@ impl<'a> Builder<'a> {
     fn draft(&self, variant: &Variant<'a>) -> Option<Draft<'a>> {
         let (service, port) = (self.service, variant.port);
         let name = match self.key.sni {
-            true => names::outbound_sni(port.number, variant.subset, &service.host),
-            false => names::outbound(port.number, variant.subset, &service.host),
+            true => cluster_names::outbound_sni(port.number, variant.subset, &service.host),
+            false => cluster_names::outbound(port.number, variant.subset, &service.host),
         };
         if is_dynamic(service) {
             return self.dynamic(name, port);
@@ -331,8 +332,8 @@ impl<'a> Builder<'a> {
         metadata::set_services(&mut draft.cluster, std::iter::once(service));
         let pattern = &self.settings.mesh.outbound_cluster_stat_name;
         if !pattern.is_empty() {
-            let prefix = names::stat_prefix(pattern, service, variant.subset, port, 0);
-            draft.cluster.alt_stat_name = names::stats(&prefix);
+            let prefix = cluster_names::stat_prefix(pattern, service, variant.subset, port, 0);
+            draft.cluster.alt_stat_name = cluster_names::stats(&prefix);
         }
         Some(draft)
     }
@@ -348,7 +349,7 @@ impl<'a> Builder<'a> {
             return None;
         }
         let cache = DnsCacheConfig {
-            name: names::dns_cache(&self.service.host),
+            name: cluster_names::dns_cache(&self.service.host),
             dns_lookup_family: lookup_family(self.settings, self.key.client.families) as i32,
             ..DnsCacheConfig::default()
         };
@@ -402,10 +403,15 @@ impl<'a> Builder<'a> {
         let (settings, service) = (self.settings, self.service);
         let mesh = &settings.mesh;
         let policy = variant.policy.unwrap_or_default();
-        policy::apply_upgrade(draft, mesh, variant.port, policy.connection_pool);
-        policy::apply_connection_pool(draft, mesh, policy.connection_pool, policy.retry_budget);
+        traffic_policy::apply_upgrade(draft, mesh, variant.port, policy.connection_pool);
+        traffic_policy::apply_connection_pool(
+            draft,
+            mesh,
+            policy.connection_pool,
+            policy.retry_budget,
+        );
         if let Some(outlier) = policy.outlier_detection {
-            policy::apply_outlier_detection(draft, settings, service, outlier);
+            traffic_policy::apply_outlier_detection(draft, settings, service, outlier);
         }
         let client = self.key.endpoints.as_deref();
         let of = (service, variant.port.protocol);
@@ -415,7 +421,7 @@ impl<'a> Builder<'a> {
             let sni = if dynamic {
                 String::new()
             } else {
-                names::outbound_sni(variant.port.number, variant.subset, &service.host)
+                cluster_names::outbound_sni(variant.port.number, variant.subset, &service.host)
             };
             let peer = tls::Peer {
                 identities: if dynamic { &[] } else { self.identities },

@@ -31,7 +31,7 @@ use super::client::ClusterClient;
 use super::draft::Draft;
 use super::metadata::text;
 use super::sds;
-use crate::authn::MutualTls;
+use policy::authn::MutualTls;
 use xds::any;
 
 /// The name of the extension for TLS.

@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::proxy::Traits;
 use store::{Reads, Snapshot};
-
-use super::client::EndpointClient;
-use super::groups::Target;
-use super::select::{By, Known, Selection};
-use super::{ServiceKeyed, encode};
-use crate::proxy::Traits;
 use xds::Resource;
+
+use super::{ServiceKeyed, encode};
+use crate::load_assignment::EndpointClient;
+use crate::load_assignment::groups::Target;
+use crate::load_assignment::select::{By, Known, Selection};
 
 /// The name of the cluster in bootstraps of proxies that discover themselves.
 const LOCAL_CLUSTER: &str = "local_cluster";

@@ -14,15 +14,17 @@ use model::object::{Object, ObjectName};
 use proto_istio::types::PolicyTargetReference;
 use store::{Reads, Snapshot};
 
-use super::{Findings, about, about_named, code, in_order};
-use crate::clusters::{self, Extent};
-use crate::destination_rule;
-use crate::envoy_filter::CompiledFilter;
-use crate::limits;
-use crate::services::{self, OfHost, RefusedEndpoints};
-use crate::telemetry;
-use crate::traffic_extension::{ReadExtension, Wanted};
-use crate::virtual_service::{self, AllHeads, MESH};
+use super::{Findings, in_order};
+use crate::clusters;
+use mesh::destination_rule;
+use mesh::destination_rule::Extent;
+use mesh::finding::{about, about_named, code};
+use mesh::limits;
+use mesh::services::{self, OfHost, RefusedEndpoints};
+use mesh::virtual_service::{self, AllHeads, MESH};
+use policy::envoy_filter::CompiledFilter;
+use policy::telemetry;
+use policy::traffic_extension::{ReadExtension, Wanted};
 
 /// The findings that are the same for every proxy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

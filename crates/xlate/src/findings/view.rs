@@ -4,33 +4,34 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::gateways::MergedGatewayOf;
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::{gateways, limits, scope};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::kinds::istio::DestinationRule;
 use model::names::Namespace;
 use model::node::Identity;
 use model::object::ObjectName;
+use policy::authn::{MutualTls, PeerPolicies};
+use policy::authz::Policies;
+use policy::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut};
+use policy::traffic_extension::Wanted;
+use policy::{telemetry, traffic_extension};
 use proto_istio::networking::TrafficPolicy;
 use proto_istio::networking::client_tls_settings::TlSmode as TlsMode;
 use store::{Reads, Snapshot};
 
-use super::{Findings, about_named, code, in_order};
-use crate::authn::{MutualTls, PeerPolicies};
-use crate::authz::Policies;
+use super::{Findings, in_order};
 use crate::clusters::ClustersOf;
-use crate::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut};
-use crate::gateways::{self, MergedGatewayOf};
-use crate::limits;
 use crate::listeners::client::{GatewayProxy, InboundServer, Listens};
 use crate::listeners::parts::PartsOf;
-use crate::listeners::{self, ListenersOf, refusal};
+use crate::listeners::{ListenersOf, ServedPort, refusal};
 use crate::roots::TypeSet;
 use crate::routes::RoutesOf;
-use crate::scope::{self, ScopeKey, ScopeOf};
-use crate::secrets;
-use crate::telemetry;
-use crate::traffic_extension::{self, Wanted};
 use crate::view::Hashed;
+use crate::{listeners, secrets};
+use mesh::finding::{about_named, code};
 
 /// What is wrong with what proxies get that agree in these keys.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -204,16 +205,6 @@ fn of_security(cx: &Cx<'_, Snapshot>, side: &PartsOf, tcp: bool, found: &mut Vec
         );
         found.push(Diagnostic::new(code::LACKS_FILTER, Severity::Error, why));
     }
-}
-
-/// A port that a sidecar serves.
-pub(crate) struct ServedPort {
-    /// Its number; 0 for all that are not listed.
-    pub(crate) number: u16,
-    /// Whether it is taken for TCP, not requests.
-    pub(crate) tcp: bool,
-    /// What it asks of clients.
-    pub(crate) mode: MutualTls,
 }
 
 fn of_certificates(

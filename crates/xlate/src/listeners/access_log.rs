@@ -5,9 +5,13 @@
 mod format;
 
 use incr::Cx;
+use mesh::capabilities::Loadable;
+use mesh::class::Class;
+use policy::provider_cluster::{ProviderCluster, envoy_grpc, lookup};
+use policy::telemetry::{Applied, logging, provider};
 use prost_types::Any;
 use proto_envoy::envoy::config::accesslog::v3 as accesslog;
-use proto_envoy::envoy::config::core::v3::{ApiVersion, GrpcService, grpc_service};
+use proto_envoy::envoy::config::core::v3::ApiVersion;
 use proto_envoy::envoy::extensions::access_loggers::file::v3::{FileAccessLog, file_access_log};
 use proto_envoy::envoy::extensions::access_loggers::filters::cel::v3::ExpressionFilter;
 use proto_envoy::envoy::extensions::access_loggers::grpc::v3::{
@@ -21,11 +25,6 @@ use proto_istio::mesh::mesh_config::extension_provider::{
     EnvoyTcpGrpcV3LogProvider, Provider,
 };
 use store::Snapshot;
-
-use super::class::Class;
-use super::provider_cluster::{ProviderCluster, lookup};
-use crate::capabilities::Loadable;
-use crate::telemetry::{Applied, logging, provider};
 use xds::any;
 
 const FILE: &str = "envoy.access_loggers.file";
@@ -303,20 +302,6 @@ fn common_grpc(
         grpc_service: Some(envoy_grpc(cluster)),
         transport_api_version: ApiVersion::V3 as i32,
         filter_state_objects_to_log: state,
-        ..Default::default()
-    }
-}
-
-/// A gRPC service that is reached through a cluster.
-pub fn envoy_grpc(cluster: &ProviderCluster) -> GrpcService {
-    GrpcService {
-        target_specifier: Some(grpc_service::TargetSpecifier::EnvoyGrpc(
-            grpc_service::EnvoyGrpc {
-                cluster_name: cluster.cluster.clone(),
-                authority: cluster.host.clone(),
-                ..Default::default()
-            },
-        )),
         ..Default::default()
     }
 }

@@ -9,19 +9,20 @@ use model::node::{Interception, Role};
 use model::service::Resolution;
 use store::{Reads, Snapshot};
 
-use super::address::Addressing;
-use super::class::Class;
 use super::parts::PartsOf;
-use super::proxy_options::{Reserved, http_proxy_port};
 use super::repeated::Chains;
 use super::tls::OwnFiles;
-use crate::gateways::{self, GatewayKey};
-use crate::label_names::Reader;
-use crate::proxy::Traits;
 use crate::routes::{RoutesOf, UnknownHosts};
-use crate::scope::ScopeKey;
-use crate::security::SecurityOf;
-use crate::view::{Families, Hashed, ServiceTarget};
+use crate::view::Hashed;
+use mesh::address::Addressing;
+use mesh::class::Class;
+use mesh::gateways::{self, GatewayKey};
+use mesh::label_names::Reader;
+use mesh::proxy::Traits;
+use mesh::proxy_options::{Reserved, http_proxy_port};
+use mesh::scope::ScopeKey;
+use mesh::view::{Families, ServiceTarget};
+use policy::security::SecurityOf;
 use xds::ResourceSet;
 
 /// Proxies that have the same listeners.

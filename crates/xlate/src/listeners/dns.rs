@@ -11,9 +11,9 @@ use proto_envoy::envoy::extensions::filters::http::dynamic_forward_proxy::v3 as 
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use proto_envoy::envoy::extensions::filters::network::sni_dynamic_forward_proxy::v3 as sni;
 
-use super::filters;
-use crate::capabilities::name;
-use crate::clusters::names;
+use mesh::capabilities::name;
+use mesh::cluster_names;
+use policy::filters;
 use xds::any;
 
 /// Which addresses are looked up.
@@ -64,7 +64,7 @@ pub fn sni_filter(host: &Hostname, port: u16, family: Family) -> listener::Filte
 
 fn cache(host: &Hostname, family: Family) -> DnsCacheConfig {
     DnsCacheConfig {
-        name: names::dns_cache(host),
+        name: cluster_names::dns_cache(host),
         dns_lookup_family: family as i32,
         ..Default::default()
     }

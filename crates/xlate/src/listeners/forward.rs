@@ -13,9 +13,9 @@ use proto_istio::networking::{Destination, LoadBalancerSettings, RouteDestinatio
 use store::Snapshot;
 
 use super::tcp::{Policy, Proxy, Upstream};
-use crate::clusters::names;
-use crate::destination_rule::{self, Client, MergedRule, Side};
-use crate::scope::SidecarScope;
+use mesh::cluster_names;
+use mesh::destination_rule::{self, Client, MergedRule, Side};
+use mesh::scope::SidecarScope;
 
 /// A proxy as a client of the services behind it.
 pub(super) struct Forward<'a> {
@@ -101,7 +101,7 @@ impl Forward<'_> {
     ) -> String {
         match self.stat_name {
             "" => cluster.to_owned(),
-            pattern => names::stat_prefix(pattern, service, subset, port, 0),
+            pattern => cluster_names::stat_prefix(pattern, service, subset, port, 0),
         }
     }
 }

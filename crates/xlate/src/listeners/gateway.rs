@@ -13,9 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::address::{additional, listener_name, socket, wildcards};
+use mesh::capabilities::name;
+use mesh::gateways::{GatewayServer, MergedGateway, PortServers, ServerPort};
+use mesh::keyed::Keyed;
+use mesh::limits::Budget;
+use mesh::{gateways, limits, proxy_options};
 use model::kinds::Kind;
 use model::object::ObjectName;
 use model::protocol::Protocol;
+use policy::envoy_filter::{Context, ListenerPatches};
+use policy::filters;
 use proto_envoy::envoy::config::core::v3::{
     TrafficDirection, TransportSocket, UdpSocketConfig, address, socket_address,
 };
@@ -23,17 +31,12 @@ use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 use store::{Reads, Snapshot};
+use xds::{Resource, any};
 
-use super::address::{additional, listener_name, socket, wildcards};
 use super::client::GatewayProxy;
 use super::hcm::{Options, Routes};
-use super::parts::{Keyed, Parts};
-use super::{balance, encode, filters, proxy_options};
-use crate::capabilities::name;
-use crate::envoy_filter::{Context, ListenerPatches};
-use crate::gateways::{self, GatewayServer, MergedGateway, PortServers, ServerPort};
-use crate::limits::{self, Budget};
-use xds::{Resource, any};
+use super::parts::Parts;
+use super::{balance, encode};
 
 /// How long a client may take for its part of the TLS handshake.
 const HANDSHAKE_SECONDS: u64 = 15;

@@ -26,12 +26,13 @@ use hcm::http_connection_manager::{
     PathWithEscapedSlashesAction, RouteSpecifier, SetCurrentClientCertDetails, UpgradeConfig,
 };
 
-use super::class::Class;
-use super::proxy_headers::ProxyHeaders;
+use super::refusal;
 use super::tracing::TracingConfig;
-use super::{filters, refusal};
-use crate::capabilities::{Capabilities, name};
-use crate::traffic_extension::Phases;
+use crate::proxy_headers::ProxyHeaders;
+use mesh::capabilities::{Capabilities, name};
+use mesh::class::Class;
+use policy::filters;
+use policy::traffic_extension::Phases;
 use xds::any;
 
 /// What the connection managers of one side of a proxy are made of.
@@ -367,7 +368,7 @@ fn internal_addresses(networks: &MeshNetworks) -> Option<InternalAddressConfig> 
         .values()
         .flat_map(|network| &network.endpoints)
         .filter_map(|endpoints| match &endpoints.ne {
-            Some(Ne::FromCidr(range)) => super::address::prefix(range),
+            Some(Ne::FromCidr(range)) => mesh::address::prefix(range),
             _ => None,
         })
         .collect();

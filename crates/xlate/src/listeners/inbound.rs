@@ -10,29 +10,30 @@ mod route;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::address::{additional, listener_name, socket, wildcards};
+use mesh::class::{Handling, handling};
+use mesh::cluster_names;
+use mesh::keyed::Keyed;
+use mesh::scope::ScopeOf;
 use model::node::Interception;
+use policy::envoy_filter::{Context, ListenerPatches, RoutePatches, RoutePatchesOf};
+use policy::{authn, envoy_filter};
+use ports::PortChain;
 use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::config::route::v3::RetryPolicy;
 use store::{Reads, Snapshot};
+use xds::Resource;
 
-use super::address::{additional, listener_name, socket, wildcards};
-use super::class::{Handling, handling};
+use super::ServedPort;
 use super::client::InboundServer;
 use super::hcm::{HttpParts, Options, Routes};
-use super::parts::{Keyed, Parts, TcpParts};
-use super::tcp::{self, Policy, Upstream};
+use super::parts::{Parts, TcpParts};
+use super::tcp::{Policy, Upstream};
 use super::tls::MutualTls;
-use super::{added, config_metadata, encode, patches, plain_http};
-use crate::authn;
-use crate::clusters::names;
-use crate::envoy_filter::{self, Context, ListenerPatches, RoutePatches, RoutePatchesOf};
-use crate::findings::ServedPort;
+use super::{added, config_metadata, encode, patches, plain_http, tcp};
 use crate::routes::retry;
-use crate::scope::ScopeOf;
 use crate::view::Hashed;
-use ports::PortChain;
-use xds::Resource;
 
 /// Name of the listener that takes all redirected traffic.
 pub const VIRTUAL_INBOUND: &str = "virtualInbound";
@@ -216,7 +217,7 @@ impl InboundListener {
                 .metadata_exchange()
                 .into_iter()
                 .chain(tcp.metrics.iter().cloned())
-                .chain([tcp::unlogged(names::BLACK_HOLE)])
+                .chain([tcp::unlogged(cluster_names::BLACK_HOLE)])
                 .collect(),
             ..Default::default()
         }
@@ -276,7 +277,7 @@ impl InboundListener {
                 .metrics
                 .iter()
                 .cloned()
-                .chain([tcp::unlogged(names::BLACK_HOLE)])
+                .chain([tcp::unlogged(cluster_names::BLACK_HOLE)])
                 .collect(),
             metadata: chain.sidecar.as_ref().map(config_metadata::sidecar),
             ..Default::default()
@@ -351,9 +352,9 @@ impl PortChain {
     /// Where it goes.
     fn cluster(&self) -> String {
         if self.passthrough {
-            names::INBOUND_PASSTHROUGH.to_owned()
+            cluster_names::INBOUND_PASSTHROUGH.to_owned()
         } else {
-            names::inbound(self.target_port)
+            cluster_names::inbound(self.target_port)
         }
     }
 }

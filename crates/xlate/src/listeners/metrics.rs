@@ -7,9 +7,9 @@ use proto_istio::filters::stats::{MetricConfig, PluginConfig};
 use proto_istio::mesh::MeshConfig;
 use proto_istio::mesh::mesh_config::extension_provider::Provider;
 
-use super::class::Class;
-use crate::telemetry::metrics::{ProviderMetrics, merge};
-use crate::telemetry::{Applied, provider};
+use mesh::class::Class;
+use policy::telemetry::metrics::{ProviderMetrics, merge};
+use policy::telemetry::{Applied, provider};
 use xds::any;
 
 /// The configuration of each metrics filter of one side of a proxy.

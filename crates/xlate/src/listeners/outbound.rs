@@ -10,31 +10,32 @@ mod unmatched;
 
 use std::sync::Arc;
 
-use incr::KeyedSet;
-use incr::{Cx, Query};
+use chains::{ClientKey, TcpChain};
+use entry::{Chain, Entry, HttpChain};
+use incr::{Cx, KeyedSet, Query};
+use matching::Matching;
+use mesh::address::{additional, listener_name, loopbacks, socket};
+use mesh::keyed::Keyed;
+use mesh::proxy_options;
+use mesh::scope::ScopeOf;
+use mesh::view::Families;
 use model::labels::Labels;
 use model::node::Interception;
+use plan::PlanOf;
+use policy::envoy_filter::{Context, ListenerPatches};
+use policy::filters;
 use prost_types::Duration;
 use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use store::{Reads, Snapshot};
+use xds::{Resource, ResourceSet};
 
-use super::address::{additional, listener_name, loopbacks, socket};
 use super::client::OutboundClient;
 use super::hcm::{Options, Routes};
-use super::parts::{Keyed, TcpParts};
-use super::{
-    HttpKey, config_metadata, dns, encode, filters, patches, plain_http, proxy_options, tcp,
-};
+use super::parts::TcpParts;
+use super::{HttpKey, config_metadata, dns, encode, patches, plain_http, tcp};
 use crate::clusters::allow_any_dns_cache;
-use crate::envoy_filter::{Context, ListenerPatches};
-use crate::scope::ScopeOf;
-use crate::view::{Families, Hashed};
-use chains::{ClientKey, TcpChain};
-use entry::{Chain, Entry, HttpChain};
-use matching::Matching;
-use plan::PlanOf;
-use xds::{Resource, ResourceSet};
+use crate::view::Hashed;
 
 /// Name of the route configuration of the HTTP proxy port.
 const HTTP_PROXY_ROUTES: &str = "http_proxy";

@@ -3,83 +3,33 @@
 //! Leaves that build a listener are keyed by these values, not by the view they came from: views that agree on them share
 //! the listener.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::ops::Deref;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::capabilities::{Capabilities, Loadable, name};
+use mesh::class::Class;
+use mesh::keyed::Keyed;
+use mesh::proxy::Traits;
+use mesh::proxy_options;
+use mesh::proxy_options::StatedConfig;
+use mesh::scope::ScopeKey;
+use policy::envoy_filter::SelectedBy;
+use policy::filters;
+use policy::security::{Security, SecurityOf};
+use policy::telemetry::AppliedTo;
+use policy::traffic_extension::{ExtensionsOf, Phases, extend};
 use prost_types::Duration;
 use proto_envoy::envoy::config::accesslog::v3::AccessLog;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use store::{Reads, Snapshot};
-use xxhash_rust::xxh3::Xxh3;
 
 use super::access_log::access_logs;
-use super::class::Class;
 use super::hcm::HttpParts;
-use super::proxy_headers::ProxyHeaders;
-use super::proxy_options::StatedConfig;
 use super::repeated::Chains;
 use super::tracing::{Traced, tracing_config};
-use super::{filters, metrics, proxy_options, refusal, repeated};
-use crate::capabilities::{Capabilities, Loadable, name};
-use crate::envoy_filter::SelectedBy;
-use crate::proxy::Traits;
-use crate::scope::ScopeKey;
-use crate::security::{Security, SecurityOf};
-use crate::telemetry::AppliedTo;
-use crate::traffic_extension::{ExtensionsOf, Phases, extend};
-
-/// A value that is cheap to use as a key: its hash is taken once.
-#[derive(Debug)]
-pub struct Keyed<T> {
-    value: T,
-    hash: u64,
-}
-
-impl<T: fmt::Debug> Keyed<T> {
-    /// Takes the hash of everything the value shows of itself.
-    pub fn new(value: T) -> Arc<Self> {
-        let hash = hash_of_debug(&value);
-        Arc::new(Self { value, hash })
-    }
-}
-
-/// A hash of everything a value shows of itself; what it shows is never in memory at once.
-pub(crate) fn hash_of_debug(value: &impl fmt::Debug) -> u64 {
-    struct Shown(Xxh3);
-    impl fmt::Write for Shown {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            self.0.update(text.as_bytes());
-            Ok(())
-        }
-    }
-    let mut shown = Shown(Xxh3::new());
-    fmt::write(&mut shown, format_args!("{value:?}")).expect("a hash takes any text");
-    shown.0.digest()
-}
-
-impl<T> Deref for Keyed<T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T: PartialEq> PartialEq for Keyed<T> {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other) || self.hash == other.hash && self.value == other.value
-    }
-}
-
-impl<T: PartialEq> Eq for Keyed<T> {}
-
-impl<T> Hash for Keyed<T> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.hash.hash(state);
-    }
-}
+use super::{metrics, refusal, repeated};
+use crate::proxy_headers::ProxyHeaders;
 
 /// What TCP filter chains and listeners of one side of a proxy have in common.
 #[derive(Clone, PartialEq, Debug)]

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use mesh::capabilities::Loadable;
+use policy::traffic_extension::Phases;
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::config::route::v3 as route;
-
-use crate::capabilities::Loadable;
-use crate::traffic_extension::Phases;
 
 const FORBIDDEN: u32 = 403;
 

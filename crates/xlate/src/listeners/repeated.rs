@@ -3,18 +3,19 @@
 use std::collections::BTreeSet;
 
 use incr::Cx;
+use mesh::class::{Class, Handling, handling};
+use mesh::gateways;
+use mesh::gateways::{GatewayKey, MergedGatewayOf};
+use mesh::limits::{REPEATED_BYTES, product};
+use mesh::proxy::Traits;
+use mesh::scope::{ScopeKey, ScopeOf};
 use model::node::Role;
+use policy::authn::PeerPolicies;
+use policy::envoy_filter::{Context, ListenerPatchesOf, PatchesLeftOut, SelectedBy};
+use policy::security::{Security, SecurityOf};
 use store::Snapshot;
 
-use super::class::{Class, Handling, handling};
 use super::parts::PartsOf;
-use crate::authn::PeerPolicies;
-use crate::envoy_filter::{Context, ListenerPatchesOf, PatchesLeftOut, SelectedBy};
-use crate::gateways::{self, GatewayKey, MergedGatewayOf};
-use crate::limits::{REPEATED_BYTES, product};
-use crate::proxy::Traits;
-use crate::scope::{ScopeKey, ScopeOf};
-use crate::security::{Security, SecurityOf};
 
 /// What a proxy lacks whose filters are too large, as it is told to those whom it refuses.
 pub(super) const ROOM: &str = "room for the policies and extensions of all its ports";

@@ -11,10 +11,10 @@ use proto_envoy::envoy::extensions::filters::network::redis_proxy::v3::{RedisPro
 use proto_envoy::envoy::extensions::filters::network::tcp_proxy::v3 as tcp;
 use proto_envoy::envoy::r#type::v3::{HashPolicy, hash_policy};
 
-use super::filters;
 use super::parts::TcpParts;
-use crate::capabilities::name;
-use crate::clusters::names;
+use mesh::capabilities::name;
+use mesh::cluster_names;
+use policy::filters;
 use xds::any;
 
 /// How long a Redis command may take.
@@ -108,7 +108,7 @@ pub fn unlogged(cluster: &str) -> listener::Filter {
 /// The protocol's own filter and the TCP proxy, which end a chain.
 pub fn terminal(parts: &TcpParts, proxy: Proxy) -> Vec<listener::Filter> {
     if parts.refuses {
-        return vec![unlogged(names::BLACK_HOLE)];
+        return vec![unlogged(cluster_names::BLACK_HOLE)];
     }
     let mut filters = Vec::with_capacity(2);
     if proxy.protocol == Protocol::Mongo && parts.capabilities.mongo {

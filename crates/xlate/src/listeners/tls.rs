@@ -3,6 +3,9 @@
 //! Istio: pilot/pkg/security/authn/utils/utils.go BuildInboundTLS and pilot/pkg/security/model/authentication.go
 //! ApplyToCommonTLSContext, 1.32.
 
+use mesh::capabilities::{Capabilities, name};
+use mesh::proxy::Traits;
+use policy::authn::trust_domains;
 use prost_types::Duration;
 use proto_envoy::envoy::config::core::v3::{
     ApiConfigSource, ApiVersion, ConfigSource, GrpcService, TransportSocket, api_config_source,
@@ -12,10 +15,6 @@ use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
 use proto_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher};
 use proto_istio::mesh::MeshConfig;
 use proto_istio::mesh::mesh_config::tls_config::TlsProtocol;
-
-use crate::authn::trust_domains;
-use crate::capabilities::{Capabilities, name};
-use crate::proxy::Traits;
 use xds::any;
 
 /// The secret that holds the workload's certificate.

@@ -8,18 +8,17 @@ mod tags;
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::capabilities::Loadable;
+use mesh::class::Class;
+use mesh::proxy::Traits;
 use model::names::ClusterId;
 use model::node::{IstioVersion, Role};
+use policy::telemetry::{Applied, AppliedTo, tracing};
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager as hcm;
 use proto_envoy::envoy::r#type::v3::Percent;
 use proto_istio::mesh::mesh_config::extension_provider::{Provider, ServiceAttributeEnrichment};
 use proto_istio::mesh::{MeshConfig, ProxyConfig};
 use store::{Reads, Snapshot};
-
-use super::class::Class;
-use crate::capabilities::Loadable;
-use crate::proxy::Traits;
-use crate::telemetry::{Applied, AppliedTo, tracing};
 
 /// How a connection manager traces.
 #[derive(Clone, PartialEq, Debug)]
@@ -155,7 +154,7 @@ pub fn tracing_config(
         return off;
     }
     let named = spec.provider.as_deref();
-    let Some(stated_provider) = named.and_then(|name| crate::telemetry::provider(mesh, name))
+    let Some(stated_provider) = named.and_then(|name| policy::telemetry::provider(mesh, name))
     else {
         return off;
     };

@@ -29,7 +29,7 @@ use proto_istio::networking::{
 
 use super::rule::{Building, Session};
 use super::{filters, hash, headers, matching, retry};
-use crate::virtual_service::Semantics;
+use mesh::virtual_service::Semantics;
 use xds::any;
 
 const NO_TIMEOUT: Duration = Duration {

@@ -4,6 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::class::Class;
+use mesh::label_names::{Reader, only};
+use mesh::proxy::Traits;
+use mesh::proxy_options::proxy_config;
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::services::Dialer;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Role;
@@ -11,13 +17,7 @@ use model::object::ObjectName;
 use store::{Reads, Snapshot};
 
 use super::rule::LabelsReadBy;
-use crate::label_names::{Reader, only};
-use crate::listeners::class::Class;
-use crate::listeners::proxy_headers::ProxyHeaders;
-use crate::listeners::proxy_options::proxy_config;
-use crate::proxy::Traits;
-use crate::scope::{ScopeKey, ScopeOf};
-use crate::services::Dialer;
+use crate::proxy_headers::ProxyHeaders;
 
 /// A proxy as a client of routes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

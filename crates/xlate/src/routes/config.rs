@@ -24,7 +24,7 @@ use super::patched::Config;
 use super::plan::PlanOf;
 use super::rule::cluster_name;
 use super::{action, matching};
-use crate::scope::{ScopeOf, SidecarScope};
+use mesh::scope::{ScopeOf, SidecarScope};
 use xds::Resource;
 
 /// Envoy's own limit is smaller than what a rule may hold.

@@ -185,8 +185,8 @@ mod tests {
     fn domains_are_those_of_the_recordings() {
         use testkit::cases;
 
-        use crate::recorded::service;
         use model::service::{Registry, Resolution, ServiceAlias};
+        use testkit::service;
         for case in cases("core", "core.generateVirtualHostDomains") {
             let recorded = &case["in"]["service"];
             let attributes = &recorded["Attributes"];

@@ -24,12 +24,12 @@ use super::filters;
 use super::patched::Config;
 use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Session, Target};
-use crate::envoy_filter::route::port_of_gateway_route;
-use crate::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
-use crate::scope::{ScopeOf, SidecarScope};
-use crate::services::OfHost;
-use crate::virtual_service::{DestinationsOf, RuleHead, RuleOf, RulesFor};
-use crate::{hosts, limits};
+use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
+use mesh::scope::{ScopeOf, SidecarScope};
+use mesh::services::OfHost;
+use mesh::virtual_service::{DestinationsOf, RuleHead, RuleOf, RulesFor};
+use mesh::{hosts, limits};
+use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};
 
 /// A route configuration of a gateway proxy.
@@ -415,7 +415,7 @@ fn collapse(mut hosts: Vec<Host>) -> Vec<Host> {
 #[cfg(test)]
 mod tests {
     use super::intersection;
-    use crate::virtual_service::RuleHead;
+    use mesh::virtual_service::RuleHead;
     use model::service::Visibility;
 
     fn common(server: &[&str], hosts: &[&str]) -> Vec<String> {

@@ -12,7 +12,7 @@ use proto_istio::networking::load_balancer_settings::{ConsistentHashLb, LbPolicy
 use proto_istio::networking::traffic_policy::PortTrafficPolicy;
 use proto_istio::networking::{Destination, DestinationRule, LoadBalancerSettings, TrafficPolicy};
 
-use crate::limits::HASH_BYTES;
+use mesh::limits::HASH_BYTES;
 
 /// The consistent hash for a service's port.
 pub(super) fn of_port(rule: &DestinationRule, port: u16) -> Option<&ConsistentHashLb> {

@@ -14,7 +14,7 @@ use proto_envoy::envoy::r#type::matcher::v3::{
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{HttpMatchRequest, StringMatch};
 
-use crate::virtual_service::Semantics;
+use mesh::virtual_service::Semantics;
 
 /// Everything.
 pub(super) fn any_request() -> RouteMatch {

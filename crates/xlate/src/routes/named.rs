@@ -10,9 +10,9 @@ use model::host::Hostname;
 use model::object::ObjectName;
 
 use super::plan::OnPort;
-use crate::hosts::{Ends, Wildcards};
-use crate::scope::EgressScope;
-use crate::virtual_service::{RuleHead, Semantics};
+use mesh::hosts::{Ends, Wildcards};
+use mesh::scope::EgressScope;
+use mesh::virtual_service::{RuleHead, Semantics};
 
 /// The services of a port, found by what rules call them.
 pub(super) struct Named<'a> {

@@ -12,8 +12,8 @@ use prost::Message;
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use store::Snapshot;
 
-use crate::envoy_filter::route::{Place, apply};
-use crate::envoy_filter::{Context, RoutePatches};
+use policy::envoy_filter::route::{Place, apply};
+use policy::envoy_filter::{Context, RoutePatches};
 use xds::Resource;
 
 /// A route configuration that can be made.

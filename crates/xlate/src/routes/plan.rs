@@ -23,9 +23,10 @@ use super::filters;
 use super::named::{Named, Specificity};
 use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use super::service::ServiceRoutes;
-use crate::scope::{EgressScope, ScopeOf, SidecarScope};
-use crate::services::{address_for, addresses_for};
-use crate::virtual_service::{DestinationsOf, MESH, RuleHead, Semantics, suspects_in};
+use mesh::scope::suspects_in;
+use mesh::scope::{EgressScope, ScopeOf, SidecarScope};
+use mesh::services::{address_for, addresses_for};
+use mesh::virtual_service::{DestinationsOf, MESH, RuleHead, Semantics};
 use xds::any;
 
 /// The virtual hosts of a port.

@@ -19,8 +19,8 @@ use store::{Reads, Snapshot};
 use super::encode::RouteList;
 use super::matching::is_catch_all;
 use super::{action, hash};
-use crate::destination_rule::{Client, MergedRule, Side, rule_for};
-use crate::virtual_service::{RefusedRule, Rule, RuleOf};
+use mesh::destination_rule::{Client, MergedRule, Side, rule_for};
+use mesh::virtual_service::{RefusedRule, Rule, RuleOf};
 
 /// How sticky sessions of a service are kept.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -18,7 +18,7 @@ use super::domains::with_port;
 use super::encode::RouteList;
 use super::rule::cluster_name;
 use super::{action, hash, matching, retry};
-use crate::destination_rule::{Client, Side, rule_for};
+use mesh::destination_rule::{Client, Side, rule_for};
 
 /// The name of routes that no rule made.
 pub(super) const DEFAULT: &str = "default";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use incr::Engine;
-use model::change::{Change, SourceId};
+use model::change::{Change, Owner};
 use model::derived::{Derived, GatewayRole, Semantics};
 use model::kinds::istio::VirtualService;
 use model::object::{Meta, Object, ObjectName, Origin};
@@ -19,7 +19,7 @@ use testkit::cases;
 use super::filters;
 use super::matching;
 use super::rule::{RuleRoutes, Target};
-use crate::json::pool;
+use descriptors::pool;
 
 fn as_json(type_name: &str, message: &impl Message) -> Value {
     let descriptor = pool().get_message_by_name(type_name).unwrap();
@@ -73,10 +73,7 @@ fn routes(case: &Value) -> Value {
         text(&object["metadata"]["namespace"]),
         text(&object["metadata"]["name"]),
     );
-    let source = SourceId {
-        rank: 0,
-        name: "test".into(),
-    };
+    let source = Owner::new(0, "test");
     let object = VirtualService::any(Arc::new(Object {
         meta: Meta {
             name: name.clone(),
@@ -87,7 +84,7 @@ fn routes(case: &Value) -> Value {
             derived: derived(&object["metadata"]["annotations"]),
             uid: "".into(),
             resource_version: "".into(),
-            origin: Origin::Source(source.clone()),
+            origin: Origin::Source(source.source.clone()),
         },
         spec,
         status: (),

@@ -1,9 +1,10 @@
 //! AuthorizationPolicies that cannot be enforced as written.
 
+use mesh::finding::code;
 use pilothouse_xlate as xlate;
 use serde_json::{Value, json};
 use testkit::{World, settings};
-use xlate::findings::{FindingsOfMesh, code};
+use xlate::findings::FindingsOfMesh;
 
 use crate::support::{Case, HTTP_ONLY, policy};
 

@@ -1,10 +1,11 @@
 //! Mutual TLS, extensions that are missing, telemetry, gateways and routes.
 
+use mesh::finding::code;
 use model::Diagnostic;
 use pilothouse_xlate as xlate;
 use serde_json::{Value, json};
 use testkit::{World, settings};
-use xlate::findings::{FindingsOfMesh, code};
+use xlate::findings::FindingsOfMesh;
 
 use crate::support::{Case, HTTP_ONLY, policy};
 

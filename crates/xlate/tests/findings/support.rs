@@ -5,10 +5,11 @@ use std::sync::Arc;
 use model::Diagnostic;
 use model::settings::Settings;
 use pilothouse_xlate as xlate;
+use pilothouse_xlate::View;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
 use xds::TypeUrl;
-use xlate::View;
+use xlate::findings::FindingsOfView;
 
 /// A service with a port for requests and one for bytes, on the workload of the proxy.
 pub(crate) const SERVICE: &str = "

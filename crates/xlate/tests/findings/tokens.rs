@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use mesh::finding::code;
 use model::jwks::{FetchedKeys, KeySource};
 use model::settings::{Features, Settings};
 use model::{Change, Severity};
-use pilothouse_xlate as xlate;
 use serde_json::{Value, json};
 use testkit::settings;
-use xlate::findings::code;
 
 use crate::support::{Case, SERVICE};
 
@@ -87,7 +86,7 @@ fn tokens_are_refused_until_keys_are_fetched_and_the_last_good_ones_are_kept() {
         ),
     ] {
         let mut case = Case::new(&tokens(&rule));
-        let wanted = case.world.get(&xlate::jwt::WantedKeys);
+        let wanted = case.world.get(&policy::jwt::WantedKeys);
         assert_eq!(wanted.keys().collect::<Vec<_>>(), [&source]);
         assert_eq!(case.only(), about_tokens(code::NO_KEYS, field));
         assert!(refuses_all(&case));
@@ -142,7 +141,7 @@ fn proxies_that_should_fetch_keys_from_an_unknown_service_get_none() {
         about_tokens(code::NO_KEY_SERVICE, "spec.jwtRules[0].jwksUri")
     );
     assert_eq!(remote(&case)["cluster"], "outbound|8080||me.example.com");
-    assert!(case.world.get(&xlate::jwt::WantedKeys).is_empty());
+    assert!(case.world.get(&policy::jwt::WantedKeys).is_empty());
 
     // With a fallback the control plane fetches what proxies do not know.
     let case = Case::with(fetching("hybrid"), json!({}), &yaml("me.example.com"));

@@ -9,21 +9,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Engine, RootId};
+use mesh::view::ProxyKey;
 use model::change::{Change, ServiceKey, ShardKey};
 use model::node::Node;
 use model::object::ObjectKey;
 use model::service::{Address, Endpoint};
-use model::{Hostname, SourceId};
-use pilothouse_xlate::findings::FindingsOfMesh;
-use pilothouse_xlate::view::ProxyKey;
-use pilothouse_xlate::{View, ViewOf};
+use model::{Hostname, Owner, SourceId};
+use objects::{Pick, pick};
+use pilothouse_xlate::View;
+use pilothouse_xlate::ViewOf;
+use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
 use proptest::prelude::*;
 use serde_json::json;
 use store::Snapshot;
 use testkit::{World, node};
 use xds::{Resource, ResourceSet, TypeUrl};
-
-use objects::{Pick, pick};
 
 /// The proxies that may come and go.
 fn proxies() -> Vec<Arc<Node>> {
@@ -94,6 +94,7 @@ fn shard_change(service: u8, shard: u8, endpoints: &[u8]) -> Change {
         ..Endpoint::default()
     };
     Change::Endpoints {
+        owner: Owner::new(0, "consul"),
         service: ServiceKey {
             namespace: "one".into(),
             host: Hostname::from(format!("h{service}.example.com")),
@@ -336,12 +337,9 @@ fn a_change_of_endpoints_alone_changes_endpoints_alone() {
 
 #[test]
 fn two_sources_with_one_key_give_the_same_whoever_speaks_first() {
-    let source = |rank, name: &str| SourceId {
-        rank,
-        name: Arc::from(name),
+    let put = |rank, name, yaml: &str| {
+        Change::Put(Owner::new(rank, name), World::objects(yaml)[0].clone())
     };
-    let put =
-        |rank, name, yaml: &str| Change::Put(source(rank, name), World::objects(yaml)[0].clone());
     let low = objects::shop();
     let high = objects::shop().replace("10.8.0.1", "10.8.0.9");
     let mut one = World::default();

@@ -1,6 +1,7 @@
 //! One case for each product: what is said, and that little is made.
 
-use pilothouse_xlate::findings::{FindingsOfMesh, code};
+use mesh::finding::code;
+use pilothouse_xlate::findings::FindingsOfMesh;
 use serde_json::json;
 use xds::TypeUrl;
 

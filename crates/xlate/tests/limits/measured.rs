@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mesh::finding::code;
 use model::Diagnostic;
 use pilothouse_xlate::View;
-use pilothouse_xlate::findings::{FindingsOfMesh, code};
+use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
 use xds::{ResourceSet, TypeUrl};

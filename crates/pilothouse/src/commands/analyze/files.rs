@@ -10,7 +10,7 @@ use anyhow::bail;
 use incr::Engine;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
-use model::{Change, ClusterId, Diagnostic, Severity, SourceId, Timestamp};
+use model::{Change, ClusterId, Diagnostic, Owner, Severity, Timestamp};
 use sources::folder;
 use store::{Snapshot, Store};
 
@@ -85,11 +85,8 @@ fn snapshot_size(snapshot: &Snapshot) -> usize {
     kinds.map(|kind| snapshot.tables.count(*kind)).sum()
 }
 
-fn source(rank: u8, name: &str) -> SourceId {
-    SourceId {
-        rank,
-        name: name.into(),
-    }
+fn source(rank: u8, name: &str) -> Owner {
+    Owner::new(rank, name)
 }
 
 /// The settings that the options name, with what is wrong with them.

@@ -8,16 +8,16 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use incr::Engine;
+use mesh::view::ProxyKey;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
-use model::{Change, Severity, SourceId};
+use model::{Change, Owner, Severity};
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
 use store::{Snapshot, Store};
 use xds::TypeUrl;
 use xlate::ViewOf;
-use xlate::view::ProxyKey;
 
 /// The largest answer of a server that is read.
 const LARGEST_DUMP: usize = 1 << 30;
@@ -44,7 +44,7 @@ pub(super) async fn fetched(
             let list = fetched.get(ty).into_iter().flatten();
             (
                 *ty,
-                list.map(|r| xlate::json::from_bytes(ty.as_str(), &r.body))
+                list.map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
                     .collect(),
             )
         })
@@ -125,6 +125,33 @@ pub(in crate::commands) fn offline(
     types: &[TypeUrl],
     node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
 ) -> anyhow::Result<Gathered> {
+    let (snapshot, node) = read(config_dirs, mesh_config, node)?;
+    let engine = Engine::new();
+    let viewed = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
+    Ok(types
+        .iter()
+        .map(|ty| {
+            let set = engine.get(&*snapshot, &viewed.view.set(*ty));
+            (
+                *ty,
+                set.iter()
+                    .map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
+                    .collect(),
+            )
+        })
+        .collect())
+}
+
+/// Objects of folders, and a proxy that is not connected.
+///
+/// # Errors
+///
+/// When a folder or the mesh configuration cannot be read, or the proxy is none.
+pub(in crate::commands) fn read(
+    config_dirs: &[PathBuf],
+    mesh_config: Option<&Path>,
+    node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
+) -> anyhow::Result<(Arc<Snapshot>, model::node::Node)> {
     let mesh = match mesh_config {
         Some(path) => {
             let text = std::fs::read_to_string(path)
@@ -151,10 +178,7 @@ pub(in crate::commands) fn offline(
     let mut changes: Vec<Change> = Vec::new();
     for (rank, dir) in (10..).zip(config_dirs) {
         anyhow::ensure!(dir.is_dir(), "{} is not a folder", dir.display());
-        let id = SourceId {
-            rank,
-            name: dir.display().to_string().into(),
-        };
+        let id = Owner::new(rank, dir.display().to_string());
         let mut folder = Folder::new(id, dir, Validation::Strict);
         changes.extend(folder.scan());
         for finding in folder
@@ -168,19 +192,6 @@ pub(in crate::commands) fn offline(
     store.apply(changes);
     let snapshot = store.snapshot();
     let node = node(&snapshot)?;
-    let node = xlate::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
-    let engine = Engine::new();
-    let viewed = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
-    Ok(types
-        .iter()
-        .map(|ty| {
-            let set = engine.get(&*snapshot, &viewed.view.set(*ty));
-            (
-                *ty,
-                set.iter()
-                    .map(|r| xlate::json::from_bytes(ty.as_str(), &r.body))
-                    .collect(),
-            )
-        })
-        .collect())
+    let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
+    Ok((snapshot, node))
 }

@@ -5,9 +5,8 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 use simulate::{Call, Destination, End, Health, Part, Protocol, Step, Walk};
 
-/// Width of lines, and of what stands before the names.
-const WIDTH: usize = 80;
-const INDENT: usize = 17;
+use super::super::text::entry;
+
 /// Endpoints of one cluster that are shown to people.
 const SHOWN: usize = 10;
 
@@ -108,35 +107,6 @@ fn destination(out: &mut dyn Write, to: &Destination) -> io::Result<()> {
     Ok(())
 }
 
-/// A name with its label, and what there is to say of it below.
-fn entry(out: &mut dyn Write, label: &str, name: &str, details: &[String]) -> io::Result<()> {
-    let name = if name.is_empty() {
-        "(without a name)"
-    } else {
-        name
-    };
-    writeln!(out, "{label:<INDENT$}{name}")?;
-    for line in details.iter().flat_map(|d| wrapped(d)) {
-        writeln!(out, "{:INDENT$}{line}", "")?;
-    }
-    Ok(())
-}
-
-/// A text in lines that fit.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH - INDENT => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 /// A walk for programs.
 pub(super) fn json(walk: &Walk) -> Value {
     let origins = |list: &[simulate::Origin]| -> Vec<Value> {
@@ -183,16 +153,4 @@ pub(super) fn json(walk: &Walk) -> Value {
         End::Refused(why) => json!({ "refused": why.to_string() }),
     };
     json!({ "steps": walk.steps.iter().map(step).collect::<Vec<_>>(), "end": end })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wrapped;
-
-    #[test]
-    fn long_texts_are_wrapped_between_words() {
-        let text = "word ".repeat(40);
-        let lines = wrapped(&text);
-        assert!(lines.len() > 2 && lines.iter().all(|l| l.len() <= 63));
-    }
 }

@@ -5,6 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mesh::destination_rule::Extent;
+use mesh::gateways::{GatewayServer, is_passthrough};
+use mesh::scope::ScopeOf;
+use mesh::virtual_service::{Rule, RuleOf, RulesFor, Semantics};
+use mesh::{cluster_names, hosts};
 use model::Kind;
 use model::host::subset_of;
 use model::kinds::istio::VirtualService;
@@ -16,14 +21,9 @@ use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use store::Reads;
 
 use super::{Chain, Planning, Serves};
-use crate::clusters::{Extent, names};
-use crate::gateways::{GatewayServer, is_passthrough};
-use crate::hosts;
 use crate::listeners::forward::{Forward, policy};
 use crate::listeners::inbound::matching::MESH_ANY;
 use crate::listeners::tcp::{Policy, Proxy, Upstream};
-use crate::scope::ScopeOf;
-use crate::virtual_service::{Rule, RuleOf, RulesFor, Semantics};
 
 /// The server names that rules take, by port, with the address of the server.
 pub(super) type Names = BTreeMap<u16, BTreeMap<String, String>>;
@@ -229,7 +229,7 @@ impl<'a> Servers<'a> {
                     if !self.planning.may_add(self.server, 0) {
                         return chains;
                     }
-                    let cluster = names::outbound_sni(port.number, subset, &service.host);
+                    let cluster = cluster_names::outbound_sni(port.number, subset, &service.host);
                     let proxy = Proxy {
                         stat_prefix: self.forward.stat_prefix(service, subset, port, &cluster),
                         upstream: Upstream::Cluster(cluster.clone()),

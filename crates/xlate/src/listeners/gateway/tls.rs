@@ -4,6 +4,9 @@
 //! 1.32.
 
 use incr::Cx;
+use mesh::capabilities::Capabilities;
+use mesh::gateways::{GatewayServer, is_http, is_passthrough};
+use policy::provider_cluster::{ProviderCluster, lookup};
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
 use proto_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher};
@@ -17,10 +20,7 @@ use store::{Reads, Snapshot};
 use tls::certificate_validation_context::TrustChainVerification;
 use tls::common_tls_context::{CombinedCertificateValidationContext, ValidationContextType};
 
-use crate::capabilities::Capabilities;
 use crate::clusters::{agentless, sds};
-use crate::gateways::{GatewayServer, is_http, is_passthrough};
-use crate::listeners::provider_cluster::{ProviderCluster, lookup};
 use crate::listeners::tls::{Files, OwnFiles, certificate};
 
 const HTTP: &[&str] = &["h2", "http/1.1"];

@@ -11,7 +11,7 @@ use proto_envoy::envoy::config::listener::v3::listener_filter_chain_match_predic
 };
 use proto_envoy::envoy::r#type::v3::Int32Range;
 
-use crate::listeners::filters::{self, TLS_TRANSPORT};
+use policy::filters::{self, TLS_TRANSPORT};
 
 #[derive(Clone, Copy, Default)]
 struct Needs {
@@ -111,7 +111,7 @@ fn with(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capabilities::name;
+    use mesh::capabilities::name;
 
     fn chain(port: u32, tls: bool, http: bool) -> listener::FilterChain {
         listener::FilterChain {

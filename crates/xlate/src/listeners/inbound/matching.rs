@@ -4,9 +4,9 @@
 
 use proto_envoy::envoy::config::listener::v3::FilterChainMatch;
 
-use crate::authn::MutualTls;
-use crate::listeners::class::Handling;
-use crate::listeners::filters::{RAW_BUFFER_TRANSPORT, TLS_TRANSPORT};
+use mesh::class::Handling;
+use policy::authn::MutualTls;
+use policy::filters::{RAW_BUFFER_TRANSPORT, TLS_TRANSPORT};
 
 /// ALPN that HTTP inspectors state for HTTP in the clear.
 pub const PLAIN_HTTP: &[&str] = &["http/1.1", "h2c"];

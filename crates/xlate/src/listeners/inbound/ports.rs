@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::address::wildcards;
+use mesh::keyed::Keyed;
+use mesh::scope::SidecarScope;
+use mesh::view::ServiceTarget;
 use model::names::{Name, Namespace};
 use model::node::Interception;
 use model::object::ObjectName;
 use model::protocol::Protocol;
 use model::service::{Port, Registry};
+use policy::authn::{MutualTls, PeerPolicies, Peers};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 use proto_istio::networking::{CaptureMode, IstioIngressListener, ServerTlsSettings};
 use store::{Reads, Snapshot};
 
 use super::VIRTUAL_INBOUND;
-use crate::authn::{MutualTls, PeerPolicies, Peers};
-use crate::listeners::address::wildcards;
 use crate::listeners::client::InboundServer;
 use crate::listeners::gateway::tls::Contexts;
-use crate::listeners::parts::Keyed;
-use crate::scope::SidecarScope;
-use crate::view::ServiceTarget;
 
 /// The filter chains of one port.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -16,14 +16,14 @@ use store::Snapshot;
 
 use super::entry::TcpChains;
 use super::matching::Matching;
-use crate::clusters::names;
-use crate::listeners::address::{WILDCARD_V4, WILDCARD_V6, wildcards};
 use crate::listeners::forward::{Forward, policy};
 use crate::listeners::tcp::{Proxy, Upstream};
 use crate::routes::alternative_hosts;
-use crate::scope::{ScopeKey, ScopeOf};
-use crate::view::Families;
-use crate::virtual_service::{MESH, RefusedRule, Rule, RuleOf};
+use mesh::address::{WILDCARD_V4, WILDCARD_V6, wildcards};
+use mesh::cluster_names;
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::view::Families;
+use mesh::virtual_service::{MESH, RefusedRule, Rule, RuleOf};
 
 /// What the chains of a service depend on besides the service: the proxy as a client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -217,7 +217,7 @@ impl Expansion<'_> {
             [only] => only.number,
             _ => self.wanted.port.number,
         };
-        let cluster = names::outbound(port, "", &service.host);
+        let cluster = cluster_names::outbound(port, "", &service.host);
         let bare = Port {
             name: Arc::from(""),
             number: port,

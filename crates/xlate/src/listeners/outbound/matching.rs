@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use proto_envoy::envoy::config::core::v3::CidrRange;
 use proto_envoy::envoy::config::listener::v3::FilterChainMatch;
 
-use crate::listeners::address::{WILDCARD_V4, cidr_range, prefix};
-use crate::listeners::filters::RAW_BUFFER_TRANSPORT;
+use mesh::address::{WILDCARD_V4, cidr_range, prefix};
+use policy::filters::RAW_BUFFER_TRANSPORT;
 
 /// The connections that a chain takes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

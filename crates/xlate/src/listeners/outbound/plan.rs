@@ -14,15 +14,15 @@ use proto_istio::networking::CaptureMode;
 use store::{Reads, Snapshot};
 
 use super::entry::{Chain, Entry, Followed, HttpChain, ServiceKey, TcpChains};
-use crate::hosts::Wildcards;
-use crate::listeners::address::{
+use mesh::address::{
     Addressing, UNIX_PREFIX, WILDCARD_V4, WILDCARD_V6, loopbacks, prefix, wildcards,
 };
-use crate::listeners::class::{Handling, handling};
-use crate::listeners::proxy_options::Reserved;
-use crate::scope::{EgressScope, ScopeKey, ScopeOf};
-use crate::services::EndpointsOf;
-use crate::virtual_service::{Suspects, suspects_in};
+use mesh::class::{Handling, handling};
+use mesh::hosts::Wildcards;
+use mesh::proxy_options::Reserved;
+use mesh::scope::{EgressScope, ScopeKey, ScopeOf};
+use mesh::scope::{Suspects, suspects_in};
+use mesh::services::EndpointsOf;
 
 /// The outbound listeners of the proxies of a scope that agree on the rest.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -5,8 +5,13 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::address::{additional, socket, wildcards};
+use mesh::cluster_names;
+use mesh::keyed::Keyed;
 use model::node::Interception;
 use model::protocol::Protocol;
+use policy::envoy_filter::{Context, ListenerPatches};
+use policy::filters::http_inspector;
 use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
@@ -14,18 +19,13 @@ use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode as MeshMode;
 use proto_istio::networking::OutboundTrafficPolicy;
 use proto_istio::networking::outbound_traffic_policy::Mode;
 use store::Snapshot;
-
-use crate::clusters::names;
-use crate::envoy_filter::{Context, ListenerPatches};
-use crate::listeners::address::{additional, socket, wildcards};
-use crate::listeners::client::OutboundClient;
-use crate::listeners::filters::http_inspector;
-use crate::listeners::forward;
-use crate::listeners::hcm::{Options, Routes};
-use crate::listeners::parts::{Keyed, TcpParts};
-use crate::listeners::tcp::{self, Policy, Upstream};
-use crate::listeners::{HttpKey, encode};
 use xds::Resource;
+
+use crate::listeners::client::OutboundClient;
+use crate::listeners::hcm::{Options, Routes};
+use crate::listeners::parts::TcpParts;
+use crate::listeners::tcp::{Policy, Upstream};
+use crate::listeners::{HttpKey, encode, forward, tcp};
 
 const VIRTUAL_OUTBOUND: &str = "virtualOutbound";
 const BLACK_HOLE_CHAIN: &str = "virtualOutbound-blackhole";
@@ -36,9 +36,9 @@ pub(super) fn cluster(policy: Option<&OutboundTrafficPolicy>) -> String {
     match policy {
         Some(policy) if policy.mode != Mode::RegistryOnly as i32 => match &policy.egress_proxy {
             Some(proxy) => forward::cluster(proxy, None, 0),
-            None => names::PASSTHROUGH.to_owned(),
+            None => cluster_names::PASSTHROUGH.to_owned(),
         },
-        _ => names::BLACK_HOLE.to_owned(),
+        _ => cluster_names::BLACK_HOLE.to_owned(),
     }
 }
 
@@ -140,7 +140,7 @@ impl Query<Snapshot> for VirtualOutbound {
             .metrics
             .iter()
             .cloned()
-            .chain([tcp::unlogged(names::BLACK_HOLE)]);
+            .chain([tcp::unlogged(cluster_names::BLACK_HOLE)]);
         // Traffic to the listener's own port would come back to it for ever.
         let black_hole = listener::FilterChain {
             name: BLACK_HOLE_CHAIN.to_owned(),

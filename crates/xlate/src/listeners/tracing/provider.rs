@@ -1,7 +1,9 @@
 //! Tracers of the providers that mesh config declares.
 
 use incr::Cx;
+use mesh::proxy_options::seconds;
 use model::node::Role;
+use policy::provider_cluster::{ProviderCluster, lookup};
 use proto_envoy::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use proto_envoy::envoy::config::core::v3::{
     HeaderValue, HeaderValueOption, HttpService, HttpUri, TypedExtensionConfig, http_uri,
@@ -21,12 +23,10 @@ use proto_istio::mesh::mesh_config::extension_provider::{
     ZipkinTracingProvider,
 };
 use store::Snapshot;
+use xds::any;
 
 use super::Traced;
-use crate::listeners::access_log::envoy_grpc;
-use crate::listeners::provider_cluster::{ProviderCluster, lookup};
-use crate::listeners::proxy_options::seconds;
-use xds::any;
+use policy::provider_cluster::envoy_grpc;
 
 const ZIPKIN_TIMEOUT_SECONDS: u64 = 5;
 const ENVIRONMENT_DETECTOR: &str = "envoy.tracers.opentelemetry.resource_detectors.environment";

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mesh::capabilities::name::HTTP_RBAC;
 use proto_envoy::envoy::r#type::metadata::v3::{
     MetadataKey, MetadataKind, metadata_key, metadata_kind,
 };
@@ -11,7 +12,6 @@ use proto_istio::telemetry::tracing::CustomTag as TelemetryTag;
 use proto_istio::telemetry::tracing::custom_tag::Type as TelemetryType;
 
 use super::Traced;
-use crate::capabilities::name::HTTP_RBAC;
 
 /// What authorization would have decided for policies that only rehearse: tag and key of the RBAC filter's metadata.
 const DRY_RUN: [(&str, &str); 4] = [

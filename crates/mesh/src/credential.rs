@@ -1,0 +1,102 @@
+//! Names of credentials, and the objects that they stand for.
+//!
+//! Istio: pilot/pkg/model/credentials/resource.go, 1.32.
+
+use std::sync::Arc;
+
+use model::names::Namespace;
+use model::object::ObjectName;
+
+/// The suffix of secrets that hold roots only.
+pub const ROOT_SUFFIX: &str = "-cacert";
+
+/// Where a credential is kept.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Source {
+    /// A Secret, by `kubernetes://name` or `kubernetes://namespace/name`.
+    Secret,
+    /// A Secret that the Gateway API refers to, by `kubernetes-gateway://namespace/name`.
+    GatewaySecret,
+    /// A ConfigMap with roots, by `configmap://namespace/name`.
+    ConfigMap,
+}
+
+/// A credential by the name that proxies ask for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Credential {
+    /// The name.
+    pub name: Arc<str>,
+    /// Where it is kept.
+    pub source: Source,
+    /// The object, possibly with [`ROOT_SUFFIX`].
+    pub object: ObjectName,
+}
+
+impl Credential {
+    /// Reads a name; without a namespace it is that of the proxy.
+    pub fn parse(name: &str, namespace: &Namespace) -> Option<Self> {
+        let kinds = [
+            ("kubernetes://", Source::Secret),
+            ("kubernetes-gateway://", Source::GatewaySecret),
+            ("configmap://", Source::ConfigMap),
+        ];
+        let (rest, source) = kinds
+            .into_iter()
+            .find_map(|(prefix, source)| Some((name.strip_prefix(prefix)?, source)))?;
+        let mut parts = rest.split('/');
+        let first = parts.next().filter(|p| !p.is_empty())?;
+        let object = match (parts.next(), source) {
+            (Some(second), _) if !second.is_empty() => ObjectName::new(first, second),
+            (None, Source::Secret) => ObjectName::new(namespace.clone(), first),
+            _ => return None,
+        };
+        Some(Self {
+            name: name.into(),
+            source,
+            object,
+        })
+    }
+}
+
+/// The name that proxies ask for, of a credential as rules name it.
+pub fn resource_name(stated: &str) -> String {
+    let stated = stated.strip_prefix("sds://").unwrap_or(stated);
+    if stated.starts_with("builtin://") {
+        return "default".to_owned();
+    }
+    if stated.starts_with("invalid://") {
+        return "invalid://".to_owned();
+    }
+    let typed = ["configmap://", "kubernetes://", "kubernetes-gateway://"];
+    if typed.iter().any(|prefix| stated.starts_with(prefix)) {
+        return stated.to_owned();
+    }
+    format!("kubernetes://{stated}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &str) -> Option<String> {
+        Credential::parse(name, &"edge".into()).map(|c| c.object.to_string())
+    }
+
+    #[test]
+    fn a_secret_without_namespace_is_of_the_proxys() {
+        assert_eq!(object("kubernetes://web").as_deref(), Some("edge/web"));
+        assert_eq!(object("kubernetes://shop/web").as_deref(), Some("shop/web"));
+        assert_eq!(object("configmap://web"), None);
+        assert_eq!(object("kubernetes-gateway:///web"), None);
+        assert_eq!(object("invalid://"), None);
+        assert_eq!(object("default"), None);
+    }
+
+    #[test]
+    fn names_without_type_are_secrets() {
+        assert_eq!(resource_name("web"), "kubernetes://web");
+        assert_eq!(resource_name("configmap://a/b"), "configmap://a/b");
+        assert_eq!(resource_name("builtin://"), "default");
+        assert_eq!(resource_name("invalid://x"), "invalid://");
+    }
+}

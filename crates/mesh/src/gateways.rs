@@ -1,0 +1,163 @@
+//! Gateways: which servers a gateway proxy has, merged from all Gateway objects that select it.
+//!
+//! Istio: pilot/pkg/model/gateway.go and push_context.go mergeGateways, 1.32.
+
+mod merge;
+mod select;
+mod server;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::diagnostic::Diagnostic;
+use model::host::Hostname;
+use model::labels::Labels;
+use model::names::Namespace;
+use model::object::ObjectName;
+use model::protocol::Protocol;
+use proto_istio::networking::Server;
+use store::Snapshot;
+
+use crate::label_names::Reader;
+use crate::proxy::Traits;
+
+pub use server::{is_http, is_passthrough, is_tls, terminates_https};
+
+/// What decides the servers of a gateway proxy.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GatewayKey {
+    /// The namespace of the proxy.
+    pub namespace: Namespace,
+    /// Its labels by which Gateways select.
+    pub labels: Labels,
+    /// The service ports that it serves, oldest service first.
+    pub instances: Arc<[Instance]>,
+}
+
+/// A service port that a gateway proxy serves.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Instance {
+    /// The service.
+    pub host: Hostname,
+    /// The namespace of the service.
+    pub namespace: Namespace,
+    /// The port of the service.
+    pub port: u16,
+    /// The port of the proxy behind it.
+    pub target_port: u16,
+    /// Whether it is a UDP port.
+    pub udp: bool,
+    /// Whether the service's ports are not meant by Gateways that select by labels.
+    pub untranslated: bool,
+}
+
+/// What decides which ports of which Gateways a proxy serves.
+pub fn key_of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> GatewayKey {
+    const UNTRANSLATED: &str = "experimental.istio.io/disable-gateway-port-translation";
+    GatewayKey {
+        namespace: proxy.namespace().clone(),
+        labels: proxy.labels_for(cx, Reader::Gateways),
+        instances: proxy
+            .targets
+            .iter()
+            .map(|target| Instance {
+                host: target.service.host.clone(),
+                namespace: target.service.namespace.clone(),
+                port: target.port.number,
+                target_port: target.target_port,
+                udp: target.port.protocol == Protocol::Udp,
+                untranslated: target.service.labels.contains(UNTRANSLATED),
+            })
+            .collect(),
+    }
+}
+
+/// The servers of a gateway proxy; `None` where no Gateway selects it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct MergedGatewayOf(pub GatewayKey);
+
+impl Query<Snapshot> for MergedGatewayOf {
+    type Value = Option<Arc<MergedGateway>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let selected = select::select(cx, &self.0);
+        (!selected.is_empty()).then(|| Arc::new(merge::merge(cx, &selected)))
+    }
+}
+
+/// A socket that a gateway listens on.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ServerPort {
+    /// Its number, as the proxy binds it.
+    pub number: u16,
+    /// The protocol as written.
+    pub protocol: Arc<str>,
+    /// The address as written; empty for all.
+    pub bind: Arc<str>,
+}
+
+/// A server of a Gateway object.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GatewayServer {
+    /// As written, hosts as `namespace/host` or `host` for every namespace.
+    pub server: Server,
+    /// The Gateway.
+    pub gateway: ObjectName,
+    /// The Gateway as rules name it, `namespace/name`.
+    pub gateway_name: Arc<str>,
+    /// For a server with TLS settings: its route configuration; empty for one without routes.
+    pub tls_route: Arc<str>,
+    /// For a server with TLS settings: the names that clients ask for, sorted.
+    pub sni_hosts: Vec<String>,
+}
+
+impl GatewayServer {
+    /// The port as written.
+    pub fn port(&self) -> u16 {
+        let port = self.server.port.as_ref().map_or(0, |p| p.number);
+        u16::try_from(port).unwrap_or(0)
+    }
+
+    /// Whether plain requests are sent to HTTPS.
+    pub fn https_redirect(&self) -> bool {
+        self.server.tls.as_ref().is_some_and(|t| t.https_redirect)
+    }
+}
+
+/// The servers of one socket.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PortServers {
+    /// Places in [`MergedGateway::servers`], in order.
+    pub servers: Vec<usize>,
+    /// The route configuration of plain HTTP; that of a TLS server is its own.
+    pub route: Arc<str>,
+}
+
+/// All Gateways of a proxy as one.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct MergedGateway {
+    /// Every server, in the order of the Gateways (oldest first).
+    pub servers: Vec<GatewayServer>,
+    /// The sockets, in the order first met.
+    pub ports: Vec<ServerPort>,
+    /// The servers of each socket.
+    pub by_port: BTreeMap<ServerPort, PortServers>,
+    /// The servers of each socket that also speak HTTP/3.
+    pub quic: BTreeMap<ServerPort, PortServers>,
+    /// The servers of each route configuration.
+    pub by_route: BTreeMap<Arc<str>, Vec<usize>>,
+    /// Route configurations whose answers offer HTTP/3.
+    pub http3_routes: BTreeSet<Arc<str>>,
+    /// What of the servers is not served, and why.
+    pub refused: Vec<Diagnostic>,
+    /// Whether some server forwards TLS by the names of clusters.
+    pub auto_passthrough: bool,
+}
+
+impl MergedGateway {
+    /// The names of the Gateways, as rules name them.
+    pub fn names(&self) -> BTreeSet<&Arc<str>> {
+        self.servers.iter().map(|s| &s.gateway_name).collect()
+    }
+}

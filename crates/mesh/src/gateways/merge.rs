@@ -1,0 +1,271 @@
+//! Servers of several Gateways on the sockets of one proxy: who shares one, who conflicts.
+//!
+//! Istio: pilot/pkg/model/gateway.go mergeGateways, 1.32.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use incr::Cx;
+use model::diagnostic::Severity;
+use model::kinds::istio::Gateway;
+use model::names::Namespace;
+use model::object::Object;
+use model::protocol::Protocol;
+use proto_istio::networking::Server;
+use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
+use store::{Reads, Snapshot};
+
+use super::select::Selected;
+use super::server::{is_http, is_passthrough, is_tls, terminates_https};
+use super::{GatewayServer, Instance, MergedGateway, PortServers, ServerPort};
+use crate::finding::{about, code};
+
+pub(super) fn merge(cx: &Cx<'_, Snapshot>, selected: &[Selected]) -> MergedGateway {
+    let mut merging = Merging {
+        http3: cx.settings().features.quic_listeners,
+        ..Merging::default()
+    };
+    for selected in selected {
+        for (field, server) in selected.gateway.spec.servers.iter().enumerate() {
+            merging.server(selected, field, server);
+        }
+    }
+    merging.merged
+}
+
+#[derive(Default)]
+struct Merging {
+    http3: bool,
+    merged: MergedGateway,
+    /// Port numbers in use.
+    taken: BTreeSet<u16>,
+    /// The socket of each port that carries no TLS.
+    plain: BTreeMap<u16, ServerPort>,
+    /// The names that TLS clients ask for on each port, with the address they are bound to.
+    tls_hosts: BTreeMap<u16, BTreeMap<String, String>>,
+}
+
+impl Merging {
+    fn server(&mut self, selected: &Selected, field: usize, stated: &Server) {
+        let gateway = &selected.gateway;
+        let refused = |why: String| {
+            about(gateway, code::SERVER_REFUSED, Severity::Error, why)
+                .at(format!("spec.servers[{field}]"))
+        };
+        let Some(port) = &stated.port else {
+            let why = "the server has no port and is not served".to_owned();
+            self.merged.refused.push(refused(why));
+            return;
+        };
+        let at = self.merged.servers.len();
+        self.merged.servers.push(GatewayServer {
+            server: Server {
+                hosts: hosts(&stated.hosts, gateway.namespace()),
+                ..stated.clone()
+            },
+            gateway: gateway.meta.name.clone(),
+            gateway_name: gateway.meta.name.to_string().into(),
+            tls_route: Arc::default(),
+            sni_hosts: Vec::new(),
+        });
+        let number = u16::try_from(port.number).unwrap_or(0);
+        for resolved in resolve(number, &selected.instances, selected.by_labels) {
+            let socket = ServerPort {
+                number: resolved,
+                protocol: port.protocol.as_str().into(),
+                bind: stated.bind.as_str().into(),
+            };
+            let route = route_name(stated, resolved, gateway);
+            let udp = selected.instances.iter().any(|i| i.udp && i.port == number);
+            let placed = self
+                .tls(at, &socket, &route)
+                .and_then(|()| self.place(at, socket, route, udp));
+            if let Err(why) = placed {
+                let why = format!("the server is not served on port {resolved}: {why}");
+                self.merged.refused.push(refused(why));
+            }
+        }
+    }
+
+    /// Takes the names of a server with TLS settings. The error says which of them another server has on the same
+    /// address.
+    fn tls(&mut self, at: usize, socket: &ServerPort, route: &Arc<str>) -> Result<(), String> {
+        let server = &mut self.merged.servers[at];
+        let Some(tls) = &server.server.tls else {
+            return Ok(());
+        };
+        let known = self.tls_hosts.entry(socket.number).or_default();
+        let taken = |host: &str| known.get(host).is_some_and(|bind| **bind == *socket.bind);
+        if let Some(host) = server.server.hosts.iter().find(|h| taken(h)) {
+            return Err(format!("another server has TLS for {host} there"));
+        }
+        for host in &server.server.hosts {
+            known.insert(host.clone(), socket.bind.to_string());
+        }
+        let names = server.server.hosts.iter().map(|host| {
+            let mut parts = host.split('/');
+            let first = parts.next().unwrap_or_default();
+            parts.next().unwrap_or(first).to_owned()
+        });
+        server.sni_hosts = names.collect::<BTreeSet<String>>().into_iter().collect();
+        server.tls_route = route.clone();
+        self.merged.auto_passthrough |= tls.mode() == TlsMode::AutoPassthrough;
+        Ok(())
+    }
+
+    /// Puts a server on a socket. The error says why it does not fit there.
+    fn place(
+        &mut self,
+        at: usize,
+        socket: ServerPort,
+        route: Arc<str>,
+        udp: bool,
+    ) -> Result<(), String> {
+        if self.taken.insert(socket.number) {
+            self.open(at, &socket, &route);
+        } else if let Some(current) = self.plain.get(&socket.number).cloned() {
+            if current.bind == socket.bind {
+                let (new, held) = (parse(&socket), parse(&current));
+                let mergeable = (new.is_http() || new == held) && held.is_http();
+                if !mergeable || route.is_empty() {
+                    return Err(format!(
+                        "its protocol {} does not go with {}, which another server has there",
+                        socket.protocol, current.protocol
+                    ));
+                }
+                self.join(at, &current, &route);
+                // No further: whoever was there first also speaks for HTTP/3.
+                return Ok(());
+            }
+            if self.merged.by_port.contains_key(&socket) {
+                self.join(at, &socket, &route);
+                if let Some(servers) = self.merged.by_port.get_mut(&socket) {
+                    servers.route = route.clone();
+                }
+            } else {
+                self.open(at, &socket, &route);
+            }
+        } else if is_tls(&self.merged.servers[at].server) {
+            if !self.join_tls(at, &socket, &route) {
+                return Err("its route configuration is that of another server".to_owned());
+            }
+        } else {
+            self.open(at, &socket, &route);
+            return Ok(());
+        }
+        let server = &self.merged.servers[at].server;
+        if self.http3 && udp && terminates_https(server) {
+            let quic = self.merged.quic.entry(socket).or_default();
+            quic.servers.push(at);
+            self.merged.http3_routes.insert(route);
+        }
+        Ok(())
+    }
+
+    /// A socket of its own.
+    fn open(&mut self, at: usize, socket: &ServerPort, route: &Arc<str>) {
+        let server = &self.merged.servers[at].server;
+        if !is_tls(server) {
+            self.plain.insert(socket.number, socket.clone());
+        }
+        if is_http(server) {
+            self.merged.by_route.insert(route.clone(), vec![at]);
+        }
+        let servers = PortServers {
+            servers: vec![at],
+            route: route.clone(),
+        };
+        self.merged.by_port.insert(socket.clone(), servers);
+        self.merged.ports.push(socket.clone());
+    }
+
+    /// A further server of a socket without TLS.
+    fn join(&mut self, at: usize, socket: &ServerPort, route: &Arc<str>) {
+        if let Some(servers) = self.merged.by_port.get_mut(socket) {
+            servers.servers.push(at);
+        }
+        let routed = self.merged.by_route.entry(route.clone()).or_default();
+        routed.push(at);
+    }
+
+    /// A further server of a socket with TLS, told apart by the name that clients ask for. False if it cannot have
+    /// routes of its own.
+    fn join_tls(&mut self, at: usize, socket: &ServerPort, route: &Arc<str>) -> bool {
+        if is_http(&self.merged.servers[at].server) {
+            if route.is_empty() || self.merged.by_route.contains_key(route) {
+                return false;
+            }
+            self.merged.by_route.insert(route.clone(), vec![at]);
+        }
+        if let Some(servers) = self.merged.by_port.get_mut(socket) {
+            servers.servers.push(at);
+        } else {
+            let servers = PortServers {
+                servers: vec![at],
+                route: Arc::default(),
+            };
+            self.merged.by_port.insert(socket.clone(), servers);
+            self.merged.ports.push(socket.clone());
+        }
+        true
+    }
+}
+
+fn parse(socket: &ServerPort) -> Protocol {
+    Protocol::parse(&socket.protocol)
+}
+
+/// Hosts with their namespace written out, and without where it is any.
+fn hosts(stated: &[String], namespace: &Namespace) -> Vec<String> {
+    if stated.iter().any(|host| host == "*/*") {
+        return vec!["*".to_owned()];
+    }
+    let written = stated.iter().map(|host| match host.split_once('/') {
+        Some((".", host)) => format!("{namespace}/{host}"),
+        Some(("*", host)) => host.to_owned(),
+        _ => host.clone(),
+    });
+    written.collect()
+}
+
+/// The ports that a proxy binds for a Gateway's port: those behind the service ports of that number. A Gateway that
+/// selects by labels takes the first, and its own number where there is none.
+///
+/// Istio: pilot/pkg/model/gateway.go resolvePorts, 1.32.
+fn resolve(number: u16, instances: &[Instance], by_labels: bool) -> Vec<u16> {
+    let mut behind = instances
+        .iter()
+        .filter(|i| i.port == number && !(by_labels && i.untranslated))
+        .map(|i| i.target_port);
+    if by_labels {
+        return vec![behind.next().unwrap_or(number)];
+    }
+    let ports: BTreeSet<u16> = behind.collect();
+    ports.into_iter().collect()
+}
+
+/// The name of a server's route configuration; empty where requests are not read.
+///
+/// Istio: pilot/pkg/model/gateway.go gatewayRDSRouteName, 1.32.
+fn route_name(server: &Server, resolved: u16, gateway: &Object<Gateway>) -> Arc<str> {
+    let Some(port) = &server.port else {
+        return Arc::default();
+    };
+    let bind = match server.bind.as_str() {
+        "" => String::new(),
+        bind => format!(".{bind}"),
+    };
+    let protocol = Protocol::parse(&port.protocol);
+    if protocol.is_http() {
+        return format!("http.{resolved}{bind}").into();
+    }
+    if protocol == Protocol::Https && !is_passthrough(server) {
+        let name = &gateway.meta.name;
+        return format!(
+            "https.{}.{}.{}.{}{bind}",
+            port.number, port.name, name.name, name.namespace
+        )
+        .into();
+    }
+    Arc::default()
+}

@@ -1,0 +1,26 @@
+//! What there is: services and their endpoints, who may see what, the rules of hosts and gateways, and what generation
+//! knows of a proxy.
+//!
+//! Everything here is a pure function of a key and of what it reads through `Cx`; every read is recorded. Nothing here
+//! knows which policies apply to whom, nor which resources a proxy gets.
+
+pub mod address;
+pub mod capabilities;
+pub mod class;
+pub mod cluster_names;
+pub mod credential;
+pub mod destination_rule;
+pub mod finding;
+pub mod gateways;
+pub mod hosts;
+pub mod keyed;
+pub mod label_names;
+pub mod limits;
+pub mod node;
+pub mod policy_target;
+pub mod proxy;
+pub mod proxy_options;
+pub mod scope;
+pub mod services;
+pub mod view;
+pub mod virtual_service;

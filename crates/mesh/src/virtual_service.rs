@@ -1,0 +1,384 @@
+//! VirtualServices as rules: hosts resolved, delegates merged, listed by who may see them and by gateway.
+//!
+//! A list of rules holds [`RuleHead`]s: what decides who uses a rule. An edit of a rule's routes leaves every list equal,
+//! so that only what reads that one rule with [`RuleOf`] is derived again.
+//!
+//! Istio: pilot/pkg/model/virtualservice_controller.go and push_context.go initVirtualServices, 1.32.
+
+mod delegate;
+mod destinations;
+mod resolve;
+#[cfg(test)]
+mod tables;
+mod weight;
+
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use model::kinds::istio::VirtualService;
+use model::names::Namespace;
+use model::object::{Object, ObjectName, Timestamp};
+use model::service::Visibility;
+use store::{Reads, Snapshot};
+
+use crate::limits;
+
+pub use delegate::find as delegate;
+pub use destinations::{Destinations, DestinationsOf};
+pub use resolve::{gateway_name, host_name};
+
+/// The name under which every sidecar is a gateway.
+pub const MESH: &str = "mesh";
+
+/// What a VirtualService was made from, which changes the meaning of some fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Semantics {
+    /// Written as a VirtualService.
+    #[default]
+    Istio,
+    /// Made from an Ingress.
+    Ingress,
+    /// Made from a route of the Gateway API.
+    Gateway,
+}
+
+impl Semantics {
+    fn of(object: &Object<VirtualService>) -> Self {
+        use model::derived::Semantics as Of;
+        match object.meta.derived.as_ref().map(|d| &d.semantics) {
+            Some(Of::Ingress) => Self::Ingress,
+            Some(Of::GatewayApi(_)) => Self::Gateway,
+            Some(Of::Istio) | None => Self::Istio,
+        }
+    }
+}
+
+/// A VirtualService ready to be used: short names resolved, delegates merged in, visibility decided.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rule {
+    /// The root VirtualService.
+    pub name: ObjectName,
+    /// Every VirtualService that contributed, the root first.
+    pub from: Vec<ObjectName>,
+    /// When the root was created.
+    pub created: Option<Timestamp>,
+    /// Who may see it.
+    pub export_to: Visibility,
+    /// What it was made from.
+    pub semantics: Semantics,
+    /// The rule itself.
+    pub spec: VirtualService,
+    /// About the bytes that its routes make, once: the more of those for requests and those for connections.
+    pub weight: usize,
+    /// What of it is refused because it makes too much.
+    pub excess: Excess,
+}
+
+/// What of a rule is refused because it makes more than [`limits`] allows, by itself or with its delegates.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Excess {
+    /// The places of the routes that have too many matches together with their delegates.
+    pub delegates: Vec<usize>,
+    /// Whether the HTTP routes weigh too much.
+    pub http: bool,
+    /// Whether the TCP or TLS routes do.
+    pub layer4: bool,
+}
+
+impl Excess {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Rule {
+    /// The namespace of the root.
+    pub fn namespace(&self) -> &Namespace {
+        &self.name.namespace
+    }
+}
+
+/// What decides who uses a rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleHead {
+    /// The root VirtualService.
+    pub name: ObjectName,
+    /// When the root was created.
+    pub created: Option<Timestamp>,
+    /// Who may see it.
+    pub export_to: Visibility,
+    /// What it was made from.
+    pub semantics: Semantics,
+    /// The hosts it is about, in the order written.
+    pub hosts: Box<[Arc<str>]>,
+    /// The gateways that apply it, as `namespace/name`, and [`MESH`] for sidecars; never empty.
+    pub gateways: Box<[Arc<str>]>,
+    /// Whether it has TCP or TLS routes, so that listeners follow it.
+    pub layer4: bool,
+    /// The class of its weight.
+    pub class: u8,
+    /// What of it is refused; nearly always nothing.
+    pub excess: Option<Box<Excess>>,
+}
+
+impl RuleHead {
+    fn of(rule: &Rule) -> Self {
+        let gateways = &rule.spec.gateways;
+        Self {
+            name: rule.name.clone(),
+            created: rule.created,
+            export_to: rule.export_to.clone(),
+            semantics: rule.semantics,
+            hosts: rule.spec.hosts.iter().map(|h| h.as_str().into()).collect(),
+            gateways: if gateways.is_empty() {
+                Box::new([MESH.into()])
+            } else {
+                gateways.iter().map(|g| g.as_str().into()).collect()
+            },
+            layer4: !rule.spec.tcp.is_empty() || !rule.spec.tls.is_empty(),
+            class: weight::class(rule.weight),
+            excess: (!rule.excess.is_empty()).then(|| Box::new(rule.excess.clone())),
+        }
+    }
+
+    /// What its routes weigh at most.
+    pub fn weight(&self) -> usize {
+        weight::bound(self.class)
+    }
+
+    /// The namespace of the root.
+    pub fn namespace(&self) -> &Namespace {
+        &self.name.namespace
+    }
+
+    /// Whether everybody may see it.
+    pub fn is_public(&self) -> bool {
+        self.export_to == Visibility::Public
+    }
+
+    /// Older rules first, then by name and namespace.
+    fn order(&self) -> (Option<Timestamp>, &str, &str) {
+        (self.created, &self.name.name, &self.name.namespace)
+    }
+}
+
+/// The rule that a VirtualService makes; none for a delegate (which has no hosts) or where there is none of the name.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RuleOf(pub ObjectName);
+
+impl Query<Snapshot> for RuleOf {
+    type Value = Option<Arc<Rule>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Rule>> {
+        let object = cx.get::<VirtualService>(&self.0)?;
+        if object.spec.hosts.is_empty() {
+            return None;
+        }
+        let settings = cx.settings();
+        let semantics = Semantics::of(&object);
+        let mut from = vec![self.0.clone()];
+        let mut spec = object.spec.clone();
+        let mut excess = Excess::default();
+        if semantics != Semantics::Gateway {
+            resolve::resolve(&mut spec, &self.0.namespace, &settings.domain);
+        }
+        if semantics == Semantics::Istio && spec.http.iter().any(|r| r.delegate.is_some()) {
+            let merged = delegate::merge_all(cx, &self.0.namespace, spec.http, &mut from);
+            spec.http = merged.routes;
+            excess.delegates = merged.refused;
+        }
+        let mut http = weight::of_http(&spec.http);
+        if http > limits::RULE_BYTES {
+            excess.http = true;
+            weight::refuse_http(&mut spec);
+            http = weight::of_http(&spec.http);
+        }
+        let mut layer4 = weight::of_layer4(&spec);
+        if layer4 > limits::RULE_BYTES {
+            excess.layer4 = true;
+            weight::refuse_layer4(&mut spec);
+            layer4 = weight::of_layer4(&spec);
+        }
+        Some(Arc::new(Rule {
+            weight: http.max(layer4),
+            excess,
+            export_to: export_to(cx, &object),
+            name: self.0.clone(),
+            from,
+            created: object.meta.created,
+            semantics,
+            spec,
+        }))
+    }
+}
+
+/// A rule as it is followed where its routes would be copied too often: what it is about is refused.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RefusedRule(pub ObjectName);
+
+impl Query<Snapshot> for RefusedRule {
+    type Value = Option<Arc<Rule>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Rule>> {
+        let rule = (*cx.query(&RuleOf(self.0.clone()))).clone()?;
+        let spec = &rule.spec;
+        let mut spec = VirtualService {
+            hosts: spec.hosts.clone(),
+            gateways: spec.gateways.clone(),
+            http: Vec::new(),
+            tls: spec.tls.iter().take(1).cloned().collect(),
+            tcp: spec.tcp.iter().take(1).cloned().collect(),
+            export_to: spec.export_to.clone(),
+        };
+        if !rule.spec.http.is_empty() {
+            weight::refuse_http(&mut spec);
+        }
+        weight::refuse_layer4(&mut spec);
+        Some(Arc::new(Rule {
+            name: rule.name.clone(),
+            from: rule.from.clone(),
+            export_to: rule.export_to.clone(),
+            excess: rule.excess.clone(),
+            spec,
+            ..*rule
+        }))
+    }
+}
+
+/// Who may see a VirtualService.
+fn export_to(cx: &Cx<'_, Snapshot>, object: &Object<VirtualService>) -> Visibility {
+    let stated = if object.spec.export_to.is_empty() {
+        &cx.settings().mesh.default_virtual_service_export_to
+    } else {
+        &object.spec.export_to
+    };
+    if stated.is_empty() || stated.iter().any(|e| e == "*") {
+        return Visibility::Public;
+    }
+    if stated.iter().any(|e| e == "~") {
+        return Visibility::Namespaces(Arc::from([]));
+    }
+    let mut namespaces: Vec<Namespace> = stated
+        .iter()
+        .map(|e| match e.as_str() {
+            "." => object.namespace().clone(),
+            namespace => namespace.into(),
+        })
+        .collect();
+    namespaces.sort();
+    namespaces.dedup();
+    Visibility::Namespaces(namespaces.into())
+}
+
+/// The head of the rule that a VirtualService makes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct HeadOf(pub ObjectName);
+
+impl Query<Snapshot> for HeadOf {
+    type Value = Option<Arc<RuleHead>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<RuleHead>> {
+        cx.query(&RuleOf(self.0.clone()))
+            .as_ref()
+            .as_ref()
+            .map(|rule| Arc::new(RuleHead::of(rule)))
+    }
+}
+
+/// The heads of the rules of a namespace, oldest first.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct HeadsIn(Namespace);
+
+impl Query<Snapshot> for HeadsIn {
+    type Value = Arc<[Arc<RuleHead>]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        cx.names_in::<VirtualService>(&self.0)
+            .into_iter()
+            .filter_map(|name| (*cx.query(&HeadOf(name))).clone())
+            .collect()
+    }
+}
+
+/// The heads of every rule, oldest first.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct AllHeads;
+
+impl Query<Snapshot> for AllHeads {
+    type Value = Arc<[Arc<RuleHead>]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let mut heads: Vec<Arc<RuleHead>> = Vec::new();
+        for namespace in cx.namespaces::<VirtualService>() {
+            heads.extend(cx.query(&HeadsIn(namespace)).iter().cloned());
+        }
+        heads.sort_by(|a, b| a.order().cmp(&b.order()));
+        heads.into()
+    }
+}
+
+/// The rules that a gateway applies and a namespace may see, in the order in which they apply: those private to the
+/// namespace, those exported to it by name, those for everybody; each oldest first.
+///
+/// Istio: pilot/pkg/model/push_context.go initVirtualServices and VirtualServicesForGateway, 1.32.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RulesFor {
+    /// Who asks.
+    pub namespace: Namespace,
+    /// `namespace/name` of a gateway, or [`MESH`].
+    pub gateway: Arc<str>,
+}
+
+impl Query<Snapshot> for RulesFor {
+    type Value = RuleLists;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> RuleLists {
+        let mut lists = RuleLists::default();
+        for head in cx.query(&AllHeads).iter() {
+            let times = head.gateways.iter().filter(|g| **g == self.gateway).count();
+            let times = times.min(limits::REPEATED_GATEWAYS);
+            if times == 0 || !head.export_to.allows(&self.namespace) {
+                continue;
+            }
+            let list = if head.is_public() {
+                &mut lists.public
+            } else if *head.namespace() == self.namespace {
+                &mut lists.private
+            } else {
+                &mut lists.exported
+            };
+            // A rule that names the gateway twice is there twice: a gateway then appends its routes twice.
+            list.extend(std::iter::repeat_n(head.clone(), times));
+        }
+        lists
+    }
+}
+
+/// Rules by how a namespace comes to see them; each list oldest first.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct RuleLists {
+    /// Of the namespace itself, for nobody else.
+    pub private: Vec<Arc<RuleHead>>,
+    /// Exported to the namespace by name.
+    pub exported: Vec<Arc<RuleHead>>,
+    /// For everybody.
+    pub public: Vec<Arc<RuleHead>>,
+}
+
+impl RuleLists {
+    /// All of them, as gateways and waypoints of `namespace` apply them: of the public ones, routes of the Gateway API
+    /// in the same namespace come first.
+    pub fn for_gateway(&self, namespace: &Namespace) -> impl Iterator<Item = &Arc<RuleHead>> {
+        let near = |h: &RuleHead| h.semantics == Semantics::Gateway && *h.namespace() == *namespace;
+        self.private
+            .iter()
+            .chain(&self.exported)
+            .chain(self.public.iter().filter(move |h| near(h)))
+            .chain(self.public.iter().filter(move |h| !near(h)))
+    }
+
+    /// The three lists in the order in which they apply.
+    pub fn in_order(&self) -> [&[Arc<RuleHead>]; 3] {
+        [&self.private, &self.exported, &self.public]
+    }
+}

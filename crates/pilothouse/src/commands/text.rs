@@ -1,0 +1,54 @@
+//! Labelled entries for a terminal of 80 columns.
+
+use std::io::{self, Write};
+
+/// Width of lines.
+const WIDTH: usize = 80;
+/// Width of what stands before the names.
+pub(super) const INDENT: usize = 17;
+
+/// A name with its label, and what there is to say of it below.
+pub(super) fn entry(
+    out: &mut dyn Write,
+    label: &str,
+    name: &str,
+    details: &[String],
+) -> io::Result<()> {
+    let name = if name.is_empty() {
+        "(without a name)"
+    } else {
+        name
+    };
+    writeln!(out, "{label:<INDENT$}{name}")?;
+    for line in details.iter().flat_map(|d| wrapped(d, INDENT)) {
+        writeln!(out, "{:INDENT$}{line}", "")?;
+    }
+    Ok(())
+}
+
+/// A text in lines that fit behind an indentation.
+pub(super) fn wrapped(text: &str, indent: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH - indent => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{INDENT, wrapped};
+
+    #[test]
+    fn long_texts_are_wrapped_between_words() {
+        let text = "word ".repeat(40);
+        let lines = wrapped(&text, INDENT);
+        assert!(lines.len() > 2 && lines.iter().all(|l| l.len() <= 63));
+    }
+}

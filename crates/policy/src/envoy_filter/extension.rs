@@ -1,0 +1,18 @@
+//! Extension configurations that patches add, for filters which ask for them by name.
+//!
+//! Istio: pilot/pkg/networking/core/envoyfilter/extension_configuration_patch.go, 1.32.
+
+use proto_envoy::envoy::config::core::v3::TypedExtensionConfig;
+use proto_istio::networking::envoy_filter::patch::Operation;
+
+use super::patch::Patches;
+
+/// The configurations, in order.
+pub fn added(
+    patches: &Patches<TypedExtensionConfig>,
+) -> impl Iterator<Item = &TypedExtensionConfig> {
+    patches
+        .iter()
+        .filter(|p| p.operation == Operation::Add)
+        .map(|p| &p.value)
+}
