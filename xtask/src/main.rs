@@ -2,10 +2,13 @@
 //! that every dependency is explained, the sources, and that `docs/reference/` is current, which `-- reference` writes.
 //! `-- differences LIST REPORT...` holds reports of conformance against a list of known differences.
 
+mod code;
 mod cycles;
 mod dependencies;
 mod differences;
+mod purity;
 mod reference;
+mod sizes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -146,27 +149,6 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("xtask", &["known-differences"]),
 ];
 
-/// The crates of generation: pure functions of a key and of recorded reads.
-const GENERATION: &[&str] = &["mesh", "policy", "xlate"];
-
-/// Words that generation may not name, with what they would bring in.
-const FORBIDDEN_IN_GENERATION: &[(&str, &str)] = &[
-    ("std::time::Instant", "a clock"),
-    ("SystemTime", "a clock"),
-    ("std::env", "the environment"),
-    ("Mutex", "a lock"),
-    ("RwLock", "a lock"),
-    ("tokio", "async"),
-    ("async fn", "async"),
-    ("rand::", "chance"),
-    ("collections::HashMap", "an order that changes between runs"),
-    (" HashMap", "an order that changes between runs"),
-    ("{HashMap", "an order that changes between runs"),
-];
-
-/// The longest a source file may be.
-const LONGEST_FILE: usize = 700;
-
 fn main() -> ExitCode {
     let task = std::env::args().nth(1);
     let result = match task.as_deref() {
@@ -221,8 +203,9 @@ fn tidy() -> anyhow::Result<()> {
     let metadata = metadata()?;
     let mut faults = graph(&metadata);
     faults.extend(dependencies::unlisted(root()?, &metadata)?);
-    faults.extend(sources()?);
-    faults.extend(cycles::of_modules(root()?, GENERATION)?);
+    faults.extend(purity::faults(root()?)?);
+    faults.extend(sizes::faults(root()?)?);
+    faults.extend(cycles::of_modules(root()?, purity::GENERATION)?);
     faults.extend(reference::stale(root()?)?);
     if faults.is_empty() {
         println!(
@@ -275,56 +258,4 @@ fn root() -> anyhow::Result<&'static Path> {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .context("xtask lies in the workspace")
-}
-
-/// Sources that are too long, or that name what generation may not.
-fn sources() -> anyhow::Result<Vec<String>> {
-    let root = root()?;
-    let mut faults = Vec::new();
-    let mut todo = vec![root.join("crates")];
-    while let Some(dir) = todo.pop() {
-        for entry in std::fs::read_dir(&dir)
-            .with_context(|| dir.display().to_string())?
-            .flatten()
-        {
-            let path = entry.path();
-            if path.is_dir() {
-                todo.push(path);
-                continue;
-            }
-            if path.extension().is_none_or(|e| e != "rs") {
-                continue;
-            }
-            let text =
-                std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            let shown = path
-                .strip_prefix(root)
-                .unwrap_or(&path)
-                .display()
-                .to_string();
-            let lines = text.lines().count();
-            if lines > LONGEST_FILE {
-                faults.push(format!(
-                    "{shown} has {lines} lines, more than {LONGEST_FILE}"
-                ));
-            }
-            let of = |name: &&str| shown.starts_with(&format!("crates/{name}/src"));
-            if GENERATION.iter().any(of) {
-                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-                for (line, number) in code.lines().zip(1..) {
-                    if line.trim_start().starts_with("//") {
-                        continue;
-                    }
-                    for (word, brings) in FORBIDDEN_IN_GENERATION {
-                        if line.contains(word) {
-                            faults.push(format!(
-                                "{shown}:{number} names {word}: generation may not reach {brings}"
-                            ));
-                        }
-                    }
-                }
-            }
-        }
-    }
-    Ok(faults)
 }

@@ -16,6 +16,7 @@ use xlate::ViewOf;
 use crate::explanation::{Effect, Explanation, NamedObject, Participation, Settings, Touched};
 use crate::names::{Unknown, type_name};
 use crate::objects::find_object;
+use crate::part::is_kept;
 
 /// How much may be tried for one answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,59 +87,61 @@ impl Explainer {
         ResourceSet::clone(&self.engine.get(&self.snapshot, &served))
     }
 
-    /// The objects that made a resource.
+    /// The objects that made each of some resources of a type, or parts of them.
     ///
     /// # Errors
     ///
-    /// When the proxy has no resource of that name.
+    /// When the proxy has no such resource.
     pub fn explain(
         &mut self,
         ty: TypeUrl,
-        name: &str,
+        targets: &[Target],
         budget: Budget,
-    ) -> Result<Explanation, Unknown> {
+    ) -> Result<Vec<Explanation>, Unknown> {
         let set = self.resources(ty);
-        let Some(resource) = set.get(name).cloned() else {
-            return Err(Unknown::new(ty, name, &set));
-        };
+        let baselines: Result<Vec<Baseline>, Unknown> =
+            targets.iter().map(|t| Baseline::of(ty, t, &set)).collect();
+        let baselines = baselines?;
         let (candidates, reads) = self.candidates(ty);
         let deadline = Instant::now().checked_add(budget.time);
         let limit = candidates.len().min(budget.objects);
-        let mut objects = Vec::new();
-        let mut before = Vec::new();
+        let mut objects = vec![Vec::new(); baselines.len()];
+        let mut before: &[InputKey] = &[];
         let mut checked = 0;
         for candidate in &candidates[..limit] {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 break;
             }
-            let (without, inputs) = self.without(candidate, &before, ty);
-            before.clone_from(&candidate.touched);
+            let after = self.without(candidate, before, ty);
+            before = &candidate.touched;
             checked += 1;
-            let after = without.get(name);
-            let Some(effect) = effect(Some(&resource), after) else {
-                continue;
-            };
-            let mut named = NamedObject::new(&candidate.object, effect);
-            named.read_as = inputs
-                .into_iter()
-                .filter_map(|(key, text)| reads.contains(&key).then_some(text))
-                .collect();
-            if let Some(after) = after {
-                named.fields = changed_fields(ty, &resource, after);
+            for (baseline, named) in baselines.iter().zip(&mut objects) {
+                let after = after.get(&baseline.resource.name);
+                if let Some(effect) = baseline.effect(after) {
+                    let mut object = NamedObject::new(&candidate.object, effect);
+                    object.read_as = self.read_as(&candidate.object, &reads);
+                    object.fields = baseline.changed_fields(after);
+                    named.push(object);
+                }
             }
-            objects.push(named);
         }
         let in_time = checked == candidates.len();
-        let mesh_settings = self.settings(ty, &resource, &before, in_time);
-        objects.sort_by(|a, b| (a.without, order(a)).cmp(&(b.without, order(b))));
-        Ok(Explanation {
-            r#type: type_name(ty).to_owned(),
-            resource: name.to_owned(),
-            objects,
-            mesh_settings,
-            checked,
-            candidates: candidates.len(),
-        })
+        let settings = self.settings(ty, &baselines, before, in_time);
+        let found = baselines.iter().zip(objects).zip(settings);
+        Ok(found
+            .map(|((baseline, mut objects), mesh_settings)| {
+                objects.sort_by(|a, b| (a.without, order(a)).cmp(&(b.without, order(b))));
+                Explanation {
+                    r#type: type_name(ty).to_owned(),
+                    resource: baseline.resource.name.to_string(),
+                    part: baseline.part.to_owned(),
+                    objects,
+                    mesh_settings,
+                    checked,
+                    candidates: candidates.len(),
+                }
+            })
+            .collect())
     }
 
     /// The object that `KIND/NAMESPACE/NAME` or, of cluster scope, `KIND/NAME` means.
@@ -213,49 +216,128 @@ impl Explainer {
         (found, reads)
     }
 
-    /// What the proxy gets without an object, and the inputs it touches by name. `before` are the inputs in which what
-    /// was derived last differs from the snapshot.
-    fn without(
-        &mut self,
-        candidate: &Candidate,
-        before: &[InputKey],
-        ty: TypeUrl,
-    ) -> (ResourceSet, Vec<(InputKey, String)>) {
+    /// What the proxy gets without an object. `before` are the inputs in which what was derived last differs from the
+    /// snapshot.
+    fn without(&mut self, candidate: &Candidate, before: &[InputKey], ty: TypeUrl) -> ResourceSet {
         let mut snapshot = Snapshot::clone(&self.snapshot);
-        let mut inputs = Vec::new();
-        snapshot.replace(&candidate.object.key(), None, &mut |input: Input<'_>| {
-            inputs.push((input.key(), input.to_string()));
-        });
+        keys(&mut snapshot, &candidate.object.key());
         let changed = before.iter().chain(&candidate.touched);
         self.engine.commit(changed.copied());
         let set = self.engine.get(&snapshot, &self.served(ty));
-        (ResourceSet::clone(&set), inputs)
+        ResourceSet::clone(&set)
     }
 
-    /// Whether the resource would be another one with Istio's default mesh config. Leaves the engine at the snapshot.
+    /// The inputs of an object that were read, by name.
+    fn read_as(&self, object: &AnyObject, reads: &FxHashSet<InputKey>) -> Vec<String> {
+        let mut inputs = Vec::new();
+        let mut snapshot = Snapshot::clone(&self.snapshot);
+        snapshot.replace(&object.key(), None, &mut |input: Input<'_>| {
+            if reads.contains(&input.key()) {
+                inputs.push(input.to_string());
+            }
+        });
+        inputs
+    }
+
+    /// Whether each would be another one with Istio's default mesh config. Leaves the engine at the snapshot.
     fn settings(
         &mut self,
         ty: TypeUrl,
-        resource: &Arc<Resource>,
+        baselines: &[Baseline<'_>],
         before: &[InputKey],
         in_time: bool,
-    ) -> Settings {
-        let settings = Input::Settings.key();
-        let mut found = Settings::Unchecked;
+    ) -> Vec<Settings> {
+        let changed = before.iter().copied().chain([Input::Settings.key()]);
+        let mut found = vec![Settings::Unchecked; baselines.len()];
         if in_time {
             let mut snapshot = Snapshot::clone(&self.snapshot);
-            let mut changed = model::settings::Settings::clone(&snapshot.settings);
-            changed.mesh = Arc::new(default_mesh_config());
-            snapshot.settings = Arc::new(changed);
-            self.engine.commit(before.iter().copied().chain([settings]));
+            let mut settings = model::settings::Settings::clone(&snapshot.settings);
+            settings.mesh = Arc::new(default_mesh_config());
+            snapshot.settings = Arc::new(settings);
+            self.engine.commit(changed.clone());
             let set = self.engine.get(&snapshot, &self.served(ty));
-            found = match effect(Some(resource), set.get(&resource.name)) {
-                Some(_) => Settings::Matter,
-                None => Settings::Default,
-            };
+            for (baseline, found) in baselines.iter().zip(&mut found) {
+                *found = match baseline.effect(set.get(&baseline.resource.name)) {
+                    Some(_) => Settings::Matter,
+                    None => Settings::Default,
+                };
+            }
         }
-        self.engine.commit(before.iter().copied().chain([settings]));
+        self.engine.commit(changed);
         found
+    }
+}
+
+/// What is to be explained.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Target {
+    /// The name of the resource.
+    pub name: String,
+    /// A JSON pointer to a part of it: `/virtualHosts/0`. Empty for all of it.
+    pub part: String,
+}
+
+impl Target {
+    /// All of a resource.
+    pub fn whole(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            part: String::new(),
+        }
+    }
+}
+
+/// A target, as it is.
+struct Baseline<'a> {
+    ty: TypeUrl,
+    resource: Arc<Resource>,
+    part: &'a str,
+    json: Value,
+}
+
+impl<'a> Baseline<'a> {
+    fn of(ty: TypeUrl, target: &'a Target, set: &ResourceSet) -> Result<Self, Unknown> {
+        let name = &target.name;
+        let resource = set.get(name).ok_or_else(|| Unknown::name(ty, name, set))?;
+        let json = descriptors::json::from_bytes(ty.as_str(), &resource.body);
+        if json.pointer(&target.part).is_none() {
+            return Err(Unknown::part(ty, name, &target.part));
+        }
+        Ok(Self {
+            ty,
+            resource: resource.clone(),
+            part: &target.part,
+            json,
+        })
+    }
+
+    /// What became of it; `None` if nothing did.
+    fn effect(&self, after: Option<&Arc<Resource>>) -> Option<Effect> {
+        let effect = effect(Some(&self.resource), after)?;
+        if let Some(after) = after
+            && !self.part.is_empty()
+            && is_kept(&self.json, &self.json_of(after), self.part)
+        {
+            return None;
+        }
+        Some(effect)
+    }
+
+    fn json_of(&self, resource: &Resource) -> Value {
+        descriptors::json::from_bytes(self.ty.as_str(), &resource.body)
+    }
+
+    /// The fields at the top of the resource that differ.
+    fn changed_fields(&self, after: Option<&Arc<Resource>>) -> Vec<String> {
+        let after = after.map(|after| self.json_of(after));
+        let (Value::Object(before), Some(Value::Object(after))) = (&self.json, &after) else {
+            return Vec::new();
+        };
+        let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.retain(|name| before.get(*name) != after.get(*name));
+        names.into_iter().cloned().collect()
     }
 }
 
@@ -274,21 +356,6 @@ fn effect(before: Option<&Arc<Resource>>, after: Option<&Arc<Resource>>) -> Opti
         (None, Some(_)) => Some(Effect::Added),
         (None, None) => None,
     }
-}
-
-/// The fields at the top of a resource that differ.
-fn changed_fields(ty: TypeUrl, before: &Resource, after: &Resource) -> Vec<String> {
-    let fields =
-        |resource: &Resource| match descriptors::json::from_bytes(ty.as_str(), &resource.body) {
-            Value::Object(fields) => fields,
-            _ => serde_json::Map::new(),
-        };
-    let (before, after) = (fields(before), fields(after));
-    let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.retain(|name| before.get(*name) != after.get(*name));
-    names.into_iter().cloned().collect()
 }
 
 /// Objects that shape traffic are listed in the order of this list, the others after them.

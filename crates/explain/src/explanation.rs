@@ -27,6 +27,9 @@ pub struct NamedObject {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// The remote cluster that it is in; empty for the configured one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     /// `file:line`, or `source@revision`.
     pub at: String,
     /// What objects of its kind do, in a few words.
@@ -54,6 +57,7 @@ impl NamedObject {
             group: key.kind.group().to_owned(),
             namespace: key.name.namespace.to_string(),
             name: key.name.name.to_string(),
+            cluster: key.name.cluster.map(|c| c.to_string()).unwrap_or_default(),
             at,
             role: role(key.kind).to_owned(),
             without,
@@ -62,13 +66,16 @@ impl NamedObject {
         }
     }
 
-    /// Kind, namespace and name in one word, as `kubectl` and `--object` take it.
+    /// Kind, namespace and name: `VirtualService shop/carts`.
     pub fn title(&self) -> String {
-        if self.namespace.is_empty() {
-            format!("{}/{}", self.kind, self.name)
-        } else {
-            format!("{}/{}/{}", self.kind, self.namespace, self.name)
+        let mut title = match self.namespace.as_str() {
+            "" => format!("{} {}", self.kind, self.name),
+            namespace => format!("{} {namespace}/{}", self.kind, self.name),
+        };
+        if !self.cluster.is_empty() {
+            title.push_str(&format!(" (cluster {})", self.cluster));
         }
+        title
     }
 }
 
@@ -92,6 +99,9 @@ pub struct Explanation {
     pub r#type: String,
     /// Its name.
     pub resource: String,
+    /// The part that is explained, as a JSON pointer: `/virtualHosts/0`. Empty for all of it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
     /// The objects without which it would be another one or gone; these come first.
     pub objects: Vec<NamedObject>,
     /// Whether the mesh settings shape it.

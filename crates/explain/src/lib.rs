@@ -11,7 +11,8 @@ mod explainer;
 mod explanation;
 mod names;
 mod objects;
+mod part;
 
-pub use explainer::{Budget, Explainer};
+pub use explainer::{Budget, Explainer, Target};
 pub use explanation::{Effect, Explanation, NamedObject, Participation, Settings, Touched};
 pub use names::{Unknown, type_name, type_of};

@@ -6,6 +6,8 @@ use xds::{ResourceSet, TypeUrl};
 
 /// Names that are listed when there is nothing near.
 const LISTED: usize = 20;
+/// Names that are suggested.
+const SUGGESTED: usize = 5;
 
 /// The word for resources of a type.
 pub fn type_name(ty: TypeUrl) -> &'static str {
@@ -25,65 +27,50 @@ pub fn type_of(name: &str) -> Option<TypeUrl> {
     TypeUrl::ALL.into_iter().find(|ty| type_name(*ty) == name)
 }
 
-/// A proxy has no resource of that name.
+/// A proxy has no such resource; says so, and what there is instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unknown {
-    ty: TypeUrl,
-    name: String,
-    /// Names that come near, the nearest first; the first ones in order where none does.
-    near: Vec<String>,
-    is_near: bool,
-    all: usize,
-}
+pub struct Unknown(String);
 
 impl Unknown {
     /// For a name that is not in a set.
-    pub(crate) fn new(ty: TypeUrl, name: &str, set: &ResourceSet) -> Self {
+    pub(crate) fn name(ty: TypeUrl, name: &str, set: &ResourceSet) -> Self {
+        let ty = type_name(ty);
+        let mut text = format!("the proxy has no {ty} named {name:?}");
         let wanted = name.to_lowercase();
         let mut near: Vec<(usize, &str)> = set
             .iter()
             .filter_map(|r| Some((distance(&wanted, &r.name.to_lowercase())?, &*r.name)))
             .collect();
         near.sort_unstable();
-        let is_near = !near.is_empty();
-        let shown: Vec<String> = if is_near {
-            near.iter().take(5).map(|(_, n)| (*n).to_owned()).collect()
+        if set.is_empty() {
+            text.push_str(&format!("; it has no {ty} at all"));
+        } else if near.is_empty() {
+            text.push_str("; it has:");
+            for resource in set.iter().take(LISTED) {
+                text.push_str(&format!("\n  {}", resource.name));
+            }
+            if set.len() > LISTED {
+                text.push_str(&format!("\n  and {} more", set.len() - LISTED));
+            }
         } else {
-            set.iter()
-                .take(LISTED)
-                .map(|r| r.name.to_string())
-                .collect()
-        };
-        Self {
-            ty,
-            name: name.to_owned(),
-            near: shown,
-            is_near,
-            all: set.len(),
+            text.push_str("; did you mean:");
+            for (_, name) in near.iter().take(SUGGESTED) {
+                text.push_str(&format!("\n  {name}"));
+            }
         }
+        Self(text)
+    }
+
+    /// For a part that a resource does not have.
+    pub(crate) fn part(ty: TypeUrl, name: &str, part: &str) -> Self {
+        let ty = type_name(ty);
+        Self(format!("the {ty} {name} has no part {part}"))
     }
 }
 
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ty = type_name(self.ty);
-        write!(f, "the proxy has no {ty} named {:?}", self.name)?;
-        if self.all == 0 {
-            return write!(f, "; it has no {ty} at all");
-        }
-        if self.is_near {
-            f.write_str("; did you mean:")?;
-        } else {
-            f.write_str("; it has:")?;
-        }
-        for name in &self.near {
-            write!(f, "\n  {name}")?;
-        }
-        let rest = self.all - self.near.len();
-        if rest > 0 && !self.is_near {
-            write!(f, "\n  and {rest} more")?;
-        }
-        Ok(())
+        f.write_str(&self.0)
     }
 }
 
@@ -134,7 +121,7 @@ mod tests {
     #[test]
     fn an_unknown_name_suggests_those_that_are_near() {
         let set = set(&["outbound|80||carts.shop", "outbound|80||orders.shop", "x"]);
-        let said = |name: &str| Unknown::new(TypeUrl::Cluster, name, &set).to_string();
+        let said = |name: &str| Unknown::name(TypeUrl::Cluster, name, &set).to_string();
         assert_eq!(
             said("80 carts"),
             "the proxy has no cluster named \"80 carts\"; did you mean:\n  outbound|80||carts.shop"

@@ -25,11 +25,15 @@ pub(crate) fn find_object(snapshot: &Snapshot, text: &str) -> Result<ObjectKey, 
     let Some(first) = kinds.first() else {
         return Err(format!("there is no kind {kind:?}"));
     };
-    let there = kinds
+    let exact = kinds
         .iter()
         .find(|k| snapshot.tables.get_any(**k, &name).is_some());
-    if let Some(kind) = there {
+    if let Some(kind) = exact {
         return Ok(ObjectKey { kind: *kind, name });
+    }
+    let mut everywhere = kinds.iter().flat_map(|k| snapshot.tables.iter_any(*k));
+    if let Some(remote) = everywhere.find(|o| o.meta().name.is_namesake(&name)) {
+        return Ok(remote.key());
     }
     if name.namespace.is_empty() && first.scope() == Scope::Namespaced {
         let kind = first.name();

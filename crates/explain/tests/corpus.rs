@@ -13,14 +13,12 @@ use std::sync::Arc;
 use mesh::view::ProxyKey;
 use model::node::Node;
 use model::{AnyObject, Change, Kind, Owner};
-use pilothouse_explain::{Budget, Explainer, type_name};
+use pilothouse_explain::{Budget, Explainer, Target, type_name};
 use testkit::{Scenario, World};
 use xds::{ResourceSet, TypeUrl};
 
 /// Scenarios of a run that does not take all.
 const SAMPLE: usize = 8;
-/// Resources of a type and proxy that are explained one by one.
-const EXPLAINED: usize = 6;
 
 /// Numbers that look random.
 struct Random(u64);
@@ -51,23 +49,30 @@ fn objects(world: &World) -> Vec<AnyObject> {
 /// A world of the same settings with all objects but one, and nothing derived yet.
 fn world_without(world: &World, all: &[AnyObject], left_out: &AnyObject) -> World {
     let mut other = World::new((*world.store.snapshot().settings).clone());
-    let source = Owner::new(0, "files");
+    let tables = &world.store.snapshot().tables;
     let rest = all.iter().filter(|o| o.key() != left_out.key());
-    other.apply(rest.map(|o| Change::Put(source.clone(), o.clone())));
+    other.apply(rest.map(|o| {
+        let owner = tables.owner_of(&o.key()).unwrap();
+        Change::Put(Owner::clone(owner), o.clone())
+    }));
     other
 }
 
-fn title(object: &AnyObject) -> (String, String, String, String) {
+/// Group, kind, namespace, name and cluster.
+type Title = (String, String, String, String, String);
+
+fn title(object: &AnyObject) -> Title {
     let key = object.key();
     (
         key.kind.group().to_owned(),
         key.kind.name().to_owned(),
         key.name.namespace.to_string(),
         key.name.name.to_string(),
+        key.name.cluster.map(|c| c.to_string()).unwrap_or_default(),
     )
 }
 
-type Titles = BTreeSet<(String, String, String, String)>;
+type Titles = BTreeSet<Title>;
 
 /// The objects without which each resource of a type would be another one or gone.
 fn expected(
@@ -124,13 +129,15 @@ fn an_object_is_named_if_and_only_if_it_matters() {
                 let (set, expected) = expected(&scenario.world, &worlds, node, ty);
                 assert_eq!(explainer.resources(ty), set, "{name} {proxy} {ty}");
                 let all: Vec<String> = set.iter().map(|r| r.name.to_string()).collect();
-                for resource in random.some(all, EXPLAINED) {
-                    let found = explainer.explain(ty, &resource, Budget::default()).unwrap();
+                let targets: Vec<Target> = all.into_iter().map(Target::whole).collect();
+                let found = explainer.explain(ty, &targets, Budget::default()).unwrap();
+                for found in found {
+                    let resource = found.resource;
                     let objects = found.objects.iter();
                     let titles: Titles = objects
                         .map(|o| {
                             let o = o.clone();
-                            (o.group, o.kind, o.namespace, o.name)
+                            (o.group, o.kind, o.namespace, o.name, o.cluster)
                         })
                         .collect();
                     let wanted = expected.get(&resource).cloned().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use pilothouse_incr::{Cx, Engine, InputKey, Query, RootId};
+use pilothouse_incr::{Cx, Engine, Guarded, InputKey, Query, RootId};
 
 const SERVICES: u32 = 10_000;
 const VIEWS: u32 = 50;
@@ -18,6 +18,10 @@ fn main() {
 struct Mesh {
     services: Vec<u64>,
     config: u64,
+}
+
+impl Guarded for Mesh {
+    type Token = ();
 }
 
 const CONFIG: InputKey = InputKey(u64::MAX);
@@ -42,9 +46,8 @@ struct Cluster {
 impl Query<Mesh> for Cluster {
     type Value = [u64; 8];
     fn eval(&self, cx: &Cx<'_, Mesh>) -> [u64; 8] {
-        cx.read(CONFIG);
-        cx.read(service_row(self.service));
-        let mesh = cx.snapshot();
+        cx.read(CONFIG, ());
+        let mesh = cx.read(service_row(self.service), ());
         [mesh.services[self.service as usize] ^ mesh.config << 32 ^ u64::from(self.view) << 48; 8]
     }
 }

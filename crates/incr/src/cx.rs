@@ -8,23 +8,29 @@ use crate::fault::Fault;
 use crate::graph::Graph;
 use crate::memo::{Colour, Node, Target};
 use crate::query::{Changed, ChangedMember};
-use crate::{InputKey, Query};
+use crate::{Guarded, InputKey, Query};
 
-/// What an evaluation may use: the snapshot, and other queries. Records what it asks for.
+/// What an evaluation may use: rows and buckets of the snapshot, and other queries. Records what it asks for.
 pub struct Cx<'a, S> {
     snapshot: &'a S,
     graph: &'a RefCell<Graph<S>>,
 }
 
 impl<'a, S: 'static> Cx<'a, S> {
-    /// The input. Record with [`read`](Self::read) each row and bucket looked at.
-    pub fn snapshot(&self) -> &'a S {
+    /// Records that the evaluation depends on a row or bucket, whether it is there or not, and gives the input to look it
+    /// up in. There is no other way to the input.
+    pub fn read(&self, key: InputKey, _: S::Token) -> &'a S
+    where
+        S: Guarded,
+    {
+        self.graph.borrow_mut().record_input(key);
         self.snapshot
     }
 
-    /// Records that the evaluation depends on a row or bucket, whether it is there or not.
-    pub fn read(&self, key: InputKey) {
-        self.graph.borrow_mut().record_input(key);
+    /// The input, for what tests count in it.
+    #[cfg(test)]
+    pub(crate) fn snapshot(&self) -> &'a S {
+        self.snapshot
     }
 
     /// The value of another query.

@@ -57,10 +57,14 @@
 //! pull the snapshot of the last commit.
 //!
 //! ```
-//! use pilothouse_incr::{Cx, Engine, InputKey, Query};
+//! use pilothouse_incr::{Cx, Engine, Guarded, InputKey, Query};
 //!
 //! /// The input: a price for each article.
 //! struct Prices([u32; 3]);
+//!
+//! impl Guarded for Prices {
+//!     type Token = ();
+//! }
 //!
 //! #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 //! struct Total;
@@ -68,7 +72,7 @@
 //! impl Query<Prices> for Total {
 //!     type Value = u32;
 //!     fn eval(&self, cx: &Cx<'_, Prices>) -> u32 {
-//!         (0..3).map(|i| { cx.read(InputKey(i)); cx.snapshot().0[i as usize] }).sum()
+//!         (0..3).map(|i| cx.read(InputKey(i), ()).0[i as usize]).sum()
 //!     }
 //! }
 //!
@@ -100,5 +104,5 @@ pub use cx::Cx;
 pub use engine::{Engine, Pulled, RootId};
 pub use explain::Explanation;
 pub use keyed::{KeyedMap, KeyedSet, keyed_hash};
-pub use query::{Changed, InputKey, Query};
+pub use query::{Changed, Guarded, InputKey, Query};
 pub use stats::{QueryStats, Stats};

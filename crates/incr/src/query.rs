@@ -11,6 +11,13 @@ use crate::{Cx, KeyedMap};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct InputKey(pub u64);
 
+/// A snapshot that evaluations read only through whoever can make a [`Token`](Self::Token): one crate, which looks up what
+/// it has recorded and nothing else. With a token that everybody can make, everybody may read.
+pub trait Guarded {
+    /// Proof that the reader belongs to the crate of the snapshot.
+    type Token;
+}
+
 /// A pure function of the snapshot and of itself, whose result is remembered.
 ///
 /// Queries that are equal share one memo. Keep them small and cheap to hash: one is kept for each memo.

@@ -27,6 +27,10 @@ impl Numbers {
     }
 }
 
+impl crate::Guarded for Numbers {
+    type Token = ();
+}
+
 const POISON: i64 = i64::MIN;
 
 /// Whether a row is there and even. Panics on poison.
@@ -37,8 +41,7 @@ impl Query<Numbers> for IsEven {
     type Value = Option<bool>;
     fn eval(&self, cx: &Cx<'_, Numbers>) -> Option<bool> {
         cx.snapshot().parities.set(cx.snapshot().parities.get() + 1);
-        cx.read(InputKey(self.0));
-        let row = *cx.snapshot().rows.get(&self.0)?;
+        let row = *cx.read(InputKey(self.0), ()).rows.get(&self.0)?;
         if row == POISON {
             resume_unwind(Box::new("poison"));
         }
@@ -67,8 +70,7 @@ struct Follow(u64);
 impl Query<Numbers> for Follow {
     type Value = u64;
     fn eval(&self, cx: &Cx<'_, Numbers>) -> u64 {
-        cx.read(InputKey(self.0));
-        match cx.snapshot().rows.get(&self.0) {
+        match cx.read(InputKey(self.0), ()).rows.get(&self.0) {
             Some(next) => *cx.query(&Follow(*next as u64)),
             None => self.0,
         }
@@ -346,7 +348,7 @@ fn a_dependency_asked_for_again_around_others_is_recorded_once() {
         fn eval(&self, cx: &Cx<'_, Numbers>) {
             for i in 1..50 {
                 cx.query(&IsEven(0));
-                cx.read(InputKey(0));
+                cx.read(InputKey(0), ());
                 cx.query(&CountEven(i));
             }
         }

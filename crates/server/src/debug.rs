@@ -41,7 +41,7 @@ const INDEX: &[(&str, &str)] = &[
     ),
     (
         "explain?proxyID=",
-        "with type= and name=, the objects that made a resource of a proxy; with object=, the resources that an object takes part in",
+        "with type= and name=, the objects that made resources of a proxy; with object=, the resources that an object takes part in",
     ),
     (
         "heap",

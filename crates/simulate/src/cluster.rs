@@ -8,7 +8,7 @@ use proto_envoy::envoy::config::core::v3::socket_address::PortSpecifier;
 use proto_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use proto_envoy::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 
-use crate::origin::Origin;
+use crate::location::Location;
 use crate::resources::Resources;
 
 /// A cluster that a request may be sent to.
@@ -28,8 +28,8 @@ pub struct Destination {
     pub load_balancer: String,
     /// Its endpoints, those of the first priority first.
     pub endpoints: Vec<Endpoint>,
-    /// Which objects made it.
-    pub made_by: Vec<Origin>,
+    /// Where it and its endpoints stand in the proxy's resources, as far as they do.
+    pub at: Vec<Location>,
 }
 
 /// An endpoint of a cluster.
@@ -63,6 +63,12 @@ impl Destination {
     pub(crate) fn of(resources: &Resources, name: &str, weight: u32, total: u32) -> Self {
         let cluster = resources.clusters.get(name);
         let assignment = cluster.and_then(|c| assignment(resources, c));
+        let mut at: Vec<Location> = cluster.iter().map(|_| Location::cluster(name)).collect();
+        if let Some(assignment) = assignment
+            && cluster.is_some_and(|c| c.load_assignment.is_none())
+        {
+            at.push(Location::endpoints(&assignment.cluster_name));
+        }
         let mut endpoints: Vec<Endpoint> = assignment.map(endpoints).unwrap_or_default();
         endpoints.sort_by_key(|e| e.priority);
         Self {
@@ -73,9 +79,7 @@ impl Destination {
             discovery: cluster.map(discovery).unwrap_or_default(),
             load_balancer: cluster.map(load_balancer).unwrap_or_default(),
             endpoints,
-            made_by: cluster
-                .map(|c| Origin::of(c.metadata.as_ref()))
-                .unwrap_or_default(),
+            at,
         }
     }
 }

@@ -9,9 +9,9 @@ mod call;
 mod chain;
 mod cluster;
 mod listener;
+mod location;
 mod matcher;
 mod notes;
-mod origin;
 mod resources;
 mod route;
 mod virtual_host;
@@ -19,6 +19,6 @@ mod walk;
 
 pub use call::{Call, Entry, Protocol, Tls};
 pub use cluster::{Destination, Endpoint, Health};
-pub use origin::Origin;
+pub use location::{Location, Type};
 pub use resources::{Resources, Unreadable};
 pub use walk::{End, Part, Refusal, Step, Walk, walk};

@@ -22,7 +22,7 @@ use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsCon
 
 use crate::call::{Call, Protocol, Tls};
 use crate::cluster::Destination;
-use crate::origin::Origin;
+use crate::location::Location;
 use crate::resources::Resources;
 use crate::{chain, listener, notes, route, virtual_host};
 
@@ -59,8 +59,8 @@ pub struct Step {
     pub name: String,
     /// What it matched or does besides.
     pub notes: Vec<String>,
-    /// Which objects made it, as far as it says so.
-    pub made_by: Vec<Origin>,
+    /// Where it stands in the proxy's resources; `None` if it is not there.
+    pub at: Option<Location>,
 }
 
 /// Where a walk ends.
@@ -136,37 +136,49 @@ pub fn walk(resources: &Resources, call: &Call) -> Walk {
 
 fn follow(resources: &Resources, call: &Call, steps: &mut Vec<Step>) -> Result<End, Refusal> {
     let listener = listener::find(&resources.listeners, call).ok_or(Refusal::NoListener)?;
-    steps.push(of_listener(listener));
+    let at = Location::listener(&listener.name);
+    steps.push(of_listener(listener, at.clone()));
     let chain = chain::find(listener, call)?;
-    steps.push(of_chain(chain));
+    let at = match position(&listener.filter_chains, chain) {
+        Some(index) => at.below(format_args!("filterChains/{index}")),
+        None => at.below(format_args!("defaultFilterChain")),
+    };
+    steps.push(of_chain(chain, at.clone()));
     check_tls(chain, call)?;
-    if let Some(manager) = filter::<HttpConnectionManager>(chain) {
+    if let Some((index, manager)) = filter::<HttpConnectionManager>(chain) {
+        let at = at.below(format_args!("filters/{index}/typedConfig/routeConfig"));
         // What is protected and not opened here is no HTTP to this chain.
         if call.protocol == Protocol::Tcp
             || (call.tls != Tls::None && chain.transport_socket.is_none())
         {
             return Err(Refusal::NoHttp);
         }
-        return http(resources, &manager, call, steps);
+        return http(resources, &manager, at, call, steps);
     }
     Ok(End::Clusters(match filter::<TcpProxy>(chain) {
-        Some(proxy) => tcp(resources, &proxy),
+        Some((_, proxy)) => tcp(resources, &proxy),
         None => Vec::new(),
     }))
 }
 
-/// The configuration of a network filter of a chain.
-fn filter<M: Message + Name + Default>(chain: &FilterChain) -> Option<M> {
-    let configs = chain.filters.iter().filter_map(|f| match &f.config_type {
-        Some(ConfigType::TypedConfig(any)) => Some(any),
+/// The place of an element in its list.
+fn position<T>(list: &[T], element: &T) -> Option<usize> {
+    list.iter().position(|other| std::ptr::eq(other, element))
+}
+
+/// The configuration of a network filter of a chain, and the filter's place.
+fn filter<M: Message + Name + Default>(chain: &FilterChain) -> Option<(usize, M)> {
+    let configs = chain.filters.iter().enumerate();
+    let mut configs = configs.filter_map(|(index, f)| match &f.config_type {
+        Some(ConfigType::TypedConfig(any)) => Some((index, unpack(any)?)),
         _ => None,
     });
-    configs.filter_map(unpack).next()
+    configs.next()
 }
 
 /// The one cluster of a chain that only passes bytes on.
 pub(crate) fn tcp_cluster(chain: &FilterChain) -> Option<String> {
-    match filter::<TcpProxy>(chain)?.cluster_specifier? {
+    match filter::<TcpProxy>(chain)?.1.cluster_specifier? {
         TcpClusters::Cluster(name) => Some(name),
         TcpClusters::WeightedClusters(_) => None,
     }
@@ -216,28 +228,33 @@ fn check_tls(chain: &FilterChain, call: &Call) -> Result<(), Refusal> {
 fn http(
     resources: &Resources,
     manager: &HttpConnectionManager,
+    inline: Location,
     call: &Call,
     steps: &mut Vec<Step>,
 ) -> Result<End, Refusal> {
-    let (name, config) = match &manager.route_specifier {
-        Some(RouteSpecifier::RouteConfig(config)) => (String::new(), Some(config)),
+    let (name, config, at) = match &manager.route_specifier {
+        Some(RouteSpecifier::RouteConfig(config)) => (String::new(), Some(config), inline),
         Some(RouteSpecifier::Rds(rds)) => {
             let name = &rds.route_config_name;
-            (name.clone(), resources.routes.get(name))
+            let config = resources.routes.get(name);
+            (name.clone(), config, Location::route(name))
         }
-        Some(RouteSpecifier::ScopedRoutes(_)) | None => (String::new(), None),
+        Some(RouteSpecifier::ScopedRoutes(_)) | None => (String::new(), None, inline),
     };
-    steps.push(of_config(name, config));
+    steps.push(of_config(name, config, at.clone()));
     let config = config.ok_or(Refusal::NoVirtualHost)?;
     let (host, domain) =
         virtual_host::find(config, &call.authority).ok_or(Refusal::NoVirtualHost)?;
-    steps.push(of_host(host, domain));
+    let index = position(&config.virtual_hosts, host).unwrap_or_default();
+    let at = at.below(format_args!("virtualHosts/{index}"));
+    steps.push(of_host(host, domain, at.clone()));
     let wants_tls = host.require_tls() == TlsRequirementType::All;
     if wants_tls && call.tls == Tls::None {
         return Err(Refusal::TlsRequired);
     }
     let route = route::find(host, call).ok_or(Refusal::NoRoute)?;
-    steps.push(of_route(route));
+    let index = position(&host.routes, route).unwrap_or_default();
+    steps.push(of_route(route, at.below(format_args!("routes/{index}"))));
     Ok(match &route.action {
         Some(Action::Route(action)) => End::Clusters(clusters(resources, action, call)),
         Some(Action::Redirect(redirect)) => self::redirect(redirect, call),
@@ -327,7 +344,7 @@ fn redirect(redirect: &RedirectAction, call: &Call) -> End {
     }
 }
 
-fn of_listener(listener: &Listener) -> Step {
+fn of_listener(listener: &Listener, at: Location) -> Step {
     let address = listener.address.as_ref().and_then(listener::socket);
     Step {
         part: Part::Listener,
@@ -336,20 +353,20 @@ fn of_listener(listener: &Listener) -> Step {
             .map(|(a, p)| format!("at {a} port {p}"))
             .into_iter()
             .collect(),
-        made_by: Origin::of(listener.metadata.as_ref()),
+        at: Some(at),
     }
 }
 
-fn of_chain(chain: &FilterChain) -> Step {
+fn of_chain(chain: &FilterChain, at: Location) -> Step {
     Step {
         part: Part::FilterChain,
         name: chain.name.clone(),
         notes: notes::of_chain(chain),
-        made_by: Origin::of(chain.metadata.as_ref()),
+        at: Some(at),
     }
 }
 
-fn of_config(name: String, config: Option<&RouteConfiguration>) -> Step {
+fn of_config(name: String, config: Option<&RouteConfiguration>, at: Location) -> Step {
     Step {
         part: Part::RouteConfiguration,
         notes: match config {
@@ -358,26 +375,24 @@ fn of_config(name: String, config: Option<&RouteConfiguration>) -> Step {
             Some(_) => Vec::new(),
         },
         name,
-        made_by: config
-            .map(|c| Origin::of(c.metadata.as_ref()))
-            .unwrap_or_default(),
+        at: config.map(|_| at),
     }
 }
 
-fn of_host(host: &VirtualHost, domain: &str) -> Step {
+fn of_host(host: &VirtualHost, domain: &str, at: Location) -> Step {
     Step {
         part: Part::VirtualHost,
         name: host.name.clone(),
         notes: vec![format!("by domain {domain}")],
-        made_by: Origin::of(host.metadata.as_ref()),
+        at: Some(at),
     }
 }
 
-fn of_route(route: &Route) -> Step {
+fn of_route(route: &Route, at: Location) -> Step {
     Step {
         part: Part::Route,
         name: route.name.clone(),
         notes: notes::of_route(route),
-        made_by: Origin::of(route.metadata.as_ref()),
+        at: Some(at),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use incr::Cx;
+use incr::{Cx, Guarded};
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::settings::Settings;
@@ -48,60 +48,70 @@ pub trait Reads {
     fn connected_namespaces(&self) -> Vec<Namespace>;
 }
 
+/// Only this module can make one: what is generated reads the snapshot through [`Reads`] alone.
+#[derive(Debug)]
+pub struct Token(());
+
+impl Guarded for Snapshot {
+    type Token = Token;
+}
+
+/// The snapshot, to look up what is named here.
+fn read<'a>(cx: &Cx<'a, Snapshot>, input: Input<'_>) -> &'a Snapshot {
+    cx.read(input.key(), Token(()))
+}
+
 impl Reads for Cx<'_, Snapshot> {
     fn get<T: Stored>(&self, name: &ObjectName) -> Option<Arc<Object<T>>> {
-        self.read(Input::Row(T::KIND, name).key());
-        T::table(&self.snapshot().tables).get(name).cloned()
+        let snapshot = read(self, Input::Row(T::KIND, name));
+        T::table(&snapshot.tables).get(name).cloned()
     }
 
     fn namesakes<T: Stored>(&self, name: &ObjectName) -> Vec<Arc<Object<T>>> {
-        self.read(Input::Namesakes(T::KIND, name).key());
-        T::table(&self.snapshot().tables)
+        let snapshot = read(self, Input::Namesakes(T::KIND, name));
+        T::table(&snapshot.tables)
             .namesakes(name)
             .cloned()
             .collect()
     }
 
     fn list<T: Stored>(&self) -> Vec<Arc<Object<T>>> {
-        self.read(Input::Contents(T::KIND).key());
-        T::table(&self.snapshot().tables).iter().cloned().collect()
+        let snapshot = read(self, Input::Contents(T::KIND));
+        T::table(&snapshot.tables).iter().cloned().collect()
     }
 
     fn list_in<T: Stored>(&self, namespace: &Namespace) -> Vec<Arc<Object<T>>> {
-        self.read(Input::ContentsIn(T::KIND, namespace).key());
-        T::table(&self.snapshot().tables)
+        let snapshot = read(self, Input::ContentsIn(T::KIND, namespace));
+        T::table(&snapshot.tables)
             .iter_in(namespace)
             .cloned()
             .collect()
     }
 
     fn names<T: Stored>(&self) -> Vec<ObjectName> {
-        self.read(Input::Members(T::KIND).key());
-        T::table(&self.snapshot().tables)
+        let snapshot = read(self, Input::Members(T::KIND));
+        T::table(&snapshot.tables)
             .iter()
             .map(|o| o.meta.name.clone())
             .collect()
     }
 
     fn names_in<T: Stored>(&self, namespace: &Namespace) -> Vec<ObjectName> {
-        self.read(Input::MembersIn(T::KIND, namespace).key());
-        T::table(&self.snapshot().tables)
+        let snapshot = read(self, Input::MembersIn(T::KIND, namespace));
+        T::table(&snapshot.tables)
             .iter_in(namespace)
             .map(|o| o.meta.name.clone())
             .collect()
     }
 
     fn namespaces<T: Stored>(&self) -> Vec<Namespace> {
-        self.read(Input::Namespaces(T::KIND).key());
-        T::table(&self.snapshot().tables)
-            .namespaces()
-            .cloned()
-            .collect()
+        let snapshot = read(self, Input::Namespaces(T::KIND));
+        T::table(&snapshot.tables).namespaces().cloned().collect()
     }
 
     fn list_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<Arc<Object<T>>> {
-        self.read(Input::IndexContents(T::KIND, index, value).key());
-        let table = T::table(&self.snapshot().tables);
+        let snapshot = read(self, Input::IndexContents(T::KIND, index, value));
+        let table = T::table(&snapshot.tables);
         let entry = IndexEntry {
             index,
             value: value.into(),
@@ -113,40 +123,40 @@ impl Reads for Cx<'_, Snapshot> {
     }
 
     fn names_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<ObjectName> {
-        self.read(Input::IndexMembers(T::KIND, index, value).key());
+        let snapshot = read(self, Input::IndexMembers(T::KIND, index, value));
         let entry = IndexEntry {
             index,
             value: value.into(),
         };
-        T::table(&self.snapshot().tables)
+        T::table(&snapshot.tables)
             .by_index(&entry)
             .cloned()
             .collect()
     }
 
     fn settings(&self) -> &Settings {
-        self.read(Input::Settings.key());
-        &self.snapshot().settings
+        let snapshot = read(self, Input::Settings);
+        &snapshot.settings
     }
 
     fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>> {
-        self.read(Input::Keys(source).key());
-        self.snapshot().keys.get(source).cloned()
+        let snapshot = read(self, Input::Keys(source));
+        snapshot.keys.get(source).cloned()
     }
 
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {
-        self.read(Input::Shards(service).key());
-        self.snapshot().shards.get(service).cloned()
+        let snapshot = read(self, Input::Shards(service));
+        snapshot.shards.get(service).cloned()
     }
 
     fn connected(&self, namespace: &Namespace) -> Arc<BTreeSet<Labels>> {
-        self.read(Input::Connected(namespace).key());
-        let connected = self.snapshot().connected.get(namespace);
+        let snapshot = read(self, Input::Connected(namespace));
+        let connected = snapshot.connected.get(namespace);
         connected.cloned().unwrap_or_default()
     }
 
     fn connected_namespaces(&self) -> Vec<Namespace> {
-        self.read(Input::ConnectedNamespaces.key());
-        self.snapshot().connected.keys().cloned().collect()
+        let snapshot = read(self, Input::ConnectedNamespaces);
+        snapshot.connected.keys().cloned().collect()
     }
 }

@@ -28,6 +28,10 @@ pub(super) struct World {
     pub(super) scopes: BTreeMap<u8, Option<u8>>,
 }
 
+impl crate::Guarded for World {
+    type Token = ();
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Service(Service, Option<u8>),
@@ -155,10 +159,8 @@ impl Query<World> for Cluster {
     type Value = Option<String>;
     fn eval(&self, cx: &Cx<'_, World>) -> Option<String> {
         let service = self.0;
-        cx.read(service_row(service));
-        let port = *cx.snapshot().services.get(&service)?;
-        cx.read(rule_row(service));
-        let rule = cx.snapshot().rules.get(&service).copied();
+        let port = *cx.read(service_row(service), ()).services.get(&service)?;
+        let rule = cx.read(rule_row(service), ()).rules.get(&service).copied();
         if rule == Some(POISON) {
             // As a panic, but silent.
             resume_unwind(Box::new("poison"));
@@ -178,17 +180,15 @@ struct Visible(u8);
 impl Query<World> for Visible {
     type Value = Vec<Service>;
     fn eval(&self, cx: &Cx<'_, World>) -> Vec<Service> {
-        cx.read(scope_row(self.0));
-        let scope = cx.snapshot().scopes.get(&self.0).copied();
+        let scope = cx.read(scope_row(self.0), ()).scopes.get(&self.0).copied();
         let namespaces = match scope.unwrap_or(Some(self.0 % NAMESPACES)) {
             Some(namespace) => namespace..namespace + 1,
             None => 0..NAMESPACES,
         };
         let mut visible = Vec::new();
         for namespace in namespaces {
-            cx.read(namespace_bucket(namespace));
             visible.extend(
-                cx.snapshot()
+                cx.read(namespace_bucket(namespace), ())
                     .services
                     .range((namespace, 0)..=(namespace, u8::MAX))
                     .map(|(s, _)| *s),

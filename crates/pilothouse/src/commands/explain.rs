@@ -1,26 +1,19 @@
 //! `pilothouse explain`: which objects made a resource, and which resources an object takes part in.
 
 mod print;
+mod source;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use explain::{Budget, Explainer, Explanation, Participation};
-use mesh::view::ProxyKey;
-use model::node::Identity;
-use serde::de::DeserializeOwned;
-use store::Snapshot;
+use explain::{Explanation, Target};
 use xds::TypeUrl;
 
-use super::proxy::ProxyOptions;
-use super::proxy_config::{debug_page, gather};
-
-/// The name of a proxy that nobody named.
-const UNNAMED: &str = "proxy-0";
+use super::proxy::{ProxyOptions, UNNAMED};
+pub(super) use source::Explanations;
 
 /// Flags of `pilothouse explain`.
 #[derive(Args, Debug)]
@@ -116,7 +109,7 @@ pub(crate) async fn run(options: ExplainOptions, out: &mut dyn Write) -> anyhow:
     let proxy = options.proxy.as_deref().unwrap_or(UNNAMED);
     match (&options.object, options.what, &options.name) {
         (Some(object), ..) => {
-            let found = options.participation(object, proxy).await?;
+            let found = options.source(proxy)?.participation(object).await?;
             match options.output {
                 Output::Text => print::participation(out, proxy, &found)?,
                 Output::Json => json(out, &found)?,
@@ -147,82 +140,22 @@ impl ExplainOptions {
         name: &str,
         proxy: &str,
     ) -> anyhow::Result<Explanation> {
-        if self.is_live() {
-            let ty = explain::type_name(ty);
-            return self.ask(proxy, &[("type", ty), ("name", name)]).await;
+        let targets = [Target::whole(name)];
+        let mut found = self.source(proxy)?.explain(ty, &targets).await?;
+        found.pop().context("the server does not answer")
+    }
+
+    /// Where answers come from.
+    fn source(&self, proxy: &str) -> anyhow::Result<Explanations> {
+        let described = &self.described;
+        if described.config_dir.is_empty() {
+            let address = self.server.as_ref().unwrap_or(&described.http_addr);
+            return Ok(Explanations::of_server(
+                address,
+                &described.full_name(proxy),
+            ));
         }
         let time = Duration::try_from_secs_f64(self.timeout).context("--timeout is no time")?;
-        let budget = Budget {
-            time,
-            ..Budget::default()
-        };
-        Ok(self.offline(proxy)?.explain(ty, name, budget)?)
+        described.explanations(proxy, self.node.as_deref(), time)
     }
-
-    async fn participation(&self, object: &str, proxy: &str) -> anyhow::Result<Participation> {
-        if self.is_live() {
-            return self.ask(proxy, &[("object", object)]).await;
-        }
-        let mut explainer = self.offline(proxy)?;
-        let key = explainer.find_object(object).map_err(anyhow::Error::msg)?;
-        let found = explainer.participation(&key, &TypeUrl::ALL);
-        found.with_context(|| format!("there is no {key}"))
-    }
-
-    fn is_live(&self) -> bool {
-        self.described.config_dir.is_empty()
-    }
-
-    /// The answer of a server.
-    async fn ask<T: DeserializeOwned>(
-        &self,
-        proxy: &str,
-        parameters: &[(&str, &str)],
-    ) -> anyhow::Result<T> {
-        let proxy = self.described.full_name(proxy);
-        let mut path = format!("/debug/explain?proxyID={}", encoded(&proxy));
-        for (key, value) in parameters {
-            path.push_str(&format!("&{key}={}", encoded(value)));
-        }
-        let address = self.server.as_ref().unwrap_or(&self.described.http_addr);
-        let answer = debug_page(address, &path).await?;
-        serde_json::from_value(answer).context("the server answers in another form")
-    }
-
-    /// The proxy that the flags describe, and what it would get from the folders.
-    fn offline(&self, proxy: &str) -> anyhow::Result<Explainer> {
-        let described = |snapshot: &Snapshot| {
-            let options = match &self.node {
-                Some(file) => client::NodeOptions {
-                    node: Some(file.clone()),
-                    ..client::NodeOptions::default()
-                },
-                None => self.described.described(proxy, Some(snapshot))?,
-            };
-            Ok(options.envoy()?)
-        };
-        let mesh = self.described.mesh_config.as_deref();
-        let (snapshot, mut node) = gather::read(&self.described.config_dir, mesh, described)?;
-        // It is taken to be who it says: who has the folder may see what such a proxy gets.
-        let account = node.metadata.get("SERVICE_ACCOUNT");
-        node.identity = Some(Identity {
-            namespace: node.namespace.clone(),
-            service_account: account.and_then(|a| a.as_str()).unwrap_or("default").into(),
-        });
-        Ok(Explainer::new(snapshot, ProxyKey::new(Arc::new(node))))
-    }
-}
-
-/// A value in a query: all but letters, digits and a few signs is escaped.
-fn encoded(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'~' => {
-                escaped.push(char::from(byte));
-            }
-            _ => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
 }

@@ -12,6 +12,9 @@ use xds::TypeUrl;
 
 use super::proxy_config::gather::{self, Gathered};
 
+/// The name of a proxy that nobody named.
+pub(super) const UNNAMED: &str = "proxy-0";
+
 /// Where a proxy's resources come from and, for one that is not connected, what it is.
 #[derive(Args, Debug)]
 pub(crate) struct ProxyOptions {

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use xds::TypeUrl;
 
-use super::proxy::ProxyOptions;
+use super::proxy::{ProxyOptions, UNNAMED};
 
 /// Flags of `pilothouse proxy-config`.
 #[derive(Args, Debug)]
@@ -101,9 +101,6 @@ enum Output {
     /// The same as YAML.
     Yaml,
 }
-
-/// The name of a proxy that nobody named.
-const UNNAMED: &str = "proxy-0";
 
 impl ProxyConfigOptions {
     /// The proxy, if it is not connected.

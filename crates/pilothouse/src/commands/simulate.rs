@@ -1,17 +1,21 @@
 //! `pilothouse simulate`: where a request goes, step by step.
 
+mod made_by;
 mod print;
 mod request;
 
 use std::io::Write;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use simulate::Resources;
 use xds::TypeUrl;
 
+use super::explain::Explanations;
 use super::proxy::ProxyOptions;
+use made_by::MadeBy;
 
 /// Flags of `pilothouse simulate`.
 #[derive(Args, Debug)]
@@ -68,6 +72,9 @@ enum Output {
     Json,
 }
 
+/// How long may be tried for each type what happens without an object.
+const TIME: Duration = Duration::from_secs(20);
+
 /// Everything that a walk passes.
 const TYPES: [TypeUrl; 4] = [
     TypeUrl::Listener,
@@ -81,22 +88,50 @@ pub(crate) async fn run(mut options: SimulateOptions, out: &mut dyn Write) -> an
     if let Some(server) = options.server.take() {
         options.proxy.http_addr = server;
     }
-    let gathered = options.proxy.resources(&options.from, &TYPES).await?;
-    let mut resources = Resources::default();
-    for (ty, list) in &gathered {
-        for resource in list {
-            let body = descriptors::json::to_bytes(ty.as_str(), resource);
-            resources.add(ty.as_str(), &body.context("a resource cannot be read")?)?;
-        }
-    }
+    let mut explanations = options.explanations()?;
+    let resources = options.resources(&mut explanations).await?;
     let call = request::call(&options, &resources)?;
     let walk = simulate::walk(&resources, &call);
+    let made_by = MadeBy::of(&walk, &mut explanations).await;
     match options.output {
-        Output::Text => print::text(out, &options.from, &call, &walk)?,
+        Output::Text => print::text(out, &options.from, &call, &walk, &made_by)?,
         Output::Json => {
-            serde_json::to_writer_pretty(&mut *out, &print::json(&walk))?;
+            serde_json::to_writer_pretty(&mut *out, &print::json(&walk, &made_by))?;
             writeln!(out)?;
         }
     }
     Ok(())
+}
+
+impl SimulateOptions {
+    /// What the proxy has.
+    async fn resources(&self, explanations: &mut Explanations) -> anyhow::Result<Resources> {
+        let mut resources = Resources::default();
+        if self.proxy.config_dir.is_empty() {
+            let gathered = self.proxy.resources(&self.from, &TYPES).await?;
+            for (ty, list) in &gathered {
+                for resource in list {
+                    let body = descriptors::json::to_bytes(ty.as_str(), resource);
+                    resources.add(ty.as_str(), &body.context("a resource cannot be read")?)?;
+                }
+            }
+            return Ok(resources);
+        }
+        for ty in TYPES {
+            for resource in explanations.resources(ty).iter().flatten() {
+                resources.add(ty.as_str(), &resource.body)?;
+            }
+        }
+        Ok(resources)
+    }
+
+    /// Who explains what made the steps.
+    fn explanations(&self) -> anyhow::Result<Explanations> {
+        let proxy = &self.proxy;
+        if proxy.config_dir.is_empty() {
+            let name = proxy.full_name(&self.from);
+            return Ok(Explanations::of_server(&proxy.http_addr, &name));
+        }
+        proxy.explanations(&self.from, None, TIME)
+    }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::explain::{Budget, Explainer, type_of};
+use ::explain::{Budget, Explainer, Target, type_of};
 use apiserver::api::Query;
 use http::StatusCode;
 use mesh::view::ProxyKey;
@@ -22,6 +22,9 @@ const BUDGET: Budget = Budget {
     objects: 100_000,
     time: Duration::from_secs(10),
 };
+
+/// Resources and parts of them that are explained at once.
+const TARGETS: usize = 64;
 
 /// Held by the question that is being answered.
 static ASKING: Semaphore = Semaphore::const_new(1);
@@ -40,6 +43,12 @@ pub(super) async fn page(query: &str, pages: &Arc<Pages>) -> Result<Value, PageE
         let message = "what? add &type=cluster|listener|route|endpoint|secret&name=NAME or &object=KIND/NAMESPACE/NAME";
         return Err(bad(message));
     }
+    let parts = query.all("part").chain(std::iter::repeat(""));
+    let targets = query.all("name").zip(parts).map(|(name, part)| Target {
+        name: name.to_owned(),
+        part: part.to_owned(),
+    });
+    let targets: Vec<Target> = targets.take(TARGETS).collect();
     let Ok(asking) = ASKING.try_acquire() else {
         let message = "another question is being answered; ask again";
         return Err(PageError::new(StatusCode::TOO_MANY_REQUESTS, message));
@@ -54,7 +63,7 @@ pub(super) async fn page(query: &str, pages: &Arc<Pages>) -> Result<Value, PageE
         let mut explainer = Explainer::new(snapshot, ProxyKey::new(node));
         match ty {
             Some(ty) => {
-                let found = explainer.explain(ty, query.get("name"), BUDGET);
+                let found = explainer.explain(ty, &targets, BUDGET);
                 found.map(to_json).map_err(|unknown| unknown.to_string())
             }
             None => {

@@ -10,7 +10,7 @@ use super::super::text::{INDENT, entry, wrapped};
 pub(super) fn explanation(out: &mut dyn Write, proxy: &str, found: &Explanation) -> io::Result<()> {
     writeln!(out, "{} {}\nof {proxy}\n", found.r#type, found.resource)?;
     for object in &found.objects {
-        entry(out, &object.role, &title(object), &details(object))?;
+        entry(out, &object.role, &object.title(), &details(object))?;
     }
     if found.mesh_settings == Settings::Matter {
         let what = ["with Istio's default mesh config: different".to_owned()];
@@ -51,7 +51,7 @@ pub(super) fn participation(
     found: &Participation,
 ) -> io::Result<()> {
     let object = &found.object;
-    writeln!(out, "{}\nat {}\n", title(object), object.at)?;
+    writeln!(out, "{}\nat {}\n", object.title(), object.at)?;
     if found.resources.is_empty() {
         writeln!(out, "{proxy} gets the same without it.")?;
         return Ok(());
@@ -66,14 +66,6 @@ pub(super) fn participation(
         )?;
     }
     Ok(())
-}
-
-fn title(object: &NamedObject) -> String {
-    let namespace = match object.namespace.as_str() {
-        "" => String::new(),
-        namespace => format!("{namespace}/"),
-    };
-    format!("{} {namespace}{}", object.kind, object.name)
 }
 
 fn details(object: &NamedObject) -> Vec<String> {

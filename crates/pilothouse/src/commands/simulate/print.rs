@@ -2,16 +2,24 @@
 
 use std::io::{self, Write};
 
+use explain::NamedObject;
 use serde_json::{Value, json};
 use simulate::{Call, Destination, End, Health, Part, Protocol, Step, Walk};
 
 use super::super::text::entry;
+use super::made_by::MadeBy;
 
-/// Endpoints of one cluster that are shown to people.
+/// Endpoints of one cluster, and objects that made one part, that are shown to people.
 const SHOWN: usize = 10;
 
 /// Prints a walk.
-pub(super) fn text(out: &mut dyn Write, from: &str, call: &Call, walk: &Walk) -> io::Result<()> {
+pub(super) fn text(
+    out: &mut dyn Write,
+    from: &str,
+    call: &Call,
+    walk: &Walk,
+    made_by: &MadeBy,
+) -> io::Result<()> {
     let what = match call.protocol {
         Protocol::Tcp => "A connection".to_owned(),
         Protocol::Http1 | Protocol::Http2 => {
@@ -21,13 +29,13 @@ pub(super) fn text(out: &mut dyn Write, from: &str, call: &Call, walk: &Walk) ->
     let to = call.address.map(|a| format!("{a} ")).unwrap_or_default();
     writeln!(out, "{what}, to {to}port {}, through {from}\n", call.port)?;
     for step in &walk.steps {
-        entry(out, label(step.part), &step.name, &details(step))?;
+        entry(out, label(step.part), &step.name, &details(step, made_by))?;
     }
     match &walk.end {
         End::Clusters(all) if all.is_empty() => entry(out, "goes", "nowhere", &[])?,
         End::Clusters(all) => {
             for destination in all {
-                self::destination(out, destination)?;
+                self::destination(out, destination, made_by)?;
             }
         }
         End::Redirect { status, location } => {
@@ -55,16 +63,26 @@ fn label(part: Part) -> &'static str {
     }
 }
 
-fn details(step: &Step) -> Vec<String> {
+fn details(step: &Step, made_by: &MadeBy) -> Vec<String> {
     let mut details = Vec::new();
     if !step.notes.is_empty() {
         details.push(step.notes.join(", "));
     }
-    details.extend(step.made_by.iter().map(|o| format!("made by {o}")));
+    details.extend(makers(&made_by.objects(&step.at)));
     details
 }
 
-fn destination(out: &mut dyn Write, to: &Destination) -> io::Result<()> {
+/// A line for each object, if there are not too many.
+fn makers(objects: &[&NamedObject]) -> Vec<String> {
+    let line = |o: &&NamedObject| format!("made by {} at {}", o.title(), o.at);
+    let mut lines: Vec<String> = objects.iter().take(SHOWN).map(line).collect();
+    if objects.len() > SHOWN {
+        lines.push(format!("and by {} more", objects.len() - SHOWN));
+    }
+    lines
+}
+
+fn destination(out: &mut dyn Write, to: &Destination, made_by: &MadeBy) -> io::Result<()> {
     let share = match to.total {
         total if total == to.weight => String::new(),
         0 => " 0 %".to_owned(),
@@ -76,7 +94,7 @@ fn destination(out: &mut dyn Write, to: &Destination) -> io::Result<()> {
     } else {
         details.push("the proxy has no such cluster: 503".to_owned());
     }
-    details.extend(to.made_by.iter().map(|o| format!("made by {o}")));
+    details.extend(makers(&made_by.objects(&to.at)));
     entry(out, &format!("cluster{share}"), &to.cluster, &details)?;
     for endpoint in to.endpoints.iter().take(SHOWN) {
         let mut about = Vec::new();
@@ -108,9 +126,9 @@ fn destination(out: &mut dyn Write, to: &Destination) -> io::Result<()> {
 }
 
 /// A walk for programs.
-pub(super) fn json(walk: &Walk) -> Value {
-    let origins = |list: &[simulate::Origin]| -> Vec<Value> {
-        let object = |o: &simulate::Origin| json!({ "kind": o.kind, "namespace": o.namespace, "name": o.name });
+pub(super) fn json(walk: &Walk, made_by: &MadeBy) -> Value {
+    let origins = |list: Vec<&NamedObject>| -> Vec<Value> {
+        let object = |o: &&NamedObject| json!({ "kind": o.kind, "namespace": o.namespace, "name": o.name, "at": o.at });
         list.iter().map(object).collect()
     };
     let step = |s: &Step| {
@@ -121,7 +139,7 @@ pub(super) fn json(walk: &Walk) -> Value {
             Part::VirtualHost => "virtualHost",
             Part::Route => "route",
         };
-        json!({ "part": part, "name": s.name, "notes": s.notes, "madeBy": origins(&s.made_by) })
+        json!({ "part": part, "name": s.name, "notes": s.notes, "madeBy": origins(made_by.objects(&s.at)) })
     };
     let cluster = |d: &Destination| {
         let endpoints = d.endpoints.iter().map(|e| {
@@ -140,7 +158,7 @@ pub(super) fn json(walk: &Walk) -> Value {
             "known": d.known,
             "discovery": d.discovery,
             "loadBalancer": d.load_balancer,
-            "madeBy": origins(&d.made_by),
+            "madeBy": origins(made_by.objects(&d.at)),
             "endpoints": endpoints.collect::<Vec<_>>(),
         })
     };

@@ -2,10 +2,10 @@
 //!
 //! Istio: pilot/pkg/networking/core/tls.go, 1.32.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use incr::Cx;
+use incr::{Cx, KeyedSet};
 use model::host::Hostname;
 use model::labels::Labels;
 use model::names::Namespace;
@@ -111,7 +111,7 @@ impl Expansion<'_> {
     fn tls(&self, rules: &[Arc<Rule>]) -> Vec<TcpChain> {
         let mut chains = Vec::new();
         // The first of several matches that a proxy cannot tell apart wins.
-        let mut seen = HashSet::new();
+        let mut seen = KeyedSet::default();
         let mut ranges = self.ranges();
         for rule in rules {
             for route in rule.spec.tls.iter().filter(|r| !r.route.is_empty()) {

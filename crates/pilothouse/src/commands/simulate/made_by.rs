@@ -1,0 +1,76 @@
+//! The objects that made what a walk passes.
+
+use std::collections::BTreeMap;
+
+use explain::{NamedObject, Target};
+use simulate::{End, Location, Type, Walk};
+use xds::TypeUrl;
+
+use super::super::explain::Explanations;
+
+/// The objects that made each part that a walk passes.
+#[derive(Debug, Default)]
+pub(super) struct MadeBy(BTreeMap<Location, Vec<NamedObject>>);
+
+impl MadeBy {
+    /// Explains all that a walk passes. What cannot be explained is told, and the walk is shown without it.
+    pub(super) async fn of(walk: &Walk, explanations: &mut Explanations) -> Self {
+        let mut locations: Vec<&Location> = walk.steps.iter().flat_map(|s| &s.at).collect();
+        if let End::Clusters(all) = &walk.end {
+            locations.extend(all.iter().flat_map(|d| &d.at));
+        }
+        locations.sort();
+        locations.dedup();
+        let mut found = BTreeMap::new();
+        for of_type in locations.chunk_by(|a, b| a.r#type == b.r#type) {
+            let targets: Vec<Target> = of_type
+                .iter()
+                .map(|location| Target {
+                    name: location.resource.clone(),
+                    part: location.pointer.clone(),
+                })
+                .collect();
+            let ty = match of_type[0].r#type {
+                Type::Listener => TypeUrl::Listener,
+                Type::Route => TypeUrl::Route,
+                Type::Cluster => TypeUrl::Cluster,
+                Type::Endpoint => TypeUrl::Endpoint,
+            };
+            match explanations.explain(ty, &targets).await {
+                Ok(all) => {
+                    if let Some(first) = all.first().filter(|e| e.checked < e.candidates) {
+                        eprintln!(
+                            "pilothouse: time ran out after {} of {} objects: others may have made a {} too",
+                            first.checked, first.candidates, first.r#type
+                        );
+                    }
+                    let objects = all.into_iter().map(|e| e.objects);
+                    found.extend(of_type.iter().map(|l| (*l).clone()).zip(objects));
+                }
+                Err(error) => {
+                    let ty = explain::type_name(ty);
+                    eprintln!("pilothouse: what made each {ty} is not known: {error:#}");
+                }
+            }
+        }
+        Self(found)
+    }
+
+    /// The objects that made something, each once.
+    pub(super) fn objects<'a>(
+        &self,
+        locations: impl IntoIterator<Item = &'a Location>,
+    ) -> Vec<&NamedObject> {
+        let all = locations.into_iter().filter_map(|at| self.0.get(at));
+        let mut objects: Vec<&NamedObject> = Vec::new();
+        for object in all.flatten() {
+            if !objects
+                .iter()
+                .any(|o| o.title() == object.title() && o.group == object.group)
+            {
+                objects.push(object);
+            }
+        }
+        objects
+    }
+}
