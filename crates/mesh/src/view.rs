@@ -71,6 +71,8 @@ impl fmt::Debug for ProxyKey {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// The hashes of proxies that differ in what a client can say.

@@ -1,12 +1,10 @@
 //! What clusters and endpoints cost: one service, a cold start with 1,000 services, and one change among them.
 
-use std::sync::Arc;
-
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use incr::Engine;
+use mesh::view::ProxyKey;
 use pilothouse_xlate::ViewOf;
-use pilothouse_xlate::view::ProxyKey;
 use serde_json::json;
 use store::Snapshot;
 use testkit::World;

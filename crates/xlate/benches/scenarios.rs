@@ -6,9 +6,9 @@ use std::sync::Arc;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use incr::Engine;
+use mesh::view::ProxyKey;
 use pilothouse_xlate::View;
 use pilothouse_xlate::ViewOf;
-use pilothouse_xlate::view::ProxyKey;
 use testkit::Scenario;
 use xds::TypeUrl;
 
