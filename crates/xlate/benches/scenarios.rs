@@ -1,13 +1,10 @@
 //! What a proxy costs from cold in the configurations of Istio's own benchmarks, by type of resource. Nothing is measured
 //! where there are no recordings.
 
-use std::sync::Arc;
-
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use incr::Engine;
 use mesh::view::ProxyKey;
-use pilothouse_xlate::View;
 use pilothouse_xlate::ViewOf;
 use testkit::Scenario;
 use xds::TypeUrl;

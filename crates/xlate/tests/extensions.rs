@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use pilothouse_xlate::View;
-use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
+use pilothouse_xlate::findings::FindingsOfMesh;
 use serde_json::{Value, json};
 use testkit::{Scenario, Score, World, decode, differences, node};
 use xds::TypeUrl;

@@ -9,7 +9,6 @@ use pilothouse_xlate::View;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
 use xds::TypeUrl;
-use xlate::findings::FindingsOfView;
 
 /// A service with a port for requests and one for bytes, on the workload of the proxy.
 pub(crate) const SERVICE: &str = "

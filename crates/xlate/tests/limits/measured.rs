@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mesh::finding::code;
 use model::Diagnostic;
 use pilothouse_xlate::View;
-use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
+use pilothouse_xlate::findings::FindingsOfMesh;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
 use xds::{ResourceSet, TypeUrl};
