@@ -29,7 +29,7 @@ use fleet::{Conduct, Fleet};
 pub use mesh::{Change, MeshShape, Sight};
 pub use process::Usage;
 pub use run::{Sample, ScenarioResult, StepResult, run_scenario};
-pub use scenario::{Nodes, Scenario, Step};
+pub use scenario::{Scenario, Step};
 
 /// What to load and how.
 #[derive(Args, Clone, Debug)]

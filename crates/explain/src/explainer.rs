@@ -14,6 +14,7 @@ use xds::{Resource, ResourceSet, TypeUrl};
 use xlate::ViewOf;
 
 use crate::explanation::{Effect, Explanation, NamedObject, Participation, Settings, Touched};
+use crate::likely::Words;
 use crate::names::{Unknown, type_name};
 use crate::objects::find_object;
 use crate::part::is_kept;
@@ -102,7 +103,7 @@ impl Explainer {
         let baselines: Result<Vec<Baseline>, Unknown> =
             targets.iter().map(|t| Baseline::of(ty, t, &set)).collect();
         let baselines = baselines?;
-        let (candidates, reads) = self.candidates(ty);
+        let (candidates, reads) = self.candidates(ty, &baselines);
         let deadline = Instant::now().checked_add(budget.time);
         let limit = candidates.len().min(budget.objects);
         let mut objects = vec![Vec::new(); baselines.len()];
@@ -196,24 +197,39 @@ impl Explainer {
         }
     }
 
-    /// Every object that was read for a type, and all that was. Objects that configure many things come before those
-    /// that there are many of.
-    fn candidates(&self, ty: TypeUrl) -> (Vec<Candidate>, FxHashSet<InputKey>) {
+    /// Every object that was read for a type, and all that was read. Objects that are likely to have made the resources
+    /// come first, then those of kinds that there are few of.
+    fn candidates(
+        &self,
+        ty: TypeUrl,
+        baselines: &[Baseline<'_>],
+    ) -> (Vec<Candidate>, FxHashSet<InputKey>) {
         let reads = self.engine.reads_of(&self.served(ty));
         let reads: FxHashSet<InputKey> = reads.into_iter().collect();
+        let mut words = Words::default();
+        for baseline in baselines {
+            words.add(&baseline.resource.name);
+            words.add_all(&baseline.json);
+        }
         let mut kinds = Kind::ALL.to_vec();
         kinds.sort_by_key(|kind| self.snapshot.tables.count(*kind));
-        let mut found = Vec::new();
-        for object in kinds
-            .into_iter()
-            .flat_map(|kind| self.snapshot.tables.iter_any(kind))
-        {
-            let touched = keys(&mut Snapshot::clone(&self.snapshot), &object.key());
+        let (mut likely, mut others) = (Vec::new(), Vec::new());
+        let objects = kinds.into_iter();
+        for object in objects.flat_map(|kind| self.snapshot.tables.iter_any(kind)) {
+            let mut touched = Vec::new();
+            let mut is_likely = false;
+            let mut snapshot = Snapshot::clone(&self.snapshot);
+            snapshot.replace(&object.key(), None, &mut |input: Input<'_>| {
+                touched.push(input.key());
+                is_likely |= words.name(&input);
+            });
             if touched.iter().any(|key| reads.contains(key)) {
-                found.push(Candidate { object, touched });
+                let list = if is_likely { &mut likely } else { &mut others };
+                list.push(Candidate { object, touched });
             }
         }
-        (found, reads)
+        likely.append(&mut others);
+        (likely, reads)
     }
 
     /// What the proxy gets without an object. `before` are the inputs in which what was derived last differs from the
@@ -374,4 +390,70 @@ fn order(object: &NamedObject) -> (usize, &str, &str, &str) {
         &object.namespace,
         &object.name,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::World;
+
+    use super::*;
+
+    fn mesh(services: usize) -> World {
+        let service = |n: usize| {
+            format!(
+                "apiVersion: v1\nkind: Service\nmetadata: {{name: s{n}, namespace: shop}}\n\
+                 spec: {{clusterIP: 10.0.{}.{}, ports: [{{name: http, port: 80}}]}}\n---\n",
+                n / 250,
+                n % 250 + 1
+            )
+        };
+        let rule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\n\
+                    metadata: {name: patience, namespace: shop}\n\
+                    spec: {host: s7, trafficPolicy: {connectionPool: {tcp: {connectTimeout: 7s}}}}\n";
+        let services: String = (0..services).map(service).collect();
+        World::of(&format!("{services}{rule}"))
+    }
+
+    fn explainer(world: &World) -> Explainer {
+        let node = testkit::node(&serde_json::json!({
+            "id": "sidecar~10.9.9.9~a.shop~shop.svc.cluster.local",
+            "metadata": { "NAMESPACE": "shop" },
+        }));
+        Explainer::new(world.store.snapshot(), ProxyKey::new(node))
+    }
+
+    const NAME: &str = "outbound|80||s7.shop.svc.cluster.local";
+
+    #[test]
+    fn what_is_likely_is_found_first_and_what_is_not_looked_at_is_told() {
+        let mut explainer = explainer(&mesh(60));
+        let budget = Budget {
+            objects: 10,
+            ..Budget::default()
+        };
+        let targets = [Target::whole(NAME)];
+        let found = explainer.explain(TypeUrl::Cluster, &targets, budget);
+        let found = &found.expect("it is there")[0];
+        let names: Vec<&str> = found.objects.iter().map(|o| &*o.name).collect();
+        assert_eq!(names, ["s7", "patience"]);
+        assert_eq!((found.checked, found.candidates), (10, 61));
+        assert_eq!(found.mesh_settings, Settings::Unchecked);
+        assert_eq!(found.objects[1].fields, ["connectTimeout", "metadata"]);
+    }
+
+    #[test]
+    fn no_time_checks_nothing_and_the_next_question_is_answered_right() {
+        let mut explainer = explainer(&mesh(3));
+        let targets = [Target::whole("outbound|80||s1.shop.svc.cluster.local")];
+        let budget = Budget {
+            time: Duration::ZERO,
+            ..Budget::default()
+        };
+        let none = explainer.explain(TypeUrl::Cluster, &targets, budget);
+        assert_eq!(none.expect("it is there")[0].checked, 0);
+        let found = explainer.explain(TypeUrl::Cluster, &targets, Budget::default());
+        let found = &found.expect("it is there")[0];
+        assert_eq!(found.objects.len(), 1);
+        assert_eq!(found.objects[0].without, Effect::Gone);
+    }
 }

@@ -9,6 +9,7 @@
 
 mod explainer;
 mod explanation;
+mod likely;
 mod names;
 mod objects;
 mod part;

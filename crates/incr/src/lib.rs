@@ -89,11 +89,11 @@
 
 mod cx;
 mod engine;
-mod explain;
 mod fault;
 mod graph;
 mod keyed;
 mod memo;
+mod provenance;
 mod query;
 mod slab;
 mod stats;
@@ -102,7 +102,6 @@ mod tests;
 
 pub use cx::Cx;
 pub use engine::{Engine, Pulled, RootId};
-pub use explain::Explanation;
 pub use keyed::{KeyedMap, KeyedSet, keyed_hash};
 pub use query::{Changed, Guarded, InputKey, Query};
 pub use stats::{QueryStats, Stats};

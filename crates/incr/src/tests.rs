@@ -303,7 +303,6 @@ fn what_no_root_reaches_is_freed_at_the_next_collection() {
     engine.collect();
     assert_eq!(size(&engine), (0, 0, 0, 0));
     assert!(!engine.release(small), "it is gone");
-    assert_eq!(engine.label(small), None);
     let other = engine.root(&CountEven(2));
     assert_ne!(other, small, "the slot has a new tenant");
 }
@@ -319,23 +318,10 @@ fn provenance_names_each_input_once() {
         engine.reads_of(&CountEven(3)),
         [InputKey(0), InputKey(1), InputKey(2)]
     );
-    assert_eq!(engine.direct_reads_of(&CountEven(3)), []);
-    assert_eq!(engine.direct_reads_of(&IsEven(1)), [InputKey(1)]);
     assert_eq!(engine.reads_of(&CountEven(8)), []);
     assert_eq!(engine.dirty_roots_for([InputKey(0), InputKey(1)]), [root]);
     assert_eq!(engine.dirty_roots_for([InputKey(5)]), []);
     assert_eq!(engine.changed_roots(), [root], "asking changed nothing");
-
-    let tree = engine.explain(&CountEven(3)).unwrap();
-    assert_eq!(
-        (tree.label.as_str(), tree.inputs.len(), tree.children.len()),
-        ("CountEven(3)", 0, 3)
-    );
-    assert_eq!(
-        (tree.children[2].label.as_str(), &*tree.children[2].inputs),
-        ("IsEven(2)", &[InputKey(2)][..])
-    );
-    assert_eq!(engine.explain(&CountEven(8)), None);
 }
 
 #[test]

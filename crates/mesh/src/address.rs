@@ -1,18 +1,13 @@
-//! Addresses that listeners bind, and the addresses by which a proxy knows a service.
+//! Addresses that listeners bind.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use ipnet::IpNet;
-use model::names::ClusterId;
-use model::service::Service;
-use model::settings::Features;
 use proto_envoy::envoy::config::core::v3::{
     Address, CidrRange, Pipe, SocketAddress, address, socket_address,
 };
 use proto_envoy::envoy::config::listener::v3::AdditionalAddress;
 
-use crate::proxy::Traits;
 use crate::view::Families;
 
 /// Every IPv4 address.
@@ -92,95 +87,6 @@ pub fn cidr_range(text: &str) -> Option<CidrRange> {
 /// Name of a listener that is bound to an address and a port.
 pub fn listener_name(bind: &str, port: u16) -> String {
     format!("{bind}_{port}")
-}
-
-/// What decides by which addresses a proxy knows a service.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Addressing {
-    /// The proxy's cluster.
-    pub cluster: ClusterId,
-    /// The proxy's families.
-    pub families: Families,
-    /// Whether automatically allocated addresses count.
-    pub auto_allocated: bool,
-    /// Whether services have addresses of both families.
-    pub dual_stack: bool,
-}
-
-impl Addressing {
-    /// That of a proxy.
-    pub fn of(proxy: &Traits<'_>, features: &Features) -> Self {
-        let allocated = proxy.flag("DNS_AUTO_ALLOCATE") || features.ip_auto_allocate;
-        Self {
-            cluster: proxy.node.cluster.clone(),
-            families: proxy.families(),
-            auto_allocated: allocated && proxy.flag("DNS_CAPTURE"),
-            dual_stack: features.dual_stack,
-        }
-    }
-
-    /// The address by which the proxy knows the service.
-    ///
-    /// Istio: pilot/pkg/model/service.go GetAddressForProxy, 1.32.
-    pub fn primary(&self, service: &Service) -> Arc<str> {
-        if let Some(address) = self.cluster_vips(service).find(|a| self.speaks(a)) {
-            return address.clone();
-        }
-        if self.auto_allocated && &*service.default_address == WILDCARD_V4 {
-            let v4 = service.auto_ipv4.filter(|_| self.families.v4);
-            let v6 = service.auto_ipv6.filter(|_| self.families.v6);
-            if let Some(address) = v4.or(v6) {
-                return address.to_string().into();
-            }
-        }
-        service.default_address.clone()
-    }
-
-    /// Every address by which the proxy knows the service.
-    ///
-    /// Istio: pilot/pkg/model/service.go getAllAddressesForProxy, 1.32.
-    pub fn all(&self, service: &Service) -> Vec<Arc<str>> {
-        let mut addresses: Vec<Arc<str>> = self.cluster_vips(service).cloned().collect();
-        if addresses.is_empty() && self.auto_allocated {
-            let allocated = service.auto_ipv4.into_iter().chain(service.auto_ipv6);
-            addresses.extend(allocated.map(|a| Arc::from(a.to_string())));
-        }
-        if !(self.dual_stack && self.families.v4 && self.families.v6) {
-            addresses.retain(|a| self.speaks(a));
-        }
-        if !addresses.is_empty() || service.default_address.is_empty() {
-            return addresses;
-        }
-        // The address of a remote cluster's service may be of a family that the proxy does not speak.
-        let remote = !service.cluster_vips.is_empty();
-        (!remote || self.speaks(&service.default_address))
-            .then(|| service.default_address.clone())
-            .into_iter()
-            .collect()
-    }
-
-    /// Every address but the first.
-    pub fn extra(&self, service: &Service) -> Vec<Arc<str>> {
-        self.all(service).into_iter().skip(1).collect()
-    }
-
-    fn cluster_vips<'a>(&self, service: &'a Service) -> impl Iterator<Item = &'a Arc<str>> {
-        let cluster = self.cluster.clone();
-        service
-            .cluster_vips
-            .iter()
-            .filter(move |(id, _)| !cluster.is_empty() && *id == cluster)
-            .flat_map(|(_, vips)| vips.iter())
-    }
-
-    /// Whether the address is of a family that the proxy speaks.
-    fn speaks(&self, address: &str) -> bool {
-        match prefix(address) {
-            Some(net) if net.addr().is_ipv4() => self.families.v4,
-            Some(_) => self.families.v6,
-            None => false,
-        }
-    }
 }
 
 #[cfg(test)]

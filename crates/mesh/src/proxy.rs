@@ -171,7 +171,16 @@ fn workload_labels(cx: &Cx<'_, Snapshot>, identity: &Identity<'_>) -> Labels {
 fn labels_of_objects(cx: &Cx<'_, Snapshot>, identity: &Identity<'_>) -> Option<Labels> {
     if let Some(pod) = &identity.pod {
         let endpoint = (*cx.query(&services::PodOf(pod.meta.name.clone()))).clone()?;
-        return Some(endpoint.labels.clone());
+        // The node is the one that the proxy states, whatever the Pod says: what keeps to its node goes by that.
+        return Some(services::with_topology(
+            &pod.meta.labels,
+            &services::Topology {
+                cluster: &endpoint.cluster,
+                locality: &endpoint.locality,
+                node: text(identity.node, "NODE_NAME").unwrap_or_default(),
+                network: &endpoint.network,
+            },
+        ));
     }
     identity.node.addresses.iter().find_map(|address| {
         let namespace = identity.stated_namespace.as_ref();

@@ -35,7 +35,7 @@ use model::service::{Registry, Service, Visibility};
 use store::{ObjectIndex, Reads, Snapshot};
 
 pub use accounts::AccountsOf;
-pub use address::{Dialer, address_for, addresses_for};
+pub use address::Addressing;
 pub use allocation::Allocation;
 pub use endpoints::EndpointsOf;
 pub use endpoints::RefusedEndpoints;

@@ -6,6 +6,7 @@
 // Istio: pkg/config/mesh/mesh.go ApplyMeshConfig, MergeProxyConfig, 1.32.
 
 mod defaults;
+mod selector;
 
 use std::collections::BTreeSet;
 use std::path::Path as FilePath;
@@ -21,6 +22,7 @@ use crate::parse::{Remark, Tree, code};
 
 pub use defaults::{default_mesh_config, default_proxy_config};
 pub use proto_istio::mesh::{MeshConfig, MeshNetworks, ProxyConfig};
+pub use selector::selects_namespace;
 
 /// Settings as they were read, or why there are none.
 #[derive(Clone, PartialEq, Debug)]

@@ -4,6 +4,7 @@
 //! reads through [`Reads`], which records every read as an input key; what [`Store::apply`] returns are the keys that
 //! its batch touched, so the engine marks exactly what read them.
 
+mod discovery;
 pub mod index;
 pub mod input;
 pub mod label_reader;

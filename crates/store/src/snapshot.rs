@@ -78,6 +78,13 @@ macro_rules! declare_tables {
                 }
             }
 
+            /// The keys of every object of a namespace.
+            pub(crate) fn keys_in(&self, namespace: &Namespace) -> Vec<ObjectKey> {
+                let mut all = Vec::new();
+                $(all.extend(self.$table.iter_in(namespace).map(|o| o.key()));)+
+                all
+            }
+
             /// Every namespace that holds objects of any kind.
             pub fn all_namespaces(&self) -> BTreeSet<&Namespace> {
                 let mut all = BTreeSet::new();

@@ -20,6 +20,7 @@ use model::{Change, Collection, Contents, ObjectKey, ObjectName, Owner, ShardKey
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;
 
+use crate::discovery::Discovery;
 use crate::input::Input;
 use crate::shards::{ServiceShards, ShardUpdate};
 use crate::snapshot::{Snapshot, Tables};
@@ -76,6 +77,7 @@ pub struct Store {
     versions: KeyedMap<ObjectKey, SmallVec<[Version; 1]>>,
     /// How many shards tell of a service, those with an empty list included.
     told: KeyedMap<ServiceKey, usize>,
+    discovery: Discovery,
     snapshot: Arc<Snapshot>,
 }
 
@@ -86,6 +88,7 @@ impl Store {
             owners: BTreeMap::new(),
             versions: KeyedMap::default(),
             told: KeyedMap::default(),
+            discovery: Discovery::default(),
             snapshot: Arc::new(Snapshot {
                 revision: 0,
                 tables: Tables::default(),
@@ -121,6 +124,7 @@ impl Store {
         for change in batch {
             writing.apply(change);
         }
+        writing.rediscover();
         let changes = writing.touched.finish();
         self.snapshot = Arc::new(next);
         changes
@@ -162,6 +166,8 @@ impl Writing<'_> {
             } => self.delete_endpoints(&owner, &(service, shard)),
             Change::Keys(source, fetched) => self.set_keys(source, fetched),
             Change::Settings(settings) => {
+                let discovery = &mut self.store.discovery;
+                discovery.settings_change(&self.next.settings, &settings);
                 if *settings != *self.next.settings {
                     self.touched.note(Input::Settings, Reason::Global);
                 }
@@ -227,7 +233,15 @@ impl Writing<'_> {
                 None => _ = self.next.contested.remove_mut(key),
             }
         }
-        self.touched.set(self.next, key, winner);
+        let shown = self.store.discovery.shown(self.next, key, winner);
+        self.touched.set(self.next, key, shown);
+    }
+
+    /// Shows and hides the objects of namespaces that the batch moved into or out of sight.
+    fn rediscover(&mut self) {
+        for key in self.store.discovery.take_moved(self.next) {
+            self.settle(&key);
+        }
     }
 
     fn tell_endpoints(&mut self, owner: &Owner, told: ShardOf, list: &Arc<[Endpoint]>) {

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use model::mesh::{MeshConfig, MeshNetworks, Read, mesh_config_keys, mesh_networks_keys};
+use proto_istio::mesh::LabelSelector;
 use proto_istio::mesh::mesh_config::DefaultTrafficPolicy;
 use proto_istio::networking::HttpRetry;
 use proto_istio::wkt::Duration;
@@ -87,6 +88,12 @@ pub fn config(config: &MeshConfig, report: &mut Report) {
     rules::locality(setting, true, &top.field("localityLbSetting"), report);
     let setting = config.zone_aware_lb_setting.as_ref();
     rules::zone_aware(setting, true, &top.field("zoneAwareLbSetting"), report);
+    for (at, selector) in top
+        .field("discoverySelectors")
+        .each(&config.discovery_selectors)
+    {
+        namespace_selector(selector, &at, report);
+    }
     for (at, settings) in top.field("serviceSettings").each(&config.service_settings) {
         for (at, host) in at.field("hosts").each(&settings.hosts) {
             report.check(&at, wildcard_domain(host));
@@ -125,6 +132,29 @@ pub fn config(config: &MeshConfig, report: &mut Report) {
     default_traffic_policy(policy, &top.field("defaultTrafficPolicy"), report);
     let retry = config.default_inbound_http_retry_policy.as_ref();
     inbound_retries(retry, &top.field("defaultInboundHttpRetryPolicy"), report);
+}
+
+/// A selector that cannot be used would hide every namespace.
+///
+/// Istio: pkg/config/mesh/labelselector/labelselector.go, 1.32.
+fn namespace_selector(selector: &LabelSelector, at: &At<'_>, report: &mut Report) {
+    for (at, rule) in at
+        .field("matchExpressions")
+        .each(&selector.match_expressions)
+    {
+        let listed = !rule.values.is_empty();
+        match rule.operator.as_str() {
+            "In" | "NotIn" if !listed => report.error(&at.field("values"), "a value is needed"),
+            "Exists" | "DoesNotExist" if listed => {
+                report.error(&at.field("values"), "this operator takes no values");
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => report.error(
+                &at.field("operator"),
+                "must be In, NotIn, Exists or DoesNotExist",
+            ),
+        }
+    }
 }
 
 fn tls(config: &MeshConfig, report: &mut Report) {
@@ -206,6 +236,8 @@ mod tests {
             "proxyListenPort: 0",
             "connectTimeout: 0s",
             "trustDomain: ''",
+            "discoverySelectors: [{matchExpressions: [{key: a, operator: Is}]}]",
+            "discoverySelectors: [{matchExpressions: [{key: a, operator: In}]}]",
         ] {
             let read = read_config(text, &file);
             assert!(read.value.is_none(), "{text}");

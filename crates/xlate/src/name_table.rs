@@ -9,7 +9,7 @@ use std::sync::Arc;
 use incr::Cx;
 use mesh::proxy::Traits;
 use mesh::scope::{ScopeKey, ScopeOf};
-use mesh::services::{Dialer, EndpointsOf, addresses_for};
+use mesh::services::{Addressing, EndpointsOf};
 use model::change::ServiceKey;
 use model::names::Network;
 use model::service::{Address, Endpoint, Health, Registry, Resolution, Service};
@@ -25,16 +25,16 @@ const CLUSTERSET: &str = ".clusterset.local";
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NameTableOf {
     scope: ScopeKey,
-    dialer: Dialer,
+    addressing: Addressing,
     network: Network,
 }
 
 impl NameTableOf {
     /// What decides the name table of a proxy.
-    pub(crate) fn of(proxy: &Traits<'_>) -> Self {
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         Self {
             scope: proxy.scope.clone(),
-            dialer: Dialer::of(proxy),
+            addressing: Addressing::of(proxy, &cx.settings().features),
             network: proxy.node.network.clone(),
         }
     }
@@ -59,7 +59,7 @@ fn table(cx: &Cx<'_, Snapshot>, key: &NameTableOf) -> BTreeMap<String, NameInfo>
         .iter()
         .flat_map(|egress| egress.services.iter())
     {
-        let addresses = addresses_for(cx, service, &key.dialer);
+        let addresses = key.addressing.all(service);
         let ips = if addresses.iter().any(|a| &**a == "0.0.0.0") {
             if service.resolution == Resolution::Passthrough && !service.ports.is_empty() {
                 of_workloads(cx, key, service, &mut table)
@@ -149,7 +149,7 @@ fn of_workloads(
                 continue;
             }
             let own = hosts.iter().map(|h| h.to_string());
-            let same_cluster = same_or_unknown(&endpoint.cluster, &key.dialer.cluster);
+            let same_cluster = same_or_unknown(&endpoint.cluster, &key.addressing.cluster);
             if same_cluster || cx.settings().features.multicluster_headless {
                 ips.extend(own.clone());
             }

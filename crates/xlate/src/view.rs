@@ -59,7 +59,7 @@ impl View {
             endpoints: Hashed::shared(cx, EndpointsOfClient::of(cx, proxy)),
             listeners: Hashed::shared(cx, ListenersOf::of(cx, proxy, &routes)),
             routes: Hashed::shared(cx, routes),
-            names: Hashed::shared(cx, NameTableOf::of(proxy)),
+            names: Hashed::shared(cx, NameTableOf::of(cx, proxy)),
             secrets: Hashed::shared(cx, SecretsOf::of(cx, proxy)),
             extensions: Hashed::shared(cx, ExtensionConfigsOf::of(cx, proxy)),
         }

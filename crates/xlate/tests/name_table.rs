@@ -172,6 +172,8 @@ fn name_tables_are_those_that_istio_builds() {
         let cluster = metadata["ClusterID"].as_str().unwrap_or_default();
         let mut settings = settings("");
         let mut features = (*settings.features).clone();
+        // As that test sets it.
+        features.dual_stack = true;
         features.multicluster_headless = cfg["MulticlusterHeadlessEnabled"] == true;
         settings.features = features.into();
         settings.cluster = if cluster.is_empty() {

@@ -3,120 +3,135 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use incr::Cx;
 use ipnet::IpNet;
 use model::names::ClusterId;
 use model::node::Role;
 use model::service::Service;
-use store::{Reads, Snapshot};
+use model::settings::Features;
 
 use super::entry::UNSPECIFIED;
 use crate::proxy::Traits;
 use crate::view::Families;
 
-/// What of a proxy decides by which addresses it dials services.
+/// What decides by which addresses a proxy knows a service.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Dialer {
-    /// Its cluster.
+pub struct Addressing {
+    /// The proxy's cluster; empty where it names none, so that no service has addresses of its own there.
     pub cluster: ClusterId,
-    families: Families,
-    /// Whether names are resolved beside it.
-    captures_dns: bool,
-    /// Whether it wants addresses to be allocated, even if the mesh does not.
-    allocates: bool,
+    /// The proxy's families.
+    pub families: Families,
+    /// Whether the proxy resolves names to allocated addresses.
+    pub auto_allocated: bool,
+    /// Whether services have addresses of both families.
+    pub dual_stack: bool,
 }
 
-impl Dialer {
+impl Addressing {
     /// That of a proxy.
-    pub fn of(proxy: &Traits<'_>) -> Self {
+    ///
+    /// Istio: pilot/pkg/model/service.go nodeUsesAutoallocatedIPs, 1.32.
+    pub fn of(proxy: &Traits<'_>, features: &Features) -> Self {
+        let allocates = proxy.flag("DNS_AUTO_ALLOCATE") || features.ip_auto_allocate;
+        let resolves = proxy.flag("DNS_CAPTURE") || proxy.node.role == Role::Waypoint;
         Self {
             cluster: proxy.node.cluster.clone(),
             families: proxy.families(),
-            captures_dns: proxy.flag("DNS_CAPTURE") || proxy.node.role == Role::Waypoint,
-            allocates: proxy.flag("DNS_AUTO_ALLOCATE"),
+            auto_allocated: allocates && resolves,
+            dual_stack: features.dual_stack,
         }
     }
 
-    /// Whether names are resolved to allocated addresses.
+    /// The address by which the proxy knows the service; `0.0.0.0` where it has none of its own.
     ///
-    /// Istio: pilot/pkg/model/service.go nodeUsesAutoallocatedIPs, 1.32.
-    fn uses_allocated(&self, cx: &Cx<'_, Snapshot>) -> bool {
-        self.captures_dns && (self.allocates || cx.settings().features.ip_auto_allocate)
-    }
-}
-
-/// Every address of a service that a proxy may dial, the primary one first. Holds `0.0.0.0` where the
-/// service has no address of its own; empty where it has none of the proxy's families.
-///
-/// Istio: pilot/pkg/model/service.go GetAllAddressesForProxy, 1.32.
-pub fn addresses_for(cx: &Cx<'_, Snapshot>, service: &Service, dialer: &Dialer) -> Vec<Arc<str>> {
-    let families = dialer.families;
-    let mut addresses = vips(service, &dialer.cluster).to_vec();
-    if addresses.is_empty() && dialer.uses_allocated(cx) {
-        let allocated = [service.auto_ipv4, service.auto_ipv6];
-        addresses.extend(allocated.iter().flatten().map(text));
-    }
-    let dual = cx.settings().features.dual_stack && families.v4 && families.v6;
-    if !dual {
-        addresses = of_families(addresses, families);
-    }
-    if !addresses.is_empty() {
-        return addresses;
-    }
-    if service.default_address.is_empty() {
-        return Vec::new();
-    }
-    let default = vec![service.default_address.clone()];
-    if service.cluster_vips.is_empty() {
-        return default;
-    }
-    of_families(default, families)
-}
-
-/// The address of a service that a proxy dials; `0.0.0.0` where it has none of its own.
-///
-/// Istio: pilot/pkg/model/service.go GetAddressForProxy, 1.32.
-pub fn address_for(cx: &Cx<'_, Snapshot>, service: &Service, dialer: &Dialer) -> Arc<str> {
-    let own = vips(service, &dialer.cluster).to_vec();
-    if let Some(first) = of_families(own, dialer.families).into_iter().next() {
-        return first;
-    }
-    if &*service.default_address == UNSPECIFIED && dialer.uses_allocated(cx) {
-        let v4 = service.auto_ipv4.filter(|_| dialer.families.v4);
-        let v6 = service.auto_ipv6.filter(|_| dialer.families.v6);
-        if let Some(address) = v4.or(v6) {
-            return text(&address);
+    /// Istio: pilot/pkg/model/service.go GetAddressForProxy, 1.32.
+    pub fn primary(&self, service: &Service) -> Arc<str> {
+        let own = of_family(self.vips(service).to_vec(), self.families);
+        if let Some(first) = own.into_iter().next() {
+            return first;
         }
+        if self.auto_allocated && &*service.default_address == UNSPECIFIED {
+            let v4 = service.auto_ipv4.filter(|_| self.families.v4);
+            let v6 = service.auto_ipv6.filter(|_| self.families.v6);
+            if let Some(address) = v4.or(v6) {
+                return text(&address);
+            }
+        }
+        service.default_address.clone()
     }
-    service.default_address.clone()
+
+    /// Every address by which the proxy knows the service, the primary one first: of one family only, unless services
+    /// have both. Holds `0.0.0.0` where the service has no address of its own; empty where it has none of the proxy's
+    /// families.
+    ///
+    /// Istio: pilot/pkg/model/service.go getAllAddressesForProxy, 1.32.
+    pub fn all(&self, service: &Service) -> Vec<Arc<str>> {
+        let allocated = [service.auto_ipv4, service.auto_ipv6];
+        let allocated = allocated.iter().flatten().filter(|_| self.auto_allocated);
+        let allocated = allocated.map(text).collect();
+        self.known(service, allocated, service.default_address.clone())
+    }
+
+    /// As [`Addressing::all`], where routes of one port are concerned: of the allocated addresses only the one that the
+    /// proxy dials is known there.
+    ///
+    /// Istio: pilot/pkg/networking/core/httproute.go BuildSidecarOutboundVirtualHosts, 1.32.
+    pub fn of_port(&self, service: &Service) -> Vec<Arc<str>> {
+        self.known(service, Vec::new(), self.primary(service))
+    }
+
+    fn known(
+        &self,
+        service: &Service,
+        allocated: Vec<Arc<str>>,
+        default: Arc<str>,
+    ) -> Vec<Arc<str>> {
+        let mut addresses = self.vips(service).to_vec();
+        if addresses.is_empty() {
+            addresses = allocated;
+        }
+        if !(self.dual_stack && self.families.v4 && self.families.v6) {
+            addresses = of_family(addresses, self.families);
+        }
+        if !addresses.is_empty() || default.is_empty() {
+            return addresses;
+        }
+        if service.cluster_vips.is_empty() {
+            return vec![default];
+        }
+        // The address of a remote cluster's service may be of a family that the proxy does not speak.
+        of_family(vec![default], self.families)
+    }
+
+    /// Every address but the first.
+    pub fn extra(&self, service: &Service) -> Vec<Arc<str>> {
+        self.all(service).into_iter().skip(1).collect()
+    }
+
+    /// The virtual IPs of a service in the proxy's cluster.
+    fn vips<'a>(&self, service: &'a Service) -> &'a [Arc<str>] {
+        if self.cluster.is_empty() {
+            return &[];
+        }
+        let mut clusters = service.cluster_vips.iter();
+        let own = clusters.find(|(id, _)| *id == self.cluster);
+        own.map_or(&[], |(_, vips)| vips)
+    }
 }
 
-/// The virtual IPs in one cluster; a proxy that names no cluster has none.
-fn vips<'a>(service: &'a Service, cluster: &ClusterId) -> &'a [Arc<str>] {
-    if cluster.is_empty() {
-        return &[];
-    }
-    service
-        .cluster_vips
-        .iter()
-        .find(|(id, _)| id == cluster)
-        .map_or(&[], |(_, vips)| vips)
-}
-
-/// The addresses of families that the proxy has, those of the first one's family first; what is no address stays out.
+/// The addresses of one family that the proxy has: for a proxy of both families that of the first address, else IPv4
+/// before IPv6. What is no address stays out.
 ///
 /// Istio: pilot/pkg/util/network/ip.go FilterAddressesByIPFamily, 1.32.
-fn of_families(addresses: Vec<Arc<str>>, families: Families) -> Vec<Arc<str>> {
-    let mut known: Vec<(bool, Arc<str>)> = addresses
-        .into_iter()
-        .filter_map(|a| Some((is_v4(&a)?, a)))
-        .filter(|(v4, _)| if *v4 { families.v4 } else { families.v6 })
-        .collect();
-    if let Some((first, _)) = known.first() {
-        let first = *first;
-        known.sort_by_key(|(v4, _)| *v4 != first);
-    }
-    known.into_iter().map(|(_, a)| a).collect()
+fn of_family(addresses: Vec<Arc<str>>, families: Families) -> Vec<Arc<str>> {
+    let first = addresses.first().and_then(|a| is_v4(a));
+    let has = |wanted: bool| addresses.iter().any(|a| is_v4(a) == Some(wanted));
+    let v4 = match (families.v4, families.v6, first) {
+        (true, true, Some(first)) => first,
+        (v4, _, _) => v4 && has(true),
+    };
+    let spoken = if v4 { families.v4 } else { families.v6 };
+    let of_family = |a: &Arc<str>| spoken && is_v4(a) == Some(v4);
+    addresses.iter().filter(|a| of_family(a)).cloned().collect()
 }
 
 /// Whether an address or range is of IPv4; `None` for what is neither.
@@ -129,4 +144,37 @@ fn is_v4(address: &str) -> Option<bool> {
 
 fn text(ip: &IpAddr) -> Arc<str> {
     Arc::from(ip.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_knows_a_service_by_addresses_of_one_family() {
+        const V4: Families = Families {
+            v4: true,
+            v6: false,
+        };
+        const V6: Families = Families {
+            v4: false,
+            v6: true,
+        };
+        const BOTH: Families = Families { v4: true, v6: true };
+        for (addresses, families, expected) in [
+            ("10.0.0.1 fd00::1 10.0.0.2", V4, "10.0.0.1 10.0.0.2"),
+            ("10.0.0.1 fd00::1", V6, "fd00::1"),
+            ("10.0.0.1 fd00::1", BOTH, "10.0.0.1"),
+            ("fd00::1 10.0.0.1", BOTH, "fd00::1"),
+            ("fd00::/64 10.0.0.0/8", BOTH, "fd00::/64"),
+            ("a.example.com fd00::1 10.0.0.1", BOTH, "10.0.0.1"),
+            ("a.example.com fd00::1", BOTH, "fd00::1"),
+            ("fd00::1", V4, ""),
+            ("", BOTH, ""),
+        ] {
+            let given = addresses.split_whitespace().map(Arc::from).collect();
+            let found = of_family(given, families).join(" ");
+            assert_eq!(found, expected, "{addresses} {families:?}");
+        }
+    }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use incr::Cx;
 use model::Labels;
 use model::kinds::kube::NamespaceSpec;
+use model::mesh::selects_namespace;
 use model::names::Namespace;
 use model::object::ObjectName;
 use model::service::Visibility;
 use proto_istio::mesh::service_entry_visibility::match_rule::Matcher;
 use proto_istio::mesh::service_entry_visibility::{Policy, Visibility as Cap};
-use proto_istio::mesh::{LabelSelector, LabelSelectorRequirement};
 use store::{Reads, Snapshot};
 
 /// `exportTo` as written, or the mesh's default where nothing is, resolved for an object of `namespace`.
@@ -69,7 +69,10 @@ pub(super) fn of_entry(
         .get::<NamespaceSpec>(&ObjectName::new("", namespace.as_str()))
         .map(|ns| ns.meta.labels.clone())
         .unwrap_or_default();
-    let policy = rules.policies.iter().find(|p| applies(p, &labels));
+    let policy = rules
+        .policies
+        .iter()
+        .find(|p| applies(p, namespace, &labels));
     match policy.map_or(rules.default_visibility(), Policy::visibility) {
         Cap::Namespace if visibility.allows(namespace) => {
             Visibility::Namespaces(Arc::from([namespace.clone()]))
@@ -80,27 +83,14 @@ pub(super) fn of_entry(
 }
 
 /// Whether every rule of a policy matches the labels of a namespace; a policy without rules always does.
-fn applies(policy: &Policy, labels: &Labels) -> bool {
+fn applies(policy: &Policy, namespace: &Namespace, labels: &Labels) -> bool {
     policy
         .matching_rules
         .iter()
         .all(|rule| match &rule.matcher {
-            Some(Matcher::NamespaceSelector(selector)) => selects(selector, labels),
+            Some(Matcher::NamespaceSelector(selector)) => {
+                selects_namespace(selector, namespace, labels)
+            }
             None => false,
         })
-}
-
-fn selects(selector: &LabelSelector, labels: &Labels) -> bool {
-    let holds = |rule: &LabelSelectorRequirement| {
-        let value = labels.get(&rule.key);
-        let listed = || value.is_some_and(|value| rule.values.iter().any(|v| v == value));
-        match rule.operator.as_str() {
-            "In" => listed(),
-            "NotIn" => !listed(),
-            "Exists" => value.is_some(),
-            "DoesNotExist" => value.is_none(),
-            _ => false,
-        }
-    };
-    labels.matches_map(&selector.match_labels) && selector.match_expressions.iter().all(holds)
 }

@@ -9,7 +9,7 @@ use mesh::label_names::{Reader, only};
 use mesh::proxy::Traits;
 use mesh::proxy_options::proxy_config;
 use mesh::scope::{ScopeKey, ScopeOf};
-use mesh::services::Dialer;
+use mesh::services::Addressing;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Role;
@@ -27,7 +27,7 @@ pub(super) struct RouteClient {
     /// Its DNS domain, relative to which names are short.
     pub(super) dns_domain: Arc<str>,
     /// By which addresses it knows services.
-    pub(super) dialer: Dialer,
+    pub(super) addressing: Addressing,
     /// Its labels that DestinationRules of its namespace read.
     pub(super) selectable: Labels,
     /// Its labels that matches of rules read.
@@ -51,7 +51,7 @@ impl RouteClient {
         Self {
             scope: proxy.scope.clone(),
             dns_domain: proxy.node.dns_domain.clone(),
-            dialer: Dialer::of(proxy),
+            addressing: Addressing::of(proxy, &cx.settings().features),
             selectable: proxy.labels_for(cx, Reader::DestinationRules),
             matched: proxy.labels_for(cx, Reader::VirtualServices),
             attempt_count: headers.attempt_count,

@@ -25,7 +25,6 @@ use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use super::service::ServiceRoutes;
 use mesh::scope::suspects_in;
 use mesh::scope::{EgressScope, ScopeOf, SidecarScope};
-use mesh::services::{address_for, addresses_for};
 use mesh::virtual_service::{DestinationsOf, MESH, RuleHead, Semantics};
 use xds::any;
 
@@ -355,19 +354,13 @@ impl Planned<'_, '_> {
             port: (self.key.port == 0 || client.proxyless).then_some(port),
             absolute: self.cx.settings().features.absolute_fqdn_vhost_domain,
         };
-        let (dialer, service) = (&client.dialer, &service.service);
-        let vips = &service.cluster_vips;
-        let own_vips = vips
-            .iter()
-            .any(|(id, list)| *id == dialer.cluster && !list.is_empty());
-        if self.key.port == 0 || own_vips {
-            let addresses = addresses_for(self.cx, service, dialer);
-            return speaker.domains(service, addresses);
-        }
-        // A port's list knows the one address that the proxy dials, not all that were allocated.
-        let address = address_for(self.cx, service, dialer);
-        let known = vips.is_empty() || addresses_for(self.cx, service, dialer).contains(&address);
-        speaker.domains(service, known.then_some(address))
+        let (addressing, service) = (&client.addressing, &service.service);
+        let addresses = if self.key.port == 0 {
+            addressing.all(service)
+        } else {
+            addressing.of_port(service)
+        };
+        speaker.domains(service, addresses)
     }
 
     fn add(

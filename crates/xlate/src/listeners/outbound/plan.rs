@@ -14,15 +14,13 @@ use proto_istio::networking::CaptureMode;
 use store::{Reads, Snapshot};
 
 use super::entry::{Chain, Entry, Followed, HttpChain, ServiceKey, TcpChains};
-use mesh::address::{
-    Addressing, UNIX_PREFIX, WILDCARD_V4, WILDCARD_V6, loopbacks, prefix, wildcards,
-};
+use mesh::address::{UNIX_PREFIX, WILDCARD_V4, WILDCARD_V6, loopbacks, prefix, wildcards};
 use mesh::class::{Handling, handling};
 use mesh::hosts::Wildcards;
 use mesh::proxy_options::Reserved;
 use mesh::scope::{EgressScope, ScopeKey, ScopeOf};
 use mesh::scope::{Suspects, suspects_in};
-use mesh::services::EndpointsOf;
+use mesh::services::{Addressing, EndpointsOf};
 
 /// The outbound listeners of the proxies of a scope that agree on the rest.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -1,0 +1,205 @@
+//! Proxies as they are in clusters: on nodes that are known or not, with addresses of one family or of two.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pilothouse_xlate::View;
+use serde_json::{Value, json};
+use testkit::{World, decode, node, settings};
+use xds::TypeUrl;
+
+/// A sidecar in namespace `shop`, by the addresses it states and what else its metadata say.
+fn sidecar(world: &World, name: &str, addresses: &str, more: Value) -> Arc<View> {
+    let first = addresses.split(',').next().unwrap();
+    let mut metadata = json!({
+        "NAMESPACE": "shop",
+        "CLUSTER_ID": "Kubernetes",
+        "INSTANCE_IPS": addresses,
+    });
+    let fields = metadata.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    world.view(&node(&json!({
+        "id": format!("sidecar~{first}~{name}.shop~shop.svc.cluster.local"),
+        "metadata": metadata,
+    })))
+}
+
+fn resource(world: &World, view: &Arc<View>, ty: TypeUrl, name: &str) -> Option<Value> {
+    let set = world.set(view, ty);
+    let resource = set.get(name)?;
+    Some(decode(ty.as_str(), &resource.body))
+}
+
+/// Every text of a kind of field, wherever it stands.
+fn texts(value: &Value, key: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| texts(item, key, found)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == key => {
+                        found.insert(text.clone());
+                    }
+                    _ => texts(value, key, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The addresses in a resource, one after the other; `None` where there is no such resource.
+fn addresses(world: &World, view: &Arc<View>, ty: TypeUrl, name: &str) -> Option<String> {
+    let mut found = BTreeSet::new();
+    texts(&resource(world, view, ty, name)?, "address", &mut found);
+    Some(Vec::from_iter(found).join(" "))
+}
+
+const LOCAL: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: local, namespace: shop}
+spec:
+  clusterIP: 10.96.0.1
+  internalTrafficPolicy: Local
+  ports: [{port: 80, name: http}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: local, namespace: shop, labels: {kubernetes.io/service-name: local}}
+addressType: IPv4
+ports: [{port: 8080, name: http}]
+endpoints:
+- {addresses: [10.1.0.1], targetRef: {kind: Pod, name: local-1, namespace: shop}}
+- {addresses: [10.1.0.2], targetRef: {kind: Pod, name: local-2, namespace: shop}}
+- {addresses: [10.1.0.9]}
+---
+";
+
+fn pod(name: &str, address: &str, on: &str) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: shop, labels: {{app: {name}}}}}
+spec: {{nodeName: {on}, containers: [{{name: c, image: i}}]}}
+status: {{phase: Running, podIP: {address}, podIPs: [{{ip: {address}}}]}}
+---
+"
+    )
+}
+
+/// A proxy is on the node that it states, and a workload on that of its Pod. What is on no known node is local to what
+/// is on no known node.
+#[test]
+fn local_traffic_stays_on_the_node_that_the_proxy_states() {
+    let world = World::of(
+        &[
+            LOCAL.to_owned(),
+            pod("local-1", "10.1.0.1", "n1"),
+            pod("local-2", "10.1.0.2", "n2"),
+            pod("client", "10.1.0.5", "n1"),
+        ]
+        .concat(),
+    );
+    for (name, address, metadata, expected) in [
+        ("client", "10.1.0.5", json!({"NODE_NAME": "n1"}), "10.1.0.1"),
+        ("client", "10.1.0.5", json!({"NODE_NAME": "n2"}), "10.1.0.2"),
+        ("client", "10.1.0.5", json!({"NODE_NAME": "n3"}), ""),
+        ("client", "10.1.0.5", json!({}), "10.1.0.9"),
+        ("unknown", "10.1.0.6", json!({}), "10.1.0.9"),
+        (
+            "unknown",
+            "10.1.0.6",
+            json!({"NODE_NAME": "n2"}),
+            "10.1.0.2",
+        ),
+    ] {
+        let view = sidecar(&world, name, address, metadata.clone());
+        let cluster = "outbound|80||local.shop.svc.cluster.local";
+        let found = addresses(&world, &view, TypeUrl::Endpoint, cluster);
+        assert_eq!(found.as_deref(), Some(expected), "{name} {metadata}");
+    }
+}
+
+const TWO_FAMILIES: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec:
+  clusterIP: 10.96.0.1
+  clusterIPs: [10.96.0.1, 'fd00::1']
+  ipFamilies: [IPv4, IPv6]
+  ports: [{port: 80, name: http}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: shop}
+spec:
+  clusterIP: 'fd00::5'
+  clusterIPs: ['fd00::5', 10.96.0.5]
+  ipFamilies: [IPv6, IPv4]
+  ports: [{port: 3306, name: tcp}]
+---
+";
+
+/// What a proxy of both families knows a service by is of the family of the service's first address, unless services
+/// have both.
+#[test]
+fn a_service_of_two_families_is_known_by_the_addresses_that_the_proxy_dials() {
+    const BOTH: &str = "10.1.0.5,2001:db8::5";
+    for (dual_stack, proxy, listener, bound, domains) in [
+        (
+            false,
+            "10.1.0.5",
+            "10.96.0.5_3306",
+            "10.96.0.5",
+            "10.96.0.1",
+        ),
+        (false, "2001:db8::5", "fd00::5_3306", "fd00::5", "[fd00::1]"),
+        (false, BOTH, "fd00::5_3306", "fd00::5", "10.96.0.1"),
+        (true, "10.1.0.5", "10.96.0.5_3306", "10.96.0.5", "10.96.0.1"),
+        (
+            true,
+            BOTH,
+            "fd00::5_3306",
+            "10.96.0.5 fd00::5",
+            "10.96.0.1 [fd00::1]",
+        ),
+    ] {
+        let mut settings = settings("");
+        let mut features = (*settings.features).clone();
+        features.dual_stack = dual_stack;
+        settings.features = Arc::new(features);
+        let mut world = World::new(settings);
+        world.put(TWO_FAMILIES);
+        let view = sidecar(&world, "client", proxy, json!({"DNS_CAPTURE": "true"}));
+
+        let found = addresses(&world, &view, TypeUrl::Listener, listener);
+        assert_eq!(found.as_deref(), Some(bound), "{proxy} {dual_stack}");
+
+        let routes = resource(&world, &view, TypeUrl::Route, "80").unwrap();
+        let hosts = routes["virtual_hosts"].as_array().unwrap().iter();
+        let web = hosts.filter(|h| h["name"] == "web.shop.svc.cluster.local:80");
+        let known = web.flat_map(|h| h["domains"].as_array().unwrap());
+        let known: Vec<&str> = known.filter_map(Value::as_str).collect();
+        let dialled: Vec<&str> = known
+            .into_iter()
+            .filter(|d| !d.starts_with("web"))
+            .collect();
+        assert_eq!(dialled.join(" "), domains, "{proxy} {dual_stack}");
+
+        let table = resource(&world, &view, TypeUrl::NameTable, "").unwrap();
+        let ips = &table["table"]["web.shop.svc.cluster.local"]["ips"];
+        let ips: Vec<&str> = ips
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(Value::as_str)
+            .collect();
+        let answered = domains.replace(['[', ']'], "");
+        assert_eq!(ips.join(" "), answered, "{proxy} {dual_stack}");
+    }
+}
