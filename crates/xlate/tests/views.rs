@@ -28,13 +28,16 @@ fn shop(workloads: usize) -> World {
              resolution: STATIC\n  ports: [{{number: 80, name: http, protocol: HTTP}}, {{number: 9000, name: tcp, protocol: TCP}}]\n  \
              endpoints: [{}]\n",
             (0..4)
-                .map(|n| format!("{{address: 10.2.{workload}.{n}, labels: {{app: s{workload}}}}}"))
+                .map(|n| format!("{{address: 10.2.{workload}.{n}, labels: {{app: s{workload}, version: v{n}}}}}"))
                 .collect::<Vec<_>>()
                 .join(", ")
         );
     }
     World::of(&yaml)
 }
+
+/// No endpoint has this address, so that a proxy has the labels that it states.
+const NO_ENDPOINT: usize = 9;
 
 fn pod(workload: usize, machine: usize, other: &Value) -> Arc<Node> {
     let mut metadata = json!({
@@ -125,7 +128,7 @@ fn a_label_that_nothing_reads_splits_no_view() {
     let mut world = shop(3);
     let labels = |hash: &str| json!({"LABELS": {"app": "s1", "pod-template-hash": hash}});
     let views = |world: &World| -> [Arc<View>; 2] {
-        ["a", "b"].map(|hash| world.view(&pod(1, 1, &labels(hash))))
+        ["a", "b"].map(|hash| world.view(&pod(1, NO_ENDPOINT, &labels(hash))))
     };
     let [a, b] = views(&world);
     assert!(Arc::ptr_eq(&a, &b));
@@ -184,11 +187,11 @@ fn no_key_lacks_what_its_type_reads() {
             object(
                 "DestinationRule",
                 net,
-                "{host: s2.shop.svc.cluster.local, trafficPolicy: {outlierDetection: {consecutive5xxErrors: 3}, loadBalancer: {localityLbSetting: {failoverPriority: [app]}}}}",
+                "{host: s2.shop.svc.cluster.local, trafficPolicy: {outlierDetection: {consecutive5xxErrors: 3}, loadBalancer: {localityLbSetting: {failoverPriority: [version]}}}}",
             ),
             [
-                json!({"LABELS": {"app": "s1"}}),
-                json!({"LABELS": {"app": "s2"}}),
+                json!({"LABELS": {"version": "v1"}}),
+                json!({"LABELS": {"version": "v2"}}),
             ],
             TypeUrl::Endpoint,
         ),
@@ -269,7 +272,7 @@ fn no_key_lacks_what_its_type_reads() {
         if !objects.is_empty() {
             world.put(&objects);
         }
-        let sets = [&a, &b].map(|said| world.set(&world.view(&pod(1, 1, said)), ty));
+        let sets = [&a, &b].map(|said| world.set(&world.view(&pod(1, NO_ENDPOINT, said)), ty));
         assert_ne!(sets[0], sets[1], "{what}");
         // Whoever came first, each gets what it gets alone.
         for (said, shared) in [&a, &b].into_iter().zip(&sets) {
@@ -279,7 +282,7 @@ fn no_key_lacks_what_its_type_reads() {
             }
             assert_eq!(
                 *shared,
-                alone.set(&alone.view(&pod(1, 1, said)), ty),
+                alone.set(&alone.view(&pod(1, NO_ENDPOINT, said)), ty),
                 "{what}"
             );
         }

@@ -40,6 +40,7 @@ pub struct Traced {
     mesh_id: Arc<str>,
     canonical_service: Arc<str>,
     canonical_revision: Arc<str>,
+    /// The service that it states, where a tracer names that.
     service_cluster: Arc<str>,
     /// Its name by the conventions of OpenTelemetry, where a tracer goes by these.
     service_name: Arc<str>,
@@ -69,7 +70,10 @@ impl Traced {
             mesh_id: text("MESH_ID"),
             canonical_service: label("service.istio.io/canonical-name"),
             canonical_revision: label("service.istio.io/canonical-revision"),
-            service_cluster: proxy.node.service_cluster.clone(),
+            service_cluster: match names_services(mesh) {
+                true => proxy.node.service_cluster.clone(),
+                false => Arc::from(""),
+            },
             service_name: match names_workloads(mesh) {
                 true => service_name(proxy).into(),
                 false => Arc::from(""),
@@ -82,6 +86,16 @@ impl Traced {
         let version = self.version;
         version.is_none_or(|v| (v.major, v.minor) >= (major, minor))
     }
+}
+
+/// Whether a tracer of the mesh names the services of proxies.
+fn names_services(mesh: &MeshConfig) -> bool {
+    mesh.extension_providers.iter().any(|p| {
+        matches!(
+            p.provider,
+            Some(Provider::Opentelemetry(_) | Provider::Datadog(_))
+        )
+    })
 }
 
 /// Whether a tracer of the mesh names workloads by the conventions of OpenTelemetry.
