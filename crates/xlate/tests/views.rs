@@ -240,7 +240,7 @@ fn no_key_lacks_what_its_type_reads() {
             object(
                 "Telemetry",
                 "telemetry.istio.io/v1",
-                "{selector: {matchLabels: {side: b}}, metrics: [{overrides: [{disabled: true}], providers: [{name: prometheus}]}]}",
+                "{selector: {matchLabels: {side: b}}, tracing: [{disableSpanReporting: true}]}",
             ),
             [labelled("a"), labelled("b")],
             TypeUrl::Listener,
