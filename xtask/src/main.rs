@@ -24,6 +24,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("incr", &[]),
     ("model", &["proto-istio"]),
     ("store", &["model", "incr", "proto-istio"]),
+    ("convert", &["model", "store", "incr", "proto-istio"]),
     ("xds", &["model"]),
     (
         "mesh",
@@ -67,6 +68,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     (
         "explain",
         &[
+            "convert",
             "model",
             "store",
             "incr",
@@ -85,6 +87,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "server",
         &[
             "analysis",
+            "convert",
             "explain",
             "model",
             "store",
@@ -109,6 +112,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "analysis",
             "explain",
             "apiserver",
+            "convert",
             "server",
             "client",
             "model",
@@ -131,6 +135,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "known-differences",
             "model",
             "store",
+            "convert",
             "incr",
             "xds",
             "descriptors",

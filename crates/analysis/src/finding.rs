@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use model::kinds::Kinded;
 use model::{Diagnostic, Object, Severity, Timestamp};
+use store::Snapshot;
 
 use crate::code::Code;
 
@@ -22,6 +23,14 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// The finding, about the written object where it was found with one that was derived.
+    pub fn placed(&self, snapshot: &Snapshot) -> Self {
+        Self {
+            diagnostic: snapshot.placed(self.diagnostic.clone()),
+            ..self.clone()
+        }
+    }
+
     /// Whether it holds at a time.
     pub fn holds_at(&self, now: Timestamp) -> bool {
         self.since.is_none_or(|since| since <= now) && self.until.is_none_or(|until| now < until)

@@ -25,7 +25,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use model::{Change, Owner};
 use serde_json::{Value, json};
-use sources::SourceEvent;
+use sources::{Sink, Source, SourceEvent};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -236,11 +236,11 @@ async fn open(dir: &std::path::Path) {
         resident_mb()
     );
     let id = Owner::new(0, "api");
-    let (sink, mut said) = tokio::sync::mpsc::channel(64);
-    tokio::spawn(ApiSource::new(id, store).run(sink, CancellationToken::new()));
+    let (sink, mut said) = Sink::channel(id.clone(), 64);
+    tokio::spawn(Box::new(ApiSource::new(id, store)).run(sink, CancellationToken::new()));
     let (mut told, mut kept) = (0, Vec::new());
     while let Some(next) = said.recv().await {
-        if let SourceEvent::Changes(changes) = next {
+        if let SourceEvent::Changes(changes) = next.event {
             told += changes
                 .iter()
                 .filter(|c| matches!(c, Change::Put(..)))

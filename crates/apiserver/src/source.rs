@@ -9,7 +9,7 @@ use model::kinds::{AnyObject, Kind};
 use model::object::{ObjectKey, ObjectName, Origin};
 use model::parse::{Validation, from_json};
 use model::{Change, Collection, Contents, Diagnostic, Owner, SourceId};
-use sources::{Sink, SourceEvent};
+use sources::{Running, Sink, Source, SourceError, SourceEvent};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -48,43 +48,34 @@ impl ApiSource {
         }
     }
 
-    /// Whose objects these are.
-    pub fn owner(&self) -> &Owner {
-        &self.owner
-    }
-
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
     /// Tells what is stored, then what changes, until `stop`.
-    pub async fn run(mut self, sink: Sink, stop: CancellationToken) {
+    async fn tell(mut self, sink: Sink, stop: CancellationToken) -> Result<(), SourceError> {
         let mut revisions = self.store.revisions();
-        if self.tell_all(&sink).await.is_none() {
-            return;
-        }
+        self.tell_all(&sink).await?;
         loop {
             tokio::select! {
-                changed = revisions.changed() => if changed.is_err() { return },
-                () = stop.cancelled() => return,
+                changed = revisions.changed() => changed.map_err(|_| SourceError::new("the store of the API is closed"))?,
+                () = stop.cancelled() => return Ok(()),
             }
             revisions.mark_unchanged();
-            if self.tell_changes(&sink).await.is_none() {
-                return;
-            }
+            self.tell_changes(&sink).await?;
         }
     }
 
-    fn collections(&self) -> impl Iterator<Item = Collection> {
-        let kinds = self.kinds.values();
-        kinds.map(|kind| Collection {
+    fn own_collections(&self) -> impl Iterator<Item = Collection> {
+        let all = Source::collections(self).into_iter();
+        all.map(|of| Collection {
             owner: self.owner.clone(),
-            of: Contents::Objects(*kind),
+            of,
         })
     }
 
-    async fn tell_all(&mut self, sink: &Sink) -> Option<()> {
+    async fn tell_all(&mut self, sink: &Sink) -> Result<(), SourceError> {
         let all: Vec<(Kind, ObjectId, Arc<Stored>)> = {
             let memory = self.store.read();
             self.seen = memory.revision();
@@ -108,22 +99,21 @@ impl ApiSource {
                 }
                 changes.extend(object.map(|o| Change::Put(self.owner.clone(), o)));
             }
-            sink.send(SourceEvent::Changes(changes)).await.ok()?;
+            sink.send(SourceEvent::Changes(changes)).await?;
         }
-        reading.await.ok()?;
-        let synced = self.collections().map(Change::Synced).collect();
-        sink.send(SourceEvent::Changes(synced)).await.ok()?;
+        reading.await.map_err(SourceError::new)?;
+        let synced = self.own_collections().map(Change::Synced).collect();
+        sink.send(SourceEvent::Changes(synced)).await?;
         self.tell_findings(sink).await
     }
 
-    async fn tell_findings(&self, sink: &Sink) -> Option<()> {
+    async fn tell_findings(&self, sink: &Sink) -> Result<(), SourceError> {
         let all = self.findings.values().flatten().cloned().collect();
-        sink.send(SourceEvent::Findings(self.owner.source.clone(), all))
-            .await
-            .ok()
+        let id = self.owner.source.clone();
+        Ok(sink.send(SourceEvent::Findings(id, all)).await?)
     }
 
-    async fn tell_changes(&mut self, sink: &Sink) -> Option<()> {
+    async fn tell_changes(&mut self, sink: &Sink) -> Result<(), SourceError> {
         let events: Option<Vec<_>> = {
             let memory = self.store.read();
             let events = memory.events_after(self.seen);
@@ -139,8 +129,8 @@ impl ApiSource {
         };
         let Some(events) = events else {
             // Too far behind to be told one by one.
-            let restart = self.collections().map(Change::Restart).collect();
-            sink.send(SourceEvent::Changes(restart)).await.ok()?;
+            let restart = self.own_collections().map(Change::Restart).collect();
+            sink.send(SourceEvent::Changes(restart)).await?;
             return self.tell_all(sink).await;
         };
         let mut changes = Vec::with_capacity(events.len());
@@ -162,12 +152,27 @@ impl ApiSource {
             changes.extend(object.map(|o| Change::Put(self.owner.clone(), o)));
         }
         if !changes.is_empty() {
-            sink.send(SourceEvent::Changes(changes)).await.ok()?;
+            sink.send(SourceEvent::Changes(changes)).await?;
         }
         if findings_differ {
             self.tell_findings(sink).await?;
         }
-        Some(())
+        Ok(())
+    }
+}
+
+impl Source for ApiSource {
+    fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    fn collections(&self) -> Vec<Contents> {
+        let kinds = self.kinds.values();
+        kinds.map(|kind| Contents::Objects(*kind)).collect()
+    }
+
+    fn run(self: Box<Self>, out: Sink, stop: CancellationToken) -> Running {
+        Box::pin(self.tell(out, stop))
     }
 }
 

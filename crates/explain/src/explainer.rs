@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use incr::{Cx, Engine, InputKey, Query, RootId};
 use mesh::view::ProxyKey;
 use model::mesh::default_mesh_config;
-use model::{AnyObject, Kind, ObjectKey};
+use model::{AnyObject, ObjectKey};
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 use store::{Input, Snapshot};
@@ -14,6 +14,7 @@ use xds::{Resource, ResourceSet, TypeUrl};
 use xlate::ViewOf;
 
 use crate::explanation::{Effect, Explanation, NamedObject, Participation, Settings, Touched};
+use crate::fork::Fork;
 use crate::likely::Words;
 use crate::names::{Unknown, type_name};
 use crate::objects::find_object;
@@ -62,7 +63,7 @@ struct Candidate {
 
 /// Answers about one proxy at one revision.
 pub struct Explainer {
-    snapshot: Arc<Snapshot>,
+    fork: Fork,
     proxy: ProxyKey,
     engine: Engine<Snapshot>,
     roots: Vec<(TypeUrl, RootId)>,
@@ -72,7 +73,7 @@ impl Explainer {
     /// About a proxy, as it is served from a snapshot.
     pub fn new(snapshot: Arc<Snapshot>, proxy: ProxyKey) -> Self {
         Self {
-            snapshot,
+            fork: Fork::new(snapshot),
             proxy,
             engine: Engine::new(),
             roots: Vec::new(),
@@ -85,7 +86,7 @@ impl Explainer {
         if self.roots.iter().all(|(known, _)| *known != ty) {
             self.roots.push((ty, self.engine.root(&served)));
         }
-        ResourceSet::clone(&self.engine.get(&self.snapshot, &served))
+        ResourceSet::clone(&self.engine.get(self.fork.snapshot(), &served))
     }
 
     /// The objects that made each of some resources of a type, or parts of them.
@@ -121,6 +122,7 @@ impl Explainer {
                 if let Some(effect) = baseline.effect(after) {
                     let mut object = NamedObject::new(&candidate.object, effect);
                     object.read_as = self.read_as(&candidate.object, &reads);
+                    object.by_way_of = self.by_way_of(&candidate.object, &reads);
                     object.fields = baseline.changed_fields(after);
                     named.push(object);
                 }
@@ -151,16 +153,15 @@ impl Explainer {
     ///
     /// When there is none, in words for the person who named it.
     pub fn find_object(&self, text: &str) -> Result<ObjectKey, String> {
-        find_object(&self.snapshot, text)
+        find_object(self.fork.snapshot(), text)
     }
 
     /// The resources of these types that an object takes part in; `None` if there is no such object.
     pub fn participation(&mut self, key: &ObjectKey, types: &[TypeUrl]) -> Option<Participation> {
-        let object = self.snapshot.tables.get_any(key.kind, &key.name)?;
+        let object = self.fork.snapshot().tables.get_any(key.kind, &key.name)?;
         let former: Vec<(TypeUrl, ResourceSet)> =
             types.iter().map(|ty| (*ty, self.resources(*ty))).collect();
-        let mut snapshot = Snapshot::clone(&self.snapshot);
-        let touched = keys(&mut snapshot, key);
+        let (snapshot, touched) = self.fork.without(&object);
         let reached = self.engine.dirty_roots_for(touched.iter().copied());
         self.engine.commit(touched.iter().copied());
         let mut resources = Vec::new();
@@ -200,7 +201,7 @@ impl Explainer {
     /// Every object that was read for a type, and all that was read. Objects that are likely to have made the resources
     /// come first, then those of kinds that there are few of.
     fn candidates(
-        &self,
+        &mut self,
         ty: TypeUrl,
         baselines: &[Baseline<'_>],
     ) -> (Vec<Candidate>, FxHashSet<InputKey>) {
@@ -211,22 +212,16 @@ impl Explainer {
             words.add(&baseline.resource.name);
             words.add_all(&baseline.json);
         }
-        let mut kinds = Kind::ALL.to_vec();
-        kinds.sort_by_key(|kind| self.snapshot.tables.count(*kind));
         let (mut likely, mut others) = (Vec::new(), Vec::new());
-        let objects = kinds.into_iter();
-        for object in objects.flat_map(|kind| self.snapshot.tables.iter_any(kind)) {
-            let mut touched = Vec::new();
-            let mut is_likely = false;
-            let mut snapshot = Snapshot::clone(&self.snapshot);
-            snapshot.replace(&object.key(), None, &mut |input: Input<'_>| {
-                touched.push(input.key());
-                is_likely |= words.name(&input);
-            });
-            if touched.iter().any(|key| reads.contains(key)) {
-                let list = if is_likely { &mut likely } else { &mut others };
-                list.push(Candidate { object, touched });
+        for object in self.fork.written() {
+            let (_, touched) = self.fork.without(&object);
+            if !touched.iter().any(|key| reads.contains(key)) {
+                continue;
             }
+            let mut is_likely = false;
+            self.inputs(&object.key(), &mut |input| is_likely |= words.name(&input));
+            let list = if is_likely { &mut likely } else { &mut others };
+            list.push(Candidate { object, touched });
         }
         likely.append(&mut others);
         (likely, reads)
@@ -235,24 +230,39 @@ impl Explainer {
     /// What the proxy gets without an object. `before` are the inputs in which what was derived last differs from the
     /// snapshot.
     fn without(&mut self, candidate: &Candidate, before: &[InputKey], ty: TypeUrl) -> ResourceSet {
-        let mut snapshot = Snapshot::clone(&self.snapshot);
-        keys(&mut snapshot, &candidate.object.key());
+        let (snapshot, _) = self.fork.without(&candidate.object);
         let changed = before.iter().chain(&candidate.touched);
         self.engine.commit(changed.copied());
         let set = self.engine.get(&snapshot, &self.served(ty));
         ResourceSet::clone(&set)
     }
 
+    /// The inputs that an object is read through.
+    fn inputs(&self, key: &ObjectKey, take: &mut dyn FnMut(Input<'_>)) {
+        let mut snapshot = Snapshot::clone(self.fork.snapshot());
+        snapshot.replace(key, None, take);
+    }
+
     /// The inputs of an object that were read, by name.
     fn read_as(&self, object: &AnyObject, reads: &FxHashSet<InputKey>) -> Vec<String> {
         let mut inputs = Vec::new();
-        let mut snapshot = Snapshot::clone(&self.snapshot);
-        snapshot.replace(&object.key(), None, &mut |input: Input<'_>| {
+        self.inputs(&object.key(), &mut |input| {
             if reads.contains(&input.key()) {
                 inputs.push(input.to_string());
             }
         });
         inputs
+    }
+
+    /// The objects derived from an object that were read, by name.
+    fn by_way_of(&self, object: &AnyObject, reads: &FxHashSet<InputKey>) -> Vec<String> {
+        let derived = self.fork.derived_from(&object.key()).iter();
+        let read = derived.filter(|key| {
+            let mut read = false;
+            self.inputs(key, &mut |input| read |= reads.contains(&input.key()));
+            read
+        });
+        read.map(ToString::to_string).collect()
     }
 
     /// Whether each would be another one with Istio's default mesh config. Leaves the engine at the snapshot.
@@ -263,14 +273,15 @@ impl Explainer {
         before: &[InputKey],
         in_time: bool,
     ) -> Vec<Settings> {
-        let changed = before.iter().copied().chain([Input::Settings.key()]);
         let mut found = vec![Settings::Unchecked; baselines.len()];
+        let mut touched = Vec::new();
         if in_time {
-            let mut snapshot = Snapshot::clone(&self.snapshot);
-            let mut settings = model::settings::Settings::clone(&snapshot.settings);
+            let settings = &self.fork.snapshot().settings;
+            let mut settings = model::settings::Settings::clone(settings);
             settings.mesh = Arc::new(default_mesh_config());
-            snapshot.settings = Arc::new(settings);
-            self.engine.commit(changed.clone());
+            let (snapshot, keys) = self.fork.under(Arc::new(settings));
+            touched = keys;
+            self.engine.commit(before.iter().chain(&touched).copied());
             let set = self.engine.get(&snapshot, &self.served(ty));
             for (baseline, found) in baselines.iter().zip(&mut found) {
                 *found = match baseline.effect(set.get(&baseline.resource.name)) {
@@ -279,7 +290,7 @@ impl Explainer {
                 };
             }
         }
-        self.engine.commit(changed);
+        self.engine.commit(before.iter().chain(&touched).copied());
         found
     }
 }
@@ -355,13 +366,6 @@ impl<'a> Baseline<'a> {
         names.retain(|name| before.get(*name) != after.get(*name));
         names.into_iter().cloned().collect()
     }
-}
-
-/// Takes an object out of a snapshot. The inputs that differ from then on.
-fn keys(snapshot: &mut Snapshot, key: &ObjectKey) -> Vec<InputKey> {
-    let mut keys = Vec::new();
-    snapshot.replace(key, None, &mut |input: Input<'_>| keys.push(input.key()));
-    keys
 }
 
 /// What became of a resource; `None` if nothing did.

@@ -9,6 +9,7 @@
 
 mod explainer;
 mod explanation;
+mod fork;
 mod likely;
 mod names;
 mod objects;

@@ -17,8 +17,8 @@ use pilothouse_explain::{Budget, Explainer, Target, type_name};
 use testkit::{Scenario, World};
 use xds::{ResourceSet, TypeUrl};
 
-/// Scenarios of a run that does not take all.
-const SAMPLE: usize = 8;
+/// Scenarios of a run that does not take all, beside those with an Ingress.
+const SAMPLE: usize = 6;
 
 /// Numbers that look random.
 struct Random(u64);
@@ -43,7 +43,8 @@ impl Random {
 fn objects(world: &World) -> Vec<AnyObject> {
     let snapshot = world.store.snapshot();
     let all = Kind::ALL.iter().flat_map(|k| snapshot.tables.iter_any(*k));
-    all.collect()
+    // What is derived comes and goes with what it is derived from.
+    all.filter(|o| o.meta().derived.is_none()).collect()
 }
 
 /// A world of the same settings with all objects but one, and nothing derived yet.
@@ -112,7 +113,13 @@ fn an_object_is_named_if_and_only_if_it_matters() {
     let mut random = Random(seed);
     let names = match every {
         true => names,
-        false => random.some(names, SAMPLE),
+        false => {
+            // Those with derived objects always: there, what is taken away is not what is read.
+            let (mut derived, others): (Vec<String>, Vec<String>) =
+                names.into_iter().partition(|n| n.contains("ingress"));
+            derived.extend(random.some(others, SAMPLE));
+            derived
+        }
     };
     let (mut explained, mut named, mut settled) = (0, 0, 0);
     for name in names {

@@ -72,7 +72,10 @@ impl Query<Snapshot> for InNamespace {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ServiceList {
         let mut services = Vec::new();
-        for name in cx.names_in::<KubeObject>(&self.0) {
+        let mut names = cx.names_in::<KubeObject>(&self.0);
+        // One service for all clusters.
+        names.dedup_by(|b, a| a.is_namesake(b));
+        for name in names {
             services.extend((*cx.query(&KubeService(name))).clone());
         }
         for entry in cx.names_in::<ServiceEntry>(&self.0) {

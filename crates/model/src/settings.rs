@@ -8,6 +8,7 @@ pub use features::{Feature, Features, JwksFetch};
 pub use proto_istio::mesh::{MeshConfig, MeshNetworks};
 
 use crate::names::{ClusterId, Namespace};
+use crate::object::ObjectName;
 
 /// What is set once for everybody. Replaced whole; generation reads it through the snapshot.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,4 +25,11 @@ pub struct Settings {
     pub cluster: ClusterId,
     /// The namespace of the control plane (`istio-system`).
     pub system_namespace: Namespace,
+}
+
+impl Settings {
+    /// The cluster that an object of a kind that each cluster has its own of is in.
+    pub fn cluster_of<'a>(&'a self, name: &'a ObjectName) -> &'a ClusterId {
+        name.cluster.as_ref().unwrap_or(&self.cluster)
+    }
 }

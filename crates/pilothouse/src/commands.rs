@@ -10,5 +10,6 @@ pub(crate) mod ledger;
 pub(crate) mod proxy;
 pub(crate) mod proxy_config;
 pub(crate) mod simulate;
+pub(crate) mod status;
 mod text;
 pub(crate) mod validate;

@@ -51,6 +51,8 @@ enum Command {
     Validate(commands::validate::ValidateOptions),
     /// Show where a request goes: listener, filter chain, virtual host, route, cluster, endpoints, and what made them.
     Simulate(Box<commands::simulate::SimulateOptions>),
+    /// Show objects with the status that they get, such as the addresses of an Ingress.
+    Status(commands::status::StatusOptions),
     /// Show which objects made a resource of a proxy, or which resources an object takes part in.
     Explain(Box<commands::explain::ExplainOptions>),
     /// Run a small HTTP backend that says who it is, for demos and tests.
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         Command::Simulate(options) => {
             block_on(commands::simulate::run(*options, &mut std::io::stdout()))
         }
+        Command::Status(options) => block_on(commands::status::run(&options)),
         Command::Explain(options) => {
             block_on(commands::explain::run(*options, &mut std::io::stdout()))
         }

@@ -239,14 +239,15 @@ fn run(shared: &Shared) {
             continue;
         };
         let wanted = Wanted::default();
-        let findings = found.iter().filter(|finding| {
+        let placed = found.iter().map(|finding| finding.placed(&snapshot));
+        let findings = placed.filter(|finding| {
             let key = finding.diagnostic.object.as_ref();
             let object = key.and_then(|k| snapshot.tables.get_any(k.kind, &k.name));
             wanted.wants(finding, object.as_ref())
         });
         let analyzed = Analyzed {
             revision: snapshot.revision,
-            findings: Arc::new(findings.cloned().collect()),
+            findings: Arc::new(findings.collect()),
             took: start.elapsed(),
             runs: engine.stats().runs - before,
         };

@@ -16,7 +16,6 @@ use apiserver::audit::Audit;
 use apiserver::http::Security;
 use apiserver::limits::Limits;
 use apiserver::pki::{Files, Given, server_names};
-use apiserver::source::ApiSource;
 use apiserver::store::{Keep, Store};
 use clap::Args;
 use model::Owner;
@@ -125,7 +124,7 @@ pub struct ApiOptions {
     pub history_bytes: u64,
 }
 
-/// Opens the store, listens, and returns the store as a source.
+/// Opens the store, listens, and returns the store, and as whose its objects are told.
 ///
 /// # Errors
 ///
@@ -136,7 +135,7 @@ pub async fn start(
     namespace: &str,
     shadows: &Arc<Shadows>,
     stop: &CancellationToken,
-) -> anyhow::Result<ApiSource> {
+) -> anyhow::Result<(Owner, Store)> {
     let loopback = options.api_addr.ip().to_canonical().is_loopback();
     anyhow::ensure!(
         loopback || !options.insecure_local,
@@ -191,9 +190,8 @@ pub async fn start(
         let (every, stop) = (reload::EVERY, stop.clone());
         Security::Reloaded(reload::certificates(files, given, config, every, stop))
     };
-    let id = Owner::new(STORE_RANK, format!("api:{}", data.display()));
-    let source = ApiSource::new(id, store.clone());
-    let api = Api::start(store, access, audit, &["default", namespace]).await?;
+    let owner = Owner::new(STORE_RANK, format!("api:{}", data.display()));
+    let api = Api::start(store.clone(), access, audit, &["default", namespace]).await?;
     api.set_limits(Limits {
         connections: options.api_max_connections,
         connections_per_peer: options.api_max_connections_per_peer,
@@ -211,7 +209,7 @@ pub async fn start(
         );
         tokio::spawn(watching);
     }
-    let (shadows, own) = (shadows.clone(), source.owner().clone());
+    let (shadows, own) = (shadows.clone(), owner.clone());
     api.set_elsewhere(move |key| {
         let other = shadows.instead_of(&own, key)?;
         Some(other.to_string())
@@ -225,5 +223,5 @@ pub async fn start(
         api,
         stop.clone(),
     ));
-    Ok(source)
+    Ok((owner, store))
 }

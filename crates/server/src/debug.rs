@@ -21,6 +21,7 @@ use xds::TypeUrl;
 use crate::derive::{Closed, ProxyRow, Revisions, State};
 use crate::http::{Pages, text, typed};
 use crate::streams::{Connection, TypeState};
+use crate::supervisor::SourceStatus;
 
 /// The pages, with what each shows.
 const INDEX: &[(&str, &str)] = &[
@@ -55,6 +56,11 @@ const INDEX: &[(&str, &str)] = &[
     (
         "revisions?after=",
         "the latest revisions: responses they led to, and how long after the change the last was written",
+    ),
+    ("status", "objects with the status that they get"),
+    (
+        "sources",
+        "the sources of configuration: how far each is, and why one failed",
     ),
     (
         "syncz",
@@ -156,6 +162,12 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             let found = connected(pages, proxy, |_, found| found).await?;
             Page::Json(dumps::config_dump(&found))
         }
+        "status" => {
+            let snapshot = pages.derive.ask(|state| state.store().snapshot()).await?;
+            let evaluated = move || registry::statuses(&snapshot);
+            let statuses = tokio::task::spawn_blocking(evaluated).await;
+            Page::Json(statuses.map_err(|_| Closed)?)
+        }
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
         "explain" => Page::Json(explain::page(query, pages).await?),
@@ -163,6 +175,10 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "memory" => {
             let derived = pages.derive.ask(memory::derived).await?;
             Page::Json(memory::page(derived, &pages.connections.all()))
+        }
+        "sources" => {
+            let sources = pages.supervisor.sources();
+            Page::Json(sources.iter().map(SourceStatus::json).collect())
         }
         "warm" => {
             let proxies = pages.derive.ask(warm::from_disk).await?;

@@ -37,7 +37,8 @@ pub(crate) use place::has_sets;
 pub use revisions::{Revision, Revisions};
 pub use state::{FindingRow, ProxyRow, State, ViewRow};
 
-/// How many batches of changes may wait before sources are made to.
+/// How many batches of changes may wait to be applied, of all sources together, before sources are made to wait. There is
+/// no other queue between a source and the derive thread.
 const WAITING_CHANGES: usize = 64;
 
 /// How many proxies may wait to be introduced before others are made to. What a stream says later never waits, and is
@@ -204,7 +205,26 @@ impl Derive {
             .acquire_owned()
             .await
             .map_err(|_| Closed)?;
-        self.send(Message::Changes(changes, since, permit))
+        self.take(changes, since, permit)
+    }
+
+    /// The room that batches of changes wait in.
+    pub fn room(&self) -> Arc<Semaphore> {
+        self.room.clone()
+    }
+
+    /// As [`Derive::change`], for changes that have their room already.
+    ///
+    /// # Errors
+    ///
+    /// When the process is going down.
+    pub fn take(
+        &self,
+        changes: Vec<Change>,
+        since: Instant,
+        room: OwnedSemaphorePermit,
+    ) -> Result<(), Closed> {
+        self.send(Message::Changes(changes, since, room))
     }
 
     /// Proxies that come from here on are held: they get what they had before the start and nothing that is derived,

@@ -27,6 +27,7 @@ use crate::derive::Derive;
 use crate::findings::Findings;
 use crate::metrics::Metrics;
 use crate::streams::Connections;
+use crate::supervisor::Supervisor;
 use crate::warm::Warm;
 use clients::{Clients, Place};
 
@@ -48,6 +49,8 @@ pub struct Pages {
     pub analyst: Analyst,
     /// What is kept on disk.
     pub warm: Arc<Warm>,
+    /// The sources of configuration.
+    pub supervisor: Supervisor,
 }
 
 type Page = Response<Full<Bytes>>;
@@ -143,10 +146,12 @@ async fn answer(
                 };
                 text(StatusCode::OK, words)
             } else {
-                text(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "starting: configuration is still being read\n",
-                )
+                let mut words = "starting: configuration is still being read\n".to_owned();
+                let sources = pages.supervisor.sources();
+                for source in sources.iter().filter(|s| !s.was_in_sync) {
+                    words.push_str(&format!("{}: {}\n", source.owner, source.words()));
+                }
+                text(StatusCode::SERVICE_UNAVAILABLE, words)
             }
         }
         "/metrics" => metrics(&pages).await,

@@ -13,5 +13,6 @@ pub mod serve;
 pub mod settings;
 pub mod shadows;
 pub mod streams;
+pub mod supervisor;
 pub mod warm;
 mod welcome;

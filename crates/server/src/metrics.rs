@@ -43,6 +43,10 @@ pub struct Metrics {
     pub rejected_configs: IntCounterVec,
     /// Events by kind.
     pub config_events: IntCounterVec,
+    /// Whether each source is in sync.
+    pub sources_in_sync: IntGaugeVec,
+    /// Failures of each source, by reason.
+    pub source_failures: IntCounterVec,
     /// Services known.
     pub services: IntGauge,
     /// VirtualServices known.
@@ -112,6 +116,28 @@ impl Metrics {
                 "pilot_total_xds_internal_errors",
                 "Faults of the control plane itself; panics caught are among them.",
             )?,
+            sources_in_sync: {
+                let gauge = IntGaugeVec::new(
+                    Opts::new(
+                        "pilothouse_source_in_sync",
+                        "1 while everything that a source holds has been read, else 0.",
+                    ),
+                    &["source"],
+                )?;
+                r.register(Box::new(gauge.clone()))?;
+                gauge
+            },
+            source_failures: {
+                let counter = IntCounterVec::new(
+                    Opts::new(
+                        "pilothouse_source_failures_total",
+                        "Runs of a source that did not go on, by reason: error, ended or panic. It is started again.",
+                    ),
+                    &["source", "reason"],
+                )?;
+                r.register(Box::new(counter.clone()))?;
+                counter
+            },
             findings: {
                 let gauge = IntGaugeVec::new(
                     Opts::new(

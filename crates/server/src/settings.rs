@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use model::settings::{Features, MeshConfig, Settings};
-use model::{Change, Diagnostic, Severity, SourceId};
+use model::{Change, Contents, Diagnostic, Owner, Severity, SourceId};
 use proto_istio::mesh::mesh_config::extension_provider::http_header::HeaderValue;
 use proto_istio::mesh::mesh_config::extension_provider::open_telemetry_tracing_provider::Sampling;
 use proto_istio::mesh::mesh_config::extension_provider::{HttpHeader, Provider};
 use sources::folder::LARGEST_FILE;
 use sources::open::{Stamp, read_text};
-use sources::{Sink, SourceEvent};
+use sources::{Running, Sink, Source, SourceError, SourceEvent};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ServeOptions;
@@ -118,47 +118,74 @@ fn take<T>(
     }
 }
 
-/// Tells the settings anew whenever a file of theirs changes; a version that cannot be used changes nothing.
-pub async fn watch(options: ServeOptions, out: Sink, stop: CancellationToken) {
-    let paths: Vec<PathBuf> = [&options.mesh_config, &options.mesh_networks]
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
-    if paths.is_empty() {
-        return;
+/// The files of settings as a source.
+pub struct SettingsSource {
+    owner: Owner,
+    options: ServeOptions,
+    paths: Vec<PathBuf>,
+    /// Whether the settings are those that the process was started with.
+    is_known: bool,
+}
+
+impl SettingsSource {
+    /// The source of the files that options name. Its first run begins with what [`load`] has given.
+    pub fn new(options: ServeOptions, first: bool) -> Self {
+        Self {
+            owner: source().into(),
+            paths: paths(&options),
+            options,
+            is_known: first,
+        }
     }
-    let stamps =
-        |paths: &[PathBuf]| -> Vec<Option<Stamp>> { paths.iter().map(|p| Stamp::at(p)).collect() };
-    let mut known = stamps(&paths);
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
-            () = stop.cancelled() => return,
-        }
-        let now = stamps(&paths);
-        if now == known {
-            continue;
-        }
-        known = now;
-        let said = match load(&options) {
-            Ok((settings, found)) => {
-                if out
-                    .send(SourceEvent::Findings(source(), found))
-                    .await
-                    .is_err()
-                {
-                    return;
-                }
-                SourceEvent::Changes(vec![Change::Settings(Arc::new(settings))])
+
+    /// Whether there are files.
+    pub fn is_wanted(options: &ServeOptions) -> bool {
+        !paths(options).is_empty()
+    }
+}
+
+fn paths(options: &ServeOptions) -> Vec<PathBuf> {
+    let files = [&options.mesh_config, &options.mesh_networks].into_iter();
+    files.flatten().cloned().collect()
+}
+
+impl Source for SettingsSource {
+    fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    fn collections(&self) -> Vec<Contents> {
+        Vec::new()
+    }
+
+    fn run(self: Box<Self>, out: Sink, stop: CancellationToken) -> Running {
+        Box::pin(self.watch(out, stop))
+    }
+}
+
+impl SettingsSource {
+    /// Reports the settings whenever a file of theirs changes; a version that cannot be used changes nothing.
+    async fn watch(self: Box<Self>, out: Sink, stop: CancellationToken) -> Result<(), SourceError> {
+        let stamps = || -> Vec<Option<Stamp>> { self.paths.iter().map(|p| Stamp::at(p)).collect() };
+        let mut known = self.is_known.then(stamps);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = stop.cancelled() => return Ok(()),
             }
-            Err(error) => {
-                tracing::error!("{error:#}; the former settings stay in force");
+            let now = Some(stamps());
+            if now == known {
                 continue;
             }
-        };
-        if out.send(said).await.is_err() {
-            return;
+            known = now;
+            match load(&self.options) {
+                Ok((settings, found)) => {
+                    out.send(SourceEvent::Findings(source(), found)).await?;
+                    let changes = vec![Change::Settings(Arc::new(settings))];
+                    out.send(SourceEvent::Changes(changes)).await?;
+                }
+                Err(error) => tracing::error!("{error:#}; the former settings stay in force"),
+            }
         }
     }
 }

@@ -65,7 +65,9 @@ fn judge(key: &ObjectKey, owners: &[Arc<Owner>]) -> Vec<Diagnostic> {
         finding.help = Some(format!("delete it from {other} or from {used}").into());
         finding
     };
-    others.iter().map(tell).collect()
+    // Who writes what a derived object would be made from is told of that, not of the derived object.
+    let written = others.iter().filter(|o| &*o.source.name != convert::SOURCE);
+    written.map(tell).collect()
 }
 
 #[cfg(test)]

@@ -463,3 +463,76 @@ async fn a_set_that_findings_have_read_is_published_when_it_is_asked_for() {
         assert!(published.get(ty).is_some(), "{ty}");
     }
 }
+
+/// As many ServiceEntries and VirtualServices that only their own namespace may see.
+fn hidden(owner: &Owner, count: usize) -> Vec<Change> {
+    let one = |at: usize| {
+        format!(
+            "---\napiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{name: s{at}, namespace: far}}\n\
+             spec: {{hosts: [s{at}.far.com], exportTo: [.], ports: [{{number: 80, name: http, protocol: HTTP}}], resolution: DNS}}\n\
+             ---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {{name: v{at}, namespace: far}}\n\
+             spec: {{hosts: [s{at}.far.com], exportTo: [.], http: [{{route: [{{destination: {{host: s{at}.far.com}}}}]}}]}}\n"
+        )
+    };
+    let yaml: String = (0..count).map(one).collect();
+    let parsed = parse(&yaml, &Arc::from(Path::new("far.yaml")), Validation::Warn);
+    let objects = parsed.objects().cloned();
+    objects.map(|o| Change::Put(owner.clone(), o)).collect()
+}
+
+#[tokio::test]
+async fn proxies_get_nothing_when_a_source_comes_restarts_and_goes_whose_objects_they_do_not_see() {
+    const COUNT: usize = 500;
+    let running = Running::start();
+    let derive = &running.derive;
+    derive.change(service(0), Instant::now()).await.unwrap();
+    let mut near = derive
+        .subscribe(proxy("a", "shop"), PEER, None)
+        .await
+        .unwrap();
+    let mut far = derive
+        .subscribe(proxy("b", "far"), PEER, None)
+        .await
+        .unwrap();
+    for ty in [
+        TypeUrl::Cluster,
+        TypeUrl::Endpoint,
+        TypeUrl::Listener,
+        TypeUrl::Route,
+    ] {
+        derive.want(near.proxy, ty).unwrap();
+        derive.want(far.proxy, ty).unwrap();
+    }
+    derive.ask(|_| ()).await.unwrap();
+    let (before, first) = (near.published.newest(), far.published.newest());
+
+    let other = Owner::new(20, "other");
+    let say = async |changes: Vec<Change>| {
+        derive.change(changes, Instant::now()).await.unwrap();
+        derive.ask(|_| ()).await.unwrap();
+    };
+    let count = async || {
+        let known = derive.ask(|state| state.store().snapshot().tables.count(Kind::VirtualService));
+        known.await.unwrap()
+    };
+    say(hidden(&other, COUNT)).await;
+    assert_eq!(count().await, COUNT);
+    let with = far.published.newest();
+    assert!(!Arc::ptr_eq(&with, &first), "those who see them are told");
+    let mut again: Vec<Change> = other.collections().map(Change::Restart).collect();
+    again.extend(hidden(&other, COUNT));
+    again.extend(other.collections().map(Change::Synced));
+    say(again).await;
+    assert!(
+        Arc::ptr_eq(&far.published.newest(), &with),
+        "nothing differs"
+    );
+    say(vec![Change::Gone(other)]).await;
+    assert_eq!(count().await, 0);
+    let clusters = |published: &Published| published.get(TypeUrl::Cluster).map(ResourceSet::len);
+    assert_eq!(clusters(&far.published.newest()), clusters(&first));
+    assert!(
+        Arc::ptr_eq(&near.published.newest(), &before),
+        "it is told of nothing"
+    );
+}

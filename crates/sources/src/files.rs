@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use model::{Change, Diagnostic};
+use model::{Change, Diagnostic, Owner};
 use notify::Event;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::folder::Folder;
-use crate::{Sink, SourceEvent};
+use crate::{Running, Sink, Source, SourceError, SourceEvent};
 use pending::{Pending, Work};
 use watching::Watching;
 
@@ -62,6 +62,28 @@ pub struct Options {
     pub empty_grace: Duration,
 }
 
+/// A folder as a source.
+pub struct FilesSource {
+    /// What is reported.
+    pub folder: Folder,
+    /// How.
+    pub options: Options,
+}
+
+impl Source for FilesSource {
+    fn owner(&self) -> &Owner {
+        self.folder.owner()
+    }
+
+    fn run(self: Box<Self>, out: Sink, stop: CancellationToken) -> Running {
+        let Self { folder, options } = *self;
+        Box::pin(async move {
+            let run = run(folder, options, out, stop);
+            run.await.map_err(SourceError::new)
+        })
+    }
+}
+
 /// Tells what the folder holds, then each change, until `stop`.
 ///
 /// One that is not there, or that the system does not tell of, is a finding to show, and looked at from time to time.
@@ -69,7 +91,7 @@ pub struct Options {
 /// # Errors
 ///
 /// When reading it panics.
-pub async fn run(
+async fn run(
     folder: Folder,
     options: Options,
     out: Sink,

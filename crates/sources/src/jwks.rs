@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use model::Change;
 use model::jwks::{Demand, FetchedKeys, KeySource};
+use model::{Change, Contents, Owner};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Sink, SourceEvent};
+use crate::{Running, Sink, Source, SourceError, SourceEvent};
 use room::Room;
 
 pub use fetch::{FetchError, Fetcher, RootsError};
@@ -60,12 +60,39 @@ pub struct Options {
     pub attempted: Arc<dyn Fn(bool) + Send + Sync>,
 }
 
+/// The keys of token issuers as a source.
+pub struct KeysSource {
+    /// The name under which it is shown.
+    pub owner: Owner,
+    /// What is to be fetched.
+    pub wanted: watch::Receiver<Wanted>,
+    /// How.
+    pub options: Options,
+}
+
+impl Source for KeysSource {
+    fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    fn collections(&self) -> Vec<Contents> {
+        Vec::new()
+    }
+
+    fn run(self: Box<Self>, out: Sink, stop: CancellationToken) -> Running {
+        Box::pin(async move {
+            let run = run(self.wanted, self.options, out, stop);
+            run.await.map_err(SourceError::new)
+        })
+    }
+}
+
 /// Fetches what is wanted until `stop`.
 ///
 /// # Errors
 ///
 /// When the file of further roots is there and cannot be used. Operators can act.
-pub async fn run(
+async fn run(
     mut wanted: watch::Receiver<Wanted>,
     options: Options,
     out: Sink,

@@ -7,11 +7,15 @@ pub mod files;
 pub mod folder;
 pub mod jwks;
 pub mod open;
+mod sink;
 
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use model::{Change, Diagnostic, SourceId};
-use tokio::sync::mpsc;
+use model::{Change, Contents, Diagnostic, Owner, SourceId};
+use tokio_util::sync::CancellationToken;
+
+pub use sink::{Closed, Delivery, Sink};
 
 /// What a source reports.
 #[derive(Debug)]
@@ -41,5 +45,39 @@ impl SourceEvent {
     }
 }
 
-/// Where sources send their events; full when the derive thread is behind.
-pub type Sink = mpsc::Sender<SourceEvent>;
+/// A source that is being run.
+pub type Running = Pin<Box<dyn Future<Output = Result<(), SourceError>> + Send>>;
+
+/// Something that configuration comes from. Whoever runs it starts it again when it fails.
+pub trait Source: Send {
+    /// Whose objects it reports. It speaks for nobody else.
+    fn owner(&self) -> &Owner;
+
+    /// What it reports whole: it is in sync when it has said so of each of these.
+    fn collections(&self) -> Vec<Contents> {
+        Contents::all().collect()
+    }
+
+    /// Reports everything and says of each collection when that is done, then reports each change, until `stop`.
+    ///
+    /// What was reported stays in force when this ends with an error or panics. The next run reports everything again.
+    fn run(self: Box<Self>, out: Sink, stop: CancellationToken) -> Running;
+}
+
+/// Why a source cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct SourceError(Box<dyn std::error::Error + Send + Sync>);
+
+impl SourceError {
+    /// For a reason.
+    pub fn new(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(reason.into())
+    }
+}
+
+impl From<Closed> for SourceError {
+    fn from(closed: Closed) -> Self {
+        Self::new(closed)
+    }
+}

@@ -21,8 +21,8 @@ pub enum ObjectIndex {
     Label = 1,
     /// An IP address of the object.
     Address,
-    /// A host that the object declares or configures (ServiceEntry, DestinationRule, VirtualService), or that a
-    /// Service is another name of (`externalName`).
+    /// A host that the object declares or configures (ServiceEntry, DestinationRule, VirtualService, Ingress), or that
+    /// a Service is another name of (`externalName`).
     Host,
     /// `namespace/name` of the Service that an EndpointSlice belongs to.
     Service,
@@ -298,7 +298,18 @@ mod kube {
     }
     impl Indexed for Secret {}
     impl Indexed for ConfigMap {}
-    impl Indexed for Ingress {}
+    impl Indexed for Ingress {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            for rule in &object.spec.rules {
+                let host = if rule.host.is_empty() {
+                    "*"
+                } else {
+                    &rule.host
+                };
+                emit(ObjectIndex::Host, host.to_owned());
+            }
+        }
+    }
     impl Indexed for IngressClass {}
     impl Indexed for Deployment {}
     impl Indexed for MutatingWebhookConfiguration {}

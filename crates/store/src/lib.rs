@@ -8,6 +8,7 @@ mod discovery;
 pub mod index;
 pub mod input;
 pub mod label_reader;
+mod places;
 pub mod reads;
 pub mod shards;
 pub mod snapshot;

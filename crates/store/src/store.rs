@@ -60,6 +60,20 @@ impl ChangeSet {
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
+
+    /// Takes in what a further batch changed, as if both had been one.
+    pub fn merge(&mut self, further: ChangeSet) {
+        self.keys.extend(further.keys);
+        self.keys.sort_unstable();
+        self.keys.dedup();
+        self.objects.extend(further.objects);
+        self.objects.sort();
+        self.objects.dedup();
+        for (reason, count) in further.reasons {
+            *self.reasons.entry(reason).or_default() += count;
+        }
+        self.contested |= further.contested;
+    }
 }
 
 /// One owner's version of an object.
@@ -114,8 +128,17 @@ impl Store {
 
     /// Applies a batch as one revision.
     pub fn apply(&mut self, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
+        self.take_in(self.snapshot.revision + 1, batch)
+    }
+
+    /// Applies a further batch to the latest revision, of which nobody may have heard yet.
+    pub fn amend(&mut self, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
+        self.take_in(self.snapshot.revision, batch)
+    }
+
+    fn take_in(&mut self, revision: u64, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
         let mut next = Snapshot::clone(&self.snapshot);
-        next.revision += 1;
+        next.revision = revision;
         let mut writing = Writing {
             store: self,
             next: &mut next,

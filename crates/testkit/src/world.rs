@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use convert::Stage;
 use incr::{Engine, Query};
 use mesh::view::ProxyKey;
 use model::mesh::{default_mesh_config, read_mesh_config};
@@ -21,6 +22,8 @@ use xlate::ViewOf;
 pub struct World {
     /// The objects.
     pub store: Store,
+    /// What derives objects from others.
+    pub stage: Stage,
     /// What is derived.
     pub engine: Engine<Snapshot>,
     owner: Owner,
@@ -114,6 +117,7 @@ impl World {
     pub fn new(settings: Settings) -> Self {
         Self {
             store: Store::new(Arc::new(settings)),
+            stage: Stage::default(),
             engine: Engine::new(),
             owner: Owner::new(0, "test"),
         }
@@ -166,9 +170,9 @@ impl World {
         self.apply([Change::Delete(self.owner.clone(), key.clone())])
     }
 
-    /// Applies a batch.
+    /// Applies a batch, with what is derived from it.
     pub fn apply(&mut self, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
-        let changes = self.store.apply(batch);
+        let changes = self.stage.apply(&mut self.store, batch);
         self.engine.commit(changes.keys.iter().copied());
         changes
     }

@@ -85,7 +85,11 @@ apiVersion: v1
 kind: Pod
 metadata: {{name: {name}, namespace: shop, labels: {{app: {name}}}}}
 spec: {{nodeName: {on}, containers: [{{name: c, image: i}}]}}
-status: {{phase: Running, podIP: {address}, podIPs: [{{ip: {address}}}]}}
+status:
+  phase: Running
+  podIP: {address}
+  podIPs: [{{ip: {address}}}]
+  conditions: [{{type: Ready, status: 'True'}}]
 ---
 "
     )
@@ -145,6 +149,17 @@ spec:
 ---
 ";
 
+/// The addresses among the domains of `web`.
+fn dialled(world: &World, view: &Arc<View>) -> String {
+    let routes = resource(world, view, TypeUrl::Route, "80").unwrap();
+    let hosts = routes["virtual_hosts"].as_array().unwrap().iter();
+    let web = hosts.filter(|h| h["name"] == "web.shop.svc.cluster.local:80");
+    let known = web.flat_map(|h| h["domains"].as_array().unwrap());
+    let known = known.filter_map(Value::as_str);
+    let dialled: Vec<&str> = known.filter(|d| !d.starts_with("web")).collect();
+    dialled.join(" ")
+}
+
 /// What a proxy of both families knows a service by is of the family of the service's first address, unless services
 /// have both.
 #[test]
@@ -180,16 +195,7 @@ fn a_service_of_two_families_is_known_by_the_addresses_that_the_proxy_dials() {
         let found = addresses(&world, &view, TypeUrl::Listener, listener);
         assert_eq!(found.as_deref(), Some(bound), "{proxy} {dual_stack}");
 
-        let routes = resource(&world, &view, TypeUrl::Route, "80").unwrap();
-        let hosts = routes["virtual_hosts"].as_array().unwrap().iter();
-        let web = hosts.filter(|h| h["name"] == "web.shop.svc.cluster.local:80");
-        let known = web.flat_map(|h| h["domains"].as_array().unwrap());
-        let known: Vec<&str> = known.filter_map(Value::as_str).collect();
-        let dialled: Vec<&str> = known
-            .into_iter()
-            .filter(|d| !d.starts_with("web"))
-            .collect();
-        assert_eq!(dialled.join(" "), domains, "{proxy} {dual_stack}");
+        assert_eq!(dialled(&world, &view), domains, "{proxy} {dual_stack}");
 
         let table = resource(&world, &view, TypeUrl::NameTable, "").unwrap();
         let ips = &table["table"]["web.shop.svc.cluster.local"]["ips"];
@@ -201,5 +207,104 @@ fn a_service_of_two_families_is_known_by_the_addresses_that_the_proxy_dials() {
             .collect();
         let answered = domains.replace(['[', ']'], "");
         assert_eq!(ips.join(" "), answered, "{proxy} {dual_stack}");
+    }
+}
+
+/// A proxy of a cluster in which the service has no addresses dials that of another cluster, and calls it by that only
+/// if it speaks its family.
+#[test]
+fn a_service_of_another_cluster_is_known_by_an_address_that_the_proxy_speaks() {
+    let world = World::of(TWO_FAMILIES);
+    for (proxy, domains) in [("10.1.0.5", "10.96.0.1"), ("2001:db8::5", "")] {
+        let elsewhere = json!({"CLUSTER_ID": "elsewhere", "DNS_CAPTURE": "true"});
+        let view = sidecar(&world, "client", proxy, elsewhere);
+        assert_eq!(dialled(&world, &view), domains, "{proxy}");
+        let table = resource(&world, &view, TypeUrl::NameTable, "").unwrap();
+        let known = table["table"].get("web.shop.svc.cluster.local").is_some();
+        assert_eq!(known, !domains.is_empty(), "{proxy}");
+        let listener = addresses(&world, &view, TypeUrl::Listener, "fd00::5_3306");
+        assert_eq!(listener.as_deref(), Some("fd00::5"), "{proxy}");
+    }
+}
+
+const SERVED: &str = "
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: entry, namespace: shop}
+spec:
+  hosts: [entry.example.com]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 7000, name: http, protocol: HTTP}]
+  endpoints: [{address: 10.2.0.1}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: first, namespace: shop}
+spec: {clusterIP: 10.96.0.1, ports: [{port: 80, name: http}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: second, namespace: shop}
+spec: {clusterIP: 10.96.0.2, ports: [{port: 80, name: http}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: named, namespace: shop}
+spec: {clusterIP: 10.96.0.3, selector: {app: vm}, ports: [{port: 80, name: http, targetPort: web}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: first, namespace: shop, labels: {kubernetes.io/service-name: first}}
+addressType: IPv4
+ports: [{port: 8080, name: http}]
+endpoints: [{addresses: [10.1.0.1]}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: second, namespace: shop, labels: {kubernetes.io/service-name: second}}
+addressType: IPv4
+ports: [{port: 8081, name: http}]
+endpoints: [{addresses: [10.2.0.1]}]
+---
+";
+
+/// What ServiceEntries have at any of its addresses a proxy serves; of Services that select nothing only what they have
+/// at the first one, and only while its Pod is known. A port that is only named, where nothing says which it is, is 0.
+#[test]
+fn a_proxy_serves_what_is_at_its_addresses() {
+    let world = World::of(&(SERVED.to_owned() + &pod("client", "10.1.0.1", "n1")));
+    let vm = |more: Value| {
+        let mut metadata = json!({"LABELS": {"app": "vm"}});
+        let fields = metadata.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        metadata
+    };
+    let web =
+        json!({"POD_PORTS": r#"[{"name": "web", "containerPort": 8085, "protocol": "TCP"}]"#});
+    for (name, addresses, metadata, expected) in [
+        ("client", "10.1.0.1", json!({}), "inbound|8080||"),
+        (
+            "client",
+            "10.1.0.1,10.2.0.1",
+            json!({}),
+            "inbound|7000|| inbound|8080||",
+        ),
+        (
+            "client",
+            "10.2.0.1,10.1.0.1",
+            json!({}),
+            "inbound|7000|| inbound|8081||",
+        ),
+        ("unknown", "10.1.0.1", json!({}), ""),
+        ("unknown", "10.2.0.1", json!({}), "inbound|7000||"),
+        ("unknown", "10.3.0.1", vm(json!({})), "inbound|0||"),
+        ("unknown", "10.3.0.1", vm(web), "inbound|8085||"),
+    ] {
+        let view = sidecar(&world, name, addresses, metadata);
+        let clusters = world.set(&view, TypeUrl::Cluster);
+        let inbound = clusters.iter().map(|r| &*r.name);
+        let inbound: Vec<&str> = inbound.filter(|n| n.starts_with("inbound|")).collect();
+        assert_eq!(inbound.join(" "), expected, "{name} {addresses}");
     }
 }

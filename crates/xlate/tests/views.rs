@@ -28,7 +28,9 @@ fn shop(workloads: usize) -> World {
              resolution: STATIC\n  ports: [{{number: 80, name: http, protocol: HTTP}}, {{number: 9000, name: tcp, protocol: TCP}}]\n  \
              endpoints: [{}]\n",
             (0..4)
-                .map(|n| format!("{{address: 10.2.{workload}.{n}, labels: {{app: s{workload}, version: v{n}}}}}"))
+                .map(|n| format!(
+                    "{{address: 10.2.{workload}.{n}, labels: {{app: s{workload}, version: v{n}}}}}"
+                ))
                 .collect::<Vec<_>>()
                 .join(", ")
         );

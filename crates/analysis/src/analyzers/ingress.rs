@@ -28,7 +28,11 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, ingress: &Object<Ingress>, report: &m
     }
     for (i, tls) in spec.tls.iter().enumerate() {
         let name = ObjectName::new(ingress.namespace().clone(), tls.secret_name.clone());
-        if !tls.secret_name.is_empty() && cx.get::<Secret>(&name).is_none() {
+        // Istio reads it in the namespace of the proxies, other controllers in that of the Ingress.
+        let proxies = cx.settings().features.ingress_namespace.clone();
+        let of_proxies = ObjectName::new(proxies, tls.secret_name.clone());
+        let is_there = |name| cx.get::<Secret>(name).is_some();
+        if !tls.secret_name.is_empty() && !is_there(&of_proxies) && !is_there(&name) {
             report
                 .add(
                     ingress,

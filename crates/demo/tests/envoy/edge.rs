@@ -10,7 +10,7 @@ use crate::backend::{Backend, prompt};
 use crate::rig::{Rig, until};
 use crate::traffic::SERVICES;
 
-const ROOT: &str = include_str!("certificates/root.pem");
+pub(crate) const ROOT: &str = include_str!("certificates/root.pem");
 const EDGE: (&str, &str) = (
     include_str!("certificates/edge.pem"),
     include_str!("certificates/edge.key"),
@@ -55,7 +55,7 @@ spec:
 
 /// What the client knows the gateway's port as, and how it goes there.
 /// An endpoint at the address of a proxy tells the labels of that proxy, so that it needs those of the gateway.
-fn way(name: &str, port: u16, tls: &str) -> String {
+pub(crate) fn way(name: &str, port: u16, tls: &str) -> String {
     format!(
         "
 ---
@@ -90,7 +90,7 @@ spec:
 }
 
 /// Where the client's application dials its proxy.
-const SIDECAR: &str = "
+pub(crate) const SIDECAR: &str = "
 apiVersion: networking.istio.io/v1
 kind: Sidecar
 metadata: {name: details, namespace: shop}
@@ -109,7 +109,7 @@ spec:
 ";
 
 /// The client's proxy is asked; it may not take connections yet.
-async fn ask(rig: &Rig, host: &str) -> anyhow::Result<Reply> {
+pub(crate) async fn ask(rig: &Rig, host: &str) -> anyhow::Result<Reply> {
     let sidecar = rig.address("127.0.21.20:8000");
     Client::new(sidecar, host).get("/").await
 }
@@ -119,7 +119,7 @@ fn indented(text: &str) -> String {
 }
 
 /// The mesh with a gateway whose identity may read Secrets, and the client's proxy.
-async fn start(rig: &Rig) -> Mesh {
+pub(crate) async fn start(rig: &Rig) -> Mesh {
     let secret = format!(
         "
 apiVersion: v1

@@ -12,6 +12,7 @@ mod dumps;
 mod edge;
 mod extensions;
 mod grpc;
+mod ingress;
 mod load;
 mod policy;
 mod protocols;
@@ -52,6 +53,7 @@ with_each_envoy! {
     protocols::headers_are_changed_and_origins_allowed_as_the_route_says,
     edge::tls_ends_at_the_gateway_or_passes_it,
     edge::a_sidecar_lets_out_what_its_sidecar_lists,
+    ingress::an_ingress_routes_paths_over_plain_text_and_tls,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,
     survival::an_envoy_is_served_from_disk_until_the_folder_is_read,

@@ -23,7 +23,10 @@ use super::{alias, visibility};
 /// Node ports of gateways are reached at the nodes that this annotation selects.
 const NODE_SELECTOR: &str = "traffic.istio.io/nodeSelector";
 
-/// A Kubernetes Service as a service; `None` while it is not there.
+/// A Kubernetes Service as a service; `None` while no cluster has it. Where several clusters have it, it is one service
+/// with the addresses of each, and else what the first of them says: the configured cluster, or that whose name sorts first.
+///
+/// Istio: pilot/pkg/serviceregistry/aggregate/controller.go mergeService, 1.32.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KubeService(pub ObjectName);
 
@@ -31,9 +34,25 @@ impl Query<Snapshot> for KubeService {
     type Value = Option<Arc<Service>>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Service>> {
-        let service = cx.get::<kube::Service>(&self.0)?;
-        Some(Arc::new(convert(cx, &service)))
+        let all = cx.namesakes::<kube::Service>(&self.0);
+        let (first, others) = all.split_first()?;
+        let mut service = convert(cx, first);
+        for other in others {
+            let other = convert(cx, other);
+            merge(&mut service.cluster_vips, &other.cluster_vips);
+            let (kube, of_other) = (&mut service.kube, &other.kube);
+            merge(&mut kube.external_addresses, &of_other.external_addresses);
+            merge(&mut kube.external_ports, &of_other.external_ports);
+        }
+        Some(Arc::new(service))
     }
+}
+
+/// Adds the values of other clusters.
+fn merge<T: Clone>(values: &mut PerCluster<T>, others: &PerCluster<T>) {
+    let mut all: Vec<_> = values.iter().chain(others.iter()).cloned().collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    *values = all.into();
 }
 
 /// The host of a Kubernetes Service.
@@ -54,6 +73,7 @@ pub fn name_of(host: &str, domain: &str) -> Option<ObjectName> {
 fn convert(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Service {
     let settings = cx.settings();
     let (spec, meta) = (&object.spec, &object.meta);
+    let cluster = settings.cluster_of(&meta.name);
     let external = &*spec.service_type == "ExternalName" && !spec.external_name.is_empty();
     let headless = &*spec.cluster_ip == "None";
     let addresses: Arc<[Arc<str>]> = if headless || spec.cluster_ip.is_empty() {
@@ -76,7 +96,7 @@ fn convert(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Service {
             (false, false) => Resolution::ClientSide,
         },
         default_address: addresses[0].clone(),
-        cluster_vips: Arc::from([(settings.cluster.clone(), addresses)]),
+        cluster_vips: Arc::from([(cluster.clone(), addresses)]),
         auto_ipv4: None,
         auto_ipv6: None,
         mesh_external: external,
@@ -108,7 +128,7 @@ fn convert(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Service {
             ),
             publish_not_ready: spec.publish_not_ready_addresses,
             external_addresses: external_addresses(cx, object),
-            external_ports: external_ports(object, &settings.cluster),
+            external_ports: external_ports(object, cluster),
             object_name: Default::default(),
         },
         host,
@@ -207,7 +227,7 @@ fn external_addresses(
         }
         "NodePort" if object.meta.annotations.contains(NODE_SELECTOR) => {
             if object.spec.external_ips.is_empty() {
-                addresses.extend(node_addresses(cx, &object.meta.annotations));
+                addresses.extend(node_addresses(cx, object));
             } else {
                 addresses.extend(object.spec.external_ips.iter().cloned());
             }
@@ -217,14 +237,19 @@ fn external_addresses(
     if addresses.is_empty() {
         return Arc::from([]);
     }
-    Arc::from([(cx.settings().cluster.clone(), Arc::from(addresses))])
+    let cluster = cx.settings().cluster_of(&object.meta.name);
+    Arc::from([(cluster.clone(), Arc::from(addresses))])
 }
 
-/// The external addresses of the nodes that the annotation selects.
+/// The external addresses of the nodes of its cluster that a Service's annotation selects.
 ///
 /// Istio: pilot/pkg/serviceregistry/kube/controller/controller.go updateServiceNodePortAddresses, 1.32.
-fn node_addresses(cx: &Cx<'_, Snapshot>, annotations: &Labels) -> Vec<Arc<str>> {
-    let selector = annotations.get(NODE_SELECTOR).unwrap_or_default();
+fn node_addresses(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Vec<Arc<str>> {
+    let selector = object
+        .meta
+        .annotations
+        .get(NODE_SELECTOR)
+        .unwrap_or_default();
     let selector: std::collections::BTreeMap<String, String> =
         serde_json::from_str(selector).unwrap_or_default();
     let external = |node: &Arc<Object<Node>>| {
@@ -235,6 +260,7 @@ fn node_addresses(cx: &Cx<'_, Snapshot>, annotations: &Labels) -> Vec<Arc<str>> 
     };
     cx.list::<Node>()
         .iter()
+        .filter(|node| node.meta.name.cluster == object.meta.name.cluster)
         .filter(|node| node.meta.labels.matches_map(&selector))
         .filter_map(external)
         .collect()

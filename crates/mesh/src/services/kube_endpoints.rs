@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use incr::Cx;
 use model::kinds::kube::{self, EndpointConditions, EndpointSlice, IntOrString};
+use model::names::ClusterId;
 use model::object::{Object, ObjectName};
 use model::service::{Address, Endpoint, Health, Resolution, Service};
 use store::{ObjectIndex, Reads, Snapshot};
@@ -49,6 +50,7 @@ fn of_slice(
 ) {
     let dual = cx.settings().features.dual_stack
         && service.is_some_and(|s| s.cluster_vips.iter().any(|(_, vips)| vips.len() > 1));
+    let cluster = slice.meta.name.cluster.as_ref();
     for listed in &slice.spec.endpoints {
         let health = health(service, listed.conditions);
         for address in &listed.addresses {
@@ -59,7 +61,7 @@ fn of_slice(
                     } else {
                         target.namespace.as_ref().into()
                     };
-                    let pod = ObjectName::new(namespace, target.name.clone());
+                    let pod = ObjectName::new(namespace, target.name.clone()).in_cluster(cluster);
                     // Without its Pod nothing is known of whom it would be trusted as.
                     let Some(pod) = (*cx.query(&PodOf(pod))).clone() else {
                         continue;
@@ -68,7 +70,10 @@ fn of_slice(
                 }
                 _ => ready_at(cx, address)
                     .into_iter()
-                    .find(|pod| pod.namespace() == slice.namespace())
+                    .find(|pod| {
+                        pod.namespace() == slice.namespace()
+                            && pod.meta.name.cluster.as_ref() == cluster
+                    })
                     .and_then(|pod| (*cx.query(&PodOf(pod.meta.name.clone()))).clone())
                     .map(|pod| (pod, false)),
             };
@@ -83,9 +88,12 @@ fn of_slice(
             let hosts = of_pod.unwrap_or_else(|| Arc::from([address.clone()]));
             let base = match pod {
                 Some((pod, _)) => Endpoint::clone(&pod),
-                None => without_pod(cx),
+                None => Endpoint {
+                    cluster: cx.settings().cluster_of(&slice.meta.name).clone(),
+                    ..Endpoint::default()
+                },
             };
-            let base = in_network(cx, base, address);
+            let base = in_network(cx, cluster, base, address);
             endpoints.extend(slice.spec.ports.iter().map(|port| Endpoint {
                 address: Address::Socket {
                     hosts: hosts.clone(),
@@ -106,18 +114,15 @@ fn hosts(address: &Address) -> Option<Arc<[Arc<str>]>> {
     }
 }
 
-/// An endpoint of which only the address is known.
-fn without_pod(cx: &Cx<'_, Snapshot>) -> Endpoint {
-    Endpoint {
-        cluster: cx.settings().cluster.clone(),
-        ..Endpoint::default()
-    }
-}
-
 /// The endpoint in the network of its address, where its Pod tells of none.
-fn in_network(cx: &Cx<'_, Snapshot>, endpoint: Endpoint, address: &str) -> Endpoint {
+fn in_network(
+    cx: &Cx<'_, Snapshot>,
+    cluster: Option<&ClusterId>,
+    endpoint: Endpoint,
+    address: &str,
+) -> Endpoint {
     let network = if endpoint.network.is_empty() {
-        network_of(cx, address, &endpoint.labels)
+        network_of(cx, cluster, address, &endpoint.labels)
     } else {
         endpoint.network.clone()
     };

@@ -36,9 +36,10 @@ fn endpoint(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>) -> Endpoint {
     let labels = &pod.meta.labels;
     let ip = primary(pod);
     let locality = locality(cx, pod);
-    let network = network_of(cx, &ip, labels);
+    let cluster = settings.cluster_of(&pod.meta.name);
+    let network = network_of(cx, pod.meta.name.cluster.as_ref(), &ip, labels);
     let topology = Topology {
-        cluster: &settings.cluster,
+        cluster,
         locality: &locality,
         node: &pod.spec.node_name,
         network: &network,
@@ -68,7 +69,7 @@ fn endpoint(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>) -> Endpoint {
         ),
         network,
         locality,
-        cluster: settings.cluster.clone(),
+        cluster: cluster.clone(),
         mutual_tls: labels.get(TLS_MODE_LABEL) == Some("istio"),
         workload: pod.workload(),
         namespace: pod.namespace().clone(),
@@ -98,6 +99,7 @@ fn locality(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>) -> Locality {
         return Locality::default();
     }
     let node = ObjectName::new("", pod.spec.node_name.clone());
+    let node = node.in_cluster(pod.meta.name.cluster.as_ref());
     let Some(node) = cx.get::<kube::Node>(&node) else {
         return Locality::default();
     };
@@ -177,21 +179,25 @@ fn container_ports(pod: &Object<Pod>) -> impl Iterator<Item = &kube::ContainerPo
 ///
 /// Istio: pilot/pkg/serviceregistry/kube/controller/util.go FindPort, 1.32.
 pub(super) fn target_port(pod: &Object<Pod>, port: &kube::ServicePort) -> Option<u16> {
-    let same =
-        |a: &str, b: &str| a == b || (a.is_empty() && b == "TCP") || (a == "TCP" && b.is_empty());
     let number = match &port.target_port {
         None => port.port,
         Some(kube::IntOrString::Int(number)) => *number,
         Some(kube::IntOrString::String(name)) => {
             container_ports(pod)
-                .find(|p| p.name == *name && same(&p.protocol, &port.protocol))?
+                .find(|p| p.name == *name && same_protocol(&p.protocol, &port.protocol))?
                 .container_port
         }
     };
     u16::try_from(number).ok()
 }
 
-/// The Pod of a proxy: the one it names, else a ready one of its namespace with its first address.
+/// Whether two protocols of ports are one; the one that is not written is TCP.
+pub(super) fn same_protocol(a: &str, b: &str) -> bool {
+    let is_tcp = |protocol: &str| protocol.is_empty() || protocol == "TCP";
+    a == b || is_tcp(a) && is_tcp(b)
+}
+
+/// The Pod of a proxy: the one it names, else, where a flag says so, a ready one of its namespace with its first address.
 ///
 /// Istio: pilot/pkg/serviceregistry/kube/controller/pod.go getPodByProxy, 1.32.
 pub fn pod_of(
@@ -203,6 +209,9 @@ pub fn pod_of(
     let own = name.and_then(|name| cx.get::<Pod>(name));
     if let Some(pod) = own.filter(|pod| &*pod.status.phase != "Failed") {
         return Some(pod);
+    }
+    if !cx.settings().features.pods_by_address {
+        return None;
     }
     let mut pods = ready_at(cx, address);
     if pods.len() > 1 {

@@ -23,7 +23,7 @@ use super::endpoints::{EndpointsOf, EntryEndpoints};
 use super::entry::EntryServices;
 use super::kube::KubeService;
 use super::kube_endpoints::workload_port;
-use super::pod::{WorkloadOfPod, ready_at, target_port};
+use super::pod::{WorkloadOfPod, ready_at, same_protocol, target_port};
 use super::workload::{Workload, WorkloadOfEntry};
 use crate::services::Identity;
 use crate::view::ServiceTarget;
@@ -135,7 +135,9 @@ fn of_pod(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>, address: &str) -> Vec<Servic
 fn of_slices(cx: &Cx<'_, Snapshot>, namespace: &Namespace, address: &str) -> Vec<ServiceTarget> {
     let mut targets = Vec::new();
     let unselecting = label_value(namespace, "", "");
-    for name in cx.names_by::<kube::Service>(ObjectIndex::Selector, &unselecting) {
+    let mut names = cx.names_by::<kube::Service>(ObjectIndex::Selector, &unselecting);
+    names.dedup_by(|b, a| a.is_namesake(b));
+    for name in names {
         let Some(service) = (*cx.query(&KubeService(name))).clone() else {
             continue;
         };
@@ -172,7 +174,9 @@ fn of_labels(cx: &Cx<'_, Snapshot>, node: &Node, labels: &Labels) -> Option<Vec<
                 (None, _) => u16::try_from(port.port).ok()?,
                 (Some(IntOrString::Int(number)), _) => u16::try_from(*number).ok()?,
                 (Some(IntOrString::String(name)), Some(stated)) => {
-                    let same = |p: &&StatedPort| *p.name == **name && p.protocol == *port.protocol;
+                    let same = |p: &&StatedPort| {
+                        *p.name == **name && same_protocol(&p.protocol, &port.protocol)
+                    };
                     stated.iter().find(same)?.container_port
                 }
                 (Some(IntOrString::String(name)), None) => name.parse().unwrap_or(0),
@@ -237,6 +241,7 @@ fn services_selecting(
         .filter(|service| labels.matches(&service.spec.selector))
         .collect();
     services.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+    services.dedup_by(|b, a| a.meta.name.is_namesake(&b.meta.name));
     services
 }
 

@@ -172,7 +172,7 @@ pub(super) fn from_entry(
         Locality::parse(&spec.locality)
     };
     let network = if spec.network.is_empty() {
-        network_of(cx, &spec.address, labels)
+        network_of(cx, None, &spec.address, labels)
     } else {
         spec.network.as_str().into()
     };

@@ -6,6 +6,7 @@
 mod known;
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::names::Namespace;
 use crate::parse::{code, nearest};
 
 /// A feature flag, for help pages.
@@ -56,6 +57,8 @@ macro_rules! declare_features {
 }
 
 declare_features! {
+    "K8S_INGRESS_NS" ingress_namespace: Namespace = "istio-system",
+        "The namespace of the proxies that serve Ingresses, and of what is derived for them.";
     "ISTIO_DUAL_STACK" dual_stack: bool = false,
         "Listen on and route to both IPv4 and IPv6 addresses.";
     "PILOT_ENABLE_IP_AUTOALLOCATE" ip_auto_allocate: bool = true,
@@ -104,6 +107,8 @@ declare_features! {
         "Count what MySQL is asked.";
     "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN" absolute_fqdn_vhost_domain: bool = true,
         "Match host names that end in a dot as well.";
+    "ENABLE_PROXY_FIND_POD_BY_IP" pods_by_address: bool = false,
+        "Take a Pod with the address of a proxy for the proxy's own, where no Pod has its name.";
 }
 
 /// Who fetches the keys of token issuers that policies name by address.
@@ -188,6 +193,15 @@ impl Assign for bool {
             _ => return false,
         };
         true
+    }
+}
+
+impl Assign for Namespace {
+    fn assign(&mut self, text: &str) -> bool {
+        if !text.is_empty() {
+            *self = text.into();
+        }
+        !text.is_empty()
     }
 }
 

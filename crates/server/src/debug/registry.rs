@@ -7,8 +7,9 @@ use model::change::ServiceKey;
 use model::service::{
     Address, Endpoint, Health, Resolution, Service, TrafficDistribution, Visibility,
 };
-use model::{Diagnostic, Kind, Severity};
+use model::{Derived, Diagnostic, Kind, Severity};
 use serde_json::{Value, json};
+use store::Snapshot;
 
 use super::{proxy_name, services as all_services, timestamp};
 use crate::analysis::Analyst;
@@ -162,15 +163,38 @@ pub(super) fn objects(state: &State) -> Vec<Value> {
             if let Some(created) = meta.created {
                 metadata["creationTimestamp"] = timestamp(created.0).into();
             }
-            json!({
+            let mut shown = json!({
                 "kind": object.key().kind.name(),
                 "apiVersion": object.key().kind.api_version(),
                 "metadata": metadata,
                 "spec": object.spec_json(),
                 "origin": meta.origin.to_string(),
-            })
+            });
+            if let Some(made) = &meta.derived {
+                shown["derived"] = derived(made, &snapshot);
+            }
+            shown
         })
         .collect()
+}
+
+/// What an object was derived from.
+fn derived(made: &Derived, snapshot: &Snapshot) -> Value {
+    let from = made.from.iter().map(|key| {
+        json!({
+            "kind": key.kind.name(),
+            "name": &*key.name.name,
+            "namespace": &*key.name.namespace,
+            "at": snapshot.place_of(key).map(|at| at.to_string()),
+        })
+    });
+    json!({ "by": made.by, "from": from.collect::<Vec<_>>() })
+}
+
+/// `/debug/status`: objects with the status that they get, as kubectl lists them.
+pub(super) fn statuses(snapshot: &Snapshot) -> Value {
+    let documents = convert::status::all(snapshot);
+    convert::status::list(&documents)
 }
 
 /// `/debug/configz?findings`: what was found when objects were read, then what generation found.

@@ -50,7 +50,7 @@ impl Found {
         std::mem::take(&mut self.new)
             .into_iter()
             .filter(|finding| self.counts.contains_key(finding))
-            .map(|finding| placed(finding, snapshot))
+            .map(|finding| snapshot.placed(finding))
             .collect()
     }
 
@@ -69,17 +69,6 @@ impl Found {
         }
         totals
     }
-}
-
-/// The finding, with where its object was read from.
-pub(super) fn placed(mut finding: Diagnostic, snapshot: &Snapshot) -> Diagnostic {
-    if finding.origin.is_none()
-        && let Some(key) = &finding.object
-        && let Some(object) = snapshot.tables.get_any(key.kind, &key.name)
-    {
-        finding.origin = Some(object.meta().origin.clone());
-    }
-    finding
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ads::bell::Peal;
 use ads::latest;
+use convert::Stage;
 use incr::{Engine, Query, RootId};
 use mesh::view::ProxyKey;
 use model::labels::Labels;
@@ -23,7 +24,7 @@ use xlate::View;
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
 use xlate::{TypeSet, Viewed};
 
-use super::found::{Found, placed};
+use super::found::Found;
 use super::origins::{OriginLimits, Origins};
 use super::place::has_sets;
 use super::{Batch, KeysWanted, ProxyId, Revisions, origins};
@@ -35,6 +36,7 @@ pub(super) const TYPES: usize = TypeUrl::ALL.len();
 /// Everything that one thread owns.
 pub struct State {
     pub(super) store: Store,
+    stage: Stage,
     pub(super) engine: Engine<Snapshot>,
     pub(super) proxies: BTreeMap<ProxyId, Proxy>,
     pub(super) views: FxHashMap<Arc<View>, ViewEntry>,
@@ -180,6 +182,7 @@ impl State {
         roots.insert(engine.root(&FindingsOfMesh), Root::FindingsOfMesh);
         Self {
             store: Store::new(settings),
+            stage: Stage::default(),
             engine,
             proxies: BTreeMap::new(),
             views: FxHashMap::default(),
@@ -256,7 +259,7 @@ impl State {
             .all()
             .map(|finding| FindingRow {
                 proxies: concerned(finding),
-                finding: placed(finding.clone(), &snapshot),
+                finding: snapshot.placed(finding.clone()),
             })
             .collect()
     }
@@ -301,7 +304,7 @@ impl State {
         let (panics, runs) = (self.panics, self.engine.stats().runs);
         let had_changes = !changes.is_empty();
         let changed = if had_changes {
-            self.store.apply(changes)
+            self.apply(changes)
         } else {
             store::ChangeSet::default()
         };
@@ -337,6 +340,22 @@ impl State {
             found,
             findings: self.found.totals(),
         })
+    }
+
+    /// Applies changes, and derives objects from others.
+    fn apply(&mut self, changes: Vec<Change>) -> store::ChangeSet {
+        let panics = self.stage.panics();
+        let changed = self.stage.apply(&mut self.store, changes);
+        for change in self.stage.take_findings() {
+            self.found
+                .replace(Some(&change.before), Some(&change.after));
+        }
+        let panicked = self.stage.panics() - panics;
+        if panicked > 0 {
+            self.panics += panicked;
+            tracing::error!("Deriving objects panicked; what was derived before stays in force.");
+        }
+        changed
     }
 
     /// Pulls the roots that may have changed; returns how many views and sets were published.

@@ -6,6 +6,7 @@ use model::parse::Validation;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::Delivery;
 
 fn entry(name: &str, port: u16) -> String {
     format!(
@@ -15,7 +16,7 @@ fn entry(name: &str, port: u16) -> String {
 }
 
 struct Running {
-    said: mpsc::Receiver<SourceEvent>,
+    said: mpsc::UnboundedReceiver<Delivery>,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -45,9 +46,9 @@ impl Running {
         watching: Watching,
         events: mpsc::Receiver<Event>,
     ) -> Self {
-        let (out, said) = mpsc::channel(64);
-        let stop = CancellationToken::new();
         let id = Owner::new(1, "files");
+        let (out, said) = Sink::channel(id.clone(), 64);
+        let stop = CancellationToken::new();
         let folder = Folder::new(id, root, Validation::Strict);
         tokio::spawn(tell_of(
             folder,
@@ -67,7 +68,7 @@ impl Running {
     async fn changes(&mut self) -> Vec<String> {
         loop {
             let said = tokio::time::timeout(Duration::from_secs(20), self.said.recv()).await;
-            let said = said.expect("something is said").expect("it runs");
+            let said = said.expect("something is said").expect("it runs").event;
             if !said.changes().is_empty() {
                 let mut changes: Vec<String> = said
                     .changes()
@@ -210,7 +211,7 @@ async fn a_folder_that_is_not_there_is_empty_or_unknown() {
     let mut empty = Running::expecting(&root, Absent::Empty);
     assert_eq!(empty.changes().await, ["synced"]);
     let mut unknown = Running::expecting(&root, Absent::Unknown);
-    let said = unknown.said.recv().await.unwrap();
+    let said = unknown.said.recv().await.unwrap().event;
     assert!(matches!(said, SourceEvent::Findings(_, findings) if !findings.is_empty()));
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("a.yaml"), entry("a", 80)).unwrap();
@@ -247,7 +248,7 @@ async fn edits_are_told_however_the_root_is_named() {
             std::fs::write(&file, entry("one", port)).unwrap();
             let told = tokio::time::timeout(SOON, running.said.recv()).await;
             let told = told.unwrap_or_else(|_| panic!("{} is not watched", root.display()));
-            let told = told.unwrap();
+            let told = told.unwrap().event;
             let [Change::Put(_, object)] = told.changes() else {
                 panic!("{told:?}");
             };
@@ -344,7 +345,8 @@ async fn a_folder_that_the_system_does_not_tell_of_is_polled_and_that_is_said() 
     let (_, events) = mpsc::channel(1);
     let deaf = Watching::deaf(dir.path(), Some("the limit of watches is reached"));
     let mut running = Running::told_by(dir.path(), OPTIONS, deaf, events);
-    let Some(SourceEvent::Findings(_, findings)) = running.said.recv().await else {
+    let said = running.said.recv().await.map(|delivery| delivery.event);
+    let Some(SourceEvent::Findings(_, findings)) = said else {
         panic!("nothing is said");
     };
     let codes: Vec<_> = findings.iter().map(|d| d.code).collect();

@@ -111,7 +111,12 @@ impl Fetcher {
         Self::with(Guard::of_operator(), roots, false)
     }
 
-    pub(super) fn new(options: &Options) -> Result<Self, RootsError> {
+    /// A fetcher as options say.
+    ///
+    /// # Errors
+    ///
+    /// When the file of further roots is there and cannot be used.
+    pub fn new(options: &Options) -> Result<Self, RootsError> {
         let extra = options.extra_roots.as_deref();
         let guard = Guard::new(&options.blocked, &options.allowed);
         Self::with(guard, extra, options.insecure)

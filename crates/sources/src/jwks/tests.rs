@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use model::jwks::BadKeys;
 
 use super::*;
+use crate::Delivery;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const A: &str = r#"{"keys":[{"kid":"a"}]}"#;
@@ -128,7 +129,7 @@ fn at(address: SocketAddr, path: &str) -> KeySource {
 /// The task under test, and what it has said.
 struct Running {
     want: watch::Sender<Wanted>,
-    said: mpsc::Receiver<SourceEvent>,
+    said: mpsc::UnboundedReceiver<Delivery>,
     stop: CancellationToken,
 }
 
@@ -146,7 +147,7 @@ impl Running {
         let list = sources.map(|(s, namespace)| (s, demand(namespace)));
         let list = list.collect();
         let (want, wanted) = watch::channel(Arc::new(list));
-        let (out, said) = mpsc::channel(8);
+        let (out, said) = Sink::channel(Owner::new(0, "jwks"), 8);
         let stop = CancellationToken::new();
         tokio::spawn(run(wanted, options, out, stop.clone()));
         Self { want, said, stop }
@@ -154,7 +155,7 @@ impl Running {
 
     async fn next(&mut self) -> (KeySource, Option<Arc<FetchedKeys>>) {
         let said = tokio::time::timeout(PATIENCE, self.said.recv()).await;
-        match said.expect("something is said").expect("it runs") {
+        match said.expect("something is said").expect("it runs").event {
             SourceEvent::Changes(changes) => match changes.into_iter().next() {
                 Some(Change::Keys(source, keys)) => (source, keys),
                 other => panic!("{other:?}"),

@@ -131,7 +131,8 @@ fn of_services(cx: &Cx<'_, Snapshot>) -> Vec<Gateway> {
             cluster: settings.cluster.clone(),
         }));
     };
-    let labelled = cx.names_by::<kube::Service>(ObjectIndex::Label, NETWORK_GATEWAY);
+    let mut labelled = cx.names_by::<kube::Service>(ObjectIndex::Label, NETWORK_GATEWAY);
+    labelled.dedup_by(|b, a| a.is_namesake(b));
     for name in &labelled {
         add(name.clone(), None);
     }
@@ -146,7 +147,7 @@ fn of_services(cx: &Cx<'_, Snapshot>) -> Vec<Gateway> {
             };
             let port = u16::try_from(gateway.port).unwrap_or_default();
             let name = name_of(host, &settings.domain);
-            if let Some(name) = name.filter(|n| !labelled.contains(n)) {
+            if let Some(name) = name.filter(|n| !labelled.iter().any(|l| l.is_namesake(n))) {
                 add(name, Some((network.as_str().into(), port)));
             }
         }

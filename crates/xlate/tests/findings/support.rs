@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use model::Diagnostic;
 use model::settings::Settings;
-use pilothouse_xlate as xlate;
 use pilothouse_xlate::View;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};

@@ -1,9 +1,13 @@
 //! Objects by number, small enough that they meet: few names, few hosts, few addresses.
 
+mod policies;
+
+use std::fmt;
+
 use proptest::prelude::*;
 
 /// One object: of which kind, where, by which name, in which variant.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pick {
     kind: u8,
     namespace: u8,
@@ -11,14 +15,32 @@ pub(crate) struct Pick {
     variant: u8,
 }
 
+/// How many kinds, namespaces, names and variants there are. Cases are kept by these numbers: add at the end.
+pub(crate) const PICKS: [u8; 4] = [22, 2, 3, 8];
+
+impl From<[u8; 4]> for Pick {
+    fn from([kind, namespace, name, variant]: [u8; 4]) -> Self {
+        Pick {
+            kind,
+            namespace,
+            name,
+            variant,
+        }
+    }
+}
+
+impl fmt::Display for Pick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, namespace, name, variant) = (self.kind, self.namespace, self.name, self.variant);
+        write!(f, "{kind} {namespace} {name} {variant}")
+    }
+}
+
 /// Any object.
 pub(crate) fn pick() -> impl Strategy<Value = Pick> {
-    (0..14u8, 0..2u8, 0..3u8, 0..8u8).prop_map(|(kind, namespace, name, variant)| Pick {
-        kind,
-        namespace,
-        name,
-        variant,
-    })
+    let [kinds, namespaces, names, variants] = PICKS;
+    (0..kinds, 0..namespaces, 0..names, 0..variants)
+        .prop_map(|(kind, namespace, name, variant)| [kind, namespace, name, variant].into())
 }
 
 impl Pick {
@@ -42,6 +64,10 @@ impl Pick {
             1 | 4 => format!(
                 "  labels: {{app: {}, security.istio.io/tlsMode: istio}}\n",
                 self.app()
+            ),
+            21 => format!(
+                "  labels: {{topology.kubernetes.io/region: r{}, topology.kubernetes.io/zone: z}}\n",
+                self.variant % 3
             ),
             3 => format!(
                 "  labels: {{kubernetes.io/service-name: n{}}}\n",
@@ -96,7 +122,7 @@ impl Pick {
                 "Pod",
                 "v1",
                 format!(
-                    "spec: {{serviceAccountName: sa{}, containers: [{{name: c, ports: [{{name: http, containerPort: 8080}}]}}]}}\n\
+                    "spec: {{nodeName: n0, serviceAccountName: sa{}, containers: [{{name: c, ports: [{{name: http, containerPort: 8080}}]}}]}}\n\
                      status: {{phase: Running, podIP: 10.9.0.{}, conditions: [{{type: Ready, status: \"{}\"}}]}}\n",
                     variant % 3,
                     name + 1,
@@ -148,8 +174,11 @@ impl Pick {
                 ISTIO,
                 format!(
                     "spec:\n  selector: {{istio: ingressgateway}}\n  servers:\n  - port: {{number: 80, name: http, protocol: HTTP}}\n    \
-                     hosts: [\"{host}\"]\n  - port: {{number: {}, name: tcp, protocol: TCP}}\n    hosts: [\"*\"]\n",
+                     hosts: [\"{host}\"]\n  - port: {{number: {}, name: tcp, protocol: TCP}}\n    hosts: [\"*\"]\n  \
+                     - port: {{number: 443, name: https, protocol: HTTPS}}\n    hosts: [\"{host}\"]\n    \
+                     tls: {{mode: SIMPLE, credentialName: n{}}}\n",
                     9000 + u16::from(variant),
+                    variant % 3,
                 ),
             ),
             8 => (
@@ -204,6 +233,7 @@ impl Pick {
                     ][usize::from(variant % 2)],
                 ),
             ),
+            14.. => self.policy(namespace),
             _ => (
                 "ConfigMap",
                 "v1",
@@ -212,6 +242,7 @@ impl Pick {
         }
     }
 
+    /// A selector, or none.
     fn selector(&self, field: &str, labels: &str) -> String {
         match self.variant % 3 {
             0 => String::new(),

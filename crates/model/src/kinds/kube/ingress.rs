@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What an Ingress asks for.
+/// Where requests from outside go, by host and path: served as Istio does, see docs/ingress.md.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Ingress {
-    /// The class; the annotation `kubernetes.io/ingress.class` where absent.
+    /// The class, unless the annotation `kubernetes.io/ingress.class` names one.
     pub ingress_class_name: Option<Arc<str>>,
-    /// Where requests go that no rule matches.
+    /// Where requests go that no rule matches. Not served.
     pub default_backend: Option<IngressBackend>,
     /// Certificates by host.
     pub tls: Vec<IngressTls>,
@@ -24,7 +24,7 @@ pub struct Ingress {
 pub struct IngressBackend {
     /// A Service of the Ingress's namespace.
     pub service: Option<IngressServiceBackend>,
-    /// Another object.
+    /// Another object. Not served.
     pub resource: Option<ResourceRef>,
 }
 
@@ -70,7 +70,7 @@ pub struct ResourceRef {
 pub struct IngressTls {
     /// Hosts.
     pub hosts: Vec<Arc<str>>,
-    /// The Secret that holds the certificate.
+    /// The Secret that holds the certificate, in the namespace of the proxies. Without one, no HTTPS is served.
     pub secret_name: Arc<str>,
 }
 
@@ -80,7 +80,7 @@ pub struct IngressTls {
 pub struct IngressRule {
     /// Host; empty is every host.
     pub host: Arc<str>,
-    /// Paths; absent sends everything to the default backend.
+    /// Paths. A rule without them is not served.
     pub http: Option<IngressPaths>,
 }
 
@@ -111,11 +111,11 @@ pub enum PathType {
     Exact,
     /// By elements of the path.
     Prefix,
-    /// As the implementation likes.
+    /// A whole path, or one that begins so where it ends with `/*` or `.*`.
     ImplementationSpecific,
 }
 
-/// What an IngressClass asks for.
+/// Who serves the Ingresses that name it: those of the controller `istio.io/ingress-controller` are served here.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressClass {

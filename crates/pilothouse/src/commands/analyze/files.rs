@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use analysis::suppress::Wanted;
 use analysis::{Analysis, Finding, clusters, implied};
 use anyhow::bail;
+use convert::Stage;
 use incr::Engine;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
@@ -21,6 +22,8 @@ use crate::commands::input::standard_input;
 const HOME: &str = "Kubernetes";
 /// Under which analyzer findings of reading and of the rules of each kind go.
 const VALIDATION: &str = "schema.ValidationAnalyzer";
+/// Under which analyzer findings go of what makes Istio's objects of others.
+const TRANSLATION: &str = "convert.Translation";
 
 pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Result<Outcome> {
     let paths: Vec<_> = options.paths.iter().chain(&options.filename).collect();
@@ -32,21 +35,22 @@ pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Resu
     let mut read = Vec::new();
     let settings = Arc::new(settings(options, &mut read)?);
     let mut store = Store::new(settings.clone());
+    let mut stage = Stage::default();
     let implied_source = source(u8::MAX, "implied");
     let implied = implied::objects(&settings).into_iter();
-    let keys = store
-        .apply(implied.map(|o| Change::Put(implied_source.clone(), o)))
-        .keys;
+    let implied = implied.map(|o| Change::Put(implied_source.clone(), o));
     let mut engine: Engine<Snapshot> = Engine::new();
-    engine.commit(keys);
+    engine.commit(stage.apply(&mut store, implied).keys);
     for (rank, path) in (0..).zip(&paths) {
         let changes = load(rank, path, &mut read)?;
-        engine.commit(store.apply(changes).keys);
+        engine.commit(stage.apply(&mut store, changes).keys);
     }
     let snapshot = store.snapshot();
     let mut found: Vec<Finding> = (*engine.get(&snapshot, &Analysis)).clone();
     found.extend(between_clusters(options, &settings, &snapshot, &mut read)?);
     found.retain(|f| !implied::is_about(f));
+    let mut found: Vec<Finding> = found.iter().map(|f| f.placed(&snapshot)).collect();
+    found.extend(of_derivation(&stage, &snapshot));
     // Kinds of others are nobody's fault.
     read.retain(|d| d.severity > Severity::Info);
     found.extend(read.into_iter().map(|diagnostic| Finding {
@@ -72,6 +76,16 @@ pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Resu
             1 => "1 object".to_owned(),
             _ => format!("{objects} objects"),
         },
+    })
+}
+
+/// What is wrong with the objects that others are derived from.
+fn of_derivation(stage: &Stage, snapshot: &Snapshot) -> impl Iterator<Item = Finding> {
+    stage.current_findings().into_iter().map(|f| Finding {
+        diagnostic: snapshot.placed(f),
+        analyzer: TRANSLATION,
+        since: None,
+        until: None,
     })
 }
 

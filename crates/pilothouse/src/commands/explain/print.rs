@@ -74,7 +74,12 @@ fn details(object: &NamedObject) -> Vec<String> {
         without.push_str(" in ");
         without.push_str(&object.fields.join(", "));
     }
-    vec![format!("at {}", object.at), without]
+    let mut details = vec![format!("at {}", object.at)];
+    if !object.by_way_of.is_empty() {
+        details.push(format!("by way of {}", object.by_way_of.join(", ")));
+    }
+    details.push(without);
+    details
 }
 
 fn effect(effect: Effect) -> &'static str {

@@ -15,7 +15,7 @@ use model::{Change, Owner, Severity};
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
-use store::{Snapshot, Store};
+use store::Snapshot;
 use xds::TypeUrl;
 use xlate::ViewOf;
 
@@ -152,6 +152,21 @@ pub(in crate::commands) fn read(
     mesh_config: Option<&Path>,
     node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
 ) -> anyhow::Result<(Arc<Snapshot>, model::node::Node)> {
+    let snapshot = snapshot(config_dirs, mesh_config)?;
+    let node = node(&snapshot)?;
+    let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
+    Ok((snapshot, node))
+}
+
+/// Objects of folders, with what is derived from them. What is wrong with them goes to standard error.
+///
+/// # Errors
+///
+/// When a folder or the mesh configuration cannot be read.
+pub(in crate::commands) fn snapshot(
+    config_dirs: &[PathBuf],
+    mesh_config: Option<&Path>,
+) -> anyhow::Result<Arc<Snapshot>> {
     let mesh = match mesh_config {
         Some(path) => {
             let text = std::fs::read_to_string(path)
@@ -167,14 +182,14 @@ pub(in crate::commands) fn read(
         }
         None => model::mesh::default_mesh_config(),
     };
-    let mut store = Store::new(Arc::new(Settings {
+    let settings = Arc::new(Settings {
         mesh: Arc::new(mesh),
         networks: Arc::default(),
         features: Arc::new(Features::from_env(std::env::vars())),
         domain: "cluster.local".into(),
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
-    }));
+    });
     let mut changes: Vec<Change> = Vec::new();
     for (rank, dir) in (10..).zip(config_dirs) {
         anyhow::ensure!(dir.is_dir(), "{} is not a folder", dir.display());
@@ -189,9 +204,9 @@ pub(in crate::commands) fn read(
             eprintln!("{finding}");
         }
     }
-    store.apply(changes);
-    let snapshot = store.snapshot();
-    let node = node(&snapshot)?;
-    let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
-    Ok((snapshot, node))
+    let loaded = convert::load(settings, changes);
+    for finding in &loaded.findings {
+        eprintln!("{finding}");
+    }
+    Ok(loaded.store.snapshot())
 }

@@ -1,0 +1,156 @@
+//! The Gateway of an Ingress.
+//!
+//! Istio: pilot/pkg/config/kube/ingress/gateways.go, 1.32.
+
+use std::collections::BTreeMap;
+
+use model::kinds::kube::{Ingress, IngressTls};
+use model::{Diagnostic, Object, ObjectName, Severity};
+use proto_istio::mesh::MeshConfig;
+use proto_istio::networking::server_tls_settings::TlSmode;
+use proto_istio::networking::{Gateway, Port, Server, ServerTlsSettings};
+
+use super::rules::RulesOf;
+use super::{ANY_HOST, derived, gateway_name, is_host, key, limits};
+use crate::outcome::{Made, Outcome, code, finding, object};
+use crate::reader::{Derive, Reader};
+use crate::strata::Routes;
+
+/// The Gateway of an Ingress, with what is wrong with the Ingress itself.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GatewayOf(pub ObjectName);
+
+impl Derive for GatewayOf {
+    type Stratum = Routes;
+    type Value = Outcome<Routes>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
+        let rules = read.derived(RulesOf(self.0.clone()));
+        let Some(rules) = rules.as_ref() else {
+            return Outcome::default();
+        };
+        let mut findings = rules.findings.clone();
+        let ingress = read.get::<Ingress>(&self.0);
+        let Some(ingress) = ingress.filter(|_| !rules.is_refused) else {
+            return Outcome {
+                objects: Vec::new(),
+                findings: findings.into(),
+            };
+        };
+        let settings = read.settings();
+        let name = ObjectName::new(
+            settings.features.ingress_namespace.clone(),
+            gateway_name(&self.0),
+        );
+        let gateway = Gateway {
+            selector: selector(&settings.mesh),
+            servers: servers(&ingress, &mut findings),
+        };
+        Outcome {
+            objects: vec![Made::new(object(
+                name,
+                derived([self.0.clone()], rules.class.clone()),
+                gateway,
+            ))],
+            findings: findings.into(),
+        }
+    }
+}
+
+/// The label that the proxies have which serve Ingresses.
+///
+/// Istio: getIngressGatewaySelector.
+pub(super) fn selector(mesh: &MeshConfig) -> BTreeMap<String, String> {
+    let value = match (&*mesh.ingress_selector, &*mesh.ingress_service) {
+        ("", "" | "istio-ingressgateway") => "ingressgateway",
+        ("", service) => service,
+        (selector, _) => selector,
+    };
+    BTreeMap::from([("istio".to_owned(), value.to_owned())])
+}
+
+fn servers(ingress: &Object<Ingress>, findings: &mut Vec<Diagnostic>) -> Vec<Server> {
+    let ObjectName {
+        namespace, name, ..
+    } = &ingress.meta.name;
+    let port = |number, protocol: &str, name| Port {
+        number,
+        protocol: protocol.to_owned(),
+        name,
+        ..Port::default()
+    };
+    let mut servers = Vec::new();
+    for (index, tls) in ingress.spec.tls.iter().enumerate() {
+        let hosts = tls_hosts(ingress, index, tls, findings);
+        if hosts.is_empty() {
+            continue;
+        }
+        servers.push(Server {
+            port: Some(port(
+                443,
+                "HTTPS",
+                format!("https-443-ingress-{name}-{namespace}-{index}"),
+            )),
+            hosts,
+            tls: Some(ServerTlsSettings {
+                mode: TlSmode::Simple.into(),
+                credential_name: tls.secret_name.to_string(),
+                ..ServerTlsSettings::default()
+            }),
+            ..Server::default()
+        });
+    }
+    servers.push(Server {
+        port: Some(port(
+            80,
+            "HTTP",
+            format!("http-80-ingress-{name}-{namespace}"),
+        )),
+        hosts: vec![ANY_HOST.to_owned()],
+        ..Server::default()
+    });
+    servers
+}
+
+/// The hosts that an entry of `tls` has a certificate for; none where it is left out.
+fn tls_hosts(
+    ingress: &Object<Ingress>,
+    index: usize,
+    tls: &IngressTls,
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<String> {
+    let key = key(&ingress.meta.name);
+    let mut tell = |field: String, message: &str| {
+        let path = format!("spec.tls[{index}]{field}");
+        let severity = Severity::Warning;
+        findings.push(finding(&key, code::NOT_SERVED, severity, path, message));
+    };
+    if tls.secret_name.is_empty() {
+        tell(
+            ".secretName".to_owned(),
+            "names no Secret, so no HTTPS is served for its hosts",
+        );
+        return Vec::new();
+    }
+    if tls.hosts.is_empty() {
+        return vec![ANY_HOST.to_owned()];
+    }
+    let mut hosts = Vec::new();
+    for (at, host) in tls.hosts.iter().enumerate() {
+        if is_host(host) {
+            hosts.push(host.to_string());
+        } else {
+            tell(
+                format!(".hosts[{at}]"),
+                "is not a host name, so HTTPS is not served for it",
+            );
+        }
+    }
+    hosts
+}
+
+/// Whether an Ingress has more in `tls` than is served.
+pub(super) fn has_too_many_hosts(ingress: &Ingress) -> bool {
+    let hosts = ingress.tls.iter().map(|tls| tls.hosts.len().max(1));
+    hosts.sum::<usize>() > limits::TLS_HOSTS
+}

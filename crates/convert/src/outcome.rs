@@ -1,0 +1,110 @@
+//! What a derivation gives: objects and findings.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use model::kinds::Kinded;
+use model::{
+    AnyObject, Derived, Diagnostic, Labels, Meta, Object, ObjectKey, ObjectName, Origin, Owner,
+};
+
+use crate::strata::Layered;
+
+/// The name of the source that derived objects have in the store. What is written wins over them.
+pub const SOURCE: &str = "derived";
+
+/// The stable codes of findings of translators.
+pub mod code {
+    /// A part of an Ingress is not served.
+    pub const NOT_SERVED: &str = "PIL0701";
+    /// A Service that an Ingress names, or its port, is not there.
+    pub const NO_BACKEND: &str = "PIL0702";
+    /// A derived object is not used because another object has its name.
+    pub const NAME_TAKEN: &str = "PIL0703";
+    /// What would be derived from an object exceeds a limit.
+    pub const OVER_LIMIT: &str = "PIL0704";
+}
+
+/// An object that a translator of stratum `S` made.
+#[derive(Clone, Debug)]
+pub struct Made<S> {
+    object: AnyObject,
+    stratum: PhantomData<S>,
+}
+
+impl<S> Made<S> {
+    /// An object of a kind that translators of the stratum make.
+    pub fn new<T: Layered<MadeIn = S>>(object: Object<T>) -> Self {
+        Self {
+            object: T::any(Arc::new(object)),
+            stratum: PhantomData,
+        }
+    }
+
+    /// The object.
+    pub fn object(&self) -> &AnyObject {
+        &self.object
+    }
+}
+
+impl<S> PartialEq for Made<S> {
+    fn eq(&self, other: &Self) -> bool {
+        self.object.means_the_same(&other.object)
+    }
+}
+
+/// What a root gives.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome<S> {
+    /// The objects that it makes.
+    pub objects: Vec<Made<S>>,
+    /// What is wrong with the objects that it is made from.
+    pub findings: Arc<[Diagnostic]>,
+}
+
+impl<S> Default for Outcome<S> {
+    fn default() -> Self {
+        Self {
+            objects: Vec::new(),
+            findings: Arc::from([]),
+        }
+    }
+}
+
+/// A derived object.
+pub(crate) fn object<T: Kinded>(name: ObjectName, derived: Derived, spec: T) -> Object<T> {
+    Object {
+        meta: Meta {
+            name,
+            labels: Labels::default(),
+            annotations: Labels::default(),
+            created: None,
+            maker: None,
+            derived: Some(Arc::new(derived)),
+            uid: "".into(),
+            resource_version: "".into(),
+            origin: Origin::Source(owner().source),
+        },
+        spec,
+        status: T::Status::default(),
+    }
+}
+
+/// The owner of derived objects.
+pub(crate) fn owner() -> Owner {
+    Owner::new(u8::MAX, SOURCE)
+}
+
+/// A finding about an object.
+pub(crate) fn finding(
+    key: &ObjectKey,
+    code: &'static str,
+    severity: model::Severity,
+    path: String,
+    message: impl Into<Arc<str>>,
+) -> Diagnostic {
+    Diagnostic {
+        object: Some(key.clone()),
+        ..Diagnostic::new(code, severity, message).at(path)
+    }
+}

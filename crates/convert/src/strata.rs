@@ -1,0 +1,58 @@
+//! Who may read what: translators run in an order, and one reads only what is made before it.
+//!
+//! Each kind that a translator reads or makes has a row in the list below, which names the stratum that makes it.
+//! [`Reader`](crate::Reader) gives a translator only kinds of earlier strata, and [`Made`](crate::Made) takes from it
+//! only kinds of its own. So no translator can read what it, or a later one, makes, and derivation has no cycles:
+//!
+//! ```compile_fail,E0277
+//! use model::kinds::istio::VirtualService;
+//! use pilothouse_convert::{Reader, strata::Routes};
+//!
+//! // A translator of routes must not see VirtualServices: some are its own.
+//! fn translate(read: &Reader<'_, '_, Routes>) {
+//!     read.get::<VirtualService>(&Default::default());
+//! }
+//! ```
+//!
+//! ```compile_fail,E0271
+//! use model::{Object, kinds::kube::Service};
+//! use pilothouse_convert::{Made, strata::Routes};
+//!
+//! // Nor can it make an object of a kind that it may read.
+//! fn translate(service: Object<Service>) -> Made<Routes> {
+//!     Made::new(service)
+//! }
+//! ```
+
+use model::kinds::{istio, kube};
+use store::snapshot::Stored;
+
+/// Kinds that are only ever written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Written {}
+
+/// Gateways and routes, made of Ingresses.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Routes {}
+
+/// What is there before the translators of `S` run.
+pub trait Before<S> {}
+
+impl Before<Routes> for Written {}
+
+/// A kind that translators read or make.
+pub trait Layered: Stored {
+    /// The stratum whose translators make it.
+    type MadeIn;
+}
+
+macro_rules! layers {
+    ($($stratum:ident: $($kind:path),+;)+) => {
+        $($(impl Layered for $kind { type MadeIn = $stratum; })+)+
+    };
+}
+
+layers! {
+    Written: kube::Ingress, kube::IngressClass, kube::Service, kube::Pod, kube::Node;
+    Routes: istio::Gateway, istio::VirtualService;
+}

@@ -1,0 +1,79 @@
+//! Options that do not go together, or that are dangerous.
+
+use std::net::SocketAddr;
+
+use crate::config::ServeOptions;
+
+/// Refuses what cannot be meant, and warns of what is dangerous.
+pub(super) fn check(options: &ServeOptions) -> anyhow::Result<()> {
+    if options.insecure_test_identities {
+        anyhow::ensure!(
+            is_loopback(options.grpc_addr),
+            "PILOTHOUSE_INSECURE_TEST_IDENTITIES is for loopback only, and --grpc-addr is {}",
+            options.grpc_addr
+        );
+        tracing::warn!(
+            "Bearer tokens sa:NAMESPACE:NAME are taken for identities without any proof. For tests only."
+        );
+    }
+    if !is_loopback(options.grpc_addr) {
+        anyhow::ensure!(
+            options.insecure_grpc,
+            "--grpc-addr {} is not loopback, and xDS is plaintext without authentication: whoever reaches it may say that it is \
+             a proxy of any namespace and reads that configuration. Put mutual TLS in front (a proxy that ends it on this \
+             machine, or ssh) and listen on 127.0.0.1, or, on a network where everybody may read all of it, add \
+             --insecure-grpc (PILOTHOUSE_INSECURE_GRPC=true)",
+            options.grpc_addr
+        );
+        tracing::warn!(
+            address = %options.grpc_addr,
+            "xDS is served beyond this machine in plaintext and without authentication (--insecure-grpc): whoever reaches it \
+             reads the configuration of any namespace."
+        );
+    }
+    if !is_loopback(options.http_addr) {
+        let (flag, address) = ("--http-addr", options.http_addr);
+        tracing::warn!(%address, flag, "Plaintext is served beyond this machine.");
+    }
+    if options.config_dir.is_empty() && options.api.data.is_none() {
+        tracing::warn!("No source of configuration is given (--config-dir or --data).");
+    }
+    Ok(())
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: ServeOptions,
+    }
+
+    fn checked(flags: &[&str]) -> Result<(), String> {
+        let line = Line::parse_from(["serve"].iter().chain(flags));
+        check(&line.options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn plaintext_beyond_loopback_must_be_asked_for() {
+        for address in ["127.0.0.1:15010", "127.3.0.1:15010", "[::1]:15010"] {
+            assert_eq!(checked(&["--grpc-addr", address]), Ok(()));
+        }
+        for address in ["0.0.0.0:15010", ":15010", "[::]:15010", "10.0.0.1:15010"] {
+            let error = checked(&["--grpc-addr", address]).unwrap_err();
+            for words in ["is not loopback", "mutual TLS", "--insecure-grpc"] {
+                assert!(error.contains(words), "{error}");
+            }
+            let told = ["--grpc-addr", address, "--insecure-grpc"];
+            assert_eq!(checked(&told), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Runs the sources of configuration: starts and stops them at any time, and starts those again that fail.
+//!
+//! A source that fails or panics ends alone. What it reported stays in force until its next run is in sync, and only a
+//! source that is removed takes its objects with it. Events reach the derive thread through here, so that it is known how
+//! far each source is, and that each speaks for itself only.
+
+mod backoff;
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use model::{Change, Diagnostic, Owner, SourceId};
+use sources::{Delivery, Sink, Source, SourceError, SourceEvent};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::derive::{Closed, Derive};
+use crate::metrics::Metrics;
+use state::Progress;
+pub use state::{SourceState, SourceStatus};
+
+/// How long a source may take to stop before it is aborted.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Makes a source for each of its runs. It is told whether this is the first one: a later one must not take what it cannot
+/// read for empty.
+pub type Make = Box<dyn FnMut(bool) -> Box<dyn Source> + Send>;
+
+/// Takes all findings of a source, which replace its former ones.
+pub type OnFindings = Box<dyn Fn(&SourceId, Vec<Diagnostic>) + Send + Sync>;
+
+/// There is a source of this name already.
+#[derive(Debug, thiserror::Error)]
+#[error("there is a source {0} already")]
+pub struct Duplicate(Owner);
+
+/// The way to the sources. Clones share it.
+#[derive(Clone)]
+pub struct Supervisor(Arc<Shared>);
+
+struct Shared {
+    derive: Derive,
+    metrics: Arc<Metrics>,
+    on_findings: OnFindings,
+    queue: mpsc::UnboundedSender<Delivery>,
+    entries: Mutex<Entries>,
+    /// Tells that some source came further.
+    progressed: watch::Sender<()>,
+    stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct Entries {
+    by_owner: BTreeMap<Owner, Entry>,
+    runs: u64,
+}
+
+struct Entry {
+    progress: Progress,
+    stop: CancellationToken,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Supervisor {
+    /// A supervisor without sources, which stops all of them with `stop`.
+    pub fn start(
+        derive: Derive,
+        metrics: Arc<Metrics>,
+        on_findings: OnFindings,
+        stop: CancellationToken,
+    ) -> Self {
+        let (queue, deliveries) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            derive,
+            metrics,
+            on_findings,
+            queue,
+            entries: Mutex::default(),
+            progressed: watch::Sender::new(()),
+            stop,
+        });
+        tokio::spawn(feed(shared.clone(), deliveries));
+        Self(shared)
+    }
+
+    /// Starts a source, and starts it again whenever it fails.
+    ///
+    /// # Errors
+    ///
+    /// When there is one of that owner already.
+    pub fn add(&self, mut make: Make) -> Result<(), Duplicate> {
+        let source = make(true);
+        let owner = source.owner().clone();
+        let stop = self.0.stop.child_token();
+        let mut entries = self.0.entries();
+        if entries.by_owner.contains_key(&owner) {
+            return Err(Duplicate(owner));
+        }
+        let entry = Entry {
+            progress: Progress::new(source.collections()),
+            stop: stop.clone(),
+            task: None,
+        };
+        let entry = entries.by_owner.entry(owner.clone()).or_insert(entry);
+        let supervision = supervise(self.0.clone(), owner, source, make, stop);
+        entry.task = Some(tokio::spawn(supervision));
+        Ok(())
+    }
+
+    /// Stops a source for good: what it holds goes with it. Returns whether there was one.
+    pub async fn remove(&self, owner: &Owner) -> bool {
+        // From here on nothing that it reports is taken.
+        let entry = self.0.entries().by_owner.remove(owner);
+        let Some(entry) = entry else {
+            return false;
+        };
+        entry.stop.cancel();
+        if let Some(task) = entry.task {
+            // It has a limit of its own, and does not panic with the source.
+            let _ = task.await;
+        }
+        let gone = vec![Change::Gone(owner.clone())];
+        // The process is going down if this fails.
+        let _ = self.0.derive.change(gone, Instant::now()).await;
+        (self.0.on_findings)(&owner.source, Vec::new());
+        let name = owner.to_string();
+        let _ = self.0.metrics.sources_in_sync.remove_label_values(&[&name]);
+        self.0.progressed.send_replace(());
+        true
+    }
+
+    /// Every source, by precedence.
+    pub fn sources(&self) -> Vec<SourceStatus> {
+        let entries = self.0.entries();
+        let all = entries.by_owner.iter();
+        all.map(|(owner, entry)| entry.progress.status(owner))
+            .collect()
+    }
+
+    /// Resolves when every source that there is has been in sync, and what it had reported is applied.
+    ///
+    /// # Errors
+    ///
+    /// When the process is going down.
+    pub async fn synced(&self) -> Result<(), Closed> {
+        let mut progressed = self.0.progressed.subscribe();
+        loop {
+            progressed.mark_unchanged();
+            if self
+                .0
+                .entries()
+                .by_owner
+                .values()
+                .all(|e| e.progress.was_in_sync())
+            {
+                break;
+            }
+            // The sender is in `self`.
+            let _ = progressed.changed().await;
+        }
+        self.0.derive.ask(|_| ()).await
+    }
+}
+
+impl Shared {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sink(&self, owner: &Owner, run: u64) -> Sink {
+        Sink::new(owner.clone(), run, self.queue.clone(), self.derive.room())
+    }
+
+    /// Changes how far a source is, if there still is one.
+    fn progress(&self, owner: &Owner, change: impl FnOnce(&mut Progress)) {
+        let mut entries = self.entries();
+        if let Some(entry) = entries.by_owner.get_mut(owner) {
+            change(&mut entry.progress);
+            let in_sync = i64::from(entry.progress.is_in_sync());
+            let gauge = &self.metrics.sources_in_sync;
+            gauge.with_label_values(&[&owner.to_string()]).set(in_sync);
+        }
+        drop(entries);
+        self.progressed.send_replace(());
+    }
+
+    /// The number of a new run of a source.
+    fn begin(&self, owner: &Owner) -> u64 {
+        let mut entries = self.entries();
+        entries.runs += 1;
+        let run = entries.runs;
+        drop(entries);
+        self.progress(owner, |progress| progress.begin(run));
+        run
+    }
+
+    /// Passes on what a source reports; what an earlier run of it reports late is dropped.
+    fn take(&self, delivery: Delivery) -> Result<(), Closed> {
+        let Delivery {
+            owner,
+            run,
+            event,
+            room,
+        } = delivery;
+        let (changes, since) = match event {
+            SourceEvent::Changes(changes) => (changes, Instant::now()),
+            SourceEvent::Read {
+                changes,
+                noticed,
+                took,
+            } => {
+                self.metrics.stages.read.observe(took.as_secs_f64());
+                (changes, noticed)
+            }
+            SourceEvent::Findings(_, found) => {
+                if self.entries().has_run(&owner, run) {
+                    (self.on_findings)(&owner.source, found);
+                }
+                return Ok(());
+            }
+        };
+        let own = |change: &Change| change.owner().is_none_or(|whose| *whose == owner);
+        let changes: Vec<Change> = changes.into_iter().filter(own).collect();
+        let step = |c: &&Change| matches!(c, Change::Restart(_) | Change::Synced(_));
+        let steps: Vec<Change> = changes.iter().filter(step).cloned().collect();
+        {
+            // Held meanwhile, so that a source that is removed is not heard any more.
+            let entries = self.entries();
+            if !entries.has_run(&owner, run) {
+                return Ok(());
+            }
+            self.derive.take(changes, since, room)?;
+        }
+        if !steps.is_empty() {
+            self.progress(&owner, |progress| progress.step(&steps));
+        }
+        Ok(())
+    }
+}
+
+impl Entries {
+    fn has_run(&self, owner: &Owner, run: u64) -> bool {
+        let entry = self.by_owner.get(owner);
+        entry.is_some_and(|entry| entry.progress.is_run(run))
+    }
+}
+
+/// Hands what sources report to the derive thread. What waits here has its room in the derive thread's queue.
+async fn feed(shared: Arc<Shared>, mut deliveries: mpsc::UnboundedReceiver<Delivery>) {
+    loop {
+        tokio::select! {
+            delivery = deliveries.recv() => {
+                let Some(delivery) = delivery else { return };
+                if shared.take(delivery).is_err() {
+                    return;
+                }
+            }
+            () = shared.stop.cancelled() => return,
+        }
+    }
+}
+
+/// Runs a source again and again until `stop`.
+async fn supervise(
+    shared: Arc<Shared>,
+    owner: Owner,
+    first: Box<dyn Source>,
+    mut make: Make,
+    stop: CancellationToken,
+) {
+    let (mut next, mut failures) = (Some(first), 0);
+    loop {
+        let run = shared.begin(&owner);
+        let sink = shared.sink(&owner, run);
+        let source = match next.take() {
+            Some(source) => source,
+            None => {
+                let restart = owner.collections().map(Change::Restart).collect();
+                tokio::select! {
+                    _ = sink.send(SourceEvent::Changes(restart)) => {}
+                    () = stop.cancelled() => return,
+                }
+                make(false)
+            }
+        };
+        let started = Instant::now();
+        let Some(ended) = run_once(source, sink, &stop).await else {
+            return;
+        };
+        if started.elapsed() >= backoff::LONGEST {
+            failures = 0;
+        }
+        let wait = backoff::wait(&owner, failures);
+        failures += 1;
+        report_end(&shared, &owner, &ended, wait);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+type Ended = Result<Result<(), SourceError>, JoinError>;
+
+/// Runs a source until it ends by itself; `None` when it was stopped.
+async fn run_once(source: Box<dyn Source>, sink: Sink, stop: &CancellationToken) -> Option<Ended> {
+    let token = stop.child_token();
+    let mut task = tokio::spawn(async move { source.run(sink, token).await });
+    tokio::select! {
+        ended = &mut task => if !stop.is_cancelled() { return Some(ended) },
+        () = stop.cancelled() => {
+            if tokio::time::timeout(GRACE, &mut task).await.is_err() {
+                task.abort();
+            }
+        }
+    }
+    None
+}
+
+fn report_end(shared: &Shared, owner: &Owner, ended: &Ended, wait: Duration) {
+    let (label, reason) = match ended {
+        Ok(Ok(())) => ("ended", "it ended by itself".to_owned()),
+        Ok(Err(error)) => ("error", chain(error)),
+        Err(_) => ("panic", "it panicked, which is a bug".to_owned()),
+    };
+    let name = owner.to_string();
+    let failures = &shared.metrics.source_failures;
+    failures.with_label_values(&[name.as_str(), label]).inc();
+    if label == "panic" {
+        shared.metrics.internal_errors.inc();
+    }
+    let retry_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    tracing::error!(source = %owner, reason, retry_ms, "A source failed; what it reported stays in force.");
+    let next = Instant::now() + wait;
+    shared.progress(owner, |progress| progress.fail(reason, next));
+}
+
+/// An error with what it comes from.
+fn chain(error: &SourceError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

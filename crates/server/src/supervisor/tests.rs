@@ -1,0 +1,292 @@
+//! Sources that panic, end, hang, lie, come and go.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use model::{Collection, Contents, Kind, ObjectName};
+use sources::Running;
+use testkit::World;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::derive::OriginLimits;
+
+/// What a scripted source does with its sink. It is told which run it is.
+type Script = Arc<dyn Fn(u64, Sink, CancellationToken) -> Running + Send + Sync>;
+
+struct Scripted {
+    owner: Owner,
+    run: u64,
+    script: Script,
+}
+
+impl Source for Scripted {
+    fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    fn collections(&self) -> Vec<Contents> {
+        vec![ENTRIES, PODS]
+    }
+
+    fn run(self: Box<Self>, out: Sink, stop: CancellationToken) -> Running {
+        (self.script)(self.run, out, stop)
+    }
+}
+
+const ENTRIES: Contents = Contents::Objects(Kind::ServiceEntry);
+const PODS: Contents = Contents::Objects(Kind::Pod);
+
+fn put(owner: &Owner, name: &str) -> Change {
+    let yaml = format!(
+        "{{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {{name: {name}, namespace: shop}}, \
+         spec: {{hosts: [{name}.com], ports: [{{number: 80, name: http, protocol: HTTP}}], resolution: DNS}}}}"
+    );
+    Change::Put(owner.clone(), World::objects(&yaml).remove(0))
+}
+
+fn synced(owner: &Owner, of: Contents) -> Change {
+    let owner = owner.clone();
+    Change::Synced(Collection { owner, of })
+}
+
+struct Supervised {
+    supervisor: Supervisor,
+    derive: Derive,
+    metrics: Arc<Metrics>,
+}
+
+impl Supervised {
+    fn start() -> Self {
+        let settings = Arc::new(testkit::settings(""));
+        let (derive, _) = Derive::start(settings, OriginLimits::default(), |_| ()).unwrap();
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let ignored: OnFindings = Box::new(|_, _| ());
+        let stop = CancellationToken::new();
+        let supervisor = Supervisor::start(derive.clone(), metrics.clone(), ignored, stop);
+        Self {
+            supervisor,
+            derive,
+            metrics,
+        }
+    }
+
+    fn add(&self, owner: &Owner, script: Script) {
+        let (owner, runs) = (owner.clone(), AtomicU64::new(0));
+        let make: Make = Box::new(move |_| {
+            let run = runs.fetch_add(1, Ordering::Relaxed);
+            let (owner, script) = (owner.clone(), script.clone());
+            Box::new(Scripted { owner, run, script })
+        });
+        self.supervisor.add(make).unwrap();
+    }
+
+    async fn has(&self, name: &str) -> bool {
+        let name = ObjectName::new("shop", name);
+        let has = self.derive.ask(move |state| {
+            let snapshot = state.store().snapshot();
+            snapshot.tables.service_entries.get(&name).is_some()
+        });
+        has.await.unwrap()
+    }
+
+    /// Waits until a source is as wanted.
+    async fn until(&self, owner: &Owner, wanted: impl Fn(&SourceStatus) -> bool) {
+        let mut progressed = self.supervisor.0.progressed.subscribe();
+        let waiting = async {
+            loop {
+                progressed.mark_unchanged();
+                let all = self.supervisor.sources();
+                if all.iter().any(|s| s.owner == *owner && wanted(s)) {
+                    return;
+                }
+                progressed.changed().await.unwrap();
+            }
+        };
+        let limit = Duration::from_secs(30);
+        tokio::time::timeout(limit, waiting)
+            .await
+            .expect("it comes so far");
+        self.derive.ask(|_| ()).await.unwrap();
+    }
+
+    fn failures(&self, owner: &Owner, reason: &str) -> u64 {
+        let counter = &self.metrics.source_failures;
+        counter
+            .with_label_values(&[owner.to_string().as_str(), reason])
+            .get()
+    }
+}
+
+/// Reports `a` and `b` in its first run, then does something else; later ones report `b` alone and stay.
+fn failing(owner: &Owner, end: fn() -> Result<(), SourceError>) -> Script {
+    let owner = owner.clone();
+    Arc::new(move |run, out, stop| {
+        let owner = owner.clone();
+        Box::pin(async move {
+            let mut all = vec![
+                put(&owner, "b"),
+                synced(&owner, PODS),
+                synced(&owner, ENTRIES),
+            ];
+            if run == 0 {
+                all.push(put(&owner, "a"));
+            }
+            out.send(SourceEvent::Changes(all)).await?;
+            if run == 0 {
+                return end();
+            }
+            stop.cancelled().await;
+            Ok(())
+        })
+    })
+}
+
+#[tokio::test]
+async fn a_source_that_panics_or_ends_is_started_again_and_others_go_on() {
+    let ends: [(&str, fn() -> Result<(), SourceError>); 3] = [
+        ("panic", || panic!("a scripted panic")),
+        ("error", || Err(SourceError::new("a scripted error"))),
+        ("ended", || Ok(())),
+    ];
+    for (reason, end) in ends {
+        let world = Supervised::start();
+        let (one, other) = (Owner::new(10, "one"), Owner::new(20, "other"));
+        world.add(&other, steady(&other, "c"));
+        world.add(&one, failing(&one, end));
+        world.supervisor.synced().await.unwrap();
+        world
+            .until(&one, |s| matches!(s.state, SourceState::Failed { .. }))
+            .await;
+        assert!(world.has("a").await, "{reason}: its last state stays");
+        assert!(world.has("b").await && world.has("c").await);
+        world
+            .until(&one, |s| s.state == SourceState::InSync && s.failures == 1)
+            .await;
+        assert!(!world.has("a").await, "{reason}: it was not reported again");
+        assert!(world.has("b").await && world.has("c").await);
+        assert_eq!(world.failures(&one, reason), 1);
+        let all = world.supervisor.sources();
+        let failures: Vec<u64> = all.iter().map(|s| s.failures).collect();
+        assert_eq!(failures, [1, 0]);
+    }
+}
+
+/// Reports one object and stays.
+fn steady(owner: &Owner, name: &'static str) -> Script {
+    let owner = owner.clone();
+    Arc::new(move |_, out, stop| {
+        let owner = owner.clone();
+        Box::pin(async move {
+            let all = vec![
+                put(&owner, name),
+                synced(&owner, PODS),
+                synced(&owner, ENTRIES),
+            ];
+            out.send(SourceEvent::Changes(all)).await?;
+            stop.cancelled().await;
+            Ok(())
+        })
+    })
+}
+
+#[tokio::test]
+async fn a_source_that_is_removed_takes_its_objects_with_it_and_may_come_again() {
+    let world = Supervised::start();
+    let (one, other) = (Owner::new(10, "one"), Owner::new(20, "other"));
+    world.add(&one, steady(&one, "a"));
+    world.add(&other, steady(&other, "c"));
+    world.supervisor.synced().await.unwrap();
+    assert!(world.has("a").await && world.has("c").await);
+    assert!(world.supervisor.remove(&one).await);
+    assert!(!world.supervisor.remove(&one).await, "it is gone");
+    assert!(!world.has("a").await && world.has("c").await);
+    world.add(&one, steady(&one, "a"));
+    world.supervisor.synced().await.unwrap();
+    assert!(world.has("a").await);
+    let make: Make = {
+        let (owner, script) = (one.clone(), steady(&one, "a"));
+        Box::new(move |_| {
+            let (owner, script) = (owner.clone(), script.clone());
+            let run = 0;
+            Box::new(Scripted { owner, run, script })
+        })
+    };
+    assert!(world.supervisor.add(make).is_err(), "it is there already");
+}
+
+#[tokio::test]
+async fn a_kind_that_is_missing_is_named_and_holds_nothing_else_back() {
+    let world = Supervised::start();
+    let slow = Owner::new(10, "slow");
+    let (go_on, wait) = oneshot::channel::<()>();
+    let wait = Arc::new(Mutex::new(Some(wait)));
+    let owner = slow.clone();
+    world.add(
+        &slow,
+        Arc::new(move |_, out, stop| {
+            let (owner, wait) = (owner.clone(), wait.lock().unwrap().take());
+            Box::pin(async move {
+                let entries = vec![put(&owner, "a"), synced(&owner, ENTRIES)];
+                out.send(SourceEvent::Changes(entries)).await?;
+                if let Some(wait) = wait {
+                    wait.await.map_err(SourceError::new)?;
+                }
+                out.send(SourceEvent::Changes(vec![synced(&owner, PODS)]))
+                    .await?;
+                stop.cancelled().await;
+                Ok(())
+            })
+        }),
+    );
+    let waits = |s: &SourceStatus| s.state == SourceState::Syncing(vec![PODS]);
+    world.until(&slow, waits).await;
+    assert!(world.has("a").await, "what is there is used");
+    let status = world.supervisor.sources().remove(0);
+    assert_eq!(status.words(), "waiting for pods");
+    assert_eq!(status.json()["pending"], serde_json::json!(["pods"]));
+    let synced = tokio::time::timeout(Duration::from_millis(50), world.supervisor.synced());
+    assert!(synced.await.is_err());
+    go_on.send(()).unwrap();
+    world.supervisor.synced().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_source_that_hangs_is_aborted_when_it_is_removed() {
+    let world = Supervised::start();
+    let hangs = Owner::new(10, "hangs");
+    world.add(&hangs, Arc::new(|_, _, _| Box::pin(std::future::pending())));
+    world
+        .until(&hangs, |s| s.state == SourceState::Starting)
+        .await;
+    assert!(world.supervisor.remove(&hangs).await);
+    assert!(world.supervisor.sources().is_empty());
+}
+
+#[tokio::test]
+async fn a_source_speaks_for_itself_only() {
+    let world = Supervised::start();
+    let (liar, other) = (Owner::new(10, "liar"), Owner::new(20, "other"));
+    world.add(&other, steady(&other, "c"));
+    let (owner, victim) = (liar.clone(), other.clone());
+    world.add(
+        &liar,
+        Arc::new(move |_, out, stop| {
+            let (owner, victim) = (owner.clone(), victim.clone());
+            Box::pin(async move {
+                let lies = vec![
+                    Change::Gone(victim.clone()),
+                    put(&victim, "d"),
+                    put(&owner, "a"),
+                    synced(&owner, PODS),
+                    synced(&owner, ENTRIES),
+                ];
+                out.send(SourceEvent::Changes(lies)).await?;
+                stop.cancelled().await;
+                Ok(())
+            })
+        }),
+    );
+    world.supervisor.synced().await.unwrap();
+    assert!(world.has("a").await && world.has("c").await);
+    assert!(!world.has("d").await);
+}

@@ -1,0 +1,295 @@
+//! Sequences of changes: drawn by a seed, written as text, made as small as they can be.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use model::change::{Change, Collection, Contents, ServiceKey, ShardKey};
+use model::jwks::{FetchedKeys, KeySource};
+use model::mesh::read_mesh_networks;
+use model::service::{Address, Endpoint};
+use model::settings::{Features, Settings};
+use model::{AnyObject, Hostname, Owner, SourceId};
+use testkit::{World, settings};
+
+use crate::objects::{PICKS, Pick};
+
+/// One change of the world.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    Put(u8, Vec<Pick>),
+    Delete(u8, Pick),
+    /// An owner's shard of a service has endpoints with these numbers.
+    Shard(u8, u8, Vec<u8>),
+    /// An owner's shard no longer knows a service.
+    NoShard(u8, u8),
+    Settings(u8),
+    /// What came of fetching the keys of an issuer.
+    Keys(u8, u8),
+    /// An owner tells a kind again, or the endpoints; these objects are what it has of it.
+    Again(u8, Vec<Pick>),
+    Gone(u8),
+    /// A proxy comes or goes.
+    Toggle(u8),
+}
+
+pub(crate) const PROXIES: u8 = 4;
+const OWNERS: u8 = 3;
+const SETTINGS: u8 = 8;
+
+/// Draws numbers: the same from the same seed, on any machine. Sebastiano Vigna's SplitMix64.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u8) -> u8 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % u64::from(bound)) as u8
+    }
+
+    fn pick(&mut self) -> Pick {
+        PICKS.map(|bound| self.below(bound)).into()
+    }
+
+    fn picks(&mut self, most: u8) -> Vec<Pick> {
+        (0..=self.below(most)).map(|_| self.pick()).collect()
+    }
+
+    /// Most of the time the first: what only others hold hides nothing.
+    fn owner(&mut self) -> u8 {
+        self.below(8).saturating_sub(8 - OWNERS)
+    }
+
+    fn step(&mut self) -> Step {
+        match self.below(24) {
+            0..=9 => Step::Put(self.owner(), self.picks(4)),
+            10..=13 => Step::Delete(self.owner(), self.pick()),
+            14 | 15 => {
+                let endpoints = (0..self.below(3)).map(|_| self.below(4)).collect();
+                Step::Shard(self.owner(), self.below(3), endpoints)
+            }
+            16 => Step::NoShard(self.owner(), self.below(3)),
+            17 => Step::Settings(self.below(SETTINGS)),
+            18 => Step::Keys(self.below(2), self.below(3)),
+            19 => Step::Again(self.owner(), self.picks(2)),
+            20 => Step::Gone(self.owner()),
+            _ => Step::Toggle(self.below(PROXIES)),
+        }
+    }
+}
+
+/// The steps of a seed. They begin with a world that has something in it.
+pub(crate) fn of_seed(seed: u64, steps: usize) -> Vec<Step> {
+    let mut draw = Draw(seed);
+    let first = (0..10).map(|_| draw.pick()).collect();
+    let mut script = vec![Step::Put(0, first)];
+    script.extend((0..PROXIES).map(Step::Toggle));
+    script.extend((0..steps).map(|_| draw.step()));
+    script
+}
+
+/// The fewest of the steps, taken away one by one, that still fail.
+pub(crate) fn smallest(mut script: Vec<Step>, fails: impl Fn(&[Step]) -> bool) -> Vec<Step> {
+    let mut at = script.len();
+    while at > 0 {
+        at -= 1;
+        let removed = script.remove(at);
+        if !fails(&script) {
+            script.insert(at, removed);
+        }
+    }
+    script
+}
+
+fn owner(index: u8) -> Owner {
+    match index {
+        0 => Owner::new(0, "files"),
+        1 => Owner::new(1, "api"),
+        _ => Owner {
+            source: SourceId {
+                rank: 2,
+                name: "kubernetes".into(),
+            },
+            cluster: Some("remote".into()),
+        },
+    }
+}
+
+fn objects(picks: &[Pick]) -> Vec<AnyObject> {
+    let yaml: Vec<String> = picks.iter().map(Pick::yaml).collect();
+    World::objects(&yaml.join("\n---\n"))
+}
+
+fn shard(owner: u8) -> ShardKey {
+    ShardKey {
+        provider: "Consul".into(),
+        cluster: format!("c{owner}").into(),
+    }
+}
+
+fn service(index: u8) -> ServiceKey {
+    ServiceKey {
+        namespace: "one".into(),
+        host: Hostname::from(format!("h{index}.example.com")),
+    }
+}
+
+fn endpoint(index: &u8) -> Endpoint {
+    Endpoint {
+        address: Address::Socket {
+            hosts: Arc::from([Arc::from(format!("10.7.0.{index}"))]),
+            port: 8080,
+        },
+        port_name: "http".into(),
+        service_account: format!("spiffe://cluster.local/ns/one/sa/{}", index % 2).into(),
+        ..Endpoint::default()
+    }
+}
+
+fn settings_of(variant: u8) -> Settings {
+    let mut all = settings(match variant {
+        1 => "outboundTrafficPolicy: {mode: REGISTRY_ONLY}",
+        2 => "{accessLogFile: /dev/stdout, enableAutoMtls: false}",
+        3 => "{trustDomain: td, rootNamespace: two}",
+        4 => "{defaultConfig: {concurrency: 3}, localityLbSetting: {enabled: false}}",
+        5 => "defaultServiceExportTo: [\".\"]",
+        _ => "",
+    });
+    match variant {
+        6 => {
+            let networks = "{networks: {north: {endpoints: [{fromCidr: 10.9.0.0/24}], gateways: [{address: 1.1.1.1, port: 15443}]}}}";
+            let read = read_mesh_networks(networks, &std::path::Path::new("networks.yaml").into());
+            all.networks = Arc::new(read.value.unwrap());
+        }
+        7 => {
+            let dual = [("ISTIO_DUAL_STACK".to_owned(), "true".to_owned())];
+            all.features = Arc::new(Features::from_env(dual));
+        }
+        _ => {}
+    }
+    all
+}
+
+impl Step {
+    /// What it tells the store; nothing where a proxy comes or goes.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        let put = |by: u8, picks: &[Pick]| -> Vec<Change> {
+            let put = |object| Change::Put(owner(by), object);
+            objects(picks).into_iter().map(put).collect()
+        };
+        match self {
+            Step::Put(by, picks) => put(*by, picks),
+            Step::Delete(by, pick) => {
+                let objects = objects(std::slice::from_ref(pick));
+                vec![Change::Delete(owner(*by), objects[0].key())]
+            }
+            Step::Shard(by, of, endpoints) => vec![Change::Endpoints {
+                owner: owner(*by),
+                service: service(*of),
+                shard: shard(*by),
+                list: endpoints.iter().map(endpoint).collect(),
+            }],
+            Step::NoShard(by, of) => vec![Change::DeleteEndpoints {
+                owner: owner(*by),
+                service: service(*of),
+                shard: shard(*by),
+            }],
+            Step::Settings(variant) => vec![Change::Settings(Arc::new(settings_of(*variant)))],
+            Step::Keys(issuer, variant) => {
+                let source =
+                    KeySource::Uri(format!("https://issuer{issuer}.example.com/keys").into());
+                let keys = |text: &str| {
+                    Some(Arc::new(FetchedKeys {
+                        keys: Some(text.into()),
+                        trouble: None,
+                    }))
+                };
+                let fetched = match variant {
+                    0 => None,
+                    1 => keys(r#"{"keys":[]}"#),
+                    _ => keys(r#"{"keys":[{"kty":"oct","k":"YQ"}]}"#),
+                };
+                vec![Change::Keys(source, fetched)]
+            }
+            Step::Again(by, picks) => {
+                let objects = objects(picks);
+                let of = Contents::Objects(objects[0].key().kind);
+                let collection = Collection {
+                    owner: owner(*by),
+                    of,
+                };
+                let mut changes = vec![Change::Restart(collection.clone())];
+                changes.extend(put(*by, picks));
+                changes.push(Change::Synced(collection));
+                changes
+            }
+            Step::Gone(by) => vec![Change::Gone(owner(*by))],
+            Step::Toggle(_) => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let picks = |f: &mut fmt::Formatter<'_>, list: &[Pick]| {
+            list.iter().try_for_each(|pick| write!(f, " {pick}"))
+        };
+        match self {
+            Step::Put(by, list) => {
+                write!(f, "put {by}")?;
+                picks(f, list)
+            }
+            Step::Delete(by, pick) => write!(f, "delete {by} {pick}"),
+            Step::Shard(by, of, list) => {
+                write!(f, "shard {by} {of}")?;
+                list.iter()
+                    .try_for_each(|endpoint| write!(f, " {endpoint}"))
+            }
+            Step::NoShard(by, of) => write!(f, "no-shard {by} {of}"),
+            Step::Settings(variant) => write!(f, "settings {variant}"),
+            Step::Keys(issuer, variant) => write!(f, "keys {issuer} {variant}"),
+            Step::Again(by, list) => {
+                write!(f, "again {by}")?;
+                picks(f, list)
+            }
+            Step::Gone(by) => write!(f, "gone {by}"),
+            Step::Toggle(proxy) => write!(f, "toggle {proxy}"),
+        }
+    }
+}
+
+impl FromStr for Step {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let mut words = line.split_whitespace();
+        let what = words.next().ok_or("an empty line")?;
+        let numbers: Result<Vec<u8>, _> = words.map(str::parse).collect();
+        let numbers = numbers.map_err(|e| format!("{line}: {e}"))?;
+        let picks = |list: &[u8]| -> Vec<Pick> {
+            let (picks, _) = list.as_chunks::<4>();
+            picks.iter().map(|pick| Pick::from(*pick)).collect()
+        };
+        Ok(match (what, numbers.as_slice()) {
+            ("put", [by, list @ ..]) => Step::Put(*by, picks(list)),
+            ("delete", [by, a, b, c, d]) => Step::Delete(*by, Pick::from([*a, *b, *c, *d])),
+            ("shard", [by, of, list @ ..]) => Step::Shard(*by, *of, list.to_vec()),
+            ("no-shard", [by, of]) => Step::NoShard(*by, *of),
+            ("settings", [variant]) => Step::Settings(*variant),
+            ("keys", [issuer, variant]) => Step::Keys(*issuer, *variant),
+            ("again", [by, list @ ..]) => Step::Again(*by, picks(list)),
+            ("gone", [by]) => Step::Gone(*by),
+            ("toggle", [proxy]) => Step::Toggle(*proxy),
+            _ => return Err(format!("no step: {line}")),
+        })
+    }
+}
+
+#[test]
+fn steps_are_read_as_they_are_written() {
+    for step in of_seed(7, 400) {
+        assert_eq!(step.to_string().parse(), Ok(step));
+    }
+}
