@@ -12,7 +12,7 @@ const LONGEST_FILE: usize = 600;
 /// The most lines of a function, its braces included.
 const LONGEST_FUNCTION: usize = 80;
 /// How many exceptions there may be. The number only ever falls.
-const EXCEPTIONS: usize = 28;
+const EXCEPTIONS: usize = 27;
 
 /// What is too long, and exceptions that nothing needs.
 ///

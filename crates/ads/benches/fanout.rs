@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use pilothouse_ads::{Fanout, Out, Protocol, Stream};
+use pilothouse_ads::{Action, Fanout, Protocol, Stream};
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use xds::{Published, Resource, ResourceSet, TypeUrl};
@@ -34,9 +34,9 @@ fn published(revision: u64, clusters: &ResourceSet, endpoints: &ResourceSet) -> 
 }
 
 /// Takes every response, as a quick client does.
-fn acknowledge(stream: &mut Stream, protocol: Protocol, names: &[String], mut out: Vec<Out>) {
+fn acknowledge(stream: &mut Stream, protocol: Protocol, names: &[String], mut out: Vec<Action>) {
     while let Some(next) = out.pop() {
-        if let Out::Send(response) = next {
+        if let Action::Send(response) = next {
             let type_url = response.content.ty.as_str().to_owned();
             let response_nonce = format!("{:016x}", response.nonce);
             out.extend(match protocol {
@@ -122,7 +122,7 @@ fn endpoint_change_to_1000_streams(bencher: Bencher<'_, '_>, protocol: Protocol)
     let mut streams: Vec<_> = (0..STREAMS)
         .map(|_| connect(protocol, &fanout, &versions[0], &names))
         .collect();
-    let mut pending: Vec<Vec<Out>> = vec![vec![]; STREAMS];
+    let mut pending: Vec<Vec<Action>> = vec![vec![]; STREAMS];
     let mut turn = 0;
     bencher.counter(ItemsCount::new(STREAMS)).bench_local(|| {
         turn += 1;

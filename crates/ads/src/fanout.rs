@@ -1,9 +1,9 @@
-//! What streams share: differences, responses and name lists that were computed once.
+//! What streams share: differences, responses and name lists, each computed once.
 //!
 //! One change reaches a thousand streams of a view as the same pair of sets. The first stream computes the difference
 //! and encodes the response; the others find both here. Responses hold the resources that they were computed from, so
-//! the addresses that serve as keys cannot be reused while an entry lives; [`Fanout::sweep`] lets go of what nobody
-//! asked for lately.
+//! the addresses that serve as keys cannot be reused while an entry lives; [`Fanout::sweep`] drops entries that were not
+//! used recently.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,7 +17,7 @@ use crate::content::Content;
 use crate::names::{List, Names, Selection};
 use crate::status::Status;
 
-/// Entries of one kind above which everything unused since the last sweep goes, in case nobody sweeps.
+/// The most entries of one kind between two sweeps.
 const LIMIT: usize = 4096;
 
 /// A set by its content: its fingerprint and length.
@@ -33,24 +33,25 @@ struct Kept<T> {
 struct Step {
     to: ResourceSet,
     change: Change,
-    /// `to` and what is only in `from`, made when asked for.
+    /// `to` and what is only in `from`, computed on demand.
     union: std::sync::OnceLock<ResourceSet>,
 }
 
-/// All that decides what a client is sent of a type that has what it was sent before, and asks for what it asked for.
+/// Everything that decides the next response of a type to a client that has accepted everything so far and asks for the
+/// same names as before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Passage {
+pub(crate) struct ResponseKey {
     ty: TypeUrl,
     from: ByContent,
     to: ByContent,
     cover: Option<ByContent>,
     wildcard: bool,
-    /// The address of the list, which [`Made`] keeps.
+    /// The address of the list, which [`PreparedResponse`] keeps alive.
     names: usize,
     revision: u64,
 }
 
-impl Passage {
+impl ResponseKey {
     pub(crate) fn new(
         ty: TypeUrl,
         [from, to]: [&ResourceSet; 2],
@@ -70,15 +71,15 @@ impl Passage {
     }
 }
 
-/// What a client is sent, if anything.
+/// The next response of a type, if there is anything to send.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct PreparedResponse {
     pub(crate) content: Option<Arc<Content>>,
-    /// Names in it that the client does not have or has otherwise, and whether it lacks them.
+    /// Names in it that are new to the client or changed, and whether they are new.
     pub(crate) touched: Vec<(Arc<str>, bool)>,
-    /// The list for which it was made.
+    /// The names that it was prepared for.
     pub(crate) names: Names,
-    /// Names that were looked at to make it.
+    /// How many names were examined to prepare it.
     pub(crate) work: u64,
 }
 
@@ -87,20 +88,20 @@ struct Tables {
     epoch: u64,
     steps: HashMap<(ByContent, ByContent), Kept<Step>>,
     contents: HashMap<u64, Kept<Content>>,
-    made: HashMap<Passage, Kept<Made>>,
+    responses: HashMap<ResponseKey, Kept<PreparedResponse>>,
     names: HashMap<u64, Vec<Weak<List>>>,
-    /// Entries of `names` at which those of lists that are gone are taken out.
+    /// The number of entries of `names` at which dead lists are removed.
     names_limit: usize,
 }
 
 /// Shared by all streams of a server, or by those of one of its threads.
 ///
-/// A thread asks its own first, for which it never waits: with one for all, every thread would wait for the one that
-/// holds it and has lost its processor.
+/// A thread asks its own first, whose lock is never contended: with a single one, every thread would wait whenever the
+/// one that holds the lock is descheduled.
 #[derive(Debug, Default)]
 pub struct Fanout {
     tables: Mutex<Tables>,
-    /// The one for all, if this is that of a thread.
+    /// The server's, if this is a thread's.
     all: Option<Arc<Fanout>>,
 }
 
@@ -176,41 +177,45 @@ impl Fanout {
         SharedChange(Arc::clone(&kept.value))
     }
 
-    /// What another stream made for the same passage, if there is one.
-    pub(crate) fn made(&self, passage: &Passage, names: &Names) -> Option<Arc<Made>> {
+    /// The response that another stream prepared for the same key, if any.
+    pub(crate) fn prepared(
+        &self,
+        key: &ResponseKey,
+        names: &Names,
+    ) -> Option<Arc<PreparedResponse>> {
         {
             let mut tables = self.tables();
             let epoch = tables.epoch;
-            if let Some(kept) = tables.made.get_mut(passage)
+            if let Some(kept) = tables.responses.get_mut(key)
                 && (names.is_empty() || names.same(&kept.value.names))
             {
                 kept.used = epoch;
                 return Some(Arc::clone(&kept.value));
             }
         }
-        let made = self.all.as_ref()?.made(passage, names)?;
-        self.note(*passage, Arc::clone(&made));
-        Some(made)
+        let response = self.all.as_ref()?.prepared(key, names)?;
+        self.insert(*key, Arc::clone(&response));
+        Some(response)
     }
 
-    /// Keeps it for other streams.
-    pub(crate) fn keep(&self, passage: Passage, value: Arc<Made>) {
+    /// Keeps a prepared response for other streams.
+    pub(crate) fn keep(&self, key: ResponseKey, value: Arc<PreparedResponse>) {
         if let Some(all) = &self.all {
-            all.note(passage, Arc::clone(&value));
+            all.insert(key, Arc::clone(&value));
         }
-        self.note(passage, value);
+        self.insert(key, value);
     }
 
-    fn note(&self, passage: Passage, value: Arc<Made>) {
+    fn insert(&self, key: ResponseKey, value: Arc<PreparedResponse>) {
         let mut tables = self.tables();
-        if tables.made.len() >= LIMIT {
-            tables.made.clear();
+        if tables.responses.len() >= LIMIT {
+            tables.responses.clear();
         }
         let used = tables.epoch;
-        tables.made.insert(passage, Kept { value, used });
+        tables.responses.insert(key, Kept { value, used });
     }
 
-    /// The same response that another stream sends, if there is one.
+    /// The equal response of another stream if there is one, else this.
     pub(crate) fn content(&self, content: Content) -> Arc<Content> {
         if let Some(all) = &self.all {
             return all.content(content);
@@ -240,10 +245,10 @@ impl Fanout {
         }
     }
 
-    /// The same list that another stream asks for, if there is one; else this, charged to an account.
+    /// The equal list of another stream if there is one, else this, charged to an account.
     ///
     /// # Errors
-    /// When that is too much.
+    /// When that exceeds the account's budget.
     pub(crate) fn names(
         &self,
         mut names: Names,
@@ -258,7 +263,7 @@ impl Fanout {
         let mut tables = self.tables();
         let tables = &mut *tables;
         if tables.names.len() >= tables.names_limit.max(LIMIT) {
-            // Sweeping alone would let them gather for a second.
+            // Sweeps come only once a second.
             let alive = |lists: &Vec<Weak<List>>| lists.iter().any(|l| l.strong_count() > 0);
             tables.names.retain(|_, lists| alive(lists));
             tables.names_limit = 2 * tables.names.len();
@@ -279,7 +284,7 @@ impl Fanout {
         Ok(names)
     }
 
-    /// Lets go of what was not asked for since the last but one call. To be called about once a second.
+    /// Drops what was not used since the last but one call. To be called about once a second.
     pub fn sweep(&self) {
         let mut tables = self.tables();
         let tables = &mut *tables;
@@ -287,7 +292,7 @@ impl Fanout {
         tables.epoch += 1;
         tables.steps.retain(|_, kept| kept.used >= last);
         tables.contents.retain(|_, kept| kept.used >= last);
-        tables.made.retain(|_, kept| kept.used >= last);
+        tables.responses.retain(|_, kept| kept.used >= last);
         tables
             .names
             .retain(|_, lists| lists.iter().any(|l| l.strong_count() > 0));
@@ -345,26 +350,26 @@ mod tests {
     }
 
     #[test]
-    fn what_one_thread_has_made_the_others_find() {
+    fn threads_share_what_one_of_them_computed() {
         let all = Fanout::new();
         let (one, other) = (all.of_thread(), all.of_thread());
         let (a, b) = (set(&["x"]), set(&["x", "y"]));
         let step = one.change(&a, &b);
         assert!(Arc::ptr_eq(&step.0, &other.change(&a, &b).0));
-        let passage = Passage::new(TypeUrl::Cluster, [&a, &b], None, &Selection::default(), 1);
-        let made = || {
-            Arc::new(Made {
+        let key = ResponseKey::new(TypeUrl::Cluster, [&a, &b], None, &Selection::default(), 1);
+        let response = || {
+            Arc::new(PreparedResponse {
                 content: None,
                 touched: vec![],
                 names: Names::default(),
                 work: 0,
             })
         };
-        one.keep(passage, made());
-        let found = other.made(&passage, &Names::default()).unwrap();
+        one.keep(key, response());
+        let found = other.prepared(&key, &Names::default()).unwrap();
         assert!(Arc::ptr_eq(
             &found,
-            &one.made(&passage, &Names::default()).unwrap()
+            &one.prepared(&key, &Names::default()).unwrap()
         ));
         let all_sweep = || [&all, &one, &other].iter().for_each(|f| f.sweep());
         (0..3).for_each(|_| all_sweep());

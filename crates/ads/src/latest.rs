@@ -1,7 +1,7 @@
-//! How a stream learns of the newest revision: one place that is overwritten, and whom to wake.
+//! A channel that holds only the newest value: how a stream learns of the newest revision.
 //!
-//! There is one for each proxy, and each change goes through all of them: what a general channel would keep beside the
-//! value is memory that has to be fetched ten thousand times.
+//! There is one for each proxy, and a change may go through all of them: whatever a general-purpose channel keeps beside
+//! the value is memory to fetch ten thousand times.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,61 +9,61 @@ use std::task::{Context, Poll, Waker};
 
 use smallvec::SmallVec;
 
-use crate::bell::{Bell, Peal};
+use crate::wake::{WakeBatch, WakeList};
 
-/// Who waits, and the bell by which it is woken.
-type Waiting = (Waker, Option<Arc<Bell>>);
+/// A task that waits, and the list through which it is woken.
+type Waiting = (Waker, Option<Arc<WakeList>>);
 
 #[derive(Debug)]
 struct State<T> {
     value: T,
-    /// Counts the values.
+    /// The number of values so far.
     version: u64,
     open: bool,
-    /// Receivers that wait; nearly always one.
+    /// Tasks that wait; nearly always one.
     waiting: SmallVec<[Waiting; 1]>,
 }
 
 #[derive(Debug)]
-struct Place<T>(Mutex<State<T>>);
+struct Shared<T>(Mutex<State<T>>);
 
-impl<T> Place<T> {
+impl<T> Shared<T> {
     fn state(&self) -> MutexGuard<'_, State<T>> {
         // Nothing between taking and leaving the lock can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes something; who waits is to be woken.
-    fn tell(&self, peal: &mut Peal, change: impl FnOnce(&mut State<T>)) {
+    /// Changes the state, and adds the tasks that wait to the batch.
+    fn update(&self, batch: &mut WakeBatch, change: impl FnOnce(&mut State<T>)) {
         let waiting = {
             let mut state = self.state();
             change(&mut state);
             std::mem::take(&mut state.waiting)
         };
-        for (task, bell) in waiting {
-            peal.add(task, bell);
+        for (task, wake_list) in waiting {
+            batch.add(task, wake_list);
         }
     }
 }
 
-/// The side that knows the newest value. When it is dropped, receivers are told.
+/// The sending side. Dropping it closes the channel.
 #[derive(Debug)]
-pub struct Sender<T>(Arc<Place<T>>);
+pub struct Sender<T>(Arc<Shared<T>>);
 
-/// The side that wants to know.
+/// The receiving side.
 #[derive(Debug)]
 pub struct Receiver<T> {
-    place: Arc<Place<T>>,
+    shared: Arc<Shared<T>>,
     seen: u64,
-    bell: Option<Arc<Bell>>,
-    /// How often the bell had rung when this began to wait by it.
+    wake_list: Option<Arc<WakeList>>,
+    /// The round of the list in which this began to wait.
     waits: Option<u64>,
 }
 
 impl<T: Clone> Sender<T> {
-    /// With a first value.
+    /// A channel with a first value.
     pub fn new(value: T) -> Self {
-        Self(Arc::new(Place(Mutex::new(State {
+        Self(Arc::new(Shared(Mutex::new(State {
             value,
             version: 1,
             open: true,
@@ -71,25 +71,25 @@ impl<T: Clone> Sender<T> {
         }))))
     }
 
-    /// Somebody who wants to know; has not seen the newest value yet.
+    /// A receiver that has not seen the newest value yet.
     pub fn subscribe(&self) -> Receiver<T> {
         Receiver {
-            place: Arc::clone(&self.0),
+            shared: Arc::clone(&self.0),
             seen: 0,
-            bell: None,
+            wake_list: None,
             waits: None,
         }
     }
 
     /// Replaces the value.
     pub fn send(&self, value: T) {
-        self.send_with(value, &mut Peal::new());
+        self.send_with(value, &mut WakeBatch::new());
     }
 
-    /// Replaces the value; who waits is woken with the others of the peal.
-    pub fn send_with(&self, value: T, peal: &mut Peal) {
+    /// Replaces the value; receivers are woken together with the others of the batch.
+    pub fn send_with(&self, value: T, batch: &mut WakeBatch) {
         let mut old = Some(value);
-        self.0.tell(peal, |state| {
+        self.0.update(batch, |state| {
             if let Some(value) = old.take() {
                 old = Some(std::mem::replace(&mut state.value, value));
                 state.version += 1;
@@ -105,32 +105,33 @@ impl<T: Clone> Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.0.tell(&mut Peal::new(), |state| state.open = false);
+        self.0
+            .update(&mut WakeBatch::new(), |state| state.open = false);
     }
 }
 
 impl<T: Clone> Receiver<T> {
-    /// From now on the one task that waits is woken by this bell, and asks on the thread of this bell.
-    pub fn wake_by(&mut self, bell: Arc<Bell>) {
-        self.bell = Some(bell);
+    /// From now on one task waits on this receiver, runs on the thread of this list, and is woken through it.
+    pub fn wake_through(&mut self, wake_list: Arc<WakeList>) {
+        self.wake_list = Some(wake_list);
     }
 
-    /// The newest value, which counts as seen.
+    /// The newest value, and marks it as seen.
     pub fn newest(&mut self) -> T {
-        let state = self.place.state();
+        let state = self.shared.state();
         self.seen = state.version;
         state.value.clone()
     }
 
-    /// A value that was not seen; `None` when there will be none.
+    /// A value not yet seen; `None` once the channel is closed.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let rung = self.bell.as_deref().map(Bell::rung);
-        if self.waits.is_some() && self.waits == rung {
-            // The place is in another processor's caches, or in none: nobody looks there for nothing.
+        let rounds = self.wake_list.as_deref().map(WakeList::rounds);
+        if self.waits.is_some() && self.waits == rounds {
+            // Nothing new. The state is likely in no cache of this processor, so do not touch it.
             return Poll::Pending;
         }
         self.waits = None;
-        let mut state = self.place.state();
+        let mut state = self.shared.state();
         if state.version != self.seen {
             self.seen = state.version;
             return Poll::Ready(Some(state.value.clone()));
@@ -139,13 +140,15 @@ impl<T: Clone> Receiver<T> {
             return Poll::Ready(None);
         }
         if !state.waiting.iter().any(|(w, _)| w.will_wake(cx.waker())) {
-            state.waiting.push((cx.waker().clone(), self.bell.clone()));
+            state
+                .waiting
+                .push((cx.waker().clone(), self.wake_list.clone()));
         }
-        self.waits = rung;
+        self.waits = rounds;
         Poll::Pending
     }
 
-    /// Waits for a value that was not seen; `None` when there will be none.
+    /// Waits for a value not yet seen; `None` once the channel is closed.
     pub async fn next(&mut self) -> Option<T> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -158,7 +161,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_receiver_gets_the_newest_value_once_and_learns_of_the_end() {
+    async fn each_receiver_gets_the_newest_value_once_and_then_the_end() {
         let sender = Sender::new(1);
         let (mut a, mut b) = (sender.subscribe(), sender.subscribe());
         assert_eq!(a.newest(), 1);

@@ -43,7 +43,7 @@ use crate::fanout::Fanout;
 use crate::limits::Limits;
 use admission::Admission;
 use frames::HEADER;
-use link::{Hearing, Links};
+use link::{KeepAlive, Links};
 use peers::Peers;
 use workers::Workers;
 
@@ -131,7 +131,7 @@ pub trait Mount: Send + Sync + 'static {
     ) -> BoxFuture<'static, http::Response<Reply>>;
 }
 
-/// How many looks of the server clients have for what they have to do.
+/// How many ticks of the server clients have for what they must do.
 #[derive(Clone, Copy, Debug)]
 struct Deadlines {
     frame: u32,
@@ -161,11 +161,11 @@ impl Server {
     /// The system's, when it refuses the threads.
     pub fn new(subscriber: Arc<dyn Subscriber>, options: Options) -> io::Result<Self> {
         let fanout = Fanout::new();
-        let every = look_every(&options);
-        let looks = |time: Duration| time.div_duration_f64(every).ceil() as u32;
-        let hearing = Hearing::new(
-            looks(options.keepalive_interval),
-            looks(options.keepalive_timeout),
+        let tick = tick_length(&options);
+        let ticks = |time: Duration| time.div_duration_f64(tick).ceil() as u32;
+        let keep_alive = KeepAlive::new(
+            ticks(options.keepalive_interval),
+            ticks(options.keepalive_timeout),
         );
         let workers = Workers::start(&options, &fanout)?;
         let connections = options.max_connections.min(descriptors::room());
@@ -184,9 +184,9 @@ impl Server {
                     .max(options.max_request_bytes + HEADER),
             }),
             deadlines: Deadlines {
-                frame: looks(options.frame_timeout),
-                request: looks(options.request_timeout),
-                answer: looks(options.answer_timeout),
+                frame: ticks(options.frame_timeout),
+                request: ticks(options.request_timeout),
+                answer: ticks(options.answer_timeout),
             },
             admission: Admission::new(
                 options.streams_per_second,
@@ -196,7 +196,7 @@ impl Server {
             budget: Budget::new(options.max_names_memory),
             options,
             fanout,
-            links: Links::new(hearing),
+            links: Links::new(keep_alive),
             streams: AtomicUsize::new(0),
             mounts: BTreeMap::new(),
         })
@@ -210,8 +210,8 @@ impl Server {
     }
 }
 
-/// How often the server looks whether anything is heard of clients, and whether they are late.
-fn look_every(options: &Options) -> Duration {
+/// How long a tick is: how often the server checks whether clients are silent or late.
+fn tick_length(options: &Options) -> Duration {
     let shortest = options
         .keepalive_timeout
         .min(options.frame_timeout)
@@ -224,9 +224,9 @@ async fn sweep(server: Arc<Server>, stop: CancellationToken) {
     let limit = server.options.answer_timeout;
     let mut unused = tokio::time::interval(Duration::from_secs(1));
     let mut stalled = tokio::time::interval((limit / 4).max(Duration::from_millis(1)));
-    let mut look = tokio::time::interval(look_every(&server.options));
+    let mut ticks = tokio::time::interval(tick_length(&server.options));
     // A time in which the server did not run is one look, and not many.
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = unused.tick() => {
@@ -234,7 +234,7 @@ async fn sweep(server: Arc<Server>, stop: CancellationToken) {
                 server.fanout.sweep();
             }
             _ = stalled.tick() => server.links.close_stalled(limit),
-            _ = look.tick() => server.links.look(),
+            _ = ticks.tick() => server.links.tick(),
             () = stop.cancelled() => return,
         }
     }

@@ -15,13 +15,13 @@ mod subscribe;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use xds::{Published, ResourceSet, TypeUrl};
+use xds::{ByType, Published, ResourceSet, TypeUrl, Types};
 
+use crate::action::{Action, Event, Response};
 use crate::budget::Account;
 use crate::content::parse_hex;
 use crate::fanout::Fanout;
 use crate::limits::Limits;
-use crate::out::{Event, Out, Response};
 use crate::request::Request;
 use crate::status::{Code, Status};
 use crate::watch::{Note, Setting, Watch};
@@ -38,24 +38,6 @@ pub enum Protocol {
 /// The first request of a proxy may be a health report that is sent before everything else, without a node.
 const HEALTH: &str = "type.googleapis.com/istio.v1.HealthInformation";
 
-/// Some of the types. What is looked at for every change is kept here, side by side, and not with each type.
-#[derive(Clone, Copy, Default, Debug)]
-struct Types(u8);
-
-impl Types {
-    fn has(self, ty: TypeUrl) -> bool {
-        self.0 >> ty as u8 & 1 == 1
-    }
-
-    fn insert(&mut self, ty: TypeUrl) {
-        self.0 |= 1 << ty as u8;
-    }
-
-    fn remove(&mut self, ty: TypeUrl) {
-        self.0 &= !(1 << ty as u8);
-    }
-}
-
 /// One stream: feed it requests and revisions, do what it says.
 #[derive(Debug)]
 pub struct Stream {
@@ -64,13 +46,13 @@ pub struct Stream {
     limits: Limits,
     account: Option<Arc<Account>>,
     published: Option<Arc<Published>>,
-    watches: [Option<Box<Watch>>; TypeUrl::ALL.len()],
+    watches: ByType<Option<Box<Watch>>>,
     /// Types of which a response was not answered yet.
     flying: Types,
     /// Types of which nothing is to be sent until their set changes or the client says something about them.
     settled: Types,
     last_nonce: u64,
-    made: u64,
+    prepared: u64,
     work: u64,
     introduced: bool,
     /// New clusters that were sent and whose assignments have not been taken, with the nonce of that response:
@@ -105,7 +87,7 @@ impl Stream {
             flying: Types::default(),
             settled: Types::default(),
             last_nonce: 0,
-            made: 0,
+            prepared: 0,
             work: 0,
             introduced: false,
             warming: BTreeMap::new(),
@@ -124,14 +106,14 @@ impl Stream {
     }
 
     /// Takes in a request.
-    pub fn on_request(&mut self, request: impl Into<Request>) -> Vec<Out> {
+    pub fn on_request(&mut self, request: impl Into<Request>) -> Vec<Action> {
         let request = request.into();
         if !self.introduced {
             match &request.node {
                 Some(node) if !node.id.is_empty() => self.introduced = true,
                 _ if request.type_url == HEALTH => return Vec::new(),
                 _ => {
-                    return vec![Out::End(Status::new(
+                    return vec![Action::End(Status::new(
                         Code::InvalidArgument,
                         "missing node information",
                     ))];
@@ -139,14 +121,14 @@ impl Stream {
             }
         }
         let Some(ty) = TypeUrl::parse(&request.type_url) else {
-            return vec![Out::Event(Event::UnknownType {
+            return vec![Action::Event(Event::UnknownType {
                 type_url: request.type_url,
             })];
         };
         let mut out = Vec::new();
         self.asking = self.answered(ty, &request, &mut out)
             && self.subscribe(ty, request.ask, !request.nonce.is_empty(), &mut out);
-        if matches!(out.last(), Some(Out::End(_))) {
+        if matches!(out.last(), Some(Action::End(_))) {
             return out;
         }
         self.pump(&mut out);
@@ -155,7 +137,7 @@ impl Stream {
     }
 
     /// Takes in the newest revision.
-    pub fn on_published(&mut self, published: Arc<Published>) -> Vec<Out> {
+    pub fn on_published(&mut self, published: Arc<Published>) -> Vec<Action> {
         for ty in TypeUrl::ALL {
             let before = self.published.as_ref().and_then(|p| p.get(ty));
             let same = match (before, published.get(ty)) {
@@ -177,17 +159,17 @@ impl Stream {
     /// hold it for ever: call [`Stream::on_patience_lost`] when this stays true for too long.
     pub fn waits(&self) -> bool {
         let due = |w: &Watch| w.in_flight.is_none() && (w.asks() || !w.retry.is_empty());
-        [TypeUrl::Listener, TypeUrl::Route].into_iter().any(|ty| {
-            !self.settled.has(ty)
+        TypeUrl::ALL.into_iter().any(|ty| {
+            !self.settled.contains(ty)
                 && self.held(ty)
-                && (self.pending(ty) || self.watches[ty as usize].as_deref().is_some_and(due))
+                && (self.pending(ty) || self.watches[ty].as_deref().is_some_and(due))
         })
     }
 
     /// Sends what is held back.
-    pub fn on_patience_lost(&mut self) -> Vec<Out> {
+    pub fn on_patience_lost(&mut self) -> Vec<Action> {
         self.released = true;
-        self.aloof = self.watches[TypeUrl::Endpoint as usize].is_none();
+        self.aloof = self.watches[TypeUrl::Endpoint].is_none();
         self.warming.clear();
         let mut out = Vec::new();
         self.pump(&mut out);
@@ -195,8 +177,8 @@ impl Stream {
     }
 
     /// How often what to send was worked out here, and not found among what other streams have sent.
-    pub fn made(&self) -> u64 {
-        self.made
+    pub fn prepared(&self) -> u64 {
+        self.prepared
     }
 
     /// How many names were looked at to take in requests and to work out what to send: what the stream has cost.
@@ -207,7 +189,7 @@ impl Stream {
     /// Bytes of the names that the client asks for or said that it has. The names it asks for are shared with streams
     /// that ask for the same.
     pub fn name_bytes(&self) -> usize {
-        let watches = self.watches.iter().flatten();
+        let watches = self.watches.values().flatten();
         watches
             .map(|w| w.selection.names.bytes() + w.notes.bytes())
             .sum()
@@ -215,12 +197,12 @@ impl Stream {
 
     /// How many responses wait for their answer.
     pub fn in_flight(&self) -> usize {
-        self.flying.0.count_ones() as usize
+        self.flying.len()
     }
 
     /// Takes the answer to a response, if this is one. False if the rest of the request is to be ignored.
-    fn answered(&mut self, ty: TypeUrl, request: &Request, out: &mut Vec<Out>) -> bool {
-        let Some(watch) = self.watches[ty as usize].as_deref_mut() else {
+    fn answered(&mut self, ty: TypeUrl, request: &Request, out: &mut Vec<Action>) -> bool {
+        let Some(watch) = self.watches[ty].as_deref_mut() else {
             return true;
         };
         if request.nonce.is_empty() {
@@ -228,7 +210,7 @@ impl Stream {
         }
         let nonce = parse_hex(&request.nonce);
         if nonce.is_none() || nonce != watch.last_nonce {
-            out.push(Out::Event(Event::Stale { ty }));
+            out.push(Action::Event(Event::Stale { ty }));
             // A delta request is said once, so its subscriptions count whatever it answers; a state-of-the-world
             // client repeats them with the newest nonce.
             return self.protocol == Protocol::Delta;
@@ -239,7 +221,7 @@ impl Stream {
         self.flying.remove(ty);
         let nonce = response.nonce;
         let content = &response.content;
-        out.push(Out::Event(match &request.rejection {
+        out.push(Action::Event(match &request.rejection {
             None => {
                 watch.accept();
                 Event::Ack {
@@ -283,8 +265,8 @@ impl Stream {
     }
 
     /// Sends what is due and allowed.
-    fn pump(&mut self, out: &mut Vec<Out>) {
-        let due = |ty: TypeUrl| self.watches[ty as usize].is_some() && !self.settled.has(ty);
+    fn pump(&mut self, out: &mut Vec<Action>) {
+        let due = |ty: TypeUrl| self.watches[ty].is_some() && !self.settled.contains(ty);
         if self.warming.is_empty() && !TypeUrl::ALL.into_iter().any(due) {
             return;
         }
@@ -292,7 +274,7 @@ impl Stream {
             return;
         };
         if !self.warming.is_empty() {
-            let clusters = self.watches[TypeUrl::Cluster as usize].as_deref();
+            let clusters = self.watches[TypeUrl::Cluster].as_deref();
             let sent = clusters.and_then(|w| w.sent.as_ref());
             // What was added since is among what was sent.
             let same = |sent: &ResourceSet| self.warmed.as_ref().is_some_and(|w| w.same(sent));
@@ -314,11 +296,17 @@ impl Stream {
         }
     }
 
-    fn push(&mut self, ty: TypeUrl, set: &ResourceSet, published: &Published, out: &mut Vec<Out>) {
-        if self.settled.has(ty) || self.flying.has(ty) {
+    fn push(
+        &mut self,
+        ty: TypeUrl,
+        set: &ResourceSet,
+        published: &Published,
+        out: &mut Vec<Action>,
+    ) {
+        if self.settled.contains(ty) || self.flying.contains(ty) {
             return;
         }
-        let Some(watch) = self.watches[ty as usize].as_deref() else {
+        let Some(watch) = self.watches[ty].as_deref() else {
             return;
         };
         if self.held(ty) {
@@ -337,24 +325,24 @@ impl Stream {
             target: &target,
             cover: cover.as_ref(),
         };
-        let Some(watch) = self.watches[ty as usize].as_deref_mut() else {
+        let Some(watch) = self.watches[ty].as_deref_mut() else {
             return;
         };
         let first = watch.sent.is_none();
-        let passage = watch.passage(&setting, published.revision);
-        let made = match passage.and_then(|p| fanout.made(&p, &watch.selection.names)) {
-            Some(made) => {
+        let key = watch.response_key(&setting, published.revision);
+        let prepared = match key.and_then(|k| fanout.prepared(&k, &watch.selection.names)) {
+            Some(prepared) => {
                 watch.sent = Some(target.clone());
-                made
+                prepared
             }
             None => {
-                self.made += 1;
-                let made = Arc::new(watch.make(&setting, published.revision));
-                self.work += made.work;
-                if let Some(passage) = passage {
-                    fanout.keep(passage, Arc::clone(&made));
+                self.prepared += 1;
+                let prepared = Arc::new(watch.prepare(&setting, published.revision));
+                self.work += prepared.work;
+                if let Some(key) = key {
+                    fanout.keep(key, Arc::clone(&prepared));
                 }
-                made
+                prepared
             }
         };
         // A refused response is tried again in parts, and what state of the world accepted last is kept apart.
@@ -366,13 +354,13 @@ impl Stream {
         if rests {
             self.settled.insert(ty);
         }
-        let Some(content) = made.content.clone() else {
+        let Some(content) = prepared.content.clone() else {
             return;
         };
         self.last_nonce += 1;
         let nonce = self.last_nonce;
         if ty == TypeUrl::Cluster {
-            self.rewarm(&made.touched, first, published);
+            self.rewarm(&prepared.touched, first, published);
         }
         let response = Response {
             nonce,
@@ -380,21 +368,17 @@ impl Stream {
             asked: self.asking,
             content,
         };
-        if let Some(watch) = self.watches[ty as usize].as_deref_mut() {
+        if let Some(watch) = self.watches[ty].as_deref_mut() {
             watch.last_nonce = Some(nonce);
             watch.in_flight = Some(response.clone());
             self.flying.insert(ty);
         }
-        out.push(Out::Send(response));
+        out.push(Action::Send(response));
     }
 
     /// What the client should have: the published set, and for a while what is still named by something.
     fn target(&self, ty: TypeUrl, watch: &Watch, set: &ResourceSet) -> ResourceSet {
-        let users: &[TypeUrl] = match ty {
-            TypeUrl::Cluster => &[TypeUrl::Listener, TypeUrl::Route],
-            TypeUrl::Endpoint => &[TypeUrl::Cluster, TypeUrl::Listener, TypeUrl::Route],
-            _ => &[],
-        };
+        let users = ty.named_by();
         match &watch.sent {
             Some(sent) if !users.is_empty() && sent != set => {
                 let change = self.fanout.change(sent, set);
@@ -410,7 +394,7 @@ impl Stream {
 
     /// Whether the client may still use an older state of the type than the published one.
     fn unsettled(&self, ty: TypeUrl) -> bool {
-        let Some(watch) = self.watches[ty as usize].as_deref() else {
+        let Some(watch) = self.watches[ty].as_deref() else {
             return false;
         };
         watch.in_flight.is_some() || !watch.retry.is_empty() || watch.refuses() || self.pending(ty)
@@ -419,7 +403,7 @@ impl Stream {
     /// Whether the client was sent the type and something of it has changed since.
     fn pending(&self, ty: TypeUrl) -> bool {
         let set = self.published.as_deref().and_then(|p| p.get(ty));
-        let (Some(watch), Some(set)) = (self.watches[ty as usize].as_deref(), set) else {
+        let (Some(watch), Some(set)) = (self.watches[ty].as_deref(), set) else {
             return false;
         };
         let Some(sent) = &watch.sent else {
@@ -439,8 +423,11 @@ impl Stream {
 
     /// Whether pushes of the type wait for clusters.
     fn held(&self, ty: TypeUrl) -> bool {
-        let waits = matches!(ty, TypeUrl::Listener | TypeUrl::Route) && !self.released;
-        waits && (self.warms() || self.flying.has(TypeUrl::Cluster) || self.assignments_are_late())
+        let waits = ty.waits_for_clusters() && !self.released;
+        waits
+            && (self.warms()
+                || self.flying.contains(TypeUrl::Cluster)
+                || self.assignments_are_late())
     }
 
     /// Whether a cluster that listeners and routes may name waits for its assignment.
@@ -456,15 +443,14 @@ impl Stream {
 
     /// Whether there are assignments that the client lacks and cannot be sent yet.
     fn assignments_are_late(&self) -> bool {
-        if !self.flying.has(TypeUrl::Endpoint) || self.settled.has(TypeUrl::Endpoint) {
+        if !self.flying.contains(TypeUrl::Endpoint) || self.settled.contains(TypeUrl::Endpoint) {
             return false;
         }
         let set = self
             .published
             .as_deref()
             .and_then(|p| p.get(TypeUrl::Endpoint));
-        let (Some(watch), Some(set)) = (self.watches[TypeUrl::Endpoint as usize].as_deref(), set)
-        else {
+        let (Some(watch), Some(set)) = (self.watches[TypeUrl::Endpoint].as_deref(), set) else {
             return false;
         };
         match &watch.sent {
@@ -481,7 +467,7 @@ impl Stream {
 
     /// The clusters that assignments belong to: those the client was sent, or will be.
     fn clusters(&self, published: &Published) -> Option<ResourceSet> {
-        let watch = self.watches[TypeUrl::Cluster as usize].as_deref();
+        let watch = self.watches[TypeUrl::Cluster].as_deref();
         watch
             .and_then(|w| w.sent.as_ref())
             .or(published.get(TypeUrl::Cluster))
@@ -494,7 +480,7 @@ impl Stream {
         let Some(assignments) = published.get(TypeUrl::Endpoint) else {
             return;
         };
-        let mut watch = self.watches[TypeUrl::Endpoint as usize].as_deref_mut();
+        let mut watch = self.watches[TypeUrl::Endpoint].as_deref_mut();
         let warms = !first && (watch.is_some() || !self.aloof);
         for (name, new) in touched
             .iter()

@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use xds::{Cursor, ResourceSet, TypeUrl};
 
+use crate::action::Response;
 use crate::content::{Content, Item};
-use crate::fanout::{Fanout, Made, Passage};
+use crate::fanout::{Fanout, PreparedResponse, ResponseKey};
 use crate::names::Selection;
-use crate::out::Response;
 use crate::stream::Protocol;
 pub(crate) use notes::{Note, Notes};
 use parts::{mixed, wire_version};
@@ -104,13 +104,12 @@ impl Watch {
     /// Whether responses must hold all that is selected: of clusters and listeners in state of the world, and of what
     /// is asked for as a whole, clients drop what is not in the response.
     fn whole(&self, protocol: Protocol, ty: TypeUrl) -> bool {
-        protocol == Protocol::Sotw
-            && (matches!(ty, TypeUrl::Cluster | TypeUrl::Listener) || self.selection.wildcard)
+        protocol == Protocol::Sotw && (ty.whole() || self.selection.wildcard)
     }
 
     /// What decides about the next response, if that is nothing of this client alone: it has what it was sent, and asks
     /// for what it asked for.
-    pub(crate) fn passage(&self, setting: &Setting<'_>, revision: u64) -> Option<Passage> {
+    pub(crate) fn response_key(&self, setting: &Setting<'_>, revision: u64) -> Option<ResponseKey> {
         let sent = self.sent.as_ref()?;
         let plain = setting.protocol == Protocol::Delta
             && !self.fresh
@@ -119,11 +118,11 @@ impl Watch {
             && self.covered.same(&self.selection)
             && sent != setting.target;
         let sets = [sent, setting.target];
-        plain.then(|| Passage::new(setting.ty, sets, setting.cover, &self.selection, revision))
+        plain.then(|| ResponseKey::new(setting.ty, sets, setting.cover, &self.selection, revision))
     }
 
     /// Decides what the client is sent next, and takes it as sent.
-    pub(crate) fn make(&mut self, setting: &Setting<'_>, revision: u64) -> Made {
+    pub(crate) fn prepare(&mut self, setting: &Setting<'_>, revision: u64) -> PreparedResponse {
         let plan = match self.plan_retry(setting) {
             Some(plan) => plan,
             None => {
@@ -146,7 +145,7 @@ impl Watch {
                 version,
             )
         };
-        Made {
+        PreparedResponse {
             content: sends.then(|| setting.fanout.content(content())),
             touched: plan.touched,
             names: self.selection.names.clone(),

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Weak};
 
-use pilothouse_ads::{Fanout, Out, Protocol, Response, Stream};
+use pilothouse_ads::{Action, Fanout, Protocol, Response, Stream};
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use xds::{Published, Resource, ResourceSet, TypeUrl};
@@ -17,9 +17,9 @@ fn revision(n: u64) -> Arc<Published> {
     Arc::new(published)
 }
 
-fn sent(out: Vec<Out>) -> Option<Response> {
+fn sent(out: Vec<Action>) -> Option<Response> {
     let mut sent = out.into_iter().filter_map(|o| match o {
-        Out::Send(response) => Some(response),
+        Action::Send(response) => Some(response),
         _ => None,
     });
     let first = sent.next();

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use pilothouse_ads::{Ask, Fanout, Out, Protocol, Rejection, Request, Response, Stream};
+use pilothouse_ads::{Action, Ask, Fanout, Protocol, Rejection, Request, Response, Stream};
 use proptest::prelude::*;
 use proto_envoy::envoy::config::core::v3::Node;
 use xds::{Published, Resource, ResourceSet, TypeUrl};
@@ -341,7 +341,7 @@ impl World {
         }
     }
 
-    fn publish(&mut self, config: &Config) -> Vec<Out> {
+    fn publish(&mut self, config: &Config) -> Vec<Action> {
         let resource = |name: &str, body: String| Arc::new(Resource::from_bytes(name, body.into()));
         let word = |at: usize| {
             if config.bad >> at & 1 == 1 {
@@ -381,10 +381,10 @@ impl World {
         self.stream.on_published(Arc::new(self.published.clone()))
     }
 
-    fn take(&mut self, out: Vec<Out>) {
+    fn take(&mut self, out: Vec<Action>) {
         for out in out {
             match out {
-                Out::Send(response) => {
+                Action::Send(response) => {
                     let items: Vec<_> = response
                         .content
                         .items
@@ -410,8 +410,8 @@ impl World {
                     });
                     self.responses.push_back(response);
                 }
-                Out::Event(_) => {}
-                Out::End(status) => panic!("ended: {status}"),
+                Action::Event(_) => {}
+                Action::End(status) => panic!("ended: {status}"),
             }
         }
     }

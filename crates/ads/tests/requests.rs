@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use pilothouse_ads::{Fanout, Out, Protocol, Request, Stream};
+use pilothouse_ads::{Action, Fanout, Protocol, Request, Stream};
 use proptest::prelude::*;
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use proto_envoy::google::rpc::Status;
-use xds::{Published, Resource, ResourceSet, TypeUrl};
+use xds::{ByType, Published, Resource, ResourceSet, TypeUrl};
 
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![Just("*".to_owned()), "[a-e]", "[a-e]", ".{0,6}"]
@@ -121,13 +121,12 @@ fn published(seed: u64) -> Arc<Published> {
 fn run(protocol: Protocol, requests: Vec<(Request, Option<u64>)>) {
     let mut stream = Stream::new(protocol, Fanout::new());
     stream.on_published(published(0b1011));
-    let mut in_flight = [None; TypeUrl::ALL.len()];
+    let mut in_flight: ByType<Option<u64>> = ByType::default();
     for (request, change) in requests {
-        let answers =
-            TypeUrl::parse(&request.type_url).map(|ty| (ty as usize, request.nonce.clone()));
+        let answers = TypeUrl::parse(&request.type_url).map(|ty| (ty, request.nonce.clone()));
         let mut out = stream.on_request(request);
         if let Some((ty, nonce)) = answers
-            && in_flight[ty].is_some_and(|n: u64| format!("{n:016x}") == nonce)
+            && in_flight[ty].is_some_and(|n| format!("{n:016x}") == nonce)
         {
             in_flight[ty] = None;
         }
@@ -140,8 +139,8 @@ fn run(protocol: Protocol, requests: Vec<(Request, Option<u64>)>) {
             out.extend(stream.on_patience_lost());
         }
         for out in out {
-            if let Out::Send(response) = out {
-                let slot = &mut in_flight[response.content.ty as usize];
+            if let Action::Send(response) = out {
+                let slot = &mut in_flight[response.content.ty];
                 assert_eq!(*slot, None, "two responses of one type in flight");
                 *slot = Some(response.nonce);
                 assert!(!response.content.body().is_empty());

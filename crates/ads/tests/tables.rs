@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use pilothouse_ads::{Ask, Event, Fanout, Out, Protocol, Rejection, Request, Stream};
+use pilothouse_ads::{Action, Ask, Event, Fanout, Protocol, Rejection, Request, Stream};
 use proto_envoy::envoy::config::core::v3::Node;
 use xds::{Published, Resource, ResourceSet, TypeUrl};
 
@@ -80,7 +80,7 @@ impl Case {
         out.into_iter().map(|o| self.show(o)).collect()
     }
 
-    fn publish(&mut self, sets: &str) -> Vec<Out> {
+    fn publish(&mut self, sets: &str) -> Vec<Action> {
         self.published.revision += 1;
         for set in sets.split(';') {
             let mut words = set.split_whitespace();
@@ -107,9 +107,7 @@ impl Case {
         };
         let mut words = text.split_whitespace();
         let mut type_url = words.next().expect("a type").to_owned();
-        let ty = TypeUrl::ALL
-            .into_iter()
-            .find(|t| t.short().eq_ignore_ascii_case(&type_url));
+        let ty = TypeUrl::parse_short(&type_url);
         if let Some(ty) = ty {
             type_url = ty.as_str().to_owned();
         }
@@ -176,18 +174,14 @@ impl Case {
         }
     }
 
-    fn show(&mut self, out: Out) -> String {
+    fn show(&mut self, out: Action) -> String {
         match out {
-            Out::Send(response) => {
+            Action::Send(response) => {
                 let content = &response.content;
                 self.nonces.insert(content.ty, response.nonce);
                 let held = self.held.entry(content.ty).or_default();
                 self.before.insert(content.ty, held.clone());
-                let mut line = format!(
-                    "< {} #{}",
-                    content.ty.short().to_lowercase(),
-                    response.nonce
-                );
+                let mut line = format!("< {} #{}", content.ty.label().to_owned(), response.nonce);
                 for item in &content.items {
                     held.insert(item.resource.name.to_string(), item.version);
                     let body = String::from_utf8_lossy(&item.resource.body);
@@ -199,14 +193,14 @@ impl Case {
                 }
                 line
             }
-            Out::Event(event) => format!("! {}", show_event(&event)),
-            Out::End(status) => format!("! end {status}"),
+            Action::Event(event) => format!("! {}", show_event(&event)),
+            Action::End(status) => format!("! end {status}"),
         }
     }
 }
 
 fn show_event(event: &Event) -> String {
-    let short = |ty: &TypeUrl| ty.short().to_lowercase();
+    let short = |ty: &TypeUrl| ty.label().to_owned();
     match event {
         Event::Subscribed { ty, selection } => {
             let mut line = format!("subscribed {}", short(ty));
@@ -240,10 +234,7 @@ fn show_event(event: &Event) -> String {
 }
 
 fn parse_type(short: &str) -> TypeUrl {
-    TypeUrl::ALL
-        .into_iter()
-        .find(|t| t.short().eq_ignore_ascii_case(short))
-        .expect("a short type name")
+    TypeUrl::parse_short(short).expect("a short type name")
 }
 
 fn run_table(file: &str, protocol: Protocol) {

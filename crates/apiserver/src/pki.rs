@@ -55,7 +55,7 @@ pub enum PkiError {
     Certificates(String),
     /// The operator's token guards nothing.
     #[error(
-        "the token in {path} has fewer than {SHORTEST_TOKEN} characters; write a longer one, or delete the file and a new token is made at the next start",
+        "the token in {path} has fewer than {SHORTEST_TOKEN} characters; write a longer one, or delete the file to get a new token at the next start",
         path = .0.display()
     )]
     WeakToken(PathBuf),
@@ -113,7 +113,7 @@ impl Files {
         let stamp = self.0.join("server.names");
         if !belong_together(&ca, &ca_key)? {
             if ca.exists() && ca_key.exists() {
-                tracing::warn!(file = %ca.display(), "The CA of the API cannot be used and is made anew; clients need a new kubeconfig.");
+                tracing::warn!(file = %ca.display(), "The CA of the API cannot be used and is replaced; clients need a new kubeconfig.");
             }
             let key = KeyPair::generate().map_err(unusable)?;
             let certificate = ca_params().self_signed(&key).map_err(unusable)?;
@@ -152,7 +152,7 @@ impl Files {
             return Err(PkiError::WeakToken(path));
         }
         if path.exists() {
-            tracing::warn!(file = %path.display(), "The token of the operator was empty and is made anew; clients need a new kubeconfig.");
+            tracing::warn!(file = %path.display(), "The token of the operator was empty and is replaced; clients need a new kubeconfig.");
         }
         let mut bytes = [0u8; 32];
         getrandom::fill(&mut bytes).map_err(unusable)?;

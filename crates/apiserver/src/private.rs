@@ -264,7 +264,7 @@ pub fn data_folder(path: &Path, marks: &[&str]) -> io::Result<()> {
     let marked = marks.iter().any(|mark| path.join(mark).exists());
     let ours = owned && (marked || fs::read_dir(path)?.next().is_none());
     if ours && own_folder(path).is_ok() {
-        tracing::warn!(folder = %path.display(), mode = format!("{mode:04o}"), "The data folder was open to other users; it is 0700 now.");
+        tracing::warn!(folder = %path.display(), mode = format!("{mode:04o}"), "The data folder was open to other users; its mode is now 0700.");
         return Ok(());
     }
     let name = path.display();

@@ -56,10 +56,10 @@ static TABLE: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// Not in this encoding, or cut off.
-    #[error("the body is no protobuf of Kubernetes")]
+    #[error("the body is not a Kubernetes protobuf message")]
     Malformed,
     /// A kind or field that is not in the table.
-    #[error("{0} is not read from protobuf; send JSON")]
+    #[error("{0} is not accepted as protobuf; send JSON")]
     Unknown(String),
 }
 

@@ -133,10 +133,10 @@ pub struct Author {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WriteError {
     /// The object of the write at this position has another revision, or is gone. Retry.
-    #[error("the object of write {0} was changed")]
+    #[error("the object of write {0} has changed")]
     Changed(usize),
     /// The object of the write at this position exists. The user's to settle.
-    #[error("the object of write {0} exists")]
+    #[error("the object of write {0} already exists")]
     Exists(usize),
     /// The disk is full. The operator's to settle. What was not acknowledged may be written or not; a read tells.
     #[error("the store cannot write: {0}")]

@@ -20,7 +20,7 @@ const OF_PROXIES: [&str; 3] = ["x-forwarded-", "x-envoy-", "x-real-ip"];
 pub enum NotLocal {
     /// From another machine.
     #[error(
-        "only clients on this machine are answered; from elsewhere, use kubectl port-forward or ssh -L"
+        "only clients on this machine may ask; from elsewhere, use kubectl port-forward or ssh -L"
     )]
     Peer,
     /// Asked under a name that is not this machine's own.
@@ -30,10 +30,10 @@ pub enum NotLocal {
     )]
     Host,
     /// Made by a page of another site.
-    #[error("requests of other web pages are not answered: type the address into the browser")]
+    #[error("requests from other web pages are refused: type the address into the browser")]
     Site,
     /// Passed on.
-    #[error("requests that a proxy passes on are not answered: ask this address directly")]
+    #[error("requests through a proxy are refused: ask this address directly")]
     Proxy,
 }
 

@@ -123,11 +123,8 @@ pub struct LoadOptions {
 }
 
 fn parse_type(text: &str) -> Result<TypeUrl, String> {
-    let known = || TypeUrl::ALL.map(|t| t.short().to_lowercase()).join(", ");
-    let found = TypeUrl::ALL
-        .into_iter()
-        .find(|t| t.short().eq_ignore_ascii_case(text));
-    found
+    let known = || TypeUrl::ALL.map(TypeUrl::label).join(", ");
+    TypeUrl::parse_short(text)
         .or_else(|| TypeUrl::parse(text))
         .ok_or_else(|| format!("known types: {}", known()))
 }

@@ -142,7 +142,7 @@ impl Proxy {
                 let probe: Arc<str> = "no-such-cluster".into();
                 subscription.waiting.insert(Arc::clone(&probe));
                 names.push(probe);
-            } else if names.is_empty() && !named_first(*ty) {
+            } else if names.is_empty() && !ty.wildcard() {
                 continue;
             }
             out.push(self.request(*ty, None, names, vec![]));
@@ -165,10 +165,7 @@ impl Proxy {
         if !self.delta {
             // What there is not is not spoken of, so any response must do as an answer.
             subscription.waiting.clear();
-            if matches!(
-                ty,
-                TypeUrl::Cluster | TypeUrl::Listener | TypeUrl::NameTable
-            ) {
+            if ty.wildcard() {
                 subscription.leads.clear();
                 subscription.kept.clear();
             }
@@ -232,7 +229,7 @@ impl Proxy {
     pub(crate) fn is_configured(&self) -> bool {
         self.subscriptions
             .iter()
-            .all(|(ty, s)| s.waiting.is_empty() && (s.answered || !named_first(*ty)))
+            .all(|(ty, s)| s.waiting.is_empty() && (s.answered || !ty.wildcard()))
     }
 
     /// What was kept, by type.
@@ -335,12 +332,4 @@ impl Proxy {
             request.encode_to_vec()
         }
     }
-}
-
-/// Types that are asked for whole, whatever other resources name.
-fn named_first(ty: TypeUrl) -> bool {
-    matches!(
-        ty,
-        TypeUrl::Cluster | TypeUrl::Listener | TypeUrl::NameTable
-    )
 }

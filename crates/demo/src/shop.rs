@@ -105,7 +105,7 @@ impl Block {
         Ipv4Addr::new(127, self.0, third, fourth).into()
     }
 
-    /// Where Pilothouse serves xDS.
+    /// Address of Pilothouse's xDS port.
     pub fn xds(self) -> SocketAddr {
         (self.ip(0, 1), 15010).into()
     }

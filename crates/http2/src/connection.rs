@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::frame::{self, Reason};
-use crate::out::Out;
 use crate::state::{BACKLOG, Fault, State};
+use crate::write_buffer::WriteBuffer;
 use crate::{Call, Service};
 
 /// What one read takes.
@@ -48,7 +48,7 @@ pub struct Waits {
 /// What connections of a thread use in turn.
 struct Scratch {
     read: Box<[u8]>,
-    out: Out,
+    out: WriteBuffer,
 }
 
 thread_local! {
@@ -59,7 +59,7 @@ fn scratch() -> Box<Scratch> {
     SCRATCH.take().unwrap_or_else(|| {
         Box::new(Scratch {
             read: vec![0; READ].into(),
-            out: Out::default(),
+            out: WriteBuffer::default(),
         })
     })
 }
@@ -72,7 +72,7 @@ fn scratch() -> Box<Scratch> {
 pub struct Connection<I, S: Service> {
     io: I,
     /// What the socket did not take, if there is something.
-    unsent: Option<Box<Out>>,
+    unsent: Option<Box<WriteBuffer>>,
     reads: u32,
     over: bool,
     service: Box<S>,
@@ -87,7 +87,7 @@ where
 {
     /// Over a socket on which nothing was said, encrypted or not.
     pub fn new(io: I, service: S) -> Self {
-        let mut first = Box::<Out>::default();
+        let mut first = Box::<WriteBuffer>::default();
         Self {
             state: State::new(&mut first),
             io,
@@ -134,7 +134,7 @@ where
     fn read(
         &mut self,
         buffer: &mut [u8],
-        out: &mut Out,
+        out: &mut WriteBuffer,
         cx: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         let mut read = ReadBuf::new(buffer);
@@ -158,7 +158,7 @@ where
     fn turn(
         &mut self,
         buffer: &mut [u8],
-        out: &mut Out,
+        out: &mut WriteBuffer,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
         for _ in 0..ROUNDS {

@@ -19,9 +19,9 @@ mod frame;
 mod hpack;
 mod input;
 mod limits;
-mod out;
 mod request;
 mod state;
+mod write_buffer;
 
 use std::task::{Context, Poll};
 

@@ -12,8 +12,8 @@ use crate::flow::{self, ReceiveWindow, SendWindow};
 use crate::frame::{self, Head, Reason};
 use crate::hpack::{self, Decoder};
 use crate::limits::Limits;
-use crate::out::Out;
 use crate::request::MAX_LIST;
+use crate::write_buffer::WriteBuffer;
 use crate::{Call, Data, Input, Service, Waits};
 
 /// Streams that a client may have at one time.
@@ -103,7 +103,7 @@ pub(crate) struct State<C> {
 
 impl<C: Call> State<C> {
     /// A connection, and what we say first.
-    pub(crate) fn new(out: &mut Out) -> Self {
+    pub(crate) fn new(out: &mut WriteBuffer) -> Self {
         out.put(|out| {
             let settings = [(3, MAX_STREAMS as u32), (6, MAX_LIST as u32)];
             frame::put_head(frame::SETTINGS, 0, 0, 6 * settings.len(), out);
@@ -139,7 +139,7 @@ impl<C: Call> State<C> {
     pub(crate) fn receive<S: Service<Call = C>>(
         &mut self,
         octets: &[u8],
-        out: &mut Out,
+        out: &mut WriteBuffer,
         service: &mut S,
     ) -> Result<(), Fault> {
         let was = self.is_unfinished();
@@ -159,7 +159,7 @@ impl<C: Call> State<C> {
     fn cut<S: Service<Call = C>>(
         &mut self,
         mut octets: &[u8],
-        out: &mut Out,
+        out: &mut WriteBuffer,
         service: &mut S,
     ) -> Result<bool, Fault> {
         let mut finished = false;
@@ -236,7 +236,7 @@ impl<C: Call> State<C> {
     }
 
     /// Refuses new streams from now on.
-    pub(crate) fn drain(&mut self, out: &mut Out) {
+    pub(crate) fn drain(&mut self, out: &mut WriteBuffer) {
         if !self.draining {
             self.draining = true;
             // No stream is left out yet: some may be on their way.
@@ -250,7 +250,7 @@ impl<C: Call> State<C> {
     }
 
     /// Says that this is the end.
-    pub(crate) fn go_away(&self, reason: Reason, out: &mut Out) {
+    pub(crate) fn go_away(&self, reason: Reason, out: &mut WriteBuffer) {
         out.put(|out| frame::put_go_away(self.last, reason, out));
     }
 
@@ -259,7 +259,7 @@ impl<C: Call> State<C> {
     }
 
     /// Removes a stream and tells the client why.
-    fn fail(&mut self, id: u32, reason: Reason, out: &mut Out) -> Result<(), Fault> {
+    fn fail(&mut self, id: u32, reason: Reason, out: &mut WriteBuffer) -> Result<(), Fault> {
         if let Some(at) = self.stream(id) {
             self.remove(at, out);
         }
@@ -267,28 +267,28 @@ impl<C: Call> State<C> {
         self.limits.vain()
     }
 
-    fn put_reset(&mut self, id: u32, reason: Reason, out: &mut Out) {
+    fn put_reset(&mut self, id: u32, reason: Reason, out: &mut WriteBuffer) {
         self.reset.rotate_right(1);
         self.reset[0] = id;
         out.put(|out| frame::put_reset(id, reason, out));
     }
 
     /// Drops a stream with its call.
-    fn remove(&mut self, at: usize, out: &mut Out) {
+    fn remove(&mut self, at: usize, out: &mut WriteBuffer) {
         let stream = self.streams.remove(at);
         self.alone = self.now;
         self.give_back(stream.input.taken + stream.input.octets.len() as u32, out);
     }
 
     /// Lets the client send so much again on the connection.
-    fn give_back(&mut self, count: u32, out: &mut Out) {
+    fn give_back(&mut self, count: u32, out: &mut WriteBuffer) {
         if let Some(more) = self.receive.give_back(count) {
             out.put(|out| frame::put_window_update(0, more, out));
         }
     }
 
     /// A response that is nothing but a status.
-    fn put_status(&mut self, id: u32, status: StatusCode, out: &mut Out) {
+    fn put_status(&mut self, id: u32, status: StatusCode, out: &mut WriteBuffer) {
         let mut block = Vec::new();
         hpack::put_status(status, &mut block);
         answer::put_block(id, &block, true, self.max_frame, out);

@@ -1,6 +1,6 @@
 //! Which DestinationRule is in force for a host, seen from a namespace: several rules merged, one chosen by precedence.
 //!
-//! One memo holds the rules of a host for everybody ([`RulesOf`]); choosing among them for a client is a plain
+//! One memo holds the rules of a host for everybody ([`DestinationRulesOf`]); choosing among them for a client is a plain
 //! function ([`rule_for`]), so hosts without rules cost one memo however many namespaces look at them.
 //!
 //! Istio: pilot/pkg/model/destination_rule.go and push_context.go, 1.32.
@@ -24,7 +24,7 @@ use prost::Message;
 use proto_istio::networking::{Subset, TrafficPolicy};
 use store::{ObjectIndex, Reads, Snapshot};
 
-pub use merge::MergedRule;
+pub use merge::MergedDestinationRule;
 pub use policy::Policy;
 pub use weight::{Extent, large_hash, may_be_large};
 
@@ -57,8 +57,8 @@ pub fn rule_for(
     client: Client<'_>,
     service_namespace: &Namespace,
     host: &Hostname,
-) -> Option<Arc<MergedRule>> {
-    let rules = cx.query(&RulesOf(host.clone()));
+) -> Option<Arc<MergedDestinationRule>> {
+    let rules = cx.query(&DestinationRulesOf(host.clone()));
     let rules = rules.as_ref().as_ref()?;
     let root = Namespace::from(cx.settings().mesh.root_namespace.as_str());
     rules.choose(client, service_namespace, &root).cloned()
@@ -83,8 +83,8 @@ pub fn rule_for_all(
     namespace: &Namespace,
     service_namespace: &Namespace,
     host: &Hostname,
-) -> Result<Option<Arc<MergedRule>>, DependsOnLabels> {
-    let rules = cx.query(&RulesOf(host.clone()));
+) -> Result<Option<Arc<MergedDestinationRule>>, DependsOnLabels> {
+    let rules = cx.query(&DestinationRulesOf(host.clone()));
     let Some(rules) = rules.as_ref() else {
         return Ok(None);
     };
@@ -102,40 +102,40 @@ pub fn rule_for_all(
 
 /// The rules of a host in all namespaces; `None` where no rule names it, which is what most hosts have.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct RulesOf(pub Hostname);
+pub struct DestinationRulesOf(pub Hostname);
 
 /// Whether any rule names a host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct HasRules(pub Hostname);
+pub struct HasDestinationRules(pub Hostname);
 
-impl Query<Snapshot> for HasRules {
+impl Query<Snapshot> for HasDestinationRules {
     type Value = bool;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
-        cx.query(&RulesOf(self.0.clone())).is_some()
+        cx.query(&DestinationRulesOf(self.0.clone())).is_some()
     }
 }
 
 /// Rules by the pool they are looked for in; each list is of the most specific host in its pool.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct HostRules {
+pub struct HostDestinationRules {
     /// What clients of a namespace see of their own namespace's rules.
-    local: BTreeMap<Namespace, Vec<Arc<MergedRule>>>,
+    local: BTreeMap<Namespace, Vec<Arc<MergedDestinationRule>>>,
     /// What a namespace lets others see.
-    exported: BTreeMap<Namespace, Vec<Arc<MergedRule>>>,
+    exported: BTreeMap<Namespace, Vec<Arc<MergedDestinationRule>>>,
     /// The private rules of the root namespace.
-    root_private: Vec<Arc<MergedRule>>,
+    root_private: Vec<Arc<MergedDestinationRule>>,
     /// Namespaces with rules that select workloads.
     selecting: Vec<Namespace>,
 }
 
-impl HostRules {
+impl HostDestinationRules {
     fn choose(
         &self,
         client: Client<'_>,
         service_namespace: &Namespace,
         root: &Namespace,
-    ) -> Option<&Arc<MergedRule>> {
+    ) -> Option<&Arc<MergedDestinationRule>> {
         let own = if client.namespace == root {
             Some(&self.root_private).filter(|list| !list.is_empty())
         } else {
@@ -162,9 +162,9 @@ impl HostRules {
 
 /// Of several merged rules of one host, the first whose selector takes the client, else the last without a selector.
 fn among<'a>(
-    list: impl Iterator<Item = &'a Arc<MergedRule>>,
+    list: impl Iterator<Item = &'a Arc<MergedDestinationRule>>,
     client: Client<'_>,
-) -> Option<&'a Arc<MergedRule>> {
+) -> Option<&'a Arc<MergedDestinationRule>> {
     let mut general = None;
     for rule in list {
         match rule.selector() {
@@ -182,8 +182,8 @@ fn among<'a>(
     general
 }
 
-impl Query<Snapshot> for RulesOf {
-    type Value = Option<Arc<HostRules>>;
+impl Query<Snapshot> for DestinationRulesOf {
+    type Value = Option<Arc<HostDestinationRules>>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let mut found = candidates(cx, &self.0);
@@ -232,7 +232,7 @@ impl Query<Snapshot> for RulesOf {
                 .map(|(namespace, pool)| (namespace, pool.most_specific()))
                 .collect()
         };
-        Some(Arc::new(HostRules {
+        Some(Arc::new(HostDestinationRules {
             local: finish(local),
             exported: finish(exported),
             root_private: root_private.most_specific(),
@@ -267,7 +267,7 @@ impl Query<Snapshot> for LargeWildcard {
     type Value = bool;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
-        let rules = cx.query(&RulesOf(self.host.clone()));
+        let rules = cx.query(&DestinationRulesOf(self.host.clone()));
         let Some(rules) = rules.as_ref() else {
             return false;
         };
@@ -288,8 +288,8 @@ pub fn of_namespace(
     cx: &Cx<'_, Snapshot>,
     namespace: &Namespace,
     host: &Hostname,
-) -> Option<Arc<MergedRule>> {
-    let rules = cx.query(&RulesOf(host.clone()));
+) -> Option<Arc<MergedDestinationRule>> {
+    let rules = cx.query(&DestinationRulesOf(host.clone()));
     let rules = rules.as_ref().as_ref()?;
     let pools = [rules.exported.get(namespace), rules.local.get(namespace)];
     pools.into_iter().flatten().flatten().next().cloned()
@@ -344,35 +344,35 @@ pub fn resolve(rule: &Object<DestinationRule>, domain: &str) -> Hostname {
 
 /// A rule as part of a key: cheap to hash, equal where the rules are.
 #[derive(Clone)]
-pub struct RuleKey(pub Arc<MergedRule>);
+pub struct DestinationRuleKey(pub Arc<MergedDestinationRule>);
 
-impl PartialEq for RuleKey {
+impl PartialEq for DestinationRuleKey {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || *self.0 == *other.0
     }
 }
 
-impl Eq for RuleKey {}
+impl Eq for DestinationRuleKey {}
 
-impl Hash for RuleKey {
+impl Hash for DestinationRuleKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.name().hash(state);
     }
 }
 
-impl fmt::Debug for RuleKey {
+impl fmt::Debug for DestinationRuleKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.0.name(), f)
     }
 }
 
 /// The subset of that name.
-pub fn subset<'a>(rule: Option<&'a MergedRule>, name: &str) -> Option<&'a Subset> {
+pub fn subset<'a>(rule: Option<&'a MergedDestinationRule>, name: &str) -> Option<&'a Subset> {
     rule?.spec().subsets.iter().find(|s| s.name == name)
 }
 
 /// The top-level policy of a rule.
-pub fn top_policy(rule: Option<&MergedRule>) -> Option<&TrafficPolicy> {
+pub fn top_policy(rule: Option<&MergedDestinationRule>) -> Option<&TrafficPolicy> {
     rule?.spec().traffic_policy.as_ref()
 }
 
@@ -388,6 +388,6 @@ fn most_specific<'a>(hosts: impl Iterator<Item = &'a Hostname>) -> Option<&'a Ho
 }
 
 /// The names of a merged rule's objects, for provenance.
-pub fn provenance(rule: &MergedRule) -> &[ObjectName] {
+pub fn provenance(rule: &MergedDestinationRule) -> &[ObjectName] {
     rule.from()
 }

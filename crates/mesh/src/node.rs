@@ -45,18 +45,10 @@ pub fn from_envoy(node: &core::Node) -> Result<Node, String> {
             "the node id {id:?} is not of the form role~ip~name.namespace~dns-domain"
         ));
     };
-    let role = match role {
-        "sidecar" => Role::Sidecar,
-        "router" => Role::Router,
-        "waypoint" => Role::Waypoint,
-        "ztunnel" => Role::Ztunnel,
-        other => {
-            return Err(format!(
-                "the node id {id:?} names no role: {:?}",
-                &other[..other.floor_char_boundary(SHOWN)]
-            ));
-        }
-    };
+    let role = Role::parse(role).ok_or_else(|| {
+        let shown = &role[..role.floor_char_boundary(SHOWN)];
+        format!("the node id {id:?} names no role: {shown:?}")
+    })?;
     let addresses = match addresses(&metadata) {
         Some(stated) => stated,
         None => vec![address.parse().map_err(|_| {

@@ -1,6 +1,6 @@
 //! What a proxy may see: services and rules by visibility and by the Sidecar resource that selects it.
 //!
-//! A scope names rules by their [`RuleHead`]s and reads of each only where it sends to, so that an edit of a route
+//! A scope names rules by their [`VirtualServiceHead`]s and reads of each only where it sends to, so that an edit of a route
 //! leaves it equal; services are shared with the lists they come from.
 //!
 //! Istio: pilot/pkg/model/sidecar.go, 1.32.
@@ -27,7 +27,7 @@ use store::{Reads, Snapshot};
 
 use crate::limits;
 use crate::services::VisibleTo;
-use crate::virtual_service::{MESH, RuleHead, RulesFor};
+use crate::virtual_service::{MESH, VirtualServiceHead, VirtualServicesFor};
 
 /// Which scope a proxy has: all proxies of a namespace that the same Sidecar (or none) selects share one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -48,8 +48,8 @@ pub struct EgressScope {
     /// The services it imports, in Istio's order (oldest first, then by name), ports cut to those imported.
     pub services: Arc<[Arc<Service>]>,
     /// The rules it imports, in the order in which they apply; what they say is in
-    /// [`RuleOf`](crate::virtual_service::RuleOf) of their name.
-    pub rules: Arc<[Arc<RuleHead>]>,
+    /// [`VirtualServiceOf`](crate::virtual_service::VirtualServiceOf) of their name.
+    pub rules: Arc<[Arc<VirtualServiceHead>]>,
     /// Whether the routes of some of them may be copied too often to the ports of the services.
     pub suspect: bool,
 }
@@ -186,7 +186,7 @@ fn gateway_scope(cx: &Cx<'_, Snapshot>, key: &ScopeKey) -> SidecarScope {
     for service in imports::visible(cx, &key.namespace) {
         merged.add(&service);
     }
-    let lists = cx.query(&RulesFor {
+    let lists = cx.query(&VirtualServicesFor {
         namespace: key.namespace.clone(),
         gateway: MESH.into(),
     });

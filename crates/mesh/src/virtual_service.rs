@@ -1,7 +1,7 @@
 //! VirtualServices as rules: hosts resolved, delegates merged, listed by who may see them and by gateway.
 //!
-//! A list of rules holds [`RuleHead`]s: what decides who uses a rule. An edit of a rule's routes leaves every list equal,
-//! so that only what reads that one rule with [`RuleOf`] is derived again.
+//! A list of rules holds [`VirtualServiceHead`]s: what decides who uses a rule. An edit of a rule's routes leaves every list equal,
+//! so that only what reads that one rule with [`VirtualServiceOf`] is derived again.
 //!
 //! Istio: pilot/pkg/model/virtualservice_controller.go and push_context.go initVirtualServices, 1.32.
 
@@ -55,7 +55,7 @@ impl Semantics {
 
 /// A VirtualService ready to be used: short names resolved, delegates merged in, visibility decided.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Rule {
+pub struct ResolvedVirtualService {
     /// The root VirtualService.
     pub name: ObjectName,
     /// Every VirtualService that contributed, the root first.
@@ -91,7 +91,7 @@ impl Excess {
     }
 }
 
-impl Rule {
+impl ResolvedVirtualService {
     /// The namespace of the root.
     pub fn namespace(&self) -> &Namespace {
         &self.name.namespace
@@ -100,7 +100,7 @@ impl Rule {
 
 /// What decides who uses a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RuleHead {
+pub struct VirtualServiceHead {
     /// The root VirtualService.
     pub name: ObjectName,
     /// When the root was created.
@@ -121,8 +121,8 @@ pub struct RuleHead {
     pub excess: Option<Box<Excess>>,
 }
 
-impl RuleHead {
-    fn of(rule: &Rule) -> Self {
+impl VirtualServiceHead {
+    fn of(rule: &ResolvedVirtualService) -> Self {
         let gateways = &rule.spec.gateways;
         Self {
             name: rule.name.clone(),
@@ -164,12 +164,12 @@ impl RuleHead {
 
 /// The rule that a VirtualService makes; none for a delegate (which has no hosts) or where there is none of the name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct RuleOf(pub ObjectName);
+pub struct VirtualServiceOf(pub ObjectName);
 
-impl Query<Snapshot> for RuleOf {
-    type Value = Option<Arc<Rule>>;
+impl Query<Snapshot> for VirtualServiceOf {
+    type Value = Option<Arc<ResolvedVirtualService>>;
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Rule>> {
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<ResolvedVirtualService>> {
         let object = cx.get::<VirtualService>(&self.0)?;
         if object.spec.hosts.is_empty() {
             return None;
@@ -199,7 +199,7 @@ impl Query<Snapshot> for RuleOf {
             weight::refuse_layer4(&mut spec);
             layer4 = weight::of_layer4(&spec);
         }
-        Some(Arc::new(Rule {
+        Some(Arc::new(ResolvedVirtualService {
             weight: http.max(layer4),
             excess,
             export_to: export_to(cx, &object),
@@ -214,13 +214,13 @@ impl Query<Snapshot> for RuleOf {
 
 /// A rule as it is followed where its routes would be copied too often: what it is about is refused.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct RefusedRule(pub ObjectName);
+pub struct RefusedVirtualService(pub ObjectName);
 
-impl Query<Snapshot> for RefusedRule {
-    type Value = Option<Arc<Rule>>;
+impl Query<Snapshot> for RefusedVirtualService {
+    type Value = Option<Arc<ResolvedVirtualService>>;
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Rule>> {
-        let rule = (*cx.query(&RuleOf(self.0.clone()))).clone()?;
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<ResolvedVirtualService>> {
+        let rule = (*cx.query(&VirtualServiceOf(self.0.clone()))).clone()?;
         let spec = &rule.spec;
         let mut spec = VirtualService {
             hosts: spec.hosts.clone(),
@@ -234,7 +234,7 @@ impl Query<Snapshot> for RefusedRule {
             weight::refuse_http(&mut spec);
         }
         weight::refuse_layer4(&mut spec);
-        Some(Arc::new(Rule {
+        Some(Arc::new(ResolvedVirtualService {
             name: rule.name.clone(),
             from: rule.from.clone(),
             export_to: rule.export_to.clone(),
@@ -275,13 +275,13 @@ fn export_to(cx: &Cx<'_, Snapshot>, object: &Object<VirtualService>) -> Visibili
 pub struct HeadOf(pub ObjectName);
 
 impl Query<Snapshot> for HeadOf {
-    type Value = Option<Arc<RuleHead>>;
+    type Value = Option<Arc<VirtualServiceHead>>;
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<RuleHead>> {
-        cx.query(&RuleOf(self.0.clone()))
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<VirtualServiceHead>> {
+        cx.query(&VirtualServiceOf(self.0.clone()))
             .as_ref()
             .as_ref()
-            .map(|rule| Arc::new(RuleHead::of(rule)))
+            .map(|rule| Arc::new(VirtualServiceHead::of(rule)))
     }
 }
 
@@ -290,7 +290,7 @@ impl Query<Snapshot> for HeadOf {
 struct HeadsIn(Namespace);
 
 impl Query<Snapshot> for HeadsIn {
-    type Value = Arc<[Arc<RuleHead>]>;
+    type Value = Arc<[Arc<VirtualServiceHead>]>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         cx.names_in::<VirtualService>(&self.0)
@@ -305,10 +305,10 @@ impl Query<Snapshot> for HeadsIn {
 pub struct AllHeads;
 
 impl Query<Snapshot> for AllHeads {
-    type Value = Arc<[Arc<RuleHead>]>;
+    type Value = Arc<[Arc<VirtualServiceHead>]>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        let mut heads: Vec<Arc<RuleHead>> = Vec::new();
+        let mut heads: Vec<Arc<VirtualServiceHead>> = Vec::new();
         for namespace in cx.namespaces::<VirtualService>() {
             heads.extend(cx.query(&HeadsIn(namespace)).iter().cloned());
         }
@@ -322,18 +322,18 @@ impl Query<Snapshot> for AllHeads {
 ///
 /// Istio: pilot/pkg/model/push_context.go initVirtualServices and VirtualServicesForGateway, 1.32.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct RulesFor {
+pub struct VirtualServicesFor {
     /// Who asks.
     pub namespace: Namespace,
     /// `namespace/name` of a gateway, or [`MESH`].
     pub gateway: Arc<str>,
 }
 
-impl Query<Snapshot> for RulesFor {
-    type Value = RuleLists;
+impl Query<Snapshot> for VirtualServicesFor {
+    type Value = VirtualServiceLists;
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> RuleLists {
-        let mut lists = RuleLists::default();
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> VirtualServiceLists {
+        let mut lists = VirtualServiceLists::default();
         for head in cx.query(&AllHeads).iter() {
             let times = head.gateways.iter().filter(|g| **g == self.gateway).count();
             let times = times.min(limits::REPEATED_GATEWAYS);
@@ -356,20 +356,25 @@ impl Query<Snapshot> for RulesFor {
 
 /// Rules by how a namespace comes to see them; each list oldest first.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct RuleLists {
+pub struct VirtualServiceLists {
     /// Of the namespace itself, for nobody else.
-    pub private: Vec<Arc<RuleHead>>,
+    pub private: Vec<Arc<VirtualServiceHead>>,
     /// Exported to the namespace by name.
-    pub exported: Vec<Arc<RuleHead>>,
+    pub exported: Vec<Arc<VirtualServiceHead>>,
     /// For everybody.
-    pub public: Vec<Arc<RuleHead>>,
+    pub public: Vec<Arc<VirtualServiceHead>>,
 }
 
-impl RuleLists {
+impl VirtualServiceLists {
     /// All of them, as gateways and waypoints of `namespace` apply them: of the public ones, routes of the Gateway API
     /// in the same namespace come first.
-    pub fn for_gateway(&self, namespace: &Namespace) -> impl Iterator<Item = &Arc<RuleHead>> {
-        let near = |h: &RuleHead| h.semantics == Semantics::Gateway && *h.namespace() == *namespace;
+    pub fn for_gateway(
+        &self,
+        namespace: &Namespace,
+    ) -> impl Iterator<Item = &Arc<VirtualServiceHead>> {
+        let near = |h: &VirtualServiceHead| {
+            h.semantics == Semantics::Gateway && *h.namespace() == *namespace
+        };
         self.private
             .iter()
             .chain(&self.exported)
@@ -378,7 +383,7 @@ impl RuleLists {
     }
 
     /// The three lists in the order in which they apply.
-    pub fn in_order(&self) -> [&[Arc<RuleHead>]; 3] {
+    pub fn in_order(&self) -> [&[Arc<VirtualServiceHead>]; 3] {
         [&self.private, &self.exported, &self.public]
     }
 }

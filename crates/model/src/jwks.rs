@@ -50,7 +50,7 @@ pub enum BadKeys {
     #[error("is not JSON")]
     NotJson,
     /// JSON of another form.
-    #[error("has no list of keys")]
+    #[error("has no key list")]
     NoKeys,
 }
 

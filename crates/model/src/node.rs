@@ -1,6 +1,7 @@
 //! A proxy as it introduces itself.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -19,6 +20,32 @@ pub enum Role {
     Waypoint,
     /// The ambient node proxy.
     Ztunnel,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 4] = [Role::Sidecar, Role::Router, Role::Waypoint, Role::Ztunnel];
+
+    /// The first part of the id of such proxies.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Sidecar => "sidecar",
+            Role::Router => "router",
+            Role::Waypoint => "waypoint",
+            Role::Ztunnel => "ztunnel",
+        }
+    }
+
+    /// Reads the first part of an id.
+    pub fn parse(text: &str) -> Option<Self> {
+        Role::ALL.into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// How traffic reaches a sidecar.

@@ -140,7 +140,7 @@ pub fn parse_judged(
     let mut reader = Reader::new(text, file, validation);
     reader.judge = judge;
     for (index, document) in yaml::documents(text).into_iter().enumerate() {
-        reader.place = judge::Place::of(index);
+        reader.place = judge::Position::of(index);
         reader.document(document);
     }
     reader.parsed
@@ -155,7 +155,7 @@ struct Reader<'a> {
     text: &'a str,
     judge: &'a dyn Judge,
     /// The object that is read.
-    place: judge::Place,
+    place: judge::Position,
     /// The documents once more, for places of what the judge says; read when first needed.
     again: Option<Vec<Option<Node<'a>>>>,
     lines: Vec<&'a str>,
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
         Self {
             text,
             judge: &Unjudged,
-            place: judge::Place::default(),
+            place: judge::Position::default(),
             again: None,
             lines: text.lines().collect(),
             file,

@@ -14,8 +14,7 @@ use findings::Verdict;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// A control plane for Envoy: configuration and services in, exactly what changed out to exactly the proxies it
-/// concerns.
+/// A control plane for Envoy. Each proxy gets exactly what changed for it, whenever configuration or services change.
 #[derive(Parser)]
 #[command(
     name = "pilothouse",
@@ -30,50 +29,49 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve xDS to proxies from folders of YAML and the Kubernetes API.
+    /// Serve xDS to proxies, configured from folders of YAML and the Kubernetes API.
     #[command(alias = "discovery")]
     Serve(Box<server::config::ServeOptions>),
     /// Print the bootstrap that a sidecar or gateway Envoy starts with.
     Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
-    /// Simulate many proxies against any xDS server and measure how fast and how much it sends.
+    /// Connect many simulated proxies to any xDS server and measure how fast and how much it sends.
     Load(Box<client::LoadOptions>),
     /// Print what a proxy gets: clusters, listeners, routes, endpoints.
     #[command(visible_alias = "pc")]
     ProxyConfig(Box<commands::proxy_config::ProxyConfigOptions>),
-    /// Analyse objects together: references that lead nowhere, rules that never match, objects that contradict each other.
+    /// Check objects against each other: references that lead nowhere, rules that never match, contradictions.
     ///
-    /// Exits with 0 when nothing as bad as --failure-threshold is found, 1 when something is, and 2 when it could not be
-    /// analysed.
+    /// Exits with 0 if no finding reaches --failure-threshold, 1 if one does, and 2 if the analysis failed.
     Analyze(Box<commands::analyze::AnalyzeOptions>),
-    /// Check objects and settings: what is wrong, where, and what to do about it.
+    /// Check each object and the settings: what is wrong, where, and how to fix it.
     ///
-    /// Exits with 0 when everything is valid, 1 when something is not, and 2 when it could not be checked.
+    /// Exits with 0 if everything is valid, 1 if something is not, and 2 if the check failed.
     Validate(commands::validate::ValidateOptions),
-    /// Show where a request goes: listener, filter chain, virtual host, route, cluster, endpoints, and what made them.
+    /// Show where a request goes: listener, filter chain, virtual host, route, cluster, endpoints, and the objects that made them.
     Simulate(Box<commands::simulate::SimulateOptions>),
     /// Show objects with the status that they get, such as the addresses of an Ingress.
     Status(commands::status::StatusOptions),
     /// Show which objects made a resource of a proxy, or which resources an object takes part in.
     Explain(Box<commands::explain::ExplainOptions>),
-    /// Run a small HTTP backend that says who it is, for demos and tests.
+    /// Run a small HTTP backend that reports its name, for demos and tests.
     Echo(commands::echo::EchoOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
-    /// Show what was done to the objects of the Kubernetes API, newest first.
+    /// Show the changes to the objects of the Kubernetes API, newest first.
     History(commands::ledger::HistoryOptions),
-    /// Show what differs between two revisions of the store.
+    /// Show the difference between two revisions of the store.
     Diff(commands::ledger::DiffOptions),
-    /// Show an object of the store, or all, as it is or was at a revision.
+    /// Show one object of the store, or all, now or at a past revision.
     Get(commands::ledger::GetOptions),
-    /// Put the objects of the store, or one, back as they were at a revision, as a new revision.
+    /// Restore all objects of the store, or one, to a past revision. This makes a new revision.
     Rollback(commands::ledger::RollbackOptions),
     /// Apply a folder of manifests to the store.
     Import(commands::ledger::ImportOptions),
     /// Write the objects of the store to a folder of manifests.
     Export(commands::ledger::ToOptions),
-    /// Copy the store to a file, while it is served.
+    /// Copy the store to a file; works while it is being served.
     Backup(commands::ledger::ToOptions),
-    /// Make a store from a backup.
+    /// Create a store from a backup.
     Restore(commands::ledger::RestoreOptions),
 }
 

@@ -120,7 +120,7 @@ fn traps_in_a_folder_are_told_and_hold_up_neither_start_nor_edits_nor_end() {
     let log = server.log();
     for told in [
         "config/pipe.yaml:1: error[PIL0010]: it is a named pipe, not a regular file",
-        "config/zero.yaml:1: error[PIL0010]: it leads to /dev/zero, which is outside of the folder",
+        "config/zero.yaml:1: error[PIL0010]: it leads to /dev/zero, which is outside the folder",
         "config/token.yaml:1: error[PIL0010]: it leads to ",
         "config/folder:1: error[PIL0010]: it leads to ",
         "config/copied.yaml:1: error[PIL0002]: expected an object, found a text",

@@ -234,7 +234,7 @@ fn run(shared: &Shared) {
         let found = catch_unwind(AssertUnwindSafe(|| engine.get(&snapshot, &Analysis)));
         engine.collect();
         let Ok(found) = found else {
-            tracing::error!("Analysis panicked; the former result is shown.");
+            tracing::error!("Analysis panicked; the previous result stays on display.");
             finished(shared, &snapshot);
             continue;
         };

@@ -32,20 +32,20 @@ const STORE_RANK: u8 = 200;
 /// Flags of the Kubernetes API.
 #[derive(Args, Clone, Debug)]
 pub struct ApiOptions {
-    /// Folder of the store of the Kubernetes API, made where there is none. The API is served with this flag only. Where
-    /// a folder of --config-dir holds the same object, the folder's is used.
+    /// Data folder of the Kubernetes API, created if missing. The API is served only with this flag. An object in a folder
+    /// of --config-dir takes precedence over the same object in the store.
     #[arg(long, env = "PILOTHOUSE_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
 
-    /// Where the Kubernetes API listens.
+    /// Address on which the Kubernetes API listens.
     #[arg(long, env = "PILOTHOUSE_API_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:6443", value_parser = address, requires = "data")]
     pub api_addr: SocketAddr,
 
-    /// Serve the Kubernetes API over plain HTTP and let whoever reaches the port do everything. Loopback only.
+    /// Serve the Kubernetes API over plain HTTP and let anyone who reaches the port do anything. Loopback only.
     #[arg(long, env = "PILOTHOUSE_INSECURE_LOCAL", requires = "data")]
     pub insecure_local: bool,
 
-    /// File of users, their tokens and groups, and what they may do. It is read anew when it changes.
+    /// File of users with their tokens, groups and grants. Reloaded when it changes.
     #[arg(
         long,
         env = "PILOTHOUSE_API_ACCESS",
@@ -54,7 +54,7 @@ pub struct ApiOptions {
     )]
     pub api_access: Option<PathBuf>,
 
-    /// File to which a line of JSON is added for each request of the API for objects or the ledger.
+    /// Audit log: one line of JSON for each API request for objects or the ledger.
     #[arg(
         long,
         env = "PILOTHOUSE_API_AUDIT_LOG",
@@ -63,7 +63,7 @@ pub struct ApiOptions {
     )]
     pub api_audit_log: Option<PathBuf>,
 
-    /// Certificate chain of the API, in place of the one that is made in the data folder. It is read anew when it changes.
+    /// Certificate chain of the API, instead of the generated one in the data folder. Reloaded when it changes.
     #[arg(
         long,
         env = "PILOTHOUSE_API_TLS_CERT",
@@ -81,8 +81,8 @@ pub struct ApiOptions {
     )]
     pub api_tls_key: Option<PathBuf>,
 
-    /// Who signs certificates of clients, besides the CA of the data folder. Common name and organisations are user and
-    /// groups. It is read anew when it changes.
+    /// CA of client certificates, besides the CA of the data folder. The common name is the user, organisations are the
+    /// groups. Reloaded when it changes.
     #[arg(
         long,
         env = "PILOTHOUSE_API_CLIENT_CA",
@@ -91,40 +91,65 @@ pub struct ApiOptions {
     )]
     pub api_client_ca: Option<PathBuf>,
 
-    /// Connections of the Kubernetes API at once.
+    /// Most connections to the Kubernetes API at once.
     #[arg(long, env = "PILOTHOUSE_API_MAX_CONNECTIONS", value_name = "N", default_value_t = Limits::default().connections)]
     pub api_max_connections: usize,
 
-    /// Connections of one address to the Kubernetes API at once; of IPv6 the first 64 bits are an address.
+    /// Most connections from one address (IPv6: one /64) to the Kubernetes API at once.
     #[arg(long, env = "PILOTHOUSE_API_MAX_CONNECTIONS_PER_PEER", value_name = "N", default_value_t = Limits::default().connections_per_peer)]
     pub api_max_connections_per_peer: usize,
 
-    /// Requests of one user of the Kubernetes API at once, without watches. Members of system:masters are exempt.
+    /// Most requests of one user to the Kubernetes API at once, without watches. Members of system:masters are exempt.
     #[arg(long, env = "PILOTHOUSE_API_MAX_REQUESTS_PER_USER", value_name = "N", default_value_t = Limits::default().requests_per_user)]
     pub api_max_requests_per_user: usize,
 
-    /// Watches of one user of the Kubernetes API at once. Members of system:masters are exempt.
+    /// Most watches of one user of the Kubernetes API at once. Members of system:masters are exempt.
     #[arg(long, env = "PILOTHOUSE_API_MAX_WATCHES_PER_USER", value_name = "N", default_value_t = Limits::default().watches_per_user)]
     pub api_max_watches_per_user: usize,
 
-    /// Whose bearer tokens are taken besides.
+    /// OpenID Connect.
     #[command(flatten)]
     pub oidc: OidcOptions,
 
-    /// Revisions that the history keeps at most.
+    /// Most revisions that the history keeps.
     #[arg(long, env = "PILOTHOUSE_HISTORY_REVISIONS", value_name = "N", default_value_t = Keep::default().revisions)]
     pub history_revisions: usize,
 
-    /// How old revisions of the history get at most.
+    /// Longest time that the history keeps a revision.
     #[arg(long, env = "PILOTHOUSE_HISTORY_AGE", value_name = "DURATION", default_value = "720h", value_parser = duration)]
     pub history_age: Duration,
 
-    /// Bytes that the history keeps at most.
+    /// Most bytes that the history keeps.
     #[arg(long, env = "PILOTHOUSE_HISTORY_BYTES", value_name = "BYTES", default_value_t = Keep::default().bytes)]
     pub history_bytes: u64,
 }
 
-/// Opens the store, listens, and returns the store, and as whose its objects are told.
+async fn open_store(data: &Path, options: &ApiOptions) -> anyhow::Result<Store> {
+    let keep = Keep {
+        revisions: options.history_revisions,
+        age: options.history_age,
+        bytes: options.history_bytes,
+    };
+    let folder = data.to_owned();
+    tokio::task::spawn_blocking(move || Store::open(&folder, keep))
+        .await?
+        .with_context(|| format!("cannot open the store in {}", data.display()))
+}
+
+/// Users and grants as the options state them; the admin token is added when certificates are.
+fn configured_access(options: &ApiOptions) -> anyhow::Result<Access> {
+    let access = match &options.api_access {
+        Some(file) => Access::read(file).context("cannot use --api-access")?,
+        None => Access::default(),
+    };
+    let Some(settings) = options.oidc.settings()? else {
+        return Ok(access);
+    };
+    let issuer = Oidc::new(settings).context("cannot take tokens of the issuer")?;
+    Ok(access.with_issuer(issuer))
+}
+
+/// Opens the store, starts the API, and returns the store and the owner of its objects.
 ///
 /// # Errors
 ///
@@ -145,23 +170,8 @@ pub async fn start(
     let listener = TcpListener::bind(options.api_addr)
         .await
         .with_context(|| format!("cannot listen on {} (--api-addr)", options.api_addr))?;
-    let keep = Keep {
-        revisions: options.history_revisions,
-        age: options.history_age,
-        bytes: options.history_bytes,
-    };
-    let folder = data.to_owned();
-    let store = tokio::task::spawn_blocking(move || Store::open(&folder, keep))
-        .await?
-        .with_context(|| format!("cannot open the store in {}", data.display()))?;
-    let mut access = match &options.api_access {
-        Some(file) => Access::read(file).context("cannot use --api-access")?,
-        None => Access::default(),
-    };
-    if let Some(settings) = options.oidc.settings()? {
-        let issuer = Oidc::new(settings).context("cannot take tokens of the issuer")?;
-        access = access.with_issuer(issuer);
-    }
+    let store = open_store(data, options).await?;
+    let mut access = configured_access(options)?;
     let audit = match &options.api_audit_log {
         Some(file) => Audit::to_file(file)
             .with_context(|| format!("cannot write {} (--api-audit-log)", file.display()))?,
@@ -171,7 +181,7 @@ pub async fn start(
     let security = if options.insecure_local {
         tracing::warn!(
             address = %listener.local_addr()?,
-            "The Kubernetes API is served over plain HTTP, and whoever reaches the port may do everything (--insecure-local)."
+            "The Kubernetes API is served over plain HTTP; anyone who can reach the port may do anything (--insecure-local)."
         );
         Security::InsecureLocal
     } else {
@@ -216,7 +226,7 @@ pub async fn start(
     });
     let local = apiserver::http::serve_local(data, api.clone(), stop.clone());
     local.with_context(|| format!("cannot make the socket in {}", data.display()))?;
-    tracing::info!(address = %listener.local_addr()?, "The Kubernetes API is served.");
+    tracing::info!(address = %listener.local_addr()?, "Serving the Kubernetes API.");
     tokio::spawn(apiserver::http::serve(
         listener,
         security,

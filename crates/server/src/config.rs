@@ -11,7 +11,7 @@ use ipnet::IpNet;
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
     /// Folder of YAML or JSON objects (Istio, Gateway API and Kubernetes kinds), watched for changes. May be given
-    /// several times; the earlier folder wins where two hold the same object.
+    /// several times; if two hold the same object, the earlier folder wins.
     #[arg(
         long,
         alias = "configDir",
@@ -21,8 +21,8 @@ pub struct ServeOptions {
     )]
     pub config_dir: Vec<PathBuf>,
 
-    /// How long what a folder of --config-dir held stays in force after an empty folder has taken its place, as when a
-    /// volume is not mounted; 0 believes it at once. Files that are removed from the folder itself are gone at once.
+    /// How long the objects of a folder of --config-dir stay in force after an empty folder has taken its place, as when a
+    /// volume is not mounted; 0 drops them at once. Files deleted from the folder itself always take effect at once.
     #[arg(long, env = "PILOTHOUSE_CONFIG_EMPTY_GRACE", value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub config_empty_grace: Duration,
 
@@ -30,7 +30,7 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub api: crate::api::ApiOptions,
 
-    /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Istio's defaults without one.
+    /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: Istio's defaults.
     #[arg(
         long,
         alias = "meshConfig",
@@ -49,29 +49,29 @@ pub struct ServeOptions {
     )]
     pub mesh_networks: Option<PathBuf>,
 
-    /// Plaintext xDS. Beyond loopback only with --insecure-grpc.
+    /// Address for plaintext xDS. Beyond loopback only with --insecure-grpc.
     #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
     pub grpc_addr: SocketAddr,
 
-    /// Serve plaintext xDS beyond loopback: whoever reaches the port may say that it is any proxy of any namespace, and
-    /// reads that configuration. For networks where everybody may, and behind a proxy that does mutual TLS.
+    /// Serve plaintext xDS beyond loopback. Anyone who reaches the port can claim to be any proxy of any namespace and read
+    /// its configuration. For trusted networks, and behind a proxy that does mutual TLS.
     #[arg(long, env = "PILOTHOUSE_INSECURE_GRPC", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_grpc: bool,
 
-    /// `/ready`, `/metrics` and `/debug`. Loopback unless told otherwise.
+    /// Address for `/ready`, `/metrics` and `/debug`.
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub http_addr: SocketAddr,
 
-    /// Folder in which what proxies were served last is kept. After a restart they get it at once, until the sources
-    /// have been read. Secrets are not written. `served` in the folder of --data where that is given; `off` for none.
+    /// Folder for the resources that proxies were served last. After a restart proxies get them at once, until the sources
+    /// have been read. Secrets are not written. Default with --data: `served` in that folder; `off` disables it.
     #[arg(long, env = "PILOTHOUSE_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 
-    /// Most that the file in --state-dir may have. Views with the fewest proxies are left out first.
+    /// Largest size of the file in --state-dir. Views with the fewest proxies are left out first.
     #[arg(long, env = "PILOTHOUSE_STATE_LIMIT", value_name = "BYTES", default_value_t = 1 << 30)]
     pub state_limit: u64,
 
-    /// How often what changed is saved in --state-dir.
+    /// How often changes are saved in --state-dir.
     #[arg(long, env = "PILOTHOUSE_STATE_INTERVAL", value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub state_interval: Duration,
 
@@ -84,7 +84,7 @@ pub struct ServeOptions {
     )]
     pub domain: String,
 
-    /// The cluster that objects belong to which do not say otherwise.
+    /// The cluster of objects that name none.
     #[arg(
         long,
         alias = "clusterID",
@@ -104,7 +104,7 @@ pub struct ServeOptions {
     )]
     pub namespace: String,
 
-    /// What to do with objects that do not validate: refuse them, or take what can be used and warn.
+    /// What to do with invalid objects: reject them, or use what is valid and warn.
     #[arg(
         long,
         env = "PILOTHOUSE_VALIDATION",
@@ -113,7 +113,7 @@ pub struct ServeOptions {
     )]
     pub validation: ValidationMode,
 
-    /// New streams admitted per second, of which one address gets half; what four seconds bring may come at once. 0 is no
+    /// New streams admitted per second, of which one address gets half; the burst is four seconds' worth. 0 means no
     /// limit.
     #[arg(
         long,
@@ -123,7 +123,7 @@ pub struct ServeOptions {
     )]
     pub max_streams_per_second: f64,
 
-    /// Resource names that a stream may ask for, of each type.
+    /// Most resource names of each type that a stream may subscribe to.
     #[arg(
         long,
         env = "PILOTHOUSE_MAX_NAMES",
@@ -132,16 +132,16 @@ pub struct ServeOptions {
     )]
     pub max_names: usize,
 
-    /// Bytes of all the resource names that a stream asks for or says that it has.
+    /// Most bytes of resource names that a stream may subscribe to or claim to have.
     #[arg(long, env = "PILOTHOUSE_MAX_NAME_BYTES", value_name = "BYTES", default_value_t = 64 << 20)]
     pub max_name_bytes: usize,
 
-    /// Bytes that the lists of resource names of all streams may take; lists that several streams have in common count
-    /// once. One address may use as much as it leaves to others.
+    /// Most memory for the resource names of all streams; lists that streams share count once. One address may use only
+    /// as much as it leaves free.
     #[arg(long, env = "PILOTHOUSE_MAX_NAMES_MEMORY", value_name = "BYTES", default_value_t = 1 << 30)]
     pub max_names_memory: usize,
 
-    /// Namespaces without any object that proxies may say they are in; an eighth of them from one address.
+    /// Most namespaces without objects that proxies may claim to be in; an eighth of them from one address.
     #[arg(
         long,
         env = "PILOTHOUSE_MAX_UNKNOWN_NAMESPACES",
@@ -150,7 +150,7 @@ pub struct ServeOptions {
     )]
     pub max_unknown_namespaces: usize,
 
-    /// Different places (namespace, DNS domain, locality, network and cluster) that proxies may say they are at, for each
+    /// Most distinct origins (namespace, DNS domain, locality, network and cluster) that proxies may claim, for each
     /// namespace that has objects; 64 more in any case.
     #[arg(
         long,
@@ -160,12 +160,12 @@ pub struct ServeOptions {
     )]
     pub max_places_per_namespace: usize,
 
-    /// Largest request that is read.
+    /// Largest request of a proxy.
     #[arg(long, env = "ISTIO_GPRC_MAXRECVMSGSIZE", value_name = "BYTES", default_value_t = 4 << 20)]
     pub max_request_bytes: usize,
 
-    /// Connections of proxies at once. There are fewer if the process may not open so many files: a quarter of those (up to
-    /// 1,024) is kept for everything else.
+    /// Most connections of proxies at once. Fewer if the limit on open files is too low: a quarter of it (at most 1,024) is
+    /// reserved for everything else.
     #[arg(
         long,
         env = "PILOTHOUSE_MAX_CONNECTIONS",
@@ -174,7 +174,7 @@ pub struct ServeOptions {
     )]
     pub max_connections: usize,
 
-    /// Connections at once from one address (of IPv6: one network of 64 bits); 0 is three quarters of all.
+    /// Most connections from one address (IPv6: one /64) at once; 0 means three quarters of --max-connections.
     #[arg(
         long,
         env = "PILOTHOUSE_MAX_CONNECTIONS_PER_ADDRESS",
@@ -183,15 +183,15 @@ pub struct ServeOptions {
     )]
     pub max_connections_per_address: usize,
 
-    /// Memory for requests that have not come to their end, over all connections. One address may have half.
+    /// Most memory for incomplete requests, over all connections. One address may use half.
     #[arg(long, env = "PILOTHOUSE_MAX_PARTIAL_BYTES", value_name = "BYTES", default_value_t = 64 << 20)]
     pub max_partial_bytes: usize,
 
-    /// How long a connection may be without a call, a call without its first request, and a request without its end.
+    /// How long a connection may take to begin a call, a call to send its first request, and a request to arrive in full.
     #[arg(long, env = "PILOTHOUSE_REQUEST_TIMEOUT", value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub request_timeout: Duration,
 
-    /// Streams served at once over all connections.
+    /// Most streams at once over all connections.
     #[arg(
         long,
         env = "ISTIO_GPRC_MAXSTREAMS",
@@ -200,7 +200,7 @@ pub struct ServeOptions {
     )]
     pub max_streams: usize,
 
-    /// Threads that serve proxies; 0 is one for each processor.
+    /// Threads that serve proxies; 0 means one for each processor.
     #[arg(
         long,
         env = "PILOTHOUSE_XDS_THREADS",
@@ -209,8 +209,8 @@ pub struct ServeOptions {
     )]
     pub xds_threads: usize,
 
-    /// Whether each of these threads stays on a processor of its own, where there is one for each. What else is busy on
-    /// the same processors then delays some proxies more than others.
+    /// Pin each of these threads to a processor of its own, if there are enough. Other load on a processor then delays some
+    /// proxies more than others.
     #[arg(
         long,
         env = "PILOTHOUSE_PIN_XDS_THREADS",
@@ -220,7 +220,7 @@ pub struct ServeOptions {
     )]
     pub pin_xds_threads: bool,
 
-    /// Quiet time after which a connection is pinged.
+    /// Idle time after which a connection is pinged.
     #[arg(long, alias = "keepaliveInterval", env = "PILOTHOUSE_KEEPALIVE_INTERVAL", value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub keepalive_interval: Duration,
 
@@ -228,12 +228,12 @@ pub struct ServeOptions {
     #[arg(long, alias = "keepaliveTimeout", env = "PILOTHOUSE_KEEPALIVE_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub keepalive_timeout: Duration,
 
-    /// How often the keys of token issuers are fetched anew.
+    /// How often the keys of token issuers are refreshed.
     #[arg(long, env = "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", value_name = "DURATION", default_value = "20m", value_parser = duration)]
     pub jwks_refresh_interval: Duration,
 
-    /// Ranges of addresses that are not asked for keys of token issuers, besides this machine, link-local addresses and
-    /// the metadata services of clouds. Comma-separated.
+    /// Address ranges from which keys of token issuers are never fetched, besides this machine, link-local addresses and the
+    /// metadata services of clouds. Comma-separated.
     #[arg(
         long,
         env = "BLOCKED_CIDRS_IN_JWKS_URIS",
@@ -243,8 +243,8 @@ pub struct ServeOptions {
     )]
     pub jwks_blocked_cidrs: Cidrs,
 
-    /// Ranges of addresses that are asked for keys of token issuers although they otherwise are not, as 127.0.0.0/8 for
-    /// issuers on this machine. What --jwks-blocked-cidrs names is not asked. Comma-separated.
+    /// Address ranges from which keys of token issuers are fetched although they are blocked by default, for example
+    /// 127.0.0.0/8 for issuers on this machine. --jwks-blocked-cidrs takes precedence. Comma-separated.
     #[arg(
         long,
         env = "PILOTHOUSE_JWKS_ALLOWED_CIDRS",
@@ -254,7 +254,7 @@ pub struct ServeOptions {
     )]
     pub jwks_allowed_cidrs: Cidrs,
 
-    /// PEM file of further roots for servers of keys of token issuers; one that is not there is none.
+    /// PEM file with more root certificates for fetching keys of token issuers; ignored if missing.
     #[arg(
         long,
         env = "PILOTHOUSE_JWKS_ROOTS",
@@ -263,15 +263,15 @@ pub struct ServeOptions {
     )]
     pub jwks_roots: PathBuf,
 
-    /// Take any certificate of servers of keys of token issuers. Insecure.
+    /// Accept any certificate when fetching keys of token issuers. Insecure.
     #[arg(long, env = "JWKS_RESOLVER_INSECURE_SKIP_VERIFY", value_parser = clap::builder::BoolishValueParser::new())]
     pub jwks_insecure_skip_verify: bool,
 
-    /// How long connections have to end by themselves after SIGTERM.
+    /// How long connections may take to end after SIGTERM.
     #[arg(long, alias = "shutdownDuration", env = "PILOTHOUSE_SHUTDOWN_DURATION", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub shutdown_duration: Duration,
 
-    /// Take a bearer token `sa:NAMESPACE:NAME` for that identity. For tests; refused unless xDS listens on loopback.
+    /// Accept a bearer token `sa:NAMESPACE:NAME` as that identity. For tests; refused unless xDS listens on loopback.
     #[arg(long, env = "PILOTHOUSE_INSECURE_TEST_IDENTITIES", hide = true)]
     pub insecure_test_identities: bool,
 
@@ -279,7 +279,7 @@ pub struct ServeOptions {
     #[arg(long, alias = "log_as_json", env = "PILOTHOUSE_LOG_JSON")]
     pub log_json: bool,
 
-    /// Log level, or directives as `info,xlate=debug`.
+    /// Log level, or directives such as `info,xlate=debug`.
     #[arg(
         long,
         env = "PILOTHOUSE_LOG",
@@ -321,7 +321,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         text.replace("localhost:", "127.0.0.1:")
     };
     full.parse().map_err(|_| {
-        format!("{text:?} is not HOST:PORT (an IP address and a port, as 127.0.0.1:15010)")
+        format!("{text:?} is not HOST:PORT (an IP address and a port, such as 127.0.0.1:15010)")
     })
 }
 
@@ -329,7 +329,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 fn cidrs(text: &str) -> Result<Cidrs, String> {
     let stated = text.split(',').map(str::trim).filter(|c| !c.is_empty());
     let read = stated.map(|cidr| {
-        let wrong = |_| format!("{cidr:?} is no range of addresses, as 10.0.0.0/8");
+        let wrong = |_| format!("{cidr:?} is not an address range such as 10.0.0.0/8");
         cidr.parse::<IpNet>().map_err(wrong)
     });
     read.collect::<Result<_, _>>().map(Cidrs)
@@ -337,7 +337,7 @@ fn cidrs(text: &str) -> Result<Cidrs, String> {
 
 /// Reads `1h2m3.5s`, `100ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration, as 30s or 1m30s");
+    let wrong = || format!("{text:?} is not a duration such as 30s or 1m30s");
     let mut rest = text;
     let mut total = 0.0;
     while !rest.is_empty() {

@@ -348,12 +348,12 @@ fn sync_status(c: &Connection) -> Value {
     let mut row = json!({
         "cluster_id": &*c.node.cluster,
         "proxy": proxy_name(&c.node),
-        "proxy_type": role(c),
+        "proxy_type": c.node.role.as_str(),
         "istio_version": c.node.metadata.get("ISTIO_VERSION").cloned().unwrap_or(Value::Null),
     });
     let mut resources = Map::new();
     for ty in TypeUrl::ALL {
-        let Some(t) = c.types[ty as usize].as_ref().filter(|t| t.sent > 0) else {
+        let Some(t) = c.types[ty].as_ref().filter(|t| t.sent > 0) else {
             continue;
         };
         let sent = version(t);
@@ -387,15 +387,6 @@ fn sync_status(c: &Connection) -> Value {
     row
 }
 
-fn role(c: &Connection) -> &'static str {
-    match c.node.role {
-        model::node::Role::Sidecar => "sidecar",
-        model::node::Role::Router => "router",
-        model::node::Role::Waypoint => "waypoint",
-        model::node::Role::Ztunnel => "ztunnel",
-    }
-}
-
 fn adsz(connections: &[Connection]) -> Value {
     let clients: Vec<Value> = connections
         .iter()
@@ -403,7 +394,7 @@ fn adsz(connections: &[Connection]) -> Value {
             let watches: Map<String, Value> = TypeUrl::ALL
                 .into_iter()
                 .filter_map(|ty| {
-                    let selection = c.types[ty as usize].as_ref()?.selection.as_ref()?;
+                    let selection = c.types[ty].as_ref()?.selection.as_ref()?;
                     let names: Vec<&str> = selection.names.iter().map(|n| &**n).collect();
                     Some((ty.as_str().to_owned(), json!(names)))
                 })

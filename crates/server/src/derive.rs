@@ -7,9 +7,9 @@
 
 mod found;
 mod origins;
-mod place;
 mod revisions;
 mod state;
+mod subscriptions;
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -33,9 +33,9 @@ use crate::analysis::Seen;
 
 pub use found::Totals;
 pub use origins::OriginLimits;
-pub(crate) use place::has_sets;
 pub use revisions::{Revision, Revisions};
 pub use state::{FindingRow, ProxyRow, State, ViewRow};
+pub(crate) use subscriptions::has_sets;
 
 /// How many batches of changes may wait to be applied, of all sources together, before sources are made to wait. There is
 /// no other queue between a source and the derive thread.

@@ -29,7 +29,7 @@ use crate::metrics::Metrics;
 use crate::streams::Connections;
 use crate::supervisor::Supervisor;
 use crate::warm::Warm;
-use clients::{Clients, Place};
+use clients::{Clients, Connection};
 
 /// What the pages show.
 pub struct Pages {
@@ -79,25 +79,30 @@ pub async fn serve(listener: TcpListener, pages: Arc<Pages>, stop: CancellationT
             tokio::task::yield_now().await;
             continue;
         };
-        if let Some(place) = clients.admit(peer.ip()) {
+        if let Some(connection_slot) = clients.admit(peer.ip()) {
             tokio::spawn(connection(
                 stream,
                 peer.ip(),
-                Arc::new(place),
+                Arc::new(connection_slot),
                 pages.clone(),
             ));
         }
     }
 }
 
-async fn connection(stream: TcpStream, peer: IpAddr, place: Arc<Place>, pages: Arc<Pages>) {
-    let serving = place.clone();
+async fn connection(
+    stream: TcpStream,
+    peer: IpAddr,
+    connection_slot: Arc<Connection>,
+    pages: Arc<Pages>,
+) {
+    let serving = connection_slot.clone();
     let service = hyper::service::service_fn(move |request| {
-        let (place, pages) = (serving.clone(), pages.clone());
+        let (connection_slot, pages) = (serving.clone(), pages.clone());
         async move {
-            place.set_busy(true);
+            connection_slot.set_busy(true);
             let page = answer(request, peer, pages).await;
-            place.set_busy(false);
+            connection_slot.set_busy(false);
             page
         }
     });
@@ -108,7 +113,7 @@ async fn connection(stream: TcpStream, peer: IpAddr, place: Arc<Place>, pages: A
         .serve_connection(TokioIo::new(stream), service);
     // One that is idle for longer than a head may take has an answer that its client does not read.
     let unread = async {
-        while place.idle_for() < READING {
+        while connection_slot.idle_for() < READING {
             tokio::time::sleep(HEAD).await;
         }
     };
@@ -116,7 +121,7 @@ async fn connection(stream: TcpStream, peer: IpAddr, place: Arc<Place>, pages: A
         // A client that breaks off is its own business.
         _ = serving => {}
         () = unread => {}
-        () = place.ended() => {}
+        () = connection_slot.ended() => {}
     }
 }
 

@@ -14,5 +14,6 @@ pub mod settings;
 pub mod shadows;
 pub mod streams;
 pub mod supervisor;
+pub mod unsupported;
 pub mod warm;
 mod welcome;

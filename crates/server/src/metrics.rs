@@ -10,7 +10,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use store::Reason;
-use xds::TypeUrl;
+use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
 
@@ -22,7 +22,7 @@ const LATENCY_BUCKETS: &[f64] = &[
 /// All metrics of the process.
 pub struct Metrics {
     registry: Registry,
-    by_type: [OfType; TypeUrl::ALL.len()],
+    by_type: ByType<OfType>,
     /// Connected proxies, by version.
     pub connected: Connected,
     /// Batches by reason.
@@ -142,7 +142,7 @@ impl Metrics {
                 let gauge = IntGaugeVec::new(
                     Opts::new(
                         "pilothouse_findings",
-                        "What of the objects in force cannot be honoured for connected proxies, by level.",
+                        "Parts of the configuration that cannot be honoured for connected proxies, by level.",
                     ),
                     &["level"],
                 )?;
@@ -153,7 +153,7 @@ impl Metrics {
                 let gauge = IntGaugeVec::new(
                     Opts::new(
                         "pilothouse_analysis_findings",
-                        "What analysis finds wrong between the objects in force, by code and level.",
+                        "Problems that analysis finds in the configuration, by code and level.",
                     ),
                     &["code", "level"],
                 )?;
@@ -192,18 +192,18 @@ impl Metrics {
             cut_connections: counters(
                 r,
                 "pilothouse_cut_connections_total",
-                "Connections of proxies that were refused or closed: at the limit, not accepted by the system, too slow, or stalled.",
+                "Connections of proxies that were refused or closed, by reason: limit, system (could not be accepted), slow, stalled.",
                 "reason",
             )?,
             limited_streams: counter(
                 r,
                 "pilothouse_limited_streams_total",
-                "Streams ended because the client passed a limit.",
+                "Streams ended because the client exceeded a limit.",
             )?,
             quieted: counter(
                 r,
                 "pilothouse_suppressed_log_lines_total",
-                "Log lines about what clients do that were left out, because there were too many.",
+                "Log lines caused by clients that were suppressed because there were too many.",
             )?,
             stages: Stages::new(r)?,
             evaluations: counter(r, "pilothouse_evaluations_total", "Queries evaluated.")?,
@@ -217,7 +217,7 @@ impl Metrics {
             warm_proxies: gauge(
                 r,
                 "pilothouse_warm_proxies",
-                "Proxies that are served what they had before the start, because the sources have not been read.",
+                "Proxies that are served their last configuration from disk until the sources have been read.",
             )?,
             warm_ignored: counters(
                 r,
@@ -263,7 +263,7 @@ impl Metrics {
 
     /// Those of a type.
     pub fn of_type(&self, ty: TypeUrl) -> &OfType {
-        &self.by_type[ty as usize]
+        &self.by_type[ty]
     }
 
     /// The exposition text.
@@ -394,7 +394,7 @@ pub struct OfType {
 }
 
 impl OfType {
-    fn all(registry: &Registry) -> prometheus::Result<[Self; TypeUrl::ALL.len()]> {
+    fn all(registry: &Registry) -> prometheus::Result<ByType<Self>> {
         let vec = |name, help| counters(registry, name, help, "type");
         let pushes = vec("pilot_xds_pushes", "Responses sent, by type.")?;
         let rejects = vec(
@@ -414,8 +414,8 @@ impl OfType {
             &["type"],
         )?;
         registry.register(Box::new(config_size.clone()))?;
-        Ok(TypeUrl::ALL.map(|ty| {
-            let label = [type_label(ty)];
+        Ok(ByType::new(|ty| {
+            let label = [ty.label()];
             Self {
                 pushes: pushes.with_label_values(&label),
                 config_size: config_size.with_label_values(&label),
@@ -492,19 +492,6 @@ pub fn reason_label(reason: Reason) -> &'static str {
         Reason::Endpoint => "endpoint",
         Reason::Global => "global",
         Reason::Secret => "secret",
-    }
-}
-
-/// The value of `type` in `pilot_xds_pushes`.
-pub fn type_label(ty: TypeUrl) -> &'static str {
-    match ty {
-        TypeUrl::Cluster => "cds",
-        TypeUrl::Endpoint => "eds",
-        TypeUrl::Listener => "lds",
-        TypeUrl::Route => "rds",
-        TypeUrl::Secret => "sds",
-        TypeUrl::Extension => "ecds",
-        TypeUrl::NameTable => "nds",
     }
 }
 

@@ -39,16 +39,15 @@ use wiring::{Wiring, first_keys};
 /// When something that was asked for cannot start, as when an address is taken. A folder that does not exist is no error: it
 /// is read once it is there.
 pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
-    let start = Instant::now();
     check::check(&options)?;
+    let start = Instant::now();
     ads::server::raise_descriptor_limit();
     let metrics = Arc::new(Metrics::new().context("cannot register metrics")?);
     let findings = Arc::new(Findings::default());
     let (first_settings, found) = settings::load(&options)?;
     report(&findings, &metrics, &settings::source(), found);
-
     let (warm, keeper) = Warm::open(&options, &first_settings, &metrics);
-    let warm = Arc::new(warm);
+    let (warm, stop, tasks) = (Arc::new(warm), CancellationToken::new(), TaskTracker::new());
     let Thread {
         derive,
         thread,
@@ -56,8 +55,6 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         shadows,
     } = Thread::start(&options, first_settings.into(), &metrics)?;
 
-    let stop = CancellationToken::new();
-    let tasks = TaskTracker::new();
     let connections = Arc::new(Connections::default());
     let supervisor = supervisor(&derive, &findings, &metrics, &stop);
     let pages = Arc::new(Pages {
@@ -77,6 +74,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         metrics: metrics.clone(),
         connections,
         warm: warm.clone(),
+        unsupported: Arc::default(),
         test_identities: options.insecure_test_identities,
     };
     let mut door = Door::open(&options, proxies, &pages, &tasks, &stop, start)?;

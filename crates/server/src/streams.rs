@@ -11,11 +11,12 @@ use ads::{Code, Event, Response, Selection, Status};
 use model::node::{Identity, Node};
 use model::peer::network_of;
 use rustc_hash::FxHashMap;
-use xds::TypeUrl;
+use xds::{ByType, TypeUrl, Types};
 
 use crate::derive::{Derive, ProxyId, Refused, Revision, Seat};
 use crate::metrics::Metrics;
 use crate::quiet::{Quiet, beginning, listed};
+use crate::unsupported::Unsupported;
 use crate::warm::Warm;
 
 /// Lines that clients can cause, each kind by itself.
@@ -75,7 +76,7 @@ pub struct Connection {
     /// Since when.
     pub since: SystemTime,
     /// By type.
-    pub types: [Option<TypeState>; TypeUrl::ALL.len()],
+    pub types: ByType<Option<TypeState>>,
 }
 
 /// Every connected stream.
@@ -159,6 +160,8 @@ pub struct Proxies {
     pub connections: Arc<Connections>,
     /// What proxies had before the start.
     pub warm: Arc<Warm>,
+    /// Those of a kind that is not supported.
+    pub unsupported: Arc<Unsupported>,
     /// Whether tokens `sa:NAMESPACE:NAME` are taken for those identities; for tests.
     pub test_identities: bool,
 }
@@ -172,6 +175,7 @@ impl Subscriber for Proxies {
         let derive = self.derive.clone();
         let (metrics, connections) = (self.metrics.clone(), self.connections.clone());
         let warm = self.warm.clone();
+        let unsupported = self.unsupported.clone();
         let identity = join
             .token
             .as_ref()
@@ -180,6 +184,13 @@ impl Subscriber for Proxies {
         Box::pin(async move {
             let mut node = mesh::node::from_envoy(&join.node)
                 .map_err(|message| Status::new(Code::InvalidArgument, message))?;
+            xlate::supported(node.role).map_err(|refused| {
+                if unsupported.first(&node.id) {
+                    let (proxy, peer) = (beginning(&node.id), join.peer);
+                    tracing::warn!(%proxy, %peer, "A proxy was refused: {refused}.");
+                }
+                Status::new(Code::Unimplemented, refused.to_string())
+            })?;
             node.identity = identity;
             connections.share(&mut node);
             let node = Arc::new(node);
@@ -200,7 +211,7 @@ impl Subscriber for Proxies {
             let session = StreamSession {
                 proxy: subscription.proxy,
                 _seat: subscription.seat,
-                wanted: [false; TypeUrl::ALL.len()],
+                wanted: Types::NONE,
                 derive,
                 metrics,
                 connections,
@@ -221,7 +232,10 @@ impl Subscriber for Proxies {
             Incident::Panicked => self.metrics.internal_errors.inc(),
             Incident::Refused(status) => {
                 self.metrics.refused_streams.inc();
-                if let Some(left_out) = self.line(&REFUSED) {
+                // A proxy of a kind that is not supported has a line of its own.
+                if status.code != Code::Unimplemented
+                    && let Some(left_out) = self.line(&REFUSED)
+                {
                     let reason = status.to_string();
                     let reason = beginning(&reason);
                     tracing::warn!(reason, left_out, "A stream was refused.");
@@ -232,13 +246,17 @@ impl Subscriber for Proxies {
                 if let Some(left_out) = self.line(&LIMITED) {
                     let reason = status.to_string();
                     let reason = beginning(&reason);
-                    tracing::warn!(reason, left_out, "A stream that passed a limit was ended.");
+                    tracing::warn!(
+                        reason,
+                        left_out,
+                        "A stream that exceeded a limit was ended."
+                    );
                 }
             }
             Incident::SendTimedOut => {
                 self.cut("stalled");
                 if let Some(left_out) = self.line(&STALLED) {
-                    tracing::warn!(left_out, "A proxy that takes nothing in was disconnected.");
+                    tracing::warn!(left_out, "A proxy that does not read was disconnected.");
                 }
             }
             // The server says so in the log, now and then.
@@ -276,7 +294,7 @@ struct StreamSession {
     proxy: ProxyId,
     _seat: Seat,
     /// Types that the derive thread was told of.
-    wanted: [bool; TypeUrl::ALL.len()],
+    wanted: Types,
     derive: Derive,
     metrics: Arc<Metrics>,
     connections: Arc<Connections>,
@@ -305,7 +323,7 @@ impl StreamSession {
             .connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        act(connection.types[ty as usize].get_or_insert_default())
+        act(connection.types[ty].get_or_insert_default())
     }
 }
 
@@ -314,7 +332,7 @@ impl Session for StreamSession {
         match event {
             Event::Subscribed { ty, selection } => {
                 self.with_type(*ty, |t| t.selection = Some(selection.clone()));
-                if !std::mem::replace(&mut self.wanted[*ty as usize], true) {
+                if self.wanted.insert(*ty) {
                     // The process is going down if this fails; the stream ends by itself.
                     let _ = self.derive.want(self.proxy, *ty);
                 }
@@ -362,7 +380,7 @@ impl Session for StreamSession {
                 let proxy = beginning(&node.id);
                 let resources = listed(resources.iter().map(|name| &**name));
                 let reason = beginning(message);
-                tracing::warn!(proxy, r#type = %ty, resources, reason, left_out, "A proxy refused a response.");
+                tracing::warn!(proxy, r#type = %ty, resources, reason, left_out, "A proxy rejected a response.");
             }
             Event::Stale { ty } => self.metrics.of_type(*ty).expired_nonces.inc(),
             Event::UnknownType { type_url } => {

@@ -99,7 +99,7 @@ impl Warm {
                 tracing::warn!(
                     folder = shown,
                     reason,
-                    "Nothing is served from disk, and nothing is saved (--state-dir)."
+                    "Nothing is served from disk and nothing is saved (--state-dir)."
                 );
                 let start = Start::Ignored(reason);
                 return (Self::new(Some(path), start, None), None);
@@ -114,7 +114,7 @@ impl Warm {
                     folder = shown,
                     views,
                     proxies = nodes,
-                    "Proxies get what they had until the sources have been read."
+                    "Proxies get their last configuration until the sources have been read."
                 );
                 (Start::Loaded { views, nodes, at }, Some(kept))
             }
@@ -126,11 +126,7 @@ impl Warm {
                 };
                 let label = ignored.reason();
                 metrics.warm_ignored.with_label_values(&[label]).inc();
-                tracing::warn!(
-                    folder = shown,
-                    reason,
-                    "What was saved of served resources is ignored."
-                );
+                tracing::warn!(folder = shown, reason, "The saved resources are ignored.");
                 (Start::Ignored(reason), None)
             }
         };
@@ -280,7 +276,7 @@ fn note(warm: &Warm, metrics: &Metrics, outcome: std::io::Result<Option<Saved>>)
         Err(error) => {
             saves.failures += 1;
             metrics.warm_failures.inc();
-            tracing::warn!(%error, folder = ?warm.folder, "What proxies are served could not be saved.");
+            tracing::warn!(%error, folder = ?warm.folder, "The served resources could not be saved.");
         }
     }
 }

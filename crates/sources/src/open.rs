@@ -29,10 +29,10 @@ pub enum OpenError {
     #[error("it is {0}, not a regular file")]
     NotRegular(&'static str),
     /// A link, or a link on the way, leads out of the folder.
-    #[error("it leads to {}, which is outside of the folder", .0.display())]
+    #[error("it leads to {}, which is outside the folder", .0.display())]
     Outside(PathBuf),
     /// A link to a file that is not there.
-    #[error("it is a link that leads nowhere")]
+    #[error("it is a dangling link")]
     Nowhere,
     /// Larger than is read.
     #[error("the file has more than {0} bytes")]

@@ -15,11 +15,11 @@ pub mod codes {
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {
     above: Option<&'a At<'a>>,
-    step: Place<'a>,
+    step: Segment<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place<'a> {
+enum Segment<'a> {
     Top,
     Field(&'a str),
     Item(usize),
@@ -29,14 +29,14 @@ impl<'a> At<'a> {
     /// The whole object.
     pub const TOP: At<'static> = At {
         above: None,
-        step: Place::Top,
+        step: Segment::Top,
     };
 
     /// A field, or the value of a key.
     pub fn field<'b>(&'b self, name: &'b str) -> At<'b> {
         At {
             above: Some(self),
-            step: Place::Field(name),
+            step: Segment::Field(name),
         }
     }
 
@@ -44,7 +44,7 @@ impl<'a> At<'a> {
     pub fn item<'b>(&'b self, index: usize) -> At<'b> {
         At {
             above: Some(self),
-            step: Place::Item(index),
+            step: Segment::Item(index),
         }
     }
 
@@ -62,9 +62,9 @@ impl<'a> At<'a> {
         let mut at = Some(self);
         while let Some(here) = at {
             match here.step {
-                Place::Top => {}
-                Place::Field(name) => steps.push(Step::Field(name.into())),
-                Place::Item(index) => steps.push(Step::Index(index)),
+                Segment::Top => {}
+                Segment::Field(name) => steps.push(Step::Field(name.into())),
+                Segment::Item(index) => steps.push(Step::Index(index)),
             }
             at = here.above;
         }

@@ -22,7 +22,7 @@ pub enum OpenError {
     #[error("the folder cannot be used")]
     Io(#[from] io::Error),
     /// Another process has it; it may end soon.
-    #[error("another process uses the folder")]
+    #[error("the folder is in use by another process")]
     Taken,
 }
 

@@ -50,13 +50,13 @@ pub enum Ignored {
     #[error("it has {0} bytes, more than the limit")]
     TooLarge(u64),
     /// It is something else.
-    #[error("it is not a file of served resources")]
+    #[error("it is not a state file")]
     Foreign,
     /// It is of another version of the format.
-    #[error("its format has version {0}, and {FORMAT} is read")]
+    #[error("its format is version {0}; this program reads version {FORMAT}")]
     OtherFormat(u32),
     /// Another version of the program wrote it.
-    #[error("it was written by version {0} of the program")]
+    #[error("it was written by version {0}")]
     OtherProgram(String),
     /// It was made under other settings or of other sources.
     #[error("it was made under other settings or from other sources")]

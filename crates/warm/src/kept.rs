@@ -67,7 +67,32 @@ impl Kept {
     }
 }
 
-/// Reads a file. What a save that was not finished left at its end is passed over.
+/// What a view has now; `None` if it is gone.
+type ViewChange = (u32, Option<Arc<Published>>);
+
+/// The keys and the view of a node; `None` if it has left.
+type NodeChange = (u128, Option<(NodeKeys, u32)>);
+
+impl Kept {
+    /// Takes over the changes of one save.
+    fn commit(&mut self, at: u64, views: &mut Vec<ViewChange>, nodes: &mut Vec<NodeChange>) {
+        self.at = at;
+        for (view, published) in views.drain(..) {
+            match published {
+                Some(published) => self.views.insert(view, published),
+                None => self.views.remove(&view),
+            };
+        }
+        for (exact, node) in nodes.drain(..) {
+            match node {
+                Some(node) => self.nodes.insert(exact, node),
+                None => self.nodes.remove(&exact),
+            };
+        }
+    }
+}
+
+/// Reads a file. An unfinished save at its end is ignored.
 ///
 /// # Errors
 ///
@@ -78,8 +103,8 @@ pub fn load(file: &[u8], origin: &Origin) -> Result<Kept, Ignored> {
     let mut sets: Vec<ResourceSet> = Vec::new();
     let mut kept = Kept::default();
     // Views and nodes since the last commit.
-    let mut views: Vec<(u32, Option<Arc<Published>>)> = Vec::new();
-    let mut nodes: Vec<(u128, Option<(NodeKeys, u32)>)> = Vec::new();
+    let mut views: Vec<ViewChange> = Vec::new();
+    let mut nodes: Vec<NodeChange> = Vec::new();
     let mut committed = false;
     loop {
         let damaged = |what| Ignored::Damaged {
@@ -136,19 +161,7 @@ pub fn load(file: &[u8], origin: &Origin) -> Result<Kept, Ignored> {
             Frame::Left { exact } => nodes.push((exact, None)),
             Frame::Commit { at } => {
                 committed = true;
-                kept.at = at;
-                for (view, published) in views.drain(..) {
-                    match published {
-                        Some(published) => kept.views.insert(view, published),
-                        None => kept.views.remove(&view),
-                    };
-                }
-                for (exact, node) in nodes.drain(..) {
-                    match node {
-                        Some(node) => kept.nodes.insert(exact, node),
-                        None => kept.nodes.remove(&exact),
-                    };
-                }
+                kept.commit(at, &mut views, &mut nodes);
             }
         }
     }

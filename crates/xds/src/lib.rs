@@ -6,7 +6,9 @@
 mod published;
 mod resource;
 mod type_url;
+mod types;
 
 pub use published::Published;
 pub use resource::{Cursor, Iter, Resource, ResourceSet, any};
-pub use type_url::TypeUrl;
+pub use type_url::{Removal, TypeUrl};
+pub use types::{ByType, Types};

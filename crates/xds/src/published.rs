@@ -2,6 +2,7 @@
 
 use crate::resource::ResourceSet;
 use crate::type_url::TypeUrl;
+use crate::types::ByType;
 
 /// Every generated set of one view. Streams hold the newest one; sets that did not change are shared between
 /// revisions.
@@ -9,7 +10,7 @@ use crate::type_url::TypeUrl;
 pub struct Published {
     /// The revision of the snapshot it was made from.
     pub revision: u64,
-    sets: [Option<ResourceSet>; TypeUrl::ALL.len()],
+    sets: ByType<Option<ResourceSet>>,
 }
 
 impl Published {
@@ -31,11 +32,11 @@ impl Published {
 
     /// The set of a type; `None` until somebody subscribed to the type and it was generated.
     pub fn get(&self, ty: TypeUrl) -> Option<&ResourceSet> {
-        self.sets[ty as usize].as_ref()
+        self.sets[ty].as_ref()
     }
 
     /// Replaces the set of a type.
     pub fn set(&mut self, ty: TypeUrl, set: ResourceSet) {
-        self.sets[ty as usize] = Some(set);
+        self.sets[ty] = Some(set);
     }
 }

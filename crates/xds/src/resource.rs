@@ -12,7 +12,7 @@ use prost::{Message, Name};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
-use tree::{Builder, Edit, Node, Parts};
+use tree::{Builder, Children, Edit, Node};
 
 /// One xDS resource, encoded once and shared by every stream that gets it.
 #[derive(Clone, PartialEq, Eq)]
@@ -240,8 +240,8 @@ impl<'a> Iterator for Iter<'a> {
             }
             match self.inner.last_mut()?.next() {
                 Some(node) => match &node.parts {
-                    Parts::Leaf(list) => self.leaf = list.iter(),
-                    Parts::Inner(list) => self.inner.push(list.iter()),
+                    Children::Leaf(list) => self.leaf = list.iter(),
+                    Children::Inner(list) => self.inner.push(list.iter()),
                 },
                 None => {
                     self.inner.pop();

@@ -1,10 +1,10 @@
 //! Clusters (CDS).
 //!
 //! ```text
-//! RulesOf(host) ─▶ ServiceClusters{service, rule, client} ─┐ encoded once
-//!                                                          ├─▶ SharedClusters{scope, client} ─┐ shared by proxies
-//! ScopeOf ─────────────────────────────────────────────────┘                                  │
-//! InboundClusters{targets, Sidecar}, fixed clusters ──────────────────────────────────────────┴─▶ ClustersOf
+//! DestinationRulesOf(host) ─▶ ServiceClusters{service, rule, client} ─┐ encoded once
+//!                                                                     ├─▶ SharedClusters{scope, client} ─┐ shared by proxies
+//! ScopeOf ────────────────────────────────────────────────────────────┘                                  │
+//! InboundClusters{targets, Sidecar}, fixed clusters ─────────────────────────────────────────────────────┴─▶ ClustersOf
 //! ```
 //!
 //! A change of one service or rule derives the clusters of that service again; the set is a concatenation. A change of
@@ -33,7 +33,9 @@ use std::sync::Arc;
 use client::ClusterClient;
 use incr::{Changed, Cx, Query};
 use mesh::capabilities::name::METADATA_EXCHANGE;
-use mesh::destination_rule::{Client, HasRules, RuleKey, Side, rule_for, rule_for_all};
+use mesh::destination_rule::{
+    Client, DestinationRuleKey, HasDestinationRules, Side, rule_for, rule_for_all,
+};
 use mesh::label_names::Reader;
 use mesh::proxy::Traits;
 use mesh::scope::{ScopeKey, ScopeOf};
@@ -203,7 +205,7 @@ impl Query<Snapshot> for SharedClusters {
         for service in scope.services.iter() {
             if carries_endpoints(service) {
                 gathering.leave(service);
-            } else if *cx.query(&HasRules(service.host.clone())) {
+            } else if *cx.query(&HasDestinationRules(service.host.clone())) {
                 let ruled = cx.query(&RuledClusters {
                     namespace: self.scope.namespace.clone(),
                     service: ServiceKeyed(service.clone()),
@@ -257,7 +259,7 @@ impl Query<Snapshot> for RuledClusters {
         let rule = rule_for_all(cx, &self.namespace, &service.namespace, &service.host).ok()?;
         let key = ServiceClusters {
             service: self.service.clone(),
-            rule: rule.map(RuleKey),
+            rule: rule.map(DestinationRuleKey),
             client: self.client.clone(),
             endpoints: None,
             sni: false,
@@ -301,13 +303,17 @@ impl Outbound {
     }
 
     /// The rule in force for a service.
-    pub(crate) fn rule(&self, cx: &Cx<'_, Snapshot>, service: &Service) -> Option<RuleKey> {
+    pub(crate) fn rule(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        service: &Service,
+    ) -> Option<DestinationRuleKey> {
         let client = Client {
             namespace: &self.scope.namespace,
             labels: &self.labels,
             side: Side::Client,
         };
-        rule_for(cx, client, &service.namespace, &service.host).map(RuleKey)
+        rule_for(cx, client, &service.namespace, &service.host).map(DestinationRuleKey)
     }
 
     /// The proxy as far as the endpoints of a service depend on it.
@@ -315,7 +321,7 @@ impl Outbound {
         &self,
         cx: &Cx<'_, Snapshot>,
         service: &Service,
-        rule: Option<&RuleKey>,
+        rule: Option<&DestinationRuleKey>,
     ) -> Arc<EndpointClient> {
         let rule = rule.map(|r| &*r.0);
         let multi = cx.query(&NetworkGateways).any(false);

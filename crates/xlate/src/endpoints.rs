@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use incr::{Changed, Cx, Query};
 use mesh::cluster_names;
-use mesh::destination_rule::{Extent, HasRules, MergedRule, Policy, RuleKey, rule_for_all};
+use mesh::destination_rule::{
+    DestinationRuleKey, Extent, HasDestinationRules, MergedDestinationRule, Policy, rule_for_all,
+};
 use mesh::scope::{ScopeKey, ScopeOf};
 use model::names::Namespace;
 use model::node::Role;
@@ -105,7 +107,7 @@ impl Query<Snapshot> for SharedAssignments {
             if !clusters::uses_eds(settings, service, self.role) {
                 continue;
             }
-            if *cx.query(&HasRules(service.host.clone())) {
+            if *cx.query(&HasDestinationRules(service.host.clone())) {
                 let ruled = cx.query(&RuledAssignments {
                     namespace: self.scope.namespace.clone(),
                     service: ServiceKeyed(service.clone()),
@@ -160,7 +162,7 @@ impl Query<Snapshot> for RuledAssignments {
         }
         let assignments = cx.query(&ServiceAssignments {
             service: self.service.clone(),
-            rule: rule.map(RuleKey),
+            rule: rule.map(DestinationRuleKey),
             client: self.client.clone(),
             sni: self.sni,
         });
@@ -178,7 +180,7 @@ impl Shareable for RuledAssignments {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ServiceAssignments {
     pub(crate) service: ServiceKeyed,
-    pub(crate) rule: Option<RuleKey>,
+    pub(crate) rule: Option<DestinationRuleKey>,
     pub(crate) client: Arc<EndpointClient>,
     /// Whether there are clusters that pass TLS through by SNI.
     pub(crate) sni: bool,
@@ -249,7 +251,7 @@ impl EdsName<'_> {
 
 fn cluster_names<'a>(
     key: &'a ServiceAssignments,
-    rule: Option<&'a MergedRule>,
+    rule: Option<&'a MergedDestinationRule>,
     extent: Extent,
 ) -> Vec<EdsName<'a>> {
     let service = &*key.service.0;

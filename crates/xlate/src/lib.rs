@@ -17,5 +17,5 @@ pub mod secrets;
 mod shared;
 pub mod view;
 
-pub use roots::TypeSet;
+pub use roots::{TypeSet, UnsupportedRole, supported};
 pub use view::{View, ViewOf, Viewed};

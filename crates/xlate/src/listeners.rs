@@ -29,7 +29,7 @@ use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
 use incr::Cx;
 use mesh::address::wildcards;
 use mesh::keyed::Keyed;
-use parts::{PartsOf, TcpParts};
+use parts::{SidePartsOf, TcpParts};
 use policy::authn::MutualTls;
 use policy::envoy_filter::{self, Context, ListenerPatches, ListenerPatchesOf};
 use proto_envoy::envoy::config::listener::v3::Listener;
@@ -83,7 +83,7 @@ pub(crate) fn served_ports(cx: &Cx<'_, Snapshot>, listeners: &ListenersOf) -> Ve
 }
 
 /// The patches of listeners; none where the chains would repeat too much of them.
-fn patches(cx: &Cx<'_, Snapshot>, parts: &PartsOf) -> Arc<ListenerPatches> {
+fn patches(cx: &Cx<'_, Snapshot>, parts: &SidePartsOf) -> Arc<ListenerPatches> {
     if parts.too_many_copies {
         return Arc::default();
     }

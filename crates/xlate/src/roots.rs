@@ -1,6 +1,7 @@
 //! The queries that streams hold alive: one for each type and key of that type.
 
 use incr::{Cx, Query};
+use model::node::Role;
 use store::Snapshot;
 use xds::{ResourceSet, TypeUrl};
 
@@ -32,6 +33,8 @@ pub enum TypeSet {
     Secrets(Hashed<SecretsOf>),
     /// Extension configurations.
     Extensions(Hashed<ExtensionConfigsOf>),
+    /// Nothing of the type: see [`generated`].
+    Nothing(TypeUrl),
 }
 
 impl TypeSet {
@@ -45,6 +48,7 @@ impl TypeSet {
             Self::NameTable(_) => TypeUrl::NameTable,
             Self::Secrets(_) => TypeUrl::Secret,
             Self::Extensions(_) => TypeUrl::Extension,
+            Self::Nothing(ty) => *ty,
         }
     }
 }
@@ -61,6 +65,59 @@ impl Query<Snapshot> for TypeSet {
             Self::NameTable(key) => key.set(cx),
             Self::Secrets(key) => key.set(cx),
             Self::Extensions(key) => key.set(cx),
+            Self::Nothing(_) => ResourceSet::default(),
+        }
+    }
+}
+
+/// Whether anything of a type is generated for proxies of a role.
+pub(crate) fn generated(role: Role, ty: TypeUrl) -> bool {
+    match (role, ty) {
+        (
+            Role::Sidecar | Role::Router,
+            TypeUrl::Cluster
+            | TypeUrl::Endpoint
+            | TypeUrl::Listener
+            | TypeUrl::Route
+            | TypeUrl::NameTable
+            | TypeUrl::Secret
+            | TypeUrl::Extension,
+        ) => true,
+        (Role::Waypoint | Role::Ztunnel, _) => false,
+    }
+}
+
+/// A proxy is of a kind of which nothing can be generated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0} proxies are not supported yet; sidecars and gateways (role router) are")]
+pub struct UnsupportedRole(pub Role);
+
+/// Whether proxies of a role are served anything.
+///
+/// # Errors
+///
+/// When there is nothing that they can be sent.
+pub fn supported(role: Role) -> Result<(), UnsupportedRole> {
+    let mut types = TypeUrl::ALL.into_iter();
+    match types.any(|ty| generated(role, ty)) {
+        true => Ok(()),
+        false => Err(UnsupportedRole(role)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_served_every_type_or_refused_by_name() {
+        for role in [Role::Sidecar, Role::Router] {
+            assert_eq!(supported(role), Ok(()));
+            assert!(TypeUrl::ALL.into_iter().all(|ty| generated(role, ty)));
+        }
+        for role in [Role::Waypoint, Role::Ztunnel] {
+            let refused = supported(role).expect_err("nothing is generated for it");
+            assert!(refused.to_string().starts_with(role.as_str()), "{refused}");
         }
     }
 }

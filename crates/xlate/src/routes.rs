@@ -1,9 +1,9 @@
 //! Route configurations.
 //!
 //! ```text
-//! ScopeOf ─▶ PlanOf ───────────┐
-//! RuleOf ──▶ RuleRoutes ───────┼─▶ ConfigOf ─▶ RoutesOf  (gateways: GatewayPlanOf, GatewayConfigOf)
-//! DestinationRules ─▶ ServiceRoutes
+//! ScopeOf ─▶ PlanOf ─────────────────────┐
+//! VirtualServiceOf ──▶ RuleRoutes ───────┼─▶ ConfigOf ─▶ RoutesOf  (gateways: GatewayPlanOf, GatewayConfigOf)
+//! DestinationRules ─▶ ServiceRoutes ─────┘
 //! ```
 //!
 //! Routes are encoded once for each rule or service and port; a configuration puts encoded parts together.

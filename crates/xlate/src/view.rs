@@ -20,7 +20,7 @@ use crate::endpoints::EndpointsOfClient;
 use crate::findings::FindingsOfView;
 use crate::listeners::ListenersOf;
 use crate::name_table::NameTableOf;
-use crate::roots::TypeSet;
+use crate::roots::{TypeSet, generated};
 use crate::routes::RoutesOf;
 use crate::secrets::SecretsOf;
 
@@ -67,6 +67,9 @@ impl View {
 
     /// The query for the resources of a type.
     pub fn set(&self, ty: TypeUrl) -> TypeSet {
+        if !generated(self.role, ty) {
+            return TypeSet::Nothing(ty);
+        }
         match ty {
             TypeUrl::Cluster => TypeSet::Clusters(self.clusters.clone()),
             TypeUrl::Endpoint => TypeSet::Endpoints(self.endpoints.clone()),
@@ -92,10 +95,10 @@ impl View {
 /// A part of a key that is looked up far more often than it is made: its hash is taken once. Nothing in it can be changed,
 /// so the hash stays right.
 #[derive(Debug)]
-pub struct Hashed<T>(Arc<Parts<T>>);
+pub struct Hashed<T>(Arc<WithHash<T>>);
 
 #[derive(Debug)]
-struct Parts<T> {
+struct WithHash<T> {
     /// Over all of the value, with the key of the process: whoever picks what is in it cannot make values collide.
     hash: u64,
     value: T,
@@ -105,7 +108,7 @@ impl<T: Hash> Hashed<T> {
     /// A value with its hash.
     pub fn new(value: T) -> Self {
         let hash = keyed_hash(&value);
-        Self(Arc::new(Parts { hash, value }))
+        Self(Arc::new(WithHash { hash, value }))
     }
 }
 

@@ -81,7 +81,7 @@ const OF_WORKLOADS: [&str; 9] = [
     "InboundClusters",
     "inbound::Listeners",
     "InboundListener",
-    "parts::PartsOf",
+    "parts::SidePartsOf",
     "services::",
 ];
 

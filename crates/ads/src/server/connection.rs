@@ -10,7 +10,7 @@ use http2::{Connection, Waits};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::calls::Calls;
-use super::link::{Link, Order, Silence};
+use super::link::{Link, Liveness, Order};
 use super::peers::Seat;
 use super::subscriber::Incident;
 use super::workers::Thread;
@@ -86,15 +86,15 @@ impl Server {
                 asked = false;
                 link.heard();
             }
-            match link.silence() {
-                Silence::No => {}
-                Silence::Lost => return Poll::Ready(Err(End::Silent)),
-                Silence::Ask if polled.is_pending() && !asked => {
+            match link.liveness() {
+                Liveness::Alive => {}
+                Liveness::Lost => return Poll::Ready(Err(End::Silent)),
+                Liveness::Ping if polled.is_pending() && !asked => {
                     asked = true;
                     connection.ping();
                     polled = Pin::new(&mut connection).poll(cx);
                 }
-                Silence::Ask => {}
+                Liveness::Ping => {}
             }
             if polled.is_pending()
                 && let Some(end) = late(connection.waits(), &self.deadlines, link)
@@ -115,7 +115,7 @@ impl Server {
             }
             Err(End::Slow) => {
                 self.subscriber.on_incident(Incident::ReceiveTimedOut);
-                tracing::debug!(%peer, "A client does not finish what it began.");
+                tracing::debug!(%peer, "A client does not finish its request.");
                 Ok(())
             }
             Err(End::Drain | End::Idle) => {
@@ -137,7 +137,7 @@ impl Server {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use super::super::link::{Hearing, Links};
+    use super::super::link::{KeepAlive, Links};
     use super::super::peers::{Limits, Peers};
     use super::*;
 
@@ -149,7 +149,7 @@ mod tests {
             partial: 1000,
         });
         let seat = peers.seat(Ipv4Addr::LOCALHOST.into()).unwrap();
-        let links = Links::new(Hearing::new(100, 100));
+        let links = Links::new(KeepAlive::new(100, 100));
         let entry = links.enter(Arc::clone(seat.peer()));
         let deadlines = Deadlines {
             frame: 1,
@@ -159,10 +159,10 @@ mod tests {
         let late = || late(Waits::default(), &deadlines, &entry.link);
         let held = entry.link.claim(1000).unwrap();
         for _ in 0..4 {
-            links.look();
+            links.tick();
             assert!(late().is_none());
         }
-        links.look();
+        links.tick();
         assert!(matches!(late(), Some(End::Slow)));
         drop(held);
         assert!(late().is_none());

@@ -30,13 +30,13 @@ use super::link::{Link, Order};
 use super::response::{end, grpc};
 use super::subscriber::{Incident, Join, Session, Subscription, Token, Work};
 use super::workers::Thread;
-use crate::bell::Bell;
+use crate::action::{Action, Event, Response};
 use crate::content::hex;
 use crate::latest::Receiver;
-use crate::out::{Event, Out, Response};
 use crate::request::Request;
 use crate::status::{Code, Status};
 use crate::stream::{Protocol, Stream};
+use crate::wake::WakeList;
 
 /// gRPC header, then the nonce as field 5 with 16 digits.
 const HEAD: usize = 23;
@@ -61,9 +61,9 @@ fn data(nonce: u64, shared: Bytes) -> Data {
 }
 
 /// A place among the streams of a server.
-struct Place(Arc<Server>);
+struct StreamSlot(Arc<Server>);
 
-impl Place {
+impl StreamSlot {
     fn take(server: &Arc<Server>) -> Result<Self, Status> {
         let free = |n: usize| (n < server.options.max_streams).then_some(n + 1);
         server
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
@@ -119,11 +119,11 @@ pub(super) struct Discovery {
     intake: Intake,
     server: Arc<Server>,
     /// What changes ring.
-    bell: Arc<Bell>,
+    wake_list: Arc<WakeList>,
     peer: SocketAddr,
     token: Option<Token>,
     /// Once it is admitted.
-    place: Option<Place>,
+    place: Option<StreamSlot>,
 }
 
 impl Discovery {
@@ -148,7 +148,7 @@ impl Discovery {
             intake: Intake::new(server.options.max_request_bytes, link.now()),
             due: SmallVec::new(),
             link,
-            bell: thread.bell,
+            wake_list: thread.wake_list,
             patience: None,
             place: None,
             server,
@@ -180,7 +180,7 @@ impl Discovery {
 
     /// Takes a place among the streams.
     fn admit(&mut self) -> Part {
-        match Place::take(&self.server) {
+        match StreamSlot::take(&self.server) {
             Ok(place) => {
                 self.place = Some(place);
                 self.phase = Phase::Opened;
@@ -305,7 +305,7 @@ impl Discovery {
                 .subscriber
                 .on_incident(Incident::Refused(status.clone()));
         })?;
-        published.wake_by(Arc::clone(&self.bell));
+        published.wake_through(Arc::clone(&self.wake_list));
         let newest = published.newest();
         let joined = Phase::Joined(published, session);
         let Phase::Joining(_, first) = std::mem::replace(&mut self.phase, joined) else {
@@ -328,9 +328,9 @@ impl Discovery {
             let Some(newest) = newest else {
                 return Err(Status::new(Code::Unavailable, "subscription ended"));
             };
-            let (start, made) = (Instant::now(), self.stream.made());
+            let (start, prepared) = (Instant::now(), self.stream.prepared());
             let out = self.stream.on_published(newest);
-            if self.stream.made() > made
+            if self.stream.prepared() > prepared
                 && let Phase::Joined(_, session) = &mut self.phase
             {
                 session.on_work(Work::Merge, start.elapsed());
@@ -350,7 +350,7 @@ impl Discovery {
         {
             self.patience = None;
             if self.stream.waits() {
-                tracing::debug!(peer = %self.peer, "Client does not ask for the assignments of new clusters.");
+                tracing::debug!(peer = %self.peer, "Client does not request the endpoints of new clusters.");
                 let out = self.stream.on_patience_lost();
                 self.act(out)?;
             }
@@ -360,19 +360,20 @@ impl Discovery {
         Ok(())
     }
 
-    fn act(&mut self, out: Vec<Out>) -> Result<(), Status> {
-        let answered = |o: &Out| matches!(o, Out::Event(Event::Ack { .. } | Event::Nack { .. }));
+    fn act(&mut self, out: Vec<Action>) -> Result<(), Status> {
+        let answered =
+            |o: &Action| matches!(o, Action::Event(Event::Ack { .. } | Event::Nack { .. }));
         self.link
             .note(self.stream.in_flight() > 0, out.iter().any(answered));
         for out in out {
             match out {
-                Out::Send(response) => self.due.push(response),
-                Out::Event(event) => {
+                Action::Send(response) => self.due.push(response),
+                Action::Event(event) => {
                     if let Phase::Joined(_, session) = &mut self.phase {
                         session.on_event(&event);
                     }
                 }
-                Out::End(status) => return Err(status),
+                Action::End(status) => return Err(status),
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ use http2::Input;
 use tokio::time::Sleep;
 
 use super::frames::{Frames, HEADER};
-use super::link::{Held, Link};
+use super::link::{Link, RequestSlot};
 use crate::status::{Code, Status};
 
 /// How often a place is looked for.
@@ -37,7 +37,7 @@ pub(super) enum Filled {
 #[derive(Debug)]
 pub(super) struct Intake {
     frames: Frames,
-    claim: Option<Held>,
+    claim: Option<RequestSlot>,
     /// Since when a request is awaited that is due.
     awaited: Option<u32>,
     /// When a place is looked for again, and how many times it was.
@@ -45,7 +45,7 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Refuses requests of more than `max` bytes. The first is awaited from `now` on, in looks of the server.
+    /// Refuses requests of more than `max` bytes. The first is awaited from the tick `now` on.
     pub(super) fn new(max: usize, now: u32) -> Self {
         Self {
             frames: Frames::new(max),
@@ -71,7 +71,7 @@ impl Intake {
     /// Takes what came, when [`Intake::pop`] has nothing.
     ///
     /// # Errors
-    /// The client's, which took longer than `limit` looks for a request.
+    /// The client's, which took longer than `limit` ticks for a request.
     pub(super) fn fill(
         &mut self,
         input: &mut Input,

@@ -1,7 +1,7 @@
-//! What a connection, its streams and the server say to each other: how long the client stalls, and that it is to end.
+//! The state that a connection, its streams and the server share: how long the client stalls, and whether to end.
 //!
-//! All of it is looked at whenever anything moves on a connection, so it is a few numbers in one place, and not a timer
-//! and a signal for each.
+//! It is read whenever anything moves on a connection, so it is a few numbers side by side instead of a timer and a
+//! signal each. Time is counted in ticks of the server ([`Links::tick`]).
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,42 +12,42 @@ use rustc_hash::FxHashMap;
 
 use super::peers::{Claim, Peer};
 
-/// What the server wants of a connection.
+/// What a connection is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// To go on.
+    /// Go on.
     Serve,
-    /// To end its streams, and then itself: the server is shutting down.
+    /// End its streams, then itself: the server is shutting down.
     Drain,
-    /// To end at once: the client does not answer.
+    /// End at once: the client does not answer.
     Close,
 }
 
-/// Whether anything is heard of a client.
+/// Whether a client is still there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Silence {
-    /// It is.
-    No,
-    /// It should be asked for a sign of life.
-    Ask,
-    /// It was asked, and gave none.
+pub(super) enum Liveness {
+    /// It sent something recently.
+    Alive,
+    /// It has been silent and should be pinged.
+    Ping,
+    /// It was pinged and did not answer.
     Lost,
 }
 
-/// After how many looks at a client of whom nothing is heard it is asked, and given up.
+/// After how many ticks of silence a client is pinged, and given up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hearing {
-    ask: u32,
+pub(super) struct KeepAlive {
+    ping: u32,
     lost: u32,
 }
 
-impl Hearing {
-    /// For clients that are asked after so many looks, and have so many to answer in; and one more: it may fall into a time
-    /// in which the server did not run, and the answer lies in the socket.
-    pub(super) fn new(ask: u32, answer: u32) -> Self {
+impl KeepAlive {
+    /// Clients are pinged after `ping` ticks of silence and given up `answer` ticks later. One tick is added, because the
+    /// server may have been descheduled during the last one, with the answer waiting in the socket.
+    pub(super) fn new(ping: u32, answer: u32) -> Self {
         Self {
-            ask,
-            lost: ask.saturating_add(answer).saturating_add(1),
+            ping,
+            lost: ping.saturating_add(answer).saturating_add(1),
         }
     }
 }
@@ -56,19 +56,19 @@ impl Hearing {
 #[derive(Debug)]
 pub(super) struct Link {
     order: AtomicU8,
-    /// How often the server has looked since something was heard of the client.
+    /// Ticks since the client last sent something.
     quiet: AtomicU32,
-    hearing: Hearing,
-    /// How often the server has looked since the connection began: the time, for whatever the client has to do within seconds.
+    keep_alive: KeepAlive,
+    /// Ticks since the connection began: the clock for everything that the client has to do within seconds.
     now: AtomicU32,
-    /// The look at which the task wants to be woken.
+    /// The tick at which the task wants to be woken.
     due: AtomicU32,
     peer: Arc<Peer>,
-    /// Unfinished requests that have a place, and since when there are any.
+    /// Unfinished requests that have a slot, and since when there are any.
     claims: AtomicU32,
     claimed: AtomicU32,
-    /// Since when the connection's streams wait for an answer without any, in milliseconds since `epoch`; zero if none
-    /// does. Streams of one connection share it: progress of one counts for all, which is lenient and costs nothing.
+    /// Since when the connection's streams have waited for an answer in vain, in milliseconds since `epoch`; zero if none
+    /// waits. Streams of one connection share it: progress of one counts for all, which is lenient and costs nothing.
     stalled: AtomicU64,
     epoch: Instant,
     /// The connection's task.
@@ -76,11 +76,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    fn new(hearing: Hearing, peer: Arc<Peer>) -> Self {
+    fn new(keep_alive: KeepAlive, peer: Arc<Peer>) -> Self {
         Self {
             order: AtomicU8::new(Order::Serve as u8),
             quiet: AtomicU32::new(0),
-            hearing,
+            keep_alive,
             now: AtomicU32::new(0),
             due: AtomicU32::new(u32::MAX),
             peer,
@@ -92,7 +92,7 @@ impl Link {
         }
     }
 
-    /// Has the task woken when what the server wants changes; `known` is where it keeps that it said so.
+    /// Wakes the task when the order changes; `known` is where the task remembers the waker that it registered.
     pub(super) fn watch(&self, known: &mut Option<Waker>, cx: &Context<'_>) {
         if !known.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
             *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
@@ -100,7 +100,7 @@ impl Link {
         }
     }
 
-    /// What the server wants.
+    /// What the connection is to do now.
     pub(super) fn order(&self) -> Order {
         match self.order.load(Ordering::Acquire) {
             order if order == Order::Serve as u8 => Order::Serve,
@@ -109,7 +109,7 @@ impl Link {
         }
     }
 
-    fn tell(&self, order: Order) {
+    fn set_order(&self, order: Order) {
         self.order.store(order as u8, Ordering::Release);
         self.wake();
     }
@@ -119,63 +119,63 @@ impl Link {
         task.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// A place for an unfinished request of so many bytes, if there is one.
-    pub(super) fn claim(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+    /// A slot for an unfinished request of so many bytes, if there is one.
+    pub(super) fn claim(self: &Arc<Self>, bytes: usize) -> Option<RequestSlot> {
         let claim = self.peer.claim(bytes)?;
         if self.claims.fetch_add(1, Ordering::Relaxed) == 0 {
             self.claimed.store(self.now(), Ordering::Relaxed);
         }
-        Some(Held {
+        Some(RequestSlot {
             link: Arc::clone(self),
             _claim: claim,
         })
     }
 
-    /// Since when there is any such place. Streams look after their own, but are not asked while the client takes nothing in.
+    /// Since when any such slot has been taken. Streams watch their own, but are not polled while the client reads nothing.
     pub(super) fn claimed(&self) -> Option<u32> {
         let any = self.claims.load(Ordering::Relaxed) > 0;
         any.then(|| self.claimed.load(Ordering::Relaxed))
     }
 
-    /// How often the server has looked.
+    /// The current tick.
     pub(super) fn now(&self) -> u32 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Has the task woken when more than `limit` looks have passed since that one.
+    /// Wakes the task when more than `limit` ticks have passed since `since`.
     pub(super) fn wake_after(&self, since: u32, limit: u32) {
         let due = since.saturating_add(limit).saturating_add(1);
         self.due.fetch_min(due, Ordering::Relaxed);
     }
 
-    /// Something was heard of the client.
+    /// The client has sent something.
     pub(super) fn heard(&self) {
         self.quiet.store(0, Ordering::Relaxed);
     }
 
-    /// Whether something is.
-    pub(super) fn silence(&self) -> Silence {
+    /// Whether the client is still there.
+    pub(super) fn liveness(&self) -> Liveness {
         match self.quiet.load(Ordering::Relaxed) {
-            looks if looks < self.hearing.ask => Silence::No,
-            looks if looks < self.hearing.lost => Silence::Ask,
-            _ => Silence::Lost,
+            ticks if ticks < self.keep_alive.ping => Liveness::Alive,
+            ticks if ticks < self.keep_alive.lost => Liveness::Ping,
+            _ => Liveness::Lost,
         }
     }
 
-    /// The server looks once more.
-    fn look(&self) {
+    /// Counts one tick.
+    fn tick(&self) {
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
         let due = now >= self.due.load(Ordering::Relaxed);
         if due {
             self.due.store(u32::MAX, Ordering::Relaxed);
         }
-        let looks = self.quiet.fetch_add(1, Ordering::Relaxed) + 1;
-        if due || looks == self.hearing.ask || looks >= self.hearing.lost {
+        let quiet = self.quiet.fetch_add(1, Ordering::Relaxed) + 1;
+        if due || quiet == self.keep_alive.ping || quiet >= self.keep_alive.lost {
             self.wake();
         }
     }
 
-    /// Notes how a stream stands: whether it waits for answers, and whether one came.
+    /// Notes the state of a stream: whether it waits for answers, and whether one came.
     pub(super) fn note(&self, waits: bool, progress: bool) {
         if !waits {
             self.stalled.store(0, Ordering::Relaxed);
@@ -196,21 +196,21 @@ impl Link {
     }
 }
 
-/// A place for an unfinished request, as long as it is needed.
+/// A slot for an unfinished request, freed on drop.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct RequestSlot {
     link: Arc<Link>,
     _claim: Claim,
 }
 
-impl Drop for Held {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
         self.link.claims.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[derive(Debug, Default)]
-struct Listed {
+struct Registry {
     next: u64,
     links: FxHashMap<u64, Arc<Link>>,
     draining: bool,
@@ -219,11 +219,11 @@ struct Listed {
 /// Every connection of a server.
 #[derive(Debug)]
 pub(super) struct Links {
-    listed: Mutex<Listed>,
-    hearing: Hearing,
+    registry: Mutex<Registry>,
+    keep_alive: KeepAlive,
 }
 
-/// A connection's place in the list, for as long as it lives.
+/// A connection's entry in the registry, removed on drop.
 pub(super) struct Entry<'a> {
     links: &'a Links,
     number: u64,
@@ -232,33 +232,33 @@ pub(super) struct Entry<'a> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.links.listed(|l| l.links.remove(&self.number));
+        self.links.with(|l| l.links.remove(&self.number));
     }
 }
 
 impl Links {
     /// None yet.
-    pub(super) fn new(hearing: Hearing) -> Self {
+    pub(super) fn new(keep_alive: KeepAlive) -> Self {
         Self {
-            listed: Mutex::default(),
-            hearing,
+            registry: Mutex::default(),
+            keep_alive,
         }
     }
 
-    fn listed<R>(&self, act: impl FnOnce(&mut Listed) -> R) -> R {
-        act(&mut self.listed.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<R>(&self, act: impl FnOnce(&mut Registry) -> R) -> R {
+        act(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A new connection.
     pub(super) fn enter(&self, peer: Arc<Peer>) -> Entry<'_> {
-        let link = Arc::new(Link::new(self.hearing, peer));
-        let (number, draining) = self.listed(|l| {
+        let link = Arc::new(Link::new(self.keep_alive, peer));
+        let (number, draining) = self.with(|l| {
             l.next += 1;
             l.links.insert(l.next, Arc::clone(&link));
             (l.next, l.draining)
         });
         if draining {
-            link.tell(Order::Drain);
+            link.set_order(Order::Drain);
         }
         Entry {
             links: self,
@@ -267,27 +267,27 @@ impl Links {
         }
     }
 
-    /// Ends every connection, as well as possible, and those that come.
+    /// Ends every connection in an orderly way, also those that are still to come.
     pub(super) fn drain(&self) {
-        self.listed(|l| l.draining = true);
+        self.with(|l| l.draining = true);
         for link in self.all() {
-            link.tell(Order::Drain);
+            link.set_order(Order::Drain);
         }
     }
 
-    /// Closes the connections whose clients have not answered for so long.
+    /// Closes the connections whose clients have not answered for `limit`.
     pub(super) fn close_stalled(&self, limit: Duration) {
         for link in self.all().iter().filter(|l| l.stalls(limit)) {
-            link.tell(Order::Close);
+            link.set_order(Order::Close);
         }
     }
 
-    /// Looks whether anything was heard of clients since the last look.
-    pub(super) fn look(&self) {
-        self.listed(|l| l.links.values().for_each(|link| link.look()));
+    /// Counts one tick of every connection.
+    pub(super) fn tick(&self) {
+        self.with(|l| l.links.values().for_each(|link| link.tick()));
     }
 
     fn all(&self) -> Vec<Arc<Link>> {
-        self.listed(|l| l.links.values().cloned().collect())
+        self.with(|l| l.links.values().cloned().collect())
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn stay_on(processor: usize) {
     let mut one = rustix::thread::CpuSet::new();
     one.set(processor);
     if let Err(error) = rustix::thread::sched_setaffinity(None, &one) {
-        tracing::debug!(processor, %error, "Cannot keep a thread on its processor.");
+        tracing::debug!(processor, %error, "Cannot pin a thread to its processor.");
     }
 }
 

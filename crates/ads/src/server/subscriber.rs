@@ -9,8 +9,8 @@ use futures::future::BoxFuture;
 use proto_envoy::envoy::config::core::v3::Node;
 use xds::Published;
 
+use crate::action::{Event, Response};
 use crate::latest::Receiver;
-use crate::out::{Event, Response};
 use crate::status::Status;
 use crate::stream::Protocol;
 

@@ -1,7 +1,7 @@
 //! The threads that serve connections.
 //!
 //! Each connection lives on one thread from its beginning to its end, so what it touches stays in one processor's caches,
-//! threads do not contend for tasks, and a change wakes each of them once ([`Bell`]).
+//! threads do not contend for tasks, and a change wakes each of them once ([`WakeList`]).
 
 use std::cell::Cell;
 use std::future::Future;
@@ -14,14 +14,14 @@ use tokio::runtime::{Builder, Handle};
 use tokio_util::task::TaskTracker;
 
 use super::{Options, processor};
-use crate::bell::Bell;
 use crate::fanout::Fanout;
+use crate::wake::WakeList;
 
 /// What the connections of one thread share.
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     /// Wakes them.
-    pub(super) bell: Arc<Bell>,
+    pub(super) wake_list: Arc<WakeList>,
     /// Their differences and responses.
     pub(super) fanout: Arc<Fanout>,
 }
@@ -86,7 +86,7 @@ impl Drop for Workers {
         // The last to hold them may be one of the threads, so none is waited for.
         self.list
             .iter()
-            .for_each(|worker| worker.thread.bell.close());
+            .for_each(|worker| worker.thread.wake_list.close());
     }
 }
 
@@ -99,18 +99,18 @@ fn worker(number: usize, processor: Option<usize>, fanout: Arc<Fanout>) -> io::R
     let worker = Worker {
         handle: runtime.handle().clone(),
         thread: Thread {
-            bell: Arc::default(),
+            wake_list: Arc::default(),
             fanout,
         },
     };
-    let bell = Arc::clone(&worker.thread.bell);
+    let wake_list = Arc::clone(&worker.thread.wake_list);
     std::thread::Builder::new()
         .name(format!("xds-{number}"))
         .spawn(move || {
             if let Some(processor) = processor {
                 processor::stay_on(processor);
             }
-            runtime.block_on(bell.answer())
+            runtime.block_on(wake_list.run())
         })?;
     Ok(worker)
 }

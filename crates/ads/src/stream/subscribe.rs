@@ -5,9 +5,9 @@ use std::sync::Arc;
 use xds::TypeUrl;
 
 use super::{Protocol, Stream};
+use crate::action::{Action, Event};
 use crate::content::parse_hex;
 use crate::names::{Names, Selection};
-use crate::out::{Event, Out};
 use crate::request::Ask;
 use crate::status::{Code, Status};
 use crate::watch::{Note, Watch};
@@ -23,14 +23,12 @@ impl Stream {
         ty: TypeUrl,
         ask: Ask,
         answers: bool,
-        out: &mut Vec<Out>,
+        out: &mut Vec<Action>,
     ) -> bool {
-        if ask.says_nothing() && self.watches[ty as usize].is_some() {
+        if ask.says_nothing() && self.watches[ty].is_some() {
             return false;
         }
-        let before = self.watches[ty as usize]
-            .as_deref()
-            .map(|w| w.selection.clone());
+        let before = self.watches[ty].as_deref().map(|w| w.selection.clone());
         let subscribed = match (self.protocol, ask) {
             (
                 Protocol::Delta,
@@ -47,14 +45,14 @@ impl Stream {
             )),
         };
         if let Err(status) = subscribed.and_then(|()| self.within_limits(ty)) {
-            out.push(Out::End(status));
+            out.push(Action::End(status));
             return false;
         }
-        let Some(watch) = self.watches[ty as usize].as_deref() else {
+        let Some(watch) = self.watches[ty].as_deref() else {
             return false;
         };
         if !before.is_some_and(|b| b.same(&watch.selection)) {
-            out.push(Out::Event(Event::Subscribed {
+            out.push(Action::Event(Event::Subscribed {
                 ty,
                 selection: watch.selection.clone(),
             }));
@@ -64,12 +62,12 @@ impl Stream {
 
     /// Whether what the stream holds of names is within its limits.
     fn within_limits(&self, ty: TypeUrl) -> Result<(), Status> {
-        let Some(watch) = self.watches[ty as usize].as_deref() else {
+        let Some(watch) = self.watches[ty].as_deref() else {
             return Ok(());
         };
         self.limits.names(watch.selection.names.len())?;
         self.limits.names(watch.notes.len())?;
-        let watches = self.watches.iter().flatten();
+        let watches = self.watches.values().flatten();
         let bytes = watches.map(|w| w.selection.names.bytes() + w.notes.bytes());
         self.limits.bytes(bytes.sum())
     }
@@ -82,10 +80,10 @@ impl Stream {
         unsubscribe: &[String],
         initial: Vec<(String, String)>,
     ) -> Result<(), Status> {
-        let first = self.watches[ty as usize].is_none();
+        let first = self.watches[ty].is_none();
         self.settled.remove(ty);
         let (fanout, account) = (Arc::clone(&self.fanout), self.account.clone());
-        let watch = self.watches[ty as usize].get_or_insert_default();
+        let watch = self.watches[ty].get_or_insert_default();
         watch.fresh |= first;
         let mut wildcard = watch.selection.wildcard;
         if first && subscribe.is_empty() {
@@ -154,14 +152,14 @@ impl Stream {
         answers: bool,
     ) -> Result<(), Status> {
         self.work += names.len() as u64;
-        let first = self.watches[ty as usize].is_none();
+        let first = self.watches[ty].is_none();
         let named = names.iter().any(|n| n != WILDCARD);
         let everything = names.iter().any(|n| n == WILDCARD);
         if first && names.is_empty() && !ty.wildcard() {
             return Ok(());
         }
         let (fanout, account) = (Arc::clone(&self.fanout), self.account.clone());
-        let watch = self.watches[ty as usize].get_or_insert_default();
+        let watch = self.watches[ty].get_or_insert_default();
         if first {
             watch.fresh = true;
         } else if !answers && watch.in_flight.is_none() && watch.sent.is_some() {

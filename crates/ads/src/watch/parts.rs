@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xds::{Cursor, Resource, TypeUrl};
+use xds::{Cursor, Removal, Resource};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Note, Plan, Setting, Watch};
@@ -13,7 +13,7 @@ use crate::stream::Protocol;
 impl Watch {
     /// Only what differs.
     pub(super) fn plan_parts(&self, setting: &Setting<'_>) -> Plan {
-        let mut parts = Parts {
+        let mut parts = PlanBuilder {
             watch: self,
             setting,
             plan: Plan::default(),
@@ -80,7 +80,7 @@ impl Watch {
 }
 
 /// Builds a plan name by name, in ascending order as far as possible.
-struct Parts<'a> {
+struct PlanBuilder<'a> {
     watch: &'a Watch,
     setting: &'a Setting<'a>,
     plan: Plan,
@@ -88,7 +88,7 @@ struct Parts<'a> {
     sent: Cursor<'a>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PlanBuilder<'a> {
     /// Decides about one selected name that `target` has or lacks.
     fn consider(&mut self, name: &Arc<str>, target: Option<&Arc<Resource>>) {
         let watch = self.watch;
@@ -118,15 +118,14 @@ impl<'a> Parts<'a> {
                 self.sum(resource, u64::wrapping_add);
             }
             None => {
-                let say = match note {
-                    Some(Note::Asked) => {
-                        self.plan.answer = true;
-                        removable(self.setting) || self.setting.ty == TypeUrl::Route
-                    }
-                    Some(Note::Has(_) | Note::Rejected(_)) => removable(self.setting),
-                    None => had.is_some() && removable(self.setting),
+                let asked = note == Some(Note::Asked);
+                self.plan.answer |= asked;
+                let tell = match self.setting.ty.removal() {
+                    Removal::Told => note.is_some() || had.is_some(),
+                    Removal::ToldWhenAsked => asked,
+                    Removal::NotTold => false,
                 };
-                if say && self.setting.protocol == Protocol::Delta {
+                if tell && self.setting.protocol == Protocol::Delta {
                     self.plan.removed.push(Arc::clone(name));
                 }
             }
@@ -174,13 +173,6 @@ impl<'a> Parts<'a> {
         }
         self.plan
     }
-}
-
-/// Whether the client is told that a resource is gone. Envoy drops routes with their listener and logs an error if
-/// told earlier; extensions in use must not vanish under it (Istio: pilot/pkg/xds/delta.go neverRemoveDelta, 1.32).
-pub(super) fn removable(setting: &Setting<'_>) -> bool {
-    setting.protocol == Protocol::Delta
-        && !matches!(setting.ty, TypeUrl::Route | TypeUrl::Extension)
 }
 
 /// The version on the wire. An assignment's version covers its cluster: Envoy waits for the assignment again whenever

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Note, Watch};
+use crate::action::Response;
 use crate::content::Item;
-use crate::out::Response;
 use crate::request::Rejection;
 
 impl Watch {

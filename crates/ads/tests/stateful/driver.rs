@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pilothouse_ads::{Code, Event, Fanout, Limits, Out, Protocol, Request, Response, Stream};
+use pilothouse_ads::{Action, Code, Event, Fanout, Limits, Protocol, Request, Response, Stream};
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
@@ -353,10 +353,10 @@ impl Driver<'_> {
         self.take(out);
     }
 
-    fn take(&mut self, out: Vec<Out>) {
+    fn take(&mut self, out: Vec<Action>) {
         for out in out {
             match out {
-                Out::Send(response) => {
+                Action::Send(response) => {
                     assert!(response.nonce > self.last_nonce, "a nonce is used twice");
                     self.last_nonce = response.nonce;
                     let content = &response.content;
@@ -370,7 +370,7 @@ impl Driver<'_> {
                     );
                     asked.in_flight = Some(response);
                 }
-                Out::Event(Event::Subscribed { ty, selection }) => {
+                Action::Event(Event::Subscribed { ty, selection }) => {
                     let at = TYPES.iter().position(|t| *t == ty).unwrap();
                     let asked = &self.asked[at];
                     let names = selection.names.iter().map(|n| &**n);
@@ -379,8 +379,8 @@ impl Driver<'_> {
                         assert_eq!(selection.wildcard, asked.wildcard);
                     }
                 }
-                Out::Event(_) => {}
-                Out::End(status) => {
+                Action::Event(_) => {}
+                Action::End(status) => {
                     assert_eq!(status.code, Code::ResourceExhausted, "{status}");
                     let bytes: usize = self.octets + 8 * PUBLISHED * TYPES.len();
                     let many = self.octets >= limits().names_per_type;

@@ -6,7 +6,7 @@ mod driver;
 
 use std::sync::Arc;
 
-use pilothouse_ads::{Ask, Code, Fanout, Limits, Out, Protocol, Request, Stream};
+use pilothouse_ads::{Action, Ask, Code, Fanout, Limits, Protocol, Request, Stream};
 use proptest::prelude::*;
 use proto_envoy::envoy::config::core::v3::Node;
 use xds::{Published, Resource, ResourceSet, TypeUrl};
@@ -54,8 +54,8 @@ fn name(number: usize) -> String {
 }
 
 /// Acknowledges what was sent last, with a small request in the same go.
-fn acknowledge(stream: &mut Stream, out: &[Out], mut next: Request) -> Vec<Out> {
-    if let Some(Out::Send(response)) = out.iter().find(|o| matches!(o, Out::Send(_))) {
+fn acknowledge(stream: &mut Stream, out: &[Action], mut next: Request) -> Vec<Action> {
+    if let Some(Action::Send(response)) = out.iter().find(|o| matches!(o, Action::Send(_))) {
         next.nonce = format!("{:016x}", response.nonce);
     }
     stream.on_request(next)
@@ -103,7 +103,7 @@ fn a_stream_that_asks_for_too_much_ends_and_says_why() {
         let mut stream = Stream::with_limits(protocol, Fanout::new(), limits);
         stream.on_published(published());
         for request in requests {
-            if let Some(Out::End(status)) = stream.on_request(request).pop() {
+            if let Some(Action::End(status)) = stream.on_request(request).pop() {
                 assert_eq!(status.code, Code::ResourceExhausted);
                 return Some(status.message.into_owned());
             }
@@ -163,7 +163,7 @@ fn streams_that_come_to_ask_for_the_same_share_one_list() {
         for range in [first, then] {
             let out = stream.on_request(delta(range.map(name).collect(), vec![]));
             for out in out {
-                if let Out::Event(pilothouse_ads::Event::Subscribed { selection, .. }) = out {
+                if let Action::Event(pilothouse_ads::Event::Subscribed { selection, .. }) = out {
                     last = Some(selection);
                 }
             }

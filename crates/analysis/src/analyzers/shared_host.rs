@@ -10,7 +10,7 @@ use store::{Reads, Snapshot};
 
 use crate::code;
 use crate::facts::hosts::{full_name, service_of};
-use crate::facts::stated::{EntryOf, Rule, RuleOf};
+use crate::facts::stated::{DestinationRuleFacts, DestinationRuleOf, EntryOf};
 use crate::finding::Report;
 
 pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
@@ -21,7 +21,7 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
 /// What comes first where objects contradict each other.
 ///
 /// Istio: pilot/pkg/model/config.go sortConfigByCreationTime, 1.32.
-fn age(name: &ObjectName, rule: &Rule) -> (Timestamp, String) {
+fn age(name: &ObjectName, rule: &DestinationRuleFacts) -> (Timestamp, String) {
     (
         rule.created.unwrap_or_default(),
         format!("{}.{}", name.name, name.namespace),
@@ -35,9 +35,10 @@ fn destination_rules(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
     let stated: Vec<_> = cx
         .names::<DestinationRule>()
         .into_iter()
-        .map(|name| (cx.query(&RuleOf(name.clone())), name))
+        .map(|name| (cx.query(&DestinationRuleOf(name.clone())), name))
         .collect();
-    let mut by_host: BTreeMap<(&Namespace, &str), Vec<(&ObjectName, &Rule)>> = BTreeMap::new();
+    let mut by_host: BTreeMap<(&Namespace, &str), Vec<(&ObjectName, &DestinationRuleFacts)>> =
+        BTreeMap::new();
     for (rule, name) in &stated {
         if let Some(rule) = &**rule {
             let same = by_host.entry((&name.namespace, &rule.host)).or_default();

@@ -23,7 +23,7 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mut R
         return;
     }
     let workloads = cx.query(&WorkloadsIn(namespace.clone()));
-    let mut selected: BTreeMap<&ObjectName, (&Workload, Vec<&Object<Sidecar>>)> = BTreeMap::new();
+    let mut selected: Selected<'_> = BTreeMap::new();
     let mut general = Vec::new();
     for sidecar in &sidecars {
         let labels = sidecar.spec.workload_selector.as_ref().map(|s| &s.labels);
@@ -57,7 +57,20 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mut R
         }
     }
     let mut ineffective = BTreeSet::new();
-    // Each group of Sidecars that share workloads is told once, with the workloads.
+    check_selected(selected, &mut ineffective, report);
+    check_general(cx, namespace, &general, &mut ineffective, report);
+}
+
+/// The workloads that Sidecars select, each with those Sidecars.
+type Selected<'a> = BTreeMap<&'a ObjectName, (&'a Workload, Vec<&'a Object<Sidecar>>)>;
+
+/// Checks Sidecars with a selector: only one may select a workload, and none has an effect on an ambient workload.
+fn check_selected<'a>(
+    selected: Selected<'a>,
+    ineffective: &mut BTreeSet<&'a ObjectName>,
+    report: &mut Report<'_>,
+) {
+    // Each group of Sidecars that share workloads is reported once, with the workloads.
     let mut shared: BTreeMap<Vec<&Name>, Sharing<'_>> = BTreeMap::new();
     for (workload, sharing) in selected.into_values() {
         if workload.ambient {
@@ -91,6 +104,16 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mut R
                 .help("only one of them applies; make their selectors exclude each other");
         }
     }
+}
+
+/// Checks Sidecars without a selector: a namespace may have one, and in an ambient namespace it has no effect.
+fn check_general<'a>(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    general: &[&'a Object<Sidecar>],
+    ineffective: &mut BTreeSet<&'a ObjectName>,
+    report: &mut Report<'_>,
+) {
     let labels = cx.query(&NamespaceLabels(namespace.clone()));
     let ambient = labels.as_ref().as_ref().is_some_and(|l| {
         l.get("istio-injection") != Some("enabled")
@@ -105,7 +128,7 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mut R
         }
     } else if general.len() > 1 {
         let names: Vec<&Name> = general.iter().map(|s| &s.meta.name.name).collect();
-        for sidecar in &general {
+        for sidecar in general {
             report
                 .add(
                     sidecar,

@@ -42,7 +42,7 @@ impl Query<Snapshot> for EntryOf {
 
 /// What a DestinationRule states for all workloads of its namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Rule {
+pub(crate) struct DestinationRuleFacts {
     /// In full.
     pub(crate) host: String,
     /// Whether it has a traffic policy.
@@ -55,10 +55,10 @@ pub(crate) struct Rule {
 
 /// What the DestinationRule of this name states; `None` where it is for some workloads alone.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct RuleOf(pub(crate) ObjectName);
+pub(crate) struct DestinationRuleOf(pub(crate) ObjectName);
 
-impl Query<Snapshot> for RuleOf {
-    type Value = Option<Rule>;
+impl Query<Snapshot> for DestinationRuleOf {
+    type Value = Option<DestinationRuleFacts>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let object = cx.get::<DestinationRule>(&self.0)?;
@@ -66,7 +66,7 @@ impl Query<Snapshot> for RuleOf {
         if spec.workload_selector.is_some() {
             return None;
         }
-        Some(Rule {
+        Some(DestinationRuleFacts {
             host: full_name(object.namespace(), &spec.host, &cx.settings().domain),
             policy: spec.traffic_policy.is_some(),
             subsets: spec.subsets.iter().map(|s| s.name.clone()).collect(),

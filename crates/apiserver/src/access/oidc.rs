@@ -103,22 +103,22 @@ pub enum OidcError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TokenError {
     /// In no file of users, and there is no issuer.
-    #[error("the token is nobody's")]
+    #[error("the token belongs to no user")]
     Unknown,
     /// Nothing at all.
     #[error("the bearer token is empty")]
     Empty,
     /// No token of this form.
-    #[error("the token is no JWT")]
+    #[error("the token is not a JWT")]
     Malformed,
     /// Somebody else's.
-    #[error("the token is of another issuer")]
+    #[error("the token is from another issuer")]
     OtherIssuer,
     /// For somebody else.
     #[error("the token is for another audience")]
     OtherAudience,
     /// An algorithm that does not count.
-    #[error("the token is signed with {0:?}, which is not taken")]
+    #[error("the token is signed with {0:?}, which is not accepted")]
     Algorithm(String),
     /// Not signed by the issuer.
     #[error("no key of the issuer signed the token")]
@@ -130,7 +130,7 @@ pub enum TokenError {
     #[error("the token is not valid yet")]
     Early,
     /// A claim that is missing, or is not what it must be.
-    #[error("the claim {0:?} is not what it must be")]
+    #[error("the claim {0:?} does not have the required value")]
     Claim(String),
     /// The issuer's keys are not known. The operator's to settle, or time's.
     #[error("the keys of the issuer are not known: {0}")]

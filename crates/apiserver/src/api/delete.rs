@@ -202,7 +202,7 @@ impl Api {
                     verb: "delete".into(),
                 };
                 if let Err(error) = self.store.write(vec![op], author).await {
-                    tracing::debug!(%error, "A dependent object was changed while its owner went.");
+                    tracing::debug!(%error, "A dependent object changed while its owner was deleted.");
                 }
             }
         }
@@ -238,7 +238,7 @@ impl Api {
                 verb: "delete".into(),
             };
             if let Err(error) = self.store.write(vec![op], author).await {
-                tracing::warn!(%error, "An object of a kind that is gone stays.");
+                tracing::warn!(%error, "An object of a deleted kind could not be deleted.");
             }
         }
     }

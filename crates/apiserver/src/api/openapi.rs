@@ -17,10 +17,10 @@ use crate::status::Failure;
 
 /// The documents of the catalog as it is, by group and version.
 #[derive(Default)]
-pub(super) struct Cache(Mutex<Made>);
+pub(super) struct Cache(Mutex<Documents>);
 
 #[derive(Default)]
-struct Made {
+struct Documents {
     serial: Option<u64>,
     documents: BTreeMap<String, (Bytes, u64)>,
     /// The document of v2 in JSON and in protobuf, once it was asked for.
@@ -78,7 +78,7 @@ impl Cache {
     }
 }
 
-fn make(catalog: &Catalog) -> Made {
+fn make(catalog: &Catalog) -> Documents {
     let mut documents = BTreeMap::new();
     for (group, versions) in catalog.groups() {
         for version in versions {
@@ -92,7 +92,7 @@ fn make(catalog: &Catalog) -> Made {
             documents.insert(path, (text, hash));
         }
     }
-    Made {
+    Documents {
         serial: Some(catalog.serial),
         documents,
         old: None,

@@ -106,7 +106,7 @@ impl Writer {
     fn fails(&mut self, error: &StoreError) {
         self.full = matches!(error, StoreError::Full(_));
         let told = in_words(error);
-        tracing::error!(error = %told, "The store cannot write; it will be opened again.");
+        tracing::error!(error = %told, "The store cannot write and will be reopened.");
         self.fault.send_replace(Some(told));
     }
 

@@ -142,7 +142,7 @@ async fn only_those_who_prove_who_they_are_are_answered() {
     // Who was turned away is told, and not by what.
     for (line, attempted, why) in [
         (lines[0], "none", "no token and no certificate"),
-        (lines[1], "bearer", "the token is nobody's"),
+        (lines[1], "bearer", "the token belongs to no user"),
     ] {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!(

@@ -168,16 +168,7 @@ pub async fn run_scenario(
     fleet_options.node.namespaces = run.scenario.namespaces();
     let real = run.scenario.nodes == Nodes::Real;
     fleet_options.node.mesh = real.then(|| run.scenario.mesh.clone());
-    let conduct = Conduct {
-        slow: run.scenario.slow,
-        refusing: run.scenario.refusing,
-        remembers: run
-            .scenario
-            .steps
-            .iter()
-            .any(|s| matches!(s, Step::Reconnect | Step::Restart)),
-    };
-    let fleet = Fleet::start(&fleet_options, conduct)?;
+    let fleet = Fleet::start(&fleet_options, conduct(&run.scenario))?;
     run.configured(&fleet).await?;
     let configured = Latencies::of(fleet.configuration_times());
     fleet.quiet(run.settle).await;
@@ -205,20 +196,40 @@ pub async fn run_scenario(
     result.retries = fleet.retries();
     result.samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
     result.rss_growth_bytes_per_minute = growth(&result.samples);
+    write_results(&options, &result, out)?;
+    Ok(result)
+}
+
+/// How the simulated proxies of a scenario behave.
+fn conduct(scenario: &Scenario) -> Conduct {
+    let reconnects = |step: &Step| matches!(step, Step::Reconnect | Step::Restart);
+    Conduct {
+        slow: scenario.slow,
+        refusing: scenario.refusing,
+        remembers: scenario.steps.iter().any(reconnects),
+    }
+}
+
+/// Writes the results to where the options ask for them.
+fn write_results(
+    options: &LoadOptions,
+    result: &ScenarioResult,
+    out: &mut (dyn std::io::Write + Send),
+) -> Result<(), Error> {
     if let Some(path) = &options.svg {
-        std::fs::write(path, picture::draw(&result)).map_err(failed)?;
+        std::fs::write(path, picture::draw(result)).map_err(Error::Server)?;
     }
     if let Some(path) = &options.results {
-        let json = serde_json::to_vec_pretty(&result).map_err(std::io::Error::from)?;
-        std::fs::write(path, json).map_err(failed)?;
+        let json = serde_json::to_vec_pretty(result).map_err(std::io::Error::from)?;
+        std::fs::write(path, json).map_err(Error::Server)?;
     }
     if options.json {
-        serde_json::to_writer_pretty(&mut *out, &result).map_err(std::io::Error::from)?;
+        serde_json::to_writer_pretty(&mut *out, result).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
         result.write_text(out)?;
     }
-    Ok(result)
+    Ok(())
 }
 
 async fn watch(

@@ -7,7 +7,7 @@ use http::{HeaderMap, Response};
 use super::{Rest, State, Stream};
 use crate::frame::{self, Reason};
 use crate::hpack;
-use crate::out::Out;
+use crate::write_buffer::WriteBuffer;
 use crate::{Call, Data, Part};
 
 /// Parts that a call gives before others get their turn.
@@ -21,16 +21,16 @@ pub(crate) const BACKLOG: usize = 16 << 10;
 enum Step {
     /// It has nothing to say, or no room to say it.
     Waits,
-    /// It said something.
-    Said,
-    /// It said everything.
+    /// It progress something.
+    Progress,
+    /// It progress everything.
     Ended,
 }
 
 impl<C: Call> State<C> {
-    /// Asks calls for what they have to say, until it is much. Returns whether they said anything.
-    pub(crate) fn answer(&mut self, out: &mut Out, cx: &mut Context<'_>) -> bool {
-        let (mut said, count) = (false, self.streams.len());
+    /// Asks calls for what they have to say, until it is much. Returns whether they progress anything.
+    pub(crate) fn answer(&mut self, out: &mut WriteBuffer, cx: &mut Context<'_>) -> bool {
+        let (mut progress, count) = (false, self.streams.len());
         let mut at = self.turn as usize;
         for _ in 0..count {
             if out.own() >= BACKLOG {
@@ -41,7 +41,7 @@ impl<C: Call> State<C> {
             }
             let step = self.step(at, out, cx);
             self.take_back(at, out);
-            said |= !matches!(step, Step::Waits);
+            progress |= !matches!(step, Step::Waits);
             match step {
                 Step::Ended => self.end(at, out),
                 _ => at += 1,
@@ -49,10 +49,10 @@ impl<C: Call> State<C> {
         }
         // The next is the first when there is room again.
         self.turn = at as u32;
-        said
+        progress
     }
 
-    fn step(&mut self, at: usize, out: &mut Out, cx: &mut Context<'_>) -> Step {
+    fn step(&mut self, at: usize, out: &mut WriteBuffer, cx: &mut Context<'_>) -> Step {
         let mut step = Step::Waits;
         if let Some(rest) = self.streams[at].rest.take() {
             let Rest { data, since } = *rest;
@@ -60,16 +60,16 @@ impl<C: Call> State<C> {
             if !self.put_data(at, data, since, out) {
                 let rest = self.streams[at].rest.as_ref();
                 let same = rest.is_some_and(|rest| rest.data.len() == before);
-                return if same { Step::Waits } else { Step::Said };
+                return if same { Step::Waits } else { Step::Progress };
             }
-            step = Step::Said;
+            step = Step::Progress;
         }
         for _ in 0..PARTS {
             let stream = &mut self.streams[at];
             let Poll::Ready(part) = stream.call.poll(&mut stream.input, cx) else {
                 return step;
             };
-            step = Step::Said;
+            step = Step::Progress;
             match part {
                 Part::Head(head) => stream.put_head(&head, false, self.max_frame, out),
                 Part::Only(head) => {
@@ -78,7 +78,7 @@ impl<C: Call> State<C> {
                 }
                 Part::Data(data) => {
                     if !self.put_data(at, data, self.now, out) {
-                        return Step::Said;
+                        return Step::Progress;
                     }
                 }
                 Part::End(trailers) => {
@@ -92,7 +92,7 @@ impl<C: Call> State<C> {
 
     /// Appends as much of the data as the client has room for, and keeps the rest, which waits since then. Returns whether
     /// that is all.
-    fn put_data(&mut self, at: usize, mut data: Data, since: u32, out: &mut Out) -> bool {
+    fn put_data(&mut self, at: usize, mut data: Data, since: u32, out: &mut WriteBuffer) -> bool {
         let stream = &mut self.streams[at];
         while data.len() > 0 {
             let room = stream.window.left().min(self.window.left());
@@ -118,7 +118,7 @@ impl<C: Call> State<C> {
     }
 
     /// Lets the client send again what the call took.
-    fn take_back(&mut self, at: usize, out: &mut Out) {
+    fn take_back(&mut self, at: usize, out: &mut WriteBuffer) {
         let stream = &mut self.streams[at];
         let taken = std::mem::take(&mut stream.input.taken);
         if taken == 0 {
@@ -133,7 +133,7 @@ impl<C: Call> State<C> {
         self.give_back(taken, out);
     }
 
-    fn end(&mut self, at: usize, out: &mut Out) {
+    fn end(&mut self, at: usize, out: &mut WriteBuffer) {
         let stream = &self.streams[at];
         if !stream.input.ended {
             // The answer does not depend on the rest of the request.
@@ -144,14 +144,14 @@ impl<C: Call> State<C> {
 }
 
 impl<C> Stream<C> {
-    fn put_head(&self, head: &Response<()>, end: bool, max_frame: usize, out: &mut Out) {
+    fn put_head(&self, head: &Response<()>, end: bool, max_frame: usize, out: &mut WriteBuffer) {
         let mut block = Vec::with_capacity(64);
         hpack::put_status(head.status(), &mut block);
         put_fields(head.headers(), &mut block);
         put_block(self.id, &block, end, max_frame, out);
     }
 
-    fn put_end(&self, trailers: &HeaderMap, max_frame: usize, out: &mut Out) {
+    fn put_end(&self, trailers: &HeaderMap, max_frame: usize, out: &mut WriteBuffer) {
         if trailers.is_empty() {
             let id = self.id;
             out.put(|out| frame::put_head(frame::DATA, frame::END_STREAM, id, 0, out));
@@ -170,7 +170,7 @@ fn put_fields(fields: &HeaderMap, block: &mut Vec<u8>) {
 }
 
 /// Appends a header block in as many frames as it needs.
-pub(super) fn put_block(id: u32, block: &[u8], end: bool, max_frame: usize, out: &mut Out) {
+pub(super) fn put_block(id: u32, block: &[u8], end: bool, max_frame: usize, out: &mut WriteBuffer) {
     let mut kind = frame::HEADERS;
     let mut flags = if end { frame::END_STREAM } else { 0 };
     let mut chunks = block.chunks(max_frame).peekable();

@@ -6,8 +6,8 @@ use super::{Began, Block, Fault, MAX_STREAMS, State, Stream};
 use crate::flow::{self, ReceiveWindow, SendWindow};
 use crate::frame::{self, Head, Reason};
 use crate::limits::Limits;
-use crate::out::Out;
 use crate::request::{Bad, Fields, MAX_LIST};
+use crate::write_buffer::WriteBuffer;
 use crate::{Call, Input, Service};
 
 fn protocol<T>(what: &'static str) -> Result<T, Fault> {
@@ -23,7 +23,7 @@ impl<C: Call> State<C> {
     pub(super) fn take_in<S: Service<Call = C>>(
         &mut self,
         whole: &[u8],
-        out: &mut Out,
+        out: &mut WriteBuffer,
         service: &mut S,
     ) -> Result<(), Fault> {
         if self.began == Began::No {
@@ -59,7 +59,7 @@ impl<C: Call> State<C> {
         }
     }
 
-    fn data(&mut self, head: Head, payload: &[u8], out: &mut Out) -> Result<(), Fault> {
+    fn data(&mut self, head: Head, payload: &[u8], out: &mut WriteBuffer) -> Result<(), Fault> {
         if head.stream == 0 {
             return protocol("data on no stream");
         }
@@ -116,7 +116,7 @@ impl<C: Call> State<C> {
         &mut self,
         head: Head,
         payload: &[u8],
-        out: &mut Out,
+        out: &mut WriteBuffer,
         service: &mut S,
     ) -> Result<(), Fault> {
         if head.stream.is_multiple_of(2) {
@@ -156,7 +156,7 @@ impl<C: Call> State<C> {
         &mut self,
         payload: &[u8],
         head: Head,
-        out: &mut Out,
+        out: &mut WriteBuffer,
         service: &mut S,
     ) -> Result<(), Fault> {
         let Some(mut block) = self.block.take() else {
@@ -184,7 +184,7 @@ impl<C: Call> State<C> {
         head: Head,
         octets: &[u8],
         selfish: bool,
-        out: &mut Out,
+        out: &mut WriteBuffer,
         service: &mut S,
     ) -> Result<(), Fault> {
         let mut fields = Fields::default();
@@ -235,7 +235,13 @@ impl<C: Call> State<C> {
         Ok(())
     }
 
-    fn trailers(&mut self, id: u32, end: bool, fields: Fields, out: &mut Out) -> Result<(), Fault> {
+    fn trailers(
+        &mut self,
+        id: u32,
+        end: bool,
+        fields: Fields,
+        out: &mut WriteBuffer,
+    ) -> Result<(), Fault> {
         let Some(at) = self.stream(id) else {
             // What was under way when we reset it.
             return self.limits.idle();
@@ -251,7 +257,7 @@ impl<C: Call> State<C> {
         Ok(())
     }
 
-    fn priority(&mut self, head: Head, payload: &[u8], out: &mut Out) -> Result<(), Fault> {
+    fn priority(&mut self, head: Head, payload: &[u8], out: &mut WriteBuffer) -> Result<(), Fault> {
         if head.stream == 0 {
             return protocol("a priority of no stream");
         }
@@ -265,7 +271,7 @@ impl<C: Call> State<C> {
         }
     }
 
-    fn reset(&mut self, head: Head, payload: &[u8], out: &mut Out) -> Result<(), Fault> {
+    fn reset(&mut self, head: Head, payload: &[u8], out: &mut WriteBuffer) -> Result<(), Fault> {
         if payload.len() != 4 {
             return size("a reset that is not of 4 octets");
         }
@@ -281,7 +287,7 @@ impl<C: Call> State<C> {
         }
     }
 
-    fn settings(&mut self, head: Head, payload: &[u8], out: &mut Out) -> Result<(), Fault> {
+    fn settings(&mut self, head: Head, payload: &[u8], out: &mut WriteBuffer) -> Result<(), Fault> {
         if head.stream != 0 {
             return protocol("settings of a stream");
         }
@@ -326,7 +332,7 @@ impl<C: Call> State<C> {
         }
     }
 
-    fn pinged(&mut self, head: Head, payload: &[u8], out: &mut Out) -> Result<(), Fault> {
+    fn pinged(&mut self, head: Head, payload: &[u8], out: &mut WriteBuffer) -> Result<(), Fault> {
         if head.stream != 0 {
             return protocol("a ping of a stream");
         }
@@ -350,7 +356,12 @@ impl<C: Call> State<C> {
         self.limits.idle()
     }
 
-    fn window_update(&mut self, head: Head, payload: &[u8], out: &mut Out) -> Result<(), Fault> {
+    fn window_update(
+        &mut self,
+        head: Head,
+        payload: &[u8],
+        out: &mut WriteBuffer,
+    ) -> Result<(), Fault> {
         if payload.len() != 4 {
             return size("a window update that is not of 4 octets");
         }

@@ -16,7 +16,7 @@ use crate::limits::WILDCARD_RULE_BYTES;
 
 /// The objects that became one rule, and that rule.
 #[derive(Clone, Debug)]
-pub struct MergedRule {
+pub struct MergedDestinationRule {
     first: Arc<Object<DestinationRule>>,
     from: Vec<ObjectName>,
     /// Only where several rules contributed.
@@ -26,7 +26,7 @@ pub struct MergedRule {
     too_large: bool,
 }
 
-impl MergedRule {
+impl MergedDestinationRule {
     fn single(rule: &Arc<Object<DestinationRule>>, export: &Export) -> Self {
         Self {
             first: rule.clone(),
@@ -70,7 +70,7 @@ impl MergedRule {
     }
 }
 
-impl PartialEq for MergedRule {
+impl PartialEq for MergedDestinationRule {
     fn eq(&self, other: &Self) -> bool {
         self.from == other.from
             && self.too_large == other.too_large
@@ -131,7 +131,7 @@ pub(super) struct Pool(BTreeMap<Hostname, Vec<Merging>>);
 
 /// A rule while others may still be merged into it.
 struct Merging {
-    rule: MergedRule,
+    rule: MergedDestinationRule,
     /// The names of its subsets, once others are compared with them.
     subsets: Option<KeyedSet<String>>,
     /// What the rules in it hold, where that is limited.
@@ -179,9 +179,9 @@ impl Pool {
         }
         if separate {
             list.push(Merging {
-                rule: MergedRule {
+                rule: MergedDestinationRule {
                     too_large: bytes > WILDCARD_RULE_BYTES,
-                    ..MergedRule::single(rule, export)
+                    ..MergedDestinationRule::single(rule, export)
                 },
                 subsets: None,
                 bytes,
@@ -190,7 +190,7 @@ impl Pool {
     }
 
     /// The rules of the most specific host.
-    pub(super) fn most_specific(mut self) -> Vec<Arc<MergedRule>> {
+    pub(super) fn most_specific(mut self) -> Vec<Arc<MergedDestinationRule>> {
         let Some(host) = most_specific(self.0.keys()).cloned() else {
             return Vec::new();
         };
@@ -215,7 +215,7 @@ impl Merging {
 
 /// Subsets are added; the top-level policy is taken where there is none.
 fn merge_into(
-    present: &mut MergedRule,
+    present: &mut MergedDestinationRule,
     names: &mut Option<KeyedSet<String>>,
     rule: &Object<DestinationRule>,
 ) {

@@ -6,7 +6,7 @@ use proto_istio::networking::{
     TrafficPolicy,
 };
 
-use super::{MergedRule, subset, top_policy};
+use super::{MergedDestinationRule, subset, top_policy};
 
 /// What applies to one port, borrowed from the rules it comes from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,7 +92,11 @@ impl<'a> Policy<'a> {
     }
 
     /// What a rule says of a port of a service, or of one of its subsets.
-    pub fn of_rule(rule: Option<&'a MergedRule>, subset_name: &str, port: u16) -> Option<Self> {
+    pub fn of_rule(
+        rule: Option<&'a MergedDestinationRule>,
+        subset_name: &str,
+        port: u16,
+    ) -> Option<Self> {
         let base = Self::of_port(top_policy(rule), port).0;
         let over = subset(rule, subset_name).and_then(|s| s.traffic_policy.as_ref());
         Self::with_subset(base, over, port)

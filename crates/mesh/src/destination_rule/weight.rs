@@ -7,7 +7,7 @@ use prost::Message;
 use proto_istio::networking::LoadBalancerSettings;
 use proto_istio::networking::load_balancer_settings::LbPolicy;
 
-use super::MergedRule;
+use super::MergedDestinationRule;
 use crate::limits::{
     CLUSTER_BYTES, HASH_BYTES, SERVICE_BYTES, SUBSET_ENDPOINTS, SUBSET_STEPS, product,
 };
@@ -60,7 +60,7 @@ pub fn large_hash(rule: &DestinationRule) -> Option<String> {
 
 impl Extent {
     /// What is made of a service under a rule, where every cluster also holds so many bytes of names of servers.
-    pub fn of(rule: Option<&MergedRule>, service: &Service, names: usize) -> Self {
+    pub fn of(rule: Option<&MergedDestinationRule>, service: &Service, names: usize) -> Self {
         let Some(rule) = rule else { return Self::All };
         if rule.too_large() {
             return Self::Nothing;
@@ -86,7 +86,11 @@ impl Extent {
     }
 
     /// The same, where the subsets may list too many endpoints.
-    pub fn with_endpoints(self, rule: Option<&MergedRule>, endpoints: &[Endpoint]) -> Self {
+    pub fn with_endpoints(
+        self,
+        rule: Option<&MergedDestinationRule>,
+        endpoints: &[Endpoint],
+    ) -> Self {
         let Some(rule) = rule.filter(|_| self == Self::All) else {
             return self;
         };

@@ -14,7 +14,7 @@ use store::Snapshot;
 use super::{EgressScope, ScopeKey, ScopeOf, SidecarScope};
 use crate::hosts::Wildcards;
 use crate::limits::COPIED_BYTES;
-use crate::virtual_service::{RuleHead, RuleOf};
+use crate::virtual_service::{VirtualServiceHead, VirtualServiceOf};
 
 /// A rule that may be copied too often, looked at closely.
 #[derive(Clone, PartialEq, Debug)]
@@ -78,7 +78,7 @@ pub fn refused_in(cx: &Cx<'_, Snapshot>, scope: &SidecarScope) -> BTreeSet<Objec
 }
 
 /// Whether the routes of some rule may be copied too often to the ports of these services.
-pub fn any_suspect(services: &[Arc<Service>], rules: &[Arc<RuleHead>]) -> bool {
+pub fn any_suspect(services: &[Arc<Service>], rules: &[Arc<VirtualServiceHead>]) -> bool {
     let extent = Extent::of(services);
     rules.iter().any(|head| extent.suspects(head))
 }
@@ -101,7 +101,7 @@ impl Extent {
     }
 
     /// Whether the routes of a rule may be copied too often: cheap to say, and never false where they are.
-    fn suspects(&self, head: &RuleHead) -> bool {
+    fn suspects(&self, head: &VirtualServiceHead) -> bool {
         let hosts = head.hosts.len();
         let wildcard = head.hosts.iter().any(|h| h.starts_with('*'));
         let served = match wildcard {
@@ -119,7 +119,7 @@ fn copies(numbers: usize, served: usize, hosts: usize) -> usize {
     listeners.saturating_mul(hosts).saturating_add(served)
 }
 
-fn look(cx: &Cx<'_, Snapshot>, egress: &EgressScope, head: &RuleHead) -> Option<Suspect> {
+fn look(cx: &Cx<'_, Snapshot>, egress: &EgressScope, head: &VirtualServiceHead) -> Option<Suspect> {
     let lower: Vec<String> = head.hosts.iter().map(|h| h.to_ascii_lowercase()).collect();
     let exact: KeyedSet<&str> = lower.iter().map(String::as_str).collect();
     let wildcards = Wildcards::new(lower.iter().map(|h| (h.as_str(), ())));
@@ -141,7 +141,9 @@ fn look(cx: &Cx<'_, Snapshot>, egress: &EgressScope, head: &RuleHead) -> Option<
             }
         }
     }
-    let weight = (*cx.query(&RuleOf(head.name.clone()))).as_ref()?.weight;
+    let weight = (*cx.query(&VirtualServiceOf(head.name.clone())))
+        .as_ref()?
+        .weight;
     let copies = copies(ports.len(), served, head.hosts.len());
     Some(Suspect {
         refused: weight.saturating_mul(copies) > COPIED_BYTES,

@@ -17,7 +17,9 @@ use super::any_suspect;
 use super::{EgressScope, port_to_match};
 use crate::hosts::{Ends, Wildcards};
 use crate::services::{InNamespace, OfHost, VisibleTo};
-use crate::virtual_service::{MESH, RuleHead, RuleLists, RulesFor, Semantics};
+use crate::virtual_service::{
+    MESH, Semantics, VirtualServiceHead, VirtualServiceLists, VirtualServicesFor,
+};
 
 /// The hosts imported from one namespace, or from every one.
 #[derive(Debug, Default)]
@@ -184,7 +186,7 @@ pub(super) fn import(
     listener: IstioEgressListener,
 ) -> EgressScope {
     let imports = Imports::parse(&listener.hosts, namespace);
-    let lists = cx.query(&RulesFor {
+    let lists = cx.query(&VirtualServicesFor {
         namespace: namespace.clone(),
         gateway: MESH.into(),
     });
@@ -199,8 +201,12 @@ pub(super) fn import(
     }
 }
 
-fn select_rules(imports: &Imports, lists: &RuleLists, namespace: &Namespace) -> Vec<Arc<RuleHead>> {
-    let imported = |head: &RuleHead| {
+fn select_rules(
+    imports: &Imports,
+    lists: &VirtualServiceLists,
+    namespace: &Namespace,
+) -> Vec<Arc<VirtualServiceHead>> {
+    let imported = |head: &VirtualServiceHead| {
         imports.from(head.namespace()).any(|hosts| {
             head.hosts.iter().any(|host| {
                 hosts.import_rule(host, head.semantics)

@@ -11,7 +11,7 @@ use model::object::ObjectName;
 use proto_istio::networking::{Destination, HttpRoute};
 use store::Snapshot;
 
-use super::RuleOf;
+use super::VirtualServiceOf;
 
 /// Ports by host. Port 0 says that some destination names no port.
 pub type Destinations = BTreeMap<Hostname, BTreeSet<u16>>;
@@ -31,7 +31,7 @@ impl Query<Snapshot> for DestinationsOf {
     type Value = Arc<Destinations>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Destinations> {
-        let rule = cx.query(&RuleOf(self.rule.clone()));
+        let rule = cx.query(&VirtualServiceOf(self.rule.clone()));
         Arc::new(rule.as_ref().as_ref().map_or_else(Destinations::new, |r| {
             destinations(&r.spec, self.source.as_ref())
         }))

@@ -105,12 +105,12 @@ impl<'a> Raw<'a> {
 
 /// Which object of a text is read: the number of the document, and of items of lists within it.
 #[derive(Clone, Default)]
-pub(super) struct Place {
+pub(super) struct Position {
     document: usize,
     pub(super) items: Vec<usize>,
 }
 
-impl Place {
+impl Position {
     pub(super) fn of(document: usize) -> Self {
         Self {
             document,

@@ -23,43 +23,43 @@ pub(crate) struct AnalyzeOptions {
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// The same, as kubectl has it. May be given several times.
+    /// Files and folders, as with kubectl. May be repeated.
     #[arg(long, short = 'f', value_name = "PATH")]
     filename: Vec<PathBuf>,
 
-    /// Analyse what a server has instead, through its debug pages.
+    /// Analyse the configuration of a running server, through its debug pages.
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["paths", "filename", "cluster"])]
     server: Option<String>,
 
-    /// A further cluster of the mesh and its folder, to compare services with. May be given several times.
+    /// Another cluster of the mesh and its folder, to compare services with. May be repeated.
     #[arg(long, value_name = "NAME=PATH", value_parser = cluster)]
     cluster: Vec<(String, PathBuf)>,
 
-    /// Only findings about objects of this namespace, and of none.
+    /// Only findings about objects of this namespace and cluster-scoped objects.
     #[arg(long, short = 'n', conflicts_with = "all_namespaces")]
     namespace: Option<String>,
 
-    /// Findings about objects of every namespace, as without `--namespace`.
+    /// Findings about objects of all namespaces; the default.
     #[arg(long, short = 'A')]
     all_namespaces: bool,
 
-    /// Leave out a code about some objects, as IST0103=Pod *.testing. May be given several times.
+    /// Hide a code for some objects, for example IST0103=Pod *.testing. May be repeated.
     #[arg(long, short = 'S', value_name = "CODE=OBJECT", value_parser = suppression)]
     suppress: Vec<Suppression>,
 
-    /// Only findings of this analyzer. May be given several times.
+    /// Only findings of this analyzer. May be repeated.
     #[arg(long, value_name = "NAME")]
     analyzer: Vec<String>,
 
-    /// Print which analyzers there are.
+    /// List the analyzers.
     #[arg(long, short = 'L')]
     list_analyzers: bool,
 
-    /// The least severity with which the exit status is 1.
+    /// The lowest severity that makes the exit status 1.
     #[arg(long, value_enum, ignore_case = true, default_value = "error")]
     failure_threshold: Level,
 
-    /// The least severity that is printed.
+    /// The lowest severity to print.
     #[arg(long, value_enum, ignore_case = true, default_value = "info")]
     output_threshold: Level,
 
@@ -72,11 +72,11 @@ pub(crate) struct AnalyzeOptions {
     )]
     mesh_config: Option<PathBuf>,
 
-    /// Networks of the mesh.
+    /// Mesh networks.
     #[arg(long, alias = "networksConfig", value_name = "FILE")]
     mesh_networks: Option<PathBuf>,
 
-    /// How to print.
+    /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "text")]
     output: Format,
 }

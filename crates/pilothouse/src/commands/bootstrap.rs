@@ -13,11 +13,11 @@ use super::proxy::{Role, pair};
 /// Flags of `pilothouse bootstrap`.
 #[derive(Args, Debug)]
 pub(crate) struct BootstrapOptions {
-    /// What the proxy is.
+    /// The role of the proxy.
     #[arg(value_enum)]
     role: Role,
 
-    /// Name of the workload instance; unique in its namespace.
+    /// Name of the workload instance, unique in its namespace.
     #[arg(long, value_name = "NAME")]
     name: String,
 
@@ -25,7 +25,7 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, short = 'n', value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
 
-    /// Address under which the mesh knows the workload; several separated by commas, the primary one first.
+    /// Addresses of the workload, separated by commas, the primary one first.
     #[arg(
         long,
         value_name = "IP",
@@ -34,7 +34,7 @@ pub(crate) struct BootstrapOptions {
     )]
     ip: Vec<IpAddr>,
 
-    /// Labels of the workload, which Sidecar and Gateway selectors see: `app=front,version=v1`.
+    /// Labels of the workload, for selectors of Sidecars and Gateways: `app=front,version=v1`.
     #[arg(long, short = 'l', value_name = "KEY=VALUE", value_delimiter = ',', value_parser = pair)]
     label: Vec<(String, String)>,
 
@@ -42,7 +42,7 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "NAME", default_value = "default")]
     service_account: String,
 
-    /// Where Pilothouse serves xDS.
+    /// Address of Pilothouse's xDS port.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15010")]
     xds: SocketAddr,
 
@@ -50,7 +50,7 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15000")]
     admin: String,
 
-    /// How traffic reaches a sidecar.
+    /// How traffic gets to a sidecar.
     #[arg(long, value_enum, default_value = "none")]
     interception: InterceptionMode,
 
@@ -58,7 +58,7 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "LOCALITY", default_value = "")]
     locality: String,
 
-    /// Cluster the proxy belongs to.
+    /// Cluster of the proxy.
     #[arg(long, value_name = "ID", default_value = "Kubernetes")]
     cluster_id: String,
 
@@ -66,11 +66,11 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     domain: String,
 
-    /// Bearer token that the proxy shows.
+    /// Bearer token that the proxy presents.
     #[arg(long, value_name = "TOKEN", hide = true)]
     token: Option<String>,
 
-    /// Further node metadata, `KEY=VALUE`; a value that is JSON is taken as such.
+    /// Further node metadata, `KEY=VALUE`; JSON values are parsed.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     metadata: Vec<(String, String)>,
 }
@@ -94,7 +94,8 @@ pub(crate) fn run(options: &BootstrapOptions, out: &mut dyn Write) -> anyhow::Re
     Ok(())
 }
 
-fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
+/// The `node` of the bootstrap, with the metadata that Istio's agent would send.
+fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
     let primary =
         o.ip.first()
             .context("at least one address is needed (--ip)")?;
@@ -130,14 +131,18 @@ fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
     }
     let mut parts = o.locality.splitn(3, '/').map(str::to_owned);
     let mut part = || parts.next().unwrap_or_default();
+    Ok(json!({
+        "id": format!("{role}~{primary}~{}.{}~{}.svc.{}", o.name, o.namespace, o.namespace, o.domain),
+        "cluster": labels.get("app").map_or_else(|| format!("{}.{}", o.name, o.namespace), |app| format!("{app}.{}", o.namespace)),
+        "locality": { "region": part(), "zone": part(), "sub_zone": part() },
+        "metadata": metadata,
+    }))
+}
+
+fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
     let ads = json!({ "ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s" });
     let mut bootstrap = json!({
-        "node": {
-            "id": format!("{role}~{primary}~{}.{}~{}.svc.{}", o.name, o.namespace, o.namespace, o.domain),
-            "cluster": labels.get("app").map_or_else(|| format!("{}.{}", o.name, o.namespace), |app| format!("{app}.{}", o.namespace)),
-            "locality": { "region": part(), "zone": part(), "sub_zone": part() },
-            "metadata": metadata,
-        },
+        "node": node(o)?,
         "dynamic_resources": {
             "ads_config": {
                 "api_type": "DELTA_GRPC",

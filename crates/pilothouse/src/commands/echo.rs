@@ -20,7 +20,7 @@ const LARGEST_ANSWER: usize = 1 << 20;
 /// Flags of `pilothouse echo`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct EchoOptions {
-    /// Who it is; part of every answer.
+    /// Its name, which is part of every response.
     #[arg(long, value_name = "NAME")]
     name: String,
 
@@ -28,7 +28,7 @@ pub(crate) struct EchoOptions {
     #[arg(long, value_name = "HOST:PORT", required = true)]
     listen: Vec<SocketAddr>,
 
-    /// Ask another service on each request, through the proxy at ADDRESS: `http://HOST/PATH@ADDRESS`. May be given
+    /// Call another service on each request, through the proxy at ADDRESS: `http://HOST/PATH@ADDRESS`. May be given
     /// several times.
     #[arg(long, value_name = "URL@ADDRESS", value_parser = call)]
     call: Vec<Call>,

@@ -41,7 +41,7 @@ pub(crate) struct ExplainOptions {
     #[command(flatten)]
     described: ProxyOptions,
 
-    /// As --http-addr.
+    /// Alias of --http-addr.
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["config_dir", "http_addr"])]
     server: Option<String>,
 
@@ -58,7 +58,7 @@ pub(crate) struct ExplainOptions {
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     timeout: f64,
 
-    /// How to print.
+    /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "text")]
     output: Output,
 }

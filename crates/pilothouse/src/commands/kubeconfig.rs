@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// `pilothouse kubeconfig`.
 #[derive(Args)]
 pub(crate) struct KubeconfigOptions {
-    /// Where the API listens.
+    /// Address of the API.
     #[arg(
         long,
         env = "PILOTHOUSE_API_ADDR",
@@ -20,14 +20,14 @@ pub(crate) struct KubeconfigOptions {
         default_value = "127.0.0.1:6443"
     )]
     api_addr: String,
-    /// Data folder of the server: its CA, and the token of its operator, are put in. Needed unless the server runs with
-    /// --insecure-local, which is found out by asking it.
+    /// Data folder of the server, from which the CA and the admin token are taken. Required unless the server runs with
+    /// --insecure-local, which is detected.
     #[arg(long, env = "PILOTHOUSE_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The server runs, or will run, with --insecure-local: do not ask it.
+    /// Assume that the server runs with --insecure-local, instead of asking it.
     #[arg(long)]
     insecure_local: bool,
-    /// Another user's token, in place of the operator's.
+    /// The token of another user instead of the admin token.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }

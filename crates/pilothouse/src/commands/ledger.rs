@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Which store.
 #[derive(Args, Clone)]
 pub(crate) struct Data {
-    /// Data folder of the store. A server that runs on it is asked; otherwise the file is opened.
+    /// Data folder of the store. If a server runs on it, the server is asked; otherwise the file is opened.
     #[arg(long, env = "PILOTHOUSE_DATA", value_name = "DIR")]
     data: PathBuf,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Data {
 /// Which object.
 #[derive(Args, Clone, Default)]
 pub(crate) struct Which {
-    /// Kind of the object, as kubectl takes it: vs, virtualservice, virtualservices.networking.istio.io.
+    /// Kind of the object, as for kubectl: vs, virtualservice, virtualservices.networking.istio.io.
     #[arg(value_name = "KIND", requires = "name")]
     kind: Option<String>,
     /// Its name.
@@ -55,7 +55,7 @@ pub(crate) struct HistoryOptions {
     data: Data,
     #[command(flatten)]
     which: Which,
-    /// Lines to show.
+    /// Number of entries to show.
     #[arg(long, default_value_t = 50)]
     limit: usize,
 }
@@ -78,7 +78,7 @@ pub(crate) struct GetOptions {
     data: Data,
     #[command(flatten)]
     which: Which,
-    /// The revision; the newest without it.
+    /// The revision; the newest by default.
     #[arg(long, value_name = "REV")]
     at: Option<u64>,
 }
@@ -92,7 +92,7 @@ pub(crate) struct RollbackOptions {
     revision: u64,
     #[command(flatten)]
     which: Which,
-    /// Write it. Without this flag it is only shown.
+    /// Write the changes. Without this flag they are only shown.
     #[arg(long)]
     yes: bool,
 }
@@ -111,14 +111,14 @@ pub(crate) struct ImportOptions {
 pub(crate) struct ToOptions {
     #[command(flatten)]
     data: Data,
-    /// Where to write; must not be there yet.
+    /// Where to write; must not exist yet.
     to: PathBuf,
 }
 
 /// `pilothouse restore`.
 #[derive(Args)]
 pub(crate) struct RestoreOptions {
-    /// Data folder that gets the store; must have none.
+    /// Data folder for the store; must not contain one yet.
     #[arg(long, env = "PILOTHOUSE_DATA", value_name = "DIR")]
     data: PathBuf,
     /// The backup.

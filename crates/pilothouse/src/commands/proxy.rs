@@ -18,7 +18,7 @@ pub(super) const UNNAMED: &str = "proxy-0";
 /// Where a proxy's resources come from and, for one that is not connected, what it is.
 #[derive(Args, Debug)]
 pub(crate) struct ProxyOptions {
-    /// Where the server answers HTTP that the proxy is connected to.
+    /// HTTP address of the server that the proxy is connected to.
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -27,11 +27,11 @@ pub(crate) struct ProxyOptions {
     )]
     pub(super) http_addr: String,
 
-    /// Derive offline from a folder of objects instead of asking a server. May be given several times.
+    /// Generate offline from a folder of objects instead of asking a server. May be repeated.
     #[arg(long, alias = "configDir", value_name = "DIR")]
     pub(super) config_dir: Vec<PathBuf>,
 
-    /// Mesh configuration for an offline answer.
+    /// Mesh configuration, when offline.
     #[arg(
         long,
         alias = "meshConfig",
@@ -40,23 +40,23 @@ pub(crate) struct ProxyOptions {
     )]
     pub(super) mesh_config: Option<PathBuf>,
 
-    /// Namespace of the proxy, where its name has none.
+    /// Namespace of the proxy, if its name has none.
     #[arg(long, short = 'n', value_name = "NAMESPACE", default_value = "default")]
     pub(super) namespace: String,
 
-    /// What the proxy is, if it is not connected.
+    /// Role of the proxy, if it is not connected.
     #[arg(long, value_enum, default_value = "sidecar")]
     pub(super) role: Role,
 
-    /// Labels of its workload, if it is not connected: `app=front,version=v1`. Those of a Pod in the folder are known.
+    /// Labels of its workload, if it is not connected: `app=front,version=v1`. Default: those of its Pod in the folder.
     #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_delimiter = ',', value_parser = pair)]
     pub(super) labels: Vec<(String, String)>,
 
-    /// Its address, if it is not connected; that of a Pod or WorkloadEntry in the folder is known.
+    /// Its address, if it is not connected. Default: that of its Pod or WorkloadEntry in the folder.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) ip: Option<IpAddr>,
 
-    /// Further node metadata, if it is not connected. May be given several times.
+    /// Further node metadata, if it is not connected. May be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub(super) metadata: Vec<(String, String)>,
 }

@@ -21,11 +21,11 @@ pub(crate) struct ProxyConfigOptions {
     #[arg(value_enum)]
     what: What,
 
-    /// NAME.NAMESPACE, NAME or a whole node id: a connected proxy, or with --config-dir one that the flags describe.
+    /// NAME.NAMESPACE, NAME or a whole node id: a connected proxy or, with --config-dir, one described by flags.
     #[arg(value_name = "PROXY")]
     name_of_proxy: Option<String>,
 
-    /// The node id, where PROXY is not given.
+    /// The node id, if PROXY is not given.
     #[arg(
         long,
         value_name = "NODE_ID",
@@ -37,7 +37,7 @@ pub(crate) struct ProxyConfigOptions {
     #[command(flatten)]
     proxy: ProxyOptions,
 
-    /// Connect to this xDS server as the proxy that the flags describe, and print what it sends. Without PROXY it is
+    /// Connect to this xDS server as the proxy that the flags describe, and print what it sends. Default without PROXY:
     /// 127.0.0.1:15010.
     #[arg(
         long,
@@ -47,7 +47,7 @@ pub(crate) struct ProxyConfigOptions {
     )]
     pub(super) xds_addr: Option<String>,
 
-    /// Node template in JSON for --xds-addr, in place of the flags that describe a proxy.
+    /// Node template in JSON for --xds-addr, instead of flags that describe a proxy.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name_of_proxy", "id"])]
     node: Option<PathBuf>,
 
@@ -59,15 +59,15 @@ pub(crate) struct ProxyConfigOptions {
     #[arg(long, env = "XDS_TOKEN", hide_env_values = true)]
     token: Option<String>,
 
-    /// How long --xds-addr may take to send everything.
+    /// How long to wait for --xds-addr to send everything.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     timeout: f64,
 
-    /// Only resources whose name contains this.
+    /// Only resources whose names contain this text.
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
 
-    /// How to print.
+    /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "table")]
     output: Output,
 }

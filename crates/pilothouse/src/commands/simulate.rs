@@ -20,33 +20,33 @@ use made_by::MadeBy;
 /// Flags of `pilothouse simulate`.
 #[derive(Args, Debug)]
 pub(crate) struct SimulateOptions {
-    /// The proxy that the request passes, NAME.NAMESPACE, NAME or a whole node id: a connected one, or with --config-dir
-    /// one that the flags describe.
+    /// The proxy that sends or receives the request, NAME.NAMESPACE, NAME or a whole node id: a connected one or, with
+    /// --config-dir, one described by flags.
     #[arg(long, value_name = "PROXY")]
     pub(super) from: String,
 
     /// HTTP method.
     method: String,
 
-    /// What is asked for: http://, https://, grpc:// or tcp://, a host, a port, a path.
+    /// URL of the request: http://, https://, grpc:// or tcp://, host, port and path.
     url: String,
 
-    /// A header of the request, NAME: VALUE; Host is the authority. May be given several times.
+    /// A header of the request, NAME: VALUE; Host sets the authority. May be repeated.
     #[arg(long = "header", short = 'H', value_name = "HEADER")]
     headers: Vec<String>,
 
     #[command(flatten)]
     pub(super) proxy: ProxyOptions,
 
-    /// As --http-addr.
+    /// Alias of --http-addr.
     #[arg(long, value_name = "HOST:PORT", hide = true, conflicts_with_all = ["config_dir", "http_addr"])]
     pub(super) server: Option<String>,
 
-    /// The request comes in to the workload: the port of the URL is the workload's.
+    /// The request is inbound: the port of the URL is the workload's.
     #[arg(long)]
     inbound: bool,
 
-    /// The address that the request is sent to, where the host does not tell.
+    /// Destination address of the request, if the host does not determine it.
     #[arg(long, value_name = "ADDRESS")]
     to: Option<IpAddr>,
 
@@ -54,11 +54,11 @@ pub(crate) struct SimulateOptions {
     #[arg(long)]
     mtls: bool,
 
-    /// HTTP/2.
+    /// Use HTTP/2.
     #[arg(long)]
     http2: bool,
 
-    /// How to print.
+    /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "text")]
     output: Output,
 }

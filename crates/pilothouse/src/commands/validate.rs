@@ -19,7 +19,7 @@ pub(crate) struct ValidateOptions {
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// The same, as kubectl has it. May be given several times.
+    /// Files and folders, as with kubectl. May be repeated.
     #[arg(long, short = 'f', value_name = "PATH")]
     filename: Vec<PathBuf>,
 
@@ -27,11 +27,11 @@ pub(crate) struct ValidateOptions {
     #[arg(long, alias = "meshConfig", value_name = "FILE")]
     mesh_config: Vec<PathBuf>,
 
-    /// Networks of the mesh to check.
+    /// Mesh networks to check.
     #[arg(long, alias = "networksConfig", value_name = "FILE")]
     mesh_networks: Vec<PathBuf>,
 
-    /// How to print.
+    /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "text")]
     output: Format,
 

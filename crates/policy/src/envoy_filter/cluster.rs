@@ -106,7 +106,7 @@ pub(super) fn matches(patch: &Patch<Cluster>, name: &str, hosts: &[&str]) -> boo
     if !wanted.name.is_empty() {
         return wanted.name == name;
     }
-    let parts = Parts::of(name);
+    let parts = ClusterName::of(name);
     let is_of = |host: &str| {
         if parts.direction == "inbound" && !hosts.is_empty() {
             hosts.contains(&host)
@@ -121,14 +121,14 @@ pub(super) fn matches(patch: &Patch<Cluster>, name: &str, hosts: &[&str]) -> boo
 
 /// The parts of a cluster's name: `direction|port|subset|host`, or with `_.` between them.
 #[derive(Default)]
-pub(super) struct Parts<'a> {
+pub(super) struct ClusterName<'a> {
     direction: &'a str,
     pub(super) port: Option<u32>,
     subset: &'a str,
     host: &'a str,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> ClusterName<'a> {
     /// Istio: pilot/pkg/model/service.go ParseSubsetKey, 1.32.
     pub(super) fn of(name: &'a str) -> Self {
         let separator = if name.starts_with("outbound_.") || name.starts_with("inbound_.") {

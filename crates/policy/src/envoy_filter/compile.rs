@@ -187,7 +187,7 @@ impl Reading<'_> {
         };
         let needs_value = operation != Operation::Remove;
         let context = stated_match.map_or(Context::Any, |m| m.context());
-        let place = Place {
+        let place = PatchTarget {
             at,
             path,
             context,
@@ -273,7 +273,7 @@ impl Reading<'_> {
 
     fn read<T: Message + Name + Default + std::fmt::Debug>(
         &mut self,
-        place: Place<'_>,
+        place: PatchTarget<'_>,
     ) -> Option<Arc<Patch<T>>> {
         let path = format!("{}.patch.value", place.path);
         let value = match place.value {
@@ -317,7 +317,7 @@ impl Reading<'_> {
 }
 
 /// A patch without its type.
-struct Place<'a> {
+struct PatchTarget<'a> {
     at: usize,
     path: String,
     context: Context,

@@ -9,7 +9,7 @@ use proto_envoy::envoy::config::listener::v3::{Filter, FilterChain};
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
 use proto_istio::networking::envoy_filter::patch::Operation;
 
-use super::listener::{Insert, Place};
+use super::listener::{Insert, ListenerContext};
 use super::merge::{self, NoMerge};
 use super::network;
 use super::patch::{ListenerPatches, Patch};
@@ -21,7 +21,7 @@ use hcm::{HttpConnectionManager, HttpFilter};
 /// Patches the filters of a connection manager; it is read and written again only where a patch is for it.
 pub(super) fn apply(
     patches: &ListenerPatches,
-    place: &Place<'_>,
+    place: &ListenerContext<'_>,
     chain: &FilterChain,
     manager: &mut Filter,
     found: &mut Vec<Diagnostic>,

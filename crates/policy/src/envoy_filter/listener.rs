@@ -76,12 +76,12 @@ fn port(listener: &Listener) -> Option<u32> {
 }
 
 /// Where a chain stands, as far as patches ask for it.
-pub(super) struct Place<'a> {
+pub(super) struct ListenerContext<'a> {
     pub(super) context: Context,
     pub(super) listener: &'a Listener,
 }
 
-impl Place<'_> {
+impl ListenerContext<'_> {
     /// Whether a patch is for something in this chain of this listener.
     pub(super) fn is_meant<T>(&self, patch: &Patch<T>, chain: &FilterChain) -> bool {
         patch.is_for(self.context)
@@ -219,7 +219,7 @@ fn chains(
 ) {
     let all = std::mem::take(&mut listener.filter_chains);
     let default = listener.default_filter_chain.take();
-    let place = Place { context, listener };
+    let place = ListenerContext { context, listener };
     let mut patched =
         |mut chain: FilterChain| chain_stays(patches, &place, &mut chain, found).then_some(chain);
     // A chain without filters does nothing, and stands for one that was taken out.
@@ -247,7 +247,7 @@ fn chains(
 
 fn chain_stays(
     patches: &ListenerPatches,
-    place: &Place<'_>,
+    place: &ListenerContext<'_>,
     chain: &mut FilterChain,
     found: &mut Vec<Diagnostic>,
 ) -> bool {

@@ -9,7 +9,7 @@ use proto_istio::networking::envoy_filter::listener_match::FilterMatch;
 use proto_istio::networking::envoy_filter::patch::Operation;
 
 use super::http;
-use super::listener::{Insert, Place};
+use super::listener::{Insert, ListenerContext};
 use super::merge::{self, NoMerge};
 use super::patch::{ListenerPatches, Patch};
 use mesh::capabilities::name::HTTP_CONNECTION_MANAGER;
@@ -27,7 +27,7 @@ pub(super) fn matches<T>(patch: &Patch<T>, filter: &Filter) -> bool {
 /// Patches the filters of a chain.
 pub(super) fn apply(
     patches: &ListenerPatches,
-    place: &Place<'_>,
+    place: &ListenerContext<'_>,
     chain: &mut FilterChain,
     found: &mut Vec<Diagnostic>,
 ) {

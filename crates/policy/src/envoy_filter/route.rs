@@ -11,20 +11,20 @@ use proto_istio::networking::envoy_filter::route_configuration_match::VirtualHos
 use proto_istio::networking::envoy_filter::route_configuration_match::route_match::Action;
 
 use super::Context;
-use super::cluster::Parts;
+use super::cluster::ClusterName;
 use super::listener::Insert;
 use super::merge::merge;
 use super::patch::{Patch, RoutePatches};
 
 /// Where a route configuration is used.
-pub struct Place<'a> {
+pub struct RouteContext<'a> {
     /// The side of the proxy.
     pub context: Context,
     /// Ports of services that lead to a port of a gateway; the port itself where there are none.
     pub service_ports: &'a dyn Fn(u32) -> Vec<u32>,
 }
 
-impl Place<'_> {
+impl RouteContext<'_> {
     fn is_meant<T>(&self, patch: &Patch<T>, config: &RouteConfiguration) -> bool {
         patch.is_for(self.context) && self.matches(patch.route(), &config.name)
     }
@@ -48,7 +48,7 @@ impl Place<'_> {
 }
 
 /// Patches a route configuration.
-pub fn apply(patches: &RoutePatches, place: &Place<'_>, config: &mut RouteConfiguration) {
+pub fn apply(patches: &RoutePatches, place: &RouteContext<'_>, config: &mut RouteConfiguration) {
     for patch in patches.configs.iter() {
         if let Some(lists) = patch.lists()
             && place.is_meant(patch, config)
@@ -74,7 +74,7 @@ pub fn apply(patches: &RoutePatches, place: &Place<'_>, config: &mut RouteConfig
 
 fn host_stays(
     patches: &RoutePatches,
-    place: &Place<'_>,
+    place: &RouteContext<'_>,
     config: &RouteConfiguration,
     host: &mut VirtualHost,
 ) -> bool {
@@ -173,7 +173,7 @@ pub(super) fn route_matches(wanted: &RouteMatch, route: &Route) -> bool {
 /// The port in the name of a sidecar's route configuration; 0 where there is none.
 fn listened(name: &str) -> u32 {
     if name.starts_with("inbound") {
-        return Parts::of(name).port.unwrap_or(0);
+        return ClusterName::of(name).port.unwrap_or(0);
     }
     name.parse().unwrap_or(0)
 }

@@ -229,7 +229,7 @@ fn routes_are_patched_as_recorded() {
     };
     for case in cases(TABLE, "envoyfilter.ApplyRouteConfigurationPatches") {
         let input = &case["in"];
-        let place = route::Place {
+        let place = route::RouteContext {
             context: context(&input["patchContext"]),
             service_ports: &|port| ports(&input["proxy"]["MergedGateway"]["PortMap"], port),
         };
@@ -239,7 +239,7 @@ fn routes_are_patched_as_recorded() {
     }
     for case in cases(TABLE, "envoyfilter.routeConfigurationMatch") {
         let input = &case["in"];
-        let place = route::Place {
+        let place = route::RouteContext {
             context: context(&input["patchContext"]),
             service_ports: &|port| ports(&input["portMap"], port),
         };

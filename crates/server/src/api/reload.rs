@@ -76,10 +76,10 @@ pub(super) async fn access(
         match read() {
             Ok(access) => {
                 api.set_access(access);
-                tracing::info!(file = %file.display(), "Users and grants were read anew.");
+                tracing::info!(file = %file.display(), "Users and grants were reloaded.");
             }
             Err(error) => {
-                tracing::error!(file = %file.display(), %error, "Users and grants cannot be read; those that were read before stay in force.");
+                tracing::error!(file = %file.display(), %error, "Users and grants cannot be read; the previous ones stay in force.");
             }
         }
     }
@@ -101,10 +101,10 @@ pub(super) fn certificates(
             match files.server(&given) {
                 Ok(config) => {
                     send.send_replace(config);
-                    tracing::info!("The certificates of the API were read anew.");
+                    tracing::info!("The certificates of the API were reloaded.");
                 }
                 Err(error) => {
-                    tracing::error!(%error, "The certificates of the API cannot be read; those that were read before stay in force.");
+                    tracing::error!(%error, "The certificates of the API cannot be read; the previous ones stay in force.");
                 }
             }
         }

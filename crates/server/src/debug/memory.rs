@@ -12,7 +12,6 @@ use xds::{Resource, TypeUrl};
 
 use super::proxy_name;
 use crate::derive::State;
-use crate::metrics::type_label;
 use crate::streams::Connection;
 
 /// How many of the largest views and services are shown.
@@ -65,7 +64,7 @@ pub(super) fn derived(state: &State) -> Derived {
     let mut types: BTreeMap<&'static str, (usize, usize)> = BTreeMap::new();
     let mut own = vec![0; views.len()];
     for held in held.values() {
-        let sum = types.entry(type_label(held.ty)).or_default();
+        let sum = types.entry(held.ty.label()).or_default();
         *sum = (sum.0 + 1, sum.1 + held.bytes);
         if held.views == 1 {
             own[held.view] += held.bytes;
@@ -77,7 +76,7 @@ pub(super) fn derived(state: &State) -> Derived {
         .map(|((view, proxies, published), own)| {
             let counts: BTreeMap<&str, usize> = TypeUrl::ALL
                 .into_iter()
-                .filter_map(|ty| Some((type_label(ty), published.get(ty)?.len())))
+                .filter_map(|ty| Some((ty.label(), published.get(ty)?.len())))
                 .collect();
             json!({
                 "namespace": &*view.namespace, "role": format!("{:?}", view.role), "proxies": proxies,

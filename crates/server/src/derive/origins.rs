@@ -64,7 +64,7 @@ impl Origin {
 }
 
 #[derive(Debug)]
-struct Place {
+struct OriginState {
     proxies: usize,
     /// Who came here first.
     by: IpAddr,
@@ -74,7 +74,7 @@ struct Place {
 
 /// Judged places, of all or of one address.
 #[derive(Clone, Copy, Debug, Default)]
-struct Of {
+struct OriginCount {
     places: usize,
     unknown: usize,
 }
@@ -83,9 +83,9 @@ struct Of {
 #[derive(Debug, Default)]
 pub(super) struct Origins {
     limits: OriginLimits,
-    places: KeyedMap<Arc<Origin>, Place>,
-    all: Of,
-    by: KeyedMap<IpAddr, Of>,
+    places: KeyedMap<Arc<Origin>, OriginState>,
+    all: OriginCount,
+    by: KeyedMap<IpAddr, OriginCount>,
     /// How many namespaces have objects, and at which revision they were counted.
     namespaces: Option<(u64, usize)>,
 }
@@ -128,7 +128,7 @@ impl Origins {
                 Some(self.judge(&entry.0, by, snapshot)?)
             }
         };
-        let place = self.places.entry(entry.0.clone()).or_insert(Place {
+        let place = self.places.entry(entry.0.clone()).or_insert(OriginState {
             proxies: 0,
             by,
             unknown,

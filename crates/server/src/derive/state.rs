@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ads::bell::Peal;
 use ads::latest;
+use ads::wake::WakeBatch;
 use convert::Stage;
 use incr::{Engine, Query, RootId};
 use mesh::view::ProxyKey;
@@ -19,19 +19,16 @@ use policy::jwt::WantedKeys;
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Snapshot, Store};
 use tokio::sync::watch;
-use xds::{Published, ResourceSet, TypeUrl};
+use xds::{ByType, Published, ResourceSet, TypeUrl, Types};
 use xlate::View;
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
 use xlate::{TypeSet, Viewed};
 
 use super::found::Found;
 use super::origins::{OriginLimits, Origins};
-use super::place::has_sets;
+use super::subscriptions::has_sets;
 use super::{Batch, KeysWanted, ProxyId, Revisions, origins};
 use crate::analysis::Seen;
-
-/// Number of types.
-pub(super) const TYPES: usize = TypeUrl::ALL.len();
 
 /// Everything that one thread owns.
 pub struct State {
@@ -59,7 +56,7 @@ pub struct State {
     pub(super) joined: Vec<(Arc<View>, TypeUrl)>,
     revisions: Arc<Revisions>,
     /// Proxies that were told something because of what their streams said, to be woken together.
-    pub(super) peal: Peal,
+    pub(super) batch: WakeBatch,
     pub(super) found: Found,
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
@@ -78,7 +75,7 @@ pub(super) struct Proxy {
     pub(super) root: Option<RootId>,
     /// `None` until its view could be derived.
     pub(super) viewed: Option<Arc<Viewed>>,
-    pub(super) types: [bool; TYPES],
+    pub(super) types: Types,
     /// Whether what it should have is what it had before the start.
     pub(super) from_disk: bool,
     pub(super) sender: latest::Sender<Arc<Published>>,
@@ -87,11 +84,11 @@ pub(super) struct Proxy {
 impl Proxy {
     /// Says what it should have; until something is derived, that stays as it is. Returns 1 if what it had was from
     /// disk, else 0.
-    pub(super) fn tell(&mut self, published: &Arc<Published>, peal: &mut Peal) -> usize {
+    pub(super) fn tell(&mut self, published: &Arc<Published>, batch: &mut WakeBatch) -> usize {
         if !has_sets(published) {
             return 0;
         }
-        self.sender.send_with(published.clone(), peal);
+        self.sender.send_with(published.clone(), batch);
         usize::from(std::mem::take(&mut self.from_disk))
     }
 }
@@ -102,7 +99,7 @@ pub(super) struct ViewEntry {
     /// Counts the proxies that joined or left.
     pub(super) joined_or_left: u64,
     /// How many proxies want each type.
-    pub(super) types: [usize; TYPES],
+    pub(super) types: ByType<usize>,
     pub(super) published: Arc<Published>,
     /// Whether its findings are looked at: once it wants any type.
     pub(super) told: bool,
@@ -197,7 +194,7 @@ impl State {
             pulling: Duration::ZERO,
             joined: Vec::new(),
             revisions,
-            peal: Peal::new(),
+            batch: WakeBatch::new(),
             found: Found::default(),
             of_mesh: None,
             keys,
@@ -300,7 +297,7 @@ impl State {
     /// Applies changes and publishes what they and new subscriptions made different. `None` if nothing was to do.
     pub(super) fn advance(&mut self, changes: Vec<Change>, since: Instant) -> Option<Batch> {
         let start = Instant::now();
-        drop(std::mem::take(&mut self.peal));
+        drop(std::mem::take(&mut self.batch));
         let (panics, runs) = (self.panics, self.engine.stats().runs);
         let had_changes = !changes.is_empty();
         let changed = if had_changes {
@@ -369,7 +366,7 @@ impl State {
                 }
             }
         }
-        drop(std::mem::take(&mut self.peal));
+        drop(std::mem::take(&mut self.batch));
         // Proxies that moved brought new roots with them.
         let mut due = Due::default();
         for (view, ty) in std::mem::take(&mut self.joined) {
@@ -472,10 +469,10 @@ impl State {
             && let Some(entry) = self.views.get_mut(view)
         {
             entry.published = Arc::new(published);
-            let mut peal = Peal::new();
+            let mut batch = WakeBatch::new();
             for id in &entry.proxies {
                 if let Some(proxy) = self.proxies.get_mut(id) {
-                    self.from_disk -= proxy.tell(&entry.published, &mut peal);
+                    self.from_disk -= proxy.tell(&entry.published, &mut batch);
                 }
             }
         }
@@ -501,7 +498,7 @@ impl State {
                     .map(|s| (*s).to_owned())
                     .or_else(|| panic.downcast_ref::<String>().cloned())
                     .unwrap_or_default();
-                tracing::error!(query = ?query, panic = text, "Generation panicked; the former result stays in force.");
+                tracing::error!(query = ?query, panic = text, "Generation panicked; the previous result stays in force.");
                 None
             }
         }

@@ -59,7 +59,7 @@ impl Clients {
     }
 
     /// A place for a connection; where there was none, another connection ends. `None` where none can be ended.
-    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Connection> {
         let mut all = self.lock();
         let now = Instant::now();
         if all.open.len() >= self.most && !all.end_one(now) {
@@ -75,7 +75,7 @@ impl Clients {
             end: end.clone(),
         };
         all.open.insert(number, client);
-        Some(Place {
+        Some(Connection {
             clients: self.clone(),
             number,
             end,
@@ -138,13 +138,13 @@ fn most(descriptors: usize) -> usize {
 }
 
 /// A connection among the others, until it is dropped.
-pub(super) struct Place {
+pub(super) struct Connection {
     clients: Arc<Clients>,
     number: u64,
     end: CancellationToken,
 }
 
-impl Place {
+impl Connection {
     /// Resolves when another connection needs the place.
     pub(super) async fn ended(&self) {
         self.end.cancelled().await;
@@ -166,7 +166,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Connection {
     fn drop(&mut self) {
         self.clients.lock().open.remove(&self.number);
         self.clients.keep_spare();
@@ -181,7 +181,7 @@ mod tests {
         [10, 0, 0, last].into()
     }
 
-    fn is_ended(place: &Place) -> bool {
+    fn is_ended(place: &Connection) -> bool {
         place.end.is_cancelled()
     }
 

@@ -307,7 +307,7 @@ fn pipes_devices_and_links_out_are_errors_that_name_the_file_and_keep_the_rest()
     let elsewhere = std::fs::canonicalize(elsewhere).unwrap();
     let outside = |path: &Path| {
         format!(
-            "it leads to {}, which is outside of the folder",
+            "it leads to {}, which is outside the folder",
             path.display()
         )
     };
@@ -459,7 +459,7 @@ fn texts_are_those_of_the_files_that_a_folder_reads() {
     let (texts, unreadable) = texts(&dir);
     assert_eq!(texts, [(dir.join("a.yaml"), "kind: A".to_owned())]);
     assert_eq!(unreadable.len(), 1);
-    assert!(unreadable[0].to_string().contains("outside of the folder"));
+    assert!(unreadable[0].to_string().contains("outside the folder"));
     let (one, none) = super::texts(&dir.join("a.yaml"));
     assert_eq!((one.len(), none.len()), (1, 0));
 }

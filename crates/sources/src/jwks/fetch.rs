@@ -35,19 +35,19 @@ const REDIRECTS: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The address makes no sense. Who wrote the policy can act.
-    #[error("{0:?} is no address of http or https")]
+    #[error("{0:?} is not an http or https URL")]
     Address(String),
     /// All addresses of the host are of ranges that are not asked. Operators can act.
-    #[error("{0} has an address that must not be asked")]
+    #[error("{0} has a blocked address")]
     Blocked(String),
     /// The host is this machine, which policies do not reach unless the operator says so.
-    #[error("{0} is an address of this machine, and not asked without --jwks-allowed-cidrs")]
+    #[error("{0} is an address of this machine, which needs --jwks-allowed-cidrs")]
     Local(String),
     /// The host has no address.
-    #[error("{0} has no address")]
+    #[error("{0} does not resolve")]
     Unknown(String),
     /// Nobody takes connections.
-    #[error("{0} takes no connection")]
+    #[error("cannot connect to {0}")]
     Connect(String),
     /// The server's certificate is not trusted, or it speaks no TLS.
     #[error("no TLS with {0}: {1}")]
@@ -59,16 +59,16 @@ pub enum FetchError {
     #[error("{0} answered {1}")]
     Status(String, u16),
     /// Sent on and on.
-    #[error("too many redirections")]
+    #[error("too many redirects")]
     Redirected,
     /// Larger than is read.
-    #[error("the answer of {0} is larger than {LARGEST} bytes, or broke off")]
+    #[error("the answer of {0} is larger than {LARGEST} bytes or was cut off")]
     TooLarge(String),
     /// Took too long.
     #[error("no answer in {0:?}")]
     TimedOut(Duration),
     /// The OpenID configuration is somebody else's.
-    #[error("the OpenID configuration is of the issuer {0:?}")]
+    #[error("the OpenID configuration is for issuer {0:?}")]
     OtherIssuer(String),
     /// The OpenID configuration names no keys.
     #[error("the OpenID configuration has no jwks_uri")]
@@ -85,13 +85,13 @@ pub enum RootsError {
     #[error("cannot read roots from {0}")]
     Unreadable(String, #[source] OpenError),
     /// It is not PEM.
-    #[error("{0} holds no roots as PEM")]
+    #[error("{0} contains no PEM certificates")]
     NotPem(String, #[source] rustls::pki_types::pem::Error),
     /// A certificate of it is none.
-    #[error("{0} has a certificate that is none")]
+    #[error("{0} contains an invalid certificate")]
     Malformed(String, #[source] rustls::Error),
     /// The crypto library supports no version of TLS: a bug.
-    #[error("no version of TLS")]
+    #[error("no TLS version is available")]
     NoVersion(#[source] rustls::Error),
 }
 

@@ -19,7 +19,7 @@ const FOR_NAMESPACE: usize = 8;
 
 /// What a fetch is counted with.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct FetchSlot {
     host: Arc<str>,
     namespace: Option<Namespace>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Place {
 /// What is under way.
 #[derive(Default)]
 pub(super) struct Room {
-    taken: HashMap<Id, Place>,
+    taken: HashMap<Id, FetchSlot>,
     hosts: HashMap<Arc<str>, usize>,
     namespaces: HashMap<Namespace, usize>,
 }
@@ -40,7 +40,7 @@ impl Room {
 
     /// The place of a further fetch, if it may begin: one that several namespaces want is counted with the one that has
     /// the fewest under way.
-    pub(super) fn find(&self, host: &Arc<str>, wanted: &BTreeSet<Namespace>) -> Option<Place> {
+    pub(super) fn find(&self, host: &Arc<str>, wanted: &BTreeSet<Namespace>) -> Option<FetchSlot> {
         if !self.has_any() || count(&self.hosts, host) >= AT_HOST {
             return None;
         }
@@ -48,14 +48,14 @@ impl Room {
         if namespace.is_some_and(|n| count(&self.namespaces, n) >= FOR_NAMESPACE) {
             return None;
         }
-        Some(Place {
+        Some(FetchSlot {
             host: host.clone(),
             namespace: namespace.cloned(),
         })
     }
 
     /// A fetch has begun.
-    pub(super) fn take(&mut self, task: Id, place: Place) {
+    pub(super) fn take(&mut self, task: Id, place: FetchSlot) {
         *self.hosts.entry(place.host.clone()).or_default() += 1;
         if let Some(namespace) = &place.namespace {
             *self.namespaces.entry(namespace.clone()).or_default() += 1;

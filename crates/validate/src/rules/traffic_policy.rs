@@ -6,6 +6,7 @@ mod tls;
 
 use proto_istio::networking::HttpRetry;
 use proto_istio::networking::TrafficPolicy;
+use proto_istio::networking::traffic_policy::PortTrafficPolicy;
 
 use crate::report::{At, Report};
 use crate::text::{duration_if_set, fqdn, ip, not_negative, port};
@@ -60,36 +61,7 @@ pub(super) fn check(
         .field("portLevelSettings")
         .each(&policy.port_level_settings)
     {
-        if settings.port.is_none() {
-            report.error(&at.field("port"), "a port is needed");
-        }
-        let empty = settings.outlier_detection.is_none()
-            && settings.connection_pool.is_none()
-            && settings.load_balancer.is_none()
-            && settings.tls.is_none();
-        if empty {
-            report.error(&at, "the policy says nothing");
-            continue;
-        }
-        let mut found = Report::default();
-        let outlier = settings.outlier_detection.as_ref();
-        outlier_detection(outlier, &at.field("outlierDetection"), &mut found);
-        let pool = settings.connection_pool.as_ref();
-        connection_pool(pool, &at.field("connectionPool"), &mut found);
-        balancing::check(
-            settings.load_balancer.as_ref(),
-            outlier.is_some(),
-            &at.field("loadBalancer"),
-            &mut found,
-        );
-        client_tls(
-            settings.tls.as_ref(),
-            namespace,
-            &at.field("tls"),
-            &mut found,
-        );
-        // As in Istio, only the policy for all ports warns.
-        report.0.extend(found.into_errors());
+        port_settings(settings, namespace, &at, report);
     }
     if let Some(tunnel) = &policy.tunnel {
         let at = at.field("tunnel");
@@ -103,6 +75,39 @@ pub(super) fn check(
         }
         report.check(&at.field("targetPort"), port(tunnel.target_port.into()));
     }
+}
+
+/// Checks the policy of one port.
+fn port_settings(settings: &PortTrafficPolicy, namespace: &str, at: &At<'_>, report: &mut Report) {
+    if settings.port.is_none() {
+        report.error(&at.field("port"), "a port is needed");
+    }
+    let empty = settings.outlier_detection.is_none()
+        && settings.connection_pool.is_none()
+        && settings.load_balancer.is_none()
+        && settings.tls.is_none();
+    if empty {
+        return report.error(at, "the policy says nothing");
+    }
+    let mut found = Report::default();
+    let outlier = settings.outlier_detection.as_ref();
+    outlier_detection(outlier, &at.field("outlierDetection"), &mut found);
+    let pool = settings.connection_pool.as_ref();
+    connection_pool(pool, &at.field("connectionPool"), &mut found);
+    balancing::check(
+        settings.load_balancer.as_ref(),
+        outlier.is_some(),
+        &at.field("loadBalancer"),
+        &mut found,
+    );
+    client_tls(
+        settings.tls.as_ref(),
+        namespace,
+        &at.field("tls"),
+        &mut found,
+    );
+    // As in Istio, only the policy for all ports warns.
+    report.0.extend(found.into_errors());
 }
 
 /// Codes and conditions that Envoy retries on.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::Resource;
-use super::tree::{Node, Parts};
+use super::tree::{Children, Node};
 
 /// Called with each name that is not alike in both, in order: as it is in the older and in the newer tree.
 pub(super) type Visit<'a> = dyn FnMut(Option<&Arc<Resource>>, Option<&Arc<Resource>>) + 'a;
@@ -58,7 +58,7 @@ fn below<'a>(list: &[&'a Arc<Node>], level: u32) -> Vec<&'a Arc<Node>> {
     let mut found = Vec::new();
     for node in list {
         match &node.parts {
-            Parts::Inner(parts) if node.level == level => found.extend(parts),
+            Children::Inner(parts) if node.level == level => found.extend(parts),
             _ => found.push(*node),
         }
     }
@@ -68,8 +68,8 @@ fn below<'a>(list: &[&'a Arc<Node>], level: u32) -> Vec<&'a Arc<Node>> {
 fn resources(older: &[&Arc<Node>], newer: &[&Arc<Node>], visit: &mut Visit<'_>) {
     fn flat<'a>(list: &'a [&'a Arc<Node>]) -> impl Iterator<Item = &'a Arc<Resource>> {
         list.iter().flat_map(|node| match &node.parts {
-            Parts::Leaf(list) => list.iter(),
-            Parts::Inner(_) => [].iter(),
+            Children::Leaf(list) => list.iter(),
+            Children::Inner(_) => [].iter(),
         })
     }
     let (mut a, mut b) = (flat(older).peekable(), flat(newer).peekable());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{Cursor, Node, Parts, Resource, ResourceSet};
+use super::{Children, Cursor, Node, Resource, ResourceSet};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ proptest! {
 fn one_change_leaves_nearly_every_node_of_a_large_set_in_place() {
     fn nodes(node: &Arc<Node>, found: &mut Vec<*const Node>) {
         found.push(Arc::as_ptr(node));
-        if let Parts::Inner(list) = &node.parts {
+        if let Children::Inner(list) = &node.parts {
             list.iter().for_each(|n| nodes(n, found));
         }
     }

@@ -25,10 +25,10 @@ pub(super) struct Node {
     rank: u32,
     /// 0 for those that hold resources.
     pub(super) level: u32,
-    pub(super) parts: Parts,
+    pub(super) parts: Children,
 }
 
-pub(super) enum Parts {
+pub(super) enum Children {
     Leaf(Box<[Arc<Resource>]>),
     Inner(Box<[Arc<Node>]>),
 }
@@ -49,7 +49,7 @@ impl Node {
             last: parts.last()?.clone(),
             rank,
             level: 0,
-            parts: Parts::Leaf(parts),
+            parts: Children::Leaf(parts),
         })
     }
 
@@ -65,15 +65,15 @@ impl Node {
             last: last.last.clone(),
             rank: last.rank,
             level,
-            parts: Parts::Inner(parts),
+            parts: Children::Inner(parts),
         })
     }
 
     /// The resources around a name, if it may be among them.
     pub(super) fn leaf_of(&self, name: &str) -> Option<&[Arc<Resource>]> {
         match &self.parts {
-            Parts::Leaf(list) => Some(list),
-            Parts::Inner(list) => {
+            Children::Leaf(list) => Some(list),
+            Children::Inner(list) => {
                 let at = list.partition_point(|n| *n.last.name < *name);
                 list.get(at)?.leaf_of(name)
             }
@@ -121,12 +121,12 @@ impl Builder {
             return;
         }
         match &node.parts {
-            Parts::Leaf(list) => {
+            Children::Leaf(list) => {
                 for resource in list {
                     self.push(resource.clone());
                 }
             }
-            Parts::Inner(list) => {
+            Children::Inner(list) => {
                 for node in list {
                     self.push_node(node);
                 }
@@ -170,7 +170,7 @@ impl Builder {
             level += 1;
         }
         let mut root = self.open.pop()?.pop()?;
-        while let Parts::Inner(list) = &root.parts
+        while let Children::Inner(list) = &root.parts
             && let [only] = &**list
         {
             root = only.clone();
@@ -188,7 +188,7 @@ pub(super) fn edit(node: &Arc<Node>, mut edits: &[Edit], rest: bool, out: &mut B
         return out.push_node(node);
     }
     match &node.parts {
-        Parts::Inner(list) => {
+        Children::Inner(list) => {
             for (at, child) in list.iter().enumerate() {
                 let rest = rest && at + 1 == list.len();
                 let mine = if rest {
@@ -201,7 +201,7 @@ pub(super) fn edit(node: &Arc<Node>, mut edits: &[Edit], rest: bool, out: &mut B
                 edits = later;
             }
         }
-        Parts::Leaf(list) => {
+        Children::Leaf(list) => {
             let mut edits = edits.iter().peekable();
             for resource in list {
                 while let Some((_, new)) = edits.next_if(|(name, _)| *name < resource.name) {

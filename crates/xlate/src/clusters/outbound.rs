@@ -38,7 +38,9 @@ use crate::load_assignment::select::{
     By, Known, PERSISTENT_SESSION, Selection, has_label, only_mutual_tls,
 };
 use mesh::cluster_names;
-use mesh::destination_rule::{Extent, MergedRule, Policy, RuleKey, top_policy};
+use mesh::destination_rule::{
+    DestinationRuleKey, Extent, MergedDestinationRule, Policy, top_policy,
+};
 use mesh::services::{AccountsOf, EndpointsOf};
 use mesh::view::Families;
 use policy::authn::{MutualTls, PeerPolicies};
@@ -59,7 +61,7 @@ const DNS_JITTER: Duration = Duration {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ServiceClusters {
     pub(crate) service: ServiceKeyed,
-    pub(crate) rule: Option<RuleKey>,
+    pub(crate) rule: Option<DestinationRuleKey>,
     pub(crate) client: Arc<ClusterClient>,
     /// The client of the endpoints, for clusters that carry them.
     pub(crate) endpoints: Option<Arc<EndpointClient>>,
@@ -116,7 +118,11 @@ impl Query<Snapshot> for ServiceClusters {
 }
 
 /// Which clusters of a service are made under a rule.
-pub(crate) fn extent(cx: &Cx<'_, Snapshot>, service: &Service, rule: &MergedRule) -> Extent {
+pub(crate) fn extent(
+    cx: &Cx<'_, Snapshot>,
+    service: &Service,
+    rule: &MergedDestinationRule,
+) -> Extent {
     let names = cx.query(&AccountsOf(key_of(service)));
     let names = names.iter().map(|i| i.len()).sum();
     let endpoints = cx.query(&EndpointsOf(key_of(service)));
@@ -139,7 +145,7 @@ pub(crate) fn carries_endpoints(service: &Service) -> bool {
 }
 
 /// Whether a rule lets some connections go where the client meant to go.
-fn passes_through(rule: &MergedRule) -> bool {
+fn passes_through(rule: &MergedDestinationRule) -> bool {
     let spec = rule.spec();
     let subsets = spec
         .subsets
@@ -199,7 +205,7 @@ struct Builder<'a> {
     key: &'a ServiceClusters,
     extent: Extent,
     service: &'a Service,
-    rule: Option<&'a MergedRule>,
+    rule: Option<&'a MergedDestinationRule>,
     settings: &'a Settings,
     known: Option<&'a Known>,
     identities: &'a [Arc<str>],
@@ -260,7 +266,7 @@ impl<'a> Builder<'a> {
         port: &'a Port,
         base: Option<Policy<'a>>,
         subset: &'a Subset,
-        rule: &MergedRule,
+        rule: &MergedDestinationRule,
     ) -> Option<Draft<'a>> {
         let over = subset.traffic_policy.as_ref();
         let policy = Policy::with_subset(base, over, port.number);

@@ -25,7 +25,7 @@ use store::{Reads, Snapshot};
 use super::{Findings, in_order};
 use crate::clusters::ClustersOf;
 use crate::listeners::client::{GatewayProxy, InboundServer, Listens};
-use crate::listeners::parts::PartsOf;
+use crate::listeners::parts::SidePartsOf;
 use crate::listeners::{ListenersOf, ServedPort, refusal};
 use crate::roots::TypeSet;
 use crate::routes::RoutesOf;
@@ -106,7 +106,7 @@ impl FindingsOfView {
     }
 
     /// What patches could not do is told with the resource that they should have been done to.
-    fn of_patches(&self, cx: &Cx<'_, Snapshot>, side: &PartsOf, found: &mut Vec<Diagnostic>) {
+    fn of_patches(&self, cx: &Cx<'_, Snapshot>, side: &SidePartsOf, found: &mut Vec<Diagnostic>) {
         let selected = &side.patched;
         let left_out = cx.query(&PatchesLeftOut(selected.clone()));
         found.extend(left_out.findings.iter().cloned());
@@ -133,7 +133,7 @@ impl FindingsOfView {
 }
 
 /// Filters of users that the proxy cannot run.
-fn of_extensions(cx: &Cx<'_, Snapshot>, side: &PartsOf, found: &mut Vec<Diagnostic>) {
+fn of_extensions(cx: &Cx<'_, Snapshot>, side: &SidePartsOf, found: &mut Vec<Diagnostic>) {
     let lacking = traffic_extension::lacking(cx, &side.extensions, side.has(), side.class);
     for (wanted, what) in lacking {
         let (kind, name) = match &wanted {
@@ -147,7 +147,7 @@ fn of_extensions(cx: &Cx<'_, Snapshot>, side: &PartsOf, found: &mut Vec<Diagnost
 }
 
 /// Policies and extensions that are too large to be repeated in every filter chain.
-fn of_size(cx: &Cx<'_, Snapshot>, sides: &[&PartsOf], found: &mut Vec<Diagnostic>) {
+fn of_size(cx: &Cx<'_, Snapshot>, sides: &[&SidePartsOf], found: &mut Vec<Diagnostic>) {
     if !sides.iter().any(|side| cx.query(*side).tcp.overloaded) {
         return;
     }
@@ -186,7 +186,7 @@ fn of_egress(cx: &Cx<'_, Snapshot>, scope: &ScopeKey, found: &mut Vec<Diagnostic
     }
 }
 
-fn of_security(cx: &Cx<'_, Snapshot>, side: &PartsOf, tcp: bool, found: &mut Vec<Diagnostic>) {
+fn of_security(cx: &Cx<'_, Snapshot>, side: &SidePartsOf, tcp: bool, found: &mut Vec<Diagnostic>) {
     let Some(security) = &side.security else {
         return;
     };

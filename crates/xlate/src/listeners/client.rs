@@ -9,7 +9,7 @@ use model::node::{Interception, Role};
 use model::service::Resolution;
 use store::{Reads, Snapshot};
 
-use super::parts::PartsOf;
+use super::parts::SidePartsOf;
 use super::repeated::Chains;
 use super::tls::OwnFiles;
 use crate::routes::{RoutesOf, UnknownHosts};
@@ -44,7 +44,7 @@ pub(crate) enum Listens {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct OutboundClient {
     /// What filter chains have in common.
-    pub(super) parts: PartsOf,
+    pub(super) parts: SidePartsOf,
     /// By which addresses it knows services.
     pub(super) addressing: Addressing,
     /// IP families.
@@ -73,7 +73,7 @@ pub(crate) struct OutboundClient {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct InboundServer {
     /// What filter chains have in common.
-    pub(crate) parts: PartsOf,
+    pub(crate) parts: SidePartsOf,
     /// Which policies it follows.
     pub(crate) policies: SecurityOf,
     /// The service ports that its workload serves.
@@ -96,7 +96,7 @@ pub(crate) struct InboundServer {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct GatewayProxy {
     /// What filter chains have in common.
-    pub(crate) parts: PartsOf,
+    pub(crate) parts: SidePartsOf,
     /// Which Gateways it serves.
     pub(crate) gateway: GatewayKey,
     /// IP families.
@@ -129,7 +129,7 @@ impl ListenersOf {
     }
 
     /// What the filter chains of each side have in common.
-    pub(crate) fn parts(&self) -> Vec<&PartsOf> {
+    pub(crate) fn parts(&self) -> Vec<&SidePartsOf> {
         match &self.0 {
             Listens::Sidecar(outbound, inbound) => vec![&inbound.parts, &outbound.parts],
             Listens::Gateway(gateway) => vec![&gateway.parts],
@@ -151,7 +151,7 @@ fn sidecar(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>, routes: &RoutesOf) -> List
     let headless = |t: &ServiceTarget| t.service.resolution == Resolution::Passthrough;
     let served = proxy.targets.iter().any(headless);
     let own = proxy.node.addresses.first().filter(|_| served);
-    let parts = |class, chains| PartsOf::of(cx, proxy, class, chains);
+    let parts = |class, chains| SidePartsOf::of(cx, proxy, class, chains);
     let outbound = OutboundClient {
         parts: parts(Class::SidecarOutbound, Chains::Outbound),
         addressing: Addressing::of(proxy, &settings.features),
@@ -191,7 +191,7 @@ fn gateway(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> GatewayProxy {
     let matched = proxy.labels_for(cx, Reader::VirtualServices);
     let both = selectable.iter().chain(matched.iter());
     GatewayProxy {
-        parts: PartsOf::of(cx, proxy, Class::Gateway, Chains::Gateway(gateway.clone())),
+        parts: SidePartsOf::of(cx, proxy, Class::Gateway, Chains::Gateway(gateway.clone())),
         gateway,
         families: proxy.families(),
         unprivileged: proxy.flag("UNPRIVILEGED_POD"),

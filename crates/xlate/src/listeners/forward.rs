@@ -14,7 +14,7 @@ use store::Snapshot;
 
 use super::tcp::{Policy, Proxy, Upstream};
 use mesh::cluster_names;
-use mesh::destination_rule::{self, Client, MergedRule, Side};
+use mesh::destination_rule::{self, Client, MergedDestinationRule, Side};
 use mesh::scope::SidecarScope;
 
 /// A proxy as a client of the services behind it.
@@ -82,7 +82,7 @@ impl Forward<'_> {
     }
 
     /// The rule about a service.
-    pub(super) fn destination_rule(&self, service: &Service) -> Option<Arc<MergedRule>> {
+    pub(super) fn destination_rule(&self, service: &Service) -> Option<Arc<MergedDestinationRule>> {
         let client = Client {
             namespace: self.namespace,
             labels: self.labels,
@@ -135,7 +135,7 @@ pub(super) fn cluster(
 }
 
 /// What a rule asks of TCP proxies towards a subset of its host.
-pub(super) fn policy(rule: Option<&MergedRule>, subset: &str) -> Policy {
+pub(super) fn policy(rule: Option<&MergedDestinationRule>, subset: &str) -> Policy {
     let top = destination_rule::top_policy(rule);
     let own = destination_rule::subset(rule, subset).and_then(|s| s.traffic_policy.as_ref());
     let tcp = top

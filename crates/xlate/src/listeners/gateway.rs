@@ -35,7 +35,7 @@ use xds::{Resource, any};
 
 use super::client::GatewayProxy;
 use super::hcm::{Options, Routes};
-use super::parts::Parts;
+use super::parts::SideParts;
 use super::{balance, encode};
 
 /// How long a client may take for its part of the TLS handshake.
@@ -269,7 +269,7 @@ impl Planning<'_> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct GatewayListener {
     spec: Arc<Keyed<Spec>>,
-    parts: Parts,
+    parts: SideParts,
     /// Patches that may concern it.
     patches: Option<Arc<ListenerPatches>>,
 }

@@ -28,7 +28,7 @@ use xds::Resource;
 use super::ServedPort;
 use super::client::InboundServer;
 use super::hcm::{HttpParts, Options, Routes};
-use super::parts::{Parts, TcpParts};
+use super::parts::{SideParts, TcpParts};
 use super::tcp::{Policy, Upstream};
 use super::tls::MutualTls;
 use super::{added, config_metadata, encode, patches, plain_http, tcp};
@@ -147,7 +147,7 @@ struct InboundListener {
     tls: Option<Arc<Keyed<MutualTls>>>,
     /// How requests are tried again, unless they are gRPC.
     retries: Option<Arc<Keyed<RetryPolicy>>>,
-    parts: Parts,
+    parts: SideParts,
     /// Patches that may concern it.
     patches: Option<Arc<ListenerPatches>>,
     /// Patches that may concern its routes.
@@ -298,7 +298,7 @@ impl InboundListener {
                 .map(|r| RetryPolicy::clone(r)),
         );
         if let Some(patches) = &self.route_patches {
-            let place = envoy_filter::route::Place {
+            let place = envoy_filter::route::RouteContext {
                 context: Context::SidecarInbound,
                 service_ports: &|port| vec![port],
             };

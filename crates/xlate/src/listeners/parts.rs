@@ -73,7 +73,7 @@ impl TcpParts {
 
 /// The common parts of one side of a proxy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Parts {
+pub struct SideParts {
     /// Of TCP chains and listeners.
     pub tcp: Arc<Keyed<TcpParts>>,
     /// Of HTTP chains.
@@ -82,7 +82,7 @@ pub struct Parts {
 
 /// What decides the common parts of one side of a proxy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct PartsOf {
+pub struct SidePartsOf {
     /// Which side.
     pub class: Class,
     /// What the proxy may see.
@@ -112,7 +112,7 @@ pub struct PartsOf {
     idle_timeout: Option<Arc<str>>,
 }
 
-impl PartsOf {
+impl SidePartsOf {
     /// What decides the common parts of one side of a proxy.
     pub(crate) fn of(
         cx: &Cx<'_, Snapshot>,
@@ -154,10 +154,10 @@ impl PartsOf {
     }
 }
 
-impl Query<Snapshot> for PartsOf {
-    type Value = Parts;
+impl Query<Snapshot> for SidePartsOf {
+    type Value = SideParts;
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Parts {
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> SideParts {
         let class = self.class;
         let settings = cx.settings();
         let mesh = &*settings.mesh;
@@ -243,7 +243,7 @@ impl Query<Snapshot> for PartsOf {
             cluster_stat_name: stat_name.clone(),
             buffer_limit: (class == Class::Gateway).then_some(buffer_limit).flatten(),
         };
-        Parts {
+        SideParts {
             tcp: Keyed::new(tcp),
             http: Keyed::new(http),
         }

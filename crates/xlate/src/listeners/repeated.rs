@@ -15,7 +15,7 @@ use policy::envoy_filter::{Context, ListenerPatchesOf, PatchesLeftOut, SelectedB
 use policy::security::{Security, SecurityOf};
 use store::Snapshot;
 
-use super::parts::PartsOf;
+use super::parts::SidePartsOf;
 
 /// What a proxy lacks whose filters are too large, as it is told to those whom it refuses.
 pub(super) const ROOM: &str = "room for the policies and extensions of all its ports";
@@ -39,14 +39,14 @@ pub(crate) enum Chains {
 }
 
 /// Whether the chains would repeat too much. How many chains there are is asked only where the filters are large.
-pub(super) fn too_much(cx: &Cx<'_, Snapshot>, parts: &PartsOf, security: &Security) -> bool {
+pub(super) fn too_much(cx: &Cx<'_, Snapshot>, parts: &SidePartsOf, security: &Security) -> bool {
     let size = security.http.encoded_len() + security.tcp.encoded_len();
     size > SMALL && product([size, parts.chains(cx)]) > REPEATED_BYTES
 }
 
 /// Whether a side refuses everything because of patches: one that may protect it is left out, or the chains of a side
 /// would repeat too much of them.
-pub(super) fn closed_by_patches(cx: &Cx<'_, Snapshot>, parts: &PartsOf) -> bool {
+pub(super) fn closed_by_patches(cx: &Cx<'_, Snapshot>, parts: &SidePartsOf) -> bool {
     let left_out = cx.query(&PatchesLeftOut(parts.patched.clone()));
     parts.too_many_copies || left_out.closes(context(parts.class))
 }
@@ -120,7 +120,7 @@ fn outbound_chains(cx: &Cx<'_, Snapshot>, scope: &ScopeKey) -> (usize, usize) {
     (own + http, detected + http)
 }
 
-impl PartsOf {
+impl SidePartsOf {
     /// About how many chains there are.
     fn chains(&self, cx: &Cx<'_, Snapshot>) -> usize {
         match &self.chains {

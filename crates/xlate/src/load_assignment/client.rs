@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use incr::Cx;
-use mesh::destination_rule::MergedRule;
+use mesh::destination_rule::MergedDestinationRule;
 use mesh::label_names::{Reader, only};
 use mesh::proxy::Traits;
 use mesh::view::Families;
@@ -98,9 +98,9 @@ impl EndpointClient {
     pub(crate) fn place_decides(
         settings: &Settings,
         service: &Service,
-        rule: Option<&MergedRule>,
+        rule: Option<&MergedDestinationRule>,
     ) -> bool {
-        service.kube.node_local || Decisive::of(settings, service, rule).decides
+        service.kube.node_local || LocalityInfluence::of(settings, service, rule).decides
     }
 
     /// A proxy, for one service.
@@ -109,9 +109,9 @@ impl EndpointClient {
         settings: &Settings,
         multi_network: bool,
         service: &Service,
-        rule: Option<&MergedRule>,
+        rule: Option<&MergedDestinationRule>,
     ) -> Self {
-        let decisive = Decisive::of(settings, service, rule);
+        let decisive = LocalityInfluence::of(settings, service, rule);
         let node = service.kube.node_local;
         Self {
             locality: decisive.decides.then(|| place.locality.clone()),
@@ -129,17 +129,17 @@ fn network_view(proxy: &Traits<'_>) -> Option<Arc<[Network]>> {
 
 /// What of a client's place decides on the endpoints of a service, over all its ports and subsets.
 #[derive(Default)]
-struct Decisive {
+struct LocalityInfluence {
     decides: bool,
     /// Names of labels, sorted.
     labels: Vec<String>,
 }
 
-impl Decisive {
-    fn of(settings: &Settings, service: &Service, rule: Option<&MergedRule>) -> Self {
+impl LocalityInfluence {
+    fn of(settings: &Settings, service: &Service, rule: Option<&MergedDestinationRule>) -> Self {
         let mesh = &settings.mesh;
         let policies: Vec<&TrafficPolicy> = rule
-            .map(MergedRule::spec)
+            .map(MergedDestinationRule::spec)
             .into_iter()
             .flat_map(|rule| {
                 let subsets = rule.subsets.iter();

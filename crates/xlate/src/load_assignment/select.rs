@@ -19,7 +19,7 @@ use store::Snapshot;
 use super::client::EndpointClient;
 use super::groups::{Group, Member, Target, is_draining};
 use super::network::{Gateways, NetworkGateways, in_network, split_horizon};
-use mesh::destination_rule::{MergedRule, Policy, subset, top_policy};
+use mesh::destination_rule::{MergedDestinationRule, Policy, subset, top_policy};
 use mesh::services::EndpointsOf;
 use policy::authn::{MutualTls, PeerPolicies, Peers};
 
@@ -29,7 +29,7 @@ pub(crate) const PERSISTENT_SESSION: &str = "istio.io/persistent-session";
 /// Everything that choosing endpoints of one service reads.
 pub(crate) struct Selection<'a> {
     pub(crate) service: &'a Service,
-    pub(crate) rule: Option<&'a MergedRule>,
+    pub(crate) rule: Option<&'a MergedDestinationRule>,
     pub(crate) client: &'a EndpointClient,
     pub(crate) settings: &'a Settings,
     pub(crate) known: &'a Known,
@@ -214,7 +214,7 @@ pub(crate) fn has_label(service: &Service, name: &str) -> bool {
 }
 
 /// The TLS mode that a rule states for a port, of the subset first.
-fn tls_mode(rule: Option<&MergedRule>, subset_name: &str, port: u16) -> Option<TlSmode> {
+fn tls_mode(rule: Option<&MergedDestinationRule>, subset_name: &str, port: u16) -> Option<TlSmode> {
     fn of_policy(policy: Option<&TrafficPolicy>, port: u16) -> Option<&ClientTlsSettings> {
         let policy = policy?;
         let of_port = policy

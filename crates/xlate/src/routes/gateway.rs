@@ -27,7 +27,9 @@ use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
-use mesh::virtual_service::{DestinationsOf, RuleHead, RuleOf, RulesFor};
+use mesh::virtual_service::{
+    DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
+};
 use mesh::{hosts, limits};
 use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};
@@ -182,7 +184,7 @@ impl Hosts<'_, '_> {
     /// Adds the routes of every rule that names the gateway, for the hosts that both have.
     fn rules(&mut self, server: &GatewayServer) {
         let namespace = self.key.client.namespace().clone();
-        let lists = self.cx.query(&RulesFor {
+        let lists = self.cx.query(&VirtualServicesFor {
             namespace: namespace.clone(),
             gateway: server.gateway_name.clone(),
         });
@@ -220,7 +222,7 @@ impl Hosts<'_, '_> {
         }
     }
 
-    fn routes(&self, server: &GatewayServer, head: &RuleHead) -> RuleRoutes {
+    fn routes(&self, server: &GatewayServer, head: &VirtualServiceHead) -> RuleRoutes {
         let client = &self.key.client;
         let destinations = self.cx.query(&DestinationsOf {
             rule: head.name.clone(),
@@ -367,14 +369,14 @@ impl Hosts<'_, '_> {
 
 /// What the routes of a rule weigh.
 fn weight_of(cx: &Cx<'_, Snapshot>, rule: &ObjectName) -> usize {
-    let rule = cx.query(&RuleOf(rule.clone()));
+    let rule = cx.query(&VirtualServiceOf(rule.clone()));
     rule.as_ref().as_ref().map_or(0, |rule| rule.weight)
 }
 
 /// The hosts that a server and a rule have in common: of two that overlap, the one that is covered.
 ///
 /// Istio: pkg/config/host/names.go NamesForNamespace and Intersection, 1.32.
-fn intersection<'a>(server: &'a [String], head: &'a RuleHead) -> Vec<&'a str> {
+fn intersection<'a>(server: &'a [String], head: &'a VirtualServiceHead) -> Vec<&'a str> {
     let open = server.iter().filter_map(|host| match host.split_once('/') {
         None => Some(host.as_str()),
         Some((namespace, host)) => {
@@ -415,11 +417,11 @@ fn collapse(mut hosts: Vec<Host>) -> Vec<Host> {
 #[cfg(test)]
 mod tests {
     use super::intersection;
-    use mesh::virtual_service::RuleHead;
+    use mesh::virtual_service::VirtualServiceHead;
     use model::service::Visibility;
 
     fn common(server: &[&str], hosts: &[&str]) -> Vec<String> {
-        let head = RuleHead {
+        let head = VirtualServiceHead {
             name: model::ObjectName::new("shop", "rule"),
             created: None,
             export_to: Visibility::Public,

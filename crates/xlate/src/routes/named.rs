@@ -12,7 +12,7 @@ use model::object::ObjectName;
 use super::plan::OnPort;
 use mesh::hosts::{Ends, Wildcards};
 use mesh::scope::EgressScope;
-use mesh::virtual_service::{RuleHead, Semantics};
+use mesh::virtual_service::{Semantics, VirtualServiceHead};
 
 /// The services of a port, found by what rules call them.
 pub(super) struct Named<'a> {
@@ -33,7 +33,7 @@ impl<'a> Named<'a> {
     }
 
     /// Whether a rule is about some service of the port.
-    pub(super) fn concerned_by(&self, head: &RuleHead) -> bool {
+    pub(super) fn concerned_by(&self, head: &VirtualServiceHead) -> bool {
         head.hosts.iter().any(|host| {
             let host = host.to_ascii_lowercase();
             self.services.contains_key(host.as_str())
@@ -45,7 +45,7 @@ impl<'a> Named<'a> {
     /// The hosts of a rule that are no services, and the services that it is about.
     pub(super) fn split(
         &self,
-        head: &'a RuleHead,
+        head: &'a VirtualServiceHead,
         specificity: &Specificity<'_>,
     ) -> (Vec<&'a str>, Vec<&'a OnPort>) {
         let mut hosts = Vec::new();
@@ -78,7 +78,7 @@ impl<'a> Named<'a> {
     /// The services of the port that a rule is about which is refused: by the services, since its hosts are too many.
     pub(super) fn of_refused(
         &self,
-        head: &RuleHead,
+        head: &VirtualServiceHead,
         found: &[(Hostname, bool)],
         specificity: &Specificity<'_>,
     ) -> Vec<&'a OnPort> {

@@ -12,7 +12,7 @@ use prost::Message;
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use store::Snapshot;
 
-use policy::envoy_filter::route::{Place, apply};
+use policy::envoy_filter::route::{RouteContext, apply};
 use policy::envoy_filter::{Context, RoutePatches};
 use xds::Resource;
 
@@ -46,7 +46,7 @@ impl<C: Config> Query<Snapshot> for Patched<C> {
         let Ok(mut config) = RouteConfiguration::decode(&*bytes) else {
             return Arc::new(Resource::from_bytes(name, bytes));
         };
-        let place = Place {
+        let place = RouteContext {
             context: self.context,
             service_ports: &|port| self.config.service_ports(cx, port),
         };

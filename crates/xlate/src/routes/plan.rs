@@ -25,7 +25,7 @@ use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use super::service::ServiceRoutes;
 use mesh::scope::suspects_in;
 use mesh::scope::{EgressScope, ScopeOf, SidecarScope};
-use mesh::virtual_service::{DestinationsOf, MESH, RuleHead, Semantics};
+use mesh::virtual_service::{DestinationsOf, MESH, Semantics, VirtualServiceHead};
 use xds::any;
 
 /// The virtual hosts of a port.
@@ -225,6 +225,18 @@ fn groups<'a>(
             });
         }
     }
+    add_default_groups(key, scope, services, &ruled, &mut groups);
+    groups
+}
+
+/// Adds the groups of services that no VirtualService routes.
+fn add_default_groups<'a>(
+    key: &PlanOf,
+    scope: &SidecarScope,
+    services: &'a BTreeMap<Hostname, OnPort>,
+    ruled: &KeyedSet<&Hostname>,
+    groups: &mut Vec<Group<'a>>,
+) {
     for service in services.values() {
         // An alias is a domain of the service that it stands for.
         if ruled.contains(&service.host) || service.service.resolution == Resolution::Alias {
@@ -246,7 +258,6 @@ fn groups<'a>(
             });
         }
     }
-    groups
 }
 
 fn known_namespace(scope: &SidecarScope, host: &str) -> Option<model::names::Namespace> {
@@ -257,7 +268,7 @@ fn rule_routes(
     cx: &Cx<'_, Snapshot>,
     key: &PlanOf,
     scope: &SidecarScope,
-    head: &RuleHead,
+    head: &VirtualServiceHead,
     services: &BTreeMap<Hostname, OnPort>,
 ) -> RuleRoutes {
     let destinations = cx.query(&DestinationsOf {

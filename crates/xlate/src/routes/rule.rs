@@ -19,8 +19,8 @@ use store::{Reads, Snapshot};
 use super::encode::RouteList;
 use super::matching::is_catch_all;
 use super::{action, hash};
-use mesh::destination_rule::{Client, MergedRule, Side, rule_for};
-use mesh::virtual_service::{RefusedRule, Rule, RuleOf};
+use mesh::destination_rule::{Client, MergedDestinationRule, Side, rule_for};
+use mesh::virtual_service::{RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf};
 
 /// How sticky sessions of a service are kept.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -98,8 +98,8 @@ impl Query<Snapshot> for RuleRoutes {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<RouteList> {
         let rule = match self.refused {
-            true => cx.query(&RefusedRule(self.rule.clone())),
-            false => cx.query(&RuleOf(self.rule.clone())),
+            true => cx.query(&RefusedVirtualService(self.rule.clone())),
+            false => cx.query(&VirtualServiceOf(self.rule.clone())),
         };
         let routes = rule
             .as_ref()
@@ -129,7 +129,7 @@ impl Query<Snapshot> for LabelsReadBy {
     type Value = Arc<BTreeSet<Arc<str>>>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        let rule = cx.query(&RuleOf(self.0.clone()));
+        let rule = cx.query(&VirtualServiceOf(self.0.clone()));
         let matches = rule
             .iter()
             .flat_map(|r| &r.spec.http)
@@ -142,13 +142,17 @@ impl Query<Snapshot> for LabelsReadBy {
 /// A rule being turned into routes.
 pub(super) struct Building<'a> {
     pub(super) key: &'a RuleRoutes,
-    pub(super) rule: &'a Rule,
+    pub(super) rule: &'a ResolvedVirtualService,
     pub(super) default_retries: Option<&'a HttpRetry>,
-    destination_rules: Vec<(&'a Hostname, Arc<MergedRule>)>,
+    destination_rules: Vec<(&'a Hostname, Arc<MergedDestinationRule>)>,
 }
 
 impl<'a> Building<'a> {
-    fn new(cx: &'a Cx<'_, Snapshot>, key: &'a RuleRoutes, rule: &'a Rule) -> Self {
+    fn new(
+        cx: &'a Cx<'_, Snapshot>,
+        key: &'a RuleRoutes,
+        rule: &'a ResolvedVirtualService,
+    ) -> Self {
         let client = Client {
             namespace: &key.namespace,
             labels: &key.labels,

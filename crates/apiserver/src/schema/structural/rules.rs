@@ -21,7 +21,7 @@ pub(super) fn faults(schema: &Value, path: &str) -> Vec<Cause> {
         causes: Vec::new(),
         cost: 0,
     };
-    let place = Place {
+    let place = SchemaContext {
         path: path.to_owned(),
         often: Some(1),
         lost: None,
@@ -37,7 +37,7 @@ pub(super) fn faults(schema: &Value, path: &str) -> Vec<Cause> {
 }
 
 /// Where a schema stands.
-struct Place {
+struct SchemaContext {
     path: String,
     /// How many values of it an object may have; `None` where nothing limits them.
     often: Option<u64>,
@@ -53,12 +53,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn schema(&mut self, schema: &Value, place: &Place, depth: usize) {
+    fn schema(&mut self, schema: &Value, place: &SchemaContext, depth: usize) {
         if depth > super::DEEPEST {
             return;
         }
         self.rules(schema, place);
-        let within = |path: String, often: Option<u64>, lost: Option<String>| Place {
+        let within = |path: String, often: Option<u64>, lost: Option<String>| SchemaContext {
             path,
             often,
             lost,
@@ -99,7 +99,7 @@ impl Walk {
         }
     }
 
-    fn rules(&mut self, schema: &Value, place: &Place) {
+    fn rules(&mut self, schema: &Value, place: &SchemaContext) {
         let Some(rules) = schema["x-kubernetes-validations"].as_array() else {
             return;
         };
@@ -184,7 +184,7 @@ impl Walk {
         variables: &[(&str, Kind)],
         at: String,
         schema: &Value,
-        place: &Place,
+        place: &SchemaContext,
     ) {
         if source.is_empty() {
             let detail = "must be non-empty if specified";
@@ -204,7 +204,7 @@ impl Walk {
     }
 
     /// Counts what an expression may cost for all values of a request, and refuses what is too dear by itself.
-    fn charge(&mut self, at: String, what: &str, cost: u64, schema: &Value, place: &Place) {
+    fn charge(&mut self, at: String, what: &str, cost: u64, schema: &Value, place: &SchemaContext) {
         let often = place.often.unwrap_or_else(|| cel::most_often(schema));
         let cost = cost.saturating_mul(often);
         self.cost = self.cost.saturating_add(cost);

@@ -155,6 +155,7 @@ pub(in crate::commands) fn read(
     let snapshot = snapshot(config_dirs, mesh_config)?;
     let node = node(&snapshot)?;
     let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
+    xlate::supported(node.role)?;
     Ok((snapshot, node))
 }
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use mesh::destination_rule::Extent;
 use mesh::gateways::{GatewayServer, is_passthrough};
 use mesh::scope::ScopeOf;
-use mesh::virtual_service::{Rule, RuleOf, RulesFor, Semantics};
+use mesh::virtual_service::{
+    ResolvedVirtualService, Semantics, VirtualServiceOf, VirtualServicesFor,
+};
 use mesh::{cluster_names, hosts};
 use model::Kind;
 use model::host::subset_of;
@@ -90,10 +92,10 @@ impl<'a> Servers<'a> {
     }
 
     /// The rules for the server's hosts that route bytes, in the order in which they apply.
-    fn rules(&self) -> Vec<Arc<Rule>> {
+    fn rules(&self) -> Vec<Arc<ResolvedVirtualService>> {
         let cx = self.planning.cx;
         let namespace = &self.planning.proxy.parts.scope.namespace;
-        let lists = cx.query(&RulesFor {
+        let lists = cx.query(&VirtualServicesFor {
             namespace: namespace.clone(),
             gateway: self.server.gateway_name.clone(),
         });
@@ -110,7 +112,7 @@ impl<'a> Servers<'a> {
                 let wanted: Vec<&str> = head.hosts.iter().map(|h| &**h).collect();
                 !hosts::common(&served, &wanted).is_empty()
             })
-            .filter_map(|head| (*cx.query(&RuleOf(head.name.clone()))).clone())
+            .filter_map(|head| (*cx.query(&VirtualServiceOf(head.name.clone()))).clone())
             .collect()
     }
 
@@ -119,7 +121,7 @@ impl<'a> Servers<'a> {
             && (gateways.is_empty() || gateways.iter().any(|g| **g == *self.server.gateway_name))
     }
 
-    fn routed(&self, rule: &Rule, routes: &[RouteDestination]) -> Option<Proxy> {
+    fn routed(&self, rule: &ResolvedVirtualService, routes: &[RouteDestination]) -> Option<Proxy> {
         self.forward.routed(&rule.name, routes, &self.port)
     }
 
@@ -150,7 +152,7 @@ impl<'a> Servers<'a> {
     }
 
     /// Whether a rule was made from a `TLSRoute`, which counts for TLS that ends here too.
-    fn is_of_tls_route(&self, rule: &Rule) -> bool {
+    fn is_of_tls_route(&self, rule: &ResolvedVirtualService) -> bool {
         rule.semantics == Semantics::Gateway
             && self
                 .planning

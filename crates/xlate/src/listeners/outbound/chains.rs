@@ -23,7 +23,9 @@ use mesh::address::{WILDCARD_V4, WILDCARD_V6, wildcards};
 use mesh::cluster_names;
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::view::Families;
-use mesh::virtual_service::{MESH, RefusedRule, Rule, RuleOf};
+use mesh::virtual_service::{
+    MESH, RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf,
+};
 
 /// What the chains of a service depend on besides the service: the proxy as a client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -63,12 +65,12 @@ pub(super) fn expand(
     client: &ClientKey,
     wanted: &TcpChains,
 ) -> Vec<TcpChain> {
-    let rules: Vec<Arc<Rule>> = wanted
+    let rules: Vec<Arc<ResolvedVirtualService>> = wanted
         .rules
         .iter()
         .filter_map(|followed| match followed.refused {
-            true => (*cx.query(&RefusedRule(followed.rule.clone()))).clone(),
-            false => (*cx.query(&RuleOf(followed.rule.clone()))).clone(),
+            true => (*cx.query(&RefusedVirtualService(followed.rule.clone()))).clone(),
+            false => (*cx.query(&VirtualServiceOf(followed.rule.clone()))).clone(),
         })
         .collect();
     let scope = client
@@ -108,7 +110,7 @@ struct Static<'a> {
 }
 
 impl Expansion<'_> {
-    fn tls(&self, rules: &[Arc<Rule>]) -> Vec<TcpChain> {
+    fn tls(&self, rules: &[Arc<ResolvedVirtualService>]) -> Vec<TcpChain> {
         let mut chains = Vec::new();
         // The first of several matches that a proxy cannot tell apart wins.
         let mut seen = KeyedSet::default();
@@ -154,7 +156,7 @@ impl Expansion<'_> {
         chains
     }
 
-    fn tcp(&self, rules: &[Arc<Rule>]) -> Vec<TcpChain> {
+    fn tcp(&self, rules: &[Arc<ResolvedVirtualService>]) -> Vec<TcpChain> {
         let own = |server_names| Matching {
             server_names,
             ranges: self.ranges(),
@@ -241,7 +243,7 @@ impl Expansion<'_> {
     /// The chain of a rule's route; `None` where every weight is zero.
     fn routed(
         &self,
-        rule: &Rule,
+        rule: &ResolvedVirtualService,
         routes: &[RouteDestination],
         matching: Matching,
     ) -> Option<TcpChain> {

@@ -23,7 +23,7 @@ enum Piece {
 
 /// Frames in the order of writing.
 #[derive(Debug, Default)]
-pub(crate) struct Out {
+pub(crate) struct WriteBuffer {
     own: Vec<u8>,
     /// How many of `own` are written.
     written: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Out {
     done: usize,
 }
 
-impl Out {
+impl WriteBuffer {
     /// Whether everything is written.
     pub(crate) fn is_empty(&self) -> bool {
         self.done == self.pieces.len()
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_let_go_although_something_is_left() {
-        let mut out = Out::default();
+        let mut out = WriteBuffer::default();
         let mut io = Narrow {
             got: Vec::new(),
             calls: 0,
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn everything_arrives_in_order_however_little_is_taken() {
-        let mut out = Out::default();
+        let mut out = WriteBuffer::default();
         let mut expected = Vec::new();
         let mut io = Narrow {
             got: Vec::new(),

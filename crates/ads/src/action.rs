@@ -10,7 +10,7 @@ use crate::status::Status;
 
 /// One thing for the adapter to do.
 #[derive(Clone, Debug)]
-pub enum Out {
+pub enum Action {
     /// Send a response.
     Send(Response),
     /// Tell whoever watches.

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use ads::latest;
 use mesh::view::ProxyKey;
 use model::node::Node;
-use xds::{Published, TypeUrl};
+use xds::{Published, TypeUrl, Types};
 use xlate::View;
 use xlate::ViewOf;
 
 use super::ProxyId;
-use super::state::{FindingsEntry, Proxy, Root, SetEntry, State, TYPES};
+use super::state::{FindingsEntry, Proxy, Root, SetEntry, State};
 use crate::analysis::Seen;
 
 /// Whether anything was derived, be it that there is nothing.
@@ -85,7 +85,7 @@ impl State {
                 origin,
                 root: None,
                 viewed: None,
-                types: [false; TYPES],
+                types: Types::NONE,
                 from_disk,
                 sender,
             },
@@ -100,14 +100,14 @@ impl State {
         let Some(proxy) = self.proxies.get_mut(&id) else {
             return;
         };
-        if std::mem::replace(&mut proxy.types[ty as usize], true) {
+        if !proxy.types.insert(ty) {
             return;
         }
         if let Some(view) = proxy.viewed.as_ref().map(|v| v.view.clone()) {
             self.join_type(&view, ty);
             // A set that others of the view already have is there at once.
             if let (Some(entry), Some(proxy)) = (self.views.get(&view), self.proxies.get_mut(&id)) {
-                self.from_disk -= proxy.tell(&entry.published, &mut self.peal);
+                self.from_disk -= proxy.tell(&entry.published, &mut self.batch);
             }
         }
     }
@@ -163,9 +163,9 @@ impl State {
         entry.proxies.insert(id);
         entry.joined_or_left += 1;
         if let Some(proxy) = self.proxies.get_mut(&id) {
-            self.from_disk -= proxy.tell(&entry.published, &mut self.peal);
+            self.from_disk -= proxy.tell(&entry.published, &mut self.batch);
         }
-        for ty in TypeUrl::ALL.into_iter().filter(|t| types[*t as usize]) {
+        for ty in types.iter() {
             self.join_type(view, ty);
         }
     }
@@ -187,7 +187,7 @@ impl State {
             });
             findings.views += 1;
         }
-        let wanted = &mut entry.types[ty as usize];
+        let wanted = &mut entry.types[ty];
         *wanted += 1;
         if *wanted > 1 {
             return;
@@ -206,15 +206,15 @@ impl State {
         self.joined.push((view.clone(), ty));
     }
 
-    fn leave_view(&mut self, id: ProxyId, view: &Arc<View>, types: [bool; TYPES]) {
+    fn leave_view(&mut self, id: ProxyId, view: &Arc<View>, types: Types) {
         let Some(entry) = self.views.get_mut(view) else {
             return;
         };
         entry.proxies.remove(&id);
         entry.joined_or_left += 1;
         let mut unwanted = Vec::new();
-        for ty in TypeUrl::ALL.into_iter().filter(|t| types[*t as usize]) {
-            let wanted = &mut entry.types[ty as usize];
+        for ty in types.iter() {
+            let wanted = &mut entry.types[ty];
             *wanted -= 1;
             if *wanted == 0 {
                 unwanted.push(ty);
