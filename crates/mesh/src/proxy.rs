@@ -11,14 +11,15 @@ use incr::Cx;
 use model::Labels;
 use model::kinds::istio::Sidecar;
 use model::names::Namespace;
-use model::node::{Interception, Node};
+use model::node::{Interception, Node, Role};
 use model::service::Locality;
+use model::settings::Features;
 use serde_json::Value;
 use store::{Reads, Snapshot};
 
 use crate::label_names::Reader;
 use crate::scope::{self, ScopeKey};
-use crate::services::{self, Identity};
+use crate::services::{self, Addressing, Identity};
 use crate::view::{Families, ServiceTarget};
 
 /// What is known of a proxy, to make keys of. It is not comparable, so that nothing can be remembered under it: what decides
@@ -100,6 +101,20 @@ impl<'a> Traits<'a> {
         Families {
             v4: addresses.iter().any(|a| a.is_ipv4()),
             v6: addresses.iter().any(|a| a.is_ipv6()),
+        }
+    }
+
+    /// By which addresses it knows services.
+    ///
+    /// Istio: pilot/pkg/model/service.go nodeUsesAutoallocatedIPs, 1.32.
+    pub fn addressing(&self, features: &Features) -> Addressing {
+        let allocates = self.flag("DNS_AUTO_ALLOCATE") || features.ip_auto_allocate;
+        let resolves = self.flag("DNS_CAPTURE") || self.node.role == Role::Waypoint;
+        Addressing {
+            cluster: self.node.cluster.clone(),
+            families: self.families(),
+            auto_allocated: allocates && resolves,
+            dual_stack: features.dual_stack,
         }
     }
 

@@ -7,6 +7,7 @@ pub mod clusters;
 pub mod ecds;
 pub mod endpoints;
 pub mod findings;
+mod hashed;
 pub mod listeners;
 mod load_assignment;
 pub mod name_table;

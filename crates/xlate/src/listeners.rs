@@ -41,7 +41,7 @@ use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v
 use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet};
 
-use crate::view::Hashed;
+use crate::hashed::Hashed;
 
 pub use client::ListenersOf;
 

@@ -34,7 +34,7 @@ impl NameTableOf {
     pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         Self {
             scope: proxy.scope.clone(),
-            addressing: Addressing::of(proxy, &cx.settings().features),
+            addressing: proxy.addressing(&cx.settings().features),
             network: proxy.node.network.clone(),
         }
     }

@@ -8,11 +8,11 @@ use xds::{ResourceSet, TypeUrl};
 use crate::clusters::ClustersOf;
 use crate::ecds::ExtensionConfigsOf;
 use crate::endpoints::EndpointsOfClient;
+use crate::hashed::Hashed;
 use crate::listeners::ListenersOf;
 use crate::name_table::NameTableOf;
 use crate::routes::RoutesOf;
 use crate::secrets::SecretsOf;
-use crate::view::Hashed;
 
 /// Every resource of one type that proxies which agree in the key of that type may ask for.
 ///

@@ -44,8 +44,7 @@ use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet};
 
-use crate::roots::TypeSet;
-use crate::view::Hashed;
+use crate::hashed::Hashed;
 
 pub use config::RouteName;
 use patched::{Config, Patched};
@@ -87,19 +86,11 @@ impl RoutesOf {
 
     /// Their route configurations: all that listeners may name.
     pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
-        let client = self.client.in_scope(cx);
-        if client != *self.client {
-            let in_scope = Self {
-                client: Arc::new(client),
-                ..self.clone()
-            };
-            return (*cx.query(&TypeSet::Routes(Hashed::new(in_scope)))).clone();
-        }
-        match &self.serves {
-            Serves::Sidecar { http_proxy } => self.of_sidecar(cx, *http_proxy),
-            Serves::Gateway(gateway) => self.of_gateway(cx, gateway),
-            Serves::Nothing => ResourceSet::default(),
-        }
+        let in_scope = Self {
+            client: Arc::new(self.client.in_scope(cx)),
+            ..self.clone()
+        };
+        (*cx.query(&RoutesInScope(Hashed::new(in_scope)))).clone()
     }
 
     fn of_sidecar(&self, cx: &Cx<'_, Snapshot>, http_proxy: bool) -> ResourceSet {
@@ -162,6 +153,23 @@ impl RoutesOf {
             scope: self.client.scope.clone(),
             attempt_count: self.client.attempt_count,
             forwarded_host: self.client.forwarded_host,
+        }
+    }
+}
+
+/// The route configurations of proxies, which are told apart only by labels that a rule in their scope reads.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct RoutesInScope(Hashed<RoutesOf>);
+
+impl Query<Snapshot> for RoutesInScope {
+    type Value = ResourceSet;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let routes = &*self.0;
+        match &routes.serves {
+            Serves::Sidecar { http_proxy } => routes.of_sidecar(cx, *http_proxy),
+            Serves::Gateway(gateway) => routes.of_gateway(cx, gateway),
+            Serves::Nothing => ResourceSet::default(),
         }
     }
 }

@@ -5,12 +5,9 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use model::names::ClusterId;
-use model::node::Role;
 use model::service::Service;
-use model::settings::Features;
 
 use super::entry::UNSPECIFIED;
-use crate::proxy::Traits;
 use crate::view::Families;
 
 /// What decides by which addresses a proxy knows a service.
@@ -27,20 +24,6 @@ pub struct Addressing {
 }
 
 impl Addressing {
-    /// That of a proxy.
-    ///
-    /// Istio: pilot/pkg/model/service.go nodeUsesAutoallocatedIPs, 1.32.
-    pub fn of(proxy: &Traits<'_>, features: &Features) -> Self {
-        let allocates = proxy.flag("DNS_AUTO_ALLOCATE") || features.ip_auto_allocate;
-        let resolves = proxy.flag("DNS_CAPTURE") || proxy.node.role == Role::Waypoint;
-        Self {
-            cluster: proxy.node.cluster.clone(),
-            families: proxy.families(),
-            auto_allocated: allocates && resolves,
-            dual_stack: features.dual_stack,
-        }
-    }
-
     /// The address by which the proxy knows the service; `0.0.0.0` where it has none of its own.
     ///
     /// Istio: pilot/pkg/model/service.go GetAddressForProxy, 1.32.

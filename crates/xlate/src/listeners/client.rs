@@ -12,8 +12,8 @@ use store::{Reads, Snapshot};
 use super::parts::SidePartsOf;
 use super::repeated::Chains;
 use super::tls::OwnFiles;
+use crate::hashed::Hashed;
 use crate::routes::{RoutesOf, UnknownHosts};
-use crate::view::Hashed;
 use mesh::class::Class;
 use mesh::gateways::{self, GatewayKey};
 use mesh::label_names::Reader;
@@ -154,7 +154,7 @@ fn sidecar(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>, routes: &RoutesOf) -> List
     let parts = |class, chains| SidePartsOf::of(cx, proxy, class, chains);
     let outbound = OutboundClient {
         parts: parts(Class::SidecarOutbound, Chains::Outbound),
-        addressing: Addressing::of(proxy, &settings.features),
+        addressing: proxy.addressing(&settings.features),
         families,
         interception,
         reserved: reserved.clone(),

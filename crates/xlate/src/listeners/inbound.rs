@@ -32,8 +32,8 @@ use super::parts::{SideParts, TcpParts};
 use super::tcp::{Policy, Upstream};
 use super::tls::MutualTls;
 use super::{added, config_metadata, encode, patches, plain_http, tcp};
+use crate::hashed::Hashed;
 use crate::routes::retry;
-use crate::view::Hashed;
 
 /// Name of the listener that takes all redirected traffic.
 pub const VIRTUAL_INBOUND: &str = "virtualInbound";

@@ -35,7 +35,7 @@ use super::hcm::{Options, Routes};
 use super::parts::TcpParts;
 use super::{HttpKey, config_metadata, dns, encode, patches, plain_http, tcp};
 use crate::clusters::allow_any_dns_cache;
-use crate::view::Hashed;
+use crate::hashed::Hashed;
 
 /// Name of the route configuration of the HTTP proxy port.
 const HTTP_PROXY_ROUTES: &str = "http_proxy";

@@ -51,7 +51,7 @@ impl RouteClient {
         Self {
             scope: proxy.scope.clone(),
             dns_domain: proxy.node.dns_domain.clone(),
-            addressing: Addressing::of(proxy, &cx.settings().features),
+            addressing: proxy.addressing(&cx.settings().features),
             selectable: proxy.labels_for(cx, Reader::DestinationRules),
             matched: proxy.labels_for(cx, Reader::VirtualServices),
             attempt_count: headers.attempt_count,
