@@ -155,14 +155,19 @@ impl World {
         self.apply(objects.into_iter().map(|o| Change::Put(owner.clone(), o)))
     }
 
-    /// Puts objects in JSON, as one batch; those that cannot be read are left out.
+    /// Puts recorded objects in JSON, as one batch; those that cannot be read are left out. What Istio marked as derived
+    /// is derived.
     pub fn apply_json(&mut self, objects: &[Value]) {
         let file: Arc<Path> = Path::new("test.json").into();
         let texts = objects.iter().map(Value::to_string);
         let parsed: Vec<_> = texts.map(|o| parse(&o, &file, Validation::Warn)).collect();
         let owner = self.owner.clone();
         let objects = parsed.iter().flat_map(|p| p.objects().cloned());
-        self.apply(objects.map(|o| Change::Put(owner.clone(), o)));
+        let marked = objects.map(|mut object| {
+            crate::marked::mark(&mut object);
+            Change::Put(owner.clone(), object)
+        });
+        self.apply(marked.collect::<Vec<_>>());
     }
 
     /// Deletes an object.
