@@ -10,6 +10,7 @@ use proto_envoy::envoy::config::core::v3::{Locality, Node};
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::Error;
+use crate::load::MeshShape;
 
 /// The identity of proxies. In every text `{i}` becomes the proxy's number, `{i%20}` that modulo 20, `{ip}` an address
 /// of its own and `{ns}` its namespace.
@@ -44,6 +45,10 @@ pub struct NodeOptions {
     /// Further metadata, as KEY=VALUE
     #[arg(long = "metadata", value_name = "KEY=VALUE", value_parser = pair, conflicts_with = "node")]
     pub metadata: Vec<(String, String)>,
+
+    /// The mesh beside whose endpoints the proxies stand
+    #[arg(skip)]
+    pub mesh: Option<MeshShape>,
 }
 
 impl Default for NodeOptions {
@@ -54,6 +59,7 @@ impl Default for NodeOptions {
             namespaces: vec!["default".to_owned()],
             labels: Vec::new(),
             metadata: Vec::new(),
+            mesh: None,
         }
     }
 }
@@ -68,6 +74,30 @@ fn pair(text: &str) -> Result<(String, String), String> {
 pub(crate) struct Template {
     json: Json,
     namespaces: Vec<String>,
+    mesh: Option<MeshShape>,
+}
+
+/// How many machines the workloads of a mesh run on.
+const MACHINES: usize = 97;
+
+/// A proxy as it is in clusters, beside an endpoint of a mesh.
+fn beside_an_endpoint() -> Json {
+    json!({
+        "id": "sidecar~{ip}~{pod}.{ns}~{ns}.svc.cluster.local",
+        "cluster": "{service}.{ns}",
+        "locality": {"region": "region1", "zone": "{zone}"},
+        "metadata": {
+            "NAME": "{pod}", "NAMESPACE": "{ns}", "CLUSTER_ID": "Kubernetes", "MESH_ID": "cluster.local",
+            "SERVICE_ACCOUNT": "{service}", "WORKLOAD_NAME": "{service}-{version}", "NODE_NAME": "{machine}",
+            "OWNER": "kubernetes://apis/apps/v1/namespaces/{ns}/deployments/{service}-{version}",
+            "INSTANCE_IPS": "{ip}", "ISTIO_VERSION": "1.31.0", "INTERCEPTION_MODE": "REDIRECT",
+            "LABELS": {
+                "app": "{service}", "version": "{version}", "pod-template-hash": "6b8f7d9c5",
+                "service.istio.io/canonical-name": "{service}", "service.istio.io/canonical-revision": "{version}",
+                "security.istio.io/tlsMode": "istio"
+            }
+        }
+    })
 }
 
 impl NodeOptions {
@@ -90,6 +120,7 @@ impl NodeOptions {
                 })?;
                 serde_json::from_slice(&text).map_err(Error::Node)?
             }
+            None if self.mesh.is_some() => beside_an_endpoint(),
             None => {
                 let map = |pairs: &[(String, String)]| {
                     pairs
@@ -108,6 +139,7 @@ impl NodeOptions {
         Ok(Template {
             json,
             namespaces: self.namespaces.clone(),
+            mesh: self.mesh.clone(),
         })
     }
 }
@@ -115,8 +147,12 @@ impl NodeOptions {
 /// A proxy of an id with metadata.
 pub fn node(id: &str, metadata: &Json) -> Node {
     let json = json!({ "id": id, "metadata": metadata });
-    let namespaces = Vec::new();
-    Template { json, namespaces }.node(0)
+    let template = Template {
+        json,
+        namespaces: Vec::new(),
+        mesh: None,
+    };
+    template.node(0)
 }
 
 impl Template {
@@ -162,6 +198,25 @@ impl Template {
     }
 
     fn value(&self, word: &str, i: usize) -> Option<String> {
+        if let Some(mesh) = &self.mesh {
+            let workload = mesh.workload(i);
+            let known = match word {
+                "ns" => Some(workload.namespace),
+                "ip" => Some(workload.address),
+                "pod" => Some(format!(
+                    "{}-{}-6b8f7d9c5-x{i}",
+                    workload.service, workload.version
+                )),
+                "service" => Some(workload.service),
+                "version" => Some(workload.version),
+                "zone" => Some(workload.zone),
+                "machine" => Some(format!("worker-{}", i % MACHINES)),
+                _ => None,
+            };
+            if known.is_some() {
+                return known;
+            }
+        }
         match word {
             "i" => Some(i.to_string()),
             "ip" => Some(Ipv4Addr::from(0x0a80_0001_u32.wrapping_add(i as u32)).to_string()),
@@ -209,12 +264,33 @@ mod tests {
         let template = Template {
             json: Json::Null,
             namespaces: vec!["a".into(), "b{i}".into()],
+            mesh: None,
         };
         assert_eq!(
             template.filled("x{i}.{ns}.{i%2}.{ip}", 3),
             "x3.b3.1.10.128.0.4"
         );
         assert_eq!(template.filled("{ {x} {i%0} {", 3), "{ {x} {i%0} {");
+    }
+
+    #[test]
+    fn proxies_of_a_mesh_stand_beside_its_endpoints() {
+        let mesh = serde_json::from_value(json!({"namespaces": 2, "services": 3})).unwrap();
+        let options = NodeOptions {
+            mesh: Some(mesh),
+            ..NodeOptions::default()
+        };
+        let template = options.template().unwrap();
+        let ids: Vec<String> = [0, 4, 5, 10].map(|i| template.node(i).id).into();
+        assert_eq!(
+            ids,
+            [
+                "sidecar~11.0.0.1~s0-v1-6b8f7d9c5-x0.n0~n0.svc.cluster.local",
+                "sidecar~11.0.0.201~s0-v1-6b8f7d9c5-x4.n0~n0.svc.cluster.local",
+                "sidecar~11.0.4.1~s0-v1-6b8f7d9c5-x5.n1~n1.svc.cluster.local",
+                "sidecar~11.0.1.1~s1-v1-6b8f7d9c5-x10.n0~n0.svc.cluster.local",
+            ]
+        );
     }
 
     #[test]

@@ -21,6 +21,9 @@ const HOSTS: [&str; 6] = ["", "a.example.com", "a-example.com", "a", "a-b", "no 
 const CLASSES: [&str; 3] = ["istio", "nginx", "absent"];
 const MODES: [&str; 3] = ["DEFAULT", "STRICT", "OFF"];
 
+/// A path, the service behind it, and whether its port is named.
+type IngressPath = (usize, usize, bool);
+
 #[derive(Clone, Debug)]
 struct Ingress {
     name: usize,
@@ -28,7 +31,7 @@ struct Ingress {
     created: Option<u8>,
     annotation: Option<usize>,
     class: Option<usize>,
-    rules: Vec<(usize, Vec<(usize, usize, bool)>)>,
+    rules: Vec<(usize, Vec<IngressPath>)>,
     tls: Vec<(usize, bool)>,
     default_backend: bool,
 }

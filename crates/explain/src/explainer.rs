@@ -7,12 +7,11 @@ use incr::{Cx, Engine, InputKey, Query, RootId};
 use mesh::view::ProxyKey;
 use model::mesh::default_mesh_config;
 use model::{AnyObject, ObjectKey};
-use policy::proxy::ViewOf;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 use store::{Input, Snapshot};
 use xds::{Resource, ResourceSet, TypeUrl};
-use xlate::TypeSet;
+use xlate::ViewOf;
 
 use crate::explanation::{Effect, Explanation, NamedObject, Participation, Settings, Touched};
 use crate::fork::Fork;
@@ -50,11 +49,8 @@ impl Query<Snapshot> for Served {
     type Value = ResourceSet;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
-        let view = cx.query(&ViewOf(self.proxy.clone()));
-        let set = cx.query(&TypeSet {
-            view: Arc::clone(&view),
-            ty: self.ty,
-        });
+        let viewed = cx.query(&ViewOf(self.proxy.clone()));
+        let set = cx.query(&viewed.view.set(self.ty));
         ResourceSet::clone(&set)
     }
 }

@@ -13,7 +13,10 @@
 //! | access loggers, tracers, formatters | left out: they only observe |
 //! | a filter that protects (RBAC, JWT, external authorization) | the chain refuses all traffic |
 
-use crate::view::View;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::proxy::Traits;
 
 /// Names under which extensions are registered in Envoy.
 pub mod name {
@@ -98,19 +101,37 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// What a proxy of the view has.
-    pub fn of(view: &View) -> Self {
+    /// What a proxy has.
+    pub fn of(proxy: &Traits<'_>) -> Self {
+        let loadable = Loadable::of(proxy);
         Self {
-            stats: view.has_extension(name::STATS),
-            metadata_exchange: view.has_extension(name::METADATA_EXCHANGE),
-            metadata_exchange_alpn: view.has_extension(name::METADATA_EXCHANGE),
-            alpn: view.has_extension(name::ALPN),
-            mongo: view.has_extension(name::MONGO_PROXY),
-            redis: view.has_extension(name::REDIS_PROXY),
-            mysql: view.has_extension(name::MYSQL_PROXY),
-            certificates: view.version.is_some()
-                || view.extensions.is_none()
-                || view.metadata_flag("PILOTHOUSE_CERTIFICATES"),
+            stats: loadable.has(name::STATS),
+            metadata_exchange: loadable.has(name::METADATA_EXCHANGE),
+            metadata_exchange_alpn: loadable.has(name::METADATA_EXCHANGE),
+            alpn: loadable.has(name::ALPN),
+            mongo: loadable.has(name::MONGO_PROXY),
+            redis: loadable.has(name::REDIS_PROXY),
+            mysql: loadable.has(name::MYSQL_PROXY),
+            certificates: proxy.node.version.is_some()
+                || loadable.0.is_none()
+                || proxy.flag("PILOTHOUSE_CERTIFICATES"),
         }
+    }
+}
+
+/// The extensions that a proxy can load.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Loadable(Option<Arc<BTreeSet<Arc<str>>>>);
+
+impl Loadable {
+    /// Those of a proxy.
+    pub fn of(proxy: &Traits<'_>) -> Self {
+        Self(proxy.node.extensions.clone())
+    }
+
+    /// Whether the extension of that name is among them (`istio.stats`, `envoy.filters.http.router`). A proxy that does not
+    /// say is taken for Istio's own.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.as_ref().is_none_or(|known| known.contains(name))
     }
 }

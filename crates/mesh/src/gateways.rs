@@ -19,7 +19,8 @@ use model::protocol::Protocol;
 use proto_istio::networking::Server;
 use store::Snapshot;
 
-use crate::view::View;
+use crate::label_names::Reader;
+use crate::proxy::Traits;
 
 pub use server::{is_http, is_passthrough, is_tls, terminates_https};
 
@@ -28,7 +29,7 @@ pub use server::{is_http, is_passthrough, is_tls, terminates_https};
 pub struct GatewayKey {
     /// The namespace of the proxy.
     pub namespace: Namespace,
-    /// Its labels.
+    /// Its labels by which Gateways select.
     pub labels: Labels,
     /// The service ports that it serves, oldest service first.
     pub instances: Arc<[Instance]>,
@@ -51,13 +52,13 @@ pub struct Instance {
     pub untranslated: bool,
 }
 
-/// Which ports of which Gateways a view's proxies serve.
-pub fn key_of(view: &View) -> GatewayKey {
+/// What decides which ports of which Gateways a proxy serves.
+pub fn key_of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> GatewayKey {
     const UNTRANSLATED: &str = "experimental.istio.io/disable-gateway-port-translation";
     GatewayKey {
-        namespace: view.namespace.clone(),
-        labels: view.labels.clone(),
-        instances: view
+        namespace: proxy.namespace().clone(),
+        labels: proxy.labels_for(cx, Reader::Gateways),
+        instances: proxy
             .targets
             .iter()
             .map(|target| Instance {

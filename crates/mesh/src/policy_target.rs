@@ -9,11 +9,9 @@ use model::labels::Labels;
 use model::names::Namespace;
 use model::object::Object;
 use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
+pub use store::label_reader::GATEWAY_NAME_LABEL;
 use store::snapshot::Stored;
 use store::{Reads, Snapshot};
-
-/// The label by which a proxy says which Gateway API gateway it belongs to.
-pub const GATEWAY_NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
 
 /// The policies of a namespace in the order in which they count.
 pub fn oldest_first<T: Stored>(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::protocol::Protocol;
 use model::service::Port;
+use model::settings::Settings;
 use proto_istio::mesh::proxy_config::ConnectionSettings;
 use proto_istio::mesh::proxy_config::connection_settings::{
     HeadersWithUnderscoresAction as Underscores, PathWithEscapedSlashesAction as Slashes, Profile,
@@ -12,36 +13,39 @@ use proto_istio::mesh::proxy_config::connection_settings::{
 use proto_istio::mesh::{MeshConfig, ProxyConfig};
 
 use crate::class::Class;
-use crate::view::View;
+use crate::proxy::Traits;
 
-/// A text of the proxy's metadata; `None` where it is absent or empty.
-pub fn text<'a>(view: &'a View, key: &str) -> Option<&'a str> {
-    view.metadata.get(key).filter(|text| !text.is_empty())
-}
-
-/// A flag of the proxy's metadata: `true`, as JSON or as text.
-pub fn flag(view: &View, key: &str) -> bool {
-    matches!(
-        text(view, key),
-        Some("1" | "t" | "T" | "true" | "TRUE" | "True")
-    )
-}
-
-/// A port of the proxy's metadata, as JSON number or as text.
-pub fn port(view: &View, key: &str) -> Option<u16> {
-    text(view, key)?.parse().ok()
+/// The port on which applications talk to the proxy as to an HTTP proxy, as it says itself, else as the mesh does.
+pub fn http_proxy_port(settings: &Settings, proxy: &Traits<'_>) -> Option<u16> {
+    let of_mesh = u16::try_from(settings.mesh.proxy_http_port).ok();
+    let stated = proxy.port("HTTP_PROXY_PORT").or(of_mesh);
+    stated.filter(|port| *port != 0)
 }
 
 /// The proxy's own configuration if it states one, else that of the mesh. The two are not merged: the agent beside the
 /// proxy has done that.
 ///
 /// Istio: pkg/model/proxy.go ProxyConfigOrDefault, 1.32.
-pub fn proxy_config(view: &View, mesh: &MeshConfig) -> Arc<ProxyConfig> {
-    let own = view
-        .metadata
-        .get("PROXY_CONFIG")
-        .and_then(|raw| serde_json::from_str::<ProxyConfig>(raw).ok());
-    Arc::new(own.unwrap_or_else(|| mesh.default_config.clone().unwrap_or_default()))
+pub fn proxy_config(proxy: &Traits<'_>, mesh: &MeshConfig) -> Arc<ProxyConfig> {
+    StatedConfig::of(proxy).or_of(mesh)
+}
+
+/// What a proxy states of its own configuration, as JSON.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct StatedConfig(Option<Arc<str>>);
+
+impl StatedConfig {
+    /// That of a proxy.
+    pub fn of(proxy: &Traits<'_>) -> Self {
+        Self(proxy.text("PROXY_CONFIG").map(Arc::from))
+    }
+
+    /// The configuration if it can be read, else that of the mesh.
+    pub fn or_of(&self, mesh: &MeshConfig) -> Arc<ProxyConfig> {
+        let stated = self.0.as_deref();
+        let own = stated.and_then(|raw| serde_json::from_str::<ProxyConfig>(raw).ok());
+        Arc::new(own.unwrap_or_else(|| mesh.default_config.clone().unwrap_or_default()))
+    }
 }
 
 /// The connection settings of the proxy's configuration, else of the mesh's. The profile of the edge counts for
@@ -97,8 +101,7 @@ fn at_the_edge(mut stated: ConnectionSettings) -> ConnectionSettings {
 }
 
 /// A length of time as Go writes it (`1h30m`, `1.5s`, `100ms`), as `IDLE_TIMEOUT` holds it.
-pub fn idle_timeout(view: &View) -> Option<prost_types::Duration> {
-    let text = text(view, "IDLE_TIMEOUT")?;
+pub fn idle_timeout(text: &str) -> Option<prost_types::Duration> {
     serde_json::from_value::<proto_istio::wkt::Duration>(text.into())
         .ok()
         .map(|d| d.0)
@@ -125,7 +128,7 @@ pub struct Reserved {
 
 impl Reserved {
     /// What the proxy states.
-    pub fn of(view: &View, virtuals: [u16; 2]) -> Self {
+    pub fn of(proxy: &Traits<'_>, virtuals: [u16; 2]) -> Self {
         let keys = [
             "ENVOY_STATUS_PORT",
             "ENVOY_PROMETHEUS_PORT",
@@ -133,9 +136,9 @@ impl Reserved {
             "ENVOY_SECURE_MERGED_METRICS_PORT",
         ];
         Self {
-            statics: keys.iter().filter_map(|key| port(view, key)).collect(),
+            statics: keys.iter().filter_map(|key| proxy.port(key)).collect(),
             virtuals,
-            unprivileged: flag(view, "UNPRIVILEGED_POD"),
+            unprivileged: proxy.flag("UNPRIVILEGED_POD"),
         }
     }
 

@@ -11,12 +11,12 @@ mod merge;
 mod select;
 
 pub use copies::{Suspect, Suspects, any_suspect, refused_in, suspects_in};
-pub use select::sidecar_for;
 
 use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::kinds::istio::Sidecar;
+use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Role;
 use model::object::ObjectName;
@@ -27,7 +27,6 @@ use store::{Reads, Snapshot};
 
 use crate::limits;
 use crate::services::VisibleTo;
-use crate::view::View;
 use crate::virtual_service::{MESH, VirtualServiceHead, VirtualServicesFor};
 
 /// Which scope a proxy has: all proxies of a namespace that the same Sidecar (or none) selects share one.
@@ -146,19 +145,24 @@ impl SidecarScope {
     }
 }
 
-/// The scope of a view.
+/// What a proxy may see.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ScopeOf(pub ScopeKey);
 
-/// Which scope applies to a view.
-pub fn key_of(cx: &Cx<'_, Snapshot>, view: &View) -> ScopeKey {
-    let gateway = view.role != Role::Sidecar;
+/// Which scope applies to a proxy of a namespace with these labels.
+pub fn key_of(
+    cx: &Cx<'_, Snapshot>,
+    role: Role,
+    namespace: &Namespace,
+    labels: &Labels,
+) -> ScopeKey {
+    let gateway = role != Role::Sidecar;
     ScopeKey {
-        namespace: view.namespace.clone(),
+        namespace: namespace.clone(),
         sidecar: if gateway {
             None
         } else {
-            select::sidecar_for(cx, &view.namespace, &view.labels)
+            select::sidecar_for(cx, namespace, labels)
         },
         gateway,
     }

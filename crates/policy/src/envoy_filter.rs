@@ -30,7 +30,6 @@ mod value;
 
 pub use compile::{Compiled, CompiledFilter};
 pub use patch::{ListenerPatches, Patch, Patches, RoutePatches};
-pub use select::MatchedKeys;
 pub use select::PatchesLeftOut;
 pub use select::{
     ClusterPatchesOf, ExtensionPatchesOf, ListenerPatchesOf, RoutePatchesOf, Selected, SelectedBy,

@@ -10,7 +10,6 @@ pub mod envoy_filter;
 pub mod filters;
 pub mod jwt;
 pub mod provider_cluster;
-pub mod proxy;
 pub mod security;
 pub mod telemetry;
 pub mod traffic_extension;

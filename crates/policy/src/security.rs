@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use incr::{Cx, Query};
+use mesh::label_names::Reader;
+use mesh::proxy::Traits;
 use model::diagnostic::Diagnostic;
 use model::labels::Labels;
 use model::names::Namespace;
@@ -11,10 +13,9 @@ use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
 use store::{Reads, Snapshot};
 
-use crate::authz::{self, Policies, Surroundings};
-use crate::jwt;
+use crate::authz::{Policies, Surroundings};
 use crate::traffic_extension::Phases;
-use mesh::view::View;
+use crate::{authz, jwt};
 
 /// Filters by what they protect with.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -34,19 +35,19 @@ pub struct Security {
 pub struct SecurityOf {
     /// Namespace of the workload.
     pub namespace: Namespace,
-    /// Its labels.
+    /// Its labels by which policies select.
     pub labels: Labels,
     /// Whether it is a gateway.
     pub gateway: bool,
 }
 
 impl SecurityOf {
-    /// That of a view's proxies.
-    pub fn of(view: &View) -> Self {
+    /// That of a proxy.
+    pub fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         Self {
-            namespace: view.namespace.clone(),
-            labels: view.labels.clone(),
-            gateway: view.role != Role::Sidecar,
+            namespace: proxy.namespace().clone(),
+            labels: proxy.labels_for(cx, Reader::Policies),
+            gateway: proxy.node.role != Role::Sidecar,
         }
     }
 }

@@ -12,6 +12,11 @@ pub mod tracing;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::class::Class;
+use mesh::label_names::Reader;
+use mesh::limits;
+use mesh::policy_target::{Target, oldest_first};
+use mesh::proxy::Traits;
 use model::Object;
 use model::kinds::istio::Telemetry;
 use model::labels::Labels;
@@ -21,10 +26,6 @@ use prost::Message;
 use proto_istio::mesh::mesh_config::ExtensionProvider;
 use proto_istio::telemetry::{ProviderRef, WorkloadMode};
 use store::{Reads, Snapshot};
-
-use mesh::class::Class;
-use mesh::limits;
-use mesh::policy_target::{Target, oldest_first};
 
 pub use findings::findings;
 
@@ -49,8 +50,18 @@ impl PartialEq for Applied {
 pub struct AppliedTo {
     /// Namespace of the workload.
     pub namespace: Namespace,
-    /// Its labels.
+    /// Its labels by which Telemetry selects.
     pub labels: Labels,
+}
+
+impl AppliedTo {
+    /// What decides those of a proxy.
+    pub fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        Self {
+            namespace: proxy.namespace().clone(),
+            labels: proxy.labels_for(cx, Reader::Telemetry),
+        }
+    }
 }
 
 impl Query<Snapshot> for AppliedTo {

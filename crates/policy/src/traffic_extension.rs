@@ -14,20 +14,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::capabilities::{Capabilities, Loadable};
+use mesh::class::Class;
+use mesh::label_names::Reader;
+use mesh::policy_target::Target;
+use mesh::proxy::Traits;
 use model::kinds::istio::{TrafficExtension, WasmPlugin};
 use model::labels::Labels;
 use model::names::Namespace;
-use model::node::Role;
 use model::object::{ObjectName, Timestamp};
 use proto_envoy::envoy::config::listener::v3::Filter;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use proto_istio::extensions::{LuaConfig, TrafficSelector, WasmConfig};
 use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
 use store::{Reads, Snapshot};
-
-use mesh::class::Class;
-use mesh::policy_target::Target;
-use mesh::view::View;
 
 pub use phases::{FilterOf, Phases, extend};
 pub use proto_istio::extensions::traffic_extension::ExecutionPhase as Phase;
@@ -66,15 +66,16 @@ pub enum Code {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ExtensionsOf {
     namespace: Namespace,
+    /// Those by which such filters select.
     labels: Labels,
 }
 
 impl ExtensionsOf {
-    /// Those of a view's proxies.
-    pub fn of(view: &View) -> Self {
+    /// What decides those of a proxy.
+    pub fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         Self {
-            namespace: view.namespace.clone(),
-            labels: view.labels.clone(),
+            namespace: proxy.namespace().clone(),
+            labels: proxy.labels_for(cx, Reader::Extensions),
         }
     }
 }
@@ -112,21 +113,20 @@ impl Query<Snapshot> for ExtensionsOf {
     }
 }
 
-/// What proxies of a view lack for filters that cannot be left out, with the objects of those filters.
-pub fn lacking(cx: &Cx<'_, Snapshot>, view: &View) -> Vec<(Wanted, String)> {
-    let classes = match view.role {
-        Role::Sidecar => &[Class::SidecarInbound, Class::SidecarOutbound][..],
-        _ => &[Class::Gateway],
-    };
+/// What proxies lack on one side for filters that cannot be left out, with the objects of those filters.
+pub fn lacking(
+    cx: &Cx<'_, Snapshot>,
+    extensions: &ExtensionsOf,
+    has: (&Loadable, Capabilities),
+    class: Class,
+) -> Vec<(Wanted, String)> {
     let mut lacking = Vec::new();
-    for extension in cx.query(&ExtensionsOf::of(view)).iter() {
+    for extension in cx.query(extensions).iter() {
         let one = std::slice::from_ref(extension);
-        for class in classes {
-            let requests = extend::<HttpFilter>(&mut Phases::default(), one, view, *class);
-            let connections = extend::<Filter>(&mut Phases::default(), one, view, *class);
-            for what in requests.into_iter().chain(connections) {
-                lacking.push((extension.origin(), what));
-            }
+        let requests = extend::<HttpFilter>(&mut Phases::default(), one, has, class);
+        let connections = extend::<Filter>(&mut Phases::default(), one, has, class);
+        for what in requests.into_iter().chain(connections) {
+            lacking.push((extension.origin(), what));
         }
     }
     lacking

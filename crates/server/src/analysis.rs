@@ -14,7 +14,6 @@ use std::time::{Duration, Instant, SystemTime};
 use analysis::suppress::Wanted;
 use analysis::{Analysis, Finding};
 use incr::{Engine, InputKey};
-use mesh::view::View;
 use model::{Labels, Namespace, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Input, Snapshot, snapshot};
@@ -54,8 +53,8 @@ impl Analyzed {
 struct Waiting {
     snapshot: Option<Arc<Snapshot>>,
     changed: FxHashSet<InputKey>,
-    /// Views that proxies came to, and those that none is left of, in turn.
-    views: Vec<(Namespace, Labels, Seen)>,
+    /// Proxies that came and went, in turn.
+    proxies: Vec<(Namespace, Labels, Seen)>,
     /// When the last change came.
     last: Option<Instant>,
     /// Whether the thread is at work on what it took.
@@ -63,41 +62,41 @@ struct Waiting {
     stopping: bool,
 }
 
-/// What became of a view.
+/// What became of a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// Its first proxy connected.
-    First,
-    /// Its last proxy left.
-    Last,
+    /// It has its view.
+    Came,
+    /// It left.
+    Left,
 }
 
 /// The connected proxies as analysis sees them.
 #[derive(Default)]
 struct Connected {
-    /// How many views have these labels: some differ in other things.
-    views: FxHashMap<(Namespace, Labels), usize>,
+    /// How many proxies have these labels.
+    proxies: FxHashMap<(Namespace, Labels), usize>,
     stated: snapshot::Connected,
 }
 
 impl Connected {
-    /// Takes in what became of views, and adds the inputs that changed.
+    /// Takes in what became of proxies, and adds the inputs that changed.
     fn take_in(
         &mut self,
-        views: Vec<(Namespace, Labels, Seen)>,
+        proxies: Vec<(Namespace, Labels, Seen)>,
         changed: &mut FxHashSet<InputKey>,
     ) {
-        for (namespace, labels, seen) in views {
+        for (namespace, labels, seen) in proxies {
             let key = (namespace, labels);
-            let count = self.views.entry(key.clone()).or_default();
+            let count = self.proxies.entry(key.clone()).or_default();
             let before = *count;
             *count = match seen {
-                Seen::First => before + 1,
-                Seen::Last => before.saturating_sub(1),
+                Seen::Came => before + 1,
+                Seen::Left => before.saturating_sub(1),
             };
             let after = *count;
             if after == 0 {
-                self.views.remove(&key);
+                self.proxies.remove(&key);
             }
             if (before == 0) == (after == 0) {
                 continue;
@@ -182,11 +181,11 @@ impl Analyst {
         self.shared.woken.notify_all();
     }
 
-    /// Hands over what became of a view. Costs a look at a lock, and wakes the thread for the first of many only.
-    pub fn seen(&self, view: &View, seen: Seen) {
+    /// Hands over what became of a proxy. Costs a look at a lock, and wakes the thread for the first of many only.
+    pub fn seen(&self, namespace: &Namespace, labels: &Labels, seen: Seen) {
         let mut waiting = lock(&self.shared.waiting);
-        let (namespace, labels) = (view.namespace.clone(), view.labels.clone());
-        waiting.views.push((namespace, labels, seen));
+        let (namespace, labels) = (namespace.clone(), labels.clone());
+        waiting.proxies.push((namespace, labels, seen));
         let sleeps = waiting.last.replace(Instant::now()).is_none();
         drop(waiting);
         if sleeps {
@@ -197,7 +196,7 @@ impl Analyst {
     /// The latest analysis, and whether nothing has changed since.
     pub fn latest(&self) -> (Analyzed, bool) {
         let waiting = lock(&self.shared.waiting);
-        let current = waiting.snapshot.is_none() && waiting.views.is_empty() && !waiting.busy;
+        let current = waiting.snapshot.is_none() && waiting.proxies.is_empty() && !waiting.busy;
         drop(waiting);
         (lock(&self.shared.latest).clone(), current)
     }
@@ -213,11 +212,11 @@ fn run(shared: &Shared) {
     while let Some(Next {
         snapshot,
         mut changed,
-        views,
+        proxies,
     }) = next(shared)
     {
         let start = Instant::now();
-        connected.take_in(views, &mut changed);
+        connected.take_in(proxies, &mut changed);
         // Proxies that come before there are objects are taken in with these.
         let Some(snapshot) = snapshot.or_else(|| latest.take()) else {
             let mut waiting = lock(&shared.waiting);
@@ -268,7 +267,7 @@ struct Next {
     /// `None` where no object changed.
     snapshot: Option<Arc<Snapshot>>,
     changed: FxHashSet<InputKey>,
-    views: Vec<(Namespace, Labels, Seen)>,
+    proxies: Vec<(Namespace, Labels, Seen)>,
 }
 
 /// Forgets the snapshot that was analysed, if no newer one has come.
@@ -304,7 +303,7 @@ fn next(shared: &Shared) -> Option<Next> {
                 return Some(Next {
                     snapshot: waiting.snapshot.clone(),
                     changed: std::mem::take(&mut waiting.changed),
-                    views: std::mem::take(&mut waiting.views),
+                    proxies: std::mem::take(&mut waiting.proxies),
                 });
             }
             Some(wait) => {
@@ -326,6 +325,8 @@ mod tests {
     use model::{Change, Owner};
     use store::Store;
     use testkit::{World, settings};
+
+    use model::labels::Labels;
 
     use super::{Analyst, Seen};
 
@@ -376,34 +377,28 @@ mod tests {
 
     #[test]
     fn connected_proxies_are_workloads_until_the_last_of_them_leaves() {
-        let world = World::default();
-        let view = |namespace: &str, cluster: &str| {
-            let node = testkit::node(&serde_json::json!({
-                "id": format!("sidecar~10.0.0.1~cart.{namespace}~{namespace}.svc.cluster.local"),
-                "cluster": cluster,
-                "metadata": {"NAMESPACE": namespace, "LABELS": {"app": "cart"}},
-            }));
-            world.view(&node)
+        let labels: Labels = [("app", "cart")].into_iter().collect();
+        let seen = |analyst: &Analyst, namespace: &str, seen| {
+            analyst.seen(&namespace.into(), &labels, seen);
         };
         let source = Owner::new(0, "test");
         let mut store = Store::new(settings("").into());
         let analyst = Analyst::start().unwrap();
         // Proxies may be there before any object is.
-        analyst.seen(&view("elsewhere", "a"), Seen::First);
+        seen(&analyst, "elsewhere", Seen::Came);
         let sidecar = "{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: s, namespace: shop}, spec: {workloadSelector: {labels: {app: cart}}}}";
         let objects = World::objects(sidecar).into_iter();
         let changed = store.apply(objects.map(|o| Change::Put(source.clone(), o)));
         analyst.changed(store.snapshot(), &changed.keys);
         let revision = store.snapshot().revision;
         assert_eq!(codes_at(&analyst, revision), ["IST0101"]);
-        // Two views with the same labels.
-        let (one, two) = (view("shop", "a"), view("shop", "b"));
-        analyst.seen(&one, Seen::First);
+        // Two proxies with the same labels.
+        seen(&analyst, "shop", Seen::Came);
         assert_eq!(codes_at(&analyst, revision), [""; 0]);
-        analyst.seen(&two, Seen::First);
-        analyst.seen(&one, Seen::Last);
+        seen(&analyst, "shop", Seen::Came);
+        seen(&analyst, "shop", Seen::Left);
         assert_eq!(codes_at(&analyst, revision), [""; 0]);
-        analyst.seen(&two, Seen::Last);
+        seen(&analyst, "shop", Seen::Left);
         assert_eq!(codes_at(&analyst, revision), ["IST0101"]);
     }
 }

@@ -19,8 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ads::latest;
-use mesh::view::View;
 use model::jwks::{Demand, KeySource};
+use model::labels::Labels;
+use model::names::Namespace;
 use model::node::Node;
 use model::settings::Settings;
 use model::{Change, Diagnostic};
@@ -153,10 +154,10 @@ impl Derive {
         limits: OriginLimits,
         on_batch: impl FnMut(&Batch) + Send + 'static,
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
-        Self::start_watched(settings, limits, on_batch, |_, _| {})
+        Self::start_watched(settings, limits, on_batch, |_, _, _| {})
     }
 
-    /// As [`Derive::start`]; `on_view` is called on the thread when a view gets its first proxy and when its last leaves.
+    /// As [`Derive::start`]; `on_proxy` is called on the thread when a proxy has its view and when it leaves.
     ///
     /// # Errors
     ///
@@ -165,7 +166,7 @@ impl Derive {
         settings: Arc<Settings>,
         limits: OriginLimits,
         on_batch: impl FnMut(&Batch) + Send + 'static,
-        on_view: impl FnMut(&View, Seen) + Send + 'static,
+        on_proxy: impl FnMut(&Namespace, &Labels, Seen) + Send + 'static,
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
         let (queue, inbox) = mpsc::unbounded_channel();
         let (want_keys, keys) = watch::channel(KeysWanted::default());
@@ -175,7 +176,7 @@ impl Derive {
             .name("derive".into())
             .stack_size(16 << 20)
             .spawn(move || {
-                let state = State::new(settings, limits, want_keys, noted, Box::new(on_view));
+                let state = State::new(settings, limits, want_keys, noted, Box::new(on_proxy));
                 run(state, inbox, on_batch);
             })?;
         Ok((

@@ -10,7 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use mesh::view::View;
+use model::labels::Labels;
+use model::names::Namespace;
 use model::settings::Settings;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -202,7 +203,7 @@ impl Thread {
             places_per_namespace: options.max_places_per_namespace,
             ..OriginLimits::default()
         };
-        let (of_batches, of_views) = (analyst.clone(), analyst.clone());
+        let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
         let (metrics, seen) = (metrics.clone(), shadows.clone());
         let on_batch = move |batch: &Batch| {
             report::on_batch(batch, &metrics);
@@ -211,8 +212,10 @@ impl Thread {
                 of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
         };
-        let on_view = move |view: &View, seen| of_views.seen(view, seen);
-        let (derive, thread) = Derive::start_watched(settings, limits, on_batch, on_view)
+        let on_proxy = move |namespace: &Namespace, labels: &Labels, seen| {
+            of_proxies.seen(namespace, labels, seen);
+        };
+        let (derive, thread) = Derive::start_watched(settings, limits, on_batch, on_proxy)
             .context("cannot start the derive thread")?;
         Ok(Self {
             derive,

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use ::warm::{Folder, Journal, Kept, NodeKeys, OpenError, Origin, Saved, Served};
-use mesh::view::View;
 use model::node::Node;
 use model::settings::Settings;
 use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use xds::Published;
+use xlate::View;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::ServeOptions;

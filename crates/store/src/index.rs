@@ -11,6 +11,8 @@ use model::kinds::istio::ServiceEntry;
 use model::{Labels, Namespace, Object};
 use proto_istio::networking::service_entry::Resolution;
 
+use crate::label_reader::{LabelReader, Reading};
+
 /// What an index is over. The value's form stands with each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
@@ -29,7 +31,16 @@ pub enum ObjectIndex {
     Selector,
     /// [`UNALLOCATED`] or [`ALLOCATED`]: ServiceEntries by what address allocation has to do with them.
     Allocation,
+    /// Objects for which labels of workloads decide whom they concern: under their namespace, those of
+    /// [`LabelReader::MESH_WIDE`] kinds under [`ANYWHERE`]. Under [`PLACE`] those that look at where a workload stands.
+    LabelReader,
 }
+
+/// The value of [`ObjectIndex::LabelReader`] for objects that concern workloads of any namespace.
+pub const ANYWHERE: &str = "?anywhere";
+/// The value of [`ObjectIndex::LabelReader`] for objects by which endpoints are ordered, or left out, by labels of the
+/// client.
+pub const PLACE: &str = "?place";
 
 impl ObjectIndex {
     /// Its name, in the singular.
@@ -41,6 +52,7 @@ impl ObjectIndex {
             Self::Service => "service",
             Self::Selector => "selector",
             Self::Allocation => "allocation",
+            Self::LabelReader => "label reader",
         }
     }
 }
@@ -131,8 +143,27 @@ fn emit_selector<'a>(
     }
 }
 
+/// The values under which an object is found that reads labels of workloads.
+fn emit_reader<T: LabelReader>(object: &Object<T>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+    let (mut selects, mut orders) = (false, false);
+    T::labels_read(object, &mut |what, _| match what {
+        Reading::Selection => selects = true,
+        Reading::Place => orders = true,
+    });
+    if selects {
+        let value = match T::MESH_WIDE {
+            true => ANYWHERE,
+            false => object.namespace(),
+        };
+        emit(ObjectIndex::LabelReader, value.to_owned());
+    }
+    if orders {
+        emit(ObjectIndex::LabelReader, PLACE.to_owned());
+    }
+}
+
 mod istio {
-    use super::{Indexed, Object, ObjectIndex, emit_labels, emit_selector};
+    use super::{Indexed, Object, ObjectIndex, emit_labels, emit_reader, emit_selector};
     use model::Labels;
     use model::kinds::istio::*;
 
@@ -141,6 +172,7 @@ mod istio {
             for host in &object.spec.hosts {
                 emit(ObjectIndex::Host, host.to_ascii_lowercase());
             }
+            emit_reader(object, emit);
         }
     }
     impl Indexed for DestinationRule {
@@ -150,6 +182,7 @@ mod istio {
                 emit(ObjectIndex::Host, super::ODD_WILDCARD.to_owned());
             }
             emit(ObjectIndex::Host, host);
+            emit_reader(object, emit);
         }
     }
     impl Indexed for ServiceEntry {
@@ -179,6 +212,7 @@ mod istio {
                     );
                 }
             }
+            emit_reader(object, emit);
         }
     }
     impl Indexed for WorkloadEntry {
@@ -190,20 +224,31 @@ mod istio {
         }
     }
     impl Indexed for Gateway {}
-    impl Indexed for Sidecar {}
     impl Indexed for WorkloadGroup {}
-    impl Indexed for EnvoyFilter {}
     impl Indexed for ProxyConfig {}
-    impl Indexed for AuthorizationPolicy {}
-    impl Indexed for PeerAuthentication {}
-    impl Indexed for RequestAuthentication {}
-    impl Indexed for Telemetry {}
-    impl Indexed for WasmPlugin {}
-    impl Indexed for TrafficExtension {}
+    macro_rules! found_by_labels_alone {
+        ($($kind:ty),+) => {$(
+            impl Indexed for $kind {
+                fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+                    emit_reader(object, emit);
+                }
+            }
+        )+};
+    }
+    found_by_labels_alone!(
+        Sidecar,
+        EnvoyFilter,
+        AuthorizationPolicy,
+        PeerAuthentication,
+        RequestAuthentication,
+        Telemetry,
+        WasmPlugin,
+        TrafficExtension
+    );
 }
 
 mod kube {
-    use super::{Indexed, Object, ObjectIndex, emit_labels, emit_selector};
+    use super::{Indexed, Object, ObjectIndex, emit_labels, emit_reader, emit_selector};
     use model::kinds::kube::*;
 
     impl Indexed for Service {
@@ -226,6 +271,7 @@ mod kube {
                     object.spec.external_name.to_ascii_lowercase(),
                 );
             }
+            emit_reader(object, emit);
         }
     }
     impl Indexed for EndpointSlice {
@@ -245,7 +291,11 @@ mod kube {
         }
     }
     impl Indexed for Node {}
-    impl Indexed for NamespaceSpec {}
+    impl Indexed for NamespaceSpec {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            emit_reader(object, emit);
+        }
+    }
     impl Indexed for Secret {}
     impl Indexed for ConfigMap {}
     impl Indexed for Ingress {

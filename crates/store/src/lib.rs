@@ -7,6 +7,7 @@
 mod discovery;
 pub mod index;
 pub mod input;
+pub mod label_reader;
 mod places;
 pub mod reads;
 pub mod shards;
@@ -16,6 +17,7 @@ pub mod table;
 
 pub use index::{Indexed, ObjectIndex};
 pub use input::Input;
+pub use label_reader::{LabelReader, Reading};
 pub use reads::Reads;
 pub use snapshot::Snapshot;
 pub use store::{ChangeSet, Reason, Store};

@@ -6,18 +6,17 @@ use std::sync::Arc;
 use convert::Stage;
 use incr::{Engine, Query};
 use mesh::view::ProxyKey;
-use mesh::view::View;
 use model::mesh::{default_mesh_config, read_mesh_config};
 use model::node::{Identity, Node};
 use model::parse::{Validation, parse};
 use model::settings::{Features, MeshNetworks, Settings};
 use model::{AnyObject, Change, ObjectKey, Owner};
-use policy::proxy::ViewOf;
 use proto_envoy::envoy::config::core::v3 as core;
 use serde_json::Value;
 use store::{ChangeSet, Snapshot, Store};
 use xds::{ResourceSet, TypeUrl};
-use xlate::TypeSet;
+use xlate::View;
+use xlate::ViewOf;
 
 /// Objects, and what is derived from them.
 pub struct World {
@@ -156,14 +155,19 @@ impl World {
         self.apply(objects.into_iter().map(|o| Change::Put(owner.clone(), o)))
     }
 
-    /// Puts objects in JSON, as one batch; those that cannot be read are left out.
+    /// Puts recorded objects in JSON, as one batch; those that cannot be read are left out. What Istio marked as derived
+    /// is derived.
     pub fn apply_json(&mut self, objects: &[Value]) {
         let file: Arc<Path> = Path::new("test.json").into();
         let texts = objects.iter().map(Value::to_string);
         let parsed: Vec<_> = texts.map(|o| parse(&o, &file, Validation::Warn)).collect();
         let owner = self.owner.clone();
         let objects = parsed.iter().flat_map(|p| p.objects().cloned());
-        self.apply(objects.map(|o| Change::Put(owner.clone(), o)));
+        let marked = objects.map(|mut object| {
+            crate::marked::mark(&mut object);
+            Change::Put(owner.clone(), object)
+        });
+        self.apply(marked.collect::<Vec<_>>());
     }
 
     /// Deletes an object.
@@ -185,12 +189,11 @@ impl World {
 
     /// The view of a proxy.
     pub fn view(&self, node: &Arc<Node>) -> Arc<View> {
-        View::clone(&self.get(&ViewOf(ProxyKey::new(node.clone())))).into()
+        self.get(&ViewOf(ProxyKey::new(node.clone()))).view.clone()
     }
 
     /// What proxies of a view get of a type.
     pub fn set(&self, view: &Arc<View>, ty: TypeUrl) -> ResourceSet {
-        let view = view.clone();
-        ResourceSet::clone(&self.get(&TypeSet { view, ty }))
+        ResourceSet::clone(&self.get(&view.set(ty)))
     }
 }

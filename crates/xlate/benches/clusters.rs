@@ -1,13 +1,10 @@
 //! What clusters and endpoints cost: one service, a cold start with 1,000 services, and one change among them.
 
-use std::sync::Arc;
-
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use incr::Engine;
 use mesh::view::ProxyKey;
-use pilothouse_xlate::TypeSet;
-use policy::proxy::ViewOf;
+use pilothouse_xlate::ViewOf;
 use serde_json::json;
 use store::Snapshot;
 use testkit::World;
@@ -42,12 +39,8 @@ fn proxy() -> ProxyKey {
 }
 
 fn pull(engine: &Engine<Snapshot>, snapshot: &Snapshot, ty: TypeUrl) -> usize {
-    let view = engine.get(snapshot, &ViewOf(proxy()));
-    let key = TypeSet {
-        view: Arc::clone(&view),
-        ty,
-    };
-    engine.get(snapshot, &key).len()
+    let viewed = engine.get(snapshot, &ViewOf(proxy()));
+    engine.get(snapshot, &viewed.view.set(ty)).len()
 }
 
 fn cold(bencher: Bencher, services: usize, ty: TypeUrl) {
@@ -78,7 +71,7 @@ fn one_endpoint_changes(bencher: Bencher) {
     let types = [TypeUrl::Cluster, TypeUrl::Endpoint];
     for ty in types {
         let view = view.clone();
-        world.engine.root(&TypeSet { view, ty });
+        world.engine.root(&view.set(ty));
         world.set(&world.view(proxy().node()), ty);
     }
     let mut endpoints = ENDPOINTS;

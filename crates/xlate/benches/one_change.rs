@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use model::node::Node;
-use pilothouse_xlate::TypeSet;
 use serde_json::json;
 use testkit::{World, node};
 use xds::TypeUrl;
@@ -74,7 +73,7 @@ impl Mesh {
         let view = world.view(&node);
         for ty in TYPES {
             let view = view.clone();
-            world.engine.root(&TypeSet { view, ty });
+            world.engine.root(&view.set(ty));
         }
         pull(&mut world, &node, &TYPES);
         (world, node)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use divan::{Bencher, black_box};
-use mesh::view::View;
+use pilothouse_xlate::View;
 use serde_json::json;
 use testkit::{World, node};
 use xds::{ResourceSet, TypeUrl};
@@ -89,10 +89,7 @@ fn cold(bencher: Bencher<'_, '_>) {
 fn one_rule_edited(bencher: Bencher<'_, '_>) {
     let mut world = World::of(&services());
     let view = view(&world);
-    let root = world.engine.root(&pilothouse_xlate::TypeSet {
-        view: view.clone(),
-        ty: TypeUrl::Route,
-    });
+    let root = world.engine.root(&view.set(TypeUrl::Route));
     routes(&world, &view);
     let world = std::cell::RefCell::new(world);
     let timeout = std::cell::Cell::new(1);

@@ -1,15 +1,11 @@
 //! What a proxy costs from cold in the configurations of Istio's own benchmarks, by type of resource. Nothing is measured
 //! where there are no recordings.
 
-use std::sync::Arc;
-
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use incr::Engine;
 use mesh::view::ProxyKey;
-use mesh::view::View;
-use pilothouse_xlate::TypeSet;
-use policy::proxy::ViewOf;
+use pilothouse_xlate::ViewOf;
 use testkit::Scenario;
 use xds::TypeUrl;
 
@@ -51,9 +47,8 @@ fn cold(bencher: Bencher, case: &str) {
     let ty = ty.expect("cases name types");
     let snapshot = scenario.world.store.snapshot();
     let pull = |engine: &mut Engine<_>| {
-        let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(node.clone())));
-        let view = Arc::<View>::clone(&view);
-        engine.get(&*snapshot, &TypeSet { view, ty }).len()
+        let viewed = engine.get(&*snapshot, &ViewOf(ProxyKey::new(node.clone())));
+        engine.get(&*snapshot, &viewed.view.set(ty)).len()
     };
     let resources = pull(&mut Engine::new());
     bencher

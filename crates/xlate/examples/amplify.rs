@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
+use pilothouse_xlate::findings::FindingsOfMesh;
 use serde_json::json;
 use testkit::{World, node};
 use xds::TypeUrl;
@@ -59,7 +59,7 @@ fn main() {
             );
         }
         let start = Instant::now();
-        let found = world.get(&FindingsOfView(view.clone()));
+        let found = world.get(&view.findings());
         println!("{kind} findings: {}, {:?}", found.len(), start.elapsed());
     }
     let start = Instant::now();

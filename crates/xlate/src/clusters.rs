@@ -1,10 +1,10 @@
-//! Clusters of a view (CDS).
+//! Clusters (CDS).
 //!
 //! ```text
 //! DestinationRulesOf(host) ─▶ ServiceClusters{service, rule, client} ─┐ encoded once
-//!                                                          ├─▶ SharedClusters{scope, client} ─┐ shared by views
-//! ScopeOf ─────────────────────────────────────────────────┘                                  │
-//! InboundClusters{targets, Sidecar}, fixed clusters ──────────────────────────────────────────┴─▶ set of a view
+//!                                                                     ├─▶ SharedClusters{scope, client} ─┐ shared by proxies
+//! ScopeOf ────────────────────────────────────────────────────────────┘                                  │
+//! InboundClusters{targets, Sidecar}, fixed clusters ─────────────────────────────────────────────────────┴─▶ ClustersOf
 //! ```
 //!
 //! A change of one service or rule derives the clusters of that service again; the set is a concatenation. A change of
@@ -27,14 +27,26 @@ mod traffic_policy;
 use std::any::TypeId;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use client::ClusterClient;
 use incr::{Changed, Cx, Query};
+use mesh::capabilities::name::METADATA_EXCHANGE;
+use mesh::destination_rule::{
+    Client, DestinationRuleKey, HasDestinationRules, Side, rule_for, rule_for_all,
+};
+use mesh::label_names::Reader;
+use mesh::proxy::Traits;
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::view::ServiceTarget;
 use model::kinds::istio::Gateway;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::{Interception, Role};
 use model::service::Service;
+use policy::envoy_filter;
+use policy::envoy_filter::{ClusterPatchesOf, Context, Patches, SelectedBy};
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 use proto_envoy::envoy::config::cluster::v3::{Cluster, Filter};
@@ -42,80 +54,110 @@ use proto_envoy::udpa::r#type::v1::TypedStruct;
 use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode as OutboundMode;
 use proto_istio::networking::server_tls_settings::TlSmode;
 use store::{Reads, Snapshot};
-
-use crate::load_assignment::{EndpointClient, NetworkGateways};
-use crate::shared::{Gathering, Part, Shareable, Shared};
-use client::ClusterClient;
-use mesh::capabilities::name::METADATA_EXCHANGE;
-use mesh::destination_rule::{
-    Client, DestinationRuleKey, HasDestinationRules, Side, rule_for, rule_for_all,
-};
-use mesh::scope::{ScopeKey, ScopeOf};
-use mesh::view::View;
-use policy::envoy_filter::{self, ClusterPatchesOf, Context, Patches, SelectedBy};
 use xds::{Resource, ResourceSet, any};
+
+use crate::load_assignment::{EndpointClient, NetworkGateways, Place};
+use crate::shared::{Gathering, Part, Shareable, Shared};
 
 pub(crate) use fixed::allow_any_dns_cache;
 pub(crate) use outbound::{ServiceClusters, carries_endpoints, extent, lets_pass, uses_eds};
 
-/// Clusters that proxies of a view should have.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
-    let outbound = Outbound::of(cx, view);
-    let settings = cx.settings();
-    let client = Arc::new(ClusterClient::of(view, settings));
-    let patches = cx.query(&ClusterPatchesOf(SelectedBy::of(cx, view)));
-    let shared = cx.query(&SharedClusters {
-        scope: outbound.key.clone(),
-        client: client.clone(),
-        sni: outbound.sni,
-        patches: patches.of_hosts(client.context()),
-    });
-    let mut resources = Vec::new();
-    for service in shared.own.values() {
-        let rule = outbound.rule(cx, view, service);
-        let carries = carries_endpoints(service);
-        let endpoints = carries.then(|| outbound.endpoint_client(cx, view, service, rule.as_ref()));
-        let key = ServiceClusters {
-            service: ServiceKeyed(service.clone()),
-            rule,
+/// Proxies that have the same clusters.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ClustersOf {
+    /// What of them clusters of services depend on.
+    outbound: Outbound,
+    client: Arc<ClusterClient>,
+    /// Which patches they get.
+    pub(crate) patched: SelectedBy,
+    /// The workload behind a sidecar.
+    inbound: Option<Workload>,
+}
+
+/// What clusters of a workload's own ports depend on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Workload {
+    /// The service ports that it serves.
+    targets: Arc<[ServiceTarget]>,
+    /// Whether nothing is intercepted: only ports that a Sidecar states are served.
+    none_mode: bool,
+    /// Its addresses, where a Sidecar sends to them.
+    addresses: Arc<[IpAddr]>,
+}
+
+impl ClustersOf {
+    /// What decides the clusters of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        Self {
+            outbound: Outbound::of(cx, proxy),
+            client: Arc::new(ClusterClient::of(proxy, cx.settings())),
+            patched: SelectedBy::of(cx, proxy),
+            inbound: (proxy.node.role == Role::Sidecar).then(|| Workload {
+                targets: proxy.targets.clone(),
+                none_mode: proxy.interception() == Interception::None,
+                addresses: proxy.own_addresses(cx),
+            }),
+        }
+    }
+
+    /// Their clusters.
+    pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let (outbound, client) = (&self.outbound, &self.client);
+        let patches = cx.query(&ClusterPatchesOf(self.patched.clone()));
+        let shared = cx.query(&SharedClusters {
+            scope: outbound.scope.clone(),
             client: client.clone(),
-            endpoints,
-            sni: false,
-            patches: patches.of_host(client.context(), &service.host),
+            sni: outbound.sni,
+            patches: patches.of_hosts(client.context()),
+        });
+        let mut resources = Vec::new();
+        for service in shared.own.values() {
+            let rule = outbound.rule(cx, service);
+            let carries = carries_endpoints(service);
+            let endpoints = carries.then(|| outbound.endpoint_client(cx, service, rule.as_ref()));
+            let key = ServiceClusters {
+                service: ServiceKeyed(service.clone()),
+                rule,
+                client: client.clone(),
+                endpoints,
+                sni: false,
+                patches: patches.of_host(client.context(), &service.host),
+            };
+            clusters_of(cx, key, outbound.sni, |part| {
+                resources.extend_from_slice(part);
+            });
+        }
+        let sidecar = client.is_sidecar();
+        let fixed = cx.query(&fixed::FixedClusters {
+            patches: patches.of_fixed(),
+            any_dynamic_dns: sidecar && allows_any_dynamic_dns(cx, &outbound.scope),
+            client: client.clone(),
+        });
+        resources.extend(fixed.iter().cloned());
+        if let Some(workload) = &self.inbound {
+            let inbound = cx.query(&inbound::InboundClusters {
+                namespace: outbound.scope.namespace.clone(),
+                scope: outbound.scope.clone(),
+                targets: workload.targets.clone(),
+                client: client.clone(),
+                none_mode: workload.none_mode,
+                addresses: workload.addresses.clone(),
+                patches: patches.of_hosts(Context::SidecarInbound),
+            });
+            resources.extend(inbound.iter().cloned());
+        }
+        let contexts = match sidecar {
+            true => &[Context::SidecarOutbound, Context::SidecarInbound][..],
+            false => &[Context::Gateway],
         };
-        clusters_of(cx, key, outbound.sni, |part| {
-            resources.extend_from_slice(part);
-        });
+        for cluster in contexts
+            .iter()
+            .flat_map(|c| envoy_filter::cluster::added(&patches, *c))
+        {
+            resources.push(Arc::new(Resource::encode(cluster.name.as_str(), cluster)));
+        }
+        shared.set.and(resources)
     }
-    let fixed = cx.query(&fixed::FixedClusters {
-        patches: patches.of_fixed(),
-        any_dynamic_dns: view.role == Role::Sidecar && allows_any_dynamic_dns(cx, &outbound.key),
-        client: client.clone(),
-    });
-    resources.extend(fixed.iter().cloned());
-    if view.role == Role::Sidecar {
-        let inbound = cx.query(&inbound::InboundClusters {
-            namespace: view.namespace.clone(),
-            scope: outbound.key.clone(),
-            targets: view.targets.clone(),
-            client: client.clone(),
-            none_mode: view.interception == Interception::None,
-            addresses: view.addresses.clone(),
-            patches: patches.of_hosts(Context::SidecarInbound),
-        });
-        resources.extend(inbound.iter().cloned());
-    }
-    let contexts = match view.role {
-        Role::Sidecar => &[Context::SidecarOutbound, Context::SidecarInbound][..],
-        _ => &[Context::Gateway],
-    };
-    for cluster in contexts
-        .iter()
-        .flat_map(|c| envoy_filter::cluster::added(&patches, *c))
-    {
-        resources.push(Arc::new(Resource::encode(cluster.name.as_str(), cluster)));
-    }
-    shared.set.and(resources)
 }
 
 /// A cluster, encoded as the patches leave it.
@@ -235,20 +277,28 @@ impl Shareable for RuledClusters {
     }
 }
 
-/// What clusters and endpoints of a view are made from.
+/// What of a proxy decides the clusters and endpoints of services.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Outbound {
-    pub(crate) key: ScopeKey,
+    /// What it may see.
+    pub(crate) scope: ScopeKey,
     /// Whether there are clusters that pass TLS through by SNI.
     pub(crate) sni: bool,
-    pub(crate) multi_network: bool,
+    /// Its labels by which DestinationRules select.
+    labels: Labels,
+    /// Where it stands among endpoints.
+    pub(crate) place: Arc<Place>,
 }
 
 impl Outbound {
-    pub(crate) fn of(cx: &Cx<'_, Snapshot>, view: &View) -> Self {
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        let gateway = proxy.node.role == Role::Router;
+        let selected = || proxy.labels_for(cx, Reader::Gateways);
         Self {
-            key: mesh::scope::key_of(cx, view),
-            sni: view.role == Role::Router && *cx.query(&PassesTls(view.labels.clone())),
-            multi_network: cx.query(&NetworkGateways).any(false),
+            scope: proxy.scope.clone(),
+            sni: gateway && *cx.query(&PassesTls(selected())),
+            labels: proxy.labels_for(cx, Reader::DestinationRules),
+            place: Arc::new(Place::of(cx, proxy)),
         }
     }
 
@@ -256,12 +306,11 @@ impl Outbound {
     pub(crate) fn rule(
         &self,
         cx: &Cx<'_, Snapshot>,
-        view: &View,
         service: &Service,
     ) -> Option<DestinationRuleKey> {
         let client = Client {
-            namespace: &self.key.namespace,
-            labels: &view.labels,
+            namespace: &self.scope.namespace,
+            labels: &self.labels,
             side: Side::Client,
         };
         rule_for(cx, client, &service.namespace, &service.host).map(DestinationRuleKey)
@@ -271,15 +320,15 @@ impl Outbound {
     pub(crate) fn endpoint_client(
         &self,
         cx: &Cx<'_, Snapshot>,
-        view: &View,
         service: &Service,
         rule: Option<&DestinationRuleKey>,
     ) -> Arc<EndpointClient> {
         let rule = rule.map(|r| &*r.0);
-        let multi = self.multi_network;
+        let multi = cx.query(&NetworkGateways).any(false);
+        let settings = cx.settings();
         Arc::new(EndpointClient::of(
-            view,
-            cx.settings(),
+            &self.place,
+            settings,
             multi,
             service,
             rule,

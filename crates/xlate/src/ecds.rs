@@ -1,32 +1,50 @@
-//! Extension configurations of a view (ECDS): what filters of listeners ask for by name.
+//! Extension configurations (ECDS): what filters of listeners ask for by name.
 //!
 //! Istio: pilot/pkg/xds/ecds.go, 1.32.
 
 use std::sync::Arc;
 
 use incr::Cx;
-use store::Snapshot;
-
-use mesh::view::View;
-use policy::envoy_filter::{self, ExtensionPatchesOf, SelectedBy};
+use mesh::proxy::Traits;
+use policy::envoy_filter;
+use policy::envoy_filter::{ExtensionPatchesOf, SelectedBy};
 use policy::traffic_extension::{ExtensionConfigOf, ExtensionsOf};
+use store::Snapshot;
 use xds::{Resource, ResourceSet};
 
-/// The configurations that proxies of a view may ask for: those that EnvoyFilters add, and those of Wasm filters.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
-    let patches = cx.query(&ExtensionPatchesOf(SelectedBy::of(cx, view)));
-    let added = envoy_filter::extension::added(&patches)
-        .map(|config| Arc::new(Resource::encode(config.name.as_str(), config)));
-    // Pull secrets are for those who have proven to be of the namespace by which the filter was chosen.
-    let identity = view.identity.as_ref();
-    let trusted = identity.is_some_and(|i| i.namespace == view.namespace);
-    let extensions = cx.query(&ExtensionsOf::of(view));
-    let wasm = extensions.iter().filter_map(|extension| {
-        let key = ExtensionConfigOf {
-            extension: extension.origin(),
-            trusted,
-        };
-        (*cx.query(&key)).clone()
-    });
-    ResourceSet::new(added.chain(wasm))
+/// Proxies that have the same extension configurations.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ExtensionConfigsOf {
+    patched: SelectedBy,
+    extensions: ExtensionsOf,
+    /// Whether they have proven to be of the namespace by which the filters were chosen: pull secrets are for those.
+    trusted: bool,
+}
+
+impl ExtensionConfigsOf {
+    /// What decides the extension configurations of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        let identity = proxy.node.identity.as_ref();
+        Self {
+            patched: SelectedBy::of(cx, proxy),
+            extensions: ExtensionsOf::of(cx, proxy),
+            trusted: identity.is_some_and(|i| i.namespace == *proxy.namespace()),
+        }
+    }
+
+    /// The configurations that they may ask for: those that EnvoyFilters add, and those of Wasm filters.
+    pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let patches = cx.query(&ExtensionPatchesOf(self.patched.clone()));
+        let added = envoy_filter::extension::added(&patches)
+            .map(|config| Arc::new(Resource::encode(config.name.as_str(), config)));
+        let extensions = cx.query(&self.extensions);
+        let wasm = extensions.iter().filter_map(|extension| {
+            let key = ExtensionConfigOf {
+                extension: extension.origin(),
+                trusted: self.trusted,
+            };
+            (*cx.query(&key)).clone()
+        });
+        ResourceSet::new(added.chain(wasm))
+    }
 }

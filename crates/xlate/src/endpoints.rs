@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! EndpointsOf ─▶ ServiceAssignments{service, rule, client} ─┐ one resource for each EDS cluster of the service
-//!                                                           ├▶ SharedAssignments{scope, client} ─▶ set of a view
+//!                                                           ├▶ SharedAssignments{scope, client} ─▶ EndpointsOfClient
 //! ScopeOf ──────────────────────────────────────────────────┘
 //! ```
 //!
@@ -15,6 +15,11 @@ use std::any::TypeId;
 use std::sync::Arc;
 
 use incr::{Changed, Cx, Query};
+use mesh::cluster_names;
+use mesh::destination_rule::{
+    DestinationRuleKey, Extent, HasDestinationRules, MergedDestinationRule, Policy, rule_for_all,
+};
+use mesh::scope::{ScopeKey, ScopeOf};
 use model::names::Namespace;
 use model::node::Role;
 use model::protocol::Protocol;
@@ -23,43 +28,62 @@ use proto_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use store::{Reads, Snapshot};
 
 use crate::clusters::{self, Outbound, ServiceKeyed};
-use crate::load_assignment::EndpointClient;
 use crate::load_assignment::groups::{self, Group};
 use crate::load_assignment::locality::LocalityLb;
 use crate::load_assignment::select::{self, By, Known, Selection};
+use crate::load_assignment::{EndpointClient, NetworkGateways};
 use crate::shared::{Gathering, Part, Shareable, Shared};
-use mesh::cluster_names;
-use mesh::destination_rule::{
-    DestinationRuleKey, Extent, HasDestinationRules, MergedDestinationRule, Policy, rule_for_all,
-};
-use mesh::scope::{ScopeKey, ScopeOf};
-use mesh::view::View;
+use mesh::proxy::Traits;
+use peers::{Peers, PeersFor};
 use xds::{Resource, ResourceSet};
 
-/// Endpoints that proxies of a view should have: an assignment for each of its EDS clusters.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
-    let outbound = Outbound::of(cx, view);
-    let client = Arc::new(EndpointClient::anywhere(view, outbound.multi_network));
-    let peers = peers::Peers::of(view, &client);
-    let shared = cx.query(&SharedAssignments {
-        scope: outbound.key.clone(),
-        client,
-        sni: outbound.sni,
-        role: view.role,
-    });
-    let mut resources = Vec::new();
-    resources.extend(peers.map(|peers| (*cx.query(&peers)).clone()));
-    for service in shared.own.values() {
-        let rule = outbound.rule(cx, view, service);
-        let assignments = cx.query(&ServiceAssignments {
-            client: outbound.endpoint_client(cx, view, service, rule.as_ref()),
-            service: ServiceKeyed(service.clone()),
-            rule,
-            sni: outbound.sni,
-        });
-        resources.extend(assignments.iter().cloned());
+/// Proxies that have the same endpoints.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct EndpointsOfClient {
+    outbound: Outbound,
+    role: Role,
+    /// Endpoints like the proxies themselves, if they discover those.
+    peers: Option<Peers>,
+}
+
+impl EndpointsOfClient {
+    /// What decides the endpoints of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        Self {
+            outbound: Outbound::of(cx, proxy),
+            role: proxy.node.role,
+            peers: Peers::of(proxy),
+        }
     }
-    shared.set.and(resources)
+
+    /// Their endpoints: an assignment for each of their EDS clusters.
+    pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let outbound = &self.outbound;
+        let multi_network = cx.query(&NetworkGateways).any(false);
+        let client = Arc::new(EndpointClient::anywhere(&outbound.place, multi_network));
+        let shared = cx.query(&SharedAssignments {
+            scope: outbound.scope.clone(),
+            client: client.clone(),
+            sni: outbound.sni,
+            role: self.role,
+        });
+        let mut resources = Vec::new();
+        if let Some(peers) = &self.peers {
+            let (peers, client) = (peers.clone(), client);
+            resources.push((*cx.query(&PeersFor { peers, client })).clone());
+        }
+        for service in shared.own.values() {
+            let rule = outbound.rule(cx, service);
+            let assignments = cx.query(&ServiceAssignments {
+                client: outbound.endpoint_client(cx, service, rule.as_ref()),
+                service: ServiceKeyed(service.clone()),
+                rule,
+                sni: outbound.sni,
+            });
+            resources.extend(assignments.iter().cloned());
+        }
+        shared.set.and(resources)
+    }
 }
 
 /// The assignments of a scope that are the same wherever the client stands.

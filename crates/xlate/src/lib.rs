@@ -7,6 +7,7 @@ pub mod clusters;
 pub mod ecds;
 pub mod endpoints;
 pub mod findings;
+mod hashed;
 pub mod listeners;
 mod load_assignment;
 pub mod name_table;
@@ -15,5 +16,7 @@ pub mod roots;
 pub mod routes;
 pub mod secrets;
 mod shared;
+pub mod view;
 
 pub use roots::{TypeSet, UnsupportedRole, supported};
+pub use view::{View, ViewOf, Viewed};

@@ -1,9 +1,10 @@
-//! Listeners of a view.
+//! Listeners.
 //!
 //! What filter chains have in common is built once for each side of a proxy ([`parts`]); each listener is a leaf query
 //! whose key holds those parts and what is its own, so that proxies which agree share it.
 
 pub mod access_log;
+pub(crate) mod client;
 mod config_metadata;
 pub mod dns;
 mod forward;
@@ -22,8 +23,15 @@ pub mod tracing;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use client::{GatewayProxy, InboundServer, Listens, OutboundClient};
+use hcm::HttpParts;
+use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
 use incr::Cx;
-use model::service::Resolution;
+use mesh::address::wildcards;
+use mesh::keyed::Keyed;
+use parts::{SidePartsOf, TcpParts};
+use policy::authn::MutualTls;
+use policy::envoy_filter::{self, Context, ListenerPatches, ListenerPatchesOf};
 use proto_envoy::envoy::config::listener::v3::Listener;
 use proto_envoy::envoy::config::listener::v3::listener::ConnectionBalanceConfig;
 use proto_envoy::envoy::config::listener::v3::listener::connection_balance_config::{
@@ -31,39 +39,28 @@ use proto_envoy::envoy::config::listener::v3::listener::connection_balance_confi
 };
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use store::{Reads, Snapshot};
-
-use hcm::HttpParts;
-use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
-use mesh::address::wildcards;
-use mesh::keyed::Keyed;
-use mesh::proxy_options::Reserved;
-use mesh::scope::{ScopeOf, SidecarScope, key_of};
-use mesh::services::Addressing;
-use mesh::view::{ServiceTarget, View};
-use parts::TcpParts;
-use policy::authn::MutualTls;
-use policy::envoy_filter::{
-    self, Context, ListenerPatches, ListenerPatchesOf, RoutePatches, RoutePatchesOf, SelectedBy,
-};
 use xds::{Resource, ResourceSet};
 
-/// Listeners that gateways of a view should have.
-pub fn of_gateway(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
-    let patches = patches(cx, view);
-    let mut listeners = gateway::listeners(cx, view, &patches);
-    listeners.extend(added(&patches, Context::Gateway));
-    ResourceSet::new(listeners)
+use crate::hashed::Hashed;
+
+pub use client::ListenersOf;
+
+/// The listeners of a sidecar. Those of both sides are made apart: workloads that agree in what they may call share these,
+/// whatever they serve.
+fn of_sidecar(
+    cx: &Cx<'_, Snapshot>,
+    outbound: &Hashed<OutboundClient>,
+    inbound: &Hashed<InboundServer>,
+) -> ResourceSet {
+    let outbound = cx.query(&outbound::Listeners(outbound.clone()));
+    let inbound = cx.query(&inbound::Listeners(inbound.clone()));
+    outbound.and(inbound.iter().cloned())
 }
 
-/// Listeners that sidecars of a view should have.
-pub fn of_sidecar(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
-    let Some(proxy) = proxy(cx, view) else {
-        return ResourceSet::default();
-    };
-    let mut listeners = outbound::listeners(cx, &proxy);
-    listeners.extend(inbound::listeners(cx, &proxy));
-    listeners.extend(added(&proxy.patches, Context::SidecarInbound));
-    listeners.extend(added(&proxy.patches, Context::SidecarOutbound));
+fn of_gateway(cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy) -> ResourceSet {
+    let patches = patches(cx, &proxy.parts);
+    let mut listeners = gateway::listeners(cx, proxy, &patches);
+    listeners.extend(added(&patches, Context::Gateway));
     ResourceSet::new(listeners)
 }
 
@@ -77,48 +74,28 @@ pub(crate) struct ServedPort {
     pub(crate) mode: MutualTls,
 }
 
-/// The ports at which sidecars of a view take connections for their workload.
-pub(crate) fn served_ports(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> Vec<ServedPort> {
-    match proxy(cx, view) {
-        Some(proxy) => inbound::served_ports(cx, &proxy),
-        None => Vec::new(),
+/// The ports at which sidecars take connections for their workload.
+pub(crate) fn served_ports(cx: &Cx<'_, Snapshot>, listeners: &ListenersOf) -> Vec<ServedPort> {
+    match &listeners.0 {
+        Listens::Sidecar(_, inbound) => inbound::served_ports(cx, inbound),
+        Listens::Gateway(_) | Listens::Nothing => Vec::new(),
     }
-}
-
-/// `None` for a mesh without a port for sidecars.
-fn proxy<'a>(cx: &Cx<'_, Snapshot>, view: &'a Arc<View>) -> Option<Proxy<'a>> {
-    let settings = cx.settings();
-    let port = |number: i32| u16::try_from(number).unwrap_or(0);
-    let outbound_port = port(settings.mesh.proxy_listen_port);
-    let inbound_port = port(settings.mesh.proxy_inbound_listen_port);
-    if outbound_port == 0 {
-        return None;
-    }
-    let selected = SelectedBy::of(cx, view);
-    let patches = patches(cx, view);
-    Some(Proxy {
-        view,
-        route_patches: cx.query(&RoutePatchesOf(selected)).of_inbound(),
-        patches,
-        scope: (*cx.query(&ScopeOf(key_of(cx, view)))).clone(),
-        addressing: Addressing::of(view, &settings.features),
-        reserved: Reserved::of(view, [outbound_port, inbound_port]),
-        outbound_port,
-        inbound_port,
-        plain_http: if settings.features.http10 {
-            PLAIN_HTTP_10
-        } else {
-            PLAIN_HTTP
-        },
-    })
 }
 
 /// The patches of listeners; none where the chains would repeat too much of them.
-fn patches(cx: &Cx<'_, Snapshot>, view: &View) -> Arc<ListenerPatches> {
-    if repeated::too_many_copies(cx, view) {
+fn patches(cx: &Cx<'_, Snapshot>, parts: &SidePartsOf) -> Arc<ListenerPatches> {
+    if parts.too_many_copies {
         return Arc::default();
     }
-    (*cx.query(&ListenerPatchesOf(SelectedBy::of(cx, view)))).clone()
+    (*cx.query(&ListenerPatchesOf(parts.patched.clone()))).clone()
+}
+
+/// ALPN of HTTP in the clear.
+fn plain_http(cx: &Cx<'_, Snapshot>) -> &'static [&'static str] {
+    match cx.settings().features.http10 {
+        true => PLAIN_HTTP_10,
+        false => PLAIN_HTTP,
+    }
 }
 
 /// The listeners that patches add.
@@ -142,43 +119,19 @@ fn encode(
     Some(Arc::new(resource.finding(found)))
 }
 
-/// A sidecar, with what its listeners are decided by.
-struct Proxy<'a> {
-    view: &'a Arc<View>,
-    scope: Arc<SidecarScope>,
-    addressing: Addressing,
-    reserved: Reserved,
-    /// Patches of its listeners.
-    patches: Arc<ListenerPatches>,
-    /// Patches that may concern the routes of its inbound listeners.
-    route_patches: Option<Arc<RoutePatches>>,
-    outbound_port: u16,
-    inbound_port: u16,
-    /// ALPN of HTTP in the clear.
-    plain_http: &'static [&'static str],
-}
-
-impl Proxy<'_> {
+impl InboundServer {
     /// The addresses that a Sidecar's ingress listener is named after if it states none: the proxy's own, else all.
     ///
     /// Istio: pilot/pkg/networking/core/listener_address.go getSidecarInboundBindIPs, 1.32.
     fn own_binds(&self) -> Box<[Arc<str>]> {
-        let own = self.view.addresses.iter().find(|a| is_global_unicast(a));
+        let own = self.addresses.iter().find(|a| is_global_unicast(a));
         match own {
             Some(address) => Box::from([Arc::from(address.to_string())]),
             None => {
-                let binds = wildcards(self.view.families);
+                let binds = wildcards(self.families);
                 binds.iter().map(|b| Arc::from(*b)).collect()
             }
         }
-    }
-
-    /// The proxy's own address, where that is an endpoint of a service which is dialled by its endpoints' addresses.
-    fn own_headless_address(&self) -> Option<Arc<str>> {
-        let headless = |t: &ServiceTarget| t.service.resolution == Resolution::Passthrough;
-        let served = self.view.targets.iter().any(headless);
-        let first = self.view.addresses.first().filter(|_| served)?;
-        Some(first.to_string().into())
     }
 }
 

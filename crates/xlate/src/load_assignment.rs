@@ -8,5 +8,5 @@ pub(crate) mod locality;
 pub(crate) mod network;
 pub(crate) mod select;
 
-pub(crate) use client::EndpointClient;
+pub(crate) use client::{EndpointClient, Place};
 pub(crate) use network::NetworkGateways;

@@ -1,4 +1,4 @@
-//! The DNS name table of a view: what the agent beside a proxy answers without asking further.
+//! The DNS name table of a proxy: what the agent beside a proxy answers without asking further.
 //!
 //! Istio: pkg/dns/server/name_table.go BuildNameTable, 1.32.
 
@@ -7,45 +7,62 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::proxy::Traits;
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::services::{Addressing, EndpointsOf};
 use model::change::ServiceKey;
+use model::names::Network;
 use model::service::{Address, Endpoint, Health, Registry, Resolution, Service};
 use proto_istio::nds::NameTable;
 use proto_istio::nds::name_table::NameInfo;
 use store::{Reads, Snapshot};
-
-use mesh::scope::{self, ScopeOf};
-use mesh::services::{Addressing, EndpointsOf};
-use mesh::view::View;
 use xds::{Resource, ResourceSet};
 
 /// Services of several clusters; their short names belong to the service of this one.
 const CLUSTERSET: &str = ".clusterset.local";
 
-/// The DNS name table that proxies of a view should have: one resource without a name.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
-    let table = NameTable {
-        table: table(cx, view),
-    };
-    ResourceSet::new([Arc::new(Resource::encode("", &table))])
+/// Proxies that have the same name table.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NameTableOf {
+    scope: ScopeKey,
+    addressing: Addressing,
+    network: Network,
 }
 
-fn table(cx: &Cx<'_, Snapshot>, view: &View) -> BTreeMap<String, NameInfo> {
+impl NameTableOf {
+    /// What decides the name table of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        Self {
+            scope: proxy.scope.clone(),
+            addressing: proxy.addressing(&cx.settings().features),
+            network: proxy.node.network.clone(),
+        }
+    }
+
+    /// Their name table: one resource without a name.
+    pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let table = NameTable {
+            table: table(cx, self),
+        };
+        ResourceSet::new([Arc::new(Resource::encode("", &table))])
+    }
+}
+
+fn table(cx: &Cx<'_, Snapshot>, key: &NameTableOf) -> BTreeMap<String, NameInfo> {
     let mut table = BTreeMap::new();
-    let key = scope::key_of(cx, view);
-    if key.gateway {
+    if key.scope.gateway {
         return table;
     }
-    let scope = cx.query(&ScopeOf(key));
-    let addressing = Addressing::of(view, &cx.settings().features);
+    let scope = cx.query(&ScopeOf(key.scope.clone()));
     for service in scope
         .egress
         .iter()
         .flat_map(|egress| egress.services.iter())
     {
-        let addresses = addressing.all(service);
+        let addresses = key.addressing.all(service);
         let ips = if addresses.iter().any(|a| &**a == "0.0.0.0") {
             if service.resolution == Resolution::Passthrough && !service.ports.is_empty() {
-                of_workloads(cx, view, service, &mut table)
+                of_workloads(cx, key, service, &mut table)
             } else {
                 Vec::new()
             }
@@ -102,7 +119,7 @@ fn registry(registry: Registry) -> &'static str {
 /// The addresses of the workloads of a service that has none of its own; Pods with a host name are added under it.
 fn of_workloads(
     cx: &Cx<'_, Snapshot>,
-    view: &View,
+    key: &NameTableOf,
     service: &Service,
     table: &mut BTreeMap<String, NameInfo>,
 ) -> Vec<String> {
@@ -127,12 +144,12 @@ fn of_workloads(
             };
             let answers = !hosts.is_empty() && hosts.iter().all(|h| is_ip(h));
             let ready = service.kube.publish_not_ready || endpoint.health == Health::Healthy;
-            let same_network = same_or_unknown(&endpoint.network, &view.network);
+            let same_network = same_or_unknown(&endpoint.network, &key.network);
             if !answers || !ready || !seen.insert(hosts[0].clone()) || !same_network {
                 continue;
             }
             let own = hosts.iter().map(|h| h.to_string());
-            let same_cluster = same_or_unknown(&endpoint.cluster, &view.cluster);
+            let same_cluster = same_or_unknown(&endpoint.cluster, &key.addressing.cluster);
             if same_cluster || cx.settings().features.multicluster_headless {
                 ips.extend(own.clone());
             }

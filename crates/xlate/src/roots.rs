@@ -1,55 +1,90 @@
-//! The queries that streams hold alive: one for each view and type.
-
-use std::sync::Arc;
+//! The queries that streams hold alive: one for each type and key of that type.
 
 use incr::{Cx, Query};
 use model::node::Role;
 use store::Snapshot;
+use xds::{ResourceSet, TypeUrl};
 
-use crate::{clusters, ecds, endpoints, listeners, name_table, routes, secrets};
-use mesh::view::View;
-use xds::ResourceSet;
-use xds::TypeUrl;
+use crate::clusters::ClustersOf;
+use crate::ecds::ExtensionConfigsOf;
+use crate::endpoints::EndpointsOfClient;
+use crate::hashed::Hashed;
+use crate::listeners::ListenersOf;
+use crate::name_table::NameTableOf;
+use crate::routes::RoutesOf;
+use crate::secrets::SecretsOf;
 
-/// Every resource of one type that proxies of a view may ask for.
+/// Every resource of one type that proxies which agree in the key of that type may ask for.
 ///
-/// For endpoints and routes that is what the view's clusters and listeners name; streams send the names subscribed.
+/// For endpoints and routes that is what the proxies' clusters and listeners name; streams send the names subscribed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct TypeSet {
-    /// For whom.
-    pub view: Arc<View>,
-    /// What.
-    pub ty: TypeUrl,
+pub enum TypeSet {
+    /// Clusters.
+    Clusters(Hashed<ClustersOf>),
+    /// Endpoints.
+    Endpoints(Hashed<EndpointsOfClient>),
+    /// Listeners.
+    Listeners(Hashed<ListenersOf>),
+    /// Route configurations.
+    Routes(Hashed<RoutesOf>),
+    /// The DNS name table.
+    NameTable(Hashed<NameTableOf>),
+    /// Secrets.
+    Secrets(Hashed<SecretsOf>),
+    /// Extension configurations.
+    Extensions(Hashed<ExtensionConfigsOf>),
+    /// Nothing of the type: see [`generated`].
+    Nothing(TypeUrl),
+}
+
+impl TypeSet {
+    /// Of which type it is.
+    pub fn ty(&self) -> TypeUrl {
+        match self {
+            Self::Clusters(_) => TypeUrl::Cluster,
+            Self::Endpoints(_) => TypeUrl::Endpoint,
+            Self::Listeners(_) => TypeUrl::Listener,
+            Self::Routes(_) => TypeUrl::Route,
+            Self::NameTable(_) => TypeUrl::NameTable,
+            Self::Secrets(_) => TypeUrl::Secret,
+            Self::Extensions(_) => TypeUrl::Extension,
+            Self::Nothing(ty) => *ty,
+        }
+    }
 }
 
 impl Query<Snapshot> for TypeSet {
     type Value = ResourceSet;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
-        match generator(self.view.role, self.ty) {
-            Some(generate) => generate(cx, &self.view),
-            None => ResourceSet::default(),
+        match self {
+            Self::Clusters(key) => key.set(cx),
+            Self::Endpoints(key) => key.set(cx),
+            Self::Listeners(key) => key.set(cx),
+            Self::Routes(key) => key.set(cx),
+            Self::NameTable(key) => key.set(cx),
+            Self::Secrets(key) => key.set(cx),
+            Self::Extensions(key) => key.set(cx),
+            Self::Nothing(_) => ResourceSet::default(),
         }
     }
 }
 
-/// Makes every resource of a type for the proxies of a view.
-type Generator = fn(&Cx<'_, Snapshot>, &Arc<View>) -> ResourceSet;
-
-/// What serves a type to proxies of a role; `None` where such proxies get nothing of the type.
-fn generator(role: Role, ty: TypeUrl) -> Option<Generator> {
-    Some(match (role, ty) {
-        (Role::Sidecar | Role::Router, TypeUrl::Cluster) => clusters::set,
-        (Role::Sidecar | Role::Router, TypeUrl::Endpoint) => endpoints::set,
-        (Role::Sidecar, TypeUrl::Listener) => listeners::of_sidecar,
-        (Role::Router, TypeUrl::Listener) => listeners::of_gateway,
-        (Role::Sidecar, TypeUrl::Route) => routes::of_sidecar,
-        (Role::Router, TypeUrl::Route) => routes::of_gateway,
-        (Role::Sidecar | Role::Router, TypeUrl::NameTable) => name_table::set,
-        (Role::Sidecar | Role::Router, TypeUrl::Secret) => secrets::set,
-        (Role::Sidecar | Role::Router, TypeUrl::Extension) => ecds::set,
-        (Role::Waypoint | Role::Ztunnel, _) => return None,
-    })
+/// Whether anything of a type is generated for proxies of a role.
+pub(crate) fn generated(role: Role, ty: TypeUrl) -> bool {
+    match (role, ty) {
+        (
+            Role::Sidecar | Role::Router,
+            TypeUrl::Cluster
+            | TypeUrl::Endpoint
+            | TypeUrl::Listener
+            | TypeUrl::Route
+            | TypeUrl::NameTable
+            | TypeUrl::Secret
+            | TypeUrl::Extension,
+        ) => true,
+        (Role::Waypoint | Role::Ztunnel, _) => false,
+    }
 }
 
 /// A proxy is of a kind of which nothing can be generated.
@@ -64,7 +99,7 @@ pub struct UnsupportedRole(pub Role);
 /// When there is nothing that they can be sent.
 pub fn supported(role: Role) -> Result<(), UnsupportedRole> {
     let mut types = TypeUrl::ALL.into_iter();
-    match types.any(|ty| generator(role, ty).is_some()) {
+    match types.any(|ty| generated(role, ty)) {
         true => Ok(()),
         false => Err(UnsupportedRole(role)),
     }
@@ -78,11 +113,7 @@ mod tests {
     fn a_role_is_served_every_type_or_refused_by_name() {
         for role in [Role::Sidecar, Role::Router] {
             assert_eq!(supported(role), Ok(()));
-            assert!(
-                TypeUrl::ALL
-                    .into_iter()
-                    .all(|ty| generator(role, ty).is_some())
-            );
+            assert!(TypeUrl::ALL.into_iter().all(|ty| generated(role, ty)));
         }
         for role in [Role::Waypoint, Role::Ztunnel] {
             let refused = supported(role).expect_err("nothing is generated for it");

@@ -1,9 +1,9 @@
-//! Route configurations of a view.
+//! Route configurations.
 //!
 //! ```text
-//! ScopeOf ─▶ PlanOf ───────────┐
-//! VirtualServiceOf ──▶ RuleRoutes ───────┼─▶ ConfigOf ─▶ set       (gateways: GatewayPlanOf, GatewayConfigOf)
-//! DestinationRules ─▶ ServiceRoutes
+//! ScopeOf ─▶ PlanOf ─────────────────────┐
+//! VirtualServiceOf ──▶ RuleRoutes ───────┼─▶ ConfigOf ─▶ RoutesOf  (gateways: GatewayPlanOf, GatewayConfigOf)
+//! DestinationRules ─▶ ServiceRoutes ─────┘
 //! ```
 //!
 //! Routes are encoded once for each rule or service and port; a configuration puts encoded parts together.
@@ -30,32 +30,172 @@ mod tables;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use client::RouteClient;
+use gateway::GatewayConfigOf;
 use incr::{Cx, Query};
+use mesh::gateways::{GatewayKey, MergedGatewayOf};
+use mesh::proxy::Traits;
+use mesh::scope::{ScopeKey, ScopeOf, SidecarScope, refused_in};
+use mesh::{gateways, proxy_options};
 use model::node::Role;
 use model::object::ObjectName;
+use policy::envoy_filter::{Context, RoutePatches, RoutePatchesOf, SelectedBy};
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use store::{Reads, Snapshot};
-
-use mesh::gateways;
-use mesh::proxy_options;
-use mesh::scope::refused_in;
-use mesh::scope::{ScopeOf, SidecarScope, key_of};
-use mesh::view::View;
-use policy::envoy_filter::{Context, RoutePatches, RoutePatchesOf, SelectedBy};
 use xds::{Resource, ResourceSet};
+
+use crate::hashed::Hashed;
 
 pub use config::RouteName;
 use patched::{Config, Patched};
 
-/// The routes of requests to unknown hosts by themselves, for the listener that resolves those hosts.
-///
-/// Istio: pilot/pkg/networking/core/listener_builder.go buildAllowAnyDynamicDNSHTTPFilterChain, 1.32.
-pub(crate) fn unknown_host_routes(cx: &Cx<'_, Snapshot>, view: &View) -> RouteConfiguration {
-    let client = client::RouteClient::of(cx, view);
-    let scope = cx.query(&ScopeOf(client.scope.clone()));
-    RouteConfiguration {
-        virtual_hosts: vec![config::catch_all(&scope, &client)],
-        ..config::configuration("allow_any_dynamic_dns")
+/// Proxies that have the same route configurations.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RoutesOf {
+    client: Arc<RouteClient>,
+    patched: SelectedBy,
+    serves: Serves,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Serves {
+    Sidecar {
+        /// Whether it is to be talked to as an HTTP proxy.
+        http_proxy: bool,
+    },
+    Gateway(Arc<GatewayKey>),
+    /// Waypoints have their routes in their listeners.
+    Nothing,
+}
+
+impl RoutesOf {
+    /// What decides the route configurations of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        Self {
+            client: Arc::new(RouteClient::of(cx, proxy)),
+            patched: SelectedBy::of(cx, proxy),
+            serves: match proxy.node.role {
+                Role::Sidecar => Serves::Sidecar {
+                    http_proxy: proxy_options::http_proxy_port(cx.settings(), proxy).is_some(),
+                },
+                Role::Router => Serves::Gateway(Arc::new(gateways::key_of(cx, proxy))),
+                Role::Waypoint | Role::Ztunnel => Serves::Nothing,
+            },
+        }
+    }
+
+    /// Their route configurations: all that listeners may name.
+    pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let in_scope = Self {
+            client: Arc::new(self.client.in_scope(cx)),
+            ..self.clone()
+        };
+        (*cx.query(&RoutesInScope(Hashed::new(in_scope)))).clone()
+    }
+
+    fn of_sidecar(&self, cx: &Cx<'_, Snapshot>, http_proxy: bool) -> ResourceSet {
+        let client = &self.client;
+        let scope = cx.query(&ScopeOf(client.scope.clone()));
+        let mut names = if client.proxyless {
+            proxyless_names(&scope)
+        } else {
+            names(&scope)
+        };
+        if http_proxy {
+            names.insert(RouteName::HttpProxy);
+        }
+        let patches = cx.query(&RoutePatchesOf(self.patched.clone()));
+        ResourceSet::new(names.into_iter().map(|name| {
+            let key = config::ConfigOf {
+                client: client.clone(),
+                name,
+            };
+            resource(cx, key, Context::SidecarOutbound, &patches)
+        }))
+    }
+
+    fn of_gateway(&self, cx: &Cx<'_, Snapshot>, gateway: &Arc<GatewayKey>) -> ResourceSet {
+        let patches = cx.query(&RoutePatchesOf(self.patched.clone()));
+        let configs = self.gateway_configs(cx, gateway);
+        ResourceSet::new(configs.map(|key| resource(cx, key, Context::Gateway, &patches)))
+    }
+
+    fn gateway_configs(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        gateway: &Arc<GatewayKey>,
+    ) -> impl Iterator<Item = GatewayConfigOf> {
+        let merged = cx.query(&MergedGatewayOf((**gateway).clone()));
+        let names = merged.iter().flat_map(|m| m.by_route.keys());
+        let names: Vec<Arc<str>> = names.cloned().collect();
+        names.into_iter().map(|name| GatewayConfigOf {
+            client: self.client.clone(),
+            gateway: gateway.clone(),
+            name,
+        })
+    }
+
+    /// The rules that they refuse to follow, because their routes would be copied too often.
+    pub(crate) fn refused(&self, cx: &Cx<'_, Snapshot>) -> BTreeSet<ObjectName> {
+        match &self.serves {
+            Serves::Sidecar { .. } => {
+                let scope = cx.query(&ScopeOf(self.client.scope.clone()));
+                refused_in(cx, &scope)
+            }
+            Serves::Gateway(gateway) => gateway::refused(cx, self.gateway_configs(cx, gateway)),
+            Serves::Nothing => BTreeSet::new(),
+        }
+    }
+
+    /// What the routes of requests to unknown hosts depend on.
+    pub(crate) fn unknown_hosts(&self) -> UnknownHosts {
+        UnknownHosts {
+            scope: self.client.scope.clone(),
+            attempt_count: self.client.attempt_count,
+            forwarded_host: self.client.forwarded_host,
+        }
+    }
+}
+
+/// The route configurations of proxies, which are told apart only by labels that a rule in their scope reads.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct RoutesInScope(Hashed<RoutesOf>);
+
+impl Query<Snapshot> for RoutesInScope {
+    type Value = ResourceSet;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let routes = &*self.0;
+        match &routes.serves {
+            Serves::Sidecar { http_proxy } => routes.of_sidecar(cx, *http_proxy),
+            Serves::Gateway(gateway) => routes.of_gateway(cx, gateway),
+            Serves::Nothing => ResourceSet::default(),
+        }
+    }
+}
+
+/// What the routes of requests to unknown hosts depend on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct UnknownHosts {
+    scope: ScopeKey,
+    attempt_count: bool,
+    forwarded_host: bool,
+}
+
+impl UnknownHosts {
+    /// These routes by themselves, for the listener that resolves those hosts.
+    ///
+    /// Istio: pilot/pkg/networking/core/listener_builder.go buildAllowAnyDynamicDNSHTTPFilterChain, 1.32.
+    pub(crate) fn routes(&self, cx: &Cx<'_, Snapshot>) -> RouteConfiguration {
+        let scope = cx.query(&ScopeOf(self.scope.clone()));
+        RouteConfiguration {
+            virtual_hosts: vec![config::catch_all(
+                &scope,
+                self.attempt_count,
+                self.forwarded_host,
+            )],
+            ..config::configuration("allow_any_dynamic_dns")
+        }
     }
 }
 
@@ -68,68 +208,6 @@ pub(crate) fn alternative_hosts(host: &str, dns_domain: &str, absolute: bool) ->
         absolute,
     };
     speaker.alternatives(host)
-}
-
-/// The rules that proxies of a view refuse to follow, because their routes would be copied too often.
-pub(crate) fn refused(cx: &Cx<'_, Snapshot>, view: &View) -> BTreeSet<ObjectName> {
-    if view.role == Role::Sidecar {
-        let scope = cx.query(&ScopeOf(key_of(cx, view)));
-        return refused_in(cx, &scope);
-    }
-    let gateway = Arc::new(gateways::key_of(view));
-    let merged = cx.query(&gateways::MergedGatewayOf((*gateway).clone()));
-    let Some(merged) = merged.as_ref() else {
-        return BTreeSet::new();
-    };
-    let client = Arc::new(client::RouteClient::of(cx, view));
-    let configs = merged.by_route.keys().map(|name| gateway::GatewayConfigOf {
-        client: client.clone(),
-        gateway: gateway.clone(),
-        name: name.clone(),
-    });
-    gateway::refused(cx, configs)
-}
-
-/// Route configurations that sidecars of a view should have: all that listeners may name.
-pub fn of_sidecar(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
-    let client = Arc::new(client::RouteClient::of(cx, view));
-    let scope = cx.query(&ScopeOf(client.scope.clone()));
-    let mut names = if client.proxyless {
-        proxyless_names(&scope)
-    } else {
-        names(&scope)
-    };
-    let mesh_port = cx.settings().mesh.proxy_http_port;
-    if mesh_port != 0 || proxy_options::port(view, "HTTP_PROXY_PORT").is_some_and(|p| p != 0) {
-        names.insert(RouteName::HttpProxy);
-    }
-    let patches = cx.query(&RoutePatchesOf(SelectedBy::of(cx, view)));
-    ResourceSet::new(names.into_iter().map(|name| {
-        let key = config::ConfigOf {
-            client: client.clone(),
-            name,
-        };
-        resource(cx, key, Context::SidecarOutbound, &patches)
-    }))
-}
-
-/// Route configurations that gateways of a view should have: all that listeners may name.
-pub fn of_gateway(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
-    let gateway = Arc::new(gateways::key_of(view));
-    let merged = cx.query(&gateways::MergedGatewayOf((*gateway).clone()));
-    let Some(merged) = merged.as_ref() else {
-        return ResourceSet::default();
-    };
-    let client = Arc::new(client::RouteClient::of(cx, view));
-    let patches = cx.query(&RoutePatchesOf(SelectedBy::of(cx, view)));
-    ResourceSet::new(merged.by_route.keys().map(|name| {
-        let key = gateway::GatewayConfigOf {
-            client: client.clone(),
-            gateway: gateway.clone(),
-            name: name.clone(),
-        };
-        resource(cx, key, Context::Gateway, &patches)
-    }))
 }
 
 /// A route configuration as the patches leave it; where none may concern it, the one that proxies share.

@@ -9,56 +9,82 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::credential::{Credential, ROOT_SUFFIX, Source, resource_name};
+use mesh::finding::{about_named, code};
+use mesh::gateways;
+use mesh::gateways::{GatewayKey, GatewayServer, MergedGateway};
+use mesh::proxy::Traits;
+use mesh::scope::{ScopeKey, ScopeOf};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::kinds::istio::{DestinationRule, Gateway};
 use model::kinds::kube::{ConfigMap, Secret};
-use model::node::Identity;
+use model::node::{Identity, Role};
 use model::object::ObjectName;
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
 use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use proto_istio::networking::{ClientTlsSettings, ServerTlsSettings, TrafficPolicy};
 use store::{Reads, Snapshot};
-
-use mesh::credential::{Credential, ROOT_SUFFIX, Source, resource_name};
-use mesh::finding::{about_named, code};
-use mesh::gateways::{self, GatewayServer, MergedGateway};
-use mesh::scope::{ScopeOf, key_of};
-use mesh::view::View;
 use xds::{Resource, ResourceSet};
 
-/// The secrets that a view's clusters and listeners may name and its proxies may read.
-pub fn set(cx: &Cx<'_, Snapshot>, view: &Arc<View>) -> ResourceSet {
-    let Some(identity) = &view.identity else {
-        return ResourceSet::default();
-    };
-    let merged = cx.query(&gateways::MergedGatewayOf(gateways::key_of(view)));
-    let servers = merged.as_ref().as_ref();
-    let mut names = (*cx.query(&ClientCredentials)).clone();
-    names.extend(servers.iter().flat_map(|m| server_credentials(m)));
-    let scope = cx.query(&ScopeOf(key_of(cx, view)));
-    let ingress = scope.sidecar.iter().flat_map(|s| &s.ingress);
-    names.extend(ingress.filter_map(|l| l.tls.as_ref()).flat_map(of_server));
-    let verified = servers.map_or_else(BTreeSet::new, |m| verified(cx, m, identity));
-    ResourceSet::new(names.iter().filter_map(|name| {
-        let credential = Credential::parse(name, &identity.namespace)?;
-        if !may_read(identity, &credential, &verified) {
-            return None;
+/// Proxies that have the same secrets.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SecretsOf {
+    /// Who they have proven to be.
+    pub(crate) identity: Option<Identity>,
+    /// What they may see, of those that have an identity.
+    scope: Option<ScopeKey>,
+    /// The Gateways they serve, of those that have an identity.
+    gateway: Option<GatewayKey>,
+}
+
+impl SecretsOf {
+    /// What decides the secrets of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        let identity = proxy.node.identity.clone();
+        let gateway = proxy.node.role == Role::Router;
+        Self {
+            scope: identity.as_ref().map(|_| proxy.scope.clone()),
+            gateway: (identity.is_some() && gateway).then(|| gateways::key_of(cx, proxy)),
+            identity,
         }
-        (*cx.query(&SecretOf(credential))).clone()
-    }))
+    }
+
+    /// The secrets that their clusters and listeners may name and they may read.
+    pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let Some(identity) = &self.identity else {
+            return ResourceSet::default();
+        };
+        let merged = self.gateway.as_ref().and_then(|key| {
+            let merged = cx.query(&gateways::MergedGatewayOf(key.clone()));
+            (*merged).clone()
+        });
+        let servers = merged.as_deref();
+        let mut names = (*cx.query(&ClientCredentials)).clone();
+        names.extend(servers.iter().flat_map(|m| server_credentials(m)));
+        if let Some(scope) = &self.scope {
+            let scope = cx.query(&ScopeOf(scope.clone()));
+            let ingress = scope.sidecar.iter().flat_map(|s| &s.ingress);
+            names.extend(ingress.filter_map(|l| l.tls.as_ref()).flat_map(of_server));
+        }
+        let verified = servers.map_or_else(BTreeSet::new, |m| verified(cx, m, identity));
+        ResourceSet::new(names.iter().filter_map(|name| {
+            let credential = Credential::parse(name, &identity.namespace)?;
+            if !may_read(identity, &credential, &verified) {
+                return None;
+            }
+            (*cx.query(&SecretOf(credential))).clone()
+        }))
+    }
 }
 
 /// Credentials of a gateway's servers that its proxies do not get: their clients wait for a certificate in vain.
 pub(crate) fn missing(
     cx: &Cx<'_, Snapshot>,
-    view: &View,
+    identity: &Identity,
     merged: &MergedGateway,
 ) -> Vec<Diagnostic> {
-    let Some(identity) = &view.identity else {
-        return Vec::new();
-    };
     let verified = verified(cx, merged, identity);
     let mut found = Vec::new();
     for server in &merged.servers {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mesh::view::Traits;
-use mesh::view::View;
+use model::node::Node;
+use pilothouse_xlate::View;
 use serde_json::json;
 use testkit::{Scenario, Score, World, golden};
 use xds::{Resource, ResourceSet, TypeUrl};
@@ -178,14 +178,15 @@ fn proxies_of_two_namespaces_share_every_cluster_of_services() {
 #[test]
 fn a_stock_envoy_gets_no_filter_that_it_lacks() {
     let world = shop();
-    let view = world.view(&testkit::node(&json!({
+    let node = testkit::node(&json!({
         "id": "sidecar~10.9.9.9~client.shop~shop.svc.cluster.local",
         "metadata": {"NAMESPACE": "shop"},
-    })));
-    let stock = Arc::new(View::new(Traits {
-        extensions: Some(Arc::default()),
-        ..Traits::clone(&view)
     }));
+    let stock = Node {
+        extensions: Some(Arc::default()),
+        ..Node::clone(&node)
+    };
+    let (view, stock) = (world.view(&node), world.view(&Arc::new(stock)));
     let has = |view: &Arc<View>| {
         let set = world.set(view, TypeUrl::Cluster);
         set.iter().any(|r| {

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use mesh::view::View;
-use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
+use pilothouse_xlate::View;
+use pilothouse_xlate::findings::FindingsOfMesh;
 use serde_json::{Value, json};
 use testkit::{Scenario, Score, World, decode, differences, node};
 use xds::TypeUrl;
@@ -254,12 +254,12 @@ fn a_patch_of_another_type_leaves_the_filter_alone_and_is_told() {
     let mut world = World::of(SERVICES);
     let view = proxy(&world, "a", json!({}));
     let before = world.set(&view, TypeUrl::Listener);
-    assert_eq!(world.get(&FindingsOfView(view.clone())).len(), 0);
+    assert_eq!(world.get(&view.findings()).len(), 0);
     world.put(&filter("shop", "priority: 1", patch));
     let after = world.set(&view, TypeUrl::Listener);
     let versions = |set: &xds::ResourceSet| -> Vec<u64> { set.iter().map(|r| r.version).collect() };
     assert_eq!(versions(&before), versions(&after));
-    let told = world.get(&FindingsOfView(view));
+    let told = world.get(&view.findings());
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].code, "PIL0451");
     assert_eq!(&*told[0].path, "spec.configPatches[0].patch.value");
@@ -279,7 +279,7 @@ fn a_cluster_keeps_its_name() {
             .get("outbound|80||cart.example.com")
             .is_some()
     );
-    let told = world.get(&FindingsOfView(view));
+    let told = world.get(&view.findings());
     assert!(
         told.iter()
             .any(|d| d.code == "PIL0451" && d.message.contains("by its name"))
@@ -351,7 +351,7 @@ fn a_filter_that_a_proxy_cannot_run_refuses_unless_it_may_be_left_out() {
             &listeners.get("virtualInbound").unwrap().body,
         )
         .to_string();
-        let told = world.get(&FindingsOfView(view));
+        let told = world.get(&view.findings());
         let told = told.iter().any(|d| d.code == "PIL0431");
         (
             shown.contains("refused: this proxy lacks"),

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use mesh::view::View;
 use model::node::Node;
-use pilothouse_xlate::TypeSet;
+use pilothouse_xlate::View;
 use serde_json::json;
 use testkit::{World, node};
 use xds::{ResourceSet, TypeUrl};
@@ -57,8 +56,7 @@ impl Mesh {
             each,
         };
         for ty in TYPES {
-            let view = mesh.view.clone();
-            mesh.world.engine.root(&TypeSet { view, ty });
+            mesh.world.engine.root(&mesh.view.set(ty));
         }
         mesh.pull();
         mesh

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mesh::view::View;
+use pilothouse_xlate::View;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
 use xds::TypeUrl;

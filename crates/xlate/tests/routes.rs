@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mesh::view::View;
 use model::node::Node;
+use pilothouse_xlate::View;
 use serde_json::{Value, json};
 use testkit::{Scenario, Score, World, differences, golden, node};
 use xds::TypeUrl;

@@ -16,7 +16,7 @@ use super::api::Api;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeshShape {
-    /// Namespaces, and so views: proxies take them in turn.
+    /// Namespaces: proxies take them in turn.
     pub namespaces: usize,
     /// Services of each namespace.
     pub services: usize,
@@ -47,6 +47,16 @@ pub enum Sight {
     Own,
     /// Every service.
     Everything,
+}
+
+/// A workload of a mesh.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Workload {
+    pub(crate) namespace: String,
+    pub(crate) service: String,
+    pub(crate) version: String,
+    pub(crate) zone: String,
+    pub(crate) address: String,
 }
 
 /// What a change is made to; all are in `n0`, which every proxy sees.
@@ -174,13 +184,36 @@ impl MeshShape {
             };
             let _ = writeln!(
                 text,
-                "  - {{address: {}.{b}.{c}.{}, labels: {{app: s{service}, version: v{}}}}}",
-                11 + a,
-                endpoint % 4 * 64 + moved % 64 + 1,
-                endpoint % 2 + 1
+                "  - {{address: {}, labels: {{app: s{service}, version: v{}}}, locality: region1/zone{}}}",
+                self.address(namespace, service, endpoint, moved),
+                endpoint % 2 + 1,
+                endpoint % 3 + 1
             );
         }
         text
+    }
+
+    /// The address of an endpoint that was moved so often.
+    fn address(&self, namespace: usize, service: usize, endpoint: usize, moved: usize) -> String {
+        let number = namespace * (self.services + 1) + service;
+        let (a, b, c) = (number >> 16 & 63, number >> 8 & 255, number & 255);
+        let last = endpoint % 5 * 50 + moved % 50 + 1;
+        format!("{}.{b}.{c}.{last}", 11 + a)
+    }
+
+    /// The workload that proxy number `i` stands beside: an endpoint, the endpoints of a service one after the other.
+    pub(crate) fn workload(&self, i: usize) -> Workload {
+        let (namespaces, services) = (self.namespaces.max(1), self.services.max(1));
+        let endpoint = i % self.endpoints.max(1);
+        let service = i / self.endpoints.max(1) % (namespaces * services);
+        let (namespace, service) = (service % namespaces, service / namespaces);
+        Workload {
+            namespace: format!("n{namespace}"),
+            service: format!("s{service}"),
+            version: format!("v{}", endpoint % 2 + 1),
+            zone: format!("zone{}", endpoint % 3 + 1),
+            address: self.address(namespace, service, endpoint, 0),
+        }
     }
 
     fn rules(&self, namespace: usize, service: usize, round: usize) -> String {

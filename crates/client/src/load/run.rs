@@ -13,7 +13,7 @@ use super::applied::Applier;
 use super::fleet::{Conduct, Fleet};
 use super::mesh::Change;
 use super::process::{Launch, Process, Usage};
-use super::scenario::{Scenario, Step, Way};
+use super::scenario::{Nodes, Scenario, Step, Way};
 use super::{LoadOptions, picture};
 use crate::error::Error;
 use crate::report::{Latencies, Spread};
@@ -177,6 +177,8 @@ pub async fn run_scenario(
     fleet_options.address = run.server.xds.to_string();
     fleet_options.proxies = run.scenario.proxies;
     fleet_options.node.namespaces = run.scenario.namespaces();
+    let real = run.scenario.nodes == Nodes::Real;
+    fleet_options.node.mesh = real.then(|| run.scenario.mesh.clone());
     let fleet = Fleet::start(&fleet_options, conduct(&run.scenario))?;
     run.configured(&fleet).await?;
     let configured = Latencies::of(fleet.configuration_times());

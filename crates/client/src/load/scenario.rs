@@ -18,8 +18,11 @@ pub struct Scenario {
     /// How the mesh and its changes come to the server.
     #[serde(default)]
     pub through: Way,
-    /// Simulated proxies; those of a namespace share a view.
+    /// Simulated proxies.
     pub proxies: usize,
+    /// How these differ.
+    #[serde(default)]
+    pub nodes: Nodes,
     /// One proxy in this many stops reading once it is configured; 0 for none.
     #[serde(default)]
     pub slow: usize,
@@ -31,6 +34,17 @@ pub struct Scenario {
     pub state: bool,
     /// What happens, one after the other.
     pub steps: Vec<Step>,
+}
+
+/// How proxies differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Nodes {
+    /// As in clusters: each stands beside an endpoint of the mesh, with names, labels, node, zone and services of its own.
+    #[default]
+    Real,
+    /// In name and namespace only.
+    Alike,
 }
 
 /// How configuration comes to the server.

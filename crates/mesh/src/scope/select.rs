@@ -50,7 +50,7 @@ impl Query<Snapshot> for SidecarsIn {
 }
 
 /// The Sidecar in force for a workload: the first of its namespace that selects it, else the root namespace's default.
-pub fn sidecar_for(
+pub(super) fn sidecar_for(
     cx: &Cx<'_, Snapshot>,
     namespace: &Namespace,
     labels: &Labels,

@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use model::names::ClusterId;
-use model::node::Role;
 use model::service::Service;
-use model::settings::Features;
 
 use super::entry::UNSPECIFIED;
-use crate::view::{Families, View};
+use crate::view::Families;
 
 /// What decides by which addresses a proxy knows a service.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -26,20 +24,6 @@ pub struct Addressing {
 }
 
 impl Addressing {
-    /// That of a view's proxies.
-    ///
-    /// Istio: pilot/pkg/model/service.go nodeUsesAutoallocatedIPs, 1.32.
-    pub fn of(view: &View, features: &Features) -> Self {
-        let allocates = view.metadata_flag("DNS_AUTO_ALLOCATE") || features.ip_auto_allocate;
-        let resolves = view.metadata_flag("DNS_CAPTURE") || view.role == Role::Waypoint;
-        Self {
-            cluster: view.cluster.clone(),
-            families: view.families,
-            auto_allocated: allocates && resolves,
-            dual_stack: features.dual_stack,
-        }
-    }
-
     /// The address by which the proxy knows the service; `0.0.0.0` where it has none of its own.
     ///
     /// Istio: pilot/pkg/model/service.go GetAddressForProxy, 1.32.

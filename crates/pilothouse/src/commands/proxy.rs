@@ -143,6 +143,7 @@ impl ProxyOptions {
         ];
         metadata.extend(self.metadata.iter().cloned());
         Ok(client::NodeOptions {
+            mesh: None,
             namespaces: vec![namespace.to_owned()],
             labels: self.labels.clone(),
             metadata,

@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::label_names::Reader;
+use mesh::policy_target::Target;
+use mesh::proxy::Traits;
 use model::diagnostic::Diagnostic;
 use model::kinds::istio::EnvoyFilter;
 use model::labels::Labels;
@@ -18,15 +21,13 @@ use super::Context;
 use super::compile::{Compiled, CompiledFilter, Proxies};
 use super::patch::{AnyPatch, ListenerPatches, Patches, RoutePatches};
 use super::size::Fitting;
-use mesh::policy_target::Target;
-use mesh::view::View;
 
 /// The metadata key under which a proxy states its version.
 const VERSION: &str = "ISTIO_VERSION";
 
 /// The metadata keys that EnvoyFilters match proxies by, sorted.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct MatchedKeys;
+pub(super) struct MatchedKeys;
 
 impl Query<Snapshot> for MatchedKeys {
     type Value = BTreeSet<Arc<str>>;
@@ -49,21 +50,22 @@ impl Query<Snapshot> for MatchedKeys {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SelectedBy {
     namespace: Namespace,
+    /// Those by which EnvoyFilters select.
     labels: Labels,
     /// What of their metadata patches may ask for.
     metadata: Labels,
 }
 
 impl SelectedBy {
-    /// The proxies of a view.
-    pub fn of(cx: &Cx<'_, Snapshot>, view: &View) -> Self {
+    /// What of a proxy selects its patches.
+    pub fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         let keys = cx.query(&MatchedKeys);
         Self {
-            namespace: view.namespace.clone(),
-            labels: view.labels.clone(),
+            namespace: proxy.namespace().clone(),
+            labels: proxy.labels_for(cx, Reader::EnvoyFilters),
             metadata: keys
                 .iter()
-                .filter_map(|key| Some((key.clone(), Arc::from(view.metadata.get(key)?))))
+                .filter_map(|key| Some((key.clone(), Arc::from(proxy.stated(key)?))))
                 .collect(),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::finding::{about, code};
 use model::Object;
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::Telemetry;
@@ -13,8 +14,6 @@ use store::{Reads, Snapshot};
 
 use super::AppliedTo;
 use crate::provider_cluster::lookup;
-use mesh::finding::{about, code};
-use mesh::view::View;
 
 /// What providers are named for.
 #[derive(Clone, Copy)]
@@ -24,12 +23,9 @@ enum Use {
     Metrics,
 }
 
-/// What of telemetry is not in force for the proxies of a view, because a provider is missing.
-pub fn findings(cx: &Cx<'_, Snapshot>, view: &View) -> Vec<Diagnostic> {
-    let applied = cx.query(&AppliedTo {
-        namespace: view.namespace.clone(),
-        labels: view.labels.clone(),
-    });
+/// What of the Telemetry that proxies follow is not in force, because a provider is missing.
+pub fn findings(cx: &Cx<'_, Snapshot>, applied: &AppliedTo) -> Vec<Diagnostic> {
+    let applied = cx.query(applied);
     let mut found = Vec::new();
     for object in &applied.0 {
         for (at, entry) in object.spec.access_logging.iter().enumerate() {

@@ -8,23 +8,23 @@
 
 use std::sync::Arc;
 
+use mesh::capabilities::{Capabilities, Loadable};
+use mesh::class::Class;
 use prost::Message;
+use proto_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use proto_envoy::envoy::config::core::v3::{
     AggregatedConfigSource, ApiVersion, ConfigSource, DataSource, ExtensionConfigSource,
-    config_source::ConfigSourceSpecifier, data_source,
+    data_source,
 };
 use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::extensions::filters::http::lua::v3::Lua;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
 use proto_istio::extensions::{FailStrategy, PluginType, TrafficSelector, WasmConfig};
 use proto_istio::types::WorkloadMode;
+use xds::any;
 
 use super::{Code, Extension, Phase, url};
 use crate::filters;
-use mesh::capabilities::Capabilities;
-use mesh::class::Class;
-use mesh::view::View;
-use xds::any;
 
 const WASM_HTTP: &str = "envoy.filters.http.wasm";
 const WASM_NETWORK: &str = "envoy.filters.network.wasm";
@@ -199,11 +199,11 @@ fn asked_for(types: [&str; 2]) -> ExtensionConfigSource {
     }
 }
 
-/// Adds the filters of users for one side of a proxy. Returns what the proxy lacks for those that cannot be left out.
+/// Adds the filters of users for one side of a proxy that has such extensions. Returns what the proxy lacks for those that cannot be left out.
 pub fn extend<F: FilterOf>(
     phases: &mut Phases<F>,
     extensions: &[Arc<Extension>],
-    view: &View,
+    has: (&Loadable, Capabilities),
     class: Class,
 ) -> Vec<String> {
     let mut missing = Vec::new();
@@ -214,7 +214,7 @@ pub fn extend<F: FilterOf>(
         let Some(filter) = F::of(extension) else {
             continue;
         };
-        match lacks(view, extension, F::engine(extension)) {
+        match lacks(has, extension, F::engine(extension)) {
             None => phases.extensions.push(Placed {
                 phase: extension.phase,
                 ports,
@@ -259,15 +259,18 @@ fn ports(selectors: &[TrafficSelector], class: Class) -> Option<Vec<u32>> {
 }
 
 /// What the proxy lacks to run it, if it lacks something.
-fn lacks(view: &View, extension: &Extension, engine: &str) -> Option<String> {
-    if !view.has_extension(engine) {
+fn lacks(
+    (loadable, capabilities): (&Loadable, Capabilities),
+    extension: &Extension,
+    engine: &str,
+) -> Option<String> {
+    if !loadable.has(engine) {
         return Some(engine.to_owned());
     }
     match &extension.code {
         // An agent beside the proxy fetches modules, as it fetches certificates.
         Code::Wasm(wasm)
-            if url::scheme(&wasm.url).as_deref() != Some("file")
-                && !Capabilities::of(view).certificates =>
+            if url::scheme(&wasm.url).as_deref() != Some("file") && !capabilities.certificates =>
         {
             Some("an agent that fetches Wasm modules".to_owned())
         }

@@ -10,7 +10,8 @@ use ads::wake::WakeBatch;
 use convert::Stage;
 use incr::{Engine, Query, RootId};
 use mesh::view::ProxyKey;
-use mesh::view::View;
+use model::labels::Labels;
+use model::names::Namespace;
 use model::node::Node;
 use model::settings::Settings;
 use model::{Change, Diagnostic};
@@ -19,15 +20,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Snapshot, Store};
 use tokio::sync::watch;
 use xds::{ByType, Published, ResourceSet, TypeUrl, Types};
-use xlate::TypeSet;
+use xlate::View;
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
-
-use crate::analysis::Seen;
+use xlate::{TypeSet, Viewed};
 
 use super::found::Found;
-use super::origins::{self, OriginLimits, Origins};
+use super::origins::{OriginLimits, Origins};
 use super::subscriptions::has_sets;
-use super::{Batch, KeysWanted, ProxyId, Revisions};
+use super::{Batch, KeysWanted, ProxyId, Revisions, origins};
+use crate::analysis::Seen;
 
 /// Everything that one thread owns.
 pub struct State {
@@ -36,6 +37,10 @@ pub struct State {
     pub(super) engine: Engine<Snapshot>,
     pub(super) proxies: BTreeMap<ProxyId, Proxy>,
     pub(super) views: FxHashMap<Arc<View>, ViewEntry>,
+    /// What views have of each type: one for all that agree in the key of the type.
+    pub(super) sets: FxHashMap<TypeSet, SetEntry>,
+    /// What is wrong with it: one for all views that agree in the keys that decide it.
+    pub(super) findings_of: FxHashMap<FindingsOfView, FindingsEntry>,
     pub(super) roots: FxHashMap<RootId, Root>,
     pub(super) next_proxy: u64,
     pub(super) origins: Origins,
@@ -46,8 +51,8 @@ pub struct State {
     panics: u64,
     /// Time spent on derivations since the batch began.
     pulling: Duration,
-    /// Sets that a first proxy asks for. What they hold may be known already, because findings read it, so the engine
-    /// does not count them among what changed.
+    /// Sets that the first proxy of a view asks for. Other views may have them already, so the engine does not count them
+    /// among what changed.
     pub(super) joined: Vec<(Arc<View>, TypeUrl)>,
     revisions: Arc<Revisions>,
     /// Proxies that were told something because of what their streams said, to be woken together.
@@ -56,12 +61,12 @@ pub struct State {
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
     keys: watch::Sender<KeysWanted>,
-    /// Called when a view gets its first proxy, and when its last leaves.
-    pub(super) on_view: OnView,
+    /// Called when a proxy has its view, and when it leaves.
+    pub(super) on_proxy: OnProxy,
 }
 
-/// Hears what becomes of views.
-pub(super) type OnView = Box<dyn FnMut(&View, Seen) + Send>;
+/// Hears what becomes of proxies: of which namespace they are, and the labels of their workloads.
+pub(super) type OnProxy = Box<dyn FnMut(&Namespace, &Labels, Seen) + Send>;
 
 pub(super) struct Proxy {
     pub(super) key: ProxyKey,
@@ -69,7 +74,7 @@ pub(super) struct Proxy {
     /// `None` while it is held.
     pub(super) root: Option<RootId>,
     /// `None` until its view could be derived.
-    pub(super) view: Option<Arc<View>>,
+    pub(super) viewed: Option<Arc<Viewed>>,
     pub(super) types: Types,
     /// Whether what it should have is what it had before the start.
     pub(super) from_disk: bool,
@@ -93,19 +98,35 @@ pub(super) struct ViewEntry {
     pub(super) proxies: FxHashSet<ProxyId>,
     /// Counts the proxies that joined or left.
     pub(super) joined_or_left: u64,
-    /// The root of each type and how many proxies want it.
-    pub(super) types: ByType<Option<(RootId, usize)>>,
+    /// How many proxies want each type.
+    pub(super) types: ByType<usize>,
     pub(super) published: Arc<Published>,
-    /// The root of its findings, once it wants any type.
-    pub(super) findings_root: Option<RootId>,
+    /// Whether its findings are looked at: once it wants any type.
+    pub(super) told: bool,
+}
+
+/// A set that views share.
+pub(super) struct SetEntry {
+    pub(super) root: RootId,
+    /// The views that want it.
+    pub(super) views: FxHashSet<Arc<View>>,
+    /// `None` until it could be derived.
+    pub(super) set: Option<ResourceSet>,
+}
+
+/// Findings that views share.
+pub(super) struct FindingsEntry {
+    pub(super) root: RootId,
+    /// How many views they are about.
+    pub(super) views: usize,
     pub(super) findings: Option<Findings>,
 }
 
 pub(super) enum Root {
     /// The proxies with this key; several only while one reconnects.
     Proxy(Vec<ProxyId>),
-    Set(Arc<View>, TypeUrl),
-    Findings(Arc<View>),
+    Set(TypeSet),
+    Findings(FindingsOfView),
     FindingsOfMesh,
     Keys,
 }
@@ -150,7 +171,7 @@ impl State {
         limits: OriginLimits,
         keys: watch::Sender<KeysWanted>,
         revisions: Arc<Revisions>,
-        on_view: OnView,
+        on_proxy: OnProxy,
     ) -> Self {
         let mut engine = Engine::new();
         let mut roots = FxHashMap::default();
@@ -162,6 +183,8 @@ impl State {
             engine,
             proxies: BTreeMap::new(),
             views: FxHashMap::default(),
+            sets: FxHashMap::default(),
+            findings_of: FxHashMap::default(),
             roots,
             next_proxy: 0,
             origins: Origins::new(limits),
@@ -175,7 +198,7 @@ impl State {
             found: Found::default(),
             of_mesh: None,
             keys,
-            on_view,
+            on_proxy,
         }
     }
 
@@ -199,7 +222,7 @@ impl State {
         self.proxies.values().map(|p| ProxyRow {
             node: p.key.node().clone(),
             from_disk: p.from_disk,
-            view: p.view.clone(),
+            view: p.viewed.as_ref().map(|v| v.view.clone()),
             published: p.sender.newest(),
         })
     }
@@ -217,11 +240,12 @@ impl State {
     pub fn findings(&self) -> Vec<FindingRow> {
         let snapshot = self.store.snapshot();
         let concerned = |finding: &Diagnostic| {
-            let views = self.views.values().filter(|view| {
-                let of_view = view.findings.as_ref();
-                of_view.is_some_and(|f| f.binary_search(finding).is_ok())
+            let views = self.views.iter().filter(|(view, _)| {
+                let of_view = self.findings_of.get(&view.findings());
+                let findings = of_view.and_then(|entry| entry.findings.as_ref());
+                findings.is_some_and(|f| f.binary_search(finding).is_ok())
             });
-            let ids = views.flat_map(|view| &view.proxies);
+            let ids = views.flat_map(|(_, entry)| &entry.proxies);
             let mut nodes: Vec<Arc<Node>> = ids
                 .filter_map(|id| Some(self.proxies.get(id)?.key.node().clone()))
                 .collect();
@@ -344,39 +368,37 @@ impl State {
         }
         drop(std::mem::take(&mut self.batch));
         // Proxies that moved brought new roots with them.
-        let mut order: Vec<Arc<View>> = Vec::new();
-        let mut dirty: FxHashMap<Arc<View>, Vec<TypeUrl>> = FxHashMap::default();
-        let mut findings: Vec<Option<Arc<View>>> = Vec::new();
-        let mut sets = std::mem::take(&mut self.joined);
+        let mut due = Due::default();
+        for (view, ty) in std::mem::take(&mut self.joined) {
+            due.add(&view, ty);
+        }
+        let mut findings: Vec<Option<FindingsOfView>> = Vec::new();
         for root in self.engine.changed_roots() {
             match self.roots.get(&root) {
-                Some(Root::Set(view, ty)) => sets.push((view.clone(), *ty)),
-                Some(Root::Findings(view)) => findings.push(Some(view.clone())),
+                Some(Root::Set(set)) => {
+                    if let Some(entry) = self.sets.get(set) {
+                        entry.views.iter().for_each(|view| due.add(view, set.ty()));
+                        due.changed.insert(set.clone());
+                    }
+                }
+                Some(Root::Findings(of)) => findings.push(Some(of.clone())),
                 Some(Root::FindingsOfMesh) => findings.push(None),
                 Some(Root::Keys) => self.want_keys(&snapshot),
                 Some(Root::Proxy(_)) | None => {}
             }
         }
-        for (view, ty) in sets {
-            let types = dirty.entry(view.clone()).or_insert_with(|| {
-                order.push(view);
-                Vec::new()
-            });
-            if !types.contains(&ty) {
-                types.push(ty);
-            }
-        }
         // A view is published as soon as its own sets are there: its proxies get them while the next view is derived.
         let (mut views, mut sets) = (0, 0);
+        let (order, mut types) = (std::mem::take(&mut due.order), due.types);
         for view in order {
-            let types = dirty.remove(&view).unwrap_or_default();
-            let changed = self.publish_view(&snapshot, &view, &types);
+            let types = types.remove(&view).unwrap_or_default();
+            let changed = self.publish_view(&snapshot, &view, &types, &mut due.changed);
             views += usize::from(changed > 0);
             sets += changed;
         }
         // Nobody waits for findings: first the proxies.
-        for view in findings {
-            self.look_at(&snapshot, view.as_ref());
+        for of in findings {
+            self.look_at(&snapshot, of.as_ref());
         }
         (views, sets)
     }
@@ -393,17 +415,17 @@ impl State {
         }
     }
 
-    /// Takes the findings of a view, or of the mesh, as they are.
-    fn look_at(&mut self, snapshot: &Snapshot, view: Option<&Arc<View>>) {
-        let found = match view {
-            Some(view) => self.pull(snapshot, &FindingsOfView(view.clone())),
+    /// Takes the findings of views, or of the mesh, as they are.
+    fn look_at(&mut self, snapshot: &Snapshot, of: Option<&FindingsOfView>) {
+        let found = match of {
+            Some(of) => self.pull(snapshot, of),
             None => self.pull(snapshot, &FindingsOfMesh),
         };
         let Some(found) = found.map(|f| Findings::clone(&f)) else {
             return;
         };
-        let slot = match view {
-            Some(view) => match self.views.get_mut(view) {
+        let slot = match of {
+            Some(of) => match self.findings_of.get_mut(of) {
                 Some(entry) => &mut entry.findings,
                 None => return,
             },
@@ -413,26 +435,37 @@ impl State {
         self.found.replace(before.as_ref(), Some(&found));
     }
 
-    /// Pulls the sets of one view and hands those that changed to its proxies; returns how many that are.
-    fn publish_view(&mut self, snapshot: &Snapshot, view: &Arc<View>, types: &[TypeUrl]) -> usize {
+    /// Hands a view those of its sets that changed; returns how many that are. Sets that may have changed are derived when
+    /// the first view needs them.
+    fn publish_view(
+        &mut self,
+        snapshot: &Snapshot,
+        view: &Arc<View>,
+        types: &[TypeUrl],
+        changed: &mut FxHashSet<TypeSet>,
+    ) -> usize {
         let Some(before) = self.views.get(view).map(|entry| entry.published.clone()) else {
             return 0;
         };
         let mut published = before.at(snapshot.revision);
-        let mut changed = 0;
+        let mut count = 0;
         for ty in types {
-            let query = TypeSet {
-                view: view.clone(),
-                ty: *ty,
-            };
-            if let Some(set) = self.pull(snapshot, &query)
-                && before.get(*ty) != Some(&*set)
+            let query = view.set(*ty);
+            let known = self.sets.get(&query).is_some_and(|e| e.set.is_some());
+            if (changed.remove(&query) || !known)
+                && let Some(set) = self.pull(snapshot, &query)
+                && let Some(entry) = self.sets.get_mut(&query)
+                && entry.set.as_ref() != Some(&*set)
             {
-                published.set(*ty, ResourceSet::clone(&set));
-                changed += 1;
+                entry.set = Some(ResourceSet::clone(&set));
+            }
+            let newest = self.sets.get(&query).and_then(|entry| entry.set.as_ref());
+            if let Some(set) = newest.filter(|set| before.get(*ty) != Some(*set)) {
+                published.set(*ty, set.clone());
+                count += 1;
             }
         }
-        if changed > 0
+        if count > 0
             && let Some(entry) = self.views.get_mut(view)
         {
             entry.published = Arc::new(published);
@@ -443,7 +476,7 @@ impl State {
                 }
             }
         }
-        changed
+        count
     }
 
     /// The value of a query, or nothing if generating it panicked.
@@ -468,6 +501,28 @@ impl State {
                 tracing::error!(query = ?query, panic = text, "Generation panicked; the previous result stays in force.");
                 None
             }
+        }
+    }
+}
+
+/// What is to be published.
+#[derive(Default)]
+struct Due {
+    /// The views, in the order in which they are served.
+    order: Vec<Arc<View>>,
+    types: FxHashMap<Arc<View>, Vec<TypeUrl>>,
+    /// Sets that may have changed and were not derived yet.
+    changed: FxHashSet<TypeSet>,
+}
+
+impl Due {
+    fn add(&mut self, view: &Arc<View>, ty: TypeUrl) {
+        let types = self.types.entry(view.clone()).or_insert_with(|| {
+            self.order.push(view.clone());
+            Vec::new()
+        });
+        if !types.contains(&ty) {
+            types.push(ty);
         }
     }
 }

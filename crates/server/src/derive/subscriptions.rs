@@ -8,17 +8,14 @@ use std::sync::Arc;
 
 use ads::latest;
 use mesh::view::ProxyKey;
-use mesh::view::View;
 use model::node::Node;
-use policy::proxy::ViewOf;
 use xds::{Published, TypeUrl, Types};
-use xlate::TypeSet;
-use xlate::findings::FindingsOfView;
+use xlate::View;
+use xlate::ViewOf;
 
 use super::ProxyId;
+use super::state::{FindingsEntry, Proxy, Root, SetEntry, State};
 use crate::analysis::Seen;
-
-use super::state::{Proxy, Root, State};
 
 /// Whether anything was derived, be it that there is nothing.
 pub(crate) fn has_sets(published: &Published) -> bool {
@@ -87,7 +84,7 @@ impl State {
                 key: ProxyKey::new(node),
                 origin,
                 root: None,
-                view: None,
+                viewed: None,
                 types: Types::NONE,
                 from_disk,
                 sender,
@@ -106,7 +103,7 @@ impl State {
         if !proxy.types.insert(ty) {
             return;
         }
-        if let Some(view) = proxy.view.clone() {
+        if let Some(view) = proxy.viewed.as_ref().map(|v| v.view.clone()) {
             self.join_type(&view, ty);
             // A set that others of the view already have is there at once.
             if let (Some(entry), Some(proxy)) = (self.views.get(&view), self.proxies.get_mut(&id)) {
@@ -121,7 +118,10 @@ impl State {
         };
         self.from_disk -= usize::from(proxy.from_disk);
         self.origins.leave(&proxy.origin);
-        self.leave_view(id, &proxy);
+        if let Some(viewed) = &proxy.viewed {
+            (self.on_proxy)(&viewed.view.namespace, &viewed.labels, Seen::Left);
+            self.leave_view(id, &viewed.view, proxy.types);
+        }
         let Some(root) = proxy.root else { return };
         if let Some(Root::Proxy(ids)) = self.roots.get_mut(&root) {
             ids.retain(|i| *i != id);
@@ -139,36 +139,34 @@ impl State {
         };
         let snapshot = self.store.snapshot();
         let key = ViewOf(proxy.key.clone());
-        let Some(view) = self.pull(&snapshot, &key) else {
+        let Some(viewed) = self.pull(&snapshot, &key) else {
             return;
         };
-        let Some(proxy) = self.proxies.get(&id) else {
+        let Some(proxy) = self.proxies.get_mut(&id) else {
             return;
         };
-        if proxy.view.as_ref() == Some(&*view) {
+        if proxy.viewed.as_ref() == Some(&viewed) {
             return;
         }
-        let Some(mut proxy) = self.proxies.remove(&id) else {
-            return;
-        };
+        (self.on_proxy)(&viewed.view.namespace, &viewed.labels, Seen::Came);
+        let former = proxy.viewed.replace(viewed.clone());
         let types = proxy.types;
-        self.leave_view(id, &proxy);
-        let entry = self.views.entry(Arc::clone(&view)).or_default();
-        if entry.proxies.is_empty() {
-            (self.on_view)(&view, Seen::First);
+        if let Some(former) = former {
+            (self.on_proxy)(&former.view.namespace, &former.labels, Seen::Left);
+            if former.view == viewed.view {
+                return;
+            }
+            self.leave_view(id, &former.view, types);
         }
+        let view = &viewed.view;
+        let entry = self.views.entry(Arc::clone(view)).or_default();
         entry.proxies.insert(id);
         entry.joined_or_left += 1;
-        self.from_disk -= proxy.tell(&entry.published, &mut self.batch);
-        self.proxies.insert(
-            id,
-            Proxy {
-                view: Some(Arc::clone(&view)),
-                ..proxy
-            },
-        );
+        if let Some(proxy) = self.proxies.get_mut(&id) {
+            self.from_disk -= proxy.tell(&entry.published, &mut self.batch);
+        }
         for ty in types.iter() {
-            self.join_type(&view, ty);
+            self.join_type(view, ty);
         }
     }
 
@@ -176,51 +174,88 @@ impl State {
         let Some(entry) = self.views.get_mut(view) else {
             return;
         };
-        if entry.findings_root.is_none() {
-            let root = self.engine.root(&FindingsOfView(view.clone()));
-            entry.findings_root = Some(root);
-            self.roots.insert(root, Root::Findings(view.clone()));
+        if !std::mem::replace(&mut entry.told, true) {
+            let (engine, roots, of) = (&mut self.engine, &mut self.roots, view.findings());
+            let findings = self.findings_of.entry(of.clone()).or_insert_with(|| {
+                let root = engine.root(&of);
+                roots.insert(root, Root::Findings(of));
+                FindingsEntry {
+                    root,
+                    views: 0,
+                    findings: None,
+                }
+            });
+            findings.views += 1;
         }
-        match &mut entry.types[ty] {
-            Some((_, count)) => *count += 1,
-            empty => {
-                let root = self.engine.root(&TypeSet {
-                    view: view.clone(),
-                    ty,
-                });
-                *empty = Some((root, 1));
-                self.roots.insert(root, Root::Set(view.clone(), ty));
-                self.joined.push((view.clone(), ty));
+        let wanted = &mut entry.types[ty];
+        *wanted += 1;
+        if *wanted > 1 {
+            return;
+        }
+        let (engine, roots, query) = (&mut self.engine, &mut self.roots, view.set(ty));
+        let set = self.sets.entry(query.clone()).or_insert_with(|| {
+            let root = engine.root(&query);
+            roots.insert(root, Root::Set(query));
+            SetEntry {
+                root,
+                views: Default::default(),
+                set: None,
             }
-        }
+        });
+        set.views.insert(view.clone());
+        self.joined.push((view.clone(), ty));
     }
 
-    fn leave_view(&mut self, id: ProxyId, proxy: &Proxy) {
-        let Some(view) = &proxy.view else { return };
+    fn leave_view(&mut self, id: ProxyId, view: &Arc<View>, types: Types) {
         let Some(entry) = self.views.get_mut(view) else {
             return;
         };
         entry.proxies.remove(&id);
         entry.joined_or_left += 1;
-        for ty in proxy.types.iter() {
-            let slot = &mut entry.types[ty];
-            if let Some((root, count)) = slot {
-                *count -= 1;
-                if *count == 0 {
-                    self.roots.remove(root);
-                    self.engine.release(*root);
-                    *slot = None;
-                }
+        let mut unwanted = Vec::new();
+        for ty in types.iter() {
+            let wanted = &mut entry.types[ty];
+            *wanted -= 1;
+            if *wanted == 0 {
+                unwanted.push(ty);
             }
         }
-        if entry.proxies.is_empty() {
-            if let Some(root) = entry.findings_root {
-                self.roots.remove(&root);
-                self.engine.release(root);
+        let (empty, told) = (entry.proxies.is_empty(), entry.told);
+        for ty in unwanted {
+            self.leave_set(view, ty);
+        }
+        if empty {
+            if told {
+                self.leave_findings(view);
             }
-            self.found.replace(entry.findings.as_ref(), None);
             self.views.remove(view);
-            (self.on_view)(view, Seen::Last);
+        }
+    }
+
+    fn leave_set(&mut self, view: &Arc<View>, ty: TypeUrl) {
+        let query = view.set(ty);
+        let Some(set) = self.sets.get_mut(&query) else {
+            return;
+        };
+        set.views.remove(view);
+        if set.views.is_empty() {
+            self.roots.remove(&set.root);
+            self.engine.release(set.root);
+            self.sets.remove(&query);
+        }
+    }
+
+    fn leave_findings(&mut self, view: &View) {
+        let of = view.findings();
+        let Some(entry) = self.findings_of.get_mut(&of) else {
+            return;
+        };
+        entry.views -= 1;
+        if entry.views == 0 {
+            self.roots.remove(&entry.root);
+            self.engine.release(entry.root);
+            self.found.replace(entry.findings.as_ref(), None);
+            self.findings_of.remove(&of);
         }
     }
 }

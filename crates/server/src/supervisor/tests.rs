@@ -143,7 +143,8 @@ fn failing(owner: &Owner, end: fn() -> Result<(), SourceError>) -> Script {
 
 #[tokio::test]
 async fn a_source_that_panics_or_ends_is_started_again_and_others_go_on() {
-    let ends: [(&str, fn() -> Result<(), SourceError>); 3] = [
+    type Ends = fn() -> Result<(), SourceError>;
+    let ends: [(&str, Ends); 3] = [
         ("panic", || panic!("a scripted panic")),
         ("error", || Err(SourceError::new("a scripted error"))),
         ("ended", || Ok(())),

@@ -166,7 +166,7 @@ fn fault(
 
 /// All of a snapshot that does not count batches.
 fn shown(snapshot: &Snapshot) -> String {
-    let owners = |key: &ObjectKey| snapshot.tables.owner_of(key).map(|o| Arc::clone(o));
+    let owners = |key: &ObjectKey| snapshot.tables.owner_of(key).map(Arc::clone);
     let objects = KINDS.iter().flat_map(|k| snapshot.tables.iter_any(*k));
     let objects: Vec<_> = objects.map(|o| (owners(&o.key()), o)).collect();
     let shards: Vec<_> = snapshot.shards.iter().collect();
@@ -218,7 +218,8 @@ fn caught(apply: impl Fn(&mut Store, &Change) -> BTreeSet<InputKey>) -> bool {
 #[test]
 fn seeded_faults_are_caught() {
     assert!(!caught(applied), "there is no fault");
-    let faults: [(&str, fn(&mut Store, &Change) -> BTreeSet<InputKey>); 6] = [
+    type Fault = fn(&mut Store, &Change) -> BTreeSet<InputKey>;
+    let faults: [(&str, Fault); 6] = [
         ("an owner stays", |store, change| match change {
             Change::Gone(_) => BTreeSet::new(),
             other => applied(store, other),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use mesh::capabilities::{Capabilities, Loadable};
+use mesh::proxy::Traits;
+use mesh::proxy_options::proxy_config;
+use mesh::view::Families;
 use model::node::Role;
 use model::settings::Settings;
-
-use mesh::capabilities::Capabilities;
-use mesh::proxy_options::proxy_config;
-use mesh::view::{Families, View};
 use policy::envoy_filter::Context;
 
 /// What clusters of services depend on of a proxy. Proxies that agree in it share every cluster whose rules agree.
@@ -44,9 +44,9 @@ pub(crate) struct Certificates {
 }
 
 impl ClusterClient {
-    /// The proxies of a view.
-    pub(crate) fn of(view: &View, settings: &Settings) -> Self {
-        let text = |key: &str| view.metadata.get(key).unwrap_or_default().to_owned();
+    /// What of a proxy they depend on.
+    pub(crate) fn of(proxy: &Traits<'_>, settings: &Settings) -> Self {
+        let text = |key: &str| proxy.text(key).unwrap_or_default().into_owned();
         let chain = text("TLS_CLIENT_CERT_CHAIN");
         let certificates = (!chain.is_empty()).then(|| {
             Arc::new(Certificates {
@@ -55,20 +55,20 @@ impl ClusterClient {
                 root: text("TLS_CLIENT_ROOT_CERT"),
             })
         });
-        let capabilities = Capabilities::of(view);
+        let capabilities = Capabilities::of(proxy);
         let metadata_exchange =
             settings.features.metadata_exchange && capabilities.metadata_exchange;
         Self {
-            role: view.role,
-            families: view.families,
-            keep_header_case: keeps_header_case(view, settings),
+            role: proxy.node.role,
+            families: proxy.families(),
+            keep_header_case: keeps_header_case(proxy, settings),
             certificates,
             agent: capabilities.certificates,
             metadata_exchange,
             peer_alpn: metadata_exchange && !settings.features.disable_mx_alpn,
-            cares: view.has_extension("envoy.network.dns_resolver.cares"),
-            credential_socket: view.metadata.get("credential") == Some("true"),
-            file_credential_socket: view.metadata.get("file-credential") == Some("true"),
+            cares: Loadable::of(proxy).has("envoy.network.dns_resolver.cares"),
+            credential_socket: proxy.text("credential").as_deref() == Some("true"),
+            file_credential_socket: proxy.text("file-credential").as_deref() == Some("true"),
         }
     }
 
@@ -86,8 +86,8 @@ impl ClusterClient {
 }
 
 /// Istio: pilot/pkg/networking/core/cluster_builder.go shouldPreserveHeaderCase, 1.32.
-fn keeps_header_case(view: &View, settings: &Settings) -> bool {
-    let config = proxy_config(view, &settings.mesh);
+fn keeps_header_case(proxy: &Traits<'_>, settings: &Settings) -> bool {
+    let config = proxy_config(proxy, &settings.mesh);
     let headers = config.proxy_headers.as_ref();
     headers.and_then(|h| h.preserve_http1_header_case) == Some(true)
 }

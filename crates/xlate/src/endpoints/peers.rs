@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::proxy::Traits;
 use store::{Reads, Snapshot};
+use xds::Resource;
 
 use super::{ServiceKeyed, encode};
 use crate::load_assignment::EndpointClient;
 use crate::load_assignment::groups::Target;
 use crate::load_assignment::select::{By, Known, Selection};
-use mesh::view::View;
-use xds::Resource;
 
 /// The name of the cluster in bootstraps of proxies that discover themselves.
 const LOCAL_CLUSTER: &str = "local_cluster";
@@ -24,36 +24,42 @@ const TEMPLATES: [&str; 2] = ["pod-template-hash", "rollouts-pod-template-hash"]
 pub(super) struct Peers {
     /// The service and its port; `None` where the workload serves none.
     service: Option<(ServiceKeyed, u16)>,
-    client: Arc<EndpointClient>,
     workload: Arc<str>,
     region: Arc<str>,
     templates: [Arc<str>; 2],
 }
 
 impl Peers {
-    /// Those of the proxies of a view, if they discover themselves.
-    pub(super) fn of(view: &View, client: &Arc<EndpointClient>) -> Option<Self> {
-        if !view.metadata_flag("ENABLE_SELF_DISCOVERY") {
+    /// Those of a proxy, if it discovers itself.
+    pub(super) fn of(proxy: &Traits<'_>) -> Option<Self> {
+        if !proxy.flag("ENABLE_SELF_DISCOVERY") {
             return None;
         }
-        let first = view.targets.first();
-        let label = |name: &str| Arc::from(view.labels.get(name).unwrap_or_default());
+        let first = proxy.targets.first();
+        let label = |name: &str| Arc::from(proxy.labels.get(name).unwrap_or_default());
         Some(Self {
             service: first.map(|t| (ServiceKeyed(t.service.clone()), t.port.number)),
-            client: client.clone(),
-            workload: view.metadata("WORKLOAD_NAME").unwrap_or_default().into(),
-            region: view.locality.region.clone(),
+            workload: proxy.text("WORKLOAD_NAME").unwrap_or_default().into(),
+            region: proxy.locality.region.clone(),
             templates: TEMPLATES.map(label),
         })
     }
 }
 
-impl Query<Snapshot> for Peers {
+/// Those endpoints as a client sees them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct PeersFor {
+    pub(super) peers: Peers,
+    pub(super) client: Arc<EndpointClient>,
+}
+
+impl Query<Snapshot> for PeersFor {
     type Value = Arc<Resource>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
         let nothing = || Arc::new(encode(LOCAL_CLUSTER, &[]));
-        let Some((service, port)) = &self.service else {
+        let peers = &self.peers;
+        let Some((service, port)) = &peers.service else {
             return nothing();
         };
         let service = &*service.0;
@@ -74,9 +80,9 @@ impl Query<Snapshot> for Peers {
                 Target::Gateway(_) => false,
                 Target::Workload(endpoint) => {
                     let label = |name: &str| endpoint.labels.get(name).unwrap_or_default();
-                    endpoint.workload == self.workload
-                        && TEMPLATES.map(label) == self.templates.each_ref().map(|t| &**t)
-                        && (self.region.is_empty() || endpoint.locality.region == self.region)
+                    endpoint.workload == peers.workload
+                        && TEMPLATES.map(label) == peers.templates.each_ref().map(|t| &**t)
+                        && (peers.region.is_empty() || endpoint.locality.region == peers.region)
                 }
             });
             group.weigh();

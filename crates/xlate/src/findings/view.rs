@@ -4,79 +4,74 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::gateways::MergedGatewayOf;
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::{gateways, limits, scope};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::kinds::istio::DestinationRule;
 use model::names::Namespace;
-use model::node::Role;
+use model::node::Identity;
 use model::object::ObjectName;
+use policy::authn::{MutualTls, PeerPolicies};
+use policy::authz::Policies;
+use policy::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut};
+use policy::traffic_extension::Wanted;
+use policy::{telemetry, traffic_extension};
 use proto_istio::networking::TrafficPolicy;
 use proto_istio::networking::client_tls_settings::TlSmode as TlsMode;
 use store::{Reads, Snapshot};
 
 use super::{Findings, in_order};
-use crate::listeners::ServedPort;
+use crate::clusters::ClustersOf;
+use crate::hashed::Hashed;
+use crate::listeners::client::{GatewayProxy, InboundServer, Listens};
 use crate::listeners::parts::SidePartsOf;
-use crate::listeners::{self, refusal, repeated};
+use crate::listeners::{ListenersOf, ServedPort, refusal};
 use crate::roots::TypeSet;
-use crate::routes;
-use crate::secrets;
-use mesh::capabilities::Capabilities;
-use mesh::class::Class;
+use crate::routes::RoutesOf;
+use crate::{listeners, secrets};
 use mesh::finding::{about_named, code};
-use mesh::gateways::{self, MergedGatewayOf};
-use mesh::limits;
-use mesh::scope::{self, ScopeOf};
-use mesh::view::View;
-use policy::authn::{MutualTls, PeerPolicies};
-use policy::authz::Policies;
-use policy::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut, SelectedBy};
-use policy::security::SecurityOf;
-use policy::telemetry;
-use policy::traffic_extension::{self, Wanted};
-use xds::TypeUrl;
 
-/// The findings for proxies of a view.
+/// What is wrong with what proxies get that agree in these keys.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct FindingsOfView(pub Arc<View>);
+pub struct FindingsOfView {
+    /// Their clusters.
+    pub(crate) clusters: Hashed<ClustersOf>,
+    /// Their listeners.
+    pub(crate) listeners: Hashed<ListenersOf>,
+    /// Their routes.
+    pub(crate) routes: Hashed<RoutesOf>,
+    /// Who they have proven to be.
+    pub(crate) identity: Option<Identity>,
+}
 
 impl Query<Snapshot> for FindingsOfView {
     type Value = Findings;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
-        let view = &self.0;
         let mut found = Vec::new();
-        match view.role {
-            Role::Sidecar => {
-                let ports = listeners::served_ports(cx, view);
-                of_security(cx, view, ports.iter().any(|p| p.tcp), &mut found);
-                of_certificates(cx, view, &ports, &mut found);
-                of_egress(cx, view, &mut found);
+        match &self.listeners.0 {
+            Listens::Sidecar(_, inbound) => {
+                let ports = listeners::served_ports(cx, &self.listeners);
+                let tcp = ports.iter().any(|p| p.tcp);
+                of_security(cx, &inbound.parts, tcp, &mut found);
+                of_certificates(cx, inbound, &ports, &mut found);
+                of_egress(cx, &inbound.parts.scope, &mut found);
             }
-            Role::Router => {
-                let merged = cx.query(&MergedGatewayOf(gateways::key_of(view)));
-                let merged = (*merged).clone();
-                let tcp = merged
-                    .iter()
-                    .flat_map(|m| &m.servers)
-                    .any(|s| !gateways::is_http(&s.server));
-                of_security(cx, view, tcp, &mut found);
-                if let Some(merged) = &merged {
-                    found.extend(merged.refused.iter().cloned());
-                    found.extend(secrets::missing(cx, view, merged));
-                    let (view, ty) = (view.clone(), TypeUrl::Listener);
-                    let listeners = cx.query(&TypeSet { view, ty });
-                    found.extend(listeners.iter().flat_map(|r| r.findings()).cloned());
-                }
+            Listens::Gateway(proxy) => self.of_gateway(cx, proxy, &mut found),
+            Listens::Nothing => {}
+        }
+        let parts = self.listeners.parts();
+        of_size(cx, &parts, &mut found);
+        if let Some(side) = parts.first() {
+            if !side.capabilities.certificates {
+                of_clients(cx, &side.scope.namespace, &mut found);
             }
-            Role::Waypoint | Role::Ztunnel => {}
+            self.of_patches(cx, side, &mut found);
+            found.extend(telemetry::findings(cx, &side.telemetry));
         }
-        of_size(cx, view, &mut found);
-        if !Capabilities::of(view).certificates {
-            of_clients(cx, view, &mut found);
-        }
-        of_patches(cx, view, &mut found);
-        for rule in routes::refused(cx, view) {
+        for rule in self.routes.refused(cx) {
             let why = format!(
                 "requests for its hosts are answered with 503: its routes, once for each host and port, are more than {} MiB",
                 limits::COPIED_BYTES >> 20
@@ -84,42 +79,90 @@ impl Query<Snapshot> for FindingsOfView {
             let of = (Kind::VirtualService, &rule);
             found.push(limits::exceeded(of, "spec.hosts", why));
         }
-        for (wanted, what) in traffic_extension::lacking(cx, view) {
-            let (kind, name) = match &wanted {
-                Wanted::TrafficExtension(name) => (Kind::TrafficExtension, name),
-                Wanted::WasmPlugin(name) => (Kind::WasmPlugin, name),
-            };
-            let why = format!("the proxy lacks {what}: what the filter should see is refused");
-            let severity = Severity::Error;
-            found.push(about_named(kind, name, code::LACKS_FILTER, severity, why));
+        for side in &parts {
+            of_extensions(cx, side, &mut found);
         }
-        found.extend(telemetry::findings(cx, view));
         in_order(found)
     }
 }
 
+impl FindingsOfView {
+    fn of_gateway(&self, cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy, found: &mut Vec<Diagnostic>) {
+        let merged = cx.query(&MergedGatewayOf(proxy.gateway.clone()));
+        let merged = (*merged).clone();
+        let tcp = merged
+            .iter()
+            .flat_map(|m| &m.servers)
+            .any(|s| !gateways::is_http(&s.server));
+        of_security(cx, &proxy.parts, tcp, found);
+        if let Some(merged) = &merged {
+            found.extend(merged.refused.iter().cloned());
+            if let Some(identity) = &self.identity {
+                found.extend(secrets::missing(cx, identity, merged));
+            }
+            let listeners = cx.query(&TypeSet::Listeners(self.listeners.clone()));
+            found.extend(listeners.iter().flat_map(|r| r.findings()).cloned());
+        }
+    }
+
+    /// What patches could not do is told with the resource that they should have been done to.
+    fn of_patches(&self, cx: &Cx<'_, Snapshot>, side: &SidePartsOf, found: &mut Vec<Diagnostic>) {
+        let selected = &side.patched;
+        let left_out = cx.query(&PatchesLeftOut(selected.clone()));
+        found.extend(left_out.findings.iter().cloned());
+        let of_listeners = cx.query(&ListenerPatchesOf(selected.clone()));
+        if side.too_many_copies {
+            let why = format!(
+                "the proxy refuses everything: patches of its filters and chains, once for each filter chain, are more than {} MiB",
+                limits::REPEATED_BYTES >> 20
+            );
+            if let Some((object, at)) = of_listeners.largest() {
+                let path = format!("spec.configPatches[{at}].patch.value");
+                found.push(limits::exceeded((Kind::EnvoyFilter, object), path, why));
+            }
+        }
+        if !cx.query(&ClusterPatchesOf(selected.clone())).is_empty() {
+            let set = cx.query(&TypeSet::Clusters(self.clusters.clone()));
+            found.extend(set.iter().flat_map(|r| r.findings()).cloned());
+        }
+        if !of_listeners.is_empty() {
+            let set = cx.query(&TypeSet::Listeners(self.listeners.clone()));
+            found.extend(set.iter().flat_map(|r| r.findings()).cloned());
+        }
+    }
+}
+
+/// Filters of users that the proxy cannot run.
+fn of_extensions(cx: &Cx<'_, Snapshot>, side: &SidePartsOf, found: &mut Vec<Diagnostic>) {
+    let lacking = traffic_extension::lacking(cx, &side.extensions, side.has(), side.class);
+    for (wanted, what) in lacking {
+        let (kind, name) = match &wanted {
+            Wanted::TrafficExtension(name) => (Kind::TrafficExtension, name),
+            Wanted::WasmPlugin(name) => (Kind::WasmPlugin, name),
+        };
+        let why = format!("the proxy lacks {what}: what the filter should see is refused");
+        let severity = Severity::Error;
+        found.push(about_named(kind, name, code::LACKS_FILTER, severity, why));
+    }
+}
+
 /// Policies and extensions that are too large to be repeated in every filter chain.
-fn of_size(cx: &Cx<'_, Snapshot>, view: &Arc<View>, found: &mut Vec<Diagnostic>) {
-    let classes = match view.role {
-        Role::Sidecar => &[Class::SidecarInbound, Class::SidecarOutbound][..],
-        Role::Router => &[Class::Gateway],
-        Role::Waypoint | Role::Ztunnel => &[],
-    };
-    let overloaded = classes.iter().any(|class| {
-        let (view, class) = (view.clone(), *class);
-        cx.query(&SidePartsOf { view, class }).tcp.overloaded
-    });
-    if !overloaded {
+fn of_size(cx: &Cx<'_, Snapshot>, sides: &[&SidePartsOf], found: &mut Vec<Diagnostic>) {
+    if !sides.iter().any(|side| cx.query(*side).tcp.overloaded) {
         return;
     }
     let why = format!(
         "the proxy refuses everything: its policies and extensions, once for each filter chain, are more than {} MiB",
         limits::REPEATED_BYTES >> 20
     );
-    let policies = Policies::of_workload(cx, &view.namespace, &view.labels);
-    found.push(match policies.largest() {
+    let policies = sides.iter().find_map(|side| side.security.as_ref());
+    let largest = policies.and_then(|of| {
+        let policies = Policies::of_workload(cx, &of.namespace, &of.labels);
+        policies.largest().map(|policy| policy.meta.name.clone())
+    });
+    found.push(match largest {
         Some(policy) => {
-            let of = (Kind::AuthorizationPolicy, &policy.meta.name);
+            let of = (Kind::AuthorizationPolicy, &policy);
             limits::exceeded(of, "spec", why)
         }
         None => Diagnostic::new(code::OVER_LIMIT, Severity::Error, why),
@@ -127,8 +170,8 @@ fn of_size(cx: &Cx<'_, Snapshot>, view: &Arc<View>, found: &mut Vec<Diagnostic>)
 }
 
 /// Egress listeners of the Sidecar that import nothing.
-fn of_egress(cx: &Cx<'_, Snapshot>, view: &View, found: &mut Vec<Diagnostic>) {
-    let scope = cx.query(&ScopeOf(scope::key_of(cx, view)));
+fn of_egress(cx: &Cx<'_, Snapshot>, scope: &ScopeKey, found: &mut Vec<Diagnostic>) {
+    let scope = cx.query(&ScopeOf(scope.clone()));
     let Some(sidecar) = &scope.key.sidecar else {
         return;
     };
@@ -143,48 +186,18 @@ fn of_egress(cx: &Cx<'_, Snapshot>, view: &View, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What patches could not do is told with the resource that they should have been done to.
-fn of_patches(cx: &Cx<'_, Snapshot>, view: &Arc<View>, found: &mut Vec<Diagnostic>) {
-    let selected = SelectedBy::of(cx, view);
-    let left_out = cx.query(&PatchesLeftOut(selected.clone()));
-    found.extend(left_out.findings.iter().cloned());
-    if repeated::too_many_copies(cx, view) {
-        let patches = cx.query(&ListenerPatchesOf(selected.clone()));
-        let why = format!(
-            "the proxy refuses everything: patches of its filters and chains, once for each filter chain, are more than {} MiB",
-            limits::REPEATED_BYTES >> 20
-        );
-        if let Some((object, at)) = patches.largest() {
-            let path = format!("spec.configPatches[{at}].patch.value");
-            found.push(limits::exceeded((Kind::EnvoyFilter, object), path, why));
-        }
-    }
-    let patched = [
-        (
-            TypeUrl::Cluster,
-            !cx.query(&ClusterPatchesOf(selected.clone())).is_empty(),
-        ),
-        (
-            TypeUrl::Listener,
-            !cx.query(&ListenerPatchesOf(selected)).is_empty(),
-        ),
-    ];
-    for (ty, _) in patched.into_iter().filter(|(_, patched)| *patched) {
-        let view = view.clone();
-        let set = cx.query(&TypeSet { view, ty });
-        found.extend(set.iter().flat_map(|r| r.findings()).cloned());
-    }
-}
-
-fn of_security(cx: &Cx<'_, Snapshot>, view: &View, tcp: bool, found: &mut Vec<Diagnostic>) {
-    let security = cx.query(&SecurityOf::of(view));
+fn of_security(cx: &Cx<'_, Snapshot>, side: &SidePartsOf, tcp: bool, found: &mut Vec<Diagnostic>) {
+    let Some(security) = &side.security else {
+        return;
+    };
+    let security = cx.query(security);
     found.extend(security.diagnostics.iter().cloned());
     if tcp {
         found.extend(security.tcp_diagnostics.iter().cloned());
     }
-    let mut missing: BTreeSet<&str> = refusal::missing(view, &security.http, |f| &f.name);
+    let mut missing: BTreeSet<&str> = refusal::missing(&side.loadable, &security.http, |f| &f.name);
     if tcp {
-        missing.extend(refusal::missing(view, &security.tcp, |f| &f.name));
+        missing.extend(refusal::missing(&side.loadable, &security.tcp, |f| &f.name));
     }
     for name in missing {
         let why = format!(
@@ -196,12 +209,13 @@ fn of_security(cx: &Cx<'_, Snapshot>, view: &View, tcp: bool, found: &mut Vec<Di
 
 fn of_certificates(
     cx: &Cx<'_, Snapshot>,
-    view: &View,
+    proxy: &InboundServer,
     ports: &[ServedPort],
     found: &mut Vec<Diagnostic>,
 ) {
-    let peers = cx.query(&PeerPolicies(view.namespace.clone()));
-    for ignored in peers.ignored(&view.labels) {
+    let labels = &proxy.policies.labels;
+    let peers = cx.query(&PeerPolicies(proxy.policies.namespace.clone()));
+    for ignored in peers.ignored(labels) {
         let why = "a policy of the root namespace cannot select workloads: it has no effect";
         let severity = Severity::Error;
         found.push(
@@ -216,7 +230,7 @@ fn of_certificates(
             .help("put it into the namespace of the workload"),
         );
     }
-    if Capabilities::of(view).certificates {
+    if proxy.parts.capabilities.certificates {
         return;
     }
     for port in ports.iter().filter(|p| p.mode == MutualTls::Strict) {
@@ -228,7 +242,7 @@ fn of_certificates(
             "mutual TLS is STRICT and the proxy has no certificates: {what} takes no connections"
         );
         let severity = Severity::Error;
-        found.push(match peers.deciding(&view.labels, port.number) {
+        found.push(match peers.deciding(labels, port.number) {
             Some((policy, path)) => {
                 let kind = Kind::PeerAuthentication;
                 about_named(kind, policy, code::NO_CERTIFICATES, severity, why).at(path)
@@ -239,9 +253,9 @@ fn of_certificates(
 }
 
 /// Rules by which the proxy, which has no certificates, should show one: it connects to nobody they are about.
-fn of_clients(cx: &Cx<'_, Snapshot>, view: &View, found: &mut Vec<Diagnostic>) {
+fn of_clients(cx: &Cx<'_, Snapshot>, namespace: &Namespace, found: &mut Vec<Diagnostic>) {
     let root = Namespace::from(cx.settings().mesh.root_namespace.as_str());
-    let spaces: BTreeSet<&Namespace> = [&view.namespace, &root].into();
+    let spaces: BTreeSet<&Namespace> = [namespace, &root].into();
     for space in spaces {
         for (name, path) in cx.query(&MutualRules(space.clone())).iter() {
             let why = "mutual TLS is ISTIO_MUTUAL and the proxy has no certificates: it connects to nobody there";

@@ -5,6 +5,10 @@
 mod format;
 
 use incr::Cx;
+use mesh::capabilities::Loadable;
+use mesh::class::Class;
+use policy::provider_cluster::{ProviderCluster, envoy_grpc, lookup};
+use policy::telemetry::{Applied, logging, provider};
 use prost_types::Any;
 use proto_envoy::envoy::config::accesslog::v3 as accesslog;
 use proto_envoy::envoy::config::core::v3::ApiVersion;
@@ -21,11 +25,6 @@ use proto_istio::mesh::mesh_config::extension_provider::{
     EnvoyTcpGrpcV3LogProvider, Provider,
 };
 use store::Snapshot;
-
-use mesh::class::Class;
-use mesh::view::View;
-use policy::provider_cluster::{ProviderCluster, envoy_grpc, lookup};
-use policy::telemetry::{Applied, logging, provider};
 use xds::any;
 
 const FILE: &str = "envoy.access_loggers.file";
@@ -65,7 +64,7 @@ pub struct AccessLogs {
 /// The access loggers of one side of a proxy.
 pub fn access_logs(
     cx: &Cx<'_, Snapshot>,
-    view: &View,
+    loadable: &Loadable,
     applied: &Applied,
     mesh: &MeshConfig,
     class: Class,
@@ -87,8 +86,7 @@ pub fn access_logs(
     }
     for list in [&mut logs.http, &mut logs.tcp, &mut logs.listener] {
         list.retain(|log| {
-            view.has_extension(&log.name)
-                && (!uses_cel(log.filter.as_ref()) || view.has_extension(CEL_FILTER))
+            loadable.has(&log.name) && (!uses_cel(log.filter.as_ref()) || loadable.has(CEL_FILTER))
         });
     }
     logs

@@ -13,9 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::address::{additional, listener_name, socket, wildcards};
+use mesh::capabilities::name;
+use mesh::gateways::{GatewayServer, MergedGateway, PortServers, ServerPort};
+use mesh::keyed::Keyed;
+use mesh::limits::Budget;
+use mesh::{gateways, limits, proxy_options};
 use model::kinds::Kind;
 use model::object::ObjectName;
 use model::protocol::Protocol;
+use policy::envoy_filter::{Context, ListenerPatches};
+use policy::filters;
 use proto_envoy::envoy::config::core::v3::{
     TrafficDirection, TransportSocket, UdpSocketConfig, address, socket_address,
 };
@@ -23,21 +31,12 @@ use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 use store::{Reads, Snapshot};
-
-use super::hcm::{Options, Routes};
-use super::parts::{SideParts, SidePartsOf};
-use super::{balance, encode};
-use mesh::address::{additional, listener_name, socket, wildcards};
-use mesh::capabilities::name;
-use mesh::class::Class;
-use mesh::gateways::{self, GatewayServer, MergedGateway, PortServers, ServerPort};
-use mesh::keyed::Keyed;
-use mesh::limits::{self, Budget};
-use mesh::proxy_options;
-use mesh::view::View;
-use policy::envoy_filter::{Context, ListenerPatches};
-use policy::filters;
 use xds::{Resource, any};
+
+use super::client::GatewayProxy;
+use super::hcm::{Options, Routes};
+use super::parts::SideParts;
+use super::{balance, encode};
 
 /// How long a client may take for its part of the TLS handshake.
 const HANDSHAKE_SECONDS: u64 = 15;
@@ -92,25 +91,22 @@ enum Serves {
     },
 }
 
-/// The listeners of a view's proxies.
+/// The listeners of a gateway.
 pub(super) fn listeners(
     cx: &Cx<'_, Snapshot>,
-    view: &Arc<View>,
+    proxy: &GatewayProxy,
     patches: &ListenerPatches,
 ) -> Vec<Arc<Resource>> {
-    let merged = cx.query(&gateways::MergedGatewayOf(gateways::key_of(view)));
+    let merged = cx.query(&gateways::MergedGatewayOf(proxy.gateway.clone()));
     let Some(merged) = merged.as_ref() else {
         return Vec::new();
     };
-    let parts = cx.query(&SidePartsOf {
-        view: view.clone(),
-        class: Class::Gateway,
-    });
+    let parts = cx.query(&proxy.parts);
     let planning = Planning {
         cx,
-        view,
+        proxy,
         merged,
-        tls: tls::Contexts::of(cx, view, parts.tcp.capabilities),
+        tls: tls::Contexts::of(cx, &proxy.files, parts.tcp.capabilities),
         stat_name: &parts.tcp.cluster_stat_name,
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
         refused: RefCell::default(),
@@ -146,7 +142,7 @@ pub(super) fn listeners(
 
 struct Planning<'a> {
     cx: &'a Cx<'a, Snapshot>,
-    view: &'a Arc<View>,
+    proxy: &'a GatewayProxy,
     merged: &'a MergedGateway,
     tls: tls::Contexts,
     stat_name: &'a str,
@@ -173,11 +169,11 @@ impl Planning<'_> {
     /// The listeners by name.
     fn specs(&self) -> BTreeMap<String, Spec> {
         let settings = self.cx.settings();
-        let config = proxy_options::proxy_config(self.view, &settings.mesh);
+        let config = self.proxy.parts.config.or_of(&settings.mesh);
         let topology = config.gateway_topology.as_ref();
         let proxy_protocol = topology.is_some_and(|t| t.proxy_protocol.is_some());
-        let unprivileged = proxy_options::flag(self.view, "UNPRIVILEGED_POD");
-        let all = wildcards(self.view.families);
+        let unprivileged = self.proxy.unprivileged;
+        let all = wildcards(self.proxy.families);
         let mut names = tcp::Names::default();
         let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
         for port in &self.merged.ports {

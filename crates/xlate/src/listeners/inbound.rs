@@ -10,64 +10,84 @@ mod route;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::address::{additional, listener_name, socket, wildcards};
+use mesh::class::{Handling, handling};
+use mesh::cluster_names;
+use mesh::keyed::Keyed;
+use mesh::scope::ScopeOf;
 use model::node::Interception;
+use policy::envoy_filter::{Context, ListenerPatches, RoutePatches, RoutePatchesOf};
+use policy::{authn, envoy_filter};
+use ports::PortChain;
 use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::config::route::v3::RetryPolicy;
 use store::{Reads, Snapshot};
-
-use super::hcm::{HttpParts, Options, Routes};
-use super::parts::{SideParts, SidePartsOf, TcpParts};
-use super::tcp::{self, Policy, Upstream};
-use super::tls::MutualTls;
-use super::{Proxy, config_metadata, encode};
-use crate::listeners::ServedPort;
-use crate::routes::retry;
-use mesh::address::{additional, listener_name, socket, wildcards};
-use mesh::class::{Class, Handling, handling};
-use mesh::cluster_names;
-use mesh::keyed::Keyed;
-use policy::authn;
-use policy::envoy_filter::{self, Context, ListenerPatches, RoutePatches};
-use ports::PortChain;
 use xds::Resource;
+
+use super::ServedPort;
+use super::client::InboundServer;
+use super::hcm::{HttpParts, Options, Routes};
+use super::parts::{SideParts, TcpParts};
+use super::tcp::{Policy, Upstream};
+use super::tls::MutualTls;
+use super::{added, config_metadata, encode, patches, plain_http, tcp};
+use crate::hashed::Hashed;
+use crate::routes::retry;
 
 /// Name of the listener that takes all redirected traffic.
 pub const VIRTUAL_INBOUND: &str = "virtualInbound";
 const BLACK_HOLE_CHAIN: &str = "virtualInbound-blackhole";
 const CATCH_ALL_HTTP_CHAIN: &str = "virtualInbound-catchall-http";
 
-/// The inbound listeners of a proxy.
-pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Resource>> {
-    let view = proxy.view;
-    let parts = cx.query(&SidePartsOf {
-        view: view.clone(),
-        class: Class::SidecarInbound,
-    });
+/// The inbound listeners of sidecars, and those that patches add to either side.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Listeners(pub(super) Hashed<InboundServer>);
+
+impl Query<Snapshot> for Listeners {
+    type Value = Vec<Arc<Resource>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let proxy = &*self.0;
+        let patches = patches(cx, &proxy.parts);
+        let mut found = listeners(cx, proxy, &patches);
+        found.extend(added(&patches, Context::SidecarInbound));
+        found.extend(added(&patches, Context::SidecarOutbound));
+        found
+    }
+}
+
+fn listeners(
+    cx: &Cx<'_, Snapshot>,
+    proxy: &InboundServer,
+    patches: &ListenerPatches,
+) -> Vec<Arc<Resource>> {
+    let parts = cx.query(&proxy.parts);
     let mesh = &cx.settings().mesh;
     let tls = parts
         .tcp
         .capabilities
         .certificates
-        .then(|| Keyed::new(MutualTls::of(view, mesh, parts.tcp.capabilities)));
-    let chains = ports::chains(cx, proxy);
+        .then(|| Keyed::new(MutualTls::of(&proxy.files, mesh, parts.tcp.capabilities)));
+    let scope = cx.query(&ScopeOf(proxy.scope().clone()));
+    let chains = ports::chains(cx, proxy, &scope);
     let stated = mesh.default_inbound_http_retry_policy.as_ref();
     let retries = retry::inbound(stated).map(Keyed::new);
+    let route_patches = cx.query(&RoutePatchesOf(proxy.parts.patched.clone()));
+    let plain_http = plain_http(cx);
     let shared = |name: String, binds: Vec<Arc<str>>, port: u16| InboundListener {
         binds,
         port,
         own_port: true,
-        interception: view.interception,
-        plain_http: proxy.plain_http,
+        interception: proxy.interception,
+        plain_http,
         additional_addresses: cx.settings().features.dual_stack,
         chains: Box::from([]),
         tls: tls.clone(),
         retries: retries.clone(),
         parts: (*parts).clone(),
-        patches: proxy
-            .patches
-            .of_listener(Context::SidecarInbound, &name, port),
-        route_patches: proxy.route_patches.clone(),
+        patches: patches.of_listener(Context::SidecarInbound, &name, port),
+        route_patches: route_patches.of_inbound(),
         name,
     };
 
@@ -79,16 +99,15 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
             ..shared(chain.name(), chain.binds.to_vec(), chain.target_port)
         })
         .collect();
-    if view.interception != Interception::None {
-        let port = proxy.inbound_port;
-        let binds = wildcards(view.families).iter().map(|b| Arc::from(*b));
+    if proxy.interception != Interception::None {
+        let binds = wildcards(proxy.families).iter().map(|b| Arc::from(*b));
         listeners.push(InboundListener {
             own_port: false,
-            chains: ports::passthrough(cx, proxy)
+            chains: ports::passthrough(cx, proxy, &scope)
                 .into_iter()
                 .chain(virtual_)
                 .collect(),
-            ..shared(VIRTUAL_INBOUND.to_owned(), binds.collect(), port)
+            ..shared(VIRTUAL_INBOUND.to_owned(), binds.collect(), proxy.port)
         });
     }
     listeners
@@ -98,10 +117,11 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
 }
 
 /// The ports of its filter chains.
-pub(super) fn served_ports(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<ServedPort> {
-    let redirected = proxy.view.interception != Interception::None;
-    let others = redirected.then(|| ports::passthrough(cx, proxy));
-    ports::chains(cx, proxy)
+pub(super) fn served_ports(cx: &Cx<'_, Snapshot>, proxy: &InboundServer) -> Vec<ServedPort> {
+    let scope = cx.query(&ScopeOf(proxy.scope().clone()));
+    let redirected = proxy.interception != Interception::None;
+    let others = redirected.then(|| ports::passthrough(cx, proxy, &scope));
+    ports::chains(cx, proxy, &scope)
         .iter()
         .chain(others.iter().flatten())
         .map(|chain| ServedPort {

@@ -10,33 +10,32 @@ mod unmatched;
 
 use std::sync::Arc;
 
-use incr::KeyedSet;
-use incr::{Cx, Query};
-use model::kinds::istio::DestinationRule;
+use chains::{ClientKey, TcpChain};
+use entry::{Chain, Entry, HttpChain};
+use incr::{Cx, KeyedSet, Query};
+use matching::Matching;
+use mesh::address::{additional, listener_name, loopbacks, socket};
+use mesh::keyed::Keyed;
+use mesh::proxy_options;
+use mesh::scope::ScopeOf;
+use mesh::view::Families;
 use model::labels::Labels;
-use model::names::Namespace;
 use model::node::Interception;
+use plan::PlanOf;
+use policy::envoy_filter::{Context, ListenerPatches};
+use policy::filters;
 use prost_types::Duration;
 use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use store::{Reads, Snapshot};
+use xds::{Resource, ResourceSet};
 
+use super::client::OutboundClient;
 use super::hcm::{Options, Routes};
-use super::parts::{SidePartsOf, TcpParts};
-use super::{HttpKey, Proxy, config_metadata, dns, encode, tcp};
+use super::parts::TcpParts;
+use super::{HttpKey, config_metadata, dns, encode, patches, plain_http, tcp};
 use crate::clusters::allow_any_dns_cache;
-use chains::{ClientKey, TcpChain};
-use entry::{Chain, Entry, HttpChain};
-use matching::Matching;
-use mesh::address::{additional, listener_name, loopbacks, socket};
-use mesh::class::Class;
-use mesh::keyed::Keyed;
-use mesh::proxy_options;
-use mesh::view::Families;
-use plan::PlanOf;
-use policy::envoy_filter::{Context, ListenerPatches};
-use policy::filters;
-use xds::Resource;
+use crate::hashed::Hashed;
 
 /// Name of the route configuration of the HTTP proxy port.
 const HTTP_PROXY_ROUTES: &str = "http_proxy";
@@ -45,40 +44,51 @@ const PASSTHROUGH_CHAIN: &str = "PassthroughFilterChain";
 /// How long a client may take for its part of the TLS handshake.
 const HANDSHAKE_SECONDS: u64 = 15;
 
-/// The outbound listeners of a proxy.
-pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Resource>> {
-    let view = proxy.view;
-    let parts = cx.query(&SidePartsOf {
-        view: view.clone(),
-        class: Class::SidecarOutbound,
-    });
+/// The outbound listeners of sidecars.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Listeners(pub(super) Hashed<OutboundClient>);
+
+impl Query<Snapshot> for Listeners {
+    type Value = ResourceSet;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let patches = patches(cx, &self.0.parts);
+        ResourceSet::new(listeners(cx, &self.0, &patches))
+    }
+}
+
+fn listeners(
+    cx: &Cx<'_, Snapshot>,
+    proxy: &OutboundClient,
+    patches: &ListenerPatches,
+) -> Vec<Arc<Resource>> {
+    let parts = cx.query(&proxy.parts);
+    let scope = cx.query(&ScopeOf(proxy.scope().clone()));
     let plan = PlanOf {
-        scope: proxy.scope.key.clone(),
+        scope: proxy.scope().clone(),
         addressing: proxy.addressing.clone(),
-        binds_ports: view.interception == Interception::None,
+        binds_ports: proxy.interception == Interception::None,
         reserved: proxy.reserved.clone(),
-        own_address: proxy.own_headless_address(),
+        own_address: proxy.own_address.clone(),
     };
-    let selecting = *cx.query(&HasSelectingRules(view.namespace.clone()));
     let client = |has_rules: bool| {
+        let matched = has_rules.then_some(&proxy.matched);
+        let labels = proxy.selectable.iter();
+        let labels = labels.chain(matched.into_iter().flat_map(Labels::iter));
         Arc::new(ClientKey {
-            namespace: view.namespace.clone(),
-            labels: if selecting || has_rules {
-                view.labels.clone()
-            } else {
-                Labels::default()
-            },
-            scope: has_rules.then(|| proxy.scope.key.clone()),
-            families: view.families,
-            dns_domain: view.dns_domain.clone(),
+            namespace: proxy.scope().namespace.clone(),
+            labels: labels.map(|(k, v)| (k.clone(), v.clone())).collect(),
+            scope: has_rules.then(|| proxy.scope().clone()),
+            families: proxy.families,
+            dns_domain: proxy.dns_domain.clone(),
             absolute_names: cx.settings().features.absolute_fqdn_vhost_domain,
             stat_name: parts.tcp.cluster_stat_name.clone(),
         })
     };
-    let policy = proxy.scope.outbound_policy.as_ref();
+    let policy = scope.outbound_policy.as_ref();
     let unmatched: Arc<str> = unmatched::cluster(policy).into();
     let any_host = unmatched::resolves_any_host(policy).then(|| {
-        let cache = allow_any_dns_cache(cx.settings(), view.families);
+        let cache = allow_any_dns_cache(cx.settings(), proxy.families);
         Keyed::new(dns::http_filter_of(cache))
     });
     let tcp_only = Group {
@@ -88,11 +98,11 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
         tcp: parts.tcp.clone(),
         http: None,
         unmatched: unmatched.clone(),
-        patches: proxy.patches.of_side(Context::SidecarOutbound),
+        patches: patches.of_side(Context::SidecarOutbound),
     };
     let http = HttpKey {
         parts: parts.http.clone(),
-        plain_http: proxy.plain_http,
+        plain_http: plain_http(cx),
         dual_stack: proxy.addressing.dual_stack,
         any_host,
     };
@@ -102,17 +112,13 @@ pub(super) fn listeners(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<Arc<Res
     };
     let mut listeners: Vec<Arc<Resource>> = cx.query(&tcp_only).to_vec();
     listeners.extend_from_slice(&cx.query(&with_http));
-    if let Some(entry) = http_proxy(cx, proxy) {
+    if let Some(entry) = http_proxy(proxy) {
         listeners.extend(with_http.listener(cx, &Arc::new(entry)));
     }
-    if view.interception != Interception::None {
-        listeners.extend(unmatched::listener(
-            cx,
-            proxy,
-            parts.tcp.clone(),
-            http,
-            unmatched,
-        ));
+    if proxy.interception != Interception::None {
+        let tcp = parts.tcp.clone();
+        let listener = unmatched::listener(cx, proxy, patches, (tcp, http), unmatched);
+        listeners.extend(listener);
     }
     listeners
 }
@@ -172,12 +178,9 @@ impl Group {
 /// The listener to which applications talk as to an HTTP proxy, if there is one.
 ///
 /// Istio: pilot/pkg/networking/core/listener.go buildHTTPProxy, 1.32.
-fn http_proxy(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Option<Entry> {
-    let stated = u16::try_from(cx.settings().mesh.proxy_http_port).ok();
-    let port = proxy_options::port(proxy.view, "HTTP_PROXY_PORT")
-        .or(stated)
-        .filter(|port| *port != 0)?;
-    let binds = loopbacks(proxy.view.families).iter();
+fn http_proxy(proxy: &OutboundClient) -> Option<Entry> {
+    let port = proxy.http_proxy?;
+    let binds = loopbacks(proxy.families).iter();
     Some(Entry {
         binds: binds.map(|b| Arc::from(*b)).collect(),
         port,
@@ -190,20 +193,6 @@ fn http_proxy(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Option<Entry> {
             resolves: None,
         })]],
     })
-}
-
-/// Whether a namespace has DestinationRules for some of its workloads only.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct HasSelectingRules(Namespace);
-
-impl Query<Snapshot> for HasSelectingRules {
-    type Value = bool;
-
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
-        cx.list_in::<DestinationRule>(&self.0)
-            .iter()
-            .any(|rule| rule.spec.workload_selector.is_some())
-    }
 }
 
 /// One outbound listener, with all that it depends on.

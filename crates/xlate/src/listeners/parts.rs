@@ -7,26 +7,29 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::capabilities::{Capabilities, Loadable, name};
+use mesh::class::Class;
+use mesh::keyed::Keyed;
+use mesh::proxy::Traits;
+use mesh::proxy_options;
+use mesh::proxy_options::StatedConfig;
+use mesh::scope::ScopeKey;
+use policy::envoy_filter::SelectedBy;
+use policy::filters;
+use policy::security::{Security, SecurityOf};
+use policy::telemetry::AppliedTo;
+use policy::traffic_extension::{ExtensionsOf, Phases, extend};
 use prost_types::Duration;
 use proto_envoy::envoy::config::accesslog::v3::AccessLog;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use store::{Reads, Snapshot};
 
-use mesh::keyed::Keyed;
-
 use super::access_log::access_logs;
 use super::hcm::HttpParts;
-use super::tracing::tracing_config;
+use super::repeated::Chains;
+use super::tracing::{Traced, tracing_config};
 use super::{metrics, refusal, repeated};
 use crate::proxy_headers::ProxyHeaders;
-use mesh::capabilities::{Capabilities, name};
-use mesh::class::Class;
-use mesh::proxy_options;
-use mesh::view::View;
-use policy::filters;
-use policy::security::{Security, SecurityOf};
-use policy::telemetry::AppliedTo;
-use policy::traffic_extension::{ExtensionsOf, Phases, extend};
 
 /// What TCP filter chains and listeners of one side of a proxy have in common.
 #[derive(Clone, PartialEq, Debug)]
@@ -77,66 +80,120 @@ pub struct SideParts {
     pub http: Arc<Keyed<HttpParts>>,
 }
 
-/// The common parts of one side of the proxies of a view.
+/// What decides the common parts of one side of a proxy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SidePartsOf {
-    /// For whom.
-    pub view: Arc<View>,
     /// Which side.
     pub class: Class,
+    /// What the proxy may see.
+    pub(crate) scope: ScopeKey,
+    /// What it states of its own configuration.
+    pub(crate) config: StatedConfig,
+    /// What it can load.
+    pub(crate) loadable: Loadable,
+    /// What of that the mesh may want.
+    pub(crate) capabilities: Capabilities,
+    /// Which Telemetry it follows.
+    pub(crate) telemetry: AppliedTo,
+    /// Which filters of users it has.
+    pub(crate) extensions: ExtensionsOf,
+    /// Which policies it follows. Outbound none: clients are checked where they arrive.
+    pub(crate) security: Option<SecurityOf>,
+    /// Which patches it gets.
+    pub(crate) patched: SelectedBy,
+    /// Whether those are too large for all its chains, and so are left out.
+    pub(crate) too_many_copies: bool,
+    /// What spans tell of it, where the side is traced.
+    traced: Option<Arc<Traced>>,
+    /// What decides how many chains there are.
+    pub(super) chains: Chains,
+    http10: bool,
+    exact_balance: bool,
+    idle_timeout: Option<Arc<str>>,
+}
+
+impl SidePartsOf {
+    /// What decides the common parts of one side of a proxy.
+    pub(crate) fn of(
+        cx: &Cx<'_, Snapshot>,
+        proxy: &Traits<'_>,
+        class: Class,
+        chains: Chains,
+    ) -> Self {
+        let telemetry = AppliedTo::of(cx, proxy);
+        let patched = SelectedBy::of(cx, proxy);
+        let balance = match class {
+            Class::SidecarInbound => "INBOUND_LISTENER_EXACT_BALANCE",
+            Class::SidecarOutbound | Class::Gateway => "OUTBOUND_LISTENER_EXACT_BALANCE",
+        };
+        Self {
+            class,
+            scope: proxy.scope.clone(),
+            config: StatedConfig::of(proxy),
+            loadable: Loadable::of(proxy),
+            capabilities: Capabilities::of(proxy),
+            traced: Traced::of(cx, proxy, &telemetry, class).map(Arc::new),
+            telemetry,
+            extensions: ExtensionsOf::of(cx, proxy),
+            security: match class {
+                Class::SidecarOutbound => None,
+                Class::SidecarInbound | Class::Gateway => Some(SecurityOf::of(cx, proxy)),
+            },
+            too_many_copies: repeated::too_many_copies(cx, proxy, &patched),
+            patched,
+            chains,
+            http10: proxy.text("HTTP10").as_deref() == Some("1"),
+            exact_balance: proxy.flag(balance),
+            idle_timeout: proxy.text("IDLE_TIMEOUT").map(Arc::from),
+        }
+    }
+
+    /// The extensions that it has.
+    pub(crate) fn has(&self) -> (&Loadable, Capabilities) {
+        (&self.loadable, self.capabilities)
+    }
 }
 
 impl Query<Snapshot> for SidePartsOf {
     type Value = SideParts;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> SideParts {
-        let (view, class) = (&*self.view, self.class);
+        let class = self.class;
         let settings = cx.settings();
         let mesh = &*settings.mesh;
-        let proxy = proxy_options::proxy_config(view, mesh);
-        let applied = cx.query(&AppliedTo {
-            namespace: view.namespace.clone(),
-            labels: view.labels.clone(),
-        });
-        let mut capabilities = Capabilities::of(view);
+        let proxy = self.config.or_of(mesh);
+        let applied = cx.query(&self.telemetry);
+        let mut capabilities = self.capabilities;
         capabilities.metadata_exchange &= settings.features.metadata_exchange;
         capabilities.metadata_exchange_alpn &=
             capabilities.metadata_exchange && !settings.features.disable_mx_alpn;
         capabilities.redis &= settings.features.redis_filter;
         capabilities.mysql &= settings.features.mysql_filter;
-        let logs = access_logs(cx, view, &applied, mesh, class);
+        let logs = access_logs(cx, &self.loadable, &applied, mesh, class);
         let metrics = if capabilities.stats {
             metrics::configs(&applied, mesh, class)
         } else {
             Vec::new()
         };
-        let tracing = tracing_config(cx, view, &applied, (mesh, &proxy), class);
-        let (balance, stat_name) = match class {
-            Class::SidecarInbound => (
-                "INBOUND_LISTENER_EXACT_BALANCE",
-                &mesh.inbound_cluster_stat_name,
-            ),
-            Class::SidecarOutbound | Class::Gateway => (
-                "OUTBOUND_LISTENER_EXACT_BALANCE",
-                &mesh.outbound_cluster_stat_name,
-            ),
+        let tracing = tracing_config(cx, self.traced.as_deref(), &applied, (mesh, &proxy), class);
+        let stat_name = match class {
+            Class::SidecarInbound => &mesh.inbound_cluster_stat_name,
+            Class::SidecarOutbound | Class::Gateway => &mesh.outbound_cluster_stat_name,
         };
-        let idle_timeout = proxy_options::idle_timeout(view);
-        let mut security = match class {
-            // Clients are checked where they arrive.
-            Class::SidecarOutbound => Security::default(),
-            Class::SidecarInbound | Class::Gateway => (*cx.query(&SecurityOf::of(view))).clone(),
-        };
-        let mut missing = refusal::take_missing(view, &mut security.http, |f| &f.name);
-        let mut missing_tcp = refusal::take_missing(view, &mut security.tcp, |f| &f.name);
-        let extensions = cx.query(&ExtensionsOf::of(view));
-        missing.extend(extend(&mut security.http, &extensions, view, class));
+        let idle_timeout = self.idle_timeout.as_deref();
+        let idle_timeout = idle_timeout.and_then(proxy_options::idle_timeout);
+        let security = self.security.as_ref();
+        let mut security = security.map_or_else(Security::default, |of| (*cx.query(of)).clone());
+        let mut missing = refusal::take_missing(&self.loadable, &mut security.http, |f| &f.name);
+        let mut missing_tcp = refusal::take_missing(&self.loadable, &mut security.tcp, |f| &f.name);
+        let extensions = cx.query(&self.extensions);
+        missing.extend(extend(&mut security.http, &extensions, self.has(), class));
         // Filters of connections stand before requests too.
-        let of_connections = extend(&mut security.tcp, &extensions, view, class);
+        let of_connections = extend(&mut security.tcp, &extensions, self.has(), class);
         missing.extend(of_connections.iter().cloned());
         missing_tcp.extend(of_connections);
-        let overloaded = repeated::too_much(cx, view, class, &security);
-        let closed = overloaded || repeated::closed_by_patches(cx, view, class);
+        let overloaded = repeated::too_much(cx, self, &security);
+        let closed = overloaded || repeated::closed_by_patches(cx, self);
         if closed {
             // Without them nobody may be let in, nor out.
             security = Security::default();
@@ -155,7 +212,7 @@ impl Query<Snapshot> for SidePartsOf {
             headers: ProxyHeaders::of(&proxy, class),
             connection,
             capabilities,
-            http10: settings.features.http10 || proxy_options::text(view, "HTTP10") == Some("1"),
+            http10: settings.features.http10 || self.http10,
             sessions: settings.features.persistent_session_filter,
             idle_timeout,
             access_log: logs.http,
@@ -181,7 +238,7 @@ impl Query<Snapshot> for SidePartsOf {
             listener_log: logs.listener,
             idle_timeout,
             capabilities,
-            exact_balance: proxy_options::flag(view, balance),
+            exact_balance: self.exact_balance,
             detection_timeout: mesh.protocol_detection_timeout.map(|d| d.0),
             cluster_stat_name: stat_name.clone(),
             buffer_limit: (class == Class::Gateway).then_some(buffer_limit).flatten(),

@@ -2,24 +2,23 @@
 
 use std::collections::BTreeSet;
 
+use mesh::capabilities::Loadable;
+use policy::traffic_extension::Phases;
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::config::route::v3 as route;
-
-use mesh::view::View;
-use policy::traffic_extension::Phases;
 
 const FORBIDDEN: u32 = 403;
 
 /// Takes the filters out that the proxy cannot load, and names their extensions.
 pub fn take_missing<F>(
-    view: &View,
+    loadable: &Loadable,
     filters: &mut Phases<F>,
     name: impl Fn(&F) -> &str,
 ) -> Vec<String> {
     let mut missing = Vec::new();
     for list in [&mut filters.custom, &mut filters.authn, &mut filters.authz] {
         list.retain(|filter| {
-            let known = view.has_extension(name(filter));
+            let known = loadable.has(name(filter));
             if !known {
                 missing.push(name(filter).to_owned());
             }
@@ -33,13 +32,13 @@ pub fn take_missing<F>(
 
 /// The extensions of filters that the proxy cannot load.
 pub fn missing<'f, F>(
-    view: &View,
+    loadable: &Loadable,
     filters: &'f Phases<F>,
     name: impl Fn(&'f F) -> &'f str,
 ) -> BTreeSet<&'f str> {
     let lists = [&filters.custom, &filters.authn, &filters.authz];
     let names = lists.into_iter().flatten().map(name);
-    names.filter(|name| !view.has_extension(name)).collect()
+    names.filter(|name| !loadable.has(name)).collect()
 }
 
 /// Routes that refuse every request, and say which extensions are missing.

@@ -3,6 +3,9 @@
 //! Istio: pilot/pkg/security/authn/utils/utils.go BuildInboundTLS and pilot/pkg/security/model/authentication.go
 //! ApplyToCommonTLSContext, 1.32.
 
+use mesh::capabilities::{Capabilities, name};
+use mesh::proxy::Traits;
+use policy::authn::trust_domains;
 use prost_types::Duration;
 use proto_envoy::envoy::config::core::v3::{
     ApiConfigSource, ApiVersion, ConfigSource, GrpcService, TransportSocket, api_config_source,
@@ -12,11 +15,6 @@ use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
 use proto_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher};
 use proto_istio::mesh::MeshConfig;
 use proto_istio::mesh::mesh_config::tls_config::TlsProtocol;
-
-use mesh::capabilities::{Capabilities, name};
-use mesh::proxy_options::text;
-use mesh::view::View;
-use policy::authn::trust_domains;
 use xds::any;
 
 /// The secret that holds the workload's certificate.
@@ -38,6 +36,58 @@ const CIPHER_SUITES: [&str; 6] = [
     "AES128-GCM-SHA256",
 ];
 
+/// Certificate, key and root in files; empty where there is none.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Files {
+    pub(super) certificate: String,
+    pub(super) key: String,
+    pub(super) root: String,
+}
+
+impl Files {
+    /// The name of the secret that is the certificate with its key.
+    pub(super) fn certificate(&self) -> Option<String> {
+        certificate(&self.certificate, &self.key)
+    }
+
+    /// The name of the secret that is the root.
+    pub(super) fn root(&self) -> Option<String> {
+        (!self.root.is_empty()).then(|| format!("file-root:{}", self.root))
+    }
+}
+
+/// The name of the secret that is a certificate with its key.
+pub(super) fn certificate(certificate: &str, key: &str) -> Option<String> {
+    (!certificate.is_empty() && !key.is_empty()).then(|| format!("file-cert:{certificate}~{key}"))
+}
+
+/// Certificates that a proxy has itself, by its own word.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct OwnFiles {
+    pub(super) files: Files,
+    /// Whether a server of the user's beside the proxy has credentials.
+    pub(super) credential_socket: bool,
+    /// Whether it has files.
+    pub(super) file_socket: bool,
+}
+
+impl OwnFiles {
+    /// Those of a proxy.
+    pub(crate) fn of(proxy: &Traits<'_>) -> Self {
+        let own = |key: &str| proxy.text(key).unwrap_or_default().into_owned();
+        let says_true = |key: &str| proxy.text(key).as_deref() == Some("true");
+        Self {
+            files: Files {
+                certificate: own("TLS_SERVER_CERT_CHAIN"),
+                key: own("TLS_SERVER_KEY"),
+                root: own("TLS_SERVER_ROOT_CERT"),
+            },
+            credential_socket: says_true("credential"),
+            file_socket: says_true("file-credential"),
+        }
+    }
+}
+
 /// What inbound mutual TLS of a proxy is made of.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MutualTls {
@@ -50,21 +100,17 @@ pub struct MutualTls {
 }
 
 impl MutualTls {
-    /// That of a view's proxies.
-    pub fn of(view: &View, mesh: &MeshConfig, capabilities: Capabilities) -> Self {
-        let files = text(view, "file-credential") == Some("true");
-        let chain = text(view, "TLS_SERVER_CERT_CHAIN");
-        let key = text(view, "TLS_SERVER_KEY");
-        let certificate = chain.zip(key).map(|(c, k)| format!("file-cert:{c}~{k}"));
-        let root = text(view, "TLS_SERVER_ROOT_CERT").map(|r| format!("file-root:{r}"));
+    /// That of a proxy with such certificates.
+    pub(crate) fn of(own: &OwnFiles, mesh: &MeshConfig, capabilities: Capabilities) -> Self {
+        let files = own.file_socket;
         let stated = mesh.mesh_m_tls.clone().unwrap_or_default();
         let minimum = match stated.min_protocol_version() {
             TlsProtocol::Tlsv13 => tls::tls_parameters::TlsProtocol::TlSv13,
             TlsProtocol::Tlsv12 | TlsProtocol::TlsAuto => tls::tls_parameters::TlsProtocol::TlSv12,
         };
         Self {
-            certificate: file_or_workload(certificate, WORKLOAD_SECRET, files),
-            root: file_or_workload(root, ROOT_SECRET, files),
+            certificate: file_or_workload(own.files.certificate(), WORKLOAD_SECRET, files),
+            root: file_or_workload(own.files.root(), ROOT_SECRET, files),
             peers: trust_domains(mesh)
                 .into_iter()
                 .map(|domain| StringMatcher {

@@ -2,20 +2,59 @@
 
 use std::sync::Arc;
 
+use incr::Cx;
+use mesh::destination_rule::MergedDestinationRule;
+use mesh::label_names::{Reader, only};
+use mesh::proxy::Traits;
+use mesh::view::Families;
 use model::labels::Labels;
 use model::names::{ClusterId, Network};
 use model::node::Role;
 use model::service::{Locality, Service, TrafficDistribution};
 use model::settings::Settings;
 use proto_istio::networking::TrafficPolicy;
+use store::Snapshot;
 
 use super::locality::{LocalityLb, PLACE};
-use mesh::destination_rule::MergedDestinationRule;
-use mesh::view::{Families, View};
 
 /// The label that names the node of the proxy.
 const NODE: &str = PLACE[5];
 const NETWORK_VIEW: &str = "REQUESTED_NETWORK_VIEW";
+
+/// Where a proxy stands, as far as any endpoints may depend on it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Place {
+    sidecar: bool,
+    cluster: ClusterId,
+    network: Network,
+    families: Families,
+    /// The networks that the proxy wants to see; all where it does not say.
+    networks: Option<Arc<[Network]>>,
+    locality: Locality,
+    /// Whether it has any labels.
+    labelled: bool,
+    /// The labels that are compared with those of endpoints; the node's name is among them only where that decides for some
+    /// service.
+    labels: Labels,
+}
+
+impl Place {
+    /// That of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        let compared = proxy.labels_for(cx, Reader::Places);
+        let wide = |key: &str| PLACE.contains(&key) && key != NODE;
+        Self {
+            sidecar: proxy.node.role == Role::Sidecar,
+            cluster: proxy.node.cluster.clone(),
+            network: proxy.node.network.clone(),
+            families: proxy.families(),
+            networks: network_view(proxy),
+            locality: proxy.locality.clone(),
+            labelled: !proxy.labels.is_empty(),
+            labels: only(&proxy.labels, |key| wide(key) || compared.contains(key)),
+        }
+    }
+}
 
 /// What endpoints depend on of a proxy, reduced to what they do depend on for one service: proxies that differ in
 /// nothing else share assignments.
@@ -40,17 +79,17 @@ pub(crate) struct EndpointClient {
 }
 
 impl EndpointClient {
-    /// The proxy of a view, for services on whose endpoints its place has no say.
-    pub(crate) fn anywhere(view: &View, multi_network: bool) -> Self {
+    /// A proxy, for services on whose endpoints its place has no say.
+    pub(crate) fn anywhere(place: &Place, multi_network: bool) -> Self {
         let mut client = Self {
-            cluster: view.cluster.clone(),
-            networks: network_view(view),
+            cluster: place.cluster.clone(),
+            networks: place.networks.clone(),
             ..Self::default()
         };
         if multi_network {
-            client.sidecar = view.role == Role::Sidecar;
-            client.network = view.network.clone();
-            client.families = view.families;
+            client.sidecar = place.sidecar;
+            client.network = place.network.clone();
+            client.families = place.families;
         }
         client
     }
@@ -64,27 +103,27 @@ impl EndpointClient {
         service.kube.node_local || LocalityInfluence::of(settings, service, rule).decides
     }
 
-    /// The proxy of a view, for one service.
+    /// A proxy, for one service.
     pub(crate) fn of(
-        view: &View,
+        place: &Place,
         settings: &Settings,
         multi_network: bool,
         service: &Service,
         rule: Option<&MergedDestinationRule>,
     ) -> Self {
-        let place = LocalityInfluence::of(settings, service, rule);
+        let decisive = LocalityInfluence::of(settings, service, rule);
         let node = service.kube.node_local;
         Self {
-            locality: place.decides.then(|| view.locality.clone()),
-            labels: place.labels(view),
-            node: node.then(|| view.labels.get(NODE).unwrap_or_default().into()),
-            ..Self::anywhere(view, multi_network)
+            locality: decisive.decides.then(|| place.locality.clone()),
+            labels: decisive.labels(place),
+            node: node.then(|| place.labels.get(NODE).unwrap_or_default().into()),
+            ..Self::anywhere(place, multi_network)
         }
     }
 }
 
-fn network_view(view: &View) -> Option<Arc<[Network]>> {
-    let list = view.metadata.get(NETWORK_VIEW).filter(|l| !l.is_empty())?;
+fn network_view(proxy: &Traits<'_>) -> Option<Arc<[Network]>> {
+    let list = proxy.text(NETWORK_VIEW)?;
     Some(list.split(',').map(Network::from).collect())
 }
 
@@ -118,13 +157,13 @@ impl LocalityInfluence {
             || default.is_some_and(|p| p.outlier_detection.is_some())
             || service.kube.traffic_distribution != TrafficDistribution::Any;
 
-        let mut place = Self::default();
+        let mut decisive = Self::default();
         let mut consider = |lb: Option<LocalityLb<'_>>| {
             if let Some(lb) = lb.filter(|lb| failover || lb.always_decides()) {
-                place.decides = true;
+                decisive.decides = true;
                 let names = lb.failover_priority().iter();
                 let names = names.filter_map(|label| label.split('=').next());
-                place.labels.extend(names.map(str::to_owned));
+                decisive.labels.extend(names.map(str::to_owned));
             }
         };
         consider(LocalityLb::of(mesh, None, service));
@@ -135,17 +174,17 @@ impl LocalityInfluence {
                 consider(LocalityLb::of(mesh, Some(lb), service));
             }
         }
-        place.labels.sort();
-        place.labels.dedup();
-        place
+        decisive.labels.sort();
+        decisive.labels.dedup();
+        decisive
     }
 
     /// The values of the labels, those of the proxy's place among them.
-    fn labels(&self, view: &View) -> Option<Labels> {
-        if self.labels.is_empty() || view.labels.is_empty() {
+    fn labels(&self, place: &Place) -> Option<Labels> {
+        if self.labels.is_empty() || !place.labelled {
             return None;
         }
-        let value = |name: &String| Some((Arc::from(name.as_str()), view.labels.get(name)?));
+        let value = |name: &String| Some((Arc::from(name.as_str()), place.labels.get(name)?));
         let values: Vec<(Arc<str>, &str)> = self.labels.iter().filter_map(value).collect();
         Some(values.into_iter().collect())
     }

@@ -4,30 +4,34 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use model::kinds::istio::DestinationRule;
+use mesh::class::Class;
+use mesh::label_names::{Reader, only};
+use mesh::proxy::Traits;
+use mesh::proxy_options::proxy_config;
+use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::services::Addressing;
 use model::labels::Labels;
 use model::names::Namespace;
-use model::node::{Interception, Role};
+use model::node::Role;
 use model::object::ObjectName;
-use model::service::Locality;
 use store::{Reads, Snapshot};
 
 use super::rule::LabelsReadBy;
 use crate::proxy_headers::ProxyHeaders;
-use mesh::class::Class;
-use mesh::proxy_options::proxy_config;
-use mesh::scope::{ScopeKey, ScopeOf, key_of};
-use mesh::view::{Traits, View};
 
 /// A proxy as a client of routes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct RouteClient {
     /// What it may see.
     pub(super) scope: ScopeKey,
-    /// The proxy without what routes do not read.
-    pub(super) view: Arc<View>,
+    /// Its DNS domain, relative to which names are short.
+    pub(super) dns_domain: Arc<str>,
+    /// By which addresses it knows services.
+    pub(super) addressing: Addressing,
     /// Its labels that DestinationRules of its namespace read.
     pub(super) selectable: Labels,
+    /// Its labels that matches of rules read.
+    matched: Labels,
     /// Whether requests say how often they were tried.
     pub(super) attempt_count: bool,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
@@ -37,79 +41,52 @@ pub(super) struct RouteClient {
 }
 
 impl RouteClient {
-    /// What of a view routes read.
-    pub(super) fn of(cx: &Cx<'_, Snapshot>, view: &View) -> Self {
-        let scope = key_of(cx, view);
-        let class = match view.role {
+    /// What of a proxy any routes may depend on.
+    pub(super) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        let class = match proxy.node.role {
             Role::Sidecar => Class::SidecarOutbound,
             _ => Class::Gateway,
         };
-        let headers = ProxyHeaders::of(&proxy_config(view, &cx.settings().mesh), class);
-        let selectors = cx.query(&LabelsSelectedIn(view.namespace.clone()));
-        // A scope lists the rules of the mesh, not those of its gateways.
-        let read = (view.role == Role::Sidecar).then(|| cx.query(&LabelsReadIn(scope.clone())));
-        let is_read = |key: &str| read.as_ref().is_none_or(|read| read.contains(key));
-        let keep = ["DNS_CAPTURE", "DNS_AUTO_ALLOCATE"];
-        let metadata = view.metadata.iter();
+        let headers = ProxyHeaders::of(&proxy_config(proxy, &cx.settings().mesh), class);
         Self {
-            selectable: only(&view.labels, |key| selectors.contains(key)),
+            scope: proxy.scope.clone(),
+            dns_domain: proxy.node.dns_domain.clone(),
+            addressing: proxy.addressing(&cx.settings().features),
+            selectable: proxy.labels_for(cx, Reader::DestinationRules),
+            matched: proxy.labels_for(cx, Reader::VirtualServices),
             attempt_count: headers.attempt_count,
             forwarded_host: headers.forwarded_host,
-            proxyless: view.metadata.get("GENERATOR") == Some("grpc"),
-            view: Arc::new(View::new(Traits {
-                labels: only(&view.labels, |k| is_read(k) || selectors.contains(k)),
-                metadata: metadata
-                    .filter(|(key, _)| keep.contains(&&***key))
-                    .map(|(k, v)| (k.clone(), v.clone()))
-                    .collect(),
-                locality: Locality::default(),
-                interception: Interception::default(),
-                network: Default::default(),
-                version: None,
-                extensions: None,
-                targets: Arc::from([]),
-                ..Traits::clone(view)
-            })),
-            scope,
+            proxyless: proxy.text("GENERATOR").as_deref() == Some("grpc"),
+        }
+    }
+
+    /// The same as far as the rules in its scope depend on it.
+    pub(super) fn in_scope(&self, cx: &Cx<'_, Snapshot>) -> Self {
+        // A scope lists the rules of the mesh, not those of its gateways.
+        if self.scope.gateway || self.matched.is_empty() {
+            return self.clone();
+        }
+        let read = cx.query(&LabelsReadIn(self.scope.clone()));
+        Self {
+            matched: only(&self.matched, |key| read.contains(key)),
+            ..self.clone()
         }
     }
 
     /// The namespace of the proxy.
     pub(super) fn namespace(&self) -> &Namespace {
-        &self.view.namespace
+        &self.scope.namespace
     }
 
     /// The labels that decide the routes of a rule.
     pub(super) fn labels_for(&self, cx: &Cx<'_, Snapshot>, rule: &ObjectName) -> Labels {
-        let read = cx.query(&LabelsReadBy(rule.clone()));
-        if read.is_empty() {
+        if self.matched.is_empty() {
             return self.selectable.clone();
         }
-        only(&self.view.labels, |k| {
-            read.contains(k) || self.selectable.contains(k)
-        })
-    }
-}
-
-fn only(labels: &Labels, keep: impl Fn(&str) -> bool) -> Labels {
-    let kept = labels.iter().filter(|(key, _)| keep(key));
-    kept.map(|(k, v)| (k.clone(), v.clone())).collect()
-}
-
-/// The names of labels by which DestinationRules of a namespace select clients.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct LabelsSelectedIn(Namespace);
-
-impl Query<Snapshot> for LabelsSelectedIn {
-    type Value = Arc<BTreeSet<Arc<str>>>;
-
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        let rules = cx.list_in::<DestinationRule>(&self.0);
-        let selectors = rules
-            .iter()
-            .filter_map(|rule| rule.spec.workload_selector.as_ref());
-        let keys = selectors.flat_map(|s| s.match_labels.keys());
-        Arc::new(keys.map(|k| k.as_str().into()).collect())
+        let read = cx.query(&LabelsReadBy(rule.clone()));
+        let matched = self.matched.iter().filter(|(key, _)| read.contains(*key));
+        let both = self.selectable.iter().chain(matched);
+        both.map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 }
 

@@ -129,7 +129,11 @@ impl Config for ConfigOf {
             for host in &plan.hosts {
                 bytes.host(&host.head, [&**host.routes.get(cx).bytes()]);
             }
-            bytes.message(&catch_all(&scope, &self.client));
+            bytes.message(&catch_all(
+                &scope,
+                self.client.attempt_count,
+                self.client.forwarded_host,
+            ));
         }
         bytes.finish()
     }
@@ -149,14 +153,18 @@ pub(super) fn configuration(name: &str) -> RouteConfiguration {
 /// What happens to requests for unknown hosts.
 ///
 /// Istio: pilot/pkg/networking/core/httproute.go buildCatchAllVirtualHost, 1.32.
-pub(super) fn catch_all(scope: &SidecarScope, client: &RouteClient) -> VirtualHost {
+pub(super) fn catch_all(
+    scope: &SidecarScope,
+    attempt_count: bool,
+    forwarded_host: bool,
+) -> VirtualHost {
     let policy = scope.outbound_policy.as_ref();
     // The Sidecar's modes are those of the mesh, of which it knows fewer by name.
     let mode = policy.and_then(|p| Mode::try_from(p.mode).ok());
     let forward = |cluster: String| {
         let mut action = RouteAction {
             cluster_specifier: Some(ClusterSpecifier::Cluster(cluster)),
-            append_x_forwarded_host: client.forwarded_host,
+            append_x_forwarded_host: forwarded_host,
             ..RouteAction::default()
         };
         action::set_timeout(&mut action, Some(Duration::default()));
@@ -196,7 +204,7 @@ pub(super) fn catch_all(scope: &SidecarScope, client: &RouteClient) -> VirtualHo
             action: Some(action),
             ..Route::default()
         }],
-        include_request_attempt_count: client.attempt_count,
+        include_request_attempt_count: attempt_count,
         ..VirtualHost::default()
     }
 }

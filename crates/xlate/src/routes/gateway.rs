@@ -103,7 +103,7 @@ struct GatewayPlan {
     refused: BTreeSet<ObjectName>,
 }
 
-/// The rules that the gateways of a view refuse to follow, because their routes would be copied too often.
+/// The rules that gateways refuse to follow, because their routes would be copied too often.
 pub(super) fn refused(
     cx: &Cx<'_, Snapshot>,
     configs: impl Iterator<Item = GatewayConfigOf>,

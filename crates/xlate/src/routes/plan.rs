@@ -25,7 +25,6 @@ use super::rule::{HasRoutes, RuleRoutes, Session, Target};
 use super::service::ServiceRoutes;
 use mesh::scope::suspects_in;
 use mesh::scope::{EgressScope, ScopeOf, SidecarScope};
-use mesh::services::Addressing;
 use mesh::virtual_service::{DestinationsOf, MESH, Semantics, VirtualServiceHead};
 use xds::any;
 
@@ -360,19 +359,19 @@ struct Planned<'a, 'c> {
 
 impl Planned<'_, '_> {
     fn domains(&self, service: &OnPort, port: u16) -> Domains {
-        let view = &self.key.client.view;
+        let client = &self.key.client;
         let speaker = Speaker {
-            dns_domain: &view.dns_domain,
-            port: (self.key.port == 0 || self.key.client.proxyless).then_some(port),
+            dns_domain: &client.dns_domain,
+            port: (self.key.port == 0 || client.proxyless).then_some(port),
             absolute: self.cx.settings().features.absolute_fqdn_vhost_domain,
         };
-        let addressing = Addressing::of(view, &self.cx.settings().features);
+        let (addressing, service) = (&client.addressing, &service.service);
         let addresses = if self.key.port == 0 {
-            addressing.all(&service.service)
+            addressing.all(service)
         } else {
-            addressing.of_port(&service.service)
+            addressing.of_port(service)
         };
-        speaker.domains(&service.service, addresses)
+        speaker.domains(service, addresses)
     }
 
     fn add(

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use incr::Engine;
 use model::change::{Change, Owner};
-use model::derived::{Derived, GatewayRole, Semantics};
 use model::kinds::istio::VirtualService;
 use model::object::{Meta, Object, ObjectName, Origin};
 use model::settings::Settings;
@@ -14,7 +13,7 @@ use prost_reflect::DynamicMessage;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
 use serde_json::{Value, json};
 use store::Store;
-use testkit::cases;
+use testkit::{cases, derived_as_marked};
 
 use super::filters;
 use super::matching;
@@ -47,21 +46,7 @@ fn strings(map: &Value) -> Labels {
         .collect()
 }
 
-/// The routes of a rule on a port.
-/// Istio marks what it derived with annotations; here no annotation can.
-fn derived(annotations: &Value) -> Option<Arc<Derived>> {
-    let semantics = match annotations["internal.istio.io/route-semantics"].as_str()? {
-        "ingress" => Semantics::Ingress,
-        "gateway" => Semantics::GatewayApi(GatewayRole::default()),
-        other => panic!("{other}"),
-    };
-    Some(Arc::new(Derived {
-        by: "test",
-        from: Arc::from([]),
-        semantics,
-    }))
-}
-
+/// The routes of a VirtualService on a port.
 fn routes(case: &Value) -> Value {
     let input = &case["in"];
     let object = &input["virtualService"];
@@ -81,7 +66,7 @@ fn routes(case: &Value) -> Value {
             annotations: Labels::default(),
             created: None,
             maker: None,
-            derived: derived(&object["metadata"]["annotations"]),
+            derived: derived_as_marked(&strings(&object["metadata"]["annotations"])),
             uid: "".into(),
             resource_version: "".into(),
             origin: Origin::Source(source.source.clone()),

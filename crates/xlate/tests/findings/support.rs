@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use mesh::view::View;
 use model::Diagnostic;
 use model::settings::Settings;
-use pilothouse_xlate as xlate;
+use pilothouse_xlate::View;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
 use xds::TypeUrl;
-use xlate::findings::FindingsOfView;
 
 /// A service with a port for requests and one for bytes, on the workload of the proxy.
 pub(crate) const SERVICE: &str = "
@@ -70,7 +68,7 @@ impl Case {
     }
 
     pub(crate) fn findings(&self) -> Vec<Diagnostic> {
-        self.world.get(&FindingsOfView(self.view.clone())).to_vec()
+        self.world.get(&self.view.findings()).to_vec()
     }
 
     /// The one finding, as code, object and field.

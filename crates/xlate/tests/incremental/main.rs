@@ -12,14 +12,12 @@ use std::sync::Arc;
 
 use incr::{Engine, RootId};
 use mesh::view::ProxyKey;
-use mesh::view::View;
 use model::Owner;
 use model::change::Change;
 use model::node::Node;
 use model::object::ObjectKey;
-use pilothouse_xlate::TypeSet;
-use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
-use policy::proxy::ViewOf;
+use pilothouse_xlate::findings::FindingsOfMesh;
+use pilothouse_xlate::{View, ViewOf};
 use proptest::prelude::*;
 use serde_json::json;
 use store::Snapshot;
@@ -112,12 +110,9 @@ impl Served {
     }
 
     fn hold(&mut self, view: &Arc<View>) -> Vec<RootId> {
-        let root = |ty| {
-            let view = view.clone();
-            self.world.engine.root(&TypeSet { view, ty })
-        };
+        let root = |ty| self.world.engine.root(&view.set(ty));
         let mut roots: Vec<RootId> = TypeUrl::ALL.into_iter().map(root).collect();
-        roots.push(self.world.engine.root(&FindingsOfView(view.clone())));
+        roots.push(self.world.engine.root(&view.findings()));
         roots
     }
 
@@ -152,7 +147,7 @@ impl Served {
             for ty in TypeUrl::ALL {
                 got.insert((proxy, ty), self.world.set(&view, ty));
             }
-            self.world.get(&FindingsOfView(view));
+            self.world.get(&view.findings());
         }
         got
     }
@@ -168,9 +163,8 @@ fn derived(
     node: &Arc<Node>,
     ty: TypeUrl,
 ) -> ResourceSet {
-    let view = engine.get(snapshot, &ViewOf(ProxyKey::new(node.clone())));
-    let view = View::clone(&view).into();
-    ResourceSet::clone(&engine.get(snapshot, &TypeSet { view, ty }))
+    let viewed = engine.get(snapshot, &ViewOf(ProxyKey::new(node.clone())));
+    ResourceSet::clone(&engine.get(snapshot, &viewed.view.set(ty)))
 }
 
 /// The first resource in which two sets differ.

@@ -30,7 +30,7 @@ fn difference(script: &[Step]) -> Option<String> {
             }
         }
         for connected in served.connected.values() {
-            let query = FindingsOfView(connected.view.clone());
+            let query = connected.view.findings();
             if served.world.get(&query) != fresh.get(&*snapshot, &query) {
                 return Some(format!("step {at}: findings of a view"));
             }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mesh::finding::code;
-use mesh::view::View;
 use model::Diagnostic;
-use pilothouse_xlate::findings::{FindingsOfMesh, FindingsOfView};
+use pilothouse_xlate::View;
+use pilothouse_xlate::findings::FindingsOfMesh;
 use serde_json::{Value, json};
 use testkit::{World, decode, node, settings};
 use xds::{ResourceSet, TypeUrl};
@@ -57,7 +57,7 @@ impl Measured {
                     others(ty, &set, &mut of_others);
                 }
             }
-            found.extend(world.get(&FindingsOfView(view.clone())).iter().cloned());
+            found.extend(world.get(&view.findings()).iter().cloned());
         }
         let exceeded = found.iter().filter(|d| d.code == code::OVER_LIMIT);
         let exceeded = exceeded.map(|d| {

@@ -12,13 +12,12 @@ use mesh::view::ProxyKey;
 use model::parse::Validation;
 use model::settings::{Features, Settings};
 use model::{Change, Owner, Severity};
-use policy::proxy::ViewOf;
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
 use sources::folder::Folder;
 use store::Snapshot;
 use xds::TypeUrl;
-use xlate::TypeSet;
+use xlate::ViewOf;
 
 /// The largest answer of a server that is read.
 const LARGEST_DUMP: usize = 1 << 30;
@@ -128,17 +127,11 @@ pub(in crate::commands) fn offline(
 ) -> anyhow::Result<Gathered> {
     let (snapshot, node) = read(config_dirs, mesh_config, node)?;
     let engine = Engine::new();
-    let view = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
+    let viewed = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
     Ok(types
         .iter()
         .map(|ty| {
-            let set = engine.get(
-                &*snapshot,
-                &TypeSet {
-                    view: Arc::clone(&view),
-                    ty: *ty,
-                },
-            );
+            let set = engine.get(&*snapshot, &viewed.view.set(*ty));
             (
                 *ty,
                 set.iter()

@@ -5,6 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mesh::destination_rule::Extent;
+use mesh::gateways::{GatewayServer, is_passthrough};
+use mesh::scope::ScopeOf;
+use mesh::virtual_service::{
+    ResolvedVirtualService, Semantics, VirtualServiceOf, VirtualServicesFor,
+};
+use mesh::{cluster_names, hosts};
 use model::Kind;
 use model::host::subset_of;
 use model::kinds::istio::VirtualService;
@@ -19,14 +26,6 @@ use super::{Chain, Planning, Serves};
 use crate::listeners::forward::{Forward, policy};
 use crate::listeners::inbound::matching::MESH_ANY;
 use crate::listeners::tcp::{Policy, Proxy, Upstream};
-use mesh::cluster_names;
-use mesh::destination_rule::Extent;
-use mesh::gateways::{GatewayServer, is_passthrough};
-use mesh::hosts;
-use mesh::scope::{ScopeOf, key_of};
-use mesh::virtual_service::{
-    ResolvedVirtualService, Semantics, VirtualServiceOf, VirtualServicesFor,
-};
 
 /// The server names that rules take, by port, with the address of the server.
 pub(super) type Names = BTreeMap<u16, BTreeMap<String, String>>;
@@ -72,16 +71,16 @@ struct Servers<'a> {
 
 impl<'a> Servers<'a> {
     fn new(planning: &'a Planning<'a>, server: &'a GatewayServer) -> Self {
-        let (cx, view) = (planning.cx, planning.view);
+        let (cx, proxy) = (planning.cx, planning.proxy);
         let stated = server.server.port.as_ref();
         Self {
             server,
             forward: Forward {
                 cx,
-                namespace: &view.namespace,
-                labels: &view.labels,
+                namespace: &proxy.parts.scope.namespace,
+                labels: &proxy.labels,
                 stat_name: planning.stat_name,
-                scope: Some((*cx.query(&ScopeOf(key_of(cx, view)))).clone()),
+                scope: Some((*cx.query(&ScopeOf(proxy.parts.scope.clone()))).clone()),
             },
             planning,
             port: Port {
@@ -95,7 +94,7 @@ impl<'a> Servers<'a> {
     /// The rules for the server's hosts that route bytes, in the order in which they apply.
     fn rules(&self) -> Vec<Arc<ResolvedVirtualService>> {
         let cx = self.planning.cx;
-        let namespace = &self.planning.view.namespace;
+        let namespace = &self.planning.proxy.parts.scope.namespace;
         let lists = cx.query(&VirtualServicesFor {
             namespace: namespace.clone(),
             gateway: self.server.gateway_name.clone(),

@@ -4,6 +4,9 @@
 //! 1.32.
 
 use incr::Cx;
+use mesh::capabilities::Capabilities;
+use mesh::gateways::{GatewayServer, is_http, is_passthrough};
+use policy::provider_cluster::{ProviderCluster, lookup};
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
 use proto_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher};
@@ -18,11 +21,7 @@ use tls::certificate_validation_context::TrustChainVerification;
 use tls::common_tls_context::{CombinedCertificateValidationContext, ValidationContextType};
 
 use crate::clusters::{agentless, sds};
-use mesh::capabilities::Capabilities;
-use mesh::gateways::{GatewayServer, is_http, is_passthrough};
-use mesh::proxy_options::text;
-use mesh::view::View;
-use policy::provider_cluster::{ProviderCluster, lookup};
+use crate::listeners::tls::{Files, OwnFiles, certificate};
 
 const HTTP: &[&str] = &["h2", "http/1.1"];
 const HTTP3: &[&str] = &["h3"];
@@ -32,44 +31,19 @@ const MESH_TCP: &[&str] = &["istio-peer-exchange", "h2", "http/1.1"];
 /// What TLS contexts of a gateway depend on besides the server.
 pub(in crate::listeners) struct Contexts {
     defaults: Option<TlsConfig>,
-    /// Whether a server of the user's beside the proxy has credentials.
-    credential_socket: bool,
-    /// Whether it has files.
-    file_socket: bool,
     /// The provider of credentials in the mesh config, if it has one, with its cluster where there is one.
     provider: Option<Option<ProviderCluster>>,
-    /// The proxy's own certificate, key and root in files.
-    own: Files,
+    /// The proxy's own certificates.
+    own: OwnFiles,
     exchanges_metadata: bool,
     /// Whether an agent beside the proxy has its certificates and reads files.
     agent: bool,
 }
 
-#[derive(Default)]
-struct Files {
-    certificate: String,
-    key: String,
-    root: String,
-}
-
-impl Files {
-    fn certificate(&self) -> Option<String> {
-        certificate(&self.certificate, &self.key)
-    }
-
-    fn root(&self) -> Option<String> {
-        (!self.root.is_empty()).then(|| format!("file-root:{}", self.root))
-    }
-}
-
-fn certificate(certificate: &str, key: &str) -> Option<String> {
-    (!certificate.is_empty() && !key.is_empty()).then(|| format!("file-cert:{certificate}~{key}"))
-}
-
 impl Contexts {
     pub(in crate::listeners) fn of(
         cx: &Cx<'_, Snapshot>,
-        view: &View,
+        own: &OwnFiles,
         capabilities: Capabilities,
     ) -> Self {
         let mesh: &MeshConfig = &cx.settings().mesh;
@@ -80,17 +54,10 @@ impl Contexts {
                 Some(Provider::Sds(sds)) => Some(lookup(cx, &sds.service, sds.port)),
                 _ => None,
             });
-        let own = |key: &str| text(view, key).unwrap_or_default().to_owned();
         Self {
             defaults: mesh.tls_defaults.clone(),
-            credential_socket: text(view, "credential") == Some("true"),
-            file_socket: text(view, "file-credential") == Some("true"),
             provider,
-            own: Files {
-                certificate: own("TLS_SERVER_CERT_CHAIN"),
-                key: own("TLS_SERVER_KEY"),
-                root: own("TLS_SERVER_ROOT_CERT"),
-            },
+            own: own.clone(),
             exchanges_metadata: capabilities.metadata_exchange,
             agent: capabilities.certificates,
         }
@@ -129,7 +96,7 @@ impl Contexts {
         let required = !quic && matches!(mode, TlsMode::Mutual | TlsMode::IstioMutual);
         let validates = required || mode == TlsMode::OptionalMutual;
         if mode == TlsMode::IstioMutual {
-            self.files(&mut common, stated, &self.own, &[], validates);
+            self.files(&mut common, stated, &self.own.files, &[], validates);
         } else if !stated.credential_names.is_empty() || !stated.credential_name.is_empty() {
             self.credentials(&mut common, stated);
         } else {
@@ -206,7 +173,7 @@ impl Contexts {
 
     fn file(&self, file: Option<&str>, workload: &str) -> tls::SdsSecretConfig {
         match file {
-            Some(file) => sds::file(file.to_owned(), self.file_socket),
+            Some(file) => sds::file(file.to_owned(), self.own.file_socket),
             None => sds::workload(workload),
         }
     }
@@ -222,11 +189,11 @@ impl Contexts {
             several => several.iter().map(String::as_str).collect(),
         };
         let credential = |name: &str| match &self.provider {
-            Some(provider) if sds::is_external(name) && !self.credential_socket => {
+            Some(provider) if sds::is_external(name) && !self.own.credential_socket => {
                 let provider = provider.as_ref()?;
                 sds::of_provider(name, &provider.cluster, &provider.host)
             }
-            _ => sds::credential(name, self.credential_socket),
+            _ => sds::credential(name, self.own.credential_socket),
         };
         common.tls_certificate_sds_secret_configs =
             names.iter().filter_map(|name| credential(name)).collect();

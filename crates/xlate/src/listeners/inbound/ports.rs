@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::address::wildcards;
+use mesh::keyed::Keyed;
+use mesh::scope::SidecarScope;
+use mesh::view::ServiceTarget;
 use model::names::{Name, Namespace};
 use model::node::Interception;
 use model::object::ObjectName;
 use model::protocol::Protocol;
 use model::service::{Port, Registry};
+use policy::authn::{MutualTls, PeerPolicies, Peers};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 use proto_istio::networking::{CaptureMode, IstioIngressListener, ServerTlsSettings};
 use store::{Reads, Snapshot};
 
 use super::VIRTUAL_INBOUND;
-use crate::listeners::Proxy;
+use crate::listeners::client::InboundServer;
 use crate::listeners::gateway::tls::Contexts;
-use mesh::address::wildcards;
-use mesh::capabilities::Capabilities;
-use mesh::keyed::Keyed;
-use mesh::view::ServiceTarget;
-use policy::authn::{MutualTls, PeerPolicies, Peers};
 
 /// The filter chains of one port.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -67,20 +67,23 @@ impl PortChain {
 }
 
 /// The chains of all ports, by port.
-pub(super) fn chains(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<PortChain> {
-    let peers = cx.query(&PeerPolicies(proxy.view.namespace.clone()));
+pub(super) fn chains(
+    cx: &Cx<'_, Snapshot>,
+    proxy: &InboundServer,
+    scope: &SidecarScope,
+) -> Vec<PortChain> {
+    let peers = cx.query(&PeerPolicies(proxy.policies.namespace.clone()));
     let mut by_port: BTreeMap<u16, PortChain> = BTreeMap::new();
-    if proxy.scope.has_ingress() {
-        let listed = proxy.scope.sidecar.iter().flat_map(|s| &s.ingress);
-        let contexts = Contexts::of(cx, proxy.view, Capabilities::of(proxy.view));
+    if scope.has_ingress() {
+        let listed = scope.sidecar.iter().flat_map(|s| &s.ingress);
+        let contexts = Contexts::of(cx, &proxy.files, proxy.parts.capabilities);
         let tls = (&contexts, cx.settings().features.sidecar_ingress_tls);
         for chain in listed.filter_map(|l| of_ingress(proxy, &peers, tls, l)) {
             by_port.entry(chain.target_port).or_insert(chain);
         }
-    } else if proxy.view.interception != Interception::None {
+    } else if proxy.interception != Interception::None {
         // Without redirection the workload itself holds the ports of its services.
         for chain in proxy
-            .view
             .targets
             .iter()
             .filter_map(|t| of_target(proxy, &peers, t))
@@ -95,18 +98,22 @@ pub(super) fn chains(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<PortChain>
 /// which mutual TLS they ask for.
 ///
 /// Istio: pilot/pkg/networking/plugin/authn/authentication.go ForPassthrough, 1.32.
-pub(super) fn passthrough(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<PortChain> {
-    let view = proxy.view;
-    let peers = cx.query(&PeerPolicies(view.namespace.clone()));
-    let listed = |port: u16| match &proxy.scope.sidecar {
+pub(super) fn passthrough(
+    cx: &Cx<'_, Snapshot>,
+    proxy: &InboundServer,
+    scope: &SidecarScope,
+) -> Vec<PortChain> {
+    let labels = &proxy.policies.labels;
+    let peers = cx.query(&PeerPolicies(proxy.policies.namespace.clone()));
+    let listed = |port: u16| match &scope.sidecar {
         Some(sidecar) if !sidecar.ingress.is_empty() => sidecar
             .ingress
             .iter()
             .filter_map(|l| l.port.as_ref())
             .any(|p| p.number == u32::from(port)),
-        _ => view.targets.iter().any(|t| t.target_port == port),
+        _ => proxy.targets.iter().any(|t| t.target_port == port),
     };
-    let stated = peers.stated_ports(&view.labels);
+    let stated = peers.stated_ports(labels);
     std::iter::once(0)
         .chain(stated.into_iter().filter(|port| !listed(*port)))
         .map(|port| PortChain {
@@ -122,14 +129,14 @@ pub(super) fn passthrough(cx: &Cx<'_, Snapshot>, proxy: &Proxy<'_>) -> Vec<PortC
             passthrough: true,
             own_listener: false,
             sidecar: None,
-            mode: peers.of_workload(&view.labels, port),
+            mode: peers.of_workload(labels, port),
             tls: None,
         })
         .collect()
 }
 
-fn of_target(proxy: &Proxy<'_>, peers: &Peers, target: &ServiceTarget) -> Option<PortChain> {
-    let binds = wildcards(proxy.view.families);
+fn of_target(proxy: &InboundServer, peers: &Peers, target: &ServiceTarget) -> Option<PortChain> {
+    let binds = wildcards(proxy.families);
     let port = target.target_port;
     let bound = Port {
         number: port,
@@ -150,25 +157,25 @@ fn of_target(proxy: &Proxy<'_>, peers: &Peers, target: &ServiceTarget) -> Option
         passthrough: false,
         own_listener: false,
         sidecar: None,
-        mode: peers.of_workload(&proxy.view.labels, port),
+        mode: peers.of_workload(&proxy.policies.labels, port),
         tls: None,
     })
 }
 
 fn of_ingress(
-    proxy: &Proxy<'_>,
+    proxy: &InboundServer,
     peers: &Peers,
     (contexts, serves_tls): (&Contexts, bool),
     stated: &IstioIngressListener,
 ) -> Option<PortChain> {
-    let named = proxy.scope.key.sidecar.as_ref()?;
+    let named = proxy.scope().sidecar.as_ref()?;
     let port = stated.port.as_ref()?;
     let number = u16::try_from(port.number).ok()?;
-    let mode = peers.of_workload(&proxy.view.labels, number);
+    let mode = peers.of_workload(&proxy.policies.labels, number);
     let context = |tls: &ServerTlsSettings| Keyed::new(contexts.of_settings(tls, false, false));
     let tls = stated.tls.as_ref().filter(|_| serves_tls).map(context);
     let own_listener = match stated.capture_mode() {
-        CaptureMode::Default => proxy.view.interception == Interception::None,
+        CaptureMode::Default => proxy.interception == Interception::None,
         mode => mode == CaptureMode::None,
     };
     let port = Port {
@@ -179,7 +186,7 @@ fn of_ingress(
             None => Protocol::parse(&port.protocol),
         },
     };
-    let wildcard = wildcards(proxy.view.families)[0];
+    let wildcard = wildcards(proxy.families)[0];
     let reserved = &proxy.reserved;
     if !reserved.can_bind_listed(own_listener, &stated.bind, &port, wildcard) {
         return None;

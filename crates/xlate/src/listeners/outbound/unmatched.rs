@@ -5,8 +5,13 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::address::{additional, socket, wildcards};
+use mesh::cluster_names;
+use mesh::keyed::Keyed;
 use model::node::Interception;
 use model::protocol::Protocol;
+use policy::envoy_filter::{Context, ListenerPatches};
+use policy::filters::http_inspector;
 use proto_envoy::envoy::config::core::v3::TrafficDirection;
 use proto_envoy::envoy::config::listener::v3 as listener;
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
@@ -14,19 +19,13 @@ use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode as MeshMode;
 use proto_istio::networking::OutboundTrafficPolicy;
 use proto_istio::networking::outbound_traffic_policy::Mode;
 use store::Snapshot;
+use xds::Resource;
 
-use crate::listeners::forward;
+use crate::listeners::client::OutboundClient;
 use crate::listeners::hcm::{Options, Routes};
 use crate::listeners::parts::TcpParts;
-use crate::listeners::tcp::{self, Policy, Upstream};
-use crate::listeners::{HttpKey, Proxy, encode};
-use crate::routes::unknown_host_routes;
-use mesh::address::{additional, socket, wildcards};
-use mesh::cluster_names;
-use mesh::keyed::Keyed;
-use policy::envoy_filter::{Context, ListenerPatches};
-use policy::filters::http_inspector;
-use xds::Resource;
+use crate::listeners::tcp::{Policy, Upstream};
+use crate::listeners::{HttpKey, encode, forward, tcp};
 
 const VIRTUAL_OUTBOUND: &str = "virtualOutbound";
 const BLACK_HOLE_CHAIN: &str = "virtualOutbound-blackhole";
@@ -66,12 +65,12 @@ pub(super) fn filters(parts: &TcpParts, cluster: &str) -> Vec<listener::Filter> 
 /// The listener that receives redirected traffic.
 pub(super) fn listener(
     cx: &Cx<'_, Snapshot>,
-    proxy: &Proxy<'_>,
-    tcp: Arc<Keyed<TcpParts>>,
-    http: HttpKey,
+    proxy: &OutboundClient,
+    patches: &ListenerPatches,
+    (tcp, http): (Arc<Keyed<TcpParts>>, HttpKey),
     unmatched: Arc<str>,
 ) -> Option<Arc<Resource>> {
-    let wildcards = wildcards(proxy.view.families);
+    let wildcards = wildcards(proxy.families);
     let further = if proxy.addressing.dual_stack {
         wildcards.len()
     } else {
@@ -79,19 +78,15 @@ pub(super) fn listener(
     };
     (*cx.query(&VirtualOutbound {
         binds: &wildcards[..further],
-        port: proxy.outbound_port,
-        transparent: proxy.view.interception == Interception::Tproxy,
+        port: proxy.port,
+        transparent: proxy.interception == Interception::Tproxy,
         any_host: http.any_host.is_some().then(|| AnyHost {
-            routes: Keyed::new(unknown_host_routes(cx, proxy.view)),
+            routes: Keyed::new(proxy.unknown_hosts.routes(cx)),
             http,
         }),
         tcp,
         unmatched,
-        patches: proxy.patches.of_listener(
-            Context::SidecarOutbound,
-            VIRTUAL_OUTBOUND,
-            proxy.outbound_port,
-        ),
+        patches: patches.of_listener(Context::SidecarOutbound, VIRTUAL_OUTBOUND, proxy.port),
     }))
     .clone()
 }

@@ -1,7 +1,9 @@
 //! Tracers of the providers that mesh config declares.
 
 use incr::Cx;
+use mesh::proxy_options::seconds;
 use model::node::Role;
+use policy::provider_cluster::{ProviderCluster, lookup};
 use proto_envoy::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use proto_envoy::envoy::config::core::v3::{
     HeaderValue, HeaderValueOption, HttpService, HttpUri, TypedExtensionConfig, http_uri,
@@ -21,13 +23,10 @@ use proto_istio::mesh::mesh_config::extension_provider::{
     ZipkinTracingProvider,
 };
 use store::Snapshot;
-
-use super::at_least;
-use mesh::proxy_options::{seconds, text};
-use mesh::view::View;
-use policy::provider_cluster::envoy_grpc;
-use policy::provider_cluster::{ProviderCluster, lookup};
 use xds::any;
+
+use super::Traced;
+use policy::provider_cluster::envoy_grpc;
 
 const ZIPKIN_TIMEOUT_SECONDS: u64 = 5;
 const ENVIRONMENT_DETECTOR: &str = "envoy.tracers.opentelemetry.resource_detectors.environment";
@@ -53,13 +52,13 @@ pub(super) struct Tracer {
 /// cannot load.
 pub(super) fn tracer(
     cx: &Cx<'_, Snapshot>,
-    view: &View,
+    traced: &Traced,
     provider: &ExtensionProvider,
 ) -> Option<Tracer> {
     let (name, config, max_tag_length, samples) = match provider.provider.as_ref()? {
         Provider::Zipkin(p) => {
             let cluster = lookup(cx, &p.service, p.port)?;
-            let config = any(&zipkin(view, p, &cluster));
+            let config = any(&zipkin(traced, p, &cluster));
             ("envoy.tracers.zipkin", config, p.max_tag_length, false)
         }
         Provider::Datadog(p) => {
@@ -67,7 +66,7 @@ pub(super) fn tracer(
             let config = any(&trace::DatadogConfig {
                 collector_cluster: cluster.cluster,
                 collector_hostname: cluster.host,
-                service_name: view.service_cluster.to_string(),
+                service_name: traced.service_cluster.to_string(),
                 ..Default::default()
             });
             ("envoy.tracers.datadog", config, p.max_tag_length, false)
@@ -89,7 +88,7 @@ pub(super) fn tracer(
             let samples = sampler.is_some();
             let config = any(&trace::OpenTelemetryConfig {
                 sampler,
-                ..open_telemetry(view, p, cluster)
+                ..open_telemetry(traced, p, cluster)
             });
             (
                 "envoy.tracers.opentelemetry",
@@ -100,7 +99,7 @@ pub(super) fn tracer(
         }
         _ => return None,
     };
-    if !view.has_extension(name) {
+    if !traced.loadable.has(name) {
         return None;
     }
     Some(Tracer {
@@ -108,14 +107,14 @@ pub(super) fn tracer(
             name: name.to_owned(),
             config_type: Some(trace::tracing::http::ConfigType::TypedConfig(config)),
         },
-        spawn_upstream_span: view.role == Role::Router || name == "envoy.tracers.skywalking",
+        spawn_upstream_span: traced.role == Role::Router || name == "envoy.tracers.skywalking",
         max_path_tag_length: (max_tag_length != 0).then_some(max_tag_length),
         samples,
     })
 }
 
 fn zipkin(
-    view: &View,
+    traced: &Traced,
     p: &ZipkinTracingProvider,
     cluster: &ProviderCluster,
 ) -> trace::ZipkinConfig {
@@ -131,7 +130,7 @@ fn zipkin(
         ..Default::default()
     };
     // Older proxies know only the older fields, without time limit and headers.
-    if at_least(view, 1, 29) {
+    if traced.at_least(1, 29) {
         let timeout = p.timeout.map_or(seconds(ZIPKIN_TIMEOUT_SECONDS), |t| t.0);
         let uri = format!("http://{}{endpoint}", cluster.host);
         config.collector_service = Some(http_service(
@@ -145,14 +144,14 @@ fn zipkin(
         config.collector_hostname.clone_from(&cluster.host);
         config.collector_endpoint = endpoint.to_owned();
     }
-    if at_least(view, 1, 28) {
+    if traced.at_least(1, 28) {
         config.trace_context_option = p.trace_context_option;
     }
     config
 }
 
 fn open_telemetry(
-    view: &View,
+    traced: &Traced,
     p: &OpenTelemetryTracingProvider,
     cluster: ProviderCluster,
 ) -> trace::OpenTelemetryConfig {
@@ -160,9 +159,9 @@ fn open_telemetry(
         p.service_attribute_enrichment() == ServiceAttributeEnrichment::OtelSemanticConventions;
     let mut config = trace::OpenTelemetryConfig {
         service_name: if semantic {
-            service_name(view)
+            traced.service_name.to_string()
         } else {
-            view.service_cluster.to_string()
+            traced.service_cluster.to_string()
         },
         ..Default::default()
     };
@@ -242,30 +241,6 @@ fn dynatrace(
         name: DYNATRACE_SAMPLER.to_owned(),
         typed_config: Some(any(&config)),
     })
-}
-
-/// The name that OpenTelemetry's conventions give a workload in Kubernetes.
-fn service_name(view: &View) -> String {
-    let annotations = view
-        .metadata
-        .get("ANNOTATIONS")
-        .and_then(|raw| serde_json::from_str::<serde_json::Value>(raw).ok());
-    let annotation = annotations
-        .as_ref()
-        .and_then(|a| a.get("resource.opentelemetry.io/service.name"))
-        .and_then(|v| v.as_str());
-    let label = |key| view.labels.get(key);
-    [
-        annotation,
-        label("app.kubernetes.io/instance"),
-        label("app.kubernetes.io/name"),
-        text(view, "WORKLOAD_NAME"),
-    ]
-    .into_iter()
-    .flatten()
-    .find(|name| !name.is_empty())
-    .unwrap_or("unknown_service")
-    .to_owned()
 }
 
 fn http_service(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mesh::capabilities::name::HTTP_RBAC;
 use proto_envoy::envoy::r#type::metadata::v3::{
     MetadataKey, MetadataKind, metadata_key, metadata_kind,
 };
@@ -10,9 +11,7 @@ use proto_istio::mesh::tracing::custom_tag::Type as MeshTag;
 use proto_istio::telemetry::tracing::CustomTag as TelemetryTag;
 use proto_istio::telemetry::tracing::custom_tag::Type as TelemetryType;
 
-use mesh::capabilities::name::HTTP_RBAC;
-use mesh::proxy_options::text;
-use mesh::view::View;
+use super::Traced;
 
 /// What authorization would have decided for policies that only rehearse: tag and key of the RBAC filter's metadata.
 const DRY_RUN: [(&str, &str); 4] = [
@@ -35,9 +34,9 @@ const DRY_RUN: [(&str, &str); 4] = [
 ];
 
 /// Istio's own tags if asked for, and the others, by name.
-pub(super) fn all(view: &View, istio_tags: bool, mut tags: Vec<CustomTag>) -> Vec<CustomTag> {
+pub(super) fn all(traced: &Traced, istio_tags: bool, mut tags: Vec<CustomTag>) -> Vec<CustomTag> {
     if istio_tags {
-        let own = of_workload(view).into_iter();
+        let own = of_workload(traced).into_iter();
         let rehearsed = DRY_RUN.iter().map(|(name, key)| rbac_metadata(name, key));
         tags = own.chain(rehearsed).chain(tags).collect();
     }
@@ -76,24 +75,22 @@ pub(super) fn of_telemetry(tags: &BTreeMap<String, TelemetryTag>) -> Vec<CustomT
         .collect()
 }
 
-fn of_workload(view: &View) -> [CustomTag; 5] {
+fn of_workload(traced: &Traced) -> [CustomTag; 5] {
     let or = |stated: &str, default: &str| -> custom_tag::Type {
         literal(if stated.is_empty() { default } else { stated })
     };
-    let label = |key: &str| view.labels.get(key).unwrap_or_default();
-    let stated = |key: &str| text(view, key).unwrap_or_default();
     [
         tag(
             "istio.canonical_revision",
-            or(label("service.istio.io/canonical-revision"), "latest"),
+            or(&traced.canonical_revision, "latest"),
         ),
         tag(
             "istio.canonical_service",
-            or(label("service.istio.io/canonical-name"), "unknown"),
+            or(&traced.canonical_service, "unknown"),
         ),
-        tag("istio.mesh_id", or(stated("MESH_ID"), "unknown")),
-        tag("istio.namespace", or(stated("NAMESPACE"), "default")),
-        tag("istio.cluster_id", or(&view.cluster, "unknown")),
+        tag("istio.mesh_id", or(&traced.mesh_id, "unknown")),
+        tag("istio.namespace", or(&traced.namespace, "default")),
+        tag("istio.cluster_id", or(&traced.cluster, "unknown")),
     ]
 }
 

@@ -1,0 +1,130 @@
+//! What generation knows of a proxy: a key for each type. Proxies with equal keys share the derived set.
+
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use mesh::proxy::Traits;
+use mesh::view::ProxyKey;
+use model::labels::Labels;
+use model::names::Namespace;
+use model::node::Role;
+use store::Snapshot;
+use xds::TypeUrl;
+
+use crate::clusters::ClustersOf;
+use crate::ecds::ExtensionConfigsOf;
+use crate::endpoints::EndpointsOfClient;
+use crate::findings::FindingsOfView;
+use crate::hashed::Hashed;
+use crate::listeners::ListenersOf;
+use crate::name_table::NameTableOf;
+use crate::roots::{TypeSet, generated};
+use crate::routes::RoutesOf;
+use crate::secrets::SecretsOf;
+
+/// What proxies with equal keys for every type get: a key for each. Nothing else is known of them below here; each key says
+/// what it lets in.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct View {
+    /// Role.
+    pub role: Role,
+    /// Namespace.
+    pub namespace: Namespace,
+    /// What decides their clusters.
+    pub(crate) clusters: Hashed<ClustersOf>,
+    /// What decides their endpoints.
+    pub(crate) endpoints: Hashed<EndpointsOfClient>,
+    /// What decides their listeners.
+    pub(crate) listeners: Hashed<ListenersOf>,
+    /// What decides their routes.
+    pub(crate) routes: Hashed<RoutesOf>,
+    /// What decides the names that they resolve.
+    pub(crate) names: Hashed<NameTableOf>,
+    /// What decides their secrets.
+    pub(crate) secrets: Hashed<SecretsOf>,
+    /// What decides the configurations of their extensions.
+    pub(crate) extensions: Hashed<ExtensionConfigsOf>,
+}
+
+impl View {
+    /// The view of a proxy.
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        let routes = RoutesOf::of(cx, proxy);
+        Self {
+            role: proxy.node.role,
+            namespace: proxy.namespace().clone(),
+            clusters: Hashed::shared(cx, ClustersOf::of(cx, proxy)),
+            endpoints: Hashed::shared(cx, EndpointsOfClient::of(cx, proxy)),
+            listeners: Hashed::shared(cx, ListenersOf::of(cx, proxy, &routes)),
+            routes: Hashed::shared(cx, routes),
+            names: Hashed::shared(cx, NameTableOf::of(cx, proxy)),
+            secrets: Hashed::shared(cx, SecretsOf::of(cx, proxy)),
+            extensions: Hashed::shared(cx, ExtensionConfigsOf::of(cx, proxy)),
+        }
+    }
+
+    /// The query for the resources of a type.
+    pub fn set(&self, ty: TypeUrl) -> TypeSet {
+        if !generated(self.role, ty) {
+            return TypeSet::Nothing(ty);
+        }
+        match ty {
+            TypeUrl::Cluster => TypeSet::Clusters(self.clusters.clone()),
+            TypeUrl::Endpoint => TypeSet::Endpoints(self.endpoints.clone()),
+            TypeUrl::Listener => TypeSet::Listeners(self.listeners.clone()),
+            TypeUrl::Route => TypeSet::Routes(self.routes.clone()),
+            TypeUrl::NameTable => TypeSet::NameTable(self.names.clone()),
+            TypeUrl::Secret => TypeSet::Secrets(self.secrets.clone()),
+            TypeUrl::Extension => TypeSet::Extensions(self.extensions.clone()),
+        }
+    }
+
+    /// The query for what is wrong with what its proxies get.
+    pub fn findings(&self) -> FindingsOfView {
+        FindingsOfView {
+            clusters: self.clusters.clone(),
+            listeners: self.listeners.clone(),
+            routes: self.routes.clone(),
+            identity: self.secrets.identity.clone(),
+        }
+    }
+}
+
+/// The view of a connected proxy. Reads the services its addresses serve, so a proxy moves to another view when they
+/// change.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ViewOf(pub ProxyKey);
+
+/// What became of a proxy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Viewed {
+    /// What decides all that it gets.
+    pub view: Arc<View>,
+    /// The labels of its workload, for analysis; generation knows those that something reads.
+    pub labels: Labels,
+}
+
+impl Query<Snapshot> for ViewOf {
+    type Value = Viewed;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Viewed {
+        let traits = Traits::of(cx, self.0.node());
+        let view = cx.query(&OneView(View::of(cx, &traits)));
+        Viewed {
+            view,
+            labels: traits.labels,
+        }
+    }
+}
+
+/// Gives all proxies of a view the same one in memory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct OneView(View);
+
+impl Query<Snapshot> for OneView {
+    type Value = View;
+
+    fn eval(&self, _: &Cx<'_, Snapshot>) -> View {
+        self.0.clone()
+    }
+}
