@@ -16,7 +16,10 @@ fuzz_target!(|bytes: &[u8]| {
     for protocol in [Protocol::Delta, Protocol::Sotw] {
         let looked = Limits::default().look(protocol, bytes);
         // What is read as a request was found to be none only for its size.
-        if protocol == Protocol::Delta && DeltaDiscoveryRequest::decode(bytes).is_ok() && bytes.len() < 1000 {
+        if protocol == Protocol::Delta
+            && DeltaDiscoveryRequest::decode(bytes).is_ok()
+            && bytes.len() < 1000
+        {
             assert!(looked.is_ok());
         }
     }

@@ -40,8 +40,14 @@ const KINDS: [&str; 8] = [
 
 /// What is there to be changed, by path.
 const OBJECTS: [(&str, &str); 5] = [
-    (PATHS[0], r#"{"metadata": {"name": "a", "labels": {"x": "y"}}, "data": {"k": "v"}}"#),
-    (PATHS[1], r#"{"metadata": {"name": "a"}, "stringData": {"k": "v"}}"#),
+    (
+        PATHS[0],
+        r#"{"metadata": {"name": "a", "labels": {"x": "y"}}, "data": {"k": "v"}}"#,
+    ),
+    (
+        PATHS[1],
+        r#"{"metadata": {"name": "a"}, "stringData": {"k": "v"}}"#,
+    ),
     (
         PATHS[5],
         r#"{"metadata": {"name": "bikes.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
@@ -50,7 +56,10 @@ const OBJECTS: [(&str, &str); 5] = [
             "n": {"type": "array", "maxItems": 9, "items": {"type": "integer"}}, "s": {"type": "string", "maxLength": 9}},
             "x-kubernetes-validations": [{"rule": "!has(self.n) || self.n.all(x, x < 9)"}]}}}}}]}}"#,
     ),
-    (PATHS[8], r#"{"metadata": {"name": "a"}, "spec": {"n": [1, 2]}}"#),
+    (
+        PATHS[8],
+        r#"{"metadata": {"name": "a"}, "spec": {"n": [1, 2]}}"#,
+    ),
     (
         PATHS[10],
         r#"{"metadata": {"name": "a"}, "spec": {"hosts": ["a.com"], "http": [{"route": [{"destination": {"host": "a.com"}}]}]}}"#,
@@ -65,17 +74,25 @@ struct World {
 
 static WORLD: LazyLock<World> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder can be made");
-    let runtime = Builder::new_current_thread().build().expect("a runtime can be made");
+    let runtime = Builder::new_current_thread()
+        .build()
+        .expect("a runtime can be made");
     let store = Store::open(folder.path(), Keep::default()).expect("an empty store opens");
     let api = Api::start(store, Access::default(), Audit::default(), &["default"]);
-    let api = runtime.block_on(api).expect("an API over an empty store starts");
+    let api = runtime
+        .block_on(api)
+        .expect("an API over an empty store starts");
     for (path, object) in OBJECTS {
         let request = Request::new(Method::POST, path, Who::local());
         let request = request.with_body("application/json", object);
         let status = runtime.block_on(api.handle(request)).status();
         assert!(status.is_success(), "{path}: {status}");
     }
-    World { runtime, api, _folder: folder }
+    World {
+        runtime,
+        api,
+        _folder: folder,
+    }
 });
 
 fuzz_target!(|input: (u8, u8, u8, bool, &str, &str, &[u8])| {
@@ -88,14 +105,19 @@ fuzz_target!(|input: (u8, u8, u8, bool, &str, &str, &[u8])| {
         3 => Method::PATCH,
         _ => Method::DELETE,
     };
-    let writes = if method == Method::GET { "" } else { "dryRun=All&fieldManager=fuzz&" };
+    let writes = if method == Method::GET {
+        ""
+    } else {
+        "dryRun=All&fieldManager=fuzz&"
+    };
     let name = match (named, name) {
         (false, _) => String::new(),
         (true, "") => "/a".to_owned(),
         (true, name) => format!("/{}", name.replace('?', "")),
     };
     let uri = format!("{}{name}?{writes}{query}", pick(&PATHS, path));
-    let request = Request::new(method, &uri, Who::local()).with_body(pick(&KINDS, kind), body.to_vec());
+    let request =
+        Request::new(method, &uri, Who::local()).with_body(pick(&KINDS, kind), body.to_vec());
     let before = WORLD.api.store().read().revision();
     let response = WORLD.runtime.block_on(WORLD.api.handle(request));
     assert!(response.status() != 500, "{uri}");

@@ -10,10 +10,17 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let _ = protobuf::decode(data);
     let _ = protobuf::decode(&[b"k8s\0", data].concat());
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     let _ = Target::parse(text);
     let query = Query::parse(text);
-    let _ = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"), "pods", true);
+    let _ = Selector::parse(
+        query.get("labelSelector"),
+        query.get("fieldSelector"),
+        "pods",
+        true,
+    );
     let _ = Selector::parse(text, text, "services", true);
     if let Ok(json) = serde_json::from_str::<serde_json::Value>(text) {
         let set = Set::from_json(&json);

@@ -18,7 +18,8 @@ fuzz_target!(|input: (u8, &str, &[u8])| {
         _ => Method::HEAD,
     };
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-    let request = Request::new(method, uri, Who::local()).with_body("application/json", body.to_vec());
+    let request =
+        Request::new(method, uri, Who::local()).with_body("application/json", body.to_vec());
     assert_eq!(request.target, Target::parse(path));
     let reads = matches!(request.method, Method::GET | Method::HEAD);
     if let Ok(target) = &request.target {
@@ -27,11 +28,17 @@ fuzz_target!(|input: (u8, &str, &[u8])| {
             let again = Target::parse(&written).expect("what is written can be read");
             assert_eq!(&again, target);
             assert_eq!(again.path().as_deref(), Some(&*written));
-            assert!(!written.contains("//") && !written.contains("/./") && !written.contains("/../"));
+            assert!(
+                !written.contains("//") && !written.contains("/./") && !written.contains("/../")
+            );
         }
         if let Target::Object(object) = target {
             let parts = [&object.namespace, &object.name, &object.subresource];
-            for part in parts.into_iter().flatten().chain([&object.plural, &object.version]) {
+            for part in parts
+                .into_iter()
+                .flatten()
+                .chain([&object.plural, &object.version])
+            {
                 assert!(!part.is_empty() && !part.contains(['/', '\0']), "{path}");
             }
         }

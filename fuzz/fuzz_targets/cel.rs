@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
-use validate::report::{At, Report};
 use validate::cel::{Kind, Wanted};
+use validate::report::{At, Report};
 use validate::{cel, schema};
 
 fuzz_target!(|input: (&str, Vec<&str>)| {

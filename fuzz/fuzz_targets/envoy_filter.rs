@@ -10,8 +10,7 @@ use model::parse::{Validation, parse};
 use policy::envoy_filter::Compiled;
 
 /// What stands before the fuzzed part.
-const HEAD: &str =
-    "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: a, namespace: b}\nspec:\n";
+const HEAD: &str = "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: a, namespace: b}\nspec:\n";
 
 fuzz_target!(|text: &str| {
     let file = Path::new("fuzz.yaml").into();

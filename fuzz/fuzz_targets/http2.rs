@@ -67,7 +67,11 @@ fuzz_target!(|input: (bool, u8, u16, &[u8])| {
         let mut rest = octets;
         while let [kind, flags, stream, len, more @ ..] = rest {
             // Payloads of up to twice what a frame may have, most of them small.
-            let len = if *len < 250 { usize::from(*len) } else { usize::from(*len - 249) * 6000 };
+            let len = if *len < 250 {
+                usize::from(*len)
+            } else {
+                usize::from(*len - 249) * 6000
+            };
             let (payload, next) = more.split_at(more.len().min(len));
             says.extend_from_slice(&(len as u32).to_be_bytes()[1..]);
             says.extend_from_slice(&[kind % 11, *flags, 0, 0, 0, *stream]);
@@ -87,6 +91,10 @@ fuzz_target!(|input: (bool, u8, u16, &[u8])| {
         if Pin::new(&mut connection).poll(&mut cx).is_ready() {
             return;
         }
-        assert!(connection.kept() < KEPT, "{} octets are kept", connection.kept());
+        assert!(
+            connection.kept() < KEPT,
+            "{} octets are kept",
+            connection.kept()
+        );
     }
 });

@@ -27,7 +27,9 @@ fn encode(bytes: &[u8]) -> String {
         let three = [0, 1, 2].map(|i| u32::from(chunk.get(i).copied().unwrap_or(0)));
         let bits = three[0] << 16 | three[1] << 8 | three[2];
         for place in 0..=chunk.len() {
-            text.push(char::from(LETTERS[(bits >> (18 - 6 * place) & 63) as usize]));
+            text.push(char::from(
+                LETTERS[(bits >> (18 - 6 * place) & 63) as usize],
+            ));
         }
     }
     text

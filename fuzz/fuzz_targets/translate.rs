@@ -2,15 +2,14 @@
 #![no_main]
 
 use std::path::Path;
-use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use model::parse::{Validation, parse};
-use model::{Change, SourceId};
+use model::{Change, Owner};
 use serde_json::json;
 use testkit::{World, node, settings};
 use xds::TypeUrl;
-use xlate::findings::{FindingsOfMesh, FindingsOfView};
+use xlate::findings::FindingsOfMesh;
 
 /// Bytes of resources that are there without objects.
 const BASE: usize = 1 << 20;
@@ -40,13 +39,10 @@ fuzz_target!(|text: &str| {
     }
     let file = Path::new("fuzz.yaml").into();
     let parsed = parse(&format!("{SERVICE}{text}"), &file, Validation::Warn);
-    let source = SourceId {
-        rank: 0,
-        name: Arc::from("fuzz"),
-    };
+    let owner = Owner::new(0, "fuzz");
     let objects: Vec<_> = parsed.objects().cloned().collect();
     let mut world = World::new(settings("trustDomain: a\ntrustDomainAliases: [b]\n"));
-    world.apply(objects.into_iter().map(|o| Change::Put(source.clone(), o)));
+    world.apply(objects.into_iter().map(|o| Change::Put(owner.clone(), o)));
     let mut made = 0;
     for kind in ["sidecar", "router"] {
         let view = world.view(&node(&json!({
@@ -60,7 +56,7 @@ fuzz_target!(|text: &str| {
                 .map(|r| r.body.len())
                 .sum::<usize>();
         }
-        world.get(&FindingsOfView(view));
+        world.get(&view.findings());
     }
     world.get(&FindingsOfMesh);
     let most = BASE + EACH * text.len();

@@ -12,8 +12,16 @@ fuzz_target!(|text: &str| {
     let file = Path::new("fuzz.yaml").into();
     for validation in [Validation::Strict, Validation::Warn] {
         let parsed = parse(text, &file, validation);
-        let refused = parsed.documents.iter().filter(|d| d.object.is_none()).count();
-        let errors = parsed.diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
+        let refused = parsed
+            .documents
+            .iter()
+            .filter(|d| d.object.is_none())
+            .count();
+        let errors = parsed
+            .diagnostics
+            .iter()
+            .filter(|d| d.severity == Severity::Error)
+            .count();
         assert!(refused <= errors);
         for diagnostic in &parsed.diagnostics {
             let _ = format!("{diagnostic:#}");

@@ -101,6 +101,10 @@ pub fn parse_time(text: &str) -> Option<u64> {
     if !(1..=12).contains(month) || !(1..=31).contains(day) || !(1970..10_000).contains(year) {
         return None;
     }
+    // 60 is a leap second.
+    if !(0..24).contains(hour) || !(0..60).contains(minute) || !(0..=60).contains(second) {
+        return None;
+    }
     let seconds = civil::days(*year, *month, *day) * 86_400 + hour * 3600 + minute * 60 + second;
     u64::try_from(seconds).ok()
 }
@@ -120,7 +124,14 @@ mod tests {
             assert_eq!(time_text(seconds), text);
             assert_eq!(parse_time(text), Some(seconds));
         }
-        assert_eq!(parse_time("yesterday"), None);
+        for no_time in [
+            "yesterday",
+            "2024-01-01T24:00:00Z",
+            "2024-01-01T00:60:00Z",
+            "2024-01-01T9223372036854775807:00:00Z",
+        ] {
+            assert_eq!(parse_time(no_time), None, "{no_time}");
+        }
     }
 
     #[test]

@@ -115,10 +115,9 @@ fn speaks_plain_http(address: &str) -> anyhow::Result<bool> {
 fn asked(socket: SocketAddr) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect_timeout(&socket, ANSWER)?;
     stream.set_read_timeout(Some(ANSWER))?;
-    write!(
-        stream,
-        "GET /version HTTP/1.1\r\nHost: {socket}\r\nConnection: close\r\n\r\n"
-    )?;
+    // At once: a server that answers and closes after the first part of it would reset what follows.
+    let request = format!("GET /version HTTP/1.1\r\nHost: {socket}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut begin = [0; 5];
     match stream.read_exact(&mut begin) {
         Ok(()) => Ok(begin == *b"HTTP/"),
