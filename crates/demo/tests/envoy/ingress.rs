@@ -9,7 +9,7 @@ use crate::edge::{ROOT, SIDECAR, ask, start, way};
 use crate::rig::{Rig, until};
 use crate::traffic::SERVICES;
 
-/// The Ingress, and the Service through which its ports are reached: those that all addresses share are taken.
+/// The Ingress, and the service through which its ports are reached: those that all addresses share are taken.
 const INGRESS: &str = "
 apiVersion: networking.k8s.io/v1
 kind: IngressClass
@@ -29,19 +29,15 @@ spec:
       - {path: /, pathType: Exact, backend: {service: {name: blue, port: {number: 9080}}}}
       - {path: /stars/, pathType: Prefix, backend: {service: {name: blue, port: {number: 9080}}}}
 ---
-apiVersion: v1
-kind: Service
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
 metadata: {name: gateway, namespace: shop}
 spec:
-  clusterIP: 10.96.0.10
-  ports: [{name: http, port: 80, targetPort: PLAIN}, {name: https, port: 443, targetPort: TLS}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: gateway, namespace: shop, labels: {kubernetes.io/service-name: gateway}}
-addressType: IPv4
-ports: [{name: http, port: PLAIN}, {name: https, port: TLS}]
-endpoints: [{addresses: [127.0.0.1], conditions: {ready: true}}]
+  hosts: [gateway.edge.internal]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{name: http, number: 80, protocol: HTTP, targetPort: PLAIN}, {name: https, number: 443, protocol: HTTPS, targetPort: TLS}]
+  endpoints: [{address: 127.0.0.1, labels: {istio: ingressgateway}}]
 ";
 
 pub(crate) async fn an_ingress_routes_paths_over_plain_text_and_tls(rig: Rig) {
