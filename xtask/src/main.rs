@@ -83,9 +83,15 @@ const GRAPH: &[(&str, &[&str])] = &[
         "apiserver",
         &["model", "sources", "validate", "proto-istio"],
     ),
+    ("kubernetes", &["model", "sources", "validate"]),
+    ("writeback", &["model", "apiserver"]),
+    ("registration", &["model", "writeback"]),
     (
         "server",
         &[
+            "kubernetes",
+            "writeback",
+            "registration",
             "analysis",
             "convert",
             "explain",

@@ -1,0 +1,1 @@
+//! A Kubernetes API as a source of configuration, like a folder.

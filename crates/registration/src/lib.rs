@@ -1,0 +1,1 @@
+//! Workloads that register themselves when they connect, as WorkloadEntries.

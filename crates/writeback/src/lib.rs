@@ -1,0 +1,5 @@
+//! What the control plane writes into a Kubernetes API: as a leader, bounded, and never twice.
+
+pub mod place;
+
+pub use place::{ObjectRef, Part, Place, WriteError};

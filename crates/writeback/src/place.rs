@@ -1,0 +1,110 @@
+//! Where objects are written: the API of a cluster, or our own store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use model::{Kind, ObjectName};
+use serde_json::Value;
+
+/// An object of an API, of any kind.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectRef {
+    /// The API group; empty for the core group.
+    pub group: Arc<str>,
+    /// The version that it is read and written in.
+    pub version: Arc<str>,
+    /// The kind, as objects name it.
+    pub kind: Arc<str>,
+    /// The name of the kind in paths.
+    pub plural: Arc<str>,
+    /// Empty for kinds of cluster scope.
+    pub namespace: Arc<str>,
+    /// The name of the object.
+    pub name: Arc<str>,
+}
+
+impl ObjectRef {
+    /// An object of a kind that configuration is made of, in the preferred version of its kind.
+    pub fn of(kind: Kind, name: &ObjectName) -> Self {
+        Self {
+            group: kind.group().into(),
+            version: kind.versions()[0].into(),
+            kind: kind.name().into(),
+            plural: kind.plural().into(),
+            namespace: name.namespace.as_arc().clone(),
+            name: name.name.as_arc().clone(),
+        }
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.namespace {
+            "" => write!(f, "{} {}", self.kind, self.name),
+            namespace => write!(f, "{} {namespace}/{}", self.kind, self.name),
+        }
+    }
+}
+
+/// What of an object is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// All but the status.
+    Object,
+    /// The status.
+    Status,
+}
+
+/// Why a write did not happen, or is not known to have happened.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WriteError {
+    /// There is a newer version: read it and decide again.
+    #[error("the object has changed meanwhile")]
+    Conflict,
+    /// There is no such object, or no such kind.
+    #[error("there is no such object")]
+    Missing,
+    /// There is an object of that name already.
+    #[error("there is such an object already")]
+    Exists,
+    /// The API refuses it: trying again will not help. Whoever wrote the object, or granted the access, can.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The API does not answer, or has no time: try again later.
+    #[error("not available: {0}")]
+    Unavailable(String),
+}
+
+/// An API that objects are written to. Every value is a whole object as JSON.
+pub trait Place: Send + Sync + 'static {
+    /// For people: `the API of cluster prod`.
+    fn name(&self) -> &str;
+
+    /// The object as it is; `None` if there is none.
+    fn get<'a>(&'a self, object: &'a ObjectRef)
+    -> BoxFuture<'a, Result<Option<Value>, WriteError>>;
+
+    /// Makes an object, and returns it as stored.
+    fn create<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        value: Value,
+    ) -> BoxFuture<'a, Result<Value, WriteError>>;
+
+    /// Replaces a part of an object, and returns the object as stored. Where `value` has a `metadata.resourceVersion`,
+    /// only that version is replaced.
+    fn replace<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        part: Part,
+        value: Value,
+    ) -> BoxFuture<'a, Result<Value, WriteError>>;
+
+    /// Deletes an object: only the given version, if one is given.
+    fn delete<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        version: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<(), WriteError>>;
+}
