@@ -7,3 +7,4 @@ pub mod draw;
 pub mod fake;
 pub mod kubetest;
 pub mod real;
+pub mod wire;

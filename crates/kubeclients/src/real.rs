@@ -310,7 +310,25 @@ impl RealApi {
         self.served.get(&key)
     }
 
-    async fn write(&self, object: &Value) -> anyhow::Result<()> {
+    /// Removes an object.
+    ///
+    /// # Errors
+    ///
+    /// When the API does not let us.
+    pub async fn delete(&self, object: &Value) -> anyhow::Result<()> {
+        let served = self.of(object).context("the API has no such kind")?;
+        let collection = served.path(text(object, "/metadata/namespace"));
+        let path = format!("{collection}/{}", text(object, "/metadata/name"));
+        self.ask(Method::DELETE, &path, None).await?;
+        Ok(())
+    }
+
+    /// Makes an object, or changes it to this, with its status.
+    ///
+    /// # Errors
+    ///
+    /// When the API refuses it.
+    pub async fn write(&self, object: &Value) -> anyhow::Result<()> {
         let served = self.of(object).context("the API has no such kind")?;
         let mut body = object.clone();
         let status = strip(&mut body);

@@ -131,7 +131,7 @@ impl World {
             ..Self::default()
         };
         for resource in RESOURCES.iter().filter(|r| r.custom) {
-            world.put_object(definition_id(resource), definition(resource), "");
+            world.put_object(definition_id(resource), definition(resource), "0");
         }
         for name in ["default", "istio-system"] {
             let id = Id::new("Namespace", "", name);
@@ -156,9 +156,9 @@ impl World {
         self.states.iter().map(|(id, all)| (id, all.as_slice()))
     }
 
-    /// Whether an object is there.
-    pub fn has(&self, id: &Id) -> bool {
-        self.objects.contains_key(id)
+    /// An object as it is now.
+    pub fn object(&self, id: &Id) -> Option<&Value> {
+        self.objects.get(id)
     }
 
     /// Makes or changes an object: its label `state` is the revision.
@@ -272,7 +272,7 @@ impl World {
 
     /// Whether requests for a collection are answered: its definition is there, and read.
     pub(super) fn serves(&self, resource: &Resource) -> bool {
-        !resource.custom || (!self.starting && self.has(&definition_id(resource)))
+        !resource.custom || (!self.starting && self.objects.contains_key(&definition_id(resource)))
     }
 }
 
@@ -290,7 +290,7 @@ fn definition(resource: &Resource) -> Value {
         json!({"type": name, "status": "True", "reason": "Done", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"})
     });
-    json!({"metadata": {},
+    json!({"metadata": {"labels": {"state": "0"}},
         "spec": {"group": resource.group, "names": names, "scope": "Namespaced", "versions": [version]},
         "status": {"acceptedNames": names, "storedVersions": [resource.version], "conditions": conditions}})
 }
@@ -306,7 +306,7 @@ fn body(id: &Id, revision: u64) -> Value {
     let host = format!("{}.example.com", id.name);
     match id.resource.kind {
         "Service" => {
-            json!({"spec": {"type": "ClusterIP", "clusterIP": "10.255.0.1", "clusterIPs": ["10.255.0.1"],
+            json!({"spec": {"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"],
             "ports": [{"name": "http", "port": 80 + revision % 1000, "targetPort": 8080, "protocol": "TCP"}],
             "selector": {"app": id.name}}})
         }

@@ -1,10 +1,11 @@
 //! What a server makes of what a source tells it, and whether the API ever said so.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use kube::Client;
-use kubeclients::fake::{Fake, Id, World};
+use kubeclients::fake::{Id, World};
 use kubernetes::source::{ClusterSource, Options};
 use model::{Contents, Kind, ObjectKey, ObjectName, Owner};
 use sources::{Delivery, Sink, Source};
@@ -24,6 +25,8 @@ pub(super) struct Observer {
     /// Which of its states each object was last in.
     states: BTreeMap<Id, usize>,
     synced: Vec<Contents>,
+    /// Whether there may be objects that the model does not know.
+    strangers: bool,
 }
 
 impl Observer {
@@ -38,17 +41,26 @@ impl Observer {
             ended.expect("the source does not end");
         });
         Self {
-            store: Store::new(Arc::default()),
+            store: Store::new(Arc::new(testkit::settings(""))),
             deliveries,
             running,
             states: BTreeMap::new(),
             synced: Vec::new(),
+            strangers: false,
         }
+    }
+
+    /// The API holds objects of its own as well.
+    pub(super) fn strangers_are_welcome(&mut self) {
+        self.strangers = true;
     }
 
     /// Applies what the source tells next, and looks whether each object went from a state that it had to one that it had
     /// later.
-    pub(super) async fn next(&mut self, fake: &Fake) -> Result<(), String> {
+    pub(super) async fn next<W: Deref<Target = World>>(
+        &mut self,
+        world: impl FnOnce() -> W,
+    ) -> Result<(), String> {
         let delivery = self.deliveries.recv().await.ok_or("the source ended")?;
         for change in delivery.event.changes() {
             if let model::Change::Synced(collection) = change {
@@ -57,10 +69,14 @@ impl Observer {
         }
         let changed = self.store.apply(delivery.event.changes().iter().cloned());
         let snapshot = self.store.snapshot();
-        let world = fake.world();
+        let world = world();
         for key in &changed.objects {
-            let Some(id) = id(key) else {
-                return Err(format!("{key:?} was never there"));
+            let known = id(key).filter(|id| world.states(id).is_some());
+            let Some(id) = known else {
+                match self.strangers {
+                    true => continue,
+                    false => return Err(format!("{key:?} was never there")),
+                }
             };
             self.moved(&id, &snapshot, &world)?;
         }
@@ -86,8 +102,7 @@ impl Observer {
     }
 
     /// What is not as the API has it now.
-    pub(super) fn differences(&self, fake: &Fake) -> Vec<String> {
-        let world = fake.world();
+    pub(super) fn differences(&self, world: &World) -> Vec<String> {
         let snapshot = self.store.snapshot();
         let mut all = Vec::new();
         for (id, states) in world.ever().filter(|(id, _)| kind(id).is_some()) {

@@ -6,7 +6,13 @@ use kube::{Client, Config};
 use kubeclients::draw::Draw;
 use kubeclients::fake::{Blow, Fake, Id, Mishap, World};
 
+use kubernetes::source::{Options, Pace};
+use sources::backoff::Backoff;
+
 use crate::observer::Observer;
+
+/// After this, a connection on which nothing comes is taken for dead.
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// Once nothing is wrong any more, everything is as it should be within this.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,8 +37,7 @@ pub(super) async fn run(seed: u64) -> Result<Duration, String> {
         trouble(&mut draw, &fake);
     }
     let mut observer = Observer::start(client(&fake), options());
-    let result = play(&mut draw, &fake, &mut observer).await;
-    result.map_err(|why| format!("{why}\n  {}", fake.world().revision()))
+    play(&mut draw, &fake, &mut observer).await
 }
 
 async fn play(draw: &mut Draw, fake: &Fake, observer: &mut Observer) -> Result<Duration, String> {
@@ -54,7 +59,7 @@ async fn play(draw: &mut Draw, fake: &Fake, observer: &mut Observer) -> Result<D
     change(draw, fake);
     loop {
         observe(fake, observer, Duration::from_millis(20)).await?;
-        let differences = observer.differences(fake);
+        let differences = observer.differences(&fake.world());
         if differences.is_empty() {
             return Ok(mended.elapsed());
         }
@@ -71,14 +76,14 @@ async fn play(draw: &mut Draw, fake: &Fake, observer: &mut Observer) -> Result<D
 async fn observe(fake: &Fake, observer: &mut Observer, time: Duration) -> Result<(), String> {
     let until = tokio::time::Instant::now() + time;
     loop {
-        match tokio::time::timeout_at(until, observer.next(fake)).await {
+        match tokio::time::timeout_at(until, observer.next(|| fake.world())).await {
             Ok(told) => told?,
             Err(_) => return Ok(()),
         }
     }
 }
 
-fn any_object(draw: &mut Draw) -> Id {
+pub(super) fn any_object(draw: &mut Draw) -> Id {
     let kind = *draw.of(&KINDS);
     let namespace = *draw.of(&["default", "istio-system"]);
     Id::new(kind, namespace, &format!("o{}", draw.below(6)))
@@ -141,6 +146,7 @@ fn blow(draw: &mut Draw) -> Blow {
         Blow::HalfAnEvent,
         Blow::Garbage,
         Blow::GarbledEvent,
+        Blow::GarbledEvent,
         Blow::Expired,
         Blow::Failed,
         Blow::End,
@@ -156,8 +162,24 @@ fn say(what: impl Fn() -> String) {
     }
 }
 
+pub(super) fn options() -> Options {
+    Options {
+        pace: Pace {
+            backoff: Backoff {
+                first: Duration::from_millis(5),
+                longest: Duration::from_millis(100),
+            },
+            stream_patience: SILENCE,
+        },
+        ..Options::default()
+    }
+}
+
 fn client(fake: &Fake) -> Client {
     let mut config = Config::new(fake.url().parse().unwrap());
     config.default_retry = false;
+    config.connect_timeout = Some(SILENCE);
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true;
     Client::try_from(config).unwrap()
 }
