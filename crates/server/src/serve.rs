@@ -46,6 +46,10 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let findings = Arc::new(Findings::default());
     let (first_settings, found) = settings::load(&options)?;
     report(&findings, &metrics, &settings::source(), found);
+    let cluster = match options.reads_cluster() {
+        true => Some(options.cluster.connect().await?),
+        false => None,
+    };
     let (warm, keeper) = Warm::open(&options, &first_settings, &metrics);
     let (warm, stop, tasks) = (Arc::new(warm), CancellationToken::new(), TaskTracker::new());
     let Thread {
@@ -90,6 +94,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         shadows: &shadows,
         stop: &stop,
         fault: &pages.fault,
+        cluster,
         warm: warm.is_serving(),
     };
     wiring.add_to(&supervisor).await?;
