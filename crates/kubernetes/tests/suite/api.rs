@@ -49,9 +49,13 @@ impl Server {
 
     /// Writes an object, or deletes it.
     pub async fn write(&self, method: Method, path: &str, body: Option<Value>) {
+        let form = match method {
+            Method::PATCH => "application/merge-patch+json",
+            _ => "application/json",
+        };
         let request = Request::new(method, path, Who::local());
         let request = match body {
-            Some(body) => request.with_body("application/json", body.to_string()),
+            Some(body) => request.with_body(form, body.to_string()),
             None => request,
         };
         let answer = self.api.handle(request).await;

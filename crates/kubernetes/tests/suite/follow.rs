@@ -46,7 +46,7 @@ async fn objects_come_change_and_go() {
         .await;
     let changed = format!("{ROUTES}/r");
     server
-        .write(Method::PUT, &changed, Some(route("b.com")))
+        .write(Method::PATCH, &changed, Some(route("b.com")))
         .await;
     mirror
         .until("a change", |m| hosts(m) == Some(json!(["b.com"])))

@@ -35,7 +35,7 @@ impl Mirror {
         let stop = CancellationToken::new();
         tokio::spawn(source.run(sink, stop.clone()));
         Self {
-            store: Store::new(testkit::world::settings("").into()),
+            store: Store::new(testkit::settings("").into()),
             findings: Vec::new(),
             pending,
             told: Vec::new(),
