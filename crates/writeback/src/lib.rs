@@ -2,4 +2,4 @@
 
 pub mod place;
 
-pub use place::{ObjectRef, Part, Place, WriteError};
+pub use place::{ClusterPlace, EmbeddedPlace, Limits, ObjectRef, Part, Place, WriteError};
