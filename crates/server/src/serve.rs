@@ -44,7 +44,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     ads::server::raise_descriptor_limit();
     let metrics = Arc::new(Metrics::new().context("cannot register metrics")?);
     let findings = Arc::new(Findings::default());
-let (composer, first) = Composer::start(&options)?;
+    let (composer, first) = Composer::start(&options)?;
     let settled = SettingsSource::at_start(&first);
     report(&findings, &metrics, &settings::source(), first.found);
     let cluster = match options.reads_cluster() {
