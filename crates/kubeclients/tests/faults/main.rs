@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 
 /// How many schedules are run at once: they mostly wait.
-const AT_ONCE: usize = 12;
+const AT_ONCE: usize = 16;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_an_api_does_nothing_is_lost_resurrected_or_stale() {

@@ -15,7 +15,7 @@ use crate::observer::Observer;
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// Once nothing is wrong any more, everything is as it should be within this.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const KINDS: [&str; 5] = [
     "Service",
@@ -167,7 +167,7 @@ pub(super) fn options() -> Options {
         pace: Pace {
             backoff: Backoff {
                 first: Duration::from_millis(5),
-                longest: Duration::from_millis(100),
+                longest: Duration::from_secs(1),
             },
             stream_patience: SILENCE,
         },
