@@ -89,6 +89,7 @@ impl Wiring<'_> {
         );
         let options = kubernetes::source::Options {
             validation: validation(self.options.validation, ValidationMode::Warn),
+            ..kubernetes::source::Options::default()
         };
         supervisor.add(Box::new(move |_| {
             let source = ClusterSource::new(owner.clone(), client.clone(), options.clone());
