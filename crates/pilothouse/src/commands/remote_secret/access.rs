@@ -155,13 +155,13 @@ async fn short_lived(
         .create_token_request(account, &PostParams::default(), &request)
         .await;
     let answer = answer.with_context(|| format!("cannot get a token of {namespace}/{account}"))?;
-    let status = answer.status.context("the API server gave no token")?;
+    let token = answer.status.and_then(|status| status.token);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let map = maps.get_opt("kube-root-ca.crt").await;
     let map = map.context("cannot read the ConfigMap kube-root-ca.crt")?;
     let roots = map.and_then(|map| map.data?.remove("ca.crt"));
     Ok(Access {
-        token: status.token,
+        token: token.context("the API server gave no token")?,
         roots: roots.map(|pem| BASE64_STANDARD.encode(pem)),
     })
 }
