@@ -5,6 +5,7 @@ mod findings;
 mod kind;
 mod part;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -23,6 +24,8 @@ pub use kind::code;
 /// What is read of a cluster, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The kinds that are read.
+    pub kinds: Arc<[Kind]>,
     /// What becomes of objects with faults.
     pub validation: Validation,
     /// How fast it goes on after failures.
@@ -54,6 +57,7 @@ impl Default for Pace {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            kinds: Kind::ALL.into(),
             validation: Validation::Warn,
             pace: Pace::default(),
         }
@@ -80,7 +84,7 @@ impl ClusterSource {
     async fn tell(self, sink: Sink, stop: CancellationToken) -> Result<(), SourceError> {
         let findings = Findings::new(self.owner.source.clone(), sink.clone());
         let mut kinds = JoinSet::new();
-        for kind in Kind::ALL {
+        for kind in &*self.options.kinds {
             let followed = Followed::new(
                 *kind,
                 self.owner.clone(),
@@ -109,7 +113,7 @@ impl Source for ClusterSource {
     }
 
     fn collections(&self) -> Vec<Contents> {
-        let kinds = Kind::ALL.iter();
+        let kinds = self.options.kinds.iter();
         kinds.map(|kind| Contents::Objects(*kind)).collect()
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use model::Kind;
 use serde_json::{Value, json};
 
 /// A collection that is served.
@@ -64,6 +65,11 @@ impl Resource {
     /// The one of that kind.
     pub fn of(kind: &str) -> &'static Resource {
         RESOURCES.iter().find(|r| r.kind == kind).unwrap()
+    }
+
+    /// Whether it holds the objects of a kind.
+    pub fn is(&self, kind: Kind) -> bool {
+        kind.name() == self.kind && kind.group() == self.group
     }
 
     /// As `apiVersion` has it.

@@ -25,6 +25,7 @@ pub(super) struct Observer {
     /// Which of its states each object was last in.
     states: BTreeMap<Id, usize>,
     synced: Vec<Contents>,
+    kinds: Arc<[Kind]>,
     /// Whether there may be objects that the model does not know.
     strangers: bool,
 }
@@ -33,6 +34,7 @@ impl Observer {
     /// Starts the source.
     pub(super) fn start(client: Client, options: Options) -> Self {
         let owner = Owner::new(1, "kubernetes");
+        let kinds = options.kinds.clone();
         let (sink, deliveries) = Sink::channel(owner.clone(), ROOM);
         let running = tokio::spawn(async move {
             let source = ClusterSource::new(owner, client, options);
@@ -46,6 +48,7 @@ impl Observer {
             running,
             states: BTreeMap::new(),
             synced: Vec::new(),
+            kinds,
             strangers: false,
         }
     }
@@ -114,10 +117,9 @@ impl Observer {
                 ));
             }
         }
-        let served = Kind::ALL.iter().map(|k| Contents::Objects(*k));
+        let read = self.kinds.iter().map(|k| Contents::Objects(*k));
         all.extend(
-            served
-                .filter(|c| !self.synced.contains(c))
+            read.filter(|c| !self.synced.contains(c))
                 .map(|c| format!("{c} never came")),
         );
         all
@@ -132,12 +134,12 @@ impl Drop for Observer {
 
 fn kind(id: &Id) -> Option<Kind> {
     let mut all = Kind::ALL.iter().copied();
-    all.find(|k| k.name() == id.resource.kind && k.group() == id.resource.group)
+    all.find(|k| id.resource.is(*k))
 }
 
 fn id(key: &ObjectKey) -> Option<Id> {
     let served = kubeclients::fake::RESOURCES.iter();
-    let mut served = served.filter(|r| r.kind == key.kind.name() && r.group == key.kind.group());
+    let mut served = served.filter(|r| r.is(key.kind));
     let (namespace, name) = (key.name.namespace.to_string(), key.name.name.to_string());
     Some(Id {
         resource: served.next()?,

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use kube::{Client, Config};
 use kubeclients::draw::Draw;
-use kubeclients::fake::{Blow, Fake, Id, Mishap, World};
+use kubeclients::fake::{Blow, Fake, Id, Mishap, RESOURCES, World};
 
 use kubernetes::source::{Options, Pace};
+use model::Kind;
 use sources::backoff::Backoff;
 
 use crate::observer::Observer;
@@ -171,6 +172,11 @@ pub(super) fn options() -> Options {
             },
             stream_patience: SILENCE,
         },
+        kinds: Kind::ALL
+            .iter()
+            .copied()
+            .filter(|k| RESOURCES.iter().any(|r| r.is(*k)))
+            .collect(),
         ..Options::default()
     }
 }
