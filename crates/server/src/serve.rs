@@ -47,6 +47,10 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let (composer, first) = Composer::start(&options)?;
     let settled = SettingsSource::at_start(&first);
     report(&findings, &metrics, &settings::source(), first.found);
+    let cluster = match options.reads_cluster() {
+        true => Some(options.cluster.connect().await?),
+        false => None,
+    };
     let (warm, keeper) = Warm::open(&options, &first.settings, &metrics);
     let (warm, stop, tasks) = (Arc::new(warm), CancellationToken::new(), TaskTracker::new());
     let Thread {
@@ -93,6 +97,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         shadows: &shadows,
         stop: &stop,
         fault: &pages.fault,
+        cluster,
         warm: warm.is_serving(),
     };
     wiring.add_to(&supervisor).await?;

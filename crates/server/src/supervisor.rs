@@ -4,7 +4,6 @@
 //! source that is removed takes its objects with it. Events reach the derive thread through here, so that it is known how
 //! far each source is, and that each speaks for itself only.
 
-mod backoff;
 mod state;
 
 use std::collections::BTreeMap;
@@ -12,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::{Change, Diagnostic, Owner, SourceId};
+use sources::backoff::Backoff;
 use sources::{Delivery, Sink, Source, SourceError, SourceEvent};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinHandle};
@@ -24,6 +24,12 @@ pub use state::{SourceState, SourceStatus};
 
 /// How long a source may take to stop before it is aborted.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How long a source that failed waits. A run that lasted as long as the longest wait makes a new start of the count.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(500),
+    longest: Duration::from_secs(60),
+};
 
 /// Makes a source for each of its runs. It is told whether this is the first one: a later one must not take what it cannot
 /// read for empty.
@@ -290,10 +296,10 @@ async fn supervise(
         let Some(ended) = run_once(source, sink, &stop).await else {
             return;
         };
-        if started.elapsed() >= backoff::LONGEST {
+        if started.elapsed() >= BACKOFF.longest {
             failures = 0;
         }
-        let wait = backoff::wait(&owner, failures);
+        let wait = BACKOFF.wait(&owner, failures);
         failures += 1;
         report_end(&shared, &owner, &ended, wait);
         tokio::select! {
