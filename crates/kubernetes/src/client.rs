@@ -1,9 +1,12 @@
 //! Which API there is, and how it is asked.
 
+mod limit;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use kube::client::ClientBuilder;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
@@ -101,5 +104,6 @@ fn build(mut config: Config) -> Result<Client, ClientError> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Whoever asks knows better when to ask again.
     config.default_retry = false;
-    Client::try_from(config).map_err(ClientError::Client)
+    let builder = ClientBuilder::try_from(config).map_err(ClientError::Client)?;
+    Ok(builder.with_layer(&limit::Limit).build())
 }

@@ -5,6 +5,8 @@ mod findings;
 mod kind;
 mod part;
 
+use std::sync::Arc;
+
 use kube::Client;
 use model::parse::Validation;
 use model::{Contents, Kind, Owner};
@@ -20,6 +22,8 @@ pub use kind::code;
 /// What is read of a cluster, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The kinds that are read.
+    pub kinds: Arc<[Kind]>,
     /// What becomes of objects with faults.
     pub validation: Validation,
 }
@@ -27,6 +31,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            kinds: Kind::ALL.into(),
             validation: Validation::Warn,
         }
     }
@@ -52,7 +57,7 @@ impl ClusterSource {
     async fn tell(self, sink: Sink, stop: CancellationToken) -> Result<(), SourceError> {
         let findings = Findings::new(self.owner.source.clone(), sink.clone());
         let mut kinds = JoinSet::new();
-        for kind in Kind::ALL {
+        for kind in &*self.options.kinds {
             let followed = Followed::new(
                 *kind,
                 self.owner.clone(),
@@ -81,7 +86,7 @@ impl Source for ClusterSource {
     }
 
     fn collections(&self) -> Vec<Contents> {
-        let kinds = Kind::ALL.iter();
+        let kinds = self.options.kinds.iter();
         kinds.map(|kind| Contents::Objects(*kind)).collect()
     }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use apiserver::source::ApiSource;
 use kubernetes::source::ClusterSource;
-use model::Owner;
 use model::parse::Validation;
+use model::{Kind, Owner};
 use sources::files::{self, Absent, FilesSource};
 use sources::folder::Folder;
 use sources::jwks::{self, KeysSource};
@@ -24,7 +24,7 @@ use crate::supervisor::Supervisor;
 const FOLDER_RANK: u8 = 10;
 
 /// Precedence of a cluster: folders win over it, and it wins over the store of the API.
-const CLUSTER_RANK: u8 = 100;
+pub(super) const CLUSTER_RANK: u8 = 100;
 
 /// How long the start waits for keys of token issuers. A rule gives an answer 5 s where it does not say.
 const KEYS_AT_START: Duration = Duration::from_secs(5);
@@ -87,9 +87,7 @@ impl Wiring<'_> {
             CLUSTER_RANK,
             format!("kubernetes:{}", self.options.cluster_id),
         );
-        let options = kubernetes::source::Options {
-            validation: validation(self.options.validation, ValidationMode::Warn),
-        };
+        let options = reading(self.options, Kind::ALL.into());
         supervisor.add(Box::new(move |_| {
             let source = ClusterSource::new(owner.clone(), client.clone(), options.clone());
             Box::new(source)
@@ -152,6 +150,14 @@ pub(super) async fn first_keys(derive: &Derive) -> Result<(), Closed> {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
+}
+
+/// How clusters are read, the configured one and remote ones.
+pub(super) fn reading(options: &ServeOptions, kinds: Arc<[Kind]>) -> kubernetes::source::Options {
+    kubernetes::source::Options {
+        kinds,
+        validation: validation(options.validation, ValidationMode::Warn),
+    }
 }
 
 fn validation(stated: Option<ValidationMode>, default: ValidationMode) -> Validation {
