@@ -30,6 +30,7 @@ use crate::settings::Settled;
 use crate::streams::Connections;
 use crate::supervisor::Supervisor;
 use crate::warm::Warm;
+use crate::writing::Writing;
 use clients::{Clients, Connection};
 
 /// What the pages show.
@@ -54,6 +55,8 @@ pub struct Pages {
     pub supervisor: Supervisor,
     /// How far the settings are.
     pub settled: watch::Receiver<Settled>,
+    /// What is written into an API, if there is one.
+    pub writing: OnceLock<Arc<Writing>>,
 }
 
 type Page = Response<Full<Bytes>>;

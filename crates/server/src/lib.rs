@@ -18,3 +18,4 @@ pub mod supervisor;
 pub mod unsupported;
 pub mod warm;
 mod welcome;
+pub mod writing;

@@ -3,6 +3,7 @@
 mod check;
 mod report;
 mod wiring;
+mod write;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -70,6 +71,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         warm: warm.clone(),
         supervisor: supervisor.clone(),
         settled: settled.subscribe(),
+        writing: OnceLock::new(),
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
     let proxies = Proxies {
@@ -95,7 +97,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         fault: &pages.fault,
         warm: warm.is_serving(),
     };
-    wiring.add_to(&supervisor).await?;
+    let target = wiring.add_to(&supervisor).await?;
     let told = config_maps.told();
     let source = (
         Arc::new(Mutex::new(composer)),
@@ -117,6 +119,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         tracing::info!(ms = milliseconds(start), "The sources have been read.");
     }
     door.begin("Ready.");
+    write::begin(target, &options, &pages, &tasks, &stop);
     let saver = keeper
         .map(|keeper| {
             let known = settled.subscribe();
