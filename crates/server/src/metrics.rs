@@ -1,5 +1,8 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
+mod remotes;
+mod writing;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -13,6 +16,8 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use remotes::Remotes;
+pub use writing::Writing;
 
 /// Buckets of everything that is a time of propagation, in seconds: a change should arrive in milliseconds.
 const LATENCY_BUCKETS: &[f64] = &[
@@ -79,12 +84,10 @@ pub struct Metrics {
     pub warm_failures: IntCounter,
     /// Bytes of the file.
     pub warm_size: IntGauge,
-    /// Whether this replica leads, by lock.
-    pub leader: IntGaugeVec,
-    /// Statuses by lock and by what became of them.
-    pub status_writes: IntCounterVec,
-    /// Statuses that wait to be written, by lock.
-    pub status_waiting: IntGaugeVec,
+    /// Of remote clusters.
+    pub remotes: Remotes,
+    /// Of what is written into an API.
+    pub writing: Writing,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -246,39 +249,8 @@ impl Metrics {
                 "pilothouse_warm_file_bytes",
                 "Size of the file for the next start.",
             )?,
-            leader: {
-                let gauge = IntGaugeVec::new(
-                    Opts::new(
-                        "leader_election_master_status",
-                        "1 while this replica leads, by lock.",
-                    ),
-                    &["name"],
-                )?;
-                r.register(Box::new(gauge.clone()))?;
-                gauge
-            },
-            status_writes: {
-                let counter = IntCounterVec::new(
-                    Opts::new(
-                        "pilothouse_status_writes_total",
-                        "Statuses of objects by lock and result: written, failed (tried again), refused or contended.",
-                    ),
-                    &["name", "result"],
-                )?;
-                r.register(Box::new(counter.clone()))?;
-                counter
-            },
-            status_waiting: {
-                let gauge = IntGaugeVec::new(
-                    Opts::new(
-                        "pilothouse_status_waiting",
-                        "Statuses that wait to be written, by lock.",
-                    ),
-                    &["name"],
-                )?;
-                r.register(Box::new(gauge.clone()))?;
-                gauge
-            },
+            remotes: Remotes::new(r)?,
+            writing: Writing::new(r)?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;

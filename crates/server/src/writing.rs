@@ -265,7 +265,7 @@ fn listener(
         let result = match event {
             Event::Waiting(count) => {
                 figures.waiting = count;
-                let waiting = metrics.status_waiting.with_label_values(&[lock.name()]);
+                let waiting = metrics.writing.waiting.with_label_values(&[lock.name()]);
                 waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
                 return;
             }
@@ -296,7 +296,8 @@ fn listener(
             }
         };
         metrics
-            .status_writes
+            .writing
+            .statuses
             .with_label_values(&[lock.name(), result])
             .inc();
     })
@@ -304,7 +305,7 @@ fn listener(
 
 /// Shows on a gauge whether this replica leads.
 async fn gauge(lock: Lock, mut leading: Leading, metrics: Arc<Metrics>, stop: CancellationToken) {
-    let gauge = metrics.leader.with_label_values(&[lock.name()]);
+    let gauge = metrics.writing.leader.with_label_values(&[lock.name()]);
     gauge.set(0);
     while let Some(number) = stop.run_until_cancelled(leading.begun()).await {
         gauge.set(1);
