@@ -58,7 +58,7 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOTHOUSE_INSECURE_GRPC", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_grpc: bool,
 
-    /// Address for `/ready`, `/metrics` and `/debug`.
+    /// Address for `/ready`, `/live`, `/metrics` and `/debug`.
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub http_addr: SocketAddr,
 
@@ -313,10 +313,11 @@ pub fn environment() -> Vec<String> {
         .collect()
 }
 
-/// Reads `HOST:PORT`; Istio's `:PORT` means every address.
+/// Reads `HOST:PORT`; Istio's `:PORT` means every address: of IPv4 alone where the machine has no IPv6.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') {
-        format!("[::]{text}")
+        let has_ipv6 = std::net::UdpSocket::bind("[::]:0").is_ok();
+        format!("{}{text}", if has_ipv6 { "[::]" } else { "0.0.0.0" })
     } else {
         text.replace("localhost:", "127.0.0.1:")
     };
@@ -386,10 +387,8 @@ mod tests {
 
     #[test]
     fn an_address_without_host_means_every_address() {
-        assert_eq!(
-            address(":15010").map(|a| a.to_string()),
-            Ok("[::]:15010".into())
-        );
+        let every = address(":15010").unwrap();
+        assert!(every.ip().is_unspecified() && every.port() == 15010);
         assert_eq!(
             address("localhost:1").map(|a| a.to_string()),
             Ok("127.0.0.1:1".into())

@@ -1,4 +1,4 @@
-//! `/ready`, `/metrics`, `/version` and `/debug` over plain HTTP.
+//! `/ready`, `/live`, `/metrics`, `/version` and `/debug` over plain HTTP.
 //!
 //! Debug pages show configuration, so they answer only to clients on this machine ([`this_machine`]), whatever address is listened
 //! on. A client that holds connections, sends slowly or does not read keeps nobody else from being answered.
@@ -61,6 +61,9 @@ const HEAD: Duration = Duration::from_secs(10);
 const LARGEST_HEAD: usize = 16 << 10;
 /// How long a client may take to read an answer.
 const READING: Duration = Duration::from_secs(60);
+
+/// How long the derive thread may take to answer `/live`; the whole of a large mesh can keep it for seconds.
+const WORKING: Duration = Duration::from_secs(8);
 
 /// Serves until `stop`.
 pub async fn serve(listener: TcpListener, pages: Arc<Pages>, stop: CancellationToken) {
@@ -159,6 +162,7 @@ async fn answer(
                 text(StatusCode::SERVICE_UNAVAILABLE, words)
             }
         }
+        "/live" => live(&pages).await,
         "/metrics" => metrics(&pages).await,
         "/version" => text(StatusCode::OK, concat!(env!("CARGO_PKG_VERSION"), "\n")),
         _ if path == "/debug" || path.starts_with("/debug/") => {
@@ -183,6 +187,21 @@ async fn answer(
         ),
     };
     Ok(page)
+}
+
+/// Whether the process does its work: the derive thread, on which everything waits, takes the next message.
+async fn live(pages: &Pages) -> Page {
+    match tokio::time::timeout(WORKING, pages.derive.ask(|_| ())).await {
+        Ok(Ok(())) => text(StatusCode::OK, "alive\n"),
+        Ok(Err(_)) => {
+            let words = "the derive thread has ended\n";
+            text(StatusCode::SERVICE_UNAVAILABLE, words)
+        }
+        Err(_) => {
+            let words = format!("the derive thread has not answered for {WORKING:?}\n");
+            text(StatusCode::SERVICE_UNAVAILABLE, words)
+        }
+    }
 }
 
 async fn metrics(pages: &Pages) -> Page {
