@@ -146,6 +146,7 @@ impl Core {
         self.notes.push(Note::Refused {
             entry: claim.entry.clone(),
             refusal: refusal.clone(),
+            told: true,
         });
         self.answers.push((id, Err(refusal)));
     }
@@ -220,7 +221,7 @@ impl Core {
         self.ready.extend(self.entries.keys().cloned());
     }
 
-    /// Looks for entries whose workloads are connected to nobody: called now and then, on the replica that leads. `gone` are
+    /// Looks for entries whose workloads are connected to nobody: called now and then. `gone` are
     /// the replicas that are no more. An entry is cleaned up once it has been so for the grace period, by the clock of this
     /// replica.
     pub fn sweep(
@@ -307,6 +308,7 @@ impl Core {
             self.notes.push(Note::Refused {
                 entry: name.clone(),
                 refusal: refusal.clone(),
+                told: !waiting.is_empty(),
             });
         }
         let refused = waiting.into_iter().map(|id| (id, Err(refusal.clone())));
@@ -328,7 +330,7 @@ impl Core {
         };
         let refused = match result {
             Ok(object) => {
-                let note = note_of(write.purpose, name);
+                let note = note_of(write.purpose, name, entry.is_registered());
                 let object = object.map_or(Known::Absent, Known::Object);
                 entry.wrote(write.purpose, object, now);
                 self.notes.extend(note);
@@ -412,15 +414,16 @@ fn leave(by_peer: &mut BTreeMap<IpAddr, usize>, peer: IpAddr) {
     }
 }
 
-/// What is to be told of a write that succeeded.
-fn note_of(purpose: Purpose, entry: &ObjectName) -> Option<Note> {
+/// What is to be told of a write that succeeded. Of entries that somebody wrote, nothing.
+fn note_of(purpose: Purpose, entry: &ObjectName, registered: bool) -> Option<Note> {
     let entry = entry.clone();
     match purpose {
-        Purpose::Look | Purpose::Health => None,
+        _ if !registered => None,
+        Purpose::Look | Purpose::Health | Purpose::Unhealth => None,
         Purpose::Register => Some(Note::Registered(entry)),
         Purpose::Connect => Some(Note::Updated(entry)),
         Purpose::Disconnect => Some(Note::Unregistered(entry)),
-        Purpose::CleanUp | Purpose::Unhealth => Some(Note::CleanedUp(entry)),
+        Purpose::CleanUp => Some(Note::CleanedUp(entry)),
     }
 }
 

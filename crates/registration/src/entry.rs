@@ -183,6 +183,14 @@ impl Entry {
         }
     }
 
+    /// Whether it is made of a group, and not written by somebody; of one whose replica is gone, as far as that matters.
+    pub(crate) fn is_registered(&self) -> bool {
+        match &self.cause {
+            Cause::Claimed(claim) => claim.group().is_some(),
+            Cause::Orphaned(_) => true,
+        }
+    }
+
     /// Notes why the claim is refused; whether that was known.
     pub(crate) fn refuse(&mut self, refusal: &Refusal) -> bool {
         let before = self.refusal.replace(refusal.clone());

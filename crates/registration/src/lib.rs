@@ -29,7 +29,7 @@ pub use memory::MemoryPlace;
 pub use object::{CONTROLLER, Group, Report, Seen};
 pub use presence::{Instance, Presence};
 pub use refusal::{Fault, Refusal};
-pub use registrar::{Registrar, Seat, Setup};
+pub use registrar::{Registrar, Seat, Setup, Where};
 pub use wall::Wall;
 
 /// How entries are looked after.
@@ -93,6 +93,8 @@ pub enum Note {
         entry: ObjectName,
         /// Why.
         refusal: Refusal,
+        /// Whether the stream ends with it.
+        told: bool,
     },
     /// A write failed, and is tried again.
     Failed {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use writeback::{ObjectRef, Part, Place, WriteError};
 
 /// Takes changes of the configuration.
-pub type Tell = Box<dyn Fn(Vec<Change>) -> BoxFuture<'static, ()> + Send + Sync>;
+pub(crate) type Tell = Box<dyn Fn(Vec<Change>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 #[derive(Default)]
 struct Objects {

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use writeback::{ObjectRef, Part, Place, WriteError};
+use writeback::{ObjectRef, Part, WriteError};
 
+use crate::registrar::Where;
 use crate::wall::Wall;
 
 /// What tells our replicas from others that write the same annotation.
@@ -49,7 +50,7 @@ struct Beat {
 
 /// Which replicas there are.
 pub struct Presence {
-    place: Arc<dyn Place>,
+    place: Where,
     namespace: Arc<str>,
     instance: Instance,
     /// A replica whose Lease was not renewed for so long is gone.
@@ -63,7 +64,7 @@ pub struct Presence {
 impl Presence {
     /// Of the replicas that write to one place. Where it is not shared, every other replica is gone.
     pub fn new(
-        place: Arc<dyn Place>,
+        place: Where,
         namespace: impl Into<Arc<str>>,
         instance: Instance,
         lasts: Duration,
@@ -122,9 +123,15 @@ impl Presence {
                 "renewTime": micros(Wall::now()),
             },
         });
-        match self.place.replace(&lease, Part::Object, value.clone()).await {
-            Err(WriteError::Missing) => self.place.create(&lease, value).await.map(drop),
-            other => other.map(drop),
+        let Some(place) = self.place.clone().await else {
+            return Ok(());
+        };
+        match place.get(&lease).await? {
+            None => place.create(&lease, value).await.map(drop),
+            Some(mut object) => {
+                object["spec"] = value["spec"].clone();
+                place.replace(&lease, Part::Object, object).await.map(drop)
+            }
         }
     }
 
@@ -133,9 +140,10 @@ impl Presence {
         if self.shared
             && self.needed.load(Ordering::Relaxed)
             && let Some(lease) = self.lease(self.instance.as_str())
+            && let Some(Some(place)) = self.place.peek()
         {
             // It is over by itself if this fails.
-            let _ = self.place.delete(&lease, None).await;
+            let _ = place.delete(&lease, None).await;
         }
     }
 
@@ -150,7 +158,10 @@ impl Presence {
         if !self.shared {
             return true;
         }
-        let Ok(found) = self.place.get(&lease).await else {
+        let Some(place) = self.place.clone().await else {
+            return false;
+        };
+        let Ok(found) = place.get(&lease).await else {
             return false;
         };
         let Some(found) = found else {
@@ -181,7 +192,8 @@ impl Presence {
         for instance in over {
             if self.is_gone(&instance).await
                 && let Some(lease) = self.lease(&instance)
-                && self.place.delete(&lease, None).await.is_ok()
+                && let Some(place) = self.place.clone().await
+                && place.delete(&lease, None).await.is_ok()
             {
                 self.beats().remove(&instance);
             }

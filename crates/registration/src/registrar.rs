@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::future::{BoxFuture, Shared};
 use futures::stream::{FuturesUnordered, StreamExt};
 use model::Kind;
 use model::object::{ObjectKey, ObjectName};
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use writeback::{ObjectRef, Place, WriteError};
 
@@ -34,7 +35,7 @@ enum Event {
     Disconnect(ConnectionId),
     /// There is a report.
     Report(ConnectionId, Slot),
-    /// What the replica that leads found.
+    /// What is registered, and which replicas are gone.
     Sweep(Vec<(ObjectName, Seen)>, BTreeSet<Arc<str>>),
 }
 
@@ -48,16 +49,17 @@ struct Sight {
     completed: bool,
 }
 
+/// Where entries are written, once that is known; `None` where it never will be.
+pub type Where = Shared<BoxFuture<'static, Option<Arc<dyn Place>>>>;
+
 /// With what the task is started.
 pub struct Setup {
     /// How entries are looked after.
     pub options: Options,
-    /// Where they are written.
-    pub place: Arc<dyn Place>,
+    /// Where they are written. Streams are admitted before.
+    pub place: Where,
     /// Which replicas there are.
-    pub presence: Arc<Presence>,
-    /// Whether this replica leads.
-    pub leads: watch::Receiver<bool>,
+    pub presence: Presence,
     /// What is in force at the start.
     pub view: Arc<dyn View>,
     /// Hears what happens.
@@ -119,7 +121,7 @@ impl Registrar {
             sight: sight.clone(),
             look: Arc::default(),
             next: Arc::default(),
-            presence: setup.presence.clone(),
+            presence: Arc::new(setup.presence),
         };
         let grace = setup.options.grace;
         let task = Task {
@@ -131,8 +133,8 @@ impl Registrar {
             told: setup.told,
         };
         let running = task.run(inbox, registrar.look.clone());
-        let sweeping = registrar.clone().sweep(setup.leads, grace);
-        let presence = setup.presence;
+        let sweeping = registrar.clone().sweep(grace);
+        let presence = registrar.presence.clone();
         let all = async move {
             tokio::select! {
                 () = running => {}
@@ -185,8 +187,9 @@ impl Registrar {
         }
     }
 
-    /// Looks for entries that nobody looks after, while this replica leads.
-    async fn sweep(self, leads: watch::Receiver<bool>, grace: Duration) {
+    /// Looks for entries that nobody looks after. Each replica does, as istiod's do: an entry is deleted in the version that
+    /// was seen, and by one of them.
+    async fn sweep(self, grace: Duration) {
         let every = grace.max(SHORTEST_SWEEP);
         loop {
             tokio::time::sleep(every).await;
@@ -194,7 +197,7 @@ impl Registrar {
                 let sight = self.sight.lock().unwrap_or_else(PoisonError::into_inner);
                 sight.view.clone()
             };
-            if !*leads.borrow() || !view.is_complete() {
+            if !view.is_complete() {
                 continue;
             }
             let registered = view.registered();
@@ -235,7 +238,7 @@ async fn beat(presence: &Presence) {
 struct Task {
     start: Instant,
     core: Core,
-    place: Arc<dyn Place>,
+    place: Where,
     sight: Arc<Mutex<Sight>>,
     answers: BTreeMap<ConnectionId, oneshot::Sender<Result<(), Refusal>>>,
     told: Box<dyn Fn(Note) + Send>,
@@ -340,7 +343,11 @@ impl Task {
     }
 }
 
-async fn ask(place: Arc<dyn Place>, write: Write) -> Written {
+async fn ask(place: Where, write: Write) -> Written {
+    let Some(place) = place.await else {
+        let nowhere = WriteError::Unavailable("there is no API to write to".into());
+        return (write, Err(nowhere));
+    };
     let object = ObjectRef::of(Kind::WorkloadEntry, &write.entry);
     let result = match write.op.clone() {
         Op::Read => place.get(&object).await,

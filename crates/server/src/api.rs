@@ -27,7 +27,7 @@ use crate::shadows::Shadows;
 pub use oidc::OidcOptions;
 
 /// Precedence of the store: folders win over it.
-const STORE_RANK: u8 = 200;
+pub(crate) const STORE_RANK: u8 = 200;
 
 /// Flags of the Kubernetes API.
 #[derive(Args, Clone, Debug)]
@@ -171,7 +171,17 @@ fn secured(
     Ok((Security::Reloaded(certificates), access, token))
 }
 
-/// Opens the store, starts the API, and returns the store and the owner of its objects.
+/// The API as it runs.
+pub struct Started {
+    /// The owner of its objects.
+    pub owner: Owner,
+    /// Its store.
+    pub store: Store,
+    /// The way to write.
+    pub api: Arc<Api>,
+}
+
+/// Opens the store and starts the API.
 ///
 /// # Errors
 ///
@@ -182,7 +192,7 @@ pub async fn start(
     namespace: &str,
     shadows: &Arc<Shadows>,
     stop: &CancellationToken,
-) -> anyhow::Result<(Owner, Store)> {
+) -> anyhow::Result<Started> {
     let loopback = options.api_addr.ip().to_canonical().is_loopback();
     anyhow::ensure!(
         loopback || !options.insecure_local,
@@ -239,8 +249,8 @@ pub async fn start(
     tokio::spawn(apiserver::http::serve(
         listener,
         security,
-        api,
+        api.clone(),
         stop.clone(),
     ));
-    Ok((owner, store))
+    Ok(Started { owner, store, api })
 }

@@ -30,6 +30,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub api: crate::api::ApiOptions,
 
+    /// Workloads that register themselves.
+    #[command(flatten)]
+    pub registration: crate::registration::RegistrationOptions,
+
     /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: Istio's defaults.
     #[arg(
         long,

@@ -35,6 +35,8 @@ pub struct Metrics {
     pub findings: IntGaugeVec,
     /// Findings of analysis in force, by code and level.
     pub analysis: IntGaugeVec,
+    /// Workloads that register themselves.
+    pub registration: Registrations,
     /// Keys of token issuers fetched.
     pub keys_fetched: IntCounter,
     /// Attempts to fetch keys that failed.
@@ -160,6 +162,7 @@ impl Metrics {
                 r.register(Box::new(gauge.clone()))?;
                 gauge
             },
+            registration: Registrations::new(r)?,
             keys_fetched: counter(
                 r,
                 "pilot_jwks_resolver_network_fetch_success_total",
@@ -492,6 +495,33 @@ pub fn reason_label(reason: Reason) -> &'static str {
         Reason::Endpoint => "endpoint",
         Reason::Global => "global",
         Reason::Secret => "secret",
+    }
+}
+
+/// Workloads that register themselves.
+pub struct Registrations {
+    /// Entries made.
+    pub registered: IntCounter,
+    /// Entries whose workload came again.
+    pub updated: IntCounter,
+    /// Entries whose workload disconnected.
+    pub unregistered: IntCounter,
+    /// Entries deleted.
+    pub deleted: IntCounter,
+    /// Claims refused, and writes that failed.
+    pub failed: IntCounter,
+}
+
+impl Registrations {
+    fn new(r: &Registry) -> prometheus::Result<Self> {
+        let total = |name: &str, help: &str| counter(r, &format!("auto_registration_{name}_total"), help);
+        Ok(Self {
+            registered: total("success", "WorkloadEntries made for workloads that connected.")?,
+            updated: total("updates", "Workloads with a WorkloadEntry that connected again.")?,
+            unregistered: total("unregister", "Registered workloads that disconnected.")?,
+            deleted: total("deletes", "WorkloadEntries deleted because their workloads did not come back.")?,
+            failed: total("errors", "Workloads that could not be registered, and WorkloadEntries that could not be written at once.")?,
+        })
     }
 }
 

@@ -23,6 +23,7 @@ use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
 use crate::http::{self, Pages};
 use crate::metrics::Metrics;
+use crate::registration::Registration;
 use crate::settings;
 use crate::shadows::Shadows;
 use crate::streams::{Connections, Proxies};
@@ -53,7 +54,8 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         thread,
         analyst,
         shadows,
-    } = Thread::start(&options, first_settings.into(), &metrics)?;
+        registration,
+    } = Thread::start(&options, first_settings.into(), &metrics, &tasks, &stop)?;
 
     let connections = Arc::new(Connections::default());
     let supervisor = supervisor(&derive, &findings, &metrics, &stop);
@@ -75,6 +77,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         connections,
         warm: warm.clone(),
         unsupported: Arc::default(),
+        registration: registration.clone(),
         test_identities: options.insecure_test_identities,
     };
     let mut door = Door::open(&options, proxies, &pages, &tasks, &stop, start)?;
@@ -90,6 +93,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         shadows: &shadows,
         stop: &stop,
         fault: &pages.fault,
+        registration: &registration,
         warm: warm.is_serving(),
     };
     wiring.add_to(&supervisor).await?;
@@ -97,6 +101,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     tasks.spawn(shadowed);
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     first_read(&supervisor, &derive, &stop).await?;
+    registration.complete();
     if warm.is_serving() {
         derive.let_go()?;
         warm.end();
@@ -186,6 +191,7 @@ struct Thread {
     thread: JoinHandle<()>,
     analyst: Analyst,
     shadows: Arc<Shadows>,
+    registration: Registration,
 }
 
 impl Thread {
@@ -193,10 +199,14 @@ impl Thread {
         options: &ServeOptions,
         settings: Arc<Settings>,
         metrics: &Arc<Metrics>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let analyst = Analyst::start().context("cannot start the analysis thread")?;
         let nothing = store::Store::new(settings.clone()).snapshot();
-        let shadows = Arc::new(Shadows::new(nothing));
+        let shadows = Arc::new(Shadows::new(nothing.clone()));
+        let target = wiring::target(options);
+        let registration = Registration::start(options, target, nothing, metrics, tasks, stop);
         let limits = OriginLimits {
             unknown: options.max_unknown_namespaces,
             unknown_per_address: options.max_unknown_namespaces.div_ceil(8),
@@ -204,10 +214,11 @@ impl Thread {
             ..OriginLimits::default()
         };
         let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
-        let (metrics, seen) = (metrics.clone(), shadows.clone());
+        let (metrics, seen, registered) = (metrics.clone(), shadows.clone(), registration.clone());
         let on_batch = move |batch: &Batch| {
             report::on_batch(batch, &metrics);
             seen.see(batch);
+            registered.see(batch);
             if !batch.changes.is_empty() {
                 of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
@@ -222,6 +233,7 @@ impl Thread {
             thread,
             analyst,
             shadows,
+            registration,
         })
     }
 }

@@ -12,10 +12,13 @@ use sources::folder::Folder;
 use sources::jwks::{self, KeysSource};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use writeback::EmbeddedPlace;
 
+use crate::api::STORE_RANK;
 use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
+use crate::registration::{self, Registration, Target};
 use crate::settings::SettingsSource;
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
@@ -29,6 +32,14 @@ const KEYS_AT_START: Duration = Duration::from_secs(5);
 /// Keys are not fetched more often than this.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 
+/// Where objects are written.
+pub(super) fn target(options: &ServeOptions) -> Target {
+    Target {
+        rank: options.api.data.as_ref().map(|_| STORE_RANK),
+        shared: false,
+    }
+}
+
 /// What sources are made with.
 pub(super) struct Wiring<'a> {
     pub(super) options: &'a ServeOptions,
@@ -38,6 +49,8 @@ pub(super) struct Wiring<'a> {
     pub(super) stop: &'a CancellationToken,
     /// Where it is shown that the store of the API cannot be written.
     pub(super) fault: &'a OnceLock<watch::Receiver<Option<Arc<str>>>>,
+    /// Workloads that register themselves.
+    pub(super) registration: &'a Registration,
     /// Whether proxies are served from disk until the sources have been read.
     pub(super) warm: bool,
 }
@@ -47,6 +60,9 @@ impl Wiring<'_> {
     pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
         self.folders(supervisor)?;
         self.api(supervisor).await?;
+        // Where nothing was found to write to.
+        self.registration
+            .write_to(registration::in_memory(self.derive.clone()));
         self.keys(supervisor)?;
         if SettingsSource::is_wanted(self.options) {
             let options = self.options.clone();
@@ -85,8 +101,10 @@ impl Wiring<'_> {
             return Ok(());
         };
         let (api, namespace) = (&self.options.api, &self.options.namespace);
-        let (owner, store) =
+        let crate::api::Started { owner, store, api } =
             crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
+        self.registration
+            .write_to(Arc::new(EmbeddedPlace::new(api)));
         // Set here only.
         let _ = self.fault.set(store.faults());
         supervisor.add(Box::new(move |_| {
