@@ -228,7 +228,10 @@ pub fn entry_name(group: &str, address: IpAddr, network: &str) -> String {
         name.push('0');
     }
     let bytes = network.as_bytes();
-    let stands = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_alphanumeric);
+    let stands = |at: Option<usize>| {
+        at.and_then(|at| bytes.get(at))
+            .is_some_and(u8::is_ascii_alphanumeric)
+    };
     let allowed = |(at, byte): (usize, &u8)| match byte {
         b if b.is_ascii_alphanumeric() => b.to_ascii_lowercase() as char,
         b'.' if stands(at.checked_sub(1)) && stands(at.checked_add(1)) => '.',
@@ -259,7 +262,8 @@ fn labels_of(node: &Node) -> Result<BTreeMap<Arc<str>, Arc<str>>, Refusal> {
         )));
     }
     for (key, value) in &stated {
-        let too_long = (value.len() > LONGEST_VALUE).then_some("has a value of more than 63 characters");
+        let too_long =
+            (value.len() > LONGEST_VALUE).then_some("has a value of more than 63 characters");
         if let Some(fault) = labels::fault(key, value).or(too_long) {
             let (key, value) = (shown(key), shown(value));
             return Err(Refusal::Label(format!("{key:?}: {value:?} {fault}")));

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::object::{ObjectKey, ObjectName};
 use model::Kind;
+use model::object::{ObjectKey, ObjectName};
 use serde_json::Value;
 use writeback::WriteError;
 
@@ -194,7 +194,8 @@ impl Core {
         let seen = view.entry(&name);
         if seen.is_some() {
             let waiting = std::mem::take(&mut entry.waiting);
-            self.answers.extend(waiting.into_iter().map(|id| (id, Ok(()))));
+            self.answers
+                .extend(waiting.into_iter().map(|id| (id, Ok(()))));
         }
         if entry.writing {
             entry.missed = true;

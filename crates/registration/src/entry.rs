@@ -364,14 +364,7 @@ impl Entry {
         }
     }
 
-    fn gone(
-        &self,
-        claim: &Claim,
-        since: Duration,
-        at: Wall,
-        options: &Options,
-        now: Now,
-    ) -> Next {
+    fn gone(&self, claim: &Claim, since: Duration, at: Wall, options: &Options, now: Now) -> Next {
         let settled = since + SETTLES.min(options.grace / 2);
         let object = match &self.object {
             Known::Absent => return Next::Forget,

@@ -62,7 +62,11 @@ impl MemoryPlace {
     }
 
     async fn put(&self, value: Value) -> Result<Value, WriteError> {
-        let read = from_json(value.clone(), &Path::new("registration").into(), Validation::Warn);
+        let read = from_json(
+            value.clone(),
+            &Path::new("registration").into(),
+            Validation::Warn,
+        );
         let object = read.documents.into_iter().find_map(|d| d.object);
         if let Some(mut object) = object {
             object.set_origin(Origin::Source(self.owner.source.clone()));

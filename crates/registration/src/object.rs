@@ -79,7 +79,10 @@ impl Seen {
         let mut conditions = entry.status.conditions.iter();
         let health = conditions.find(|c| c.r#type == HEALTHY);
         Self {
-            group: annotations.get(GROUP).filter(|g| !g.is_empty()).map(Arc::from),
+            group: annotations
+                .get(GROUP)
+                .filter(|g| !g.is_empty())
+                .map(Arc::from),
             controller: annotations.get(CONTROLLER).map(Arc::from),
             connected: time(CONNECTED),
             disconnected: time(DISCONNECTED),

@@ -31,7 +31,11 @@ const SHORTEST_SWEEP: Duration = Duration::from_secs(1);
 
 /// What streams say.
 enum Event {
-    Connect(ConnectionId, Box<Claim>, oneshot::Sender<Result<(), Refusal>>),
+    Connect(
+        ConnectionId,
+        Box<Claim>,
+        oneshot::Sender<Result<(), Refusal>>,
+    ),
     Disconnect(ConnectionId),
     /// There is a report.
     Report(ConnectionId, Slot),
@@ -177,7 +181,8 @@ impl Registrar {
     pub fn saw(&self, view: Arc<dyn View>, changed: impl Iterator<Item = ObjectKey>) {
         let mut sight = self.sight.lock().unwrap_or_else(PoisonError::into_inner);
         let before = sight.changed.len();
-        let matter = |key: &ObjectKey| matches!(key.kind, Kind::WorkloadEntry | Kind::WorkloadGroup);
+        let matter =
+            |key: &ObjectKey| matches!(key.kind, Kind::WorkloadEntry | Kind::WorkloadGroup);
         sight.changed.extend(changed.filter(matter));
         let completed = view.is_complete() && !sight.view.is_complete();
         sight.completed |= completed;
@@ -201,16 +206,21 @@ impl Registrar {
                 continue;
             }
             let registered = view.registered();
-            let connected = registered.iter().filter(|(_, seen)| seen.connected.is_some());
-            let named: BTreeSet<Arc<str>> =
-                connected.filter_map(|(_, seen)| seen.controller.clone()).collect();
+            let connected = registered
+                .iter()
+                .filter(|(_, seen)| seen.connected.is_some());
+            let named: BTreeSet<Arc<str>> = connected
+                .filter_map(|(_, seen)| seen.controller.clone())
+                .collect();
             let mut gone = BTreeSet::new();
             for instance in &named {
                 if self.presence.is_gone(instance).await {
                     gone.insert(instance.clone());
                 }
             }
-            self.presence.tidy(|instance| named.contains(instance)).await;
+            self.presence
+                .tidy(|instance| named.contains(instance))
+                .await;
             if self.events.send(Event::Sweep(registered, gone)).is_err() {
                 return;
             }

@@ -34,7 +34,8 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub registration: crate::registration::RegistrationOptions,
 
-    /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: Istio's defaults.
+    /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: the key `mesh` of the ConfigMap `istio`
+    /// in the namespace of the control plane, wherever that comes from, over Istio's defaults.
     #[arg(
         long,
         alias = "meshConfig",
@@ -43,7 +44,7 @@ pub struct ServeOptions {
     )]
     pub mesh_config: Option<PathBuf>,
 
-    /// Mesh networks (Istio's MeshNetworks as YAML), watched for changes.
+    /// Mesh networks (Istio's MeshNetworks as YAML), watched for changes. Default: the key `meshNetworks` of that ConfigMap.
     #[arg(
         long,
         alias = "meshNetworks",
@@ -52,6 +53,15 @@ pub struct ServeOptions {
         value_name = "FILE"
     )]
     pub mesh_networks: Option<PathBuf>,
+
+    /// A ConfigMap in the namespace of the control plane with mesh configuration (keys `mesh` and `meshNetworks`) that lies
+    /// below --mesh-config or the ConfigMap `istio`.
+    #[arg(long, env = "SHARED_MESH_CONFIG", value_name = "NAME")]
+    pub shared_mesh_config: Option<String>,
+
+    /// The revision of this control plane. Its mesh configuration is the ConfigMap `istio-REVISION`.
+    #[arg(long, env = "REVISION", value_name = "NAME", default_value = "")]
+    pub revision: String,
 
     /// Address for plaintext xDS. Beyond loopback only with --insecure-grpc.
     #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
@@ -293,6 +303,13 @@ pub struct ServeOptions {
     pub log: String,
 }
 
+impl ServeOptions {
+    /// Whether objects may come from a Kubernetes API.
+    pub fn has_kubernetes_api(&self) -> bool {
+        self.api.data.is_some()
+    }
+}
+
 /// Ranges of addresses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cidrs(pub Vec<IpNet>);
@@ -341,7 +358,11 @@ fn cidrs(text: &str) -> Result<Cidrs, String> {
 }
 
 /// Reads `1h2m3.5s`, `100ms`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+///
+/// When it is none.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration such as 30s or 1m30s");
     let mut rest = text;
     let mut total = 0.0;

@@ -26,6 +26,7 @@ use crate::debug;
 use crate::derive::Derive;
 use crate::findings::Findings;
 use crate::metrics::Metrics;
+use crate::settings::Settled;
 use crate::streams::Connections;
 use crate::supervisor::Supervisor;
 use crate::warm::Warm;
@@ -51,6 +52,8 @@ pub struct Pages {
     pub warm: Arc<Warm>,
     /// The sources of configuration.
     pub supervisor: Supervisor,
+    /// How far the settings are.
+    pub settled: watch::Receiver<Settled>,
 }
 
 type Page = Response<Full<Bytes>>;
@@ -158,6 +161,9 @@ async fn answer(
                 let sources = pages.supervisor.sources();
                 for source in sources.iter().filter(|s| !s.was_in_sync) {
                     words.push_str(&format!("{}: {}\n", source.owner, source.words()));
+                }
+                if let Some(refused) = &pages.settled.borrow().refused {
+                    words.push_str(&format!("settings: {refused}; see the log\n"));
                 }
                 text(StatusCode::SERVICE_UNAVAILABLE, words)
             }

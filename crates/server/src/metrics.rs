@@ -514,13 +514,26 @@ pub struct Registrations {
 
 impl Registrations {
     fn new(r: &Registry) -> prometheus::Result<Self> {
-        let total = |name: &str, help: &str| counter(r, &format!("auto_registration_{name}_total"), help);
+        let total =
+            |name: &str, help: &str| counter(r, &format!("auto_registration_{name}_total"), help);
         Ok(Self {
-            registered: total("success", "WorkloadEntries made for workloads that connected.")?,
-            updated: total("updates", "Workloads with a WorkloadEntry that connected again.")?,
+            registered: total(
+                "success",
+                "WorkloadEntries made for workloads that connected.",
+            )?,
+            updated: total(
+                "updates",
+                "Workloads with a WorkloadEntry that connected again.",
+            )?,
             unregistered: total("unregister", "Registered workloads that disconnected.")?,
-            deleted: total("deletes", "WorkloadEntries deleted because their workloads did not come back.")?,
-            failed: total("errors", "Workloads that could not be registered, and WorkloadEntries that could not be written at once.")?,
+            deleted: total(
+                "deletes",
+                "WorkloadEntries deleted because their workloads did not come back.",
+            )?,
+            failed: total(
+                "errors",
+                "Workloads that could not be registered, and WorkloadEntries that could not be written at once.",
+            )?,
         })
     }
 }

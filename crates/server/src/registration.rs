@@ -151,7 +151,9 @@ impl Registration {
     ) -> Self {
         let own = &options.registration;
         let health = snapshot.settings.features.workload_entry_health_checks;
-        let host = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+        let host = std::env::var("POD_NAME")
+            .ok()
+            .filter(|name| !name.is_empty());
         let host = host.unwrap_or_else(|| {
             let system = rustix::system::uname();
             system.nodename().to_string_lossy().into_owned()

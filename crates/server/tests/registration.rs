@@ -54,9 +54,15 @@ impl Drop for Server {
 
 impl Server {
     async fn start(flags: &[&str]) -> Self {
-        let flags = ["serve", "--state-dir", "off", "--workload-grace-period", "400ms"]
-            .iter()
-            .chain(flags);
+        let flags = [
+            "serve",
+            "--state-dir",
+            "off",
+            "--workload-grace-period",
+            "400ms",
+        ]
+        .iter()
+        .chain(flags);
         let serve = Serve::parse_from(flags);
         let settings = Arc::new(testkit::settings(""));
         let metrics = Arc::new(Metrics::new().unwrap());
@@ -128,13 +134,21 @@ impl Server {
     }
 
     async fn entries(&self) -> BTreeMap<String, Arc<Object<WorkloadEntry>>> {
-        let all = self.derive.ask(|state| state.store().snapshot()).await.unwrap();
+        let all = self
+            .derive
+            .ask(|state| state.store().snapshot())
+            .await
+            .unwrap();
         let all = all.tables.workload_entries.iter();
         all.map(|e| (e.meta.name.to_string(), e.clone())).collect()
     }
 
     /// Waits until it is so.
-    async fn until(&self, what: &str, is: impl Fn(&BTreeMap<String, Arc<Object<WorkloadEntry>>>) -> bool) {
+    async fn until(
+        &self,
+        what: &str,
+        is: impl Fn(&BTreeMap<String, Arc<Object<WorkloadEntry>>>) -> bool,
+    ) {
         let start = Instant::now();
         while !is(&self.entries().await) {
             assert!(start.elapsed() < Duration::from_secs(30), "{what}");
@@ -158,7 +172,9 @@ fn fields(json: &serde_json::Value) -> Struct {
 
 fn health(entry: &Object<WorkloadEntry>) -> Option<&str> {
     let mut conditions = entry.status.conditions.iter();
-    conditions.find(|c| c.r#type == "Healthy").map(|c| c.status.as_str())
+    conditions
+        .find(|c| c.r#type == "Healthy")
+        .map(|c| c.status.as_str())
 }
 
 const VM: &str = "Bearer sa:shop:vm";
@@ -215,10 +231,34 @@ async fn who_may_not_register_is_told_why() {
     let web = json!({"NAMESPACE": "shop", "AUTO_REGISTER_GROUP": "web"});
     let none = json!({"NAMESPACE": "shop", "AUTO_REGISTER_GROUP": "none"});
     for (token, address, metadata, code, words) in [
-        ("", "10.0.0.1", &web, Code::PermissionDenied, "has not proven who it is"),
-        ("Bearer sa:shop:db", "10.0.0.1", &web, Code::PermissionDenied, "is shop/db"),
-        (VM, "10.0.0.1", &none, Code::FailedPrecondition, "no WorkloadGroup shop/none"),
-        (VM, "127.0.0.1", &web, Code::InvalidArgument, "cannot have the address"),
+        (
+            "",
+            "10.0.0.1",
+            &web,
+            Code::PermissionDenied,
+            "has not proven who it is",
+        ),
+        (
+            "Bearer sa:shop:db",
+            "10.0.0.1",
+            &web,
+            Code::PermissionDenied,
+            "is shop/db",
+        ),
+        (
+            VM,
+            "10.0.0.1",
+            &none,
+            Code::FailedPrecondition,
+            "no WorkloadGroup shop/none",
+        ),
+        (
+            VM,
+            "127.0.0.1",
+            &web,
+            Code::InvalidArgument,
+            "cannot have the address",
+        ),
     ] {
         let refused = server.join(token, address, metadata).await.err().unwrap();
         assert_eq!(refused.code, code, "{refused}");
@@ -226,7 +266,10 @@ async fn who_may_not_register_is_told_why() {
     }
     assert!(server.entries().await.is_empty());
     let plain = json!({"NAMESPACE": "shop"});
-    assert!(server.join("", "10.0.0.1", &plain).await.is_ok(), "others are not asked");
+    assert!(
+        server.join("", "10.0.0.1", &plain).await.is_ok(),
+        "others are not asked"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

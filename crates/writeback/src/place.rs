@@ -89,6 +89,15 @@ pub enum WriteError {
     Unavailable(String),
 }
 
+/// Objects of a kind, as many as an API gives at once.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Page {
+    /// The objects.
+    pub items: Vec<Value>,
+    /// How to ask for the next ones; `None` after the last.
+    pub next: Option<String>,
+}
+
 /// An API that objects are written to. Every value is a whole object as JSON.
 pub trait Place: Send + Sync + 'static {
     /// For people: `the API of cluster prod`.
@@ -97,6 +106,13 @@ pub trait Place: Send + Sync + 'static {
     /// The object as it is; `None` if there is none.
     fn get<'a>(&'a self, object: &'a ObjectRef)
     -> BoxFuture<'a, Result<Option<Value>, WriteError>>;
+
+    /// Objects of the kind of `object`, of all namespaces: the first ones, or those that follow a page.
+    fn list<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        next: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Page, WriteError>>;
 
     /// Makes an object, and returns it as stored.
     fn create<'a>(

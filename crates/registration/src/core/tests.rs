@@ -65,7 +65,11 @@ fn group(name: &str, account: &str) -> (ObjectName, Group) {
         "apiVersion": "networking.istio.io/v1", "kind": "WorkloadGroup",
         "metadata": {"name": name, "namespace": "shop"}, "spec": {"template": {"serviceAccount": account}},
     });
-    let read = from_json(object, &std::path::Path::new("t").into(), Validation::Strict);
+    let read = from_json(
+        object,
+        &std::path::Path::new("t").into(),
+        Validation::Strict,
+    );
     match read.documents.into_iter().find_map(|d| d.object) {
         Some(AnyObject::WorkloadGroup(object)) => {
             let owns = false;
@@ -79,7 +83,9 @@ fn claim(group: &str, address: &str) -> Claim {
     let ip: IpAddr = address.parse().unwrap();
     Claim {
         entry: ObjectName::new("shop", crate::entry_name(group, ip, "").as_str()),
-        wish: Wish::Register { group: group.into() },
+        wish: Wish::Register {
+            group: group.into(),
+        },
         address: ip,
         network: "".into(),
         labels: BTreeMap::new(),
@@ -164,7 +170,10 @@ impl World {
         let view = self.api.clone();
         for replica in &mut self.replicas {
             let kind = Kind::WorkloadEntry;
-            let key = ObjectKey { kind, name: entry.clone() };
+            let key = ObjectKey {
+                kind,
+                name: entry.clone(),
+            };
             replica.seen([key], &view);
         }
     }
@@ -266,7 +275,10 @@ fn a_workload_has_an_entry_while_it_is_connected() {
     assert_eq!(world.took(), ["Disconnect"]);
     assert!(world.annotation(DISCONNECTED).is_some() && world.annotation(CONNECTED).is_none());
     world.pass(4);
-    assert!(world.entry("web-10.0.0.1").is_some(), "within the grace period");
+    assert!(
+        world.entry("web-10.0.0.1").is_some(),
+        "within the grace period"
+    );
     world.pass(2);
     assert_eq!(world.took(), ["CleanUp"]);
     assert!(world.api.entries.is_empty());
@@ -361,7 +373,11 @@ fn what_a_killed_replica_left_is_cleaned_up_after_the_grace_period() {
     world.orphans(1, &[]);
     world.pass(30);
     world.orphans(1, &[]);
-    assert_eq!(world.took(), ["CleanUp"], "the one that was known to be gone");
+    assert_eq!(
+        world.took(),
+        ["CleanUp"],
+        "the one that was known to be gone"
+    );
     world.orphans(1, &["a_pilothouse-1"]);
     world.pass(9);
     world.orphans(1, &["a_pilothouse-1"]);
@@ -406,7 +422,11 @@ fn health_is_written_when_it_changes_and_spread_out_when_it_flaps() {
     let writes = world.took().len();
     assert!((2..=8).contains(&writes), "{writes} in ten seconds");
     world.pass(20);
-    assert_eq!(world.health().as_deref(), Some("False"), "the last report counts");
+    assert_eq!(
+        world.health().as_deref(),
+        Some("False"),
+        "the last report counts"
+    );
 }
 
 #[test]
@@ -429,7 +449,10 @@ fn an_entry_that_was_written_is_marked_and_never_deleted() {
     world.disconnect(0, 1);
     world.pass(30);
     assert_eq!(world.health(), None, "nobody knows");
-    assert_eq!(world.took(), ["Connect", "Health", "Disconnect", "Unhealth"]);
+    assert_eq!(
+        world.took(),
+        ["Connect", "Health", "Disconnect", "Unhealth"]
+    );
     assert!(world.replicas[0].is_empty());
     let other = Claim {
         entry: ObjectName::new("shop", "none"),
@@ -445,11 +468,26 @@ fn an_entry_that_was_written_is_marked_and_never_deleted() {
 fn a_claim_on_what_is_anothers_is_refused() {
     let identity = |text: &str| Identity::of_test_token(text);
     for (change, words) in [
-        (Box::new(|c: &mut Claim| c.identity = None) as Box<dyn Fn(&mut Claim)>, "has not proven"),
-        (Box::new(move |c| c.identity = identity("sa:shop:db")), "is shop/db, and the WorkloadEntry is for shop/vm"),
-        (Box::new(move |c| c.identity = identity("sa:other:vm")), "is other/vm"),
-        (Box::new(|c| *c = claim("db", "10.0.0.1")), "no WorkloadGroup shop/db"),
-        (Box::new(|c| c.address = "10.0.0.9".parse().unwrap()), "has another address"),
+        (
+            Box::new(|c: &mut Claim| c.identity = None) as Box<dyn Fn(&mut Claim)>,
+            "has not proven",
+        ),
+        (
+            Box::new(move |c| c.identity = identity("sa:shop:db")),
+            "is shop/db, and the WorkloadEntry is for shop/vm",
+        ),
+        (
+            Box::new(move |c| c.identity = identity("sa:other:vm")),
+            "is other/vm",
+        ),
+        (
+            Box::new(|c| *c = claim("db", "10.0.0.1")),
+            "no WorkloadGroup shop/db",
+        ),
+        (
+            Box::new(|c| c.address = "10.0.0.9".parse().unwrap()),
+            "has another address",
+        ),
     ] {
         let mut world = World::new();
         world.connect(0, 1, claim("web", "10.0.0.1"));
@@ -533,7 +571,12 @@ fn what_the_api_refuses_is_refused_and_not_asked_all_the_time() {
 fn what_fails_is_tried_again_until_it_is_done() {
     let unavailable = || WriteError::Unavailable("down".into());
     let mut world = World::new();
-    world.faults = vec![unavailable(), WriteError::Conflict, unavailable(), unavailable()];
+    world.faults = vec![
+        unavailable(),
+        WriteError::Conflict,
+        unavailable(),
+        unavailable(),
+    ];
     world.connect(0, 1, claim("web", "10.0.0.1"));
     assert_eq!(world.answers(), []);
     world.pass(30);
@@ -554,7 +597,9 @@ fn entries_are_bounded_in_all_and_for_one_address() {
     };
     let refused = |world: &mut World| {
         let all = world.answers();
-        all.into_iter().filter_map(|(_, why)| why).collect::<Vec<_>>()
+        all.into_iter()
+            .filter_map(|(_, why)| why)
+            .collect::<Vec<_>>()
     };
     for id in 0..60 {
         world.connect(0, id, from(id, "1.1.1.1"));
@@ -567,7 +612,11 @@ fn entries_are_bounded_in_all_and_for_one_address() {
     }
     assert_eq!(refused(&mut world).len(), 10, "a hundred in all");
     world.pass(60);
-    assert_eq!(world.api.entries.len(), 50, "those that are gone are cleaned up");
+    assert_eq!(
+        world.api.entries.len(),
+        50,
+        "those that are gone are cleaned up"
+    );
     world.connect(0, 200, from(200, "1.1.1.1"));
     assert_eq!(refused(&mut world).len(), 0, "there is room again");
 }
@@ -610,7 +659,8 @@ fn whatever_happens_each_connected_workload_has_one_entry() {
                     }
                 }
                 5 => {
-                    let old = std::mem::replace(&mut names[replica], format!("x_pilothouse-{step}"));
+                    let old =
+                        std::mem::replace(&mut names[replica], format!("x_pilothouse-{step}"));
                     dead.push(old);
                     world.replicas[replica] = Core::new(options(&names[replica]));
                     streams.retain(|_, (at, _)| *at != replica);

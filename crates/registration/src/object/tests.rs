@@ -10,7 +10,11 @@ fn group(spec: Value) -> Group {
         "apiVersion": "networking.istio.io/v1", "kind": "WorkloadGroup",
         "metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "spec": spec,
     });
-    let read = from_json(object, &std::path::Path::new("t").into(), Validation::Strict);
+    let read = from_json(
+        object,
+        &std::path::Path::new("t").into(),
+        Validation::Strict,
+    );
     match read.documents.into_iter().find_map(|d| d.object) {
         Some(AnyObject::WorkloadGroup(object)) => Group { object, owns: true },
         other => panic!("{other:?} {:?}", read.diagnostics),
@@ -20,7 +24,9 @@ fn group(spec: Value) -> Group {
 fn claim() -> Claim {
     Claim {
         entry: model::ObjectName::new("shop", "web-10.0.0.1"),
-        wish: Wish::Register { group: "web".into() },
+        wish: Wish::Register {
+            group: "web".into(),
+        },
         address: "10.0.0.1".parse().unwrap(),
         network: "n1".into(),
         labels: [("app".into(), "node".into())].into(),
@@ -67,7 +73,11 @@ fn an_entry_has_what_the_group_and_the_node_say() {
         })
     );
     let kind = Kind::WorkloadEntry;
-    let read = from_json(made.clone(), &std::path::Path::new("t").into(), Validation::Strict);
+    let read = from_json(
+        made.clone(),
+        &std::path::Path::new("t").into(),
+        Validation::Strict,
+    );
     assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
     let Some(AnyObject::WorkloadEntry(object)) = read.documents.into_iter().find_map(|d| d.object)
     else {

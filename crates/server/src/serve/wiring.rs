@@ -19,7 +19,6 @@ use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
 use crate::registration::{self, Registration, Target};
-use crate::settings::SettingsSource;
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
 
@@ -63,14 +62,7 @@ impl Wiring<'_> {
         // Where nothing was found to write to.
         self.registration
             .write_to(registration::in_memory(self.derive.clone()));
-        self.keys(supervisor)?;
-        if SettingsSource::is_wanted(self.options) {
-            let options = self.options.clone();
-            supervisor.add(Box::new(move |first| {
-                Box::new(SettingsSource::new(options.clone(), first))
-            }))?;
-        }
-        Ok(())
+        self.keys(supervisor)
     }
 
     fn folders(&self, supervisor: &Supervisor) -> anyhow::Result<()> {

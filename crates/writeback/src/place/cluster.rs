@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::rest::{self, Asked, answer, shortened};
-use super::{ObjectRef, Part, Place, WriteError};
+use super::{ObjectRef, Page, Part, Place, WriteError};
 
 /// What a place may cost its API and us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub struct Limits {
     pub requests: usize,
     /// How long an answer may take, with the wait before.
     pub timeout: Duration,
-    /// Most bytes of an answer. Objects in etcd have 1.5 MiB at most.
+    /// Most bytes of an answer: an object in etcd has 1.5 MiB at most, a page 100 of them.
     pub answer_bytes: usize,
 }
 
@@ -31,7 +31,7 @@ impl Default for Limits {
         Self {
             requests: 64,
             timeout: Duration::from_secs(10),
-            answer_bytes: 4 << 20,
+            answer_bytes: 32 << 20,
         }
     }
 }
@@ -67,7 +67,11 @@ impl ClusterPlace {
 
     async fn ask(&self, object: &ObjectRef, asked: Asked) -> Result<Value, WriteError> {
         rest::check(object)?;
-        match tokio::time::timeout(self.limits.timeout, self.send(asked)).await {
+        self.send(asked).await
+    }
+
+    async fn send(&self, asked: Asked) -> Result<Value, WriteError> {
+        match tokio::time::timeout(self.limits.timeout, self.transmit(asked)).await {
             Ok(result) => result,
             Err(_) => Err(WriteError::Unavailable(format!(
                 "no answer within {:?}",
@@ -76,7 +80,7 @@ impl ClusterPlace {
         }
     }
 
-    async fn send(&self, asked: Asked) -> Result<Value, WriteError> {
+    async fn transmit(&self, asked: Asked) -> Result<Value, WriteError> {
         let unavailable = |why: String| WriteError::Unavailable(shortened(&why));
         let _slot = self
             .slots
@@ -119,6 +123,17 @@ impl Place for ClusterPlace {
                 Err(WriteError::Missing) => Ok(None),
                 other => other.map(Some),
             }
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        next: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Page, WriteError>> {
+        Box::pin(async move {
+            let list = self.send(Asked::list(object, next)).await?;
+            Ok(rest::page(object, list))
         })
     }
 

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::rest::{self, Asked, MANAGER, answer};
-use super::{ObjectRef, Part, Place, WriteError};
+use super::{ObjectRef, Page, Part, Place, WriteError};
 
 /// How long the store may take: a disk that hangs keeps nobody waiting for ever.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,6 +41,10 @@ impl EmbeddedPlace {
 
     async fn ask(&self, object: &ObjectRef, asked: Asked) -> Result<Value, WriteError> {
         rest::check(object)?;
+        self.send(asked).await
+    }
+
+    async fn send(&self, asked: Asked) -> Result<Value, WriteError> {
         let mut request = Request::new(asked.method, &asked.uri, self.who.clone());
         request.user_agent = MANAGER.to_owned();
         if let Some(body) = asked.body {
@@ -77,6 +81,17 @@ impl Place for EmbeddedPlace {
                 Err(WriteError::Missing) => Ok(None),
                 other => other.map(Some),
             }
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        next: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Page, WriteError>> {
+        Box::pin(async move {
+            let list = self.send(Asked::list(object, next)).await?;
+            Ok(rest::page(object, list))
         })
     }
 

@@ -3,10 +3,13 @@
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{ObjectRef, Part, WriteError};
+use super::{ObjectRef, Page, Part, WriteError};
 
 /// The name under which managed fields record what we write.
 pub(super) const MANAGER: &str = "pilothouse";
+
+/// How many objects are asked for at once.
+const PAGE: usize = 100;
 
 /// The longest text of an answer that is repeated in an error.
 const LONGEST_MESSAGE: usize = 512;
@@ -25,6 +28,23 @@ impl Asked {
         Self {
             method: Method::GET,
             uri: path(object, true, None),
+            body: None,
+        }
+    }
+
+    pub(super) fn list(object: &ObjectRef, next: Option<&str>) -> Self {
+        let everywhere = ObjectRef {
+            namespace: "".into(),
+            ..object.clone()
+        };
+        let mut uri = format!("{}?limit={PAGE}", path(&everywhere, false, None));
+        if let Some(next) = next {
+            uri.push_str("&continue=");
+            uri.extend(next.bytes().map(escaped));
+        }
+        Self {
+            method: Method::GET,
+            uri,
             body: None,
         }
     }
@@ -82,6 +102,14 @@ fn path(object: &ObjectRef, named: bool, part: Option<&str>) -> String {
     path
 }
 
+/// A byte of a query.
+fn escaped(byte: u8) -> String {
+    match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    }
+}
+
 fn with_manager(path: String) -> String {
     format!("{path}?fieldManager={MANAGER}")
 }
@@ -101,15 +129,19 @@ pub(super) fn check(object: &ObjectRef) -> Result<(), WriteError> {
     }
 }
 
+fn api_version(object: &ObjectRef) -> String {
+    match &*object.group {
+        "" => object.version.to_string(),
+        group => format!("{group}/{}", object.version),
+    }
+}
+
 /// The value with the kind and the name that it is written under.
 fn identified(object: &ObjectRef, mut value: Value) -> Value {
     if !value.is_object() {
         value = json!({});
     }
-    value["apiVersion"] = match &*object.group {
-        "" => Value::from(&*object.version),
-        group => format!("{group}/{}", object.version).into(),
-    };
+    value["apiVersion"] = api_version(object).into();
     value["kind"] = Value::from(&*object.kind);
     if !value["metadata"].is_object() {
         value["metadata"] = json!({});
@@ -146,6 +178,25 @@ pub(super) fn answer(status: StatusCode, body: &[u8]) -> Result<Value, WriteErro
         (status, _) if status.is_server_error() => WriteError::Unavailable(message),
         _ => WriteError::Refused(message),
     })
+}
+
+/// The objects of a list, each with its kind, which lists leave out.
+pub(super) fn page(object: &ObjectRef, mut list: Value) -> Page {
+    let next = list["metadata"]["continue"].as_str().unwrap_or_default();
+    let next = (!next.is_empty()).then(|| next.to_owned());
+    let items = match list["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    };
+    let identified = items.into_iter().map(|mut item| {
+        item["apiVersion"] = api_version(object).into();
+        item["kind"] = Value::from(&*object.kind);
+        item
+    });
+    Page {
+        items: identified.collect(),
+        next,
+    }
 }
 
 /// What an API says, not longer than it may be repeated.
@@ -189,6 +240,10 @@ mod tests {
             ..object("")
         };
         assert_eq!(Asked::get(&core).uri, "/api/v1/serviceentries/a");
+        assert_eq!(
+            Asked::list(&object("shop"), Some("a b=")).uri,
+            "/apis/networking.istio.io/v1/serviceentries?limit=100&continue=a%20b%3D"
+        );
         let asked = Asked::delete(&core, Some("7"));
         assert_eq!(asked.body.unwrap()["preconditions"]["resourceVersion"], "7");
     }
