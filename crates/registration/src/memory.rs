@@ -10,7 +10,7 @@ use model::object::{ObjectKey, ObjectName, Origin};
 use model::parse::{Validation, from_json};
 use model::{Change, Kind, Owner};
 use serde_json::Value;
-use writeback::{ObjectRef, Part, Place, WriteError};
+use writeback::{ObjectRef, Page, Part, Place, WriteError};
 
 /// Takes changes of the configuration.
 pub(crate) type Tell = Box<dyn Fn(Vec<Change>) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -96,6 +96,18 @@ impl Place for MemoryPlace {
         Box::pin(async move {
             let name = name_of(object)?;
             Ok(self.change(|objects| objects.by_name.get(&name).cloned()))
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        _next: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Page, WriteError>> {
+        Box::pin(async move {
+            name_of(object)?;
+            let items = self.change(|objects| objects.by_name.values().cloned().collect());
+            Ok(Page { items, next: None })
         })
     }
 

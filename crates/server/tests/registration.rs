@@ -18,8 +18,8 @@ use pilothouse_server::metrics::Metrics;
 use pilothouse_server::registration::{Registration, Target, in_memory};
 use pilothouse_server::streams::Proxies;
 use pilothouse_server::warm::Warm;
-use prost_types::value::Kind;
-use prost_types::{Struct, Value};
+use prost_reflect::prost_types::value::Kind;
+use prost_reflect::prost_types::{Struct, Value};
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::json;
 use testkit::World;
@@ -199,7 +199,7 @@ async fn the_first_configuration_of_a_workload_has_what_its_entry_serves() {
         .iter()
         .map(|r| r.name.to_string())
         .collect();
-    assert!(names.contains(&"inbound|80||".to_owned()), "{names:?}");
+    assert!(names.contains(&"inbound|8080||".to_owned()), "{names:?}");
     assert_eq!(server.metrics.registration.registered.get(), 1);
     drop(vm);
     server.until("it is cleaned up", BTreeMap::is_empty).await;
