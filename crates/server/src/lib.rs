@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod permissions;
 pub mod quiet;
 pub mod registration;
+pub mod remotes;
 pub mod serve;
 pub mod settings;
 pub mod shadows;

@@ -87,7 +87,15 @@ pub struct RegistrationOptions {
 struct InForce {
     snapshot: Arc<Snapshot>,
     complete: bool,
-    place_rank: Option<u8>,
+    place_rank: u8,
+}
+
+impl InForce {
+    /// Whether an object is one of those that entries are written beside.
+    fn is_of_place(&self, key: &ObjectKey) -> bool {
+        let owner = self.snapshot.tables.owner_of(key);
+        owner.is_some_and(|o| o.source.rank == self.place_rank && o.cluster.is_none())
+    }
 }
 
 impl View for InForce {
@@ -97,10 +105,9 @@ impl View for InForce {
 
     fn group(&self, name: &ObjectName) -> Option<Group> {
         let object = WorkloadGroup::table(&self.snapshot.tables).get(name)?;
-        let owner = self.snapshot.tables.owner_of(&object.key());
         Some(Group {
             object: object.clone(),
-            owns: owner.map(|owner| owner.source.rank) == self.place_rank,
+            owns: self.is_of_place(&object.key()),
         })
     }
 
@@ -111,7 +118,7 @@ impl View for InForce {
 
     fn registered(&self) -> Vec<(ObjectName, Seen)> {
         let all = WorkloadEntry::table(&self.snapshot.tables).iter();
-        all.filter(|e| e.meta.annotations.contains(CONTROLLER))
+        all.filter(|e| e.meta.annotations.contains(CONTROLLER) && self.is_of_place(&e.key()))
             .map(|e| (e.meta.name.clone(), Seen::of(e)))
             .collect()
     }
@@ -120,10 +127,18 @@ impl View for InForce {
 /// Where entries are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// The rank of the source that reads the same API; `None` for memory.
-    pub rank: Option<u8>,
+    /// The rank of the source that reads the same API.
+    pub rank: u8,
     /// Whether other replicas write there as well.
     pub shared: bool,
+}
+
+impl Target {
+    /// Where there is no API to write to.
+    pub const MEMORY: Self = Self {
+        rank: MEMORY_RANK,
+        shared: false,
+    };
 }
 
 /// Workloads that register themselves. Clones share it.
@@ -133,7 +148,7 @@ pub struct Registration(Arc<Inner>);
 struct Inner {
     registrar: Registrar,
     taken: Taken,
-    place_rank: Option<u8>,
+    place_rank: u8,
     newest: Mutex<Arc<Snapshot>>,
     complete: AtomicBool,
     place: Mutex<Option<oneshot::Sender<Arc<dyn Place>>>>,

@@ -77,10 +77,7 @@ impl Server {
         };
         let limits = OriginLimits::default();
         let (derive, _) = Derive::start(settings.clone(), limits, see).unwrap();
-        let target = Target {
-            rank: None,
-            shared: false,
-        };
+        let target = Target::MEMORY;
         let registration = Registration::start(
             &serve.options,
             target,

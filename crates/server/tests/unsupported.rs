@@ -33,10 +33,7 @@ async fn waypoints_and_ztunnels_are_refused_by_name_and_others_are_not() {
     let (warm, _) = Warm::open(&serve.options, &settings, &metrics);
     let registration = Registration::start(
         &serve.options,
-        Target {
-            rank: None,
-            shared: false,
-        },
+        Target::MEMORY,
         store::Store::new(settings).snapshot(),
         &metrics,
         &TaskTracker::new(),

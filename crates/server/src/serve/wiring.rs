@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use apiserver::source::ApiSource;
-use model::Owner;
+use kubernetes::source::ClusterSource;
 use model::parse::Validation;
+use model::{Kind, Owner};
 use sources::files::{self, Absent, FilesSource};
 use sources::folder::Folder;
 use sources::jwks::{self, KeysSource};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use writeback::EmbeddedPlace;
+use writeback::{ClusterPlace, EmbeddedPlace, Limits};
 
 use crate::api::STORE_RANK;
 use crate::config::{ServeOptions, ValidationMode};
@@ -25,17 +26,27 @@ use crate::supervisor::Supervisor;
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
 
+/// Precedence of a cluster: folders win over it, and it wins over the store of the API.
+pub(super) const CLUSTER_RANK: u8 = 100;
+
 /// How long the start waits for keys of token issuers. A rule gives an answer 5 s where it does not say.
 const KEYS_AT_START: Duration = Duration::from_secs(5);
 
 /// Keys are not fetched more often than this.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 
-/// Where objects are written.
+/// Where objects are written: to the cluster, else to our own store, else nowhere.
 pub(super) fn target(options: &ServeOptions) -> Target {
-    Target {
-        rank: options.api.data.as_ref().map(|_| STORE_RANK),
-        shared: false,
+    match (options.reads_cluster(), &options.api.data) {
+        (true, _) => Target {
+            rank: CLUSTER_RANK,
+            shared: true,
+        },
+        (false, Some(_)) => Target {
+            rank: STORE_RANK,
+            shared: false,
+        },
+        (false, None) => Target::MEMORY,
     }
 }
 
@@ -50,6 +61,8 @@ pub(super) struct Wiring<'a> {
     pub(super) fault: &'a OnceLock<watch::Receiver<Option<Arc<str>>>>,
     /// Workloads that register themselves.
     pub(super) registration: &'a Registration,
+    /// The client of the cluster that objects are read from.
+    pub(super) cluster: Option<kubernetes::Client>,
     /// Whether proxies are served from disk until the sources have been read.
     pub(super) warm: bool,
 }
@@ -58,8 +71,9 @@ impl Wiring<'_> {
     /// Adds every source that the options name.
     pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
         self.folders(supervisor)?;
+        self.cluster(supervisor)?;
         self.api(supervisor).await?;
-        // Where nothing was found to write to.
+        // Where there is neither, this is where entries are kept.
         self.registration
             .write_to(registration::in_memory(self.derive.clone()));
         self.keys(supervisor)
@@ -67,7 +81,7 @@ impl Wiring<'_> {
 
     fn folders(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
         let (warm, empty_grace) = (self.warm, self.options.config_empty_grace);
-        let validation = validation(self.options.validation);
+        let validation = validation(self.options.validation, ValidationMode::Strict);
         for (rank, dir) in (FOLDER_RANK..).zip(&self.options.config_dir) {
             let owner = Owner::new(rank, format!("files:{}", dir.display()));
             let dir = dir.clone();
@@ -85,6 +99,25 @@ impl Wiring<'_> {
                 Box::new(FilesSource { folder, options })
             }))?;
         }
+        Ok(())
+    }
+
+    fn cluster(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+        let Some(client) = self.cluster.clone() else {
+            return Ok(());
+        };
+        let owner = Owner::new(
+            CLUSTER_RANK,
+            format!("kubernetes:{}", self.options.cluster_id),
+        );
+        let name = format!("the API of cluster {}", self.options.cluster_id);
+        let place = ClusterPlace::new(name, client.clone(), Limits::default());
+        self.registration.write_to(Arc::new(place));
+        let options = reading(self.options, Kind::ALL.into());
+        supervisor.add(Box::new(move |_| {
+            let source = ClusterSource::new(owner.clone(), client.clone(), options.clone());
+            Box::new(source)
+        }))?;
         Ok(())
     }
 
@@ -147,8 +180,16 @@ pub(super) async fn first_keys(derive: &Derive) -> Result<(), Closed> {
     Ok(())
 }
 
-fn validation(mode: ValidationMode) -> Validation {
-    match mode {
+/// How clusters are read, the configured one and remote ones.
+pub(super) fn reading(options: &ServeOptions, kinds: Arc<[Kind]>) -> kubernetes::source::Options {
+    kubernetes::source::Options {
+        kinds,
+        validation: validation(options.validation, ValidationMode::Warn),
+    }
+}
+
+fn validation(stated: Option<ValidationMode>, default: ValidationMode) -> Validation {
+    match stated.unwrap_or(default) {
         ValidationMode::Strict => Validation::Strict,
         ValidationMode::Warn => Validation::Warn,
     }
