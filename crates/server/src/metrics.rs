@@ -2,6 +2,8 @@
 
 mod remotes;
 
+mod registrations;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -15,6 +17,7 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use registrations::Registrations;
 pub use remotes::Remotes;
 
 /// Buckets of everything that is a time of propagation, in seconds: a change should arrive in milliseconds.
@@ -501,46 +504,6 @@ pub fn reason_label(reason: Reason) -> &'static str {
         Reason::Endpoint => "endpoint",
         Reason::Global => "global",
         Reason::Secret => "secret",
-    }
-}
-
-/// Workloads that register themselves.
-pub struct Registrations {
-    /// Entries made.
-    pub registered: IntCounter,
-    /// Entries whose workload came again.
-    pub updated: IntCounter,
-    /// Entries whose workload disconnected.
-    pub unregistered: IntCounter,
-    /// Entries deleted.
-    pub deleted: IntCounter,
-    /// Claims refused, and writes that failed.
-    pub failed: IntCounter,
-}
-
-impl Registrations {
-    fn new(r: &Registry) -> prometheus::Result<Self> {
-        let total =
-            |name: &str, help: &str| counter(r, &format!("auto_registration_{name}_total"), help);
-        Ok(Self {
-            registered: total(
-                "success",
-                "WorkloadEntries made for workloads that connected.",
-            )?,
-            updated: total(
-                "updates",
-                "Workloads with a WorkloadEntry that connected again.",
-            )?,
-            unregistered: total("unregister", "Registered workloads that disconnected.")?,
-            deleted: total(
-                "deletes",
-                "WorkloadEntries deleted because their workloads did not come back.",
-            )?,
-            failed: total(
-                "errors",
-                "Workloads that could not be registered, and WorkloadEntries that could not be written at once.",
-            )?,
-        })
     }
 }
 
