@@ -171,17 +171,7 @@ fn secured(
     Ok((Security::Reloaded(certificates), access, token))
 }
 
-/// The API as it runs.
-pub struct Started {
-    /// The owner of its objects.
-    pub owner: Owner,
-    /// Its store.
-    pub store: Store,
-    /// The way to write.
-    pub api: Arc<Api>,
-}
-
-/// Opens the store and starts the API.
+/// Opens the store, starts the API, and returns it with the owner of its objects.
 ///
 /// # Errors
 ///
@@ -192,7 +182,7 @@ pub async fn start(
     namespace: &str,
     shadows: &Arc<Shadows>,
     stop: &CancellationToken,
-) -> anyhow::Result<Started> {
+) -> anyhow::Result<(Owner, Arc<Api>)> {
     let loopback = options.api_addr.ip().to_canonical().is_loopback();
     anyhow::ensure!(
         loopback || !options.insecure_local,
@@ -220,7 +210,7 @@ pub async fn start(
         (security, access, Some(token))
     };
     let owner = Owner::new(STORE_RANK, format!("api:{}", data.display()));
-    let api = Api::start(store.clone(), access, audit, &["default", namespace]).await?;
+    let api = Api::start(store, access, audit, &["default", namespace]).await?;
     api.set_limits(Limits {
         connections: options.api_max_connections,
         connections_per_peer: options.api_max_connections_per_peer,
@@ -252,5 +242,5 @@ pub async fn start(
         api.clone(),
         stop.clone(),
     ));
-    Ok(Started { owner, store, api })
+    Ok((owner, api))
 }

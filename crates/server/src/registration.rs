@@ -124,16 +124,16 @@ impl View for InForce {
     }
 }
 
-/// Where entries are written.
+/// Where entries are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Target {
+pub struct Home {
     /// The rank of the source that reads the same API.
     pub rank: u8,
     /// Whether other replicas write there as well.
     pub shared: bool,
 }
 
-impl Target {
+impl Home {
     /// Where there is no API to write to.
     pub const MEMORY: Self = Self {
         rank: MEMORY_RANK,
@@ -158,7 +158,7 @@ impl Registration {
     /// Starts the task. Nothing is written before [`Registration::write_to`].
     pub fn start(
         options: &ServeOptions,
-        target: Target,
+        home: Home,
         snapshot: Arc<Snapshot>,
         metrics: &Arc<Metrics>,
         tasks: &TaskTracker,
@@ -177,7 +177,7 @@ impl Registration {
         let (found, place) = oneshot::channel();
         let place = place.map(Result::ok).boxed().shared();
         let (namespace, name) = (options.namespace.as_str(), instance.as_str().clone());
-        let presence = Presence::new(place.clone(), namespace, instance, PRESENCE, target.shared);
+        let presence = Presence::new(place.clone(), namespace, instance, PRESENCE, home.shared);
         let most = own.max_workload_entries;
         let setup = Setup {
             options: Options {
@@ -194,7 +194,7 @@ impl Registration {
             view: Arc::new(InForce {
                 snapshot: snapshot.clone(),
                 complete: false,
-                place_rank: target.rank,
+                place_rank: home.rank,
             }),
             told: told(metrics.clone()),
         };
@@ -211,15 +211,16 @@ impl Registration {
         Self(Arc::new(Inner {
             registrar,
             taken,
-            place_rank: target.rank,
+            place_rank: home.rank,
             newest: Mutex::new(snapshot),
             complete: AtomicBool::new(false),
             place: Mutex::new(Some(found)),
         }))
     }
 
-    /// Entries are written there.
-    pub fn write_to(&self, place: Arc<dyn Place>) {
+    /// Entries are written there, else kept in memory as a part of the configuration.
+    pub fn write_to(&self, place: Option<Arc<dyn Place>>, derive: &Derive) {
+        let place = place.unwrap_or_else(|| in_memory(derive.clone()));
         let mut sender = self.0.place.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = sender.take() {
             // The process is going down if this fails.
@@ -280,7 +281,7 @@ fn status(refusal: &Refusal) -> Status {
 }
 
 /// The place where there is no API to write to: entries become part of the configuration of this process.
-pub fn in_memory(derive: Derive) -> Arc<dyn Place> {
+fn in_memory(derive: Derive) -> Arc<dyn Place> {
     let owner = Owner::new(MEMORY_RANK, "registration");
     let tell = move |changes: Vec<Change>| {
         let derive = derive.clone();

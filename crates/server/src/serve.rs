@@ -4,6 +4,7 @@ mod check;
 mod remotes;
 mod report;
 mod wiring;
+mod write;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -83,6 +84,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         settled: settled.subscribe(),
         cluster: options.cluster_id.clone(),
         remotes: remotes.subscribe(),
+        writing: OnceLock::new(),
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
     let proxies = Proxies {
@@ -107,11 +109,11 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         shadows: &shadows,
         stop: &stop,
         fault: &pages.fault,
-        registration: &registration,
         cluster,
         warm: warm.is_serving(),
     };
-    wiring.add_to(&supervisor).await?;
+    let target = wiring.add_to(&supervisor).await?;
+    registration.write_to(target.as_ref().map(|t| t.place.clone()), &derive);
     follow_settings(&supervisor, composer, &config_maps, &settled)?;
     let parts = remotes::Parts {
         options: &options,
@@ -134,6 +136,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         tracing::info!(ms = milliseconds(start), "The sources have been read.");
     }
     door.begin("Ready.");
+    write::begin(target, &options, &pages, &tasks, &stop);
     let saver = keeper
         .map(|keeper| {
             let known = settled.subscribe();
@@ -265,8 +268,8 @@ impl Thread {
         let analyst = Analyst::start().context("cannot start the analysis thread")?;
         let nothing = store::Store::new(settings.clone()).snapshot();
         let shadows = Arc::new(Shadows::new(nothing.clone()));
-        let target = wiring::target(options);
-        let registration = Registration::start(options, target, nothing, metrics, tasks, stop);
+        let home = wiring::home(options);
+        let registration = Registration::start(options, home, nothing, metrics, tasks, stop);
         let limits = OriginLimits {
             unknown: options.max_unknown_namespaces,
             unknown_per_address: options.max_unknown_namespaces.div_ceil(8),

@@ -15,7 +15,7 @@ use model::{Change, Owner};
 use pilothouse_server::config::ServeOptions;
 use pilothouse_server::derive::{Derive, OriginLimits};
 use pilothouse_server::metrics::Metrics;
-use pilothouse_server::registration::{Registration, Target, in_memory};
+use pilothouse_server::registration::{Home, Registration};
 use pilothouse_server::streams::Proxies;
 use pilothouse_server::warm::Warm;
 use prost_reflect::prost_types::value::Kind;
@@ -77,16 +77,16 @@ impl Server {
         };
         let limits = OriginLimits::default();
         let (derive, _) = Derive::start(settings.clone(), limits, see).unwrap();
-        let target = Target::MEMORY;
+        let home = Home::MEMORY;
         let registration = Registration::start(
             &serve.options,
-            target,
+            home,
             store::Store::new(settings).snapshot(),
             &metrics,
             &TaskTracker::new(),
             &stop,
         );
-        registration.write_to(in_memory(derive.clone()));
+        registration.write_to(None, &derive);
         let _ = sees.set(registration.clone());
         let owner = Owner::new(10, "test");
         let objects = World::objects(CONFIG).into_iter();

@@ -10,7 +10,7 @@ use clap::Parser;
 use pilothouse_server::config::ServeOptions;
 use pilothouse_server::derive::{Derive, OriginLimits};
 use pilothouse_server::metrics::Metrics;
-use pilothouse_server::registration::{Registration, Target};
+use pilothouse_server::registration::{Home, Registration};
 use pilothouse_server::streams::Proxies;
 use pilothouse_server::warm::Warm;
 use proto_envoy::envoy::config::core::v3::Node;
@@ -33,7 +33,7 @@ async fn waypoints_and_ztunnels_are_refused_by_name_and_others_are_not() {
     let (warm, _) = Warm::open(&serve.options, &settings, &metrics);
     let registration = Registration::start(
         &serve.options,
-        Target::MEMORY,
+        Home::MEMORY,
         store::Store::new(settings).snapshot(),
         &metrics,
         &TaskTracker::new(),

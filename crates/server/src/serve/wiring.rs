@@ -19,9 +19,11 @@ use crate::api::STORE_RANK;
 use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
-use crate::registration::{self, Registration, Target};
+use crate::registration::Home;
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
+use crate::writing::Target;
+use writeback::{ClusterPlace, EmbeddedPlace, Limits};
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
@@ -35,18 +37,18 @@ const KEYS_AT_START: Duration = Duration::from_secs(5);
 /// Keys are not fetched more often than this.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 
-/// Where objects are written: to the cluster, else to our own store, else nowhere.
-pub(super) fn target(options: &ServeOptions) -> Target {
+/// Where entries of workloads are kept: in the cluster, else in our own store, else in memory.
+pub(super) fn home(options: &ServeOptions) -> Home {
     match (options.reads_cluster(), &options.api.data) {
-        (true, _) => Target {
+        (true, _) => Home {
             rank: CLUSTER_RANK,
             shared: true,
         },
-        (false, Some(_)) => Target {
+        (false, Some(_)) => Home {
             rank: STORE_RANK,
             shared: false,
         },
-        (false, None) => Target::MEMORY,
+        (false, None) => Home::MEMORY,
     }
 }
 
@@ -59,8 +61,6 @@ pub(super) struct Wiring<'a> {
     pub(super) stop: &'a CancellationToken,
     /// Where it is shown that the store of the API cannot be written.
     pub(super) fault: &'a OnceLock<watch::Receiver<Option<Arc<str>>>>,
-    /// Workloads that register themselves.
-    pub(super) registration: &'a Registration,
     /// The client of the cluster that objects are read from.
     pub(super) cluster: Option<kubernetes::Client>,
     /// Whether proxies are served from disk until the sources have been read.
@@ -68,15 +68,13 @@ pub(super) struct Wiring<'a> {
 }
 
 impl Wiring<'_> {
-    /// Adds every source that the options name.
-    pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+    /// Adds every source that the options name, and returns the place that is written to.
+    pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
         self.folders(supervisor)?;
-        self.cluster(supervisor)?;
-        self.api(supervisor).await?;
-        // Where there is neither, this is where entries are kept.
-        self.registration
-            .write_to(registration::in_memory(self.derive.clone()));
-        self.keys(supervisor)
+        let cluster = self.cluster(supervisor)?;
+        let store = self.api(supervisor).await?;
+        self.keys(supervisor)?;
+        Ok(cluster.or(store))
     }
 
     fn folders(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
@@ -102,40 +100,49 @@ impl Wiring<'_> {
         Ok(())
     }
 
-    fn cluster(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+    /// The configured cluster, as a source and as a place to write to.
+    fn cluster(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
         let Some(client) = self.cluster.clone() else {
-            return Ok(());
+            return Ok(None);
         };
         let owner = Owner::new(
             CLUSTER_RANK,
             format!("kubernetes:{}", self.options.cluster_id),
         );
-        let name = format!("the API of cluster {}", self.options.cluster_id);
-        let place = ClusterPlace::new(name, client.clone(), Limits::default());
-        self.registration.write_to(Arc::new(place));
         let options = reading(self.options, Kind::ALL.into());
+        let name = format!("the API of cluster {}", self.options.cluster_id);
+        let target = Target {
+            place: Arc::new(ClusterPlace::new(name, client.clone(), Limits::default())),
+            source: owner.source.clone(),
+            shared: true,
+        };
         supervisor.add(Box::new(move |_| {
             let source = ClusterSource::new(owner.clone(), client.clone(), options.clone());
             Box::new(source)
         }))?;
-        Ok(())
+        Ok(Some(target))
     }
 
-    async fn api(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+    /// The store of the API, as a source and as a place to write to.
+    async fn api(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
         let Some(data) = &self.options.api.data else {
-            return Ok(());
+            return Ok(None);
         };
         let (api, namespace) = (&self.options.api, &self.options.namespace);
-        let crate::api::Started { owner, store, api } =
-            crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
-        self.registration
-            .write_to(Arc::new(EmbeddedPlace::new(api)));
+        let (owner, api) = crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
+        let store = api.store().clone();
+        let target = Target {
+            place: Arc::new(EmbeddedPlace::new(api)),
+            source: owner.source.clone(),
+            // The store is one process's.
+            shared: false,
+        };
         // Set here only.
         let _ = self.fault.set(store.faults());
         supervisor.add(Box::new(move |_| {
             Box::new(ApiSource::new(owner.clone(), store.clone()))
         }))?;
-        Ok(())
+        Ok(Some(target))
     }
 
     fn keys(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
