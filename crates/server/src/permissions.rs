@@ -72,7 +72,7 @@ pub fn purposes(reach: Reach) -> Vec<Purpose> {
             registered("/status"),
         ],
         Reach::Namespace => vec![Purpose {
-            words: "Leases of replicas that workloads are registered through.",
+            words: "Who leads, and which replicas there are that workloads registered through.",
             rules: vec![Rule {
                 group: "coordination.k8s.io",
                 resources: vec!["leases".to_owned()],

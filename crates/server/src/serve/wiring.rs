@@ -23,7 +23,6 @@ use crate::registration::Home;
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
 use crate::writing::Target;
-use writeback::{ClusterPlace, EmbeddedPlace, Limits};
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
