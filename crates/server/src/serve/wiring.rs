@@ -191,6 +191,7 @@ pub(super) fn reading(options: &ServeOptions, kinds: Arc<[Kind]>) -> kubernetes:
     kubernetes::source::Options {
         kinds,
         validation: validation(options.validation, ValidationMode::Warn),
+        ..kubernetes::source::Options::default()
     }
 }
 
