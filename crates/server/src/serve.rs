@@ -30,7 +30,7 @@ use crate::supervisor::Supervisor;
 use crate::warm::{Saver, Warm};
 use crate::welcome;
 use report::report;
-use wiring::{Wiring, first_keys};
+use wiring::{Wiring, first_answers};
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -154,7 +154,7 @@ async fn first_read(
         () = signal(stop) => stop.cancel(),
     }
     tokio::select! {
-        result = first_keys(derive) => result?,
+        result = first_answers(derive) => result?,
         () = stop.cancelled() => {}
     }
     Ok(())

@@ -10,6 +10,7 @@ use model::parse::Validation;
 use sources::files::{self, Absent, FilesSource};
 use sources::folder::Folder;
 use sources::jwks::{self, KeysSource};
+use sources::names::{NamesSource, SystemResolver};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -23,8 +24,8 @@ use crate::supervisor::Supervisor;
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
 
-/// How long the start waits for keys of token issuers. A rule gives an answer 5 s where it does not say.
-const KEYS_AT_START: Duration = Duration::from_secs(5);
+/// How long the start waits for keys of token issuers, to which a rule gives 5 s where it does not say, and for addresses.
+const ANSWERS_AT_START: Duration = Duration::from_secs(5);
 
 /// Keys are not fetched more often than this.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
@@ -48,6 +49,7 @@ impl Wiring<'_> {
         self.folders(supervisor)?;
         self.api(supervisor).await?;
         self.keys(supervisor)?;
+        self.names(supervisor)?;
         if SettingsSource::is_wanted(self.options) {
             let options = self.options.clone();
             supervisor.add(Box::new(move |first| {
@@ -125,13 +127,25 @@ impl Wiring<'_> {
         }))?;
         Ok(())
     }
+
+    fn names(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+        let wanted = self.derive.wanted_names();
+        supervisor.add(Box::new(move |_| {
+            Box::new(NamesSource {
+                owner: Owner::new(0, "dns"),
+                wanted: wanted.clone(),
+                resolver: SystemResolver::new,
+            })
+        }))?;
+        Ok(())
+    }
 }
 
-/// Waits until an outcome is known of fetching each key, so that proxies which reconnect after a restart do not refuse
-/// good tokens meanwhile; but not for long.
-pub(super) async fn first_keys(derive: &Derive) -> Result<(), Closed> {
+/// Waits until an outcome is known of fetching each key and looking up each name, so that proxies which reconnect after a
+/// restart neither refuse good tokens meanwhile nor lose the way into other networks; but not for long.
+pub(super) async fn first_answers(derive: &Derive) -> Result<(), Closed> {
     let start = Instant::now();
-    while !derive.ask(State::has_keys).await? && start.elapsed() < KEYS_AT_START {
+    while !derive.ask(State::has_what_it_wants).await? && start.elapsed() < ANSWERS_AT_START {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
