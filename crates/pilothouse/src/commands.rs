@@ -7,6 +7,7 @@ pub(crate) mod explain;
 mod input;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
+pub(crate) mod permissions;
 pub(crate) mod proxy;
 pub(crate) mod proxy_config;
 pub(crate) mod simulate;

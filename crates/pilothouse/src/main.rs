@@ -57,6 +57,8 @@ enum Command {
     Echo(commands::echo::EchoOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
+    /// Print the roles that `serve` needs in a Kubernetes cluster.
+    Permissions(commands::permissions::PermissionsOptions),
     /// Show the changes to the objects of the Kubernetes API, newest first.
     History(commands::ledger::HistoryOptions),
     /// Show the difference between two revisions of the store.
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         }
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
+        Command::Permissions(options) => commands::permissions::run(&options, &mut out()),
         Command::History(options) => block_on(commands::ledger::history(options, &mut out())),
         Command::Diff(options) => block_on(commands::ledger::diff(options, &mut out())),
         Command::Get(options) => block_on(commands::ledger::get(options, &mut out())),

@@ -30,7 +30,8 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub api: crate::api::ApiOptions,
 
-    /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: Istio's defaults.
+    /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: the key `mesh` of the ConfigMap `istio`
+    /// in the namespace of the control plane, wherever that comes from, over Istio's defaults.
     #[arg(
         long,
         alias = "meshConfig",
@@ -39,7 +40,7 @@ pub struct ServeOptions {
     )]
     pub mesh_config: Option<PathBuf>,
 
-    /// Mesh networks (Istio's MeshNetworks as YAML), watched for changes.
+    /// Mesh networks (Istio's MeshNetworks as YAML), watched for changes. Default: the key `meshNetworks` of that ConfigMap.
     #[arg(
         long,
         alias = "meshNetworks",
@@ -48,6 +49,15 @@ pub struct ServeOptions {
         value_name = "FILE"
     )]
     pub mesh_networks: Option<PathBuf>,
+
+    /// A ConfigMap in the namespace of the control plane with mesh configuration (keys `mesh` and `meshNetworks`) that lies
+    /// below --mesh-config or the ConfigMap `istio`.
+    #[arg(long, env = "SHARED_MESH_CONFIG", value_name = "NAME")]
+    pub shared_mesh_config: Option<String>,
+
+    /// The revision of this control plane. Its mesh configuration is the ConfigMap `istio-REVISION`.
+    #[arg(long, env = "REVISION", value_name = "NAME", default_value = "")]
+    pub revision: String,
 
     /// Address for plaintext xDS. Beyond loopback only with --insecure-grpc.
     #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
@@ -58,7 +68,7 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOTHOUSE_INSECURE_GRPC", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_grpc: bool,
 
-    /// Address for `/ready`, `/metrics` and `/debug`.
+    /// Address for `/ready`, `/live`, `/metrics` and `/debug`.
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub http_addr: SocketAddr,
 
@@ -289,6 +299,13 @@ pub struct ServeOptions {
     pub log: String,
 }
 
+impl ServeOptions {
+    /// Whether objects may come from a Kubernetes API.
+    pub fn has_kubernetes_api(&self) -> bool {
+        self.api.data.is_some()
+    }
+}
+
 /// Ranges of addresses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cidrs(pub Vec<IpNet>);
@@ -313,10 +330,11 @@ pub fn environment() -> Vec<String> {
         .collect()
 }
 
-/// Reads `HOST:PORT`; Istio's `:PORT` means every address.
+/// Reads `HOST:PORT`; Istio's `:PORT` means every address: of IPv4 alone where the machine has no IPv6.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') {
-        format!("[::]{text}")
+        let has_ipv6 = std::net::UdpSocket::bind("[::]:0").is_ok();
+        format!("{}{text}", if has_ipv6 { "[::]" } else { "0.0.0.0" })
     } else {
         text.replace("localhost:", "127.0.0.1:")
     };
@@ -336,7 +354,11 @@ fn cidrs(text: &str) -> Result<Cidrs, String> {
 }
 
 /// Reads `1h2m3.5s`, `100ms`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+///
+/// When it is none.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration such as 30s or 1m30s");
     let mut rest = text;
     let mut total = 0.0;
@@ -386,10 +408,8 @@ mod tests {
 
     #[test]
     fn an_address_without_host_means_every_address() {
-        assert_eq!(
-            address(":15010").map(|a| a.to_string()),
-            Ok("[::]:15010".into())
-        );
+        let every = address(":15010").unwrap();
+        assert!(every.ip().is_unspecified() && every.port() == 15010);
         assert_eq!(
             address("localhost:1").map(|a| a.to_string()),
             Ok("127.0.0.1:1".into())

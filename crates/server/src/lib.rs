@@ -8,6 +8,7 @@ pub mod derive;
 pub mod findings;
 pub mod http;
 pub mod metrics;
+pub mod permissions;
 pub mod quiet;
 pub mod serve;
 pub mod settings;

@@ -5,7 +5,7 @@ mod report;
 mod wiring;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
 use crate::http::{self, Pages};
 use crate::metrics::Metrics;
-use crate::settings;
+use crate::settings::{self, Composer, ConfigMaps, SettingsSource};
 use crate::shadows::Shadows;
 use crate::streams::{Connections, Proxies};
 use crate::supervisor::Supervisor;
@@ -44,16 +44,18 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     ads::server::raise_descriptor_limit();
     let metrics = Arc::new(Metrics::new().context("cannot register metrics")?);
     let findings = Arc::new(Findings::default());
-    let (first_settings, found) = settings::load(&options)?;
-    report(&findings, &metrics, &settings::source(), found);
-    let (warm, keeper) = Warm::open(&options, &first_settings, &metrics);
+    let (composer, first) = Composer::start(&options)?;
+    let settled = SettingsSource::at_start(&first);
+    report(&findings, &metrics, &settings::source(), first.found);
+    let (warm, keeper) = Warm::open(&options, &first.settings, &metrics);
     let (warm, stop, tasks) = (Arc::new(warm), CancellationToken::new(), TaskTracker::new());
     let Thread {
         derive,
         thread,
         analyst,
         shadows,
-    } = Thread::start(&options, first_settings.into(), &metrics)?;
+        config_maps,
+    } = Thread::start(&options, first.settings, &metrics)?;
 
     let connections = Arc::new(Connections::default());
     let supervisor = supervisor(&derive, &findings, &metrics, &stop);
@@ -67,6 +69,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         analyst,
         warm: warm.clone(),
         supervisor: supervisor.clone(),
+        settled: settled.subscribe(),
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
     let proxies = Proxies {
@@ -93,10 +96,21 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         warm: warm.is_serving(),
     };
     wiring.add_to(&supervisor).await?;
+    let told = config_maps.told();
+    let source = (
+        Arc::new(Mutex::new(composer)),
+        told.clone(),
+        settled.clone(),
+    );
+    supervisor.add(Box::new(move |_| {
+        let (composer, told, settled) = source.clone();
+        Box::new(SettingsSource::new(composer, told, settled))
+    }))?;
     let shadowed = report::tell_shadowed(shadows, findings, metrics.clone(), stop.clone());
     tasks.spawn(shadowed);
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
-    first_read(&supervisor, &derive, &stop).await?;
+    let settings = settings::settled(settled.subscribe(), told);
+    first_read(&supervisor, settings, &derive, &stop).await?;
     if warm.is_serving() {
         derive.let_go()?;
         warm.end();
@@ -104,7 +118,17 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     }
     door.begin("Ready.");
     let saver = keeper
-        .map(|keeper| Saver::start(keeper, &options, warm.clone(), derive.clone(), metrics))
+        .map(|keeper| {
+            let known = settled.subscribe();
+            Saver::start(
+                keeper,
+                &options,
+                known,
+                warm.clone(),
+                derive.clone(),
+                metrics,
+            )
+        })
         .transpose()
         .context("cannot start the thread that saves (--state-dir)")?;
     signal(&stop).await;
@@ -143,14 +167,19 @@ async fn serve_pages(
     Ok(())
 }
 
-/// Waits until every source is in sync, or the process is to stop.
+/// Waits until every source is in sync and settings are those that they say, or the process is to stop.
 async fn first_read(
     supervisor: &Supervisor,
+    settings: impl Future<Output = ()>,
     derive: &Derive,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     tokio::select! {
         result = supervisor.synced() => result?,
+        () = signal(stop) => stop.cancel(),
+    }
+    tokio::select! {
+        () = settings => {}
         () = signal(stop) => stop.cancel(),
     }
     tokio::select! {
@@ -186,6 +215,7 @@ struct Thread {
     thread: JoinHandle<()>,
     analyst: Analyst,
     shadows: Arc<Shadows>,
+    config_maps: Arc<ConfigMaps>,
 }
 
 impl Thread {
@@ -205,9 +235,12 @@ impl Thread {
         };
         let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
         let (metrics, seen) = (metrics.clone(), shadows.clone());
+        let config_maps = Arc::new(ConfigMaps::new(options));
+        let of_settings = config_maps.clone();
         let on_batch = move |batch: &Batch| {
             report::on_batch(batch, &metrics);
             seen.see(batch);
+            of_settings.see(batch);
             if !batch.changes.is_empty() {
                 of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
@@ -222,6 +255,7 @@ impl Thread {
             thread,
             analyst,
             shadows,
+            config_maps,
         })
     }
 }

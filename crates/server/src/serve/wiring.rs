@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
-use crate::settings::SettingsSource;
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
 
@@ -49,14 +48,7 @@ impl Wiring<'_> {
         self.folders(supervisor)?;
         self.api(supervisor).await?;
         self.keys(supervisor)?;
-        self.names(supervisor)?;
-        if SettingsSource::is_wanted(self.options) {
-            let options = self.options.clone();
-            supervisor.add(Box::new(move |first| {
-                Box::new(SettingsSource::new(options.clone(), first))
-            }))?;
-        }
-        Ok(())
+        self.names(supervisor)
     }
 
     fn folders(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
