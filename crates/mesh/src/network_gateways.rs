@@ -163,9 +163,7 @@ fn of_services(cx: &Cx<'_, Snapshot>, all: &mut BTreeSet<NetworkGateway>) {
 }
 
 /// The Services that the mesh networks name as gateways: of which cluster, for which network, at which port.
-fn named_services(
-    cx: &Cx<'_, Snapshot>,
-) -> BTreeMap<ObjectName, Vec<(ClusterId, Network, u16)>> {
+fn named_services(cx: &Cx<'_, Snapshot>) -> BTreeMap<ObjectName, Vec<(ClusterId, Network, u16)>> {
     let settings = cx.settings();
     let mut named: BTreeMap<ObjectName, Vec<_>> = BTreeMap::new();
     for (network, spec) in &settings.networks.networks {
@@ -185,7 +183,9 @@ fn named_services(
                 continue;
             };
             let port = u16::try_from(gateway.port).unwrap_or_default();
-            let ways = clusters.iter().map(|cluster| (cluster.clone(), network.as_str().into(), port));
+            let ways = clusters
+                .iter()
+                .map(|cluster| (cluster.clone(), network.as_str().into(), port));
             named.entry(name).or_default().extend(ways);
         }
     }

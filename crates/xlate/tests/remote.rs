@@ -157,7 +157,8 @@ fn a_proxy_serves_what_selects_its_pod_in_its_own_cluster() {
     let own = Owner::new(10, "kubernetes");
     put(&mut world, &own, &cart("10.0.0.1", "10.1.0.1", "a"));
     // There, the service of the name selects others, and another one selects the Pod.
-    let there = cart("10.0.0.2", "10.1.0.9", "b").replace("selector: {app: cart}", "selector: {app: no}");
+    let there = cart("10.0.0.2", "10.1.0.9", "b")
+        .replace("selector: {app: cart}", "selector: {app: others}");
     put(&mut world, &west(), &there);
     let other = "{apiVersion: v1, kind: Service, metadata: {name: other, namespace: shop}, spec: \
                  {clusterIP: 10.0.0.3, selector: {app: cart}, ports: [{name: http, port: 80, targetPort: 9090}]}}";
@@ -174,7 +175,11 @@ fn a_proxy_serves_what_selects_its_pod_in_its_own_cluster() {
 #[test]
 fn equal_addresses_in_two_clusters_are_two_endpoints() {
     let mut world = World::default();
-    put(&mut world, &Owner::new(10, "kubernetes"), &cart("10.0.0.1", "10.1.0.1", "a"));
+    put(
+        &mut world,
+        &Owner::new(10, "kubernetes"),
+        &cart("10.0.0.1", "10.1.0.1", "a"),
+    );
     put(&mut world, &west(), &cart("10.0.0.2", "10.1.0.1", "b"));
     let wanted = [
         row("10.1.0.1", "Kubernetes", "a"),

@@ -28,9 +28,8 @@ pub(super) fn aliases_of(cx: &Cx<'_, Snapshot>, host: &str) -> Arc<[ServiceAlias
 fn collect(cx: &Cx<'_, Snapshot>, host: &str, found: &mut BTreeSet<ServiceAlias>) {
     let domain = &cx.settings().domain;
     for name in cx.names_by::<kube::Service>(ObjectIndex::Host, &host.to_ascii_lowercase()) {
-        let points_here = in_force(cx, &name).is_some_and(|s| {
-            s.meta.name == name && &*s.spec.external_name == host
-        });
+        let points_here = in_force(cx, &name)
+            .is_some_and(|s| s.meta.name == name && &*s.spec.external_name == host);
         let alias = ServiceAlias {
             host: host_of(&name, domain),
             namespace: name.namespace,

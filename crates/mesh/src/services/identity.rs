@@ -50,7 +50,12 @@ impl<'a> Identity<'a> {
         Self {
             node,
             stated_namespace,
-            pod: pod_of(cx, (cluster.as_ref(), own_name.as_ref()), &node.namespace, &address),
+            pod: pod_of(
+                cx,
+                (cluster.as_ref(), own_name.as_ref()),
+                &node.namespace,
+                &address,
+            ),
             own_name,
             cluster,
             virtual_machine: node
@@ -65,11 +70,7 @@ impl<'a> Identity<'a> {
 /// Pod of its name.
 ///
 /// Istio: pilot/pkg/serviceregistry/aggregate/controller.go skipSearchingRegistryForProxy, 1.32.
-fn cluster(
-    cx: &Cx<'_, Snapshot>,
-    node: &Node,
-    own_name: Option<&ObjectName>,
-) -> Option<ClusterId> {
+fn cluster(cx: &Cx<'_, Snapshot>, node: &Node, own_name: Option<&ObjectName>) -> Option<ClusterId> {
     if node.cluster.is_empty() {
         let pods = own_name.map(|name| cx.namesakes::<Pod>(name));
         return pods.and_then(|pods| pods.first()?.meta.name.cluster.clone());

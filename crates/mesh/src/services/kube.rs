@@ -17,8 +17,8 @@ use model::{Hostname, Labels};
 use store::{Reads, Snapshot};
 
 use super::entry::UNSPECIFIED;
-use super::workload::identity;
 use super::trust_domain::trust_domain;
+use super::workload::identity;
 use super::{alias, visibility};
 
 /// Node ports of gateways are reached at the nodes that this annotation selects.

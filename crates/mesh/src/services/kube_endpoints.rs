@@ -77,7 +77,9 @@ fn clusters(cx: &Cx<'_, Snapshot>, name: &ObjectName) -> BTreeMap<ClusterId, OfC
         put(entry);
     };
     for service in cx.namesakes::<kube::Service>(name) {
-        of(&service.meta.name, &mut |c| c.service = Some(service.clone()));
+        of(&service.meta.name, &mut |c| {
+            c.service = Some(service.clone())
+        });
     }
     let value = format!("{}/{}", name.namespace, name.name);
     for slice in cx.list_by::<EndpointSlice>(ObjectIndex::Service, &value) {
@@ -210,7 +212,13 @@ fn health(service: Option<&Object<kube::Service>>, conditions: EndpointCondition
 
 /// Whether endpoints of a service keep the sessions they have while they shut down.
 fn keeps_sessions(service: &Object<kube::Service>) -> bool {
-    let set = |label: &str| service.meta.labels.get(label).is_some_and(|v| !v.is_empty());
+    let set = |label: &str| {
+        service
+            .meta
+            .labels
+            .get(label)
+            .is_some_and(|v| !v.is_empty())
+    };
     set("istio.io/persistent-session") || set("istio.io/persistent-session-header")
 }
 

@@ -17,9 +17,9 @@ use model::object::{Object, ObjectName};
 use model::service::Service;
 use store::{Reads, Snapshot};
 
+use super::alias;
 use super::cluster_local::is_cluster_local;
 use super::kube::{KubeService, host_of, name_of};
-use super::alias;
 
 /// The domain of services that clusters import.
 const DOMAIN: &str = "clusterset.local";

@@ -264,11 +264,7 @@ fn services_selecting(
 }
 
 /// The labels of the endpoint that a ServiceEntry has at an address of a proxy.
-pub fn labels_at(
-    cx: &Cx<'_, Snapshot>,
-    identity: &Identity<'_>,
-    address: &str,
-) -> Option<Labels> {
+pub fn labels_at(cx: &Cx<'_, Snapshot>, identity: &Identity<'_>, address: &str) -> Option<Labels> {
     let found = of_address(cx, identity, address);
     found.into_iter().next().map(|(_, labels)| labels)
 }

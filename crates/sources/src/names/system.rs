@@ -38,7 +38,9 @@ impl Resolve for SystemResolver {
             match resolver.lookup_ip(whole).await {
                 Ok(found) => Ok(Answer {
                     addresses: found.iter().map(|ip: IpAddr| ip.to_canonical()).collect(),
-                    life: found.valid_until().saturating_duration_since(Instant::now()),
+                    life: found
+                        .valid_until()
+                        .saturating_duration_since(Instant::now()),
                 }),
                 // An answer, too.
                 Err(error) if error.is_no_records_found() => Ok(Answer {

@@ -58,7 +58,10 @@ fn proxies() -> Vec<Arc<Node>> {
         ),
         (
             "sidecar~10.9.0.1~n0.one~one.svc.cluster.local",
-            metadata("one", json!({"CLUSTER_ID": "remote", "DNS_CAPTURE": "true"})),
+            metadata(
+                "one",
+                json!({"CLUSTER_ID": "remote", "DNS_CAPTURE": "true"}),
+            ),
         ),
         (
             "sidecar~10.9.0.2~n1.two~two.svc.cluster.local",

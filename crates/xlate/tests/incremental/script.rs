@@ -189,7 +189,9 @@ fn settings_of(variant: u8) -> Settings {
 }
 
 fn features(on: &[&str]) -> Arc<Features> {
-    let on = on.iter().map(|name| ((*name).to_owned(), "true".to_owned()));
+    let on = on
+        .iter()
+        .map(|name| ((*name).to_owned(), "true".to_owned()));
     Arc::new(Features::from_env(on))
 }
 

@@ -53,7 +53,11 @@ impl Pick {
                 format!(
                     "spec:\n  gatewayClassName: {}\n  addresses: [{{type: Hostname, value: lb{}.example.com}}]\n  \
                      listeners: [{{name: tls, port: {}, protocol: TLS, tls: {{mode: Passthrough}}}}]\n",
-                    if variant % 2 == 0 { "istio" } else { "istio-remote" },
+                    if variant % 2 == 0 {
+                        "istio"
+                    } else {
+                        "istio-remote"
+                    },
                     variant % 2,
                     if variant < 6 { 9443 } else { 15443 },
                 ),
