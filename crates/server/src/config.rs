@@ -26,6 +26,10 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOTHOUSE_CONFIG_EMPTY_GRACE", value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub config_empty_grace: Duration,
 
+    /// The cluster that objects are read from.
+    #[command(flatten)]
+    pub cluster: kubernetes::client::Options,
+
     /// The Kubernetes API.
     #[command(flatten)]
     pub api: crate::api::ApiOptions,
@@ -58,6 +62,10 @@ pub struct ServeOptions {
     /// The revision of this control plane. Its mesh configuration is the ConfigMap `istio-REVISION`.
     #[arg(long, env = "REVISION", value_name = "NAME", default_value = "")]
     pub revision: String,
+
+    /// Remote clusters.
+    #[command(flatten)]
+    pub remotes: crate::remotes::RemoteOptions,
 
     /// Address for plaintext xDS. Beyond loopback only with --insecure-grpc.
     #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
@@ -114,14 +122,10 @@ pub struct ServeOptions {
     )]
     pub namespace: String,
 
-    /// What to do with invalid objects: reject them, or use what is valid and warn.
-    #[arg(
-        long,
-        env = "PILOTHOUSE_VALIDATION",
-        value_name = "MODE",
-        default_value = "strict"
-    )]
-    pub validation: ValidationMode,
+    /// What to do with invalid objects: reject them, or use what is valid and warn. Default: strict for folders, warn for
+    /// clusters, whose API servers and webhooks have judged their objects already.
+    #[arg(long, env = "PILOTHOUSE_VALIDATION", value_name = "MODE")]
+    pub validation: Option<ValidationMode>,
 
     /// New streams admitted per second, of which one address gets half; the burst is four seconds' worth. 0 means no
     /// limit.
@@ -302,7 +306,7 @@ pub struct ServeOptions {
 impl ServeOptions {
     /// Whether objects may come from a Kubernetes API.
     pub fn has_kubernetes_api(&self) -> bool {
-        self.api.data.is_some()
+        self.api.data.is_some() || self.reads_cluster()
     }
 }
 
@@ -317,6 +321,18 @@ pub enum ValidationMode {
     Strict,
     /// Refuse only what has no structure, as for objects that a Kubernetes API has admitted.
     Warn,
+}
+
+impl ServeOptions {
+    /// Whether objects come from elsewhere than from a cluster.
+    pub fn has_other_sources(&self) -> bool {
+        !self.config_dir.is_empty() || self.api.data.is_some()
+    }
+
+    /// Whether objects are read from a cluster.
+    pub fn reads_cluster(&self) -> bool {
+        self.cluster.is_wanted(self.has_other_sources())
+    }
 }
 
 /// The environment variables that stand for flags.

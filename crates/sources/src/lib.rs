@@ -3,10 +3,12 @@
 //! A source reports what it reads as [`model::Change`]s, and what is wrong with it as diagnostics; the store applies
 //! them. Nothing here translates.
 
+pub mod backoff;
 pub mod files;
 pub mod folder;
 pub mod jwks;
 pub mod names;
+pub mod object;
 pub mod open;
 mod sink;
 
