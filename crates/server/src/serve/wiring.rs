@@ -89,9 +89,15 @@ impl Wiring<'_> {
         );
         let options = kubernetes::source::Options {
             validation: validation(self.options.validation, ValidationMode::Warn),
+            revision: self.options.revision.as_str().into(),
+            ..self.options.cluster.of_source()
         };
-        supervisor.add(Box::new(move |_| {
-            let source = ClusterSource::new(owner.clone(), client.clone(), options.clone());
+        supervisor.add(Box::new(move |first| {
+            let options = kubernetes::source::Options {
+                first,
+                ..options.clone()
+            };
+            let source = ClusterSource::new(owner.clone(), client.clone(), options);
             Box::new(source)
         }))?;
         Ok(())
