@@ -1,5 +1,6 @@
 //! Which API there is, and how it is asked.
 
+mod limit;
 mod pace;
 
 use std::path::{Path, PathBuf};
@@ -216,5 +217,6 @@ fn build(mut config: Config, pace: Pace) -> Result<Client, ClientError> {
         .layer(config.extra_headers_layer().map_err(ClientError::Client)?)
         .map_err(BoxError::from)
         .service(client);
-    Ok(ClientBuilder::new(service, config.default_namespace).build())
+    let builder = ClientBuilder::new(service, config.default_namespace);
+    Ok(builder.with_layer(&limit::Limit).build())
 }

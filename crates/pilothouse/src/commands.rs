@@ -10,6 +10,7 @@ pub(crate) mod ledger;
 pub(crate) mod permissions;
 pub(crate) mod proxy;
 pub(crate) mod proxy_config;
+pub(crate) mod remote_secret;
 pub(crate) mod simulate;
 pub(crate) mod status;
 mod text;

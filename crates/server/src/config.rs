@@ -63,6 +63,10 @@ pub struct ServeOptions {
     #[arg(long, env = "REVISION", value_name = "NAME", default_value = "")]
     pub revision: String,
 
+    /// Remote clusters.
+    #[command(flatten)]
+    pub remotes: crate::remotes::RemoteOptions,
+
     /// Address for plaintext xDS. Beyond loopback only with --insecure-grpc.
     #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
     pub grpc_addr: SocketAddr,
@@ -302,7 +306,7 @@ pub struct ServeOptions {
 impl ServeOptions {
     /// Whether objects may come from a Kubernetes API.
     pub fn has_kubernetes_api(&self) -> bool {
-        self.api.data.is_some()
+        self.api.data.is_some() || self.reads_cluster()
     }
 }
 

@@ -26,6 +26,7 @@ use crate::debug;
 use crate::derive::Derive;
 use crate::findings::Findings;
 use crate::metrics::Metrics;
+use crate::remotes;
 use crate::settings::Settled;
 use crate::streams::Connections;
 use crate::supervisor::Supervisor;
@@ -52,6 +53,10 @@ pub struct Pages {
     pub warm: Arc<Warm>,
     /// The sources of configuration.
     pub supervisor: Supervisor,
+    /// The id of the configured cluster.
+    pub cluster: String,
+    /// How far the manager of remote clusters is.
+    pub remotes: watch::Receiver<remotes::Settled>,
     /// How far the settings are.
     pub settled: watch::Receiver<Settled>,
 }
@@ -234,6 +239,10 @@ async fn metrics(pages: &Pages) -> Page {
         set(&pages.metrics.virtual_services, virtual_services);
         set(&pages.metrics.services, services);
     }
+    pages
+        .metrics
+        .remotes
+        .set_states(&pages.supervisor.sources());
     let (analyzed, _) = pages.analyst.latest();
     let found = analyzed.current().map(|f| &f.diagnostic);
     pages.metrics.analysed(found);

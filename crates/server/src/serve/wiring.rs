@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use apiserver::source::ApiSource;
 use kubernetes::source::ClusterSource;
-use model::Owner;
 use model::parse::Validation;
+use model::{Kind, Owner};
 use sources::files::{self, Absent, FilesSource};
 use sources::folder::Folder;
 use sources::jwks::{self, KeysSource};
@@ -24,7 +24,7 @@ use crate::supervisor::Supervisor;
 const FOLDER_RANK: u8 = 10;
 
 /// Precedence of a cluster: folders win over it, and it wins over the store of the API.
-const CLUSTER_RANK: u8 = 100;
+pub(super) const CLUSTER_RANK: u8 = 100;
 
 /// How long the start waits for keys of token issuers. A rule gives an answer 5 s where it does not say.
 const KEYS_AT_START: Duration = Duration::from_secs(5);
@@ -87,11 +87,7 @@ impl Wiring<'_> {
             CLUSTER_RANK,
             format!("kubernetes:{}", self.options.cluster_id),
         );
-        let options = kubernetes::source::Options {
-            validation: validation(self.options.validation, ValidationMode::Warn),
-            revision: self.options.revision.as_str().into(),
-            ..self.options.cluster.of_source()
-        };
+        let options = reading(self.options, Kind::ALL.into());
         supervisor.add(Box::new(move |first| {
             let options = kubernetes::source::Options {
                 first,
@@ -158,6 +154,18 @@ pub(super) async fn first_keys(derive: &Derive) -> Result<(), Closed> {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
+}
+
+/// How clusters are read, the configured one and remote ones.
+pub(super) fn reading(options: &ServeOptions, kinds: Arc<[Kind]>) -> kubernetes::source::Options {
+    let stated = options.cluster.of_source();
+    let is_read = |kind: &&Kind| stated.kinds.contains(kind);
+    kubernetes::source::Options {
+        kinds: kinds.iter().filter(is_read).copied().collect(),
+        validation: validation(options.validation, ValidationMode::Warn),
+        revision: options.revision.as_str().into(),
+        ..stated
+    }
 }
 
 fn validation(stated: Option<ValidationMode>, default: ValidationMode) -> Validation {
