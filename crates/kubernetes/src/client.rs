@@ -1,7 +1,7 @@
 //! Which API there is, and how it is asked.
 
 mod limit;
-mod pace;
+mod rate;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,13 +19,14 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use tower::{BoxError, ServiceBuilder};
 
 use crate::source::{self, Resources};
-use pace::Pace;
+use rate::Rate;
 
 /// How long a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long nothing may be read from a connection on which something is awaited. Watches bring a bookmark each minute.
-const READ_TIMEOUT: Duration = Duration::from_secs(150);
+/// How long nothing may come on a connection on which something is awaited. A server sends a bookmark to every watch each
+/// minute; with one that does not, the watch is taken up again where it was.
+const SILENCE: Duration = Duration::from_secs(75);
 
 /// How long a request may take to be sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -35,7 +36,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
 
 /// Istio's defaults of --kubernetes-api-qps and --kubernetes-api-burst.
-const PACE: Pace = Pace {
+const RATE: Rate = Rate {
     qps: 80.0,
     burst: 160.0,
 };
@@ -63,19 +64,19 @@ pub struct Options {
     pub in_cluster: bool,
 
     /// Requests a second to the API of the cluster; 0 means no limit. A watch is one request.
-    #[arg(long, alias = "kubernetesApiQPS", env = "PILOTHOUSE_KUBERNETES_API_QPS", value_name = "N", default_value_t = PACE.qps)]
+    #[arg(long, alias = "kubernetesApiQPS", env = "PILOTHOUSE_KUBERNETES_API_QPS", value_name = "N", default_value_t = RATE.qps)]
     pub kubernetes_api_qps: f64,
 
     /// Requests to the API of the cluster that may go at once before --kubernetes-api-qps holds.
-    #[arg(long, alias = "kubernetesApiBurst", env = "PILOTHOUSE_KUBERNETES_API_BURST", value_name = "N", default_value_t = PACE.burst)]
+    #[arg(long, alias = "kubernetesApiBurst", env = "PILOTHOUSE_KUBERNETES_API_BURST", value_name = "N", default_value_t = RATE.burst)]
     pub kubernetes_api_burst: f64,
 
     /// Namespaces whose objects are read from the cluster; all by default. Objects that are in no namespace are read in any
     /// case. Comma-separated.
     #[arg(
         long,
-        env = "ISTIO_WATCH_NAMESPACE",
-        value_name = "NAMESPACES",
+        env = "ISTIO_WATCH_NAMESRATE",
+        value_name = "NAMESRATES",
         value_delimiter = ','
     )]
     pub watch_namespaces: Vec<String>,
@@ -152,11 +153,11 @@ impl Options {
             Some(path) => self.of_file(path).await?,
             None => Config::incluster().map_err(ClientError::InCluster)?,
         };
-        let pace = Pace {
+        let rate = Rate {
             qps: self.kubernetes_api_qps,
             burst: self.kubernetes_api_burst,
         };
-        build(config, pace)
+        build(config, rate)
     }
 
     async fn of_file(&self, path: &Path) -> Result<Config, ClientError> {
@@ -179,10 +180,10 @@ impl Options {
 pub async fn connect(kubeconfig: Kubeconfig) -> Result<Client, ClientError> {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    build(config.map_err(ClientError::Text)?, PACE)
+    build(config.map_err(ClientError::Text)?, RATE)
 }
 
-fn build(mut config: Config, pace: Pace) -> Result<Client, ClientError> {
+fn build(mut config: Config, rate: Rate) -> Result<Client, ClientError> {
     if let Some(proxy) = config.proxy_url {
         return Err(ClientError::Proxy(
             proxy.host().unwrap_or_default().to_owned(),
@@ -205,13 +206,13 @@ fn build(mut config: Config, pace: Pace) -> Result<Client, ClientError> {
     let tls = config.rustls_https_connector_with_connector(tcp);
     let mut connector = TimeoutConnector::new(tls.map_err(ClientError::Client)?);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector.set_read_timeout(Some(READ_TIMEOUT));
+    connector.set_read_timeout(Some(SILENCE));
     connector.set_write_timeout(Some(WRITE_TIMEOUT));
     // A connection that was idle before has all the time again.
     connector.set_reset_reader_on_write(true);
     let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
-        .layer(pace)
+        .layer(rate)
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(ClientError::Client)?)
         .layer(config.extra_headers_layer().map_err(ClientError::Client)?)

@@ -10,10 +10,12 @@ mod select;
 mod share;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use model::parse::Validation;
 use model::{Contents, Kind, Owner, Scope};
+use sources::backoff::Backoff;
 use sources::{Running, Sink, Source, SourceError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +41,30 @@ pub struct Options {
     pub namespaces: Arc<[Arc<str>]>,
     /// Whether this is the first time that the cluster is read: what may not be read then is taken for empty.
     pub first: bool,
+    /// How fast it goes on after failures.
+    pub pace: Pace,
+}
+
+/// How long an API is waited for, and left alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How long the API is left alone after it failed.
+    pub backoff: Backoff,
+    /// How long an API may take to send anything of a list that it is asked to stream. One that does not know what that is
+    /// would never say that the list is complete.
+    pub stream_patience: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff {
+                first: Duration::from_millis(250),
+                longest: Duration::from_secs(30),
+            },
+            stream_patience: Duration::from_secs(5),
+        }
+    }
 }
 
 impl Default for Options {
@@ -49,6 +75,7 @@ impl Default for Options {
             revision: "".into(),
             namespaces: Arc::default(),
             first: true,
+            pace: Pace::default(),
         }
     }
 }

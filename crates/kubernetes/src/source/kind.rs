@@ -14,20 +14,13 @@ use model::{Contents, Diagnostic, Kind, ObjectKey, Owner, Severity};
 use sources::backoff::Backoff;
 use sources::{Closed, Sink, SourceError, SourceEvent};
 
-use super::Options;
 use super::definitions::{Definitions, Reader, Served, Watch};
-use super::findings::Findings;
+use super::findings::{Back, Findings};
 use super::part::{News, Part, Read, Reading};
 use super::share::Share;
-use super::{resources, select};
+use super::{Options, Pace, resources, select};
 use crate::item::Item;
 use failure::{Meaning, chain, status};
-
-/// How long the API is left alone after it failed.
-const BACKOFF: Backoff = Backoff {
-    first: Duration::from_millis(250),
-    longest: Duration::from_secs(30),
-};
 
 /// How long a kind is left alone that is not served although it is defined: it will be in a moment.
 const SOON: Backoff = Backoff {
@@ -40,10 +33,6 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// How long definitions are waited for.
 const DEFINITIONS: Duration = Duration::from_secs(2);
-
-/// How long an API may take to send anything of a list that it is asked to stream. One that does not know what that is
-/// would never say that the list is complete.
-const STREAM_PATIENCE: Duration = Duration::from_secs(5);
 
 /// So often a kind must be refused before it is taken for one without objects: an API server that is starting refuses
 /// much for a moment.
@@ -75,6 +64,8 @@ pub(super) struct Followed {
     reading: Reading,
     namespace: Option<Arc<str>>,
     share: Option<Share>,
+    pace: Pace,
+    back: Back,
     client: Client,
     sink: Sink,
     findings: Findings,
@@ -116,6 +107,8 @@ impl Followed {
             },
             namespace,
             share,
+            pace: options.pace,
+            back: shared.findings.back(),
             client: shared.client.clone(),
             sink: shared.sink.clone(),
             findings: shared.findings.clone(),
@@ -200,7 +193,7 @@ impl Followed {
         if is_sure && (!self.synced || self.is_gone().await) {
             self.tell_nothing().await?;
         }
-        let backoff = BACKOFF.wait(&self.kind(), refusals - 1);
+        let backoff = self.pace.backoff.wait(&self.kind(), refusals - 1);
         let wait = wait.map_or(backoff, |wait| match is_sure {
             true => wait,
             false => wait.min(backoff),
@@ -255,7 +248,8 @@ impl Followed {
         loop {
             let mut part = match listing && way.streamed {
                 true => {
-                    let next = tokio::time::timeout(STREAM_PATIENCE, Part::next(&mut events));
+                    let next =
+                        tokio::time::timeout(self.pace.stream_patience, Part::next(&mut events));
                     match next.await {
                         Ok(part) => part,
                         Err(_) => return Ok(way.plainer().map_or(Meaning::Trouble, Meaning::Ask)),
@@ -416,9 +410,16 @@ impl Followed {
         }
     }
 
-    async fn wait(&self) {
-        let wait = BACKOFF.wait(&self.kind(), self.failures.saturating_sub(1));
-        tokio::time::sleep(wait).await;
+    async fn wait(&mut self) {
+        let backoff = self.pace.backoff;
+        let wait = backoff.wait(&self.kind(), self.failures.saturating_sub(1));
+        let shortest = wait.min(backoff.first);
+        tokio::time::sleep(shortest).await;
+        // What the API has answered for another kind, it may answer for this one.
+        tokio::select! {
+            () = tokio::time::sleep(wait - shortest) => {}
+            () = self.back.wait() => {}
+        }
     }
 }
 

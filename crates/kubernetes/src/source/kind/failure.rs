@@ -22,6 +22,10 @@ pub(super) enum Meaning {
 
 impl Meaning {
     pub(super) fn of(failure: &Error, way: Way, listing: bool) -> Self {
+        if let Error::WatchFailed(kube::Error::SerdeError(_)) = failure {
+            // The watch would go on after what cannot be read, and that would be missed.
+            return Self::Gone;
+        }
         match status(failure).map(|status| status.code) {
             Some(404 | 405) => Self::NotServed,
             Some(400 | 422) if listing => way.plainer().map_or(Self::Trouble, Self::Ask),

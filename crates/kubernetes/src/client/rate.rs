@@ -14,17 +14,17 @@ const ANSWER: Duration = Duration::from_secs(65);
 
 /// So many requests a second, after a burst.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct Rate {
     /// Requests a second. 0 means no limit.
     pub(super) qps: f64,
     /// The burst: at least 1.
     pub(super) burst: f64,
 }
 
-/// A service that is asked at a pace.
-pub(super) struct Paced<S> {
+/// A service that is asked at a rate.
+pub(super) struct Rated<S> {
     inner: S,
-    pace: Pace,
+    rate: Rate,
     /// Requests that may go at once.
     left: f64,
     /// When that was.
@@ -32,14 +32,14 @@ pub(super) struct Paced<S> {
     sleep: Pin<Box<Sleep>>,
 }
 
-impl<S> Layer<S> for Pace {
-    type Service = Paced<S>;
+impl<S> Layer<S> for Rate {
+    type Service = Rated<S>;
 
-    fn layer(&self, inner: S) -> Paced<S> {
+    fn layer(&self, inner: S) -> Rated<S> {
         let now = Instant::now();
-        Paced {
+        Rated {
             inner,
-            pace: *self,
+            rate: *self,
             left: self.burst.max(1.0),
             at: now,
             sleep: Box::pin(tokio::time::sleep_until(now)),
@@ -47,10 +47,10 @@ impl<S> Layer<S> for Pace {
     }
 }
 
-impl<S> Paced<S> {
+impl<S> Rated<S> {
     /// How long to wait for the next request.
     fn wait(&mut self, now: Instant) -> Duration {
-        let Pace { qps, burst } = self.pace;
+        let Rate { qps, burst } = self.rate;
         if qps <= 0.0 {
             self.left = 1.0;
             return Duration::ZERO;
@@ -67,7 +67,7 @@ impl<S> Paced<S> {
     }
 }
 
-impl<S, R> Service<R> for Paced<S>
+impl<S, R> Service<R> for Rated<S>
 where
     S: Service<R>,
     S::Error: Into<BoxError>,
@@ -109,18 +109,18 @@ mod tests {
     /// The waits of so many requests, each made as soon as it may.
     fn waited(qps: f64, burst: f64, requests: u32) -> Duration {
         let start = Instant::now();
-        let mut paced = Paced {
+        let mut rated = Rated {
             inner: (),
-            pace: Pace { qps, burst },
+            rate: Rate { qps, burst },
             left: burst.max(1.0),
             at: start,
             sleep: Box::pin(tokio::time::sleep_until(start)),
         };
         let mut now = start;
         for _ in 0..requests {
-            now += paced.wait(now);
-            assert!(paced.wait(now).is_zero());
-            paced.left -= 1.0;
+            now += rated.wait(now);
+            assert!(rated.wait(now).is_zero());
+            rated.left -= 1.0;
         }
         now - start
     }
