@@ -1,6 +1,7 @@
 //! What sources tell the store.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::host::Hostname;
@@ -184,6 +185,8 @@ pub enum Change {
     },
     /// What fetching the keys of an issuer has given; nothing where nobody asks for them any more.
     Keys(KeySource, Option<Arc<FetchedKeys>>),
+    /// The addresses of a name that generation wants resolved, sorted; nothing where it wants them no more.
+    Addresses(Arc<str>, Option<Arc<[IpAddr]>>),
     /// Mesh-wide settings were replaced.
     Settings(Arc<Settings>),
     /// The collection is told anew: what is not told again before its next `Synced` is gone.
@@ -204,7 +207,7 @@ impl Change {
             Change::Gone(owner) => Some(owner),
             Change::Endpoints { owner, .. } | Change::DeleteEndpoints { owner, .. } => Some(owner),
             Change::Restart(collection) | Change::Synced(collection) => Some(&collection.owner),
-            Change::Keys(..) | Change::Settings(_) => None,
+            Change::Keys(..) | Change::Addresses(..) | Change::Settings(_) => None,
         }
     }
 }

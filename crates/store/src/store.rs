@@ -8,6 +8,7 @@ mod touched;
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{InputKey, KeyedMap};
@@ -108,6 +109,7 @@ impl Store {
                 tables: Tables::default(),
                 settings,
                 keys: RedBlackTreeMapSync::new_sync(),
+                addresses: RedBlackTreeMapSync::new_sync(),
                 shards: RedBlackTreeMapSync::new_sync(),
                 contested: RedBlackTreeMapSync::new_sync(),
                 connected: RedBlackTreeMapSync::new_sync(),
@@ -189,6 +191,7 @@ impl Writing<'_> {
                 shard,
             } => self.delete_endpoints(&owner, &(service, shard)),
             Change::Keys(source, fetched) => self.set_keys(source, fetched),
+            Change::Addresses(name, found) => self.set_addresses(name, found),
             Change::Settings(settings) => {
                 let discovery = &mut self.store.discovery;
                 discovery.settings_change(&self.next.settings, &settings);
@@ -342,6 +345,17 @@ impl Writing<'_> {
         match fetched {
             Some(fetched) => self.next.keys.insert_mut(source, fetched),
             None => _ = self.next.keys.remove_mut(&source),
+        }
+    }
+
+    fn set_addresses(&mut self, name: Arc<str>, found: Option<Arc<[IpAddr]>>) {
+        if self.next.addresses.get(&name) == found.as_ref() {
+            return;
+        }
+        self.touched.note(Input::Addresses(&name), Reason::Config);
+        match found {
+            Some(found) => self.next.addresses.insert_mut(name, found),
+            None => _ = self.next.addresses.remove_mut(&name),
         }
     }
 
