@@ -178,6 +178,7 @@ impl Writing<'_> {
         match change {
             Change::Put(owner, object) => self.put(&owner, object),
             Change::Delete(owner, key) => self.delete(&owner, &owner.key(&key)),
+            Change::Keep(owner, key) => self.keep(&owner, owner.key(&key)),
             Change::Endpoints {
                 owner,
                 service,
@@ -230,6 +231,14 @@ impl Writing<'_> {
         let members = held.and_then(|held| held.objects.get_mut(&key.kind));
         if members.is_some_and(|members| members.remove(&key.name)) {
             self.drop_version(owner, key);
+        }
+    }
+
+    fn keep(&mut self, owner: &Owner, key: ObjectKey) {
+        let held = self.store.owners.get_mut(owner);
+        let members = held.and_then(|held| held.objects.get_mut(&key.kind));
+        if let Some(members) = members.filter(|members| members.contains(&key.name)) {
+            members.insert(key.name);
         }
     }
 

@@ -117,8 +117,12 @@ impl Wiring<'_> {
             source: owner.source.clone(),
             shared: true,
         };
-        supervisor.add(Box::new(move |_| {
-            let source = ClusterSource::new(owner.clone(), client.clone(), options.clone());
+        supervisor.add(Box::new(move |first| {
+            let options = kubernetes::source::Options {
+                first,
+                ..options.clone()
+            };
+            let source = ClusterSource::new(owner.clone(), client.clone(), options);
             Box::new(source)
         }))?;
         Ok(Some(target))
@@ -202,10 +206,13 @@ pub(super) async fn first_answers(derive: &Derive) -> Result<(), Closed> {
 
 /// How clusters are read, the configured one and remote ones.
 pub(super) fn reading(options: &ServeOptions, kinds: Arc<[Kind]>) -> kubernetes::source::Options {
+    let stated = options.cluster.of_source();
+    let is_read = |kind: &&Kind| stated.kinds.contains(kind);
     kubernetes::source::Options {
-        kinds,
+        kinds: kinds.iter().filter(is_read).copied().collect(),
         validation: validation(options.validation, ValidationMode::Warn),
-        ..kubernetes::source::Options::default()
+        revision: options.revision.as_str().into(),
+        ..stated
     }
 }
 

@@ -38,6 +38,10 @@ impl Model {
                 let held = self.owners.entry(owner.clone()).or_default();
                 held.objects.remove(&key);
             }
+            Change::Keep(owner, key) => {
+                let key = owner.key(key);
+                self.stale_objects.remove(&(owner.clone(), key));
+            }
             Change::Endpoints {
                 owner,
                 service,
