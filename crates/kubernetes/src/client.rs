@@ -105,5 +105,5 @@ fn build(mut config: Config) -> Result<Client, ClientError> {
     // Whoever asks knows better when to ask again.
     config.default_retry = false;
     let builder = ClientBuilder::try_from(config).map_err(ClientError::Client)?;
-    Ok(builder.with_layer(&limit::Limit).build())
+    Ok(builder.with_layer(&limit::Limit::default()).build())
 }

@@ -42,6 +42,10 @@ async fn one(client: &Client, kind: Kind) -> Option<Unread> {
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 return Some(Unread::Forbidden(kind));
             }
+            Err(kube::Error::Api(status)) => {
+                let why = format!("{} {}", status.code, status.message);
+                return Some(Unread::Failed(kind, why));
+            }
             Err(error) => return Some(Unread::Failed(kind, error.to_string())),
         }
     }
