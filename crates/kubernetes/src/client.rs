@@ -219,5 +219,5 @@ fn build(mut config: Config, rate: Rate) -> Result<Client, ClientError> {
         .map_err(BoxError::from)
         .service(client);
     let builder = ClientBuilder::new(service, config.default_namespace);
-    Ok(builder.with_layer(&limit::Limit).build())
+    Ok(builder.with_layer(&limit::Limit::default()).build())
 }

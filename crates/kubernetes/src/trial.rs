@@ -4,6 +4,7 @@ use futures::future::join_all;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Client};
 use model::Kind;
+use model::kinds::Scope;
 
 use crate::source::Options;
 
@@ -18,11 +19,17 @@ pub enum Unread {
 
 /// Asks for one object of each kind that a source would read. A kind that is not served is no fault.
 pub async fn unread(client: &Client, options: &Options) -> Vec<Unread> {
-    let asked = options.kinds.iter().map(|kind| one(client, *kind));
+    let asked = options.kinds.iter().flat_map(|kind| {
+        // Where namespaces are stated, rights may hold there only.
+        let all = options.namespaces.is_empty() || kind.scope() == Scope::Cluster;
+        let stated = options.namespaces.iter().filter(move |_| !all);
+        let places = all.then_some(None).into_iter().chain(stated.map(Some));
+        places.map(|place| one(client, *kind, place.map(|namespace| &**namespace)))
+    });
     join_all(asked).await.into_iter().flatten().collect()
 }
 
-async fn one(client: &Client, kind: Kind) -> Option<Unread> {
+async fn one(client: &Client, kind: Kind, namespace: Option<&str>) -> Option<Unread> {
     for version in kind.versions() {
         let group = kind.group();
         let resource = ApiResource {
@@ -35,12 +42,19 @@ async fn one(client: &Client, kind: Kind) -> Option<Unread> {
             kind: kind.name().to_owned(),
             plural: kind.plural().to_owned(),
         };
-        let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let objects: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
         match objects.list(&ListParams::default().limit(1)).await {
             Ok(_) => return None,
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 return Some(Unread::Forbidden(kind));
+            }
+            Err(kube::Error::Api(status)) => {
+                let why = format!("{} {}", status.code, status.message);
+                return Some(Unread::Failed(kind, why));
             }
             Err(error) => return Some(Unread::Failed(kind, error.to_string())),
         }

@@ -1,6 +1,8 @@
 //! How much an API server may make this process hold: it may be anybody's.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -8,25 +10,32 @@ use http::{Request, Response, Uri};
 use http_body::{Body, Frame};
 use tower::{BoxError, Layer, Service};
 
-/// The largest answer, in bytes. Lists come in pages.
-const LARGEST_ANSWER: usize = 256 << 20;
+/// How much all unfinished answers of a client may have, in bytes. Lists come in pages.
+const LARGEST_ANSWERS: usize = 512 << 20;
 
 /// The longest line of a watch, in bytes: each is one object, and no API takes one of more than a few megabytes.
 const LONGEST_LINE: usize = 16 << 20;
 
 /// Limits the answers of a client.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limit;
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limit {
+    /// What unfinished answers have.
+    held: Arc<AtomicUsize>,
+}
 
 /// A client whose answers are limited.
 #[derive(Clone, Debug)]
-pub(super) struct Limited<S>(S);
+pub(super) struct Limited<S> {
+    inner: S,
+    limit: Limit,
+}
 
 impl<S> Layer<S> for Limit {
     type Service = Limited<S>;
 
     fn layer(&self, inner: S) -> Limited<S> {
-        Limited(inner)
+        let limit = self.clone();
+        Limited { inner, limit }
     }
 }
 
@@ -40,15 +49,18 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(cx)
+        self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<R>) -> Self::Future {
         let allowance = match is_watch(request.uri()) {
             true => Allowance::Line { read: 0 },
-            false => Allowance::Answer { read: 0 },
+            false => Allowance::Answer {
+                read: 0,
+                held: self.limit.held.clone(),
+            },
         };
-        let answer = self.0.call(request);
+        let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await?;
             Ok(answer.map(|body| LimitedBody { body, allowance }))
@@ -69,20 +81,29 @@ pub(super) struct LimitedBody<B> {
 }
 
 /// What was read of that which is limited.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Allowance {
-    /// The whole answer.
-    Answer { read: usize },
-    /// A line of it.
+    /// An answer that is held until it is whole.
+    Answer { read: usize, held: Arc<AtomicUsize> },
+    /// A line of one.
     Line { read: usize },
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        if let Self::Answer { read, held } = self {
+            held.fetch_sub(*read, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Allowance {
     fn take(&mut self, data: &[u8]) -> Result<(), BoxError> {
-        let (read, limit, what) = match self {
-            Self::Answer { read } => {
+        let (held, limit, what) = match self {
+            Self::Answer { read, held } => {
                 *read += data.len();
-                (*read, LARGEST_ANSWER, "an answer")
+                let before = held.fetch_add(data.len(), Ordering::Relaxed);
+                (before + data.len(), LARGEST_ANSWERS, "answers have")
             }
             Self::Line { read } => {
                 let newline = data.iter().rposition(|b| *b == b'\n');
@@ -90,11 +111,11 @@ impl Allowance {
                     Some(at) => data.len() - at - 1,
                     None => *read + data.len(),
                 };
-                (*read, LONGEST_LINE, "a line of an answer")
+                (*read, LONGEST_LINE, "a line of an answer has")
             }
         };
-        match read > limit {
-            true => Err(format!("{what} has more than {limit} bytes").into()),
+        match held > limit {
+            true => Err(format!("{what} more than {limit} bytes").into()),
             false => Ok(()),
         }
     }
@@ -134,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watches_are_limited_by_line_and_answers_as_a_whole() {
+    fn watches_are_limited_by_line_and_answers_together() {
         let watch = "/api/v1/pods?limit=1&watch=true".parse().unwrap();
         let list = "/api/v1/pods?limit=1".parse().unwrap();
         assert!(is_watch(&watch) && !is_watch(&list));
@@ -143,9 +164,18 @@ mod tests {
         assert!(line.take(&part).is_ok() && line.take(&part).is_ok());
         assert!(line.take(b"\nx").is_ok() && line.take(&part).is_ok());
         assert!(line.take(&part).unwrap_err().to_string().contains("a line"));
-        let mut answer = Allowance::Answer { read: 0 };
-        let parts = LARGEST_ANSWER / part.len();
-        assert!((0..parts).all(|_| answer.take(&part).is_ok()));
-        assert!(answer.take(b"\n").is_err());
+        let limit = Limit::default();
+        let answer = || Allowance::Answer {
+            read: 0,
+            held: limit.held.clone(),
+        };
+        let (mut one, mut other) = (answer(), answer());
+        let parts = LARGEST_ANSWERS / part.len();
+        assert!((0..parts / 2).all(|_| one.take(&part).is_ok() && other.take(&part).is_ok()));
+        assert!(one.take(b"\n").unwrap_err().to_string().contains("answers"));
+        drop(other);
+        assert!(one.take(&part).is_ok(), "what is finished counts no more");
+        drop(one);
+        assert_eq!(limit.held.load(Ordering::Relaxed), 0);
     }
 }

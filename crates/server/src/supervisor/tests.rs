@@ -71,13 +71,7 @@ impl Supervised {
     }
 
     fn add(&self, owner: &Owner, script: Script) {
-        let (owner, runs) = (owner.clone(), AtomicU64::new(0));
-        let make: Make = Box::new(move |_| {
-            let run = runs.fetch_add(1, Ordering::Relaxed);
-            let (owner, script) = (owner.clone(), script.clone());
-            Box::new(Scripted { owner, run, script })
-        });
-        self.supervisor.add(make).unwrap();
+        self.supervisor.add(make(owner, script)).unwrap();
     }
 
     async fn has(&self, name: &str) -> bool {
@@ -115,6 +109,15 @@ impl Supervised {
             .with_label_values(&[owner.to_string().as_str(), reason])
             .get()
     }
+}
+
+fn make(owner: &Owner, script: Script) -> Make {
+    let (owner, runs) = (owner.clone(), AtomicU64::new(0));
+    Box::new(move |_| {
+        let run = runs.fetch_add(1, Ordering::Relaxed);
+        let (owner, script) = (owner.clone(), script.clone());
+        Box::new(Scripted { owner, run, script })
+    })
 }
 
 /// Reports `a` and `b` in its first run, then does something else; later ones report `b` alone and stay.
@@ -204,15 +207,8 @@ async fn a_source_that_is_removed_takes_its_objects_with_it_and_may_come_again()
     world.add(&one, steady(&one, "a"));
     world.supervisor.synced().await.unwrap();
     assert!(world.has("a").await);
-    let make: Make = {
-        let (owner, script) = (one.clone(), steady(&one, "a"));
-        Box::new(move |_| {
-            let (owner, script) = (owner.clone(), script.clone());
-            let run = 0;
-            Box::new(Scripted { owner, run, script })
-        })
-    };
-    assert!(world.supervisor.add(make).is_err(), "it is there already");
+    let again = make(&one, steady(&one, "a"));
+    assert!(world.supervisor.add(again).is_err(), "it is there already");
 }
 
 #[tokio::test]
@@ -290,4 +286,68 @@ async fn a_source_speaks_for_itself_only() {
     world.supervisor.synced().await.unwrap();
     assert!(world.has("a").await && world.has("c").await);
     assert!(!world.has("d").await);
+}
+
+#[tokio::test]
+async fn a_source_that_replaces_another_takes_over_what_it_holds() {
+    let world = Supervised::start();
+    let one = Owner::new(10, "one");
+    assert!(!world.supervisor.replace(make(&one, steady(&one, "b"))));
+    world.add(&one, steady(&one, "a"));
+    world.supervisor.synced().await.unwrap();
+    let (go_on, wait) = oneshot::channel::<()>();
+    let wait = Arc::new(Mutex::new(Some(wait)));
+    let owner = one.clone();
+    let slow: Script = Arc::new(move |_, out, stop| {
+        let (owner, wait) = (owner.clone(), wait.lock().unwrap().take());
+        Box::pin(async move {
+            out.send(SourceEvent::Changes(vec![put(&owner, "b")]))
+                .await?;
+            if let Some(wait) = wait {
+                wait.await.map_err(SourceError::new)?;
+            }
+            let synced = vec![synced(&owner, PODS), synced(&owner, ENTRIES)];
+            out.send(SourceEvent::Changes(synced)).await?;
+            stop.cancelled().await;
+            Ok(())
+        })
+    });
+    assert!(world.supervisor.replace(make(&one, slow)));
+    world.until(&one, |s| s.starts == 2).await;
+    while !world.has("b").await {
+        tokio::task::yield_now().await;
+    }
+    assert!(
+        world.has("a").await,
+        "the new one has not said that it is gone"
+    );
+    let status = world.supervisor.source(&one).unwrap();
+    assert!(status.was_in_sync, "nothing waits for it again");
+    go_on.send(()).unwrap();
+    world
+        .until(&one, |s| s.state == SourceState::InSync && s.starts == 2)
+        .await;
+    assert!(world.has("b").await && !world.has("a").await);
+    assert!(world.supervisor.remove(&one).await);
+    assert!(!world.has("b").await);
+}
+
+#[tokio::test]
+async fn the_start_waits_for_a_source_as_long_as_it_was_told() {
+    let world = Supervised::start();
+    let (slow, other) = (Owner::new(10, "slow"), Owner::new(20, "other"));
+    let never: Script = Arc::new(|_, _, _| Box::pin(std::future::pending()));
+    let patience = Duration::from_millis(300);
+    let start = Instant::now();
+    let added = world
+        .supervisor
+        .add_patient(make(&slow, never), Some(patience));
+    added.unwrap();
+    world.add(&other, steady(&other, "c"));
+    assert!(!world.supervisor.source(&slow).unwrap().is_late);
+    world.supervisor.synced().await.unwrap();
+    assert!(start.elapsed() >= patience);
+    assert!(world.has("c").await);
+    let status = world.supervisor.source(&slow).unwrap();
+    assert!(status.is_late && !status.was_in_sync);
 }

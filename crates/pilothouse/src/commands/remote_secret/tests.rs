@@ -94,8 +94,8 @@ impl Server {
         };
         let data = json!({"token": BASE64_STANDARD.encode("a-token"), "ca.crt": BASE64_STANDARD.encode("roots")});
         secret.data = serde_json::from_value(data).unwrap();
-        let put = secrets.replace(name, &PostParams::default(), &secret);
-        put.await.unwrap();
+        let params = PostParams::default();
+        secrets.replace(name, &params, &secret).await.unwrap();
     }
 }
 
