@@ -19,3 +19,4 @@ pub mod supervisor;
 pub mod unsupported;
 pub mod warm;
 mod welcome;
+pub mod writing;

@@ -1,6 +1,7 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
 mod remotes;
+mod writing;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,6 +17,7 @@ use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
 pub use remotes::Remotes;
+pub use writing::Writing;
 
 /// Buckets of everything that is a time of propagation, in seconds: a change should arrive in milliseconds.
 const LATENCY_BUCKETS: &[f64] = &[
@@ -84,6 +86,8 @@ pub struct Metrics {
     pub warm_size: IntGauge,
     /// Of remote clusters.
     pub remotes: Remotes,
+    /// Of what is written into an API.
+    pub writing: Writing,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -246,6 +250,7 @@ impl Metrics {
                 "Size of the file for the next start.",
             )?,
             remotes: Remotes::new(r)?,
+            writing: Writing::new(r)?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;

@@ -4,6 +4,7 @@ mod check;
 mod remotes;
 mod report;
 mod wiring;
+mod write;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -81,6 +82,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         settled: settled.subscribe(),
         cluster: options.cluster_id.clone(),
         remotes: remotes.subscribe(),
+        writing: OnceLock::new(),
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
     let proxies = Proxies {
@@ -107,7 +109,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         cluster,
         warm: warm.is_serving(),
     };
-    wiring.add_to(&supervisor).await?;
+    let target = wiring.add_to(&supervisor).await?;
     follow_settings(&supervisor, composer, &config_maps, &settled)?;
     let parts = remotes::Parts {
         options: &options,
@@ -129,6 +131,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         tracing::info!(ms = milliseconds(start), "The sources have been read.");
     }
     door.begin("Ready.");
+    write::begin(target, &options, &pages, &tasks, &stop);
     let saver = keeper
         .map(|keeper| {
             let known = settled.subscribe();

@@ -19,6 +19,8 @@ use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
+use crate::writing::Target;
+use writeback::{ClusterPlace, EmbeddedPlace, Limits};
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
@@ -48,12 +50,13 @@ pub(super) struct Wiring<'a> {
 }
 
 impl Wiring<'_> {
-    /// Adds every source that the options name.
-    pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+    /// Adds every source that the options name, and returns the place that is written to.
+    pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
         self.folders(supervisor)?;
-        self.cluster(supervisor)?;
-        self.api(supervisor).await?;
-        self.keys(supervisor)
+        let cluster = self.cluster(supervisor)?;
+        let store = self.api(supervisor).await?;
+        self.keys(supervisor)?;
+        Ok(cluster.or(store))
     }
 
     fn folders(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
@@ -79,35 +82,49 @@ impl Wiring<'_> {
         Ok(())
     }
 
-    fn cluster(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+    /// The configured cluster, as a source and as a place to write to.
+    fn cluster(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
         let Some(client) = self.cluster.clone() else {
-            return Ok(());
+            return Ok(None);
         };
         let owner = Owner::new(
             CLUSTER_RANK,
             format!("kubernetes:{}", self.options.cluster_id),
         );
         let options = reading(self.options, Kind::ALL.into());
+        let name = format!("the API of cluster {}", self.options.cluster_id);
+        let target = Target {
+            place: Arc::new(ClusterPlace::new(name, client.clone(), Limits::default())),
+            source: owner.source.clone(),
+            shared: true,
+        };
         supervisor.add(Box::new(move |_| {
             let source = ClusterSource::new(owner.clone(), client.clone(), options.clone());
             Box::new(source)
         }))?;
-        Ok(())
+        Ok(Some(target))
     }
 
-    async fn api(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+    /// The store of the API, as a source and as a place to write to.
+    async fn api(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
         let Some(data) = &self.options.api.data else {
-            return Ok(());
+            return Ok(None);
         };
         let (api, namespace) = (&self.options.api, &self.options.namespace);
-        let (owner, store) =
-            crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
+        let (owner, api) = crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
+        let store = api.store().clone();
+        let target = Target {
+            place: Arc::new(EmbeddedPlace::new(api)),
+            source: owner.source.clone(),
+            // The store is one process's.
+            shared: false,
+        };
         // Set here only.
         let _ = self.fault.set(store.faults());
         supervisor.add(Box::new(move |_| {
             Box::new(ApiSource::new(owner.clone(), store.clone()))
         }))?;
-        Ok(())
+        Ok(Some(target))
     }
 
     fn keys(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
