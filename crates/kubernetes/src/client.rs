@@ -11,7 +11,11 @@ use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigErro
 use kube::{Client, Config};
 
 /// How long a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection on which nothing came for so long has died without a word. A server sends a bookmark to every watch each
+/// minute; with one that does not, the watch is taken up again where it was.
+const SILENCE: Duration = Duration::from_secs(75);
 
 /// Flags of the cluster whose objects configure the mesh.
 #[derive(Args, Clone, Debug, Default)]
@@ -102,6 +106,9 @@ pub async fn connect(kubeconfig: Kubeconfig) -> Result<Client, ClientError> {
 
 fn build(mut config: Config) -> Result<Client, ClientError> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(SILENCE);
+    // What counts is how long an answer takes, not how long nothing was asked.
+    config.reset_reader_on_write = true;
     // Whoever asks knows better when to ask again.
     config.default_retry = false;
     let builder = ClientBuilder::try_from(config).map_err(ClientError::Client)?;

@@ -6,10 +6,12 @@ mod kind;
 mod part;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use model::parse::Validation;
 use model::{Contents, Kind, Owner};
+use sources::backoff::Backoff;
 use sources::{Running, Sink, Source, SourceError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +28,30 @@ pub struct Options {
     pub kinds: Arc<[Kind]>,
     /// What becomes of objects with faults.
     pub validation: Validation,
+    /// How fast it goes on after failures.
+    pub pace: Pace,
+}
+
+/// How long an API is waited for, and left alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How long the API is left alone after it failed.
+    pub backoff: Backoff,
+    /// How long an API may take to send anything of a list that it is asked to stream. One that does not know what that is
+    /// would never say that the list is complete.
+    pub stream_patience: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff {
+                first: Duration::from_millis(250),
+                longest: Duration::from_secs(30),
+            },
+            stream_patience: Duration::from_secs(5),
+        }
+    }
 }
 
 impl Default for Options {
@@ -33,6 +59,7 @@ impl Default for Options {
         Self {
             kinds: Kind::ALL.into(),
             validation: Validation::Warn,
+            pace: Pace::default(),
         }
     }
 }

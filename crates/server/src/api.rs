@@ -27,7 +27,7 @@ use crate::shadows::Shadows;
 pub use oidc::OidcOptions;
 
 /// Precedence of the store: folders win over it.
-const STORE_RANK: u8 = 200;
+pub(crate) const STORE_RANK: u8 = 200;
 
 /// Flags of the Kubernetes API.
 #[derive(Args, Clone, Debug)]

@@ -34,6 +34,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub api: crate::api::ApiOptions,
 
+    /// Workloads that register themselves.
+    #[command(flatten)]
+    pub registration: crate::registration::RegistrationOptions,
+
     /// What is written into it.
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,

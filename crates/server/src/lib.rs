@@ -10,6 +10,7 @@ pub mod http;
 pub mod metrics;
 pub mod permissions;
 pub mod quiet;
+pub mod registration;
 pub mod remotes;
 pub mod serve;
 pub mod settings;

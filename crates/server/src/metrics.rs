@@ -3,6 +3,8 @@
 mod remotes;
 mod writing;
 
+mod registrations;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -16,6 +18,7 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use registrations::Registrations;
 pub use remotes::Remotes;
 pub use writing::Writing;
 
@@ -40,6 +43,8 @@ pub struct Metrics {
     pub findings: IntGaugeVec,
     /// Findings of analysis in force, by code and level.
     pub analysis: IntGaugeVec,
+    /// Workloads that register themselves.
+    pub registration: Registrations,
     /// Keys of token issuers fetched.
     pub keys_fetched: IntCounter,
     /// Attempts to fetch keys that failed.
@@ -169,6 +174,7 @@ impl Metrics {
                 r.register(Box::new(gauge.clone()))?;
                 gauge
             },
+            registration: Registrations::new(r)?,
             keys_fetched: counter(
                 r,
                 "pilot_jwks_resolver_network_fetch_success_total",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{Diagnostic, Kind, SourceId};
 use sources::{Closed, Sink, SourceEvent};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 /// The findings of all kinds, which are told together. Clones share them.
 #[derive(Clone)]
@@ -14,6 +14,20 @@ pub(super) struct Findings {
     sink: Sink,
     /// Held while they are told, so that the newest are told last.
     found: Arc<Mutex<Found>>,
+    /// Counts how often the API answered again.
+    back: Arc<watch::Sender<u64>>,
+}
+
+/// Tells when an API that did not answer does so again.
+pub(super) struct Back(watch::Receiver<u64>);
+
+impl Back {
+    /// Waits until the API answers again; no longer than until it did so since the last call.
+    pub(super) async fn wait(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
 }
 
 #[derive(Default)]
@@ -29,7 +43,13 @@ impl Findings {
             source,
             sink,
             found: Arc::default(),
+            back: Arc::new(watch::Sender::new(0)),
         }
+    }
+
+    /// Tells when an API that does not answer does so again.
+    pub(super) fn back(&self) -> Back {
+        Back(self.back.subscribe())
     }
 
     /// Replaces what is wrong with a kind.
@@ -48,6 +68,9 @@ impl Findings {
         let mut found = self.found.lock().await;
         if found.unreachable.is_some() == why.is_some() {
             return Ok(());
+        }
+        if why.is_none() {
+            self.back.send_modify(|times| *times += 1);
         }
         found.unreachable = why;
         self.tell(&found).await

@@ -2,29 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::time::Duration;
 
 use kube::core::ApiResource;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
 use model::{Contents, Diagnostic, Kind, ObjectKey, Owner, Severity};
-use sources::backoff::Backoff;
 use sources::{Closed, Sink, SourceError, SourceEvent};
 
-use super::Options;
-use super::findings::Findings;
+use super::findings::{Back, Findings};
 use super::part::{News, Part, Reading};
+use super::{Options, Pace};
 use crate::item::Item;
-
-/// How long the API is left alone after it failed.
-const BACKOFF: Backoff = Backoff {
-    first: Duration::from_millis(250),
-    longest: Duration::from_secs(30),
-};
-
-/// How long an API may take to send anything of a list that it is asked to stream. One that does not know what that is
-/// would never say that the list is complete.
-const STREAM_PATIENCE: Duration = Duration::from_secs(5);
 
 /// So often a kind must be refused before it is taken for one without objects: an API server that is starting refuses
 /// much for a moment.
@@ -41,6 +29,8 @@ pub mod code {
 /// A kind that is listed and watched.
 pub(super) struct Followed {
     reading: Reading,
+    pace: Pace,
+    back: Back,
     client: Client,
     sink: Sink,
     findings: Findings,
@@ -91,6 +81,8 @@ impl Followed {
                 owner,
                 validation: options.validation,
             },
+            pace: options.pace,
+            back: findings.back(),
             client,
             sink,
             findings,
@@ -127,7 +119,7 @@ impl Followed {
                 let next = Part::next(&mut events);
                 let part = match (listing, way) {
                     (true, Way::Streamed) => {
-                        match tokio::time::timeout(STREAM_PATIENCE, next).await {
+                        match tokio::time::timeout(self.pace.stream_patience, next).await {
                             Ok(part) => part,
                             Err(_) => {
                                 way = Way::Paged;
@@ -258,9 +250,16 @@ impl Followed {
         }
     }
 
-    async fn wait(&self) {
-        let wait = BACKOFF.wait(&self.reading.kind, self.failures.saturating_sub(1));
-        tokio::time::sleep(wait).await;
+    async fn wait(&mut self) {
+        let backoff = self.pace.backoff;
+        let wait = backoff.wait(&self.reading.kind, self.failures.saturating_sub(1));
+        let shortest = wait.min(backoff.first);
+        tokio::time::sleep(shortest).await;
+        // What the API has answered for another kind, it may answer for this one.
+        tokio::select! {
+            () = tokio::time::sleep(wait - shortest) => {}
+            () = self.back.wait() => {}
+        }
     }
 }
 
@@ -287,6 +286,10 @@ fn status(failure: &watcher::Error) -> Option<&kube::core::Status> {
 }
 
 fn meaning(failure: &watcher::Error, way: Way, listing: bool) -> Meaning {
+    if let watcher::Error::WatchFailed(kube::Error::SerdeError(_)) = failure {
+        // The watch would go on after what cannot be read, and that would be missed.
+        return Meaning::Gone;
+    }
     let streaming = listing && way == Way::Streamed;
     match status(failure).map(|status| status.code) {
         Some(404 | 405) => Meaning::NotServed,

@@ -13,14 +13,16 @@ use sources::folder::Folder;
 use sources::jwks::{self, KeysSource};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use writeback::{ClusterPlace, EmbeddedPlace, Limits};
 
+use crate::api::STORE_RANK;
 use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
+use crate::registration::Home;
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
 use crate::writing::Target;
-use writeback::{ClusterPlace, EmbeddedPlace, Limits};
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
@@ -33,6 +35,21 @@ const KEYS_AT_START: Duration = Duration::from_secs(5);
 
 /// Keys are not fetched more often than this.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
+
+/// Where entries of workloads are kept: in the cluster, else in our own store, else in memory.
+pub(super) fn home(options: &ServeOptions) -> Home {
+    match (options.reads_cluster(), &options.api.data) {
+        (true, _) => Home {
+            rank: CLUSTER_RANK,
+            shared: true,
+        },
+        (false, Some(_)) => Home {
+            rank: STORE_RANK,
+            shared: false,
+        },
+        (false, None) => Home::MEMORY,
+    }
+}
 
 /// What sources are made with.
 pub(super) struct Wiring<'a> {
@@ -174,6 +191,7 @@ pub(super) fn reading(options: &ServeOptions, kinds: Arc<[Kind]>) -> kubernetes:
     kubernetes::source::Options {
         kinds,
         validation: validation(options.validation, ValidationMode::Warn),
+        ..kubernetes::source::Options::default()
     }
 }
 

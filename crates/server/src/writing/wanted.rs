@@ -94,7 +94,7 @@ pub fn of_analysis<'f>(
     let mut all = BTreeMap::new();
     for kind in Kind::ALL
         .iter()
-        .filter(|kind| kind.group().ends_with(".istio.io"))
+        .filter(|kind| kind.has_analysis_status())
     {
         for object in snapshot.tables.iter_any(*kind) {
             if !is_of(object.meta(), source) {
