@@ -35,7 +35,7 @@ use crate::supervisor::Supervisor;
 use crate::warm::{Saver, Warm};
 use crate::welcome;
 use report::report;
-use wiring::{Wiring, first_keys};
+use wiring::{Wiring, first_answers};
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -217,7 +217,7 @@ async fn first_read(
         settings.await;
         clusters.await;
         supervisor.synced().await?;
-        first_keys(derive).await
+        first_answers(derive).await
     };
     tokio::select! {
         result = reading => result?,

@@ -7,6 +7,9 @@ use model::{Diagnostic, Kind, SourceId};
 use sources::{Closed, Sink, SourceEvent};
 use tokio::sync::{Mutex, watch};
 
+/// So many findings are told of a cluster.
+const MOST: usize = 1000;
+
 /// The findings of all kinds, which are told together. Clones share them.
 #[derive(Clone)]
 pub(super) struct Findings {
@@ -30,9 +33,12 @@ impl Back {
     }
 }
 
+/// A kind, in one namespace or all.
+type Place = (Kind, Option<Arc<str>>);
+
 #[derive(Default)]
 struct Found {
-    by_kind: BTreeMap<Kind, Vec<Diagnostic>>,
+    by_kind: BTreeMap<Place, Vec<Diagnostic>>,
     /// That the API does not answer at all.
     unreachable: Option<Diagnostic>,
 }
@@ -53,13 +59,19 @@ impl Findings {
     }
 
     /// Replaces what is wrong with a kind.
-    pub(super) async fn set(&self, kind: Kind, new: Vec<Diagnostic>) -> Result<(), Closed> {
+    pub(super) async fn set(
+        &self,
+        kind: Kind,
+        namespace: Option<Arc<str>>,
+        new: Vec<Diagnostic>,
+    ) -> Result<(), Closed> {
+        let place = (kind, namespace);
         let mut found = self.found.lock().await;
-        let known = found.by_kind.get(&kind).map_or(&[][..], Vec::as_slice);
+        let known = found.by_kind.get(&place).map_or(&[][..], Vec::as_slice);
         if *known == *new {
             return Ok(());
         }
-        found.by_kind.insert(kind, new);
+        found.by_kind.insert(place, new);
         self.tell(&found).await
     }
 
@@ -78,7 +90,9 @@ impl Findings {
 
     async fn tell(&self, found: &Found) -> Result<(), Closed> {
         let of_kinds = found.by_kind.values().flatten();
+        // Troubles of kinds come before those of their objects.
         let all = found.unreachable.iter().chain(of_kinds).cloned();
+        let all = all.take(MOST);
         let told = SourceEvent::Findings(self.source.clone(), all.collect());
         self.sink.send(told).await
     }

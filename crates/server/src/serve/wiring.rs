@@ -11,6 +11,7 @@ use model::{Kind, Owner};
 use sources::files::{self, Absent, FilesSource};
 use sources::folder::Folder;
 use sources::jwks::{self, KeysSource};
+use sources::names::{NamesSource, SystemResolver};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use writeback::{ClusterPlace, EmbeddedPlace, Limits};
@@ -30,8 +31,8 @@ const FOLDER_RANK: u8 = 10;
 /// Precedence of a cluster: folders win over it, and it wins over the store of the API.
 pub(super) const CLUSTER_RANK: u8 = 100;
 
-/// How long the start waits for keys of token issuers. A rule gives an answer 5 s where it does not say.
-const KEYS_AT_START: Duration = Duration::from_secs(5);
+/// How long the start waits for keys of token issuers, to which a rule gives 5 s where it does not say, and for addresses.
+const ANSWERS_AT_START: Duration = Duration::from_secs(5);
 
 /// Keys are not fetched more often than this.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
@@ -73,6 +74,7 @@ impl Wiring<'_> {
         let cluster = self.cluster(supervisor)?;
         let store = self.api(supervisor).await?;
         self.keys(supervisor)?;
+        self.names(supervisor)?;
         Ok(cluster.or(store))
     }
 
@@ -115,8 +117,12 @@ impl Wiring<'_> {
             source: owner.source.clone(),
             shared: true,
         };
-        supervisor.add(Box::new(move |_| {
-            let source = ClusterSource::new(owner.clone(), client.clone(), options.clone());
+        supervisor.add(Box::new(move |first| {
+            let options = kubernetes::source::Options {
+                first,
+                ..options.clone()
+            };
+            let source = ClusterSource::new(owner.clone(), client.clone(), options);
             Box::new(source)
         }))?;
         Ok(Some(target))
@@ -174,13 +180,25 @@ impl Wiring<'_> {
         }))?;
         Ok(())
     }
+
+    fn names(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+        let wanted = self.derive.wanted_names();
+        supervisor.add(Box::new(move |_| {
+            Box::new(NamesSource {
+                owner: Owner::new(0, "dns"),
+                wanted: wanted.clone(),
+                resolver: SystemResolver::new,
+            })
+        }))?;
+        Ok(())
+    }
 }
 
-/// Waits until an outcome is known of fetching each key, so that proxies which reconnect after a restart do not refuse
-/// good tokens meanwhile; but not for long.
-pub(super) async fn first_keys(derive: &Derive) -> Result<(), Closed> {
+/// Waits until an outcome is known of fetching each key and looking up each name, so that proxies which reconnect after a
+/// restart neither refuse good tokens meanwhile nor lose the way into other networks; but not for long.
+pub(super) async fn first_answers(derive: &Derive) -> Result<(), Closed> {
     let start = Instant::now();
-    while !derive.ask(State::has_keys).await? && start.elapsed() < KEYS_AT_START {
+    while !derive.ask(State::has_what_it_wants).await? && start.elapsed() < ANSWERS_AT_START {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
@@ -188,10 +206,13 @@ pub(super) async fn first_keys(derive: &Derive) -> Result<(), Closed> {
 
 /// How clusters are read, the configured one and remote ones.
 pub(super) fn reading(options: &ServeOptions, kinds: Arc<[Kind]>) -> kubernetes::source::Options {
+    let stated = options.cluster.of_source();
+    let is_read = |kind: &&Kind| stated.kinds.contains(kind);
     kubernetes::source::Options {
-        kinds,
+        kinds: kinds.iter().filter(is_read).copied().collect(),
         validation: validation(options.validation, ValidationMode::Warn),
-        ..kubernetes::source::Options::default()
+        revision: options.revision.as_str().into(),
+        ..stated
     }
 }
 
