@@ -74,9 +74,7 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             [written, of_kinds(entry(), STATUS, REPLACE)].concat()
         }
         (Reach::Namespace, Feature::Statuses) => leases(&["get", "create", "update"]),
-        (Reach::Namespace, Feature::Registration) => {
-            leases(&["get", "create", "update", "delete"])
-        }
+        (Reach::Namespace, Feature::Registration) => leases(&["get", "create", "update", "delete"]),
         (Reach::Namespace | Reach::Remote, _) => Vec::new(),
     }
 }
