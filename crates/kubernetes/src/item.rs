@@ -1,5 +1,6 @@
 //! An object as it comes from the API, without what nobody reads: that is left out while it is read.
 
+mod bulk;
 mod unread;
 
 use std::borrow::Cow;
@@ -12,11 +13,13 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde::{Deserialize, de};
 use serde_json::{Map, Value};
 
+pub(crate) use bulk::drop_unread;
+
 use unread::{IN_ALL, Path, unread};
 
 /// An object of some kind.
 #[derive(Clone, Default)]
-pub(crate) struct Item {
+pub struct Item {
     /// Its name, namespace and resource version, and nothing else.
     meta: ObjectMeta,
     /// All that may be read of it.
@@ -24,6 +27,11 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// All that may be read of it.
+    pub fn object(&self) -> &Map<String, Value> {
+        &self.object
+    }
+
     fn new(object: Map<String, Value>) -> Self {
         let text = |field: &str| {
             let meta = object.get("metadata")?;
@@ -99,6 +107,8 @@ impl<'de> Visitor<'de> for Top {
             let below = Tree::below(&paths, &field);
             if below.is_unread() {
                 from.next_value::<IgnoredAny>()?;
+                // A field may stand twice, and the last one counts.
+                fields.remove(&field);
                 continue;
             }
             let value = from.next_value_seed(below)?;

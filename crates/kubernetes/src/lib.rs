@@ -4,7 +4,7 @@
 //! itself, and tells what there is; [`trial`] says whether credentials are good for that.
 
 pub mod client;
-mod item;
+pub mod item;
 pub mod source;
 pub mod trial;
 

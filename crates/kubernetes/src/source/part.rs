@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::definitions::{self, Definition};
 use super::select;
-use crate::item::Item;
+use crate::item::{Item, drop_unread};
 
 /// How many events are told at once.
 const LARGEST: usize = 1024;
@@ -196,6 +196,7 @@ impl Reading {
             let versions = definitions::served(kind, &object);
             read.definitions.push(Definition::Serves(kind, versions));
         }
+        drop_unread(self.kind, &mut object);
         // Items of lists do not say what they are.
         object.insert("kind".into(), self.kind.name().into());
         object.insert("apiVersion".into(), self.api_version().into());

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 mod api;
+mod decoder;
 mod fake;
 mod follow;
 mod kinds;
