@@ -214,11 +214,17 @@ impl Place for Guarded {
     }
 }
 
-/// The deadline of a lease of some duration that was asked for at `asked`. Others wait at least that long after they see
-/// it, and they cannot see it before it is asked for.
+/// How long a lease that is not renewed keeps others away. Less than its duration, so that even who sees the last renewal
+/// late writes within one duration after it.
+pub(crate) fn kept(duration: Duration) -> Duration {
+    duration * 9 / 10
+}
+
+/// The deadline of a lease of some duration that was asked for at `asked`. Others wait for as long as it is kept after they
+/// see it, and they cannot see it before it is asked for.
 pub(crate) fn deadline(asked: Instant, duration: Duration) -> Deadline {
     Deadline {
-        last_begin: asked + duration * 5 / 6,
-        end: asked + duration * 29 / 30,
+        last_begin: asked + duration * 8 / 10,
+        end: asked + kept(duration),
     }
 }

@@ -1,8 +1,9 @@
 //! Electing a leader by a Lease.
 //!
 //! One elector takes part for each lock. The rules are client-go's, with Istio's addition that the default revision takes
-//! the lock from another: a lease is free when nobody holds it, or when it has not changed for as long as it lasts by
-//! *this* replica's clock; what the lease says of times is never compared with a clock. What is stricter here: the leader
+//! the lock from another: a lease is free when nobody holds it, or when it has not changed for nine tenths of its duration
+//! by *this* replica's clock (an istiod stops after three quarters); what the lease says of times is never compared with a
+//! clock. What is stricter here: the leader
 //! writes only while it can be sure that nobody else leads ([`crate::lead`]), and who takes the lock from a leader that
 //! lives begins once that one must have noticed.
 //!
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::lead::{Announcer, Lead, Leading, Term, deadline};
+use crate::lead::{Announcer, Lead, Leading, Term, deadline, kept};
 use crate::place::{ObjectRef, Part, Place, WriteError};
 
 /// The annotation with the revision of the holder.
@@ -109,7 +110,7 @@ impl Seen {
     fn end(&self, own: Duration) -> Instant {
         let seconds = self.record.0.lease_duration_seconds.unwrap_or_default();
         let said = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-        self.at + said.max(own).min(LONGEST_LEASE)
+        self.at + kept(said.max(own).min(LONGEST_LEASE))
     }
 }
 

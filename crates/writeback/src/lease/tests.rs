@@ -106,10 +106,10 @@ async fn who_is_killed_is_followed_when_the_lease_has_run_out() {
     let b = world.start("b", "default", 2, Faults::default());
     seconds(40.0).await;
     a.kill().await;
-    seconds(20.0).await;
+    seconds(15.0).await;
     assert!(!b.leads(), "the lease lasts");
-    seconds(13.0).await;
-    assert!(b.leads());
+    seconds(15.0).await;
+    assert!(b.leads(), "one duration is the most");
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn who_is_cut_off_stops_before_another_begins() {
     }
     assert!(b.leads());
     assert!(
-        (170..=255).contains(&led),
+        (160..=245).contains(&led),
         "it led on for {led} tenths of a second"
     );
     let object = ObjectRef {

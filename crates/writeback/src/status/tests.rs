@@ -175,7 +175,11 @@ async fn many_statuses_are_written_at_the_rate_and_none_after_a_restart() {
         "{last:?}"
     );
     first.stop.cancel();
-    let second = start(&place, "second", &wants, Options::default());
+    // Some are wanted only after it has begun.
+    let late = watch::Sender::new(Statuses::default());
+    let second = start(&place, "second", &late, Options::default());
+    seconds(1).await;
+    late.send_replace(wants.borrow().clone());
     seconds(60).await;
     assert_eq!(written(&place), 2000);
     assert_eq!(second.client.requests(), 1, "one list told all");

@@ -155,6 +155,10 @@ impl StatusWriter {
                     }
                     let wanted = self.wanted.borrow_and_update().clone();
                     desk.want(wanted);
+                    if desk.has_unread() {
+                        // A list tells at once what else would be read one by one.
+                        resync = Instant::now();
+                    }
                 }
                 () = tokio::time::sleep_until(wake), if !busy => {}
             }
@@ -235,6 +239,8 @@ struct Desk {
     under_way: BTreeSet<ObjectKey>,
     /// The version that each kind is written in.
     versions: BTreeMap<Kind, &'static str>,
+    /// The kinds of which all statuses were read, as far as that is possible.
+    read: BTreeSet<Kind>,
     pace: Pace,
 }
 
@@ -248,6 +254,7 @@ impl Desk {
             due: BTreeSet::new(),
             under_way: BTreeSet::new(),
             versions: BTreeMap::new(),
+            read: BTreeSet::new(),
             pace: Pace::new(options.per_second, options.burst),
         }
     }
@@ -279,6 +286,7 @@ impl Desk {
     async fn read_all(&mut self, place: &dyn Place) {
         let kinds: BTreeSet<Kind> = self.wanted.keys().map(|key| key.kind).collect();
         for kind in kinds {
+            self.read.insert(kind);
             if let Err(error) = self.read_kind(place, kind).await {
                 tracing::info!(kind = kind.name(), %error, "Statuses cannot be listed; each is read before it is written.");
             }
@@ -287,6 +295,11 @@ impl Desk {
         for key in all.keys() {
             self.consider(key);
         }
+    }
+
+    /// Whether a kind is wanted of which not all statuses were read.
+    fn has_unread(&self) -> bool {
+        self.wanted.keys().any(|key| !self.read.contains(&key.kind))
     }
 
     async fn read_kind(&mut self, place: &dyn Place, kind: Kind) -> Result<(), WriteError> {

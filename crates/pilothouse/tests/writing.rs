@@ -1,0 +1,260 @@
+//! Two replicas over one API, from outside: one writes, and when it is killed or stopped the other goes on.
+//!
+//! The API is our own, in a process that writes nothing; its audit log counts the writes. `WRITING_OBJECTS` sets how many
+//! ServiceEntries there are, and `WRITING_LEASE` how long a lease lasts.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// How long anything may take on a busy machine, beyond what it has to.
+const PATIENCE: Duration = Duration::from_secs(120);
+const ENTRIES: &str = "/apis/networking.istio.io/v1/namespaces/default/serviceentries";
+
+fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// A request of HTTP/1.1, and its answer's JSON; null where there is none.
+fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> Value {
+    let Ok(mut socket) = TcpStream::connect(address) else {
+        return Value::Null;
+    };
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut answer = String::new();
+    let done = socket.write_all(request.as_bytes());
+    if done
+        .and_then(|()| socket.read_to_string(&mut answer))
+        .is_err()
+    {
+        return Value::Null;
+    }
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).unwrap_or_default()
+}
+
+struct Process {
+    child: Child,
+    http: SocketAddr,
+}
+
+impl Process {
+    fn start(more: &[&str]) -> Self {
+        let (grpc, http) = (free(), free());
+        let child = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
+            .args(["serve", "--state-dir", "off", "--log", "warn"])
+            .args(["--grpc-addr", &grpc.to_string()])
+            .args(["--http-addr", &http.to_string()])
+            .args(more)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child, http }
+    }
+
+    /// Whether it leads the writing of addresses.
+    fn leads(&self) -> bool {
+        let page = ask(self.http, "GET", "/debug/writing", &Value::Null);
+        let locks = page["locks"].as_array().cloned().unwrap_or_default();
+        locks
+            .iter()
+            .any(|l| l["lock"] == "istio-ip-autoallocate" && l["leads"] == true)
+    }
+
+    fn signal(mut self, name: &str) {
+        let id = self.child.id().to_string();
+        Command::new("kill")
+            .args(["-s", name, &id])
+            .status()
+            .unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct World {
+    api: SocketAddr,
+    audit: PathBuf,
+    kubeconfig: PathBuf,
+    lease: String,
+    _server: Process,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let (api, audit, kubeconfig) = (free(), path("audit.log"), path("kubeconfig"));
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let server = Process::start(&[
+            "--data",
+            &text(&path("data")),
+            "--api-addr",
+            &api.to_string(),
+            "--api-audit-log",
+            &text(&audit),
+            "--insecure-local",
+            "--write-status=false",
+        ]);
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{api}")}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+        });
+        fs::write(&kubeconfig, config.to_string()).unwrap();
+        let lease = std::env::var("WRITING_LEASE").unwrap_or_else(|_| "4s".to_owned());
+        let world = Self {
+            api,
+            audit,
+            kubeconfig,
+            lease,
+            _server: server,
+            _dir: dir,
+        };
+        wait("the API answers", || !world.get("/version").is_null());
+        world
+    }
+
+    fn get(&self, path: &str) -> Value {
+        ask(self.api, "GET", path, &Value::Null)
+    }
+
+    fn replica(&self, name: &str) -> Process {
+        let file = self.kubeconfig.to_str().unwrap();
+        let more = [
+            "--kubeconfig",
+            file,
+            "--pod-name",
+            name,
+            "--lease-duration",
+            &self.lease,
+        ];
+        Process::start(&more)
+    }
+
+    fn create(&self, name: &str) {
+        let entry = json!({
+            "apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "hosts": [format!("{name}.example.com")], "resolution": "DNS",
+                "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+            },
+        });
+        let made = ask(self.api, "POST", ENTRIES, &entry);
+        assert_eq!(made["metadata"]["name"], name, "{made}");
+    }
+
+    /// The addresses that entries have, by entry; those without any are left out.
+    fn addresses(&self) -> BTreeMap<String, Vec<String>> {
+        let list = self.get(ENTRIES);
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let of = items.iter().filter_map(|item| {
+            let addresses = item["status"]["addresses"].as_array()?;
+            let texts = addresses.iter().map(|a| a["value"].to_string());
+            Some((item["metadata"]["name"].to_string(), texts.collect()))
+        });
+        of.collect()
+    }
+
+    /// How often each status was written, by what the API's audit log says.
+    fn writes(&self) -> BTreeMap<String, usize> {
+        let mut writes = BTreeMap::new();
+        for line in fs::read_to_string(&self.audit).unwrap().lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let path = line["path"].as_str().unwrap_or_default();
+            let of_status = path.contains("/serviceentries/") && path.ends_with("/status");
+            if of_status && line["method"] == "PUT" && line["code"] == 200 {
+                *writes.entry(path.to_owned()).or_default() += 1;
+            }
+        }
+        writes
+    }
+}
+
+fn wait(what: &str, until: impl Fn() -> bool) -> Duration {
+    let start = Instant::now();
+    while !until() {
+        assert!(start.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    start.elapsed()
+}
+
+#[test]
+fn when_the_writer_is_killed_or_stopped_the_other_goes_on_and_nothing_is_written_twice() {
+    let count: usize = std::env::var("WRITING_OBJECTS").map_or(40, |n| n.parse().unwrap());
+    let world = World::start();
+    for index in 0..count {
+        world.create(&format!("entry-{index}"));
+    }
+    let first = world.replica("first");
+    wait("the first leads", || first.leads());
+    let took = wait("all have addresses", || world.addresses().len() == count);
+    println!("{count} statuses were written in {took:?}");
+    let second = world.replica("second");
+    wait("the second is there", || {
+        let page = ask(second.http, "GET", "/debug/writing", &Value::Null);
+        page["locks"][0]["holder"] == "first"
+    });
+    first.signal("KILL");
+    world.create("killed");
+    let took = wait("the second goes on", || {
+        world.addresses().len() == count + 1
+    });
+    println!(
+        "after SIGKILL, with leases of {}, the next write came after {took:?}",
+        world.lease
+    );
+    let third = world.replica("third");
+    wait("the third is there", || {
+        let page = ask(third.http, "GET", "/debug/writing", &Value::Null);
+        page["locks"][0]["holder"] == "second"
+    });
+    second.signal("TERM");
+    world.create("stopped");
+    let took = wait("the third goes on", || world.addresses().len() == count + 2);
+    println!("after SIGTERM the next write came after {took:?}");
+    let before = world.addresses();
+    drop(third);
+    let fourth = world.replica("fourth");
+    wait("the fourth leads", || fourth.leads());
+    // Longer than an analysis waits for changes to cease.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(world.addresses(), before, "addresses stay");
+    let all: Vec<&String> = before.values().flatten().collect();
+    let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+    assert_eq!(
+        (all.len(), distinct.len()),
+        ((count + 2) * 2, (count + 2) * 2)
+    );
+    let writes = world.writes();
+    assert_eq!(writes.len(), count + 2, "each was written");
+    let twice: Vec<_> = writes.iter().filter(|(_, n)| **n != 1).collect();
+    assert!(twice.is_empty(), "written twice: {twice:?}");
+}
