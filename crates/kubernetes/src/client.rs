@@ -75,8 +75,8 @@ pub struct Options {
     /// case. Comma-separated.
     #[arg(
         long,
-        env = "ISTIO_WATCH_NAMESRATE",
-        value_name = "NAMESRATES",
+        env = "ISTIO_WATCH_NAMESPACE",
+        value_name = "NAMESPACES",
         value_delimiter = ','
     )]
     pub watch_namespaces: Vec<String>,

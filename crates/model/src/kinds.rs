@@ -250,6 +250,11 @@ impl Kind {
         workloads || credentials || api_server
     }
 
+    /// Whether the status of its objects may say what analysis finds: Istio's kinds.
+    pub fn has_analysis_status(self) -> bool {
+        self.group().ends_with(".istio.io")
+    }
+
     /// Whether objects of the kind count in a remote cluster, too: what runs there, how it is entered, and credentials.
     /// Other configuration counts in the configured cluster only.
     ///

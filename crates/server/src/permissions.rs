@@ -1,15 +1,29 @@
 //! What a server asks of a Kubernetes API, as rules of RBAC: each resource with the verbs that are used on it, no other.
 //!
-//! The chart's roles are generated from this table (`pilothouse permissions`).
+//! `pilothouse permissions` prints them, `create-remote-secret` grants them, and the chart's roles are generated from them.
+//! `.ci/chart` runs a server with exactly these rights, and compares them with the audit log of a real API server.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use clap::ValueEnum;
 use model::Kind;
+use serde_json::{Value, json};
 
-/// Where rules hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+/// What of a server needs rights.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
+pub enum Feature {
+    /// Reading configuration, services and endpoints, without which there is nothing to serve.
+    Reading,
+    /// Statuses and the addresses of ServiceEntries (`--write-status`).
+    Statuses,
+    /// Findings in the status of Istio's kinds (`--write-analysis`).
+    Analysis,
+    /// WorkloadEntries of workloads that connect (`--register-workloads`).
+    Registration,
+}
+
+/// Where rights hold.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Reach {
     /// All of the cluster that is configured.
     Cluster,
@@ -30,68 +44,58 @@ pub struct Rule {
     pub verbs: &'static [&'static str],
 }
 
-/// Rules with what they are for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Purpose {
-    /// A sentence.
-    pub words: &'static str,
-    /// What it takes.
-    pub rules: Vec<Rule>,
+impl Rule {
+    /// As an element of a role's `rules`.
+    pub fn json(&self) -> Value {
+        json!({"apiGroups": [self.group], "resources": self.resources, "verbs": self.verbs})
+    }
 }
 
+const STATUS: &str = "/status";
 /// What a watch takes.
 const READ: &[&str] = &["list", "watch"];
+/// What a write of a status takes: the object as it is, and the new status.
+const LOOK: &[&str] = &["get"];
+const REPLACE: &[&str] = &["update"];
 
-/// What objects of our own take.
-const WRITE: &[&str] = &["create", "delete", "get", "update"];
-
-/// What workloads that register themselves take, of one part of their entries.
-fn registered(part: &str) -> Purpose {
-    let entries = std::iter::once(Kind::WorkloadEntry);
-    match part {
-        "" => Purpose {
-            words: "Entries of workloads that register themselves.",
-            rules: kinds(entries, part, WRITE),
-        },
-        _ => Purpose {
-            words: "Their health.",
-            rules: kinds(entries, part, &["update"]),
-        },
+/// The rules for a feature, one for each group and set of verbs.
+pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
+    let all = || Kind::ALL.iter().copied();
+    match (reach, feature) {
+        (Reach::Cluster, Feature::Reading) => of_kinds(all(), "", READ),
+        (Reach::Remote, Feature::Reading) => {
+            of_kinds(all().filter(|k| k.is_read_remotely()), "", READ)
+        }
+        (Reach::Cluster, Feature::Statuses) => statuses([Kind::Ingress, Kind::ServiceEntry]),
+        (Reach::Cluster, Feature::Analysis) => statuses(all().filter(|k| k.has_analysis_status())),
+        (Reach::Cluster, Feature::Registration) => {
+            let entry = || [Kind::WorkloadEntry].into_iter();
+            let written = of_kinds(entry(), "", &["get", "create", "update", "delete"]);
+            [written, of_kinds(entry(), STATUS, REPLACE)].concat()
+        }
+        (Reach::Namespace, Feature::Statuses) => leases(&["get", "create", "update"]),
+        (Reach::Namespace, Feature::Registration) => leases(&["get", "create", "update", "delete"]),
+        (Reach::Namespace | Reach::Remote, _) => Vec::new(),
     }
 }
 
-/// Everything that is needed there.
-pub fn purposes(reach: Reach) -> Vec<Purpose> {
-    match reach {
-        Reach::Cluster => vec![
-            Purpose {
-                words: "Configuration, services and endpoints.",
-                rules: kinds(Kind::ALL.iter().copied(), "", READ),
-            },
-            registered(""),
-            registered("/status"),
-        ],
-        Reach::Namespace => vec![Purpose {
-            words: "Who leads, and which replicas there are that workloads registered through.",
-            rules: vec![Rule {
-                group: "coordination.k8s.io",
-                resources: vec!["leases".to_owned()],
-                verbs: WRITE,
-            }],
-        }],
-        Reach::Remote => vec![Purpose {
-            words: "Services, endpoints, and the credentials of gateways there.",
-            rules: kinds(
-                Kind::ALL.iter().copied().filter(|k| k.is_per_cluster()),
-                "",
-                READ,
-            ),
-        }],
-    }
+fn leases(verbs: &'static [&'static str]) -> Vec<Rule> {
+    vec![Rule {
+        group: "coordination.k8s.io",
+        resources: vec!["leases".to_owned()],
+        verbs,
+    }]
+}
+
+/// What it takes to write the statuses of these kinds.
+fn statuses(kinds: impl IntoIterator<Item = Kind>) -> Vec<Rule> {
+    let kinds: Vec<Kind> = kinds.into_iter().collect();
+    let looked_at = of_kinds(kinds.iter().copied(), "", LOOK);
+    [looked_at, of_kinds(kinds.into_iter(), STATUS, REPLACE)].concat()
 }
 
 /// A rule for each group of these kinds.
-fn kinds(
+fn of_kinds(
     kinds: impl Iterator<Item = Kind>,
     part: &str,
     verbs: &'static [&'static str],
@@ -110,21 +114,4 @@ fn kinds(
         }
     };
     groups.into_iter().map(rule).collect()
-}
-
-/// As YAML: an element of `rules`.
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "- apiGroups: [{:?}]", self.group)?;
-        writeln!(f, "  resources: [{}]", self.resources.join(", "))?;
-        writeln!(f, "  verbs: [{}]", self.verbs.join(", "))
-    }
-}
-
-/// As YAML: elements of `rules` below a comment.
-impl fmt::Display for Purpose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "# {}", self.words)?;
-        self.rules.iter().try_for_each(|rule| rule.fmt(f))
-    }
 }

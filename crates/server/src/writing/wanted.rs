@@ -92,10 +92,7 @@ pub fn of_analysis<'f>(
         messages.entry(key).or_default().push((code, message));
     }
     let mut all = BTreeMap::new();
-    for kind in Kind::ALL
-        .iter()
-        .filter(|kind| kind.group().ends_with(".istio.io"))
-    {
+    for kind in Kind::ALL.iter().filter(|kind| kind.has_analysis_status()) {
         for object in snapshot.tables.iter_any(*kind) {
             if !is_of(object.meta(), source) {
                 continue;

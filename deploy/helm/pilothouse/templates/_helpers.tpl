@@ -41,3 +41,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- else if gt (int .Values.replicas) 1 -}}yes
 {{- end -}}
 {{- end }}
+
+{{/* What needs rights, as `pilothouse permissions --features` names it, separated by spaces. */}}
+{{- define "pilothouse.features" -}}
+reading
+{{- if .Values.write.statuses }} statuses{{ end }}
+{{- if .Values.write.analysis }} analysis{{ end }}
+{{- if .Values.xds.insecureRegistration }} registration{{ end }}
+{{- end }}
+
+{{/* The rules of a role: of the whole cluster, or of the release's namespace. */}}
+{{- define "pilothouse.rules" -}}
+{{- $table := .context.Files.Get "files/rules.yaml" | fromYaml }}
+{{- range splitList " " (include "pilothouse.features" .context) }}
+{{- with index (index $table $.reach) . }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- end }}

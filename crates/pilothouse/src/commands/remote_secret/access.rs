@@ -14,7 +14,7 @@ use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use server::permissions::{Reach, purposes};
+use server::permissions::{Feature, Reach, Rule, rules};
 
 use super::{AuthType, Purpose, RemoteSecretOptions};
 
@@ -184,15 +184,13 @@ async fn create_account(client: &Client, options: &RemoteSecretOptions) -> anyho
         return Ok(());
     }
     let role = format!("istio-reader-clusterrole-{namespace}");
-    let rules = purposes(Reach::Remote).into_iter().flat_map(|p| p.rules);
-    let rules = rules.map(
-        |rule| json!({"apiGroups": [rule.group], "resources": rule.resources, "verbs": rule.verbs}),
-    );
+    let granted = rules(Reach::Remote, Feature::Reading);
+    let granted: Vec<_> = granted.iter().map(Rule::json).collect();
     create(
         &Api::<ClusterRole>::all(of_cluster()),
         json!({
             "metadata": {"name": role, "labels": {"app": "istio-reader"}},
-            "rules": rules.collect::<Vec<_>>(),
+            "rules": granted,
         }),
     )
     .await?;
