@@ -55,6 +55,8 @@ enum Command {
     Explain(Box<commands::explain::ExplainOptions>),
     /// Run a small HTTP backend that reports its name, for demos and tests.
     Echo(commands::echo::EchoOptions),
+    /// Print CustomResourceDefinitions of Istio's and Higress's kinds, for a cluster that has none.
+    Crds(commands::crds::CrdsOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
     /// Show the changes to the objects of the Kubernetes API, newest first.
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
             block_on(commands::explain::run(*options, &mut std::io::stdout()))
         }
         Command::Echo(options) => block_on(commands::echo::run(options)),
+        Command::Crds(options) => commands::crds::run(&options, &mut out()),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
         Command::History(options) => block_on(commands::ledger::history(options, &mut out())),
         Command::Diff(options) => block_on(commands::ledger::diff(options, &mut out())),
