@@ -133,6 +133,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "policy",
             "xlate",
             "incr",
+            "kubernetes",
         ],
     ),
     (

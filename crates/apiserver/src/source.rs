@@ -1,13 +1,12 @@
 //! The store as a source of configuration, like a folder.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::kinds::{AnyObject, Kind};
-use model::object::{ObjectKey, ObjectName, Origin};
-use model::parse::{Validation, from_json};
+use model::object::{ObjectKey, ObjectName};
+use model::parse::Validation;
 use model::{Change, Collection, Contents, Diagnostic, Owner, SourceId};
 use sources::{Running, Sink, Source, SourceError, SourceEvent};
 use tokio::sync::mpsc;
@@ -217,17 +216,5 @@ fn read(source: &SourceId, stored: &Stored) -> (Option<AnyObject>, Vec<Diagnosti
     let mut object = stored.value();
     // Nothing in it means anything to generation, and it is long.
     meta_mut(&mut object).remove("managedFields");
-    let parsed = from_json(object, &Path::new("api").into(), Validation::Warn);
-    let origin = Origin::Source(source.clone());
-    let diagnostics = parsed.diagnostics.into_iter().map(|mut d| {
-        d.origin = Some(origin.clone());
-        d.excerpt = None;
-        d
-    });
-    let diagnostics = diagnostics.collect();
-    let mut found = parsed.documents.into_iter().find_map(|d| d.object);
-    if let Some(object) = &mut found {
-        object.set_origin(origin);
-    }
-    (found, diagnostics)
+    sources::object::read(source, object, Validation::Warn)
 }

@@ -83,6 +83,7 @@ pub(crate) fn object<T: Kinded>(name: ObjectName, derived: Derived, spec: T) -> 
             derived: Some(Arc::new(derived)),
             uid: "".into(),
             resource_version: "".into(),
+            generation: 0,
             origin: Origin::Source(owner().source),
         },
         spec,

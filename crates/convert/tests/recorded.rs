@@ -33,6 +33,7 @@ fn object(recorded: &Value) -> Object<Ingress> {
             derived: None,
             uid: "".into(),
             resource_version: "".into(),
+            generation: 0,
             origin: Origin::Source(SourceId {
                 rank: 0,
                 name: "test".into(),

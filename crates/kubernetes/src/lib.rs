@@ -1,1 +1,11 @@
 //! A Kubernetes API as a source of configuration, like a folder.
+//!
+//! [`client`] says which API and how it is asked; [`source`] lists and watches every kind that generation reads, each by
+//! itself, and tells what there is; [`trial`] says whether credentials are good for that.
+
+pub mod client;
+mod item;
+pub mod source;
+pub mod trial;
+
+pub use kube::Client;

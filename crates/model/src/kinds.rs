@@ -248,6 +248,18 @@ impl Kind {
         workloads || credentials || api_server
     }
 
+    /// Whether objects of the kind count in a remote cluster, too: what runs there, how it is entered, and credentials.
+    /// Other configuration counts in the configured cluster only.
+    ///
+    /// Istio: pilot/pkg/serviceregistry/kube/controller/multicluster.go, 1.32.
+    pub fn is_read_remotely(self) -> bool {
+        let of_api_server = matches!(
+            self,
+            Kind::MutatingWebhook | Kind::ValidatingWebhook | Kind::CustomResourceDefinition
+        );
+        self.is_per_cluster() && !of_api_server && self != Kind::Deployment
+    }
+
     /// `group/version` as objects are written, with the preferred version.
     pub fn api_version(self) -> String {
         let version = self.versions()[0];

@@ -143,12 +143,14 @@ pub struct Meta {
     pub uid: Arc<str>,
     /// The version its API gave it; empty for files.
     pub resource_version: Arc<str>,
+    /// Which state of its spec this is, counted by its API; 0 for files.
+    pub generation: i64,
     /// Where it was read from.
     pub origin: Origin,
 }
 
 impl Meta {
-    /// Whether generation would see no difference: bookkeeping (uid, resourceVersion, origin) does not count.
+    /// Whether generation would see no difference: bookkeeping (uid, resourceVersion, generation, origin) does not count.
     pub fn means_the_same(&self, other: &Meta) -> bool {
         self.name == other.name
             && self.labels == other.labels

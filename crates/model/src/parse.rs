@@ -337,6 +337,7 @@ impl<'a> Reader<'a> {
             derived: None,
             uid: raw.uid.into(),
             resource_version: raw.resource_version.into(),
+            generation: raw.generation,
             origin: origin.clone(),
         });
         let object = read_kind(kind, node, meta, &mut findings);

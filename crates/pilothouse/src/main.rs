@@ -59,6 +59,11 @@ enum Command {
     Crds(commands::crds::CrdsOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
+    /// Print the roles that `serve` needs in a Kubernetes cluster.
+    Permissions(commands::permissions::PermissionsOptions),
+    /// Print a Secret with which the control plane of another cluster reads this one. Apply it there.
+    #[command(name = "create-remote-secret")]
+    RemoteSecret(Box<commands::remote_secret::RemoteSecretOptions>),
     /// Show the changes to the objects of the Kubernetes API, newest first.
     History(commands::ledger::HistoryOptions),
     /// Show the difference between two revisions of the store.
@@ -117,6 +122,12 @@ fn main() -> ExitCode {
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Crds(options) => commands::crds::run(&options, &mut out()),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
+        Command::Permissions(options) => commands::permissions::run(&options, &mut out()),
+        Command::RemoteSecret(options) => block_on(commands::remote_secret::run(
+            *options,
+            &mut out(),
+            &mut std::io::stderr(),
+        )),
         Command::History(options) => block_on(commands::ledger::history(options, &mut out())),
         Command::Diff(options) => block_on(commands::ledger::diff(options, &mut out())),
         Command::Get(options) => block_on(commands::ledger::get(options, &mut out())),

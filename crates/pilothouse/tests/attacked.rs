@@ -167,7 +167,7 @@ fn debug_pages_are_not_shown_to_web_pages_and_what_proxies_pass_on() {
         for page in ["/debug", "/debug/configz", "/debug/config_dump?proxyID=a.b"] {
             assert_eq!(status(page, &strange), "403", "{page} {strange}");
         }
-        for page in ["/ready", "/metrics", "/version"] {
+        for page in ["/ready", "/live", "/metrics", "/version"] {
             assert_eq!(status(page, &strange), "200", "{page} {strange}");
         }
     }

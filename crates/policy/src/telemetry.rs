@@ -147,6 +147,7 @@ mod tests {
                     derived: None,
                     uid: "".into(),
                     resource_version: "".into(),
+                    generation: 0,
                     origin: Origin::Source(SourceId {
                         rank: 0,
                         name: "test".into(),

@@ -26,11 +26,16 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOTHOUSE_CONFIG_EMPTY_GRACE", value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub config_empty_grace: Duration,
 
+    /// The cluster that objects are read from.
+    #[command(flatten)]
+    pub cluster: kubernetes::client::Options,
+
     /// The Kubernetes API.
     #[command(flatten)]
     pub api: crate::api::ApiOptions,
 
-    /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: Istio's defaults.
+    /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: the key `mesh` of the ConfigMap `istio`
+    /// in the namespace of the control plane, wherever that comes from, over Istio's defaults.
     #[arg(
         long,
         alias = "meshConfig",
@@ -39,7 +44,7 @@ pub struct ServeOptions {
     )]
     pub mesh_config: Option<PathBuf>,
 
-    /// Mesh networks (Istio's MeshNetworks as YAML), watched for changes.
+    /// Mesh networks (Istio's MeshNetworks as YAML), watched for changes. Default: the key `meshNetworks` of that ConfigMap.
     #[arg(
         long,
         alias = "meshNetworks",
@@ -48,6 +53,19 @@ pub struct ServeOptions {
         value_name = "FILE"
     )]
     pub mesh_networks: Option<PathBuf>,
+
+    /// A ConfigMap in the namespace of the control plane with mesh configuration (keys `mesh` and `meshNetworks`) that lies
+    /// below --mesh-config or the ConfigMap `istio`.
+    #[arg(long, env = "SHARED_MESH_CONFIG", value_name = "NAME")]
+    pub shared_mesh_config: Option<String>,
+
+    /// The revision of this control plane. Its mesh configuration is the ConfigMap `istio-REVISION`.
+    #[arg(long, env = "REVISION", value_name = "NAME", default_value = "")]
+    pub revision: String,
+
+    /// Remote clusters.
+    #[command(flatten)]
+    pub remotes: crate::remotes::RemoteOptions,
 
     /// Address for plaintext xDS. Beyond loopback only with --insecure-grpc.
     #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
@@ -58,7 +76,7 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOTHOUSE_INSECURE_GRPC", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_grpc: bool,
 
-    /// Address for `/ready`, `/metrics` and `/debug`.
+    /// Address for `/ready`, `/live`, `/metrics` and `/debug`.
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub http_addr: SocketAddr,
 
@@ -104,14 +122,10 @@ pub struct ServeOptions {
     )]
     pub namespace: String,
 
-    /// What to do with invalid objects: reject them, or use what is valid and warn.
-    #[arg(
-        long,
-        env = "PILOTHOUSE_VALIDATION",
-        value_name = "MODE",
-        default_value = "strict"
-    )]
-    pub validation: ValidationMode,
+    /// What to do with invalid objects: reject them, or use what is valid and warn. Default: strict for folders, warn for
+    /// clusters, whose API servers and webhooks have judged their objects already.
+    #[arg(long, env = "PILOTHOUSE_VALIDATION", value_name = "MODE")]
+    pub validation: Option<ValidationMode>,
 
     /// New streams admitted per second, of which one address gets half; the burst is four seconds' worth. 0 means no
     /// limit.
@@ -289,6 +303,13 @@ pub struct ServeOptions {
     pub log: String,
 }
 
+impl ServeOptions {
+    /// Whether objects may come from a Kubernetes API.
+    pub fn has_kubernetes_api(&self) -> bool {
+        self.api.data.is_some() || self.reads_cluster()
+    }
+}
+
 /// Ranges of addresses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cidrs(pub Vec<IpNet>);
@@ -302,6 +323,18 @@ pub enum ValidationMode {
     Warn,
 }
 
+impl ServeOptions {
+    /// Whether objects come from elsewhere than from a cluster.
+    pub fn has_other_sources(&self) -> bool {
+        !self.config_dir.is_empty() || self.api.data.is_some()
+    }
+
+    /// Whether objects are read from a cluster.
+    pub fn reads_cluster(&self) -> bool {
+        self.cluster.is_wanted(self.has_other_sources())
+    }
+}
+
 /// The environment variables that stand for flags.
 pub fn environment() -> Vec<String> {
     ServeOptions::augment_args(clap::Command::new("serve"))
@@ -313,10 +346,11 @@ pub fn environment() -> Vec<String> {
         .collect()
 }
 
-/// Reads `HOST:PORT`; Istio's `:PORT` means every address.
+/// Reads `HOST:PORT`; Istio's `:PORT` means every address: of IPv4 alone where the machine has no IPv6.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') {
-        format!("[::]{text}")
+        let has_ipv6 = std::net::UdpSocket::bind("[::]:0").is_ok();
+        format!("{}{text}", if has_ipv6 { "[::]" } else { "0.0.0.0" })
     } else {
         text.replace("localhost:", "127.0.0.1:")
     };
@@ -336,7 +370,11 @@ fn cidrs(text: &str) -> Result<Cidrs, String> {
 }
 
 /// Reads `1h2m3.5s`, `100ms`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+///
+/// When it is none.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration such as 30s or 1m30s");
     let mut rest = text;
     let mut total = 0.0;
@@ -386,10 +424,8 @@ mod tests {
 
     #[test]
     fn an_address_without_host_means_every_address() {
-        assert_eq!(
-            address(":15010").map(|a| a.to_string()),
-            Ok("[::]:15010".into())
-        );
+        let every = address(":15010").unwrap();
+        assert!(every.ip().is_unspecified() && every.port() == 15010);
         assert_eq!(
             address("localhost:1").map(|a| a.to_string()),
             Ok("127.0.0.1:1".into())

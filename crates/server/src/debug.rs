@@ -21,6 +21,7 @@ use xds::TypeUrl;
 
 use crate::derive::{Closed, ProxyRow, Revisions, State};
 use crate::http::{Pages, text, typed};
+use crate::remotes;
 use crate::streams::{Connection, TypeState};
 use crate::supervisor::SourceStatus;
 
@@ -28,6 +29,10 @@ use crate::supervisor::SourceStatus;
 const INDEX: &[(&str, &str)] = &[
     ("adsz", "connected proxies and what they watch"),
     ("analysis", "what is wrong between objects"),
+    (
+        "clusterz",
+        "the configured cluster and the remote ones: which Secret names each, and whether it was read",
+    ),
     (
         "config_dump?proxyID=",
         "everything one proxy should have, as Envoy's admin page prints it",
@@ -139,6 +144,11 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "adsz" | "connections" => Page::Json(adsz(&pages.connections.all())),
         "registryz" => Page::Json(pages.derive.ask(registry::services).await?),
         "endpointShardz" | "endpointz" => Page::Json(pages.derive.ask(registry::endpoints).await?),
+        "clusterz" => Page::Json(remotes::clusterz(
+            &pages.cluster,
+            &pages.supervisor.sources(),
+            &pages.remotes.borrow().holders,
+        )),
         "configz" if parameter(query, "findings").is_some() => {
             let read = pages.findings.all();
             let generated = pages.derive.ask(State::findings).await?;

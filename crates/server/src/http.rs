@@ -1,4 +1,4 @@
-//! `/ready`, `/metrics`, `/version` and `/debug` over plain HTTP.
+//! `/ready`, `/live`, `/metrics`, `/version` and `/debug` over plain HTTP.
 //!
 //! Debug pages show configuration, so they answer only to clients on this machine ([`this_machine`]), whatever address is listened
 //! on. A client that holds connections, sends slowly or does not read keeps nobody else from being answered.
@@ -26,6 +26,8 @@ use crate::debug;
 use crate::derive::Derive;
 use crate::findings::Findings;
 use crate::metrics::Metrics;
+use crate::remotes;
+use crate::settings::Settled;
 use crate::streams::Connections;
 use crate::supervisor::Supervisor;
 use crate::warm::Warm;
@@ -51,6 +53,12 @@ pub struct Pages {
     pub warm: Arc<Warm>,
     /// The sources of configuration.
     pub supervisor: Supervisor,
+    /// The id of the configured cluster.
+    pub cluster: String,
+    /// How far the manager of remote clusters is.
+    pub remotes: watch::Receiver<remotes::Settled>,
+    /// How far the settings are.
+    pub settled: watch::Receiver<Settled>,
 }
 
 type Page = Response<Full<Bytes>>;
@@ -61,6 +69,9 @@ const HEAD: Duration = Duration::from_secs(10);
 const LARGEST_HEAD: usize = 16 << 10;
 /// How long a client may take to read an answer.
 const READING: Duration = Duration::from_secs(60);
+
+/// How long the derive thread may take to answer `/live`; the whole of a large mesh can keep it for seconds.
+const WORKING: Duration = Duration::from_secs(8);
 
 /// Serves until `stop`.
 pub async fn serve(listener: TcpListener, pages: Arc<Pages>, stop: CancellationToken) {
@@ -156,9 +167,13 @@ async fn answer(
                 for source in sources.iter().filter(|s| !s.was_in_sync) {
                     words.push_str(&format!("{}: {}\n", source.owner, source.words()));
                 }
+                if let Some(refused) = &pages.settled.borrow().refused {
+                    words.push_str(&format!("settings: {refused}; see the log\n"));
+                }
                 text(StatusCode::SERVICE_UNAVAILABLE, words)
             }
         }
+        "/live" => live(&pages).await,
         "/metrics" => metrics(&pages).await,
         "/version" => text(StatusCode::OK, concat!(env!("CARGO_PKG_VERSION"), "\n")),
         _ if path == "/debug" || path.starts_with("/debug/") => {
@@ -185,6 +200,21 @@ async fn answer(
     Ok(page)
 }
 
+/// Whether the process does its work: the derive thread, on which everything waits, takes the next message.
+async fn live(pages: &Pages) -> Page {
+    match tokio::time::timeout(WORKING, pages.derive.ask(|_| ())).await {
+        Ok(Ok(())) => text(StatusCode::OK, "alive\n"),
+        Ok(Err(_)) => {
+            let words = "the derive thread has ended\n";
+            text(StatusCode::SERVICE_UNAVAILABLE, words)
+        }
+        Err(_) => {
+            let words = format!("the derive thread has not answered for {WORKING:?}\n");
+            text(StatusCode::SERVICE_UNAVAILABLE, words)
+        }
+    }
+}
+
 async fn metrics(pages: &Pages) -> Page {
     let figures = pages
         .derive
@@ -209,6 +239,10 @@ async fn metrics(pages: &Pages) -> Page {
         set(&pages.metrics.virtual_services, virtual_services);
         set(&pages.metrics.services, services);
     }
+    pages
+        .metrics
+        .remotes
+        .set_states(&pages.supervisor.sources());
     let (analyzed, _) = pages.analyst.latest();
     let found = analyzed.current().map(|f| &f.diagnostic);
     pages.metrics.analysed(found);

@@ -1,5 +1,7 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
+mod remotes;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -13,6 +15,7 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use remotes::Remotes;
 
 /// Buckets of everything that is a time of propagation, in seconds: a change should arrive in milliseconds.
 const LATENCY_BUCKETS: &[f64] = &[
@@ -79,6 +82,8 @@ pub struct Metrics {
     pub warm_failures: IntCounter,
     /// Bytes of the file.
     pub warm_size: IntGauge,
+    /// Of remote clusters.
+    pub remotes: Remotes,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -240,6 +245,7 @@ impl Metrics {
                 "pilothouse_warm_file_bytes",
                 "Size of the file for the next start.",
             )?,
+            remotes: Remotes::new(r)?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;

@@ -1,11 +1,12 @@
 //! `pilothouse serve`: starts everything, watches over it, and takes it down in order.
 
 mod check;
+mod remotes;
 mod report;
 mod wiring;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use model::labels::Labels;
 use model::names::Namespace;
 use model::settings::Settings;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,7 +25,8 @@ use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
 use crate::http::{self, Pages};
 use crate::metrics::Metrics;
-use crate::settings;
+use crate::remotes::Secrets;
+use crate::settings::{self, Composer, ConfigMaps, SettingsSource, Settled};
 use crate::shadows::Shadows;
 use crate::streams::{Connections, Proxies};
 use crate::supervisor::Supervisor;
@@ -44,17 +47,25 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     ads::server::raise_descriptor_limit();
     let metrics = Arc::new(Metrics::new().context("cannot register metrics")?);
     let findings = Arc::new(Findings::default());
-    let (first_settings, found) = settings::load(&options)?;
-    report(&findings, &metrics, &settings::source(), found);
-    let (warm, keeper) = Warm::open(&options, &first_settings, &metrics);
+    let (composer, first) = Composer::start(&options)?;
+    let settled = SettingsSource::at_start(&first);
+    report(&findings, &metrics, &settings::source(), first.found);
+    let cluster = match options.reads_cluster() {
+        true => Some(options.cluster.connect().await?),
+        false => None,
+    };
+    let (warm, keeper) = Warm::open(&options, &first.settings, &metrics);
     let (warm, stop, tasks) = (Arc::new(warm), CancellationToken::new(), TaskTracker::new());
     let Thread {
         derive,
         thread,
         analyst,
         shadows,
-    } = Thread::start(&options, first_settings.into(), &metrics)?;
+        config_maps,
+        remote_secrets,
+    } = Thread::start(&options, first.settings, &metrics)?;
 
+    let remotes = watch::Sender::new(crate::remotes::Settled::default());
     let connections = Arc::new(Connections::default());
     let supervisor = supervisor(&derive, &findings, &metrics, &stop);
     let pages = Arc::new(Pages {
@@ -67,6 +78,9 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         analyst,
         warm: warm.clone(),
         supervisor: supervisor.clone(),
+        settled: settled.subscribe(),
+        cluster: options.cluster_id.clone(),
+        remotes: remotes.subscribe(),
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
     let proxies = Proxies {
@@ -90,13 +104,25 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         shadows: &shadows,
         stop: &stop,
         fault: &pages.fault,
+        cluster,
         warm: warm.is_serving(),
     };
     wiring.add_to(&supervisor).await?;
+    follow_settings(&supervisor, composer, &config_maps, &settled)?;
+    let parts = remotes::Parts {
+        options: &options,
+        supervisor: &supervisor,
+        derive: &derive,
+        metrics: &metrics,
+        findings: &findings,
+        secrets: remote_secrets.told(),
+    };
+    let clusters = remotes::start(&parts, remotes, &tasks, &stop);
     let shadowed = report::tell_shadowed(shadows, findings, metrics.clone(), stop.clone());
     tasks.spawn(shadowed);
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
-    first_read(&supervisor, &derive, &stop).await?;
+    let settings = settings::settled(settled.subscribe(), config_maps.told());
+    first_read(&supervisor, settings, clusters, &derive, &stop).await?;
     if warm.is_serving() {
         derive.let_go()?;
         warm.end();
@@ -104,7 +130,17 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     }
     door.begin("Ready.");
     let saver = keeper
-        .map(|keeper| Saver::start(keeper, &options, warm.clone(), derive.clone(), metrics))
+        .map(|keeper| {
+            let known = settled.subscribe();
+            Saver::start(
+                keeper,
+                &options,
+                known,
+                warm.clone(),
+                derive.clone(),
+                metrics,
+            )
+        })
         .transpose()
         .context("cannot start the thread that saves (--state-dir)")?;
     signal(&stop).await;
@@ -116,6 +152,22 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     stop.cancel();
     drop((door, pages, derive, supervisor));
     finish(tasks, thread, options.shutdown_duration).await
+}
+
+/// Adds the source of the settings.
+fn follow_settings(
+    supervisor: &Supervisor,
+    composer: Composer,
+    config_maps: &ConfigMaps,
+    settled: &watch::Sender<Settled>,
+) -> anyhow::Result<()> {
+    let composer = Arc::new(Mutex::new(composer));
+    let parts = (composer, config_maps.told(), settled.clone());
+    supervisor.add(Box::new(move |_| {
+        let (composer, told, settled) = parts.clone();
+        Box::new(SettingsSource::new(composer, told, settled))
+    }))?;
+    Ok(())
 }
 
 /// The supervisor of the sources, whose findings are reported.
@@ -143,19 +195,25 @@ async fn serve_pages(
     Ok(())
 }
 
-/// Waits until every source is in sync, or the process is to stop.
+/// Waits until every source is in sync, settings are those that they say, and so are the remote clusters that they name, or
+/// the process is to stop.
 async fn first_read(
     supervisor: &Supervisor,
+    settings: impl Future<Output = ()>,
+    clusters: impl Future<Output = ()>,
     derive: &Derive,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
+    let reading = async {
+        supervisor.synced().await?;
+        settings.await;
+        clusters.await;
+        supervisor.synced().await?;
+        first_keys(derive).await
+    };
     tokio::select! {
-        result = supervisor.synced() => result?,
+        result = reading => result?,
         () = signal(stop) => stop.cancel(),
-    }
-    tokio::select! {
-        result = first_keys(derive) => result?,
-        () = stop.cancelled() => {}
     }
     Ok(())
 }
@@ -186,6 +244,8 @@ struct Thread {
     thread: JoinHandle<()>,
     analyst: Analyst,
     shadows: Arc<Shadows>,
+    config_maps: Arc<ConfigMaps>,
+    remote_secrets: Arc<Secrets>,
 }
 
 impl Thread {
@@ -205,9 +265,16 @@ impl Thread {
         };
         let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
         let (metrics, seen) = (metrics.clone(), shadows.clone());
+        let config_maps = Arc::new(ConfigMaps::new(options));
+        let namespace = options.remotes.secrets_namespace.as_ref();
+        let namespace = namespace.unwrap_or(&options.namespace);
+        let remote_secrets = Arc::new(Secrets::new(namespace));
+        let (of_settings, of_remotes) = (config_maps.clone(), remote_secrets.clone());
         let on_batch = move |batch: &Batch| {
             report::on_batch(batch, &metrics);
             seen.see(batch);
+            of_settings.see(batch);
+            of_remotes.see(batch);
             if !batch.changes.is_empty() {
                 of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
@@ -222,6 +289,8 @@ impl Thread {
             thread,
             analyst,
             shadows,
+            config_maps,
+            remote_secrets,
         })
     }
 }

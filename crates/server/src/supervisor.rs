@@ -4,7 +4,6 @@
 //! source that is removed takes its objects with it. Events reach the derive thread through here, so that it is known how
 //! far each source is, and that each speaks for itself only.
 
-mod backoff;
 mod state;
 
 use std::collections::BTreeMap;
@@ -12,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::{Change, Diagnostic, Owner, SourceId};
+use sources::backoff::Backoff;
 use sources::{Delivery, Sink, Source, SourceError, SourceEvent};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinHandle};
@@ -19,11 +19,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::derive::{Closed, Derive};
 use crate::metrics::Metrics;
-use state::Progress;
+use state::{Progress, Wait};
 pub use state::{SourceState, SourceStatus};
 
 /// How long a source may take to stop before it is aborted.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How long a source that failed waits. A run that lasted as long as the longest wait makes a new start of the count.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(500),
+    longest: Duration::from_secs(60),
+};
 
 /// Makes a source for each of its runs. It is told whether this is the first one: a later one must not take what it cannot
 /// read for empty.
@@ -91,7 +97,16 @@ impl Supervisor {
     /// # Errors
     ///
     /// When there is one of that owner already.
-    pub fn add(&self, mut make: Make) -> Result<(), Duplicate> {
+    pub fn add(&self, make: Make) -> Result<(), Duplicate> {
+        self.add_patient(make, None)
+    }
+
+    /// As [`Supervisor::add`]; the start waits no longer than `patience` for the source.
+    ///
+    /// # Errors
+    ///
+    /// When there is one of that owner already.
+    pub fn add_patient(&self, mut make: Make, patience: Option<Duration>) -> Result<(), Duplicate> {
         let source = make(true);
         let owner = source.owner().clone();
         let stop = self.0.stop.child_token();
@@ -100,14 +115,36 @@ impl Supervisor {
             return Err(Duplicate(owner));
         }
         let entry = Entry {
-            progress: Progress::new(source.collections()),
+            progress: Progress::new(source.collections(), patience),
             stop: stop.clone(),
             task: None,
         };
         let entry = entries.by_owner.entry(owner.clone()).or_insert(entry);
-        let supervision = supervise(self.0.clone(), owner, source, make, stop);
+        let supervision = supervise(self.0.clone(), owner, Some(source), make, stop);
         entry.task = Some(tokio::spawn(supervision));
         Ok(())
+    }
+
+    /// Puts another source in the place of that of the same owner. What the owner holds stays in force until the new source
+    /// is in sync. Returns whether there was one.
+    pub fn replace(&self, mut make: Make) -> bool {
+        let owner = make(false).owner().clone();
+        let stop = self.0.stop.child_token();
+        let mut entries = self.0.entries();
+        let Some(entry) = entries.by_owner.get_mut(&owner) else {
+            return false;
+        };
+        let former = std::mem::replace(&mut entry.stop, stop.clone());
+        former.cancel();
+        let (shared, ending) = (self.0.clone(), entry.task.take());
+        entry.task = Some(tokio::spawn(async move {
+            if let Some(ending) = ending {
+                // It has a limit of its own, and does not panic with the source.
+                let _ = ending.await;
+            }
+            supervise(shared, owner, None, make, stop).await;
+        }));
+        true
     }
 
     /// Stops a source for good: what it holds goes with it. Returns whether there was one.
@@ -118,13 +155,13 @@ impl Supervisor {
             return false;
         };
         entry.stop.cancel();
+        let gone = vec![Change::Gone(owner.clone())];
+        // The process is going down if this fails.
+        let _ = self.0.derive.change(gone, Instant::now()).await;
         if let Some(task) = entry.task {
             // It has a limit of its own, and does not panic with the source.
             let _ = task.await;
         }
-        let gone = vec![Change::Gone(owner.clone())];
-        // The process is going down if this fails.
-        let _ = self.0.derive.change(gone, Instant::now()).await;
         (self.0.on_findings)(&owner.source, Vec::new());
         let name = owner.to_string();
         let _ = self.0.metrics.sources_in_sync.remove_label_values(&[&name]);
@@ -140,7 +177,15 @@ impl Supervisor {
             .collect()
     }
 
-    /// Resolves when every source that there is has been in sync, and what it had reported is applied.
+    /// One source.
+    pub fn source(&self, owner: &Owner) -> Option<SourceStatus> {
+        let entries = self.0.entries();
+        let entry = entries.by_owner.get(owner)?;
+        Some(entry.progress.status(owner))
+    }
+
+    /// Resolves when every source that there is has been in sync, or the start waits for it no longer, and what it had
+    /// reported is applied.
     ///
     /// # Errors
     ///
@@ -149,17 +194,30 @@ impl Supervisor {
         let mut progressed = self.0.progressed.subscribe();
         loop {
             progressed.mark_unchanged();
-            if self
-                .0
-                .entries()
-                .by_owner
-                .values()
-                .all(|e| e.progress.was_in_sync())
-            {
+            let now = Instant::now();
+            let waits: Vec<Wait> = {
+                let entries = self.0.entries();
+                let all = entries.by_owner.values();
+                all.filter_map(|e| e.progress.holds_up(now)).collect()
+            };
+            if waits.is_empty() {
                 break;
             }
-            // The sender is in `self`.
-            let _ = progressed.changed().await;
+            let limited = waits.iter().filter_map(|wait| match wait {
+                Wait::Until(then) => Some(*then),
+                Wait::Forever => None,
+            });
+            let next = async {
+                match limited.min() {
+                    Some(then) => tokio::time::sleep_until(then.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                // The sender is in `self`.
+                _ = progressed.changed() => {}
+                () = next => {}
+            }
         }
         self.0.derive.ask(|_| ()).await
     }
@@ -263,15 +321,15 @@ async fn feed(shared: Arc<Shared>, mut deliveries: mpsc::UnboundedReceiver<Deliv
     }
 }
 
-/// Runs a source again and again until `stop`.
+/// Runs a source again and again until `stop`. Without a first one its owner has reported before.
 async fn supervise(
     shared: Arc<Shared>,
     owner: Owner,
-    first: Box<dyn Source>,
+    mut next: Option<Box<dyn Source>>,
     mut make: Make,
     stop: CancellationToken,
 ) {
-    let (mut next, mut failures) = (Some(first), 0);
+    let mut failures = 0;
     loop {
         let run = shared.begin(&owner);
         let sink = shared.sink(&owner, run);
@@ -290,10 +348,10 @@ async fn supervise(
         let Some(ended) = run_once(source, sink, &stop).await else {
             return;
         };
-        if started.elapsed() >= backoff::LONGEST {
+        if started.elapsed() >= BACKOFF.longest {
             failures = 0;
         }
-        let wait = backoff::wait(&owner, failures);
+        let wait = BACKOFF.wait(&owner, failures);
         failures += 1;
         report_end(&shared, &owner, &ended, wait);
         tokio::select! {
@@ -339,7 +397,7 @@ fn report_end(shared: &Shared, owner: &Owner, ended: &Ended, wait: Duration) {
 }
 
 /// An error with what it comes from.
-fn chain(error: &SourceError) -> String {
+pub(crate) fn chain(error: &SourceError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

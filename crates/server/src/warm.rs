@@ -13,7 +13,7 @@ use model::node::Node;
 use model::settings::Settings;
 use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use xds::Published;
 use xlate::View;
 use xxhash_rust::xxh3::xxh3_64;
@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::config::ServeOptions;
 use crate::derive::{Closed, Derive, has_sets};
 use crate::metrics::Metrics;
+use crate::settings::Settled;
 
 /// In place of a folder: none.
 const OFF: &str = "off";
@@ -216,6 +217,7 @@ impl Saver {
     pub fn start(
         keeper: Keeper,
         options: &ServeOptions,
+        settled: watch::Receiver<Settled>,
         warm: Arc<Warm>,
         derive: Derive,
         metrics: Arc<Metrics>,
@@ -232,6 +234,7 @@ impl Saver {
                     keeper: Some(keeper),
                     known: FxHashMap::default(),
                     options,
+                    settled,
                     derive,
                     runtime,
                 };
@@ -298,6 +301,7 @@ struct Saving {
     /// By where it lies: each view with its proxies.
     known: FxHashMap<usize, Known>,
     options: ServeOptions,
+    settled: watch::Receiver<Settled>,
     derive: Derive,
     runtime: Handle,
 }
@@ -307,11 +311,10 @@ impl Saving {
         let counts = self.known.iter();
         let counts = counts.map(|(place, known)| (*place, known.joined_or_left));
         let counts: FxHashMap<usize, u64> = counts.collect();
-        let question = self.derive.ask(move |state| {
-            let settings = state.store().snapshot().settings.clone();
-            (settings, state.served(&counts))
-        });
-        let (settings, rows) = self.runtime.block_on(question)?;
+        // The next start knows no ConfigMaps when it reads the file.
+        let settings = self.settled.borrow().of_files.clone();
+        let question = self.derive.ask(move |state| state.served(&counts));
+        let rows = self.runtime.block_on(question)?;
         let mut before = std::mem::take(&mut self.known);
         let mut served = Vec::new();
         for row in rows {

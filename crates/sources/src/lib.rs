@@ -3,9 +3,11 @@
 //! A source reports what it reads as [`model::Change`]s, and what is wrong with it as diagnostics; the store applies
 //! them. Nothing here translates.
 
+pub mod backoff;
 pub mod files;
 pub mod folder;
 pub mod jwks;
+pub mod object;
 pub mod open;
 mod sink;
 

@@ -6,12 +6,14 @@
 //! Istio: pkg/kube/namespace/filter.go, pilot/pkg/config/kube/crdclient/client.go, 1.32.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use incr::{KeyedMap, KeyedSet};
-use model::kinds::Kind;
+use model::kinds::multicluster::REMOTE_SECRET_LABEL;
+use model::kinds::{AnyObject, Kind};
 use model::mesh::selects_namespace;
 use model::settings::Settings;
-use model::{Labels, Namespace, ObjectKey, ObjectName};
+use model::{Labels, Namespace, ObjectKey, ObjectName, Owner};
 
 use crate::snapshot::Snapshot;
 
@@ -28,12 +30,12 @@ pub(crate) struct Discovery {
 
 impl Discovery {
     /// What generation sees of an object: `winner`, unless its namespace is out of sight.
-    pub(crate) fn shown<T>(
+    pub(crate) fn shown(
         &mut self,
         next: &Snapshot,
         key: &ObjectKey,
-        winner: Option<T>,
-    ) -> Option<T> {
+        winner: Option<(AnyObject, Arc<Owner>)>,
+    ) -> Option<(AnyObject, Arc<Owner>)> {
         let selects = selects_some(&next.settings);
         if selects && key.kind == Kind::Namespace {
             self.labelled.insert(key.name.clone());
@@ -42,7 +44,10 @@ impl Discovery {
             return winner;
         }
         let namespace = namespace_of(key);
-        if winner.is_some() && !discovers(next, &namespace) {
+        let winning = winner.as_ref().map(|(object, _)| object);
+        if winning.is_some_and(|o| !configures_us(&next.settings, o))
+            && !discovers(next, &namespace)
+        {
             self.hidden
                 .entry(namespace)
                 .or_default()
@@ -94,6 +99,18 @@ impl Discovery {
 /// The name of the Namespace that an object is in, in the object's own cluster; empty for what is in none.
 fn namespace_of(key: &ObjectKey) -> ObjectName {
     ObjectName::new("", key.name.namespace.as_str()).in_cluster(key.name.cluster.as_ref())
+}
+
+/// Whether an object tells the control plane itself what to do, where it runs: the selectors are in a ConfigMap, which must
+/// not hide itself, and remote clusters in Secrets.
+fn configures_us(settings: &Settings, object: &AnyObject) -> bool {
+    let meta = object.meta();
+    let is_kind = match object.kind() {
+        Kind::ConfigMap => true,
+        Kind::Secret => meta.labels.get(REMOTE_SECRET_LABEL) == Some("true"),
+        _ => false,
+    };
+    is_kind && meta.name.cluster.is_none() && meta.name.namespace == settings.system_namespace
 }
 
 fn selects_some(settings: &Settings) -> bool {

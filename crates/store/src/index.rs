@@ -29,7 +29,7 @@ pub enum ObjectIndex {
     /// `namespace/label=value` of the selector (of a Service or ServiceEntry), its first pair; `namespace/=` of a
     /// selector without any.
     Selector,
-    /// [`UNALLOCATED`] or [`ALLOCATED`]: ServiceEntries by what address allocation has to do with them.
+    /// [`UNALLOCATED`], or [`range_value`] of an address: ServiceEntries by what address allocation has to do with them.
     Allocation,
     /// Objects for which labels of workloads decide whom they concern: under their namespace, those of
     /// [`LabelReader::MESH_WIDE`] kinds under [`ANYWHERE`]. Under [`PLACE`] those that look at where a workload stands.
@@ -59,8 +59,6 @@ impl ObjectIndex {
 
 /// ServiceEntries that wait for an address.
 pub const UNALLOCATED: &str = "unallocated";
-/// ServiceEntries that hold addresses of the ranges that are allocated from.
-pub const ALLOCATED: &str = "allocated";
 
 /// A value within an index.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -106,17 +104,19 @@ pub fn is_unallocated(entry: &Object<ServiceEntry>) -> bool {
     may_allocate(entry) && entry.spec.hosts.iter().any(waits)
 }
 
-/// The addresses of a ServiceEntry, in spec or status, that lie in the ranges allocated from.
-pub fn allocated_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpAddr> {
+/// The addresses of a ServiceEntry, in spec or status.
+pub fn held_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpAddr> {
     let status = entry.status.addresses.iter().map(|a| a.value.as_str());
     let spec = entry.spec.addresses.iter().map(String::as_str);
-    status
-        .chain(spec)
-        .filter_map(|a| a.parse().ok())
-        .filter(|ip| match ip {
-            IpAddr::V4(ip) => ip.octets()[..2] == [240, 240],
-            IpAddr::V6(ip) => ip.segments()[..3] == [0x2001, 2, 0],
-        })
+    status.chain(spec).filter_map(|a| a.parse().ok())
+}
+
+/// The value of [`ObjectIndex::Allocation`] for ServiceEntries with an address of the same /8, or /16 of IPv6.
+pub fn range_value(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => format!("{}/8", address.octets()[0]),
+        IpAddr::V6(address) => format!("{:x}::/16", address.segments()[0]),
+    }
 }
 
 fn emit_labels(namespace: &Namespace, labels: &Labels, emit: &mut dyn FnMut(ObjectIndex, String)) {
@@ -196,8 +196,8 @@ mod istio {
             if super::is_unallocated(object) {
                 emit(ObjectIndex::Allocation, super::UNALLOCATED.to_owned());
             }
-            if super::allocated_addresses(object).next().is_some() {
-                emit(ObjectIndex::Allocation, super::ALLOCATED.to_owned());
+            for address in super::held_addresses(object) {
+                emit(ObjectIndex::Allocation, super::range_value(address));
             }
             if let Some(selector) = &object.spec.workload_selector {
                 let pairs = selector

@@ -201,3 +201,34 @@ fn a_namespace_of_a_remote_cluster_goes_by_its_own_labels() {
         assert_eq!(clusters(&store), expected, "{text}");
     }
 }
+
+#[test]
+fn what_configures_the_control_plane_is_never_hidden() {
+    let mut store = Store::new(Arc::new(settings(ON)));
+    let object = |kind: &str, name: &str, namespace: &str, labels: &str| {
+        format!(
+            "apiVersion: v1\nkind: {kind}\nmetadata: {{name: {name}, namespace: {namespace}, labels: {labels}}}\n---\n"
+        )
+    };
+    let remote = "{istio/multiCluster: 'true'}";
+    let objects = object("ConfigMap", "istio", "istio-system", "{}")
+        + &object("ConfigMap", "istio", "elsewhere", "{}")
+        + &object("Secret", "east", "istio-system", remote)
+        + &object("Secret", "east", "elsewhere", remote)
+        + &object("Secret", "other", "istio-system", "{}");
+    store.apply(put(&objects));
+    let west = object("ConfigMap", "west", "istio-system", "{}");
+    store.apply(put_in(Some("west"), &west));
+    let seen = |store: &Store| {
+        let snapshot = store.snapshot();
+        let kinds = [Kind::ConfigMap, Kind::Secret].into_iter();
+        let all = kinds.flat_map(|kind| snapshot.tables.iter_any(kind).collect::<Vec<_>>());
+        all.map(|o| o.key().to_string()).collect::<Vec<_>>()
+    };
+    let own = ["ConfigMap istio-system/istio", "Secret istio-system/east"];
+    assert_eq!(seen(&store), own);
+    store.apply(set(""));
+    assert_eq!(seen(&store).len(), 6);
+    store.apply(set(ON));
+    assert_eq!(seen(&store), own);
+}

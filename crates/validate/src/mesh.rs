@@ -38,7 +38,12 @@ const CURVES: [&str; 7] = [
 
 /// Istio's defaults with what `text` sets over them, judged by all rules.
 pub fn read_config(text: &str, file: &Arc<Path>) -> Read<MeshConfig> {
-    let read = model::mesh::read_mesh_config(text, file);
+    apply_config(text, model::mesh::default_mesh_config(), file)
+}
+
+/// `base` with what `text` sets over it, judged by all rules.
+pub fn apply_config(text: &str, base: MeshConfig, file: &Arc<Path>) -> Read<MeshConfig> {
+    let read = model::mesh::apply_mesh_config(text, base, file);
     read.judged(text, file, mesh_config_keys(), |mesh, out| {
         let mut report = Report::default();
         config(mesh, &mut report);

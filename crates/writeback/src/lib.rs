@@ -1,5 +1,13 @@
 //! What the control plane writes into a Kubernetes API: as a leader, bounded, and never twice.
+//!
+//! A [`Place`] is where objects are written. [`lease`] elects who writes, and [`lead`] keeps everybody else from it.
 
+pub mod addresses;
+pub mod lead;
+pub mod lease;
 pub mod place;
+pub mod status;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
-pub use place::{ObjectRef, Part, Place, WriteError};
+pub use place::{ClusterPlace, EmbeddedPlace, Limits, ObjectRef, Page, Part, Place, WriteError};

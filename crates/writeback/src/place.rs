@@ -1,4 +1,11 @@
 //! Where objects are written: the API of a cluster, or our own store.
+//!
+//! Both speak the same requests and answers ([`rest`]); they differ in how those travel. A place retries nothing and decides
+//! nothing: whoever writes knows what a refusal means for it.
+
+mod cluster;
+mod embedded;
+mod rest;
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,6 +13,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use model::{Kind, ObjectName};
 use serde_json::Value;
+
+pub use cluster::{ClusterPlace, Limits};
+pub use embedded::EmbeddedPlace;
 
 /// An object of an API, of any kind.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -59,6 +69,9 @@ pub enum Part {
 /// Why a write did not happen, or is not known to have happened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WriteError {
+    /// Another replica leads, or may do so by now: nothing was written.
+    #[error("this replica does not lead")]
+    NotLeading,
     /// There is a newer version: read it and decide again.
     #[error("the object has changed meanwhile")]
     Conflict,
@@ -71,9 +84,18 @@ pub enum WriteError {
     /// The API refuses it: trying again will not help. Whoever wrote the object, or granted the access, can.
     #[error("refused: {0}")]
     Refused(String),
-    /// The API does not answer, or has no time: try again later.
+    /// The API does not answer, or has no time: try again later. What was asked for may have been done.
     #[error("not available: {0}")]
     Unavailable(String),
+}
+
+/// Objects of a kind, as many as an API gives at once.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Page {
+    /// The objects.
+    pub items: Vec<Value>,
+    /// How to ask for the next ones; `None` after the last.
+    pub next: Option<String>,
 }
 
 /// An API that objects are written to. Every value is a whole object as JSON.
@@ -84,6 +106,13 @@ pub trait Place: Send + Sync + 'static {
     /// The object as it is; `None` if there is none.
     fn get<'a>(&'a self, object: &'a ObjectRef)
     -> BoxFuture<'a, Result<Option<Value>, WriteError>>;
+
+    /// Objects of the kind of `object`, of all namespaces: the first ones, or those that follow a page.
+    fn list<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        next: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Page, WriteError>>;
 
     /// Makes an object, and returns it as stored.
     fn create<'a>(

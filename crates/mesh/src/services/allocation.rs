@@ -1,8 +1,9 @@
 //! Addresses for ServiceEntries that have none, so that names resolve to something the proxy can tell apart.
 //!
 //! Addresses that a controller wrote to `status.addresses` are taken as they are. Hosts without one get the next free
-//! address of 240.240.0.0/16 and 2001:2::/48, entries taken by age, then by namespace and name: the same on every
-//! replica, but an older entry that appears moves the addresses of those behind it.
+//! address of the ranges (240.240.0.0/16 and 2001:2::/48), entries taken by age, then by namespace and name: the same on
+//! every replica, but an older entry that appears moves the addresses of those behind it. Where there is an API to write
+//! to, our own controller (`writeback::addresses`) writes what is found here, and it stays.
 //!
 //! Istio: pilot/pkg/networking/serviceentry/ip_autoallocation.go and pkg/controllers/ipallocate, 1.32.
 
@@ -14,7 +15,7 @@ use incr::{Cx, Query};
 use model::kinds::istio::ServiceEntry;
 use model::object::{Object, ObjectName};
 use proto_istio::networking::service_entry::Resolution;
-use store::index::{ALLOCATED, UNALLOCATED, allocated_addresses, is_unallocated, may_allocate};
+use store::index::{UNALLOCATED, held_addresses, is_unallocated, may_allocate, range_value};
 use store::{ObjectIndex, Reads, Snapshot};
 
 /// Both addresses of a host.
@@ -69,16 +70,24 @@ impl Query<Snapshot> for Allocation {
     type Value = BTreeMap<ObjectName, BTreeMap<Arc<str>, Pair>>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let features = &cx.settings().features;
+        let v4 = features.ip_auto_allocate_v4.get();
+        let v6 = features.ip_auto_allocate_v6.get();
         let mut used: BTreeSet<IpAddr> = BTreeSet::new();
-        for entry in cx.list_by::<ServiceEntry>(ObjectIndex::Allocation, ALLOCATED) {
-            used.extend(allocated_addresses(&entry));
+        for first in [IpAddr::V4(v4.network()), IpAddr::V6(v6.network())] {
+            let range = range_value(first);
+            for entry in cx.list_by::<ServiceEntry>(ObjectIndex::Allocation, &range) {
+                used.extend(held_addresses(&entry));
+            }
         }
         let mut entries = cx.list_by::<ServiceEntry>(ObjectIndex::Allocation, UNALLOCATED);
         entries.sort_by_key(|e| (e.meta.created, e.meta.name.clone()));
         let mut next = Next {
             used,
-            v4: u32::from(Ipv4Addr::new(240, 240, 0, 0)),
-            v6: u128::from(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0)),
+            v4: v4.network().into(),
+            v6: v6.network().into(),
+            last_v4: v4.broadcast().into(),
+            last_v6: v6.broadcast().into(),
         };
         entries
             .iter()
@@ -120,6 +129,8 @@ struct Next {
     used: BTreeSet<IpAddr>,
     v4: u32,
     v6: u128,
+    last_v4: u32,
+    last_v6: u128,
 }
 
 impl Next {
@@ -128,8 +139,8 @@ impl Next {
     }
 
     fn next_v4(&mut self) -> Option<IpAddr> {
-        let last = u32::from(Ipv4Addr::new(240, 240, 255, 255));
-        while self.v4 < last {
+        // The last one is the broadcast address.
+        while self.v4 + 1 < self.last_v4 {
             self.v4 += 1;
             let ip = IpAddr::V4(Ipv4Addr::from(self.v4));
             if !self.used.contains(&ip) {
@@ -140,12 +151,13 @@ impl Next {
     }
 
     fn next_v6(&mut self) -> Option<IpAddr> {
-        loop {
+        while self.v6 < self.last_v6 {
             self.v6 += 1;
             let ip = IpAddr::V6(Ipv6Addr::from(self.v6));
             if !self.used.contains(&ip) {
                 return Some(ip);
             }
         }
+        None
     }
 }

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::kube::Condition;
 
+/// The label, with the value `true`, of Secrets that hold kubeconfigs of remote clusters.
+pub const REMOTE_SECRET_LABEL: &str = "istio/multiCluster";
+
 /// Shares the Service of the same name and namespace with other clusters; it has no settings. Read and validated;
 /// nothing is generated from it: every cluster sees every service.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]

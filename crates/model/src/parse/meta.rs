@@ -20,6 +20,7 @@ pub(super) struct RawMeta {
     pub(super) maker: Option<Arc<Maker>>,
     pub(super) uid: String,
     pub(super) resource_version: String,
+    pub(super) generation: i64,
 }
 
 /// Reads `metadata`; `None` where the object has no name.
@@ -95,7 +96,16 @@ pub(super) fn read(
         maker: generated.then(|| maker(metadata)).flatten(),
         uid,
         resource_version,
+        generation: metadata.get("generation").map_or(0, generation),
     })
+}
+
+/// Written by an API alone: what is no number tells nothing.
+fn generation(node: &Node<'_>) -> i64 {
+    match node.value {
+        Value::Int(number) => number,
+        _ => 0,
+    }
 }
 
 /// The first owner that is the controller. What cannot be read is no owner: the API that wrote it has judged it.

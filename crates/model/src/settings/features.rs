@@ -5,6 +5,8 @@
 
 mod known;
 
+use ipnet::{Ipv4Net, Ipv6Net};
+
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::names::Namespace;
 use crate::parse::{code, nearest};
@@ -63,6 +65,10 @@ declare_features! {
         "Listen on and route to both IPv4 and IPv6 addresses.";
     "PILOT_ENABLE_IP_AUTOALLOCATE" ip_auto_allocate: bool = true,
         "Give ServiceEntries without addresses one from a reserved range.";
+    "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX" ip_auto_allocate_v4: V4Range = "240.240.0.0/16",
+        "The range of IPv4 addresses for ServiceEntries, a /8 at most.";
+    "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX" ip_auto_allocate_v6: V6Range = "2001:2::/48",
+        "The range of IPv6 addresses for ServiceEntries, a /16 at most.";
     "PILOT_SEND_UNHEALTHY_ENDPOINTS" send_unhealthy_endpoints: bool = false,
         "Send endpoints that are not ready, marked as such.";
     "PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS" auto_send_unhealthy_endpoints: bool = true,
@@ -109,6 +115,72 @@ declare_features! {
         "Match host names that end in a dot as well.";
     "ENABLE_PROXY_FIND_POD_BY_IP" pods_by_address: bool = false,
         "Take a Pod with the address of a proxy for the proxy's own, where no Pod has its name.";
+}
+
+/// A range of IPv4 addresses within one /8, with room for an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct V4Range(Ipv4Net);
+
+/// A range of IPv6 addresses within one /16, with room for an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct V6Range(Ipv6Net);
+
+impl V4Range {
+    /// The range.
+    pub fn get(self) -> Ipv4Net {
+        self.0
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let range: Ipv4Net = text.parse().ok()?;
+        (8..=30)
+            .contains(&range.prefix_len())
+            .then(|| Self(range.trunc()))
+    }
+}
+
+impl V6Range {
+    /// The range.
+    pub fn get(self) -> Ipv6Net {
+        self.0
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let range: Ipv6Net = text.parse().ok()?;
+        (16..=126)
+            .contains(&range.prefix_len())
+            .then(|| Self(range.trunc()))
+    }
+}
+
+impl From<&str> for V4Range {
+    /// What is no such range is that of RFC 5735 for future use which Istio takes.
+    fn from(text: &str) -> Self {
+        let istio = Ipv4Net::new_assert([240, 240, 0, 0].into(), 16);
+        Self::parse(text).unwrap_or(Self(istio))
+    }
+}
+
+impl From<&str> for V6Range {
+    /// What is no such range is that of RFC 5180 for benchmarks which Istio takes.
+    fn from(text: &str) -> Self {
+        let istio = Ipv6Net::new_assert([0x2001, 2, 0, 0, 0, 0, 0, 0].into(), 48);
+        Self::parse(text).unwrap_or(Self(istio))
+    }
+}
+
+impl Assign for V4Range {
+    fn assign(&mut self, text: &str) -> bool {
+        let range = Self::parse(text);
+        range.inspect(|range| *self = *range).is_some()
+    }
+}
+
+impl Assign for V6Range {
+    fn assign(&mut self, text: &str) -> bool {
+        let range = Self::parse(text);
+        range.inspect(|range| *self = *range).is_some()
+    }
 }
 
 /// Who fetches the keys of token issuers that policies name by address.

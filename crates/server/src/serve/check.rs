@@ -35,8 +35,10 @@ pub(super) fn check(options: &ServeOptions) -> anyhow::Result<()> {
         let (flag, address) = ("--http-addr", options.http_addr);
         tracing::warn!(%address, flag, "Plaintext is served beyond this machine.");
     }
-    if options.config_dir.is_empty() && options.api.data.is_none() {
-        tracing::warn!("No source of configuration is given (--config-dir or --data).");
+    if !options.has_other_sources() && !options.reads_cluster() {
+        tracing::warn!(
+            "No source of configuration is given (--kubeconfig, --config-dir or --data)."
+        );
     }
     Ok(())
 }

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use apiserver::source::ApiSource;
-use model::Owner;
+use kubernetes::source::ClusterSource;
 use model::parse::Validation;
+use model::{Kind, Owner};
 use sources::files::{self, Absent, FilesSource};
 use sources::folder::Folder;
 use sources::jwks::{self, KeysSource};
@@ -16,12 +17,14 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
-use crate::settings::SettingsSource;
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
+
+/// Precedence of a cluster: folders win over it, and it wins over the store of the API.
+pub(super) const CLUSTER_RANK: u8 = 100;
 
 /// How long the start waits for keys of token issuers. A rule gives an answer 5 s where it does not say.
 const KEYS_AT_START: Duration = Duration::from_secs(5);
@@ -38,6 +41,8 @@ pub(super) struct Wiring<'a> {
     pub(super) stop: &'a CancellationToken,
     /// Where it is shown that the store of the API cannot be written.
     pub(super) fault: &'a OnceLock<watch::Receiver<Option<Arc<str>>>>,
+    /// The client of the cluster that objects are read from.
+    pub(super) cluster: Option<kubernetes::Client>,
     /// Whether proxies are served from disk until the sources have been read.
     pub(super) warm: bool,
 }
@@ -46,20 +51,14 @@ impl Wiring<'_> {
     /// Adds every source that the options name.
     pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
         self.folders(supervisor)?;
+        self.cluster(supervisor)?;
         self.api(supervisor).await?;
-        self.keys(supervisor)?;
-        if SettingsSource::is_wanted(self.options) {
-            let options = self.options.clone();
-            supervisor.add(Box::new(move |first| {
-                Box::new(SettingsSource::new(options.clone(), first))
-            }))?;
-        }
-        Ok(())
+        self.keys(supervisor)
     }
 
     fn folders(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
         let (warm, empty_grace) = (self.warm, self.options.config_empty_grace);
-        let validation = validation(self.options.validation);
+        let validation = validation(self.options.validation, ValidationMode::Strict);
         for (rank, dir) in (FOLDER_RANK..).zip(&self.options.config_dir) {
             let owner = Owner::new(rank, format!("files:{}", dir.display()));
             let dir = dir.clone();
@@ -77,6 +76,22 @@ impl Wiring<'_> {
                 Box::new(FilesSource { folder, options })
             }))?;
         }
+        Ok(())
+    }
+
+    fn cluster(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+        let Some(client) = self.cluster.clone() else {
+            return Ok(());
+        };
+        let owner = Owner::new(
+            CLUSTER_RANK,
+            format!("kubernetes:{}", self.options.cluster_id),
+        );
+        let options = reading(self.options, Kind::ALL.into());
+        supervisor.add(Box::new(move |_| {
+            let source = ClusterSource::new(owner.clone(), client.clone(), options.clone());
+            Box::new(source)
+        }))?;
         Ok(())
     }
 
@@ -137,8 +152,16 @@ pub(super) async fn first_keys(derive: &Derive) -> Result<(), Closed> {
     Ok(())
 }
 
-fn validation(mode: ValidationMode) -> Validation {
-    match mode {
+/// How clusters are read, the configured one and remote ones.
+pub(super) fn reading(options: &ServeOptions, kinds: Arc<[Kind]>) -> kubernetes::source::Options {
+    kubernetes::source::Options {
+        kinds,
+        validation: validation(options.validation, ValidationMode::Warn),
+    }
+}
+
+fn validation(stated: Option<ValidationMode>, default: ValidationMode) -> Validation {
+    match stated.unwrap_or(default) {
         ValidationMode::Strict => Validation::Strict,
         ValidationMode::Warn => Validation::Warn,
     }

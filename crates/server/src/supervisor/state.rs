@@ -31,10 +31,14 @@ pub struct SourceStatus {
     pub owner: Owner,
     /// What it is doing.
     pub state: SourceState,
+    /// How often it was started.
+    pub starts: u64,
     /// How often it failed.
     pub failures: u64,
-    /// Whether it has ever been in sync. Until then it holds up the start.
+    /// Whether it has ever been in sync. Until then it holds up the start, unless it is late.
     pub was_in_sync: bool,
+    /// Whether it was not in sync in the time that the start waits for it.
+    pub is_late: bool,
 }
 
 impl SourceStatus {
@@ -65,6 +69,7 @@ impl SourceStatus {
         let mut shown = json!({
             "source": self.owner.source.to_string(),
             "rank": self.owner.source.rank,
+            "starts": self.starts,
             "failures": self.failures,
         });
         if let Some(cluster) = &self.owner.cluster {
@@ -88,6 +93,12 @@ impl SourceStatus {
     }
 }
 
+/// How long a source holds up the start.
+pub(super) enum Wait {
+    Until(Instant),
+    Forever,
+}
+
 /// How far a source is.
 pub(super) struct Progress {
     /// All that it reports.
@@ -95,26 +106,32 @@ pub(super) struct Progress {
     /// What it is not in sync with.
     pending: BTreeSet<Contents>,
     run: u64,
+    starts: u64,
     failed: Option<(String, Instant)>,
     failures: u64,
     was_in_sync: bool,
+    /// When the start stops to wait for it.
+    deadline: Option<Instant>,
 }
 
 impl Progress {
-    pub(super) fn new(collections: Vec<Contents>) -> Self {
+    pub(super) fn new(collections: Vec<Contents>, patience: Option<Duration>) -> Self {
         Self {
             pending: collections.iter().copied().collect(),
             collections,
             run: 0,
+            starts: 0,
             failed: None,
             failures: 0,
             was_in_sync: false,
+            deadline: patience.map(|patience| Instant::now() + patience),
         }
     }
 
     /// A run begins: everything is reported again.
     pub(super) fn begin(&mut self, run: u64) {
         self.run = run;
+        self.starts += 1;
         self.failed = None;
         self.pending = self.collections.iter().copied().collect();
         self.was_in_sync |= self.pending.is_empty();
@@ -147,8 +164,13 @@ impl Progress {
         self.run > 0 && self.failed.is_none() && self.pending.is_empty()
     }
 
-    pub(super) fn was_in_sync(&self) -> bool {
-        self.was_in_sync
+    /// Whether it holds up the start, and how long at most.
+    pub(super) fn holds_up(&self, now: Instant) -> Option<Wait> {
+        match (self.was_in_sync, self.deadline) {
+            (true, _) => None,
+            (false, None) => Some(Wait::Forever),
+            (false, Some(deadline)) => (now < deadline).then_some(Wait::Until(deadline)),
+        }
     }
 
     pub(super) fn status(&self, owner: &Owner) -> SourceStatus {
@@ -164,8 +186,10 @@ impl Progress {
         SourceStatus {
             owner: owner.clone(),
             state,
+            starts: self.starts,
             failures: self.failures,
             was_in_sync: self.was_in_sync,
+            is_late: !self.was_in_sync && self.deadline.is_some_and(|d| d <= Instant::now()),
         }
     }
 }

@@ -69,6 +69,7 @@ fn routes(case: &Value) -> Value {
             derived: derived_as_marked(&strings(&object["metadata"]["annotations"])),
             uid: "".into(),
             resource_version: "".into(),
+            generation: 0,
             origin: Origin::Source(source.source.clone()),
         },
         spec,

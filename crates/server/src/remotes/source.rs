@@ -1,0 +1,65 @@
+//! A remote cluster as a source.
+
+use std::sync::Arc;
+
+use kube::config::Kubeconfig;
+use kubernetes::source::{ClusterSource, Options};
+use model::names::ClusterId;
+use model::{Contents, Owner, SourceId};
+use sources::{Running, Sink, Source, SourceError};
+use tokio_util::sync::CancellationToken;
+
+use crate::supervisor::Make;
+
+/// Whose objects those of a remote cluster are. The configured cluster wins over it, whatever they are called.
+pub fn owner(rank: u8, cluster: &ClusterId) -> Owner {
+    Owner {
+        source: SourceId {
+            rank: rank.saturating_add(1),
+            name: format!("kubernetes:{cluster}").into(),
+        },
+        cluster: Some(cluster.clone()),
+    }
+}
+
+/// A remote cluster and how it is reached. It is connected to when it is run.
+#[derive(Clone)]
+pub(super) struct Remote {
+    pub(super) owner: Owner,
+    pub(super) cluster: ClusterId,
+    pub(super) kubeconfig: Arc<Kubeconfig>,
+    pub(super) options: Options,
+}
+
+impl Remote {
+    /// Makes a source for each run.
+    pub(super) fn make(self) -> Make {
+        Box::new(move |_| Box::new(self.clone()))
+    }
+
+    pub(super) async fn connect(&self) -> Result<kubernetes::Client, SourceError> {
+        let connecting = kubernetes::client::connect(Kubeconfig::clone(&self.kubeconfig));
+        connecting.await.map_err(SourceError::new)
+    }
+
+    async fn tell(self, out: Sink, stop: CancellationToken) -> Result<(), SourceError> {
+        let client = self.connect().await?;
+        let source = ClusterSource::new(self.owner, client, self.options);
+        Box::new(source).run(out, stop).await
+    }
+}
+
+impl Source for Remote {
+    fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    fn collections(&self) -> Vec<Contents> {
+        let kinds = self.options.kinds.iter();
+        kinds.map(|kind| Contents::Objects(*kind)).collect()
+    }
+
+    fn run(self: Box<Self>, out: Sink, stop: CancellationToken) -> Running {
+        Box::pin(self.tell(out, stop))
+    }
+}

@@ -1,0 +1,276 @@
+//! One settings value out of files, ConfigMaps, flags and the environment.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use model::kinds::kube::ConfigMap;
+use model::mesh::{
+    MeshConfig, MeshNetworks, Read, default_mesh_config, mesh_config_keys, mesh_networks_keys,
+};
+use model::object::{Object, ObjectKey, Origin};
+use model::parse::code;
+use model::settings::{Features, Settings};
+use model::{Diagnostic, Severity};
+
+use super::config_maps::Told;
+use super::files::Files;
+use super::headers::fill_headers;
+use crate::config::ServeOptions;
+
+/// The largest value of a ConfigMap that is read, in bytes. No API takes more.
+const LARGEST_VALUE: usize = 1 << 20;
+
+/// A text that settings are read from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Document {
+    /// The text, or why there is none.
+    pub(super) text: Result<Arc<str>, String>,
+    /// Where findings say that it stands.
+    pub(super) place: Arc<Path>,
+    /// The ConfigMap that holds it.
+    pub(super) object: Option<ObjectKey>,
+}
+
+/// Settings, and what there is to say about them.
+#[derive(Clone)]
+pub struct Composed {
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// All findings.
+    pub found: Vec<Diagnostic>,
+    /// What cannot be used and never could, so that something was left out; `None` if all is as meant.
+    pub refused: Option<Arc<str>>,
+}
+
+/// Composes settings, and knows the last good version of each layer.
+#[derive(Clone)]
+pub struct Composer {
+    files: Files,
+    good: Good,
+    features: Arc<Features>,
+    of_environment: Vec<Diagnostic>,
+    /// Settings without mesh config and networks.
+    base: Settings,
+}
+
+/// The last good version of each layer.
+#[derive(Clone, Default)]
+struct Good {
+    shared_mesh: Option<Document>,
+    own_mesh: Option<Document>,
+    shared_networks: Option<Document>,
+    own_networks: Option<Document>,
+}
+
+impl Composer {
+    /// Reads the files as they are at start.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read, or what it says has no meaning: at start there is no last good version to go on with. A
+    /// file that is missing is refused where no Kubernetes API could have a ConfigMap in its place.
+    pub fn start(options: &ServeOptions) -> anyhow::Result<(Self, Composed)> {
+        let flags = crate::config::environment();
+        let handled: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let (features, of_environment) = Features::read_env(std::env::vars(), &handled);
+        let features = Arc::new(features);
+        let base = Settings {
+            mesh: Arc::new(default_mesh_config()),
+            networks: Arc::default(),
+            features: features.clone(),
+            domain: options.domain.as_str().into(),
+            cluster: options.cluster_id.as_str().into(),
+            system_namespace: options.namespace.as_str().into(),
+        };
+        let mut composer = Self {
+            files: Files::new(options),
+            good: Good::default(),
+            features,
+            of_environment,
+            base,
+        };
+        composer.files.look();
+        for (file, flag) in [
+            (&composer.files.mesh, "--mesh-config"),
+            (&composer.files.networks, "--mesh-networks"),
+        ] {
+            if let Some(path) = file.missing()
+                && !options.has_kubernetes_api()
+            {
+                std::fs::metadata(path)
+                    .with_context(|| format!("cannot read {} ({flag})", path.display()))?;
+            }
+        }
+        let composed = composer.compose(&Told::default());
+        if composed.refused.is_some() {
+            let errors = composed.found.iter();
+            let errors = errors.filter(|d| d.severity == Severity::Error);
+            let errors: Vec<String> = errors.map(ToString::to_string).collect();
+            anyhow::bail!("the settings cannot be used:\n{}", errors.join("\n"));
+        }
+        Ok((composer, composed))
+    }
+
+    /// Reads the files that changed. Returns whether any did.
+    pub fn look(&mut self) -> bool {
+        self.files.look()
+    }
+
+    /// The settings that a start would know before it has read any source.
+    pub fn of_files(&self) -> Arc<Settings> {
+        self.clone().compose(&Told::default()).settings
+    }
+
+    /// The settings that files and ConfigMaps make.
+    pub fn compose(&mut self, told: &Told) -> Composed {
+        let mut out = Outcome {
+            found: self.of_environment.clone(),
+            refused: None,
+        };
+        let (mesh_file, networks_file) = (self.files.mesh.clone(), self.files.networks.clone());
+        let [shared, own] = [&told.shared, &told.own].map(|map| map.as_deref());
+        let key = mesh_config_keys()[0];
+        let own_mesh = mesh_file.document().cloned();
+        let own_mesh = own_mesh.or_else(|| Document::of(own, key));
+        let shared_mesh = Document::of(shared, key);
+        let good = &mut self.good;
+        let mut mesh = default_mesh_config();
+        mesh = out.layer(shared_mesh, &mut good.shared_mesh, mesh, read_mesh);
+        mesh = out.layer(own_mesh, &mut good.own_mesh, mesh, read_mesh);
+        fill_headers(&mut mesh, |name| std::env::var(name).ok());
+
+        // Istio merges no networks: those of the shared ConfigMap are all that count, where it has any.
+        let key = mesh_networks_keys()[0];
+        let shared = Document::of(shared, key);
+        let own_networks = networks_file.document().cloned();
+        let own_networks = own_networks.or_else(|| Document::of(own, key));
+        let own_networks = own_networks.filter(|_| shared.is_none());
+        let none = MeshNetworks::default();
+        let networks = out.layer(shared, &mut good.shared_networks, none, read_networks);
+        let networks = out.layer(
+            own_networks,
+            &mut good.own_networks,
+            networks,
+            read_networks,
+        );
+        for path in [&mesh_file, &networks_file].map(|f| f.missing()) {
+            out.found.extend(path.map(|path| missing(path)));
+        }
+        Composed {
+            settings: Arc::new(Settings {
+                mesh: Arc::new(mesh),
+                networks: Arc::new(networks),
+                features: self.features.clone(),
+                ..self.base.clone()
+            }),
+            found: out.found,
+            refused: out.refused,
+        }
+    }
+}
+
+fn read_mesh(text: &str, base: MeshConfig, place: &Arc<Path>) -> Read<MeshConfig> {
+    validate::mesh::apply_config(text, base, place)
+}
+
+fn read_networks(text: &str, _: MeshNetworks, place: &Arc<Path>) -> Read<MeshNetworks> {
+    validate::mesh::read_networks(text, place)
+}
+
+fn missing(path: &Path) -> Diagnostic {
+    let message =
+        "there is no such file; the ConfigMap is used, or Istio's defaults where there is none";
+    let mut finding = Diagnostic::new(code::INVALID, Severity::Warning, message);
+    finding.origin = Some(Origin::File {
+        path: path.into(),
+        line: 1,
+    });
+    finding
+}
+
+impl Document {
+    /// The value of a ConfigMap under a key; `None` where it has none.
+    fn of(map: Option<&Object<ConfigMap>>, key: &str) -> Option<Self> {
+        let map = map?;
+        let text = map.spec.data.get(key)?;
+        let place = match &map.meta.origin {
+            Origin::File { path, .. } => format!("{}[data.{key}]", path.display()),
+            Origin::Source(_) => format!("data.{key}"),
+        };
+        let text = match text.len() {
+            0..=LARGEST_VALUE => Ok(text.clone()),
+            bytes => Err(format!("it has {bytes} bytes, more than {LARGEST_VALUE}")),
+        };
+        Some(Self {
+            text,
+            place: Path::new(&place).into(),
+            object: Some(map.key()),
+        })
+    }
+
+    fn placed(&self, mut finding: Diagnostic) -> Diagnostic {
+        if finding.origin.is_none() {
+            let path = self.place.clone();
+            finding.origin = Some(Origin::File { path, line: 1 });
+        }
+        finding.object = self.object.clone();
+        finding
+    }
+}
+
+/// What composing comes to, besides the settings.
+struct Outcome {
+    found: Vec<Diagnostic>,
+    refused: Option<Arc<str>>,
+}
+
+impl Outcome {
+    /// `base` with what a layer sets over it; with what its last good version does where the newest cannot be used.
+    fn layer<T: Clone>(
+        &mut self,
+        document: Option<Document>,
+        good: &mut Option<Document>,
+        base: T,
+        read: impl Fn(&str, T, &Arc<Path>) -> Read<T>,
+    ) -> T {
+        let Some(document) = document else {
+            *good = None;
+            return base;
+        };
+        let read = |document: &Document| match &document.text {
+            Ok(text) => read(text, base.clone(), &document.place),
+            Err(why) => {
+                let message = format!("cannot be read: {why}");
+                let finding = Diagnostic::new(code::INVALID, Severity::Error, message);
+                Read {
+                    value: None,
+                    diagnostics: vec![finding],
+                }
+            }
+        };
+        let newest = read(&document);
+        let found = newest.diagnostics.into_iter();
+        self.found.extend(found.map(|found| document.placed(found)));
+        if let Some(value) = newest.value {
+            *good = Some(document);
+            return value;
+        }
+        let last = good.as_ref().and_then(|good| read(good).value);
+        let without = match &last {
+            Some(_) => "cannot be used; the last good version stays in force",
+            None => "cannot be used; the settings go on without it",
+        };
+        let told = Diagnostic::new(code::INVALID, Severity::Error, without);
+        self.found.push(document.placed(told));
+        if last.is_none() {
+            let whose = match &document.object {
+                Some(object) => format!("{object} ({})", document.place.display()),
+                None => document.place.display().to_string(),
+            };
+            self.refused
+                .get_or_insert(format!("{whose} cannot be used").into());
+        }
+        last.unwrap_or(base)
+    }
+}

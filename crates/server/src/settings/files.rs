@@ -1,0 +1,74 @@
+//! The files of `--mesh-config` and `--mesh-networks`.
+
+use std::path::PathBuf;
+
+use sources::folder::LARGEST_FILE;
+use sources::open::{Stamp, read_text};
+
+use super::compose::Document;
+use crate::config::ServeOptions;
+
+/// The files, as they were last read.
+#[derive(Clone, Default)]
+pub(super) struct Files {
+    pub(super) mesh: File,
+    pub(super) networks: File,
+}
+
+/// A file that may be named and may be there.
+#[derive(Clone, Default)]
+pub(super) struct File {
+    path: Option<PathBuf>,
+    stamp: Option<Stamp>,
+    /// What it held, or why it cannot be read; `None` as long as it was never there.
+    document: Option<Document>,
+}
+
+impl Files {
+    pub(super) fn new(options: &ServeOptions) -> Self {
+        let file = |path: &Option<PathBuf>| File {
+            path: path.clone(),
+            ..File::default()
+        };
+        Self {
+            mesh: file(&options.mesh_config),
+            networks: file(&options.mesh_networks),
+        }
+    }
+
+    /// Reads those that changed since they were last looked at. Returns whether any did.
+    pub(super) fn look(&mut self) -> bool {
+        let mesh = self.mesh.look();
+        self.networks.look() || mesh
+    }
+}
+
+impl File {
+    fn look(&mut self) -> bool {
+        let Some(path) = &self.path else {
+            return false;
+        };
+        let stamp = Stamp::at(path);
+        if stamp == self.stamp {
+            return false;
+        }
+        self.stamp = stamp;
+        let text = read_text(path, LARGEST_FILE).map_err(|error| error.to_string());
+        self.document = Some(Document {
+            text: text.map(Into::into),
+            place: path.as_path().into(),
+            object: None,
+        });
+        true
+    }
+
+    /// What is read in place of a ConfigMap: nothing as long as there never was a file.
+    pub(super) fn document(&self) -> Option<&Document> {
+        self.document.as_ref()
+    }
+
+    /// The path of a file that is named and was never there.
+    pub(super) fn missing(&self) -> Option<&PathBuf> {
+        self.path.as_ref().filter(|_| self.document.is_none())
+    }
+}

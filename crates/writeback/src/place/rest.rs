@@ -1,0 +1,284 @@
+//! Requests of the Kubernetes API and what its answers mean.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{ObjectRef, Page, Part, WriteError};
+
+/// The name under which managed fields record what we write.
+pub(super) const MANAGER: &str = "pilothouse";
+
+/// How many objects are asked for at once.
+const PAGE: usize = 100;
+
+/// The longest text of an answer that is repeated in an error.
+const LONGEST_MESSAGE: usize = 512;
+
+/// A request, whichever way it travels.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) method: Method,
+    /// Path and query.
+    pub(super) uri: String,
+    pub(super) body: Option<Value>,
+}
+
+impl Asked {
+    pub(super) fn get(object: &ObjectRef) -> Self {
+        Self {
+            method: Method::GET,
+            uri: path(object, true, None),
+            body: None,
+        }
+    }
+
+    pub(super) fn list(object: &ObjectRef, next: Option<&str>) -> Self {
+        let everywhere = ObjectRef {
+            namespace: "".into(),
+            ..object.clone()
+        };
+        let mut uri = format!("{}?limit={PAGE}", path(&everywhere, false, None));
+        if let Some(next) = next {
+            uri.push_str("&continue=");
+            uri.extend(next.bytes().map(escaped));
+        }
+        Self {
+            method: Method::GET,
+            uri,
+            body: None,
+        }
+    }
+
+    pub(super) fn create(object: &ObjectRef, value: Value) -> Self {
+        Self {
+            method: Method::POST,
+            uri: with_manager(path(object, false, None)),
+            body: Some(identified(object, value)),
+        }
+    }
+
+    pub(super) fn replace(object: &ObjectRef, part: Part, value: Value) -> Self {
+        let part = (part == Part::Status).then_some("status");
+        Self {
+            method: Method::PUT,
+            uri: with_manager(path(object, true, part)),
+            body: Some(identified(object, value)),
+        }
+    }
+
+    pub(super) fn delete(object: &ObjectRef, version: Option<&str>) -> Self {
+        let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        if let Some(version) = version {
+            options["preconditions"] = json!({"resourceVersion": version});
+        }
+        Self {
+            method: Method::DELETE,
+            uri: path(object, true, None),
+            body: Some(options),
+        }
+    }
+}
+
+/// The path to an object, or to the collection that it belongs in.
+fn path(object: &ObjectRef, named: bool, part: Option<&str>) -> String {
+    let mut path = match &*object.group {
+        "" => format!("/api/{}", object.version),
+        group => format!("/apis/{group}/{}", object.version),
+    };
+    if !object.namespace.is_empty() {
+        path.push_str("/namespaces/");
+        path.push_str(&object.namespace);
+    }
+    path.push('/');
+    path.push_str(&object.plural);
+    if named {
+        path.push('/');
+        path.push_str(&object.name);
+    }
+    if let Some(part) = part {
+        path.push('/');
+        path.push_str(part);
+    }
+    path
+}
+
+/// A byte of a query.
+fn escaped(byte: u8) -> String {
+    match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    }
+}
+
+fn with_manager(path: String) -> String {
+    format!("{path}?fieldManager={MANAGER}")
+}
+
+/// Whether a name can stand in a path as it is: every name that an API accepts can, but names also come from elsewhere.
+pub(super) fn check(object: &ObjectRef) -> Result<(), WriteError> {
+    let all = [&object.namespace, &object.name];
+    let fits = |name: &str| {
+        name.bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+    };
+    match all.into_iter().all(|n| fits(n)) && !matches!(&*object.name, "" | "." | "..") {
+        true => Ok(()),
+        false => Err(WriteError::Refused(format!(
+            "{object} has a name that no API accepts"
+        ))),
+    }
+}
+
+fn api_version(object: &ObjectRef) -> String {
+    match &*object.group {
+        "" => object.version.to_string(),
+        group => format!("{group}/{}", object.version),
+    }
+}
+
+/// The value with the kind and the name that it is written under.
+fn identified(object: &ObjectRef, mut value: Value) -> Value {
+    if !value.is_object() {
+        value = json!({});
+    }
+    value["apiVersion"] = api_version(object).into();
+    value["kind"] = Value::from(&*object.kind);
+    if !value["metadata"].is_object() {
+        value["metadata"] = json!({});
+    }
+    value["metadata"]["name"] = Value::from(&*object.name);
+    if !object.namespace.is_empty() {
+        value["metadata"]["namespace"] = Value::from(&*object.namespace);
+    }
+    value
+}
+
+/// The object that an answer holds, or what it says instead.
+pub(super) fn answer(status: StatusCode, body: &[u8]) -> Result<Value, WriteError> {
+    if status.is_success() {
+        // What was asked for is done, and reading the object tells what became of it.
+        return serde_json::from_slice(body)
+            .map_err(|e| WriteError::Unavailable(format!("the answer is not JSON: {e}")));
+    }
+    let told: Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = |field: &str| told[field].as_str().unwrap_or_default();
+    let message = match text("message") {
+        "" => status.to_string(),
+        message => shortened(message),
+    };
+    Err(match (status, text("reason")) {
+        (StatusCode::CONFLICT, "AlreadyExists") => WriteError::Exists,
+        (StatusCode::CONFLICT, _) => WriteError::Conflict,
+        (StatusCode::NOT_FOUND | StatusCode::GONE, _) => WriteError::Missing,
+        (StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS, _) => {
+            WriteError::Unavailable(message)
+        }
+        // Credentials are renewed, and grants are given, while we run.
+        (StatusCode::UNAUTHORIZED, _) => WriteError::Unavailable(message),
+        (status, _) if status.is_server_error() => WriteError::Unavailable(message),
+        _ => WriteError::Refused(message),
+    })
+}
+
+/// The objects of a list, each with its kind, which lists leave out.
+pub(super) fn page(object: &ObjectRef, mut list: Value) -> Page {
+    let next = list["metadata"]["continue"].as_str().unwrap_or_default();
+    let next = (!next.is_empty()).then(|| next.to_owned());
+    let items = match list["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    };
+    let identified = items.into_iter().map(|mut item| {
+        item["apiVersion"] = api_version(object).into();
+        item["kind"] = Value::from(&*object.kind);
+        item
+    });
+    Page {
+        items: identified.collect(),
+        next,
+    }
+}
+
+/// What an API says, not longer than it may be repeated.
+pub(super) fn shortened(message: &str) -> String {
+    let mut message = message.to_owned();
+    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(namespace: &str) -> ObjectRef {
+        ObjectRef {
+            group: "networking.istio.io".into(),
+            version: "v1".into(),
+            kind: "ServiceEntry".into(),
+            plural: "serviceentries".into(),
+            namespace: namespace.into(),
+            name: "a".into(),
+        }
+    }
+
+    #[test]
+    fn requests_name_the_object() {
+        let asked = Asked::replace(&object("shop"), Part::Status, json!({"status": {}}));
+        assert_eq!(
+            asked.uri,
+            "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/a/status?fieldManager=pilothouse"
+        );
+        assert_eq!(
+            asked.body.unwrap(),
+            json!({
+                "apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry",
+                "metadata": {"name": "a", "namespace": "shop"}, "status": {},
+            })
+        );
+        let core = ObjectRef {
+            group: "".into(),
+            ..object("")
+        };
+        assert_eq!(Asked::get(&core).uri, "/api/v1/serviceentries/a");
+        assert_eq!(
+            Asked::list(&object("shop"), Some("a b=")).uri,
+            "/apis/networking.istio.io/v1/serviceentries?limit=100&continue=a%20b%3D"
+        );
+        let asked = Asked::delete(&core, Some("7"));
+        assert_eq!(asked.body.unwrap()["preconditions"]["resourceVersion"], "7");
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_refused() {
+        for bad in ["", "..", "a/b", "a?b", "a%2fb"] {
+            let object = ObjectRef {
+                name: bad.into(),
+                ..object("shop")
+            };
+            assert!(check(&object).is_err(), "{bad}");
+        }
+        assert!(check(&object("sh/op")).is_err());
+        assert_eq!(check(&object("shop")), Ok(()));
+    }
+
+    #[test]
+    fn answers_say_what_to_do() {
+        let of = |code: u16, body: &str| {
+            answer(StatusCode::from_u16(code).unwrap(), body.as_bytes()).unwrap_err()
+        };
+        assert_eq!(of(409, r#"{"reason":"Conflict"}"#), WriteError::Conflict);
+        assert_eq!(of(409, r#"{"reason":"AlreadyExists"}"#), WriteError::Exists);
+        assert_eq!(of(404, "404 page not found"), WriteError::Missing);
+        assert_eq!(
+            of(403, r#"{"message":"no"}"#),
+            WriteError::Refused("no".to_owned())
+        );
+        for code in [401, 408, 429, 500, 503] {
+            assert!(
+                matches!(of(code, "x"), WriteError::Unavailable(_)),
+                "{code}"
+            );
+        }
+        assert!(matches!(of(200, "<html>"), WriteError::Unavailable(_)));
+    }
+}
