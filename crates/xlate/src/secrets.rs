@@ -89,7 +89,10 @@ impl SecretsOf {
         let mut names: BTreeSet<&str> = client.iter().map(String::as_str).collect();
         let of_servers: Vec<String> = servers.iter().flat_map(|m| named::of_servers(m)).collect();
         names.extend(of_servers.iter().map(String::as_str));
-        let scope = self.scope.as_ref().map(|key| cx.query(&ScopeOf(key.clone())));
+        let scope = self
+            .scope
+            .as_ref()
+            .map(|key| cx.query(&ScopeOf(key.clone())));
         let sidecar = scope.as_ref().and_then(|scope| scope.sidecar.as_ref());
         let ingress = sidecar.into_iter().flat_map(|s| &s.ingress);
         let of_sidecar: Vec<String> = ingress

@@ -74,9 +74,12 @@ fn here(world: &World) -> Arc<View> {
 /// The secrets of a view, as JSON by name.
 fn secrets(world: &World, view: &Arc<View>) -> Vec<(String, Value)> {
     let set = world.set(view, TypeUrl::Secret);
-    let shown = set
-        .iter()
-        .map(|r| (r.name.to_string(), decode(TypeUrl::Secret.as_str(), &r.body)));
+    let shown = set.iter().map(|r| {
+        (
+            r.name.to_string(),
+            decode(TypeUrl::Secret.as_str(), &r.body),
+        )
+    });
     shown.collect()
 }
 
@@ -123,8 +126,14 @@ fn a_rotated_secret_is_another_secret_and_nothing_else() {
     world.put(&pair("web", "shop", RSA));
     assert_eq!(here(&world), view, "the proxy is of the same view");
     let after = world.set(&view, TypeUrl::Secret);
-    assert_eq!(before.iter().next().unwrap().name, after.iter().next().unwrap().name);
-    assert_ne!(before.iter().next().unwrap().version, after.iter().next().unwrap().version);
+    assert_eq!(
+        before.iter().next().unwrap().name,
+        after.iter().next().unwrap().name
+    );
+    assert_ne!(
+        before.iter().next().unwrap().version,
+        after.iter().next().unwrap().version
+    );
     for (kept, now) in kept.iter().zip(others(&world)) {
         let versions = |set: &xds::ResourceSet| -> Vec<_> {
             set.iter().map(|r| (r.name.clone(), r.version)).collect()
@@ -170,7 +179,10 @@ spec: {host: a.example.com, trafficPolicy: {tls: {mode: SIMPLE, credentialName: 
     world.put(&map.to_string());
     let remote = secrets(&world, &proxy(&world, "west", json!({})));
     let roots: Vec<_> = remote.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(roots, ["configmap://other/roots", "configmap://other/roots-cacert"]);
+    assert_eq!(
+        roots,
+        ["configmap://other/roots", "configmap://other/roots-cacert"]
+    );
     assert!(remote[0].1["validation_context"]["crl"]["inline_bytes"].is_string());
 }
 
@@ -192,7 +204,11 @@ fn a_secret_of_another_namespace_is_not_for_the_proxy() {
         let view = here(&world);
         assert_eq!(names(&world, &view), [""; 0], "{name}");
         let told = found(&world, &view);
-        assert_eq!((told.len(), told[0].0), (1, code::NO_CREDENTIAL), "{name}: {told:?}");
+        assert_eq!(
+            (told.len(), told[0].0),
+            (1, code::NO_CREDENTIAL),
+            "{name}: {told:?}"
+        );
         assert_eq!(told[0].1, "Gateway shop/edge");
     }
 }
@@ -229,7 +245,10 @@ spec:
         assert_eq!(names(&world, &here(&world)), wanted, "{kind} {from} {name}");
     }
     world.put(&grant("Gateway", "shop", ""));
-    let key = |name: ObjectName| ObjectKey { kind: Kind::ReferenceGrant, name };
+    let key = |name: ObjectName| ObjectKey {
+        kind: Kind::ReferenceGrant,
+        name,
+    };
     world.delete(&key(ObjectName::new("bank", "edge")));
     assert_eq!(names(&world, &here(&world)), [""; 0]);
 }
@@ -238,14 +257,21 @@ spec:
 fn a_pair_that_does_not_fit_is_held_back_and_names_its_secret() {
     let mut world = World::of(&gateway("shop", "web", "MUTUAL"));
     let both = |chain: &str, key: &str, roots: &str| {
-        secret("web", "shop", &[("tls.crt", chain), ("tls.key", key), ("ca.crt", roots)])
+        secret(
+            "web",
+            "shop",
+            &[("tls.crt", chain), ("tls.key", key), ("ca.crt", roots)],
+        )
     };
     world.put(&both(EC.0, RSA.1, EC.0));
     let view = here(&world);
     assert_eq!(names(&world, &view), ["kubernetes://web-cacert"]);
     let told = found(&world, &view);
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((told[0].0, told[0].1.as_str()), (code::UNUSABLE_CREDENTIAL, "Secret shop/web"));
+    assert_eq!(
+        (told[0].0, told[0].1.as_str()),
+        (code::UNUSABLE_CREDENTIAL, "Secret shop/web")
+    );
     assert!(told[0].2.contains("the private key of another"), "{told:?}");
     assert!(!told[0].2.contains("BEGIN"), "a finding quotes no secret");
 
@@ -256,7 +282,10 @@ fn a_pair_that_does_not_fit_is_held_back_and_names_its_secret() {
         (both(EC.0, EC.1, "ROOT"), "no certificate"),
     ] {
         world.put(&secret);
-        assert_eq!(names(&world, &view), ["kubernetes://web", "kubernetes://web-cacert"]);
+        assert_eq!(
+            names(&world, &view),
+            ["kubernetes://web", "kubernetes://web-cacert"]
+        );
         let told = found(&world, &view);
         assert!(told.len() == 1 && told[0].2.contains(why), "{told:?}");
     }

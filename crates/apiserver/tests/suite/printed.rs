@@ -43,11 +43,20 @@ fn printed_definitions_say_what_fields_are_and_which_must_be_there() {
     assert_eq!(entry["properties"]["hosts"]["maxItems"], 256);
     assert!(entry["properties"]["hosts"]["description"].is_string());
     assert!(entry["x-kubernetes-validations"].as_array().unwrap().len() >= 2);
-    let matched = &find("virtualservices.networking.istio.io")["properties"]["http"]["items"]
-        ["properties"]["match"]["items"]["properties"]["uri"];
+    let matched = &find("virtualservices.networking.istio.io")["properties"]["http"]["items"]["properties"]
+        ["match"]["items"]["properties"]["uri"];
     // One way to match a text, in whatever pair.
-    assert_eq!(matched["allOf"][0]["not"]["anyOf"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        matched["allOf"][0]["not"]["anyOf"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
     let bridge = find("mcpbridges.networking.higress.io");
     let registry = &bridge["properties"]["registries"]["items"];
-    assert_eq!(registry["required"], serde_json::json!(["type", "name", "domain"]));
+    assert_eq!(
+        registry["required"],
+        serde_json::json!(["type", "name", "domain"])
+    );
 }

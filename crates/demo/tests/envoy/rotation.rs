@@ -143,7 +143,10 @@ async fn ask(stream: &mut TlsStream<TcpStream>) -> String {
     while !text.ends_with("blue") {
         let mut part = [0; 1024];
         let length = stream.read(&mut part).await.unwrap();
-        assert_ne!(length, 0, "the gateway closed the connection after {text:?}");
+        assert_ne!(
+            length, 0,
+            "the gateway closed the connection after {text:?}"
+        );
         text.push_str(&String::from_utf8_lossy(&part[..length]));
     }
     text
@@ -174,9 +177,15 @@ pub(crate) async fn a_rotated_certificate_is_served_and_no_connection_ends(rig: 
     mesh.start_gateway_with(&["--token", "sa:shop:gateway"])
         .unwrap();
     mesh.wait_for_proxies().await.unwrap();
-    let (front, back) = (rig.address("127.0.0.1:18443"), rig.address("127.0.0.1:18444"));
+    let (front, back) = (
+        rig.address("127.0.0.1:18443"),
+        rig.address("127.0.0.1:18444"),
+    );
     let serves = async |at: SocketAddr, pair: &Pair| {
-        until("the certificate is served", async || shown(at).await == pair.der).await;
+        until("the certificate is served", async || {
+            shown(at).await == pair.der
+        })
+        .await;
     };
     serves(front, &pairs[0]).await;
     let (mut open, _) = connect(front).await.unwrap();

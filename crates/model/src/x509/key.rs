@@ -91,9 +91,7 @@ impl<'a> PrivateKey<'a> {
         match (self, public) {
             (Self::Rsa(own), PublicKey::Rsa(other)) => own == other,
             // One point has a short and a long form.
-            (Self::Ec(Some(own)), PublicKey::Ec(other)) => {
-                own.len() != other.len() || own == other
-            }
+            (Self::Ec(Some(own)), PublicKey::Ec(other)) => own.len() != other.len() || own == other,
             (Self::Rsa(_), PublicKey::Ec(_)) | (Self::Ec(_), PublicKey::Rsa(_)) => false,
             _ => true,
         }

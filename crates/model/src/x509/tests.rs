@@ -33,8 +33,15 @@ fn a_key_fits_its_certificate_in_every_form() {
         assert_eq!(pair(EC, key), Ok(()));
         assert_eq!(pair(RSA, key), Err(Fault::NotAPair));
         // As `openssl ecparam` writes it, and with a chain behind and text between.
-        let parameters = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
-        assert_eq!(pair(&format!("subject=a\n{EC}{RSA}"), &format!("{parameters}{key}")), Ok(()));
+        let parameters =
+            "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
+        assert_eq!(
+            pair(
+                &format!("subject=a\n{EC}{RSA}"),
+                &format!("{parameters}{key}")
+            ),
+            Ok(())
+        );
         assert_eq!(pair(&format!("{RSA}{EC}"), key), Err(Fault::NotAPair));
     }
     for key in RSA_KEYS {

@@ -53,7 +53,9 @@ fn wanted(options: &CrdsOptions) -> anyhow::Result<Vec<Kind>> {
         .iter()
         .find(|name| !all.iter().any(|k| named(*k, name)))
     {
-        bail!("there is no definition of a kind {name:?} here; `pilothouse crds` prints all there are");
+        bail!(
+            "there is no definition of a kind {name:?} here; `pilothouse crds` prints all there are"
+        );
     }
     let wanted = |kind: &Kind| {
         (options.groups.is_empty() || options.groups.iter().any(|g| in_group(*kind, g)))
@@ -80,8 +82,14 @@ mod tests {
         assert_eq!(names(&[], &[]).unwrap().len(), 18);
         assert_eq!(names(&["istio.io"], &[]).unwrap().len(), 15);
         assert_eq!(names(&["telemetry.istio.io"], &[]).unwrap(), ["Telemetry"]);
-        assert_eq!(names(&[], &["wasmplugins"]).unwrap(), ["WasmPlugin", "WasmPlugin"]);
-        assert_eq!(names(&["higress.io"], &["WasmPlugin"]).unwrap(), ["WasmPlugin"]);
+        assert_eq!(
+            names(&[], &["wasmplugins"]).unwrap(),
+            ["WasmPlugin", "WasmPlugin"]
+        );
+        assert_eq!(
+            names(&["higress.io"], &["WasmPlugin"]).unwrap(),
+            ["WasmPlugin"]
+        );
         assert!(names(&["gateway.networking.k8s.io"], &[]).is_err());
         assert!(names(&["io"], &[]).is_ok());
         assert!(names(&["stio.io"], &[]).is_err());

@@ -370,7 +370,9 @@ mod tests {
                         schema.check(&text.into(), &At::TOP, &mut report);
                         !report.has_errors()
                     };
-                    for text in ["", "a", "a.b", "a-", "-a", "A", "Ab-c", "1a", "a..b", "a/b", "a.B"] {
+                    for text in [
+                        "", "a", "a.b", "a-", "-a", "A", "Ab-c", "1a", "a..b", "a/b", "a.B",
+                    ] {
                         assert_eq!(matches(text), is(text), "{name}: {text:?}");
                     }
                 }

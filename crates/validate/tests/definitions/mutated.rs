@@ -77,7 +77,10 @@ pub(crate) fn defined(file: &Path, group: impl Fn(&str) -> bool) -> Vec<Defined>
 }
 
 /// Documents to change: the example of the reference, and recorded ones that both judges take.
-pub(crate) fn bases(defined: &Defined, recorded: &BTreeMap<(String, String), Vec<Value>>) -> Vec<Value> {
+pub(crate) fn bases(
+    defined: &Defined,
+    recorded: &BTreeMap<(String, String), Vec<Value>>,
+) -> Vec<Value> {
     let kind = defined.kind;
     let name = format!("{}.{}.yaml", kind.group(), kind.name());
     let example = Path::new(env!("CARGO_MANIFEST_DIR"))

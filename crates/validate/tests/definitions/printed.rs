@@ -56,13 +56,19 @@ fn printed_definitions_judge_as_those_that_are_published() {
                 let document = changed(&document, edit);
                 let [wanted, found] = [&published.schema, &printed.schema].map(|schema| {
                     let report = judge(schema, &document);
-                    let told = report.0.iter().map(|r| format!("{}: {}", r.path, r.message));
+                    let told = report
+                        .0
+                        .iter()
+                        .map(|r| format!("{}: {}", r.path, r.message));
                     (report.has_errors(), told.collect::<Vec<_>>())
                 });
                 let differences = if wanted.0 == found.0 {
                     Vec::new()
                 } else {
-                    vec![format!("published says {:?}, printed says {:?}", wanted.1, found.1)]
+                    vec![format!(
+                        "published says {:?}, printed says {:?}",
+                        wanted.1, found.1
+                    )]
                 };
                 let value = edit.1.as_ref().map_or("-".to_owned(), ToString::to_string);
                 let value: String = value.chars().take(60).collect();
@@ -79,7 +85,11 @@ fn what_printed_definitions_refuse_the_rules_refuse() {
     let mut score = Score::default();
     for printed in printed() {
         let bases = bases(&printed, &BTreeMap::new());
-        assert!(!bases.is_empty(), "{:?}: its example is refused", printed.kind);
+        assert!(
+            !bases.is_empty(),
+            "{:?}: its example is refused",
+            printed.kind
+        );
         compare(&printed, &bases, false, &mut score);
     }
     score.as_listed(include_str!("../differences/definitions-of-rules.txt"));
@@ -91,7 +101,10 @@ fn outside(definition: &Value) -> Value {
     let mut names = spec["names"].clone();
     names.as_object_mut().unwrap().remove("categories");
     let versions = spec["versions"].as_array().unwrap();
-    let mut served: Vec<&str> = versions.iter().map(|v| v["name"].as_str().unwrap()).collect();
+    let mut served: Vec<&str> = versions
+        .iter()
+        .map(|v| v["name"].as_str().unwrap())
+        .collect();
     served.sort_unstable();
     let columns = versions[0]["additionalPrinterColumns"].as_array();
     let mut columns: Vec<String> = columns
@@ -102,7 +115,9 @@ fn outside(definition: &Value) -> Value {
         .filter(|c| !c.starts_with("\"Age\""))
         .collect();
     columns.sort_unstable();
-    let status = versions.iter().all(|v| v["subresources"]["status"].is_object());
+    let status = versions
+        .iter()
+        .all(|v| v["subresources"]["status"].is_object());
     json!({"names": names, "scope": spec["scope"], "versions": served, "columns": columns, "status": status})
 }
 

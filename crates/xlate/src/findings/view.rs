@@ -24,12 +24,12 @@ use store::{Reads, Snapshot};
 use super::{Findings, in_order};
 use crate::clusters::ClustersOf;
 use crate::hashed::Hashed;
+use crate::listeners;
 use crate::listeners::client::{GatewayProxy, InboundServer, Listens};
 use crate::listeners::parts::SidePartsOf;
 use crate::listeners::{ListenersOf, ServedPort, refusal};
 use crate::roots::TypeSet;
 use crate::routes::RoutesOf;
-use crate::listeners;
 use crate::secrets::SecretsOf;
 use mesh::finding::{about_named, code};
 

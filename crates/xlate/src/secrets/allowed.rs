@@ -108,7 +108,14 @@ impl Query<Snapshot> for Grants {
                 let secrets = |to: &&model::kinds::gateway_api::ReferenceGrantTo| {
                     to.group.is_empty() && &*to.kind == "Secret"
                 };
-                names.extend(grant.spec.to.iter().filter(secrets).map(|to| to.name.clone()));
+                names.extend(
+                    grant
+                        .spec
+                        .to
+                        .iter()
+                        .filter(secrets)
+                        .map(|to| to.name.clone()),
+                );
             }
         }
         names

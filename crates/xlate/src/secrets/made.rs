@@ -139,7 +139,11 @@ impl SecretOf {
 
     /// A certificate and its key, by the names of generic Secrets (`cert`, `key`) or of those for TLS (`tls.crt`,
     /// `tls.key`).
-    fn certificate<'a>(&self, object: &ObjectName, data: impl Fn(&str) -> Option<&'a [u8]>) -> Made {
+    fn certificate<'a>(
+        &self,
+        object: &ObjectName,
+        data: impl Fn(&str) -> Option<&'a [u8]>,
+    ) -> Made {
         let value = |key: &str| data(key).filter(|v| !v.is_empty());
         let generic = value("cert").zip(value("key")).map(|pair| (pair, None));
         let for_tls = || {
@@ -163,15 +167,14 @@ impl SecretOf {
                 poll_delay,
                 fallback,
             } => {
-                certificate.private_key_provider = Some(tls::PrivateKeyProvider {
-                    provider_name: (*name).to_owned(),
-                    config_type: Some(tls::private_key_provider::ConfigType::TypedConfig(method(
-                        name,
-                        *poll_delay,
-                        key,
-                    ))),
-                    fallback: *fallback,
-                });
+                certificate.private_key_provider =
+                    Some(tls::PrivateKeyProvider {
+                        provider_name: (*name).to_owned(),
+                        config_type: Some(tls::private_key_provider::ConfigType::TypedConfig(
+                            method(name, *poll_delay, key),
+                        )),
+                        fallback: *fallback,
+                    });
             }
         }
         let content = tls::secret::Type::TlsCertificate(certificate);
