@@ -156,7 +156,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ),
     ("attack", &[]),
     ("demo", &[]),
-    ("kubeclients", &["apiserver"]),
+    ("kubeclients", &["known-differences", "model"]),
     ("known-differences", &[]),
     ("xtask", &["known-differences"]),
 ];

@@ -71,6 +71,13 @@ pub enum Event {
         /// Of this type.
         ty: TypeUrl,
     },
+    /// The client's agent says how its workload is.
+    Health {
+        /// Whether it is well.
+        healthy: bool,
+        /// Why not; empty if it is.
+        message: String,
+    },
     /// A request was for a type that is not served, and was ignored, as istiod does.
     UnknownType {
         /// The type as it was written.

@@ -19,6 +19,8 @@ pub enum Code {
     PermissionDenied = 7,
     /// A limit of the server.
     ResourceExhausted = 8,
+    /// What it asks for cannot be had while the configuration is as it is.
+    FailedPrecondition = 9,
     /// No such method.
     Unimplemented = 12,
     /// A defect of the server.

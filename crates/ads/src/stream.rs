@@ -35,7 +35,9 @@ pub enum Protocol {
     Sotw,
 }
 
-/// The first request of a proxy may be a health report that is sent before everything else, without a node.
+/// A report of the health of the workload, which is not answered. The first request of a proxy may be one, without a node.
+///
+/// Istio: pilot/pkg/xds/ads.go handleWorkloadHealthcheck, 1.32.
 const HEALTH: &str = "type.googleapis.com/istio.v1.HealthInformation";
 
 /// One stream: feed it requests and revisions, do what it says.
@@ -119,6 +121,13 @@ impl Stream {
                     ))];
                 }
             }
+        }
+        if request.type_url == HEALTH {
+            let refused = request.rejection;
+            return vec![Action::Event(Event::Health {
+                healthy: refused.is_none(),
+                message: refused.map(|r| r.message).unwrap_or_default(),
+            })];
         }
         let Some(ty) = TypeUrl::parse(&request.type_url) else {
             return vec![Action::Event(Event::UnknownType {

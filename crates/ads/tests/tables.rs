@@ -230,6 +230,9 @@ fn show_event(event: &Event) -> String {
         }
         Event::Stale { ty } => format!("stale {}", short(ty)),
         Event::UnknownType { type_url } => format!("unknown {type_url}"),
+        Event::Health { healthy, message } => {
+            format!("health {healthy} {message}").trim_end().to_owned()
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Objects with the status that they would get, as queries over the same stage.
 
-use incr::Engine;
-use model::kinds::kube::LoadBalancerIngress;
+use incr::{Cx, Engine, Query};
+use model::kinds::kube::{Ingress, LoadBalancerIngress};
 use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
-use store::Snapshot;
+use store::{Reads, Snapshot};
 
 use crate::ingress::StatusOf;
 use crate::reader::Derivation;
@@ -41,24 +41,37 @@ pub fn list(statuses: &[Status]) -> Value {
     json!({ "apiVersion": "v1", "kind": "List", "items": items })
 }
 
+/// The statuses of all objects that get one, kept up to date by an engine that has this as a root.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Statuses;
+
+impl Query<Snapshot> for Statuses {
+    type Value = Vec<Status>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let namespaces = cx.namespaces::<Ingress>().into_iter();
+        let names = namespaces.flat_map(|namespace| cx.names_in::<Ingress>(&namespace));
+        let of = names.filter_map(|name| {
+            let status = cx.query(&Derivation(StatusOf(name.clone())));
+            let addresses = status.as_ref().as_ref()?;
+            let addresses: Vec<Value> = addresses.iter().map(address).collect();
+            Some(Status {
+                object: ObjectKey {
+                    kind: Kind::Ingress,
+                    name,
+                },
+                status: json!({ "loadBalancer": { "ingress": addresses } }),
+            })
+        });
+        let mut all: Vec<Status> = of.collect();
+        all.sort_by(|a, b| a.object.cmp(&b.object));
+        all
+    }
+}
+
 /// Every object that gets a status, by kind, namespace and name.
 pub fn all(snapshot: &Snapshot) -> Vec<Status> {
-    let engine = Engine::new();
-    let ingresses = snapshot.tables.ingresses.iter();
-    let of = ingresses.filter_map(|ingress| {
-        let name = &ingress.meta.name;
-        let status = engine.get(snapshot, &Derivation(StatusOf(name.clone())));
-        let addresses = status.as_ref().as_ref()?;
-        let addresses: Vec<Value> = addresses.iter().map(address).collect();
-        Some(Status {
-            object: ObjectKey {
-                kind: Kind::Ingress,
-                name: name.clone(),
-            },
-            status: json!({ "loadBalancer": { "ingress": addresses } }),
-        })
-    });
-    of.collect()
+    Engine::new().get(snapshot, &Statuses).to_vec()
 }
 
 fn address(at: &LoadBalancerIngress) -> Value {

@@ -1,20 +1,48 @@
 //! Which API there is, and how it is asked.
 
 mod limit;
+mod rate;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use kube::client::ClientBuilder;
+use http::HeaderValue;
+use http::header::USER_AGENT;
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{ClientBuilder, ConfigExt};
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use tower::{BoxError, ServiceBuilder};
+
+use crate::source::{self, Resources};
+use rate::Rate;
 
 /// How long a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long nothing may come on a connection on which something is awaited. A server sends a bookmark to every watch each
+/// minute; with one that does not, the watch is taken up again where it was.
+const SILENCE: Duration = Duration::from_secs(75);
+
+/// How long a request may take to be sent.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Idle time after which the other end of a connection is asked whether it is there, how often, and how many times: one
+/// that is gone without a word is noticed within half a minute.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
+
+/// Istio's defaults of --kubernetes-api-qps and --kubernetes-api-burst.
+const RATE: Rate = Rate {
+    qps: 80.0,
+    burst: 160.0,
+};
 
 /// Flags of the cluster whose objects configure the mesh.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Kubeconfig of the cluster to read objects from: all kinds that a folder of --config-dir may hold. An object in such a
     /// folder takes precedence over the same object in the cluster. $KUBECONFIG is not read.
@@ -34,6 +62,43 @@ pub struct Options {
     /// --config-dir and --data is given.
     #[arg(long, env = "PILOTHOUSE_IN_CLUSTER", conflicts_with = "kubeconfig")]
     pub in_cluster: bool,
+
+    /// Requests a second to the API of the cluster; 0 means no limit. A watch is one request.
+    #[arg(long, alias = "kubernetesApiQPS", env = "PILOTHOUSE_KUBERNETES_API_QPS", value_name = "N", default_value_t = RATE.qps)]
+    pub kubernetes_api_qps: f64,
+
+    /// Requests to the API of the cluster that may go at once before --kubernetes-api-qps holds.
+    #[arg(long, alias = "kubernetesApiBurst", env = "PILOTHOUSE_KUBERNETES_API_BURST", value_name = "N", default_value_t = RATE.burst)]
+    pub kubernetes_api_burst: f64,
+
+    /// Namespaces whose objects are read from the cluster; all by default. Objects that are in no namespace are read in any
+    /// case. Comma-separated.
+    #[arg(
+        long,
+        env = "ISTIO_WATCH_NAMESRATE",
+        value_name = "NAMESRATES",
+        value_delimiter = ','
+    )]
+    pub watch_namespaces: Vec<String>,
+
+    /// Custom resources that are not read from the cluster: names of definitions (`wasmplugins.extensions.istio.io`), or `*.`
+    /// and how they end (`*.istio.io`). Comma-separated.
+    #[arg(
+        long,
+        env = "PILOT_IGNORE_RESOURCES",
+        value_name = "NAMES",
+        default_value = ""
+    )]
+    pub ignore_resources: Resources,
+
+    /// Custom resources that are read although --ignore-resources names them.
+    #[arg(
+        long,
+        env = "PILOT_INCLUDE_RESOURCES",
+        value_name = "NAMES",
+        default_value = ""
+    )]
+    pub include_resources: Resources,
 }
 
 /// Why there is no client.
@@ -48,6 +113,9 @@ pub enum ClientError {
     /// No pod, or one without a service account.
     #[error("cannot use the service account of this pod (--in-cluster)")]
     InCluster(#[source] InClusterError),
+    /// An API that is to be reached through a proxy.
+    #[error("the kubeconfig names a proxy ({0}), and APIs are reached directly only")]
+    Proxy(String),
     /// Credentials or certificates that cannot be used.
     #[error("cannot make a client of the Kubernetes API")]
     Client(#[source] kube::Error),
@@ -64,6 +132,17 @@ impl Options {
         self.kubeconfig.is_some() || self.in_cluster || (!has_others && is_in_pod())
     }
 
+    /// What is read of the cluster, by these options and else by default.
+    pub fn of_source(&self) -> source::Options {
+        let namespaces = self.watch_namespaces.iter().map(|n| n.trim());
+        let namespaces = namespaces.filter(|n| !n.is_empty()).map(Into::into);
+        source::Options {
+            kinds: self.ignore_resources.without(&self.include_resources),
+            namespaces: namespaces.collect(),
+            ..source::Options::default()
+        }
+    }
+
     /// A client of the cluster that is to be read. Nothing is sent yet.
     ///
     /// # Errors
@@ -74,7 +153,11 @@ impl Options {
             Some(path) => self.of_file(path).await?,
             None => Config::incluster().map_err(ClientError::InCluster)?,
         };
-        build(config)
+        let rate = Rate {
+            qps: self.kubernetes_api_qps,
+            burst: self.kubernetes_api_burst,
+        };
+        build(config, rate)
     }
 
     async fn of_file(&self, path: &Path) -> Result<Config, ClientError> {
@@ -97,13 +180,44 @@ impl Options {
 pub async fn connect(kubeconfig: Kubeconfig) -> Result<Client, ClientError> {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    build(config.map_err(ClientError::Text)?)
+    build(config.map_err(ClientError::Text)?, RATE)
 }
 
-fn build(mut config: Config) -> Result<Client, ClientError> {
-    config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // Whoever asks knows better when to ask again.
-    config.default_retry = false;
-    let builder = ClientBuilder::try_from(config).map_err(ClientError::Client)?;
+fn build(mut config: Config, rate: Rate) -> Result<Client, ClientError> {
+    if let Some(proxy) = config.proxy_url {
+        return Err(ClientError::Proxy(
+            proxy.host().unwrap_or_default().to_owned(),
+        ));
+    }
+    if CryptoProvider::get_default().is_none() {
+        // Somebody else was faster if this fails.
+        let _ = aws_lc_rs::default_provider().install_default();
+    }
+    let agent = concat!("pilothouse/", env!("CARGO_PKG_VERSION"));
+    let agent = (USER_AGENT, HeaderValue::from_static(agent));
+    config.headers.push(agent);
+    let mut tcp = HttpConnector::new();
+    let (idle, interval, times) = KEEPALIVE;
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(idle));
+    tcp.set_keepalive_interval(Some(interval));
+    tcp.set_keepalive_retries(Some(times));
+    let tls = config.rustls_https_connector_with_connector(tcp);
+    let mut connector = TimeoutConnector::new(tls.map_err(ClientError::Client)?);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_read_timeout(Some(SILENCE));
+    connector.set_write_timeout(Some(WRITE_TIMEOUT));
+    // A connection that was idle before has all the time again.
+    connector.set_reset_reader_on_write(true);
+    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(rate)
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(ClientError::Client)?)
+        .layer(config.extra_headers_layer().map_err(ClientError::Client)?)
+        .map_err(BoxError::from)
+        .service(client);
+    let builder = ClientBuilder::new(service, config.default_namespace);
     Ok(builder.with_layer(&limit::Limit).build())
 }

@@ -16,6 +16,7 @@ pub mod hosts;
 pub mod keyed;
 pub mod label_names;
 pub mod limits;
+pub mod network_gateways;
 pub mod node;
 pub mod policy_target;
 pub mod proxy;

@@ -165,13 +165,7 @@ fn workload_labels(cx: &Cx<'_, Snapshot>, identity: &Identity<'_>) -> Labels {
     if identity.virtual_machine {
         return node.labels.clone();
     }
-    let known_cluster = node.cluster.is_empty() || node.cluster == cx.settings().cluster;
-    let found = if known_cluster {
-        labels_of_objects(cx, identity)
-    } else {
-        None
-    };
-    let Some(found) = found else {
+    let Some(found) = labels_of_objects(cx, identity) else {
         return node.labels.clone();
     };
     let mut all: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
@@ -197,10 +191,12 @@ fn labels_of_objects(cx: &Cx<'_, Snapshot>, identity: &Identity<'_>) -> Option<L
             },
         ));
     }
-    identity.node.addresses.iter().find_map(|address| {
-        let namespace = identity.stated_namespace.as_ref();
-        services::labels_at(cx, namespace, &address.to_string())
-    })
+    if identity.cluster.is_some() {
+        // ServiceEntries are of the configured cluster.
+        return None;
+    }
+    let mut addresses = identity.node.addresses.iter();
+    addresses.find_map(|address| services::labels_at(cx, identity, &address.to_string()))
 }
 
 /// Where the proxy is: as its labels say, else as it says itself.

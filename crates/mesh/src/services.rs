@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! ServiceEntry ──▶ EntryServices ─┐
-//! Service ───────▶ KubeService ───┴▶ InNamespace ──▶ VisibleTo        OfHost
+//! Service ───────▶ KubeService ───┼▶ InNamespace ──▶ VisibleTo        OfHost
+//! ServiceImport ─▶ ImportedService ┘
 //! ServiceEntry, WorkloadEntry, Pod, EndpointSlice, shards ──▶ EndpointsOf
 //! ```
 //!
@@ -13,14 +14,17 @@ mod accounts;
 mod address;
 mod alias;
 mod allocation;
+mod cluster_local;
 mod endpoints;
 mod entry;
 mod identity;
-mod kube;
+pub(crate) mod kube;
 mod kube_endpoints;
-mod network;
+mod mcs;
+pub(crate) mod network;
 mod pod;
 mod targets;
+mod trust_domain;
 mod visibility;
 mod workload;
 
@@ -30,19 +34,23 @@ use incr::{Cx, Query};
 use model::host::Hostname;
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::Service as KubeObject;
+use model::kinds::multicluster::ServiceImport;
 use model::names::Namespace;
+use model::object::ObjectName;
 use model::service::{Registry, Service, Visibility};
 use store::{ObjectIndex, Reads, Snapshot};
 
 pub use accounts::AccountsOf;
 pub use address::Addressing;
 pub use allocation::Allocation;
+pub use cluster_local::is_cluster_local;
 pub use endpoints::EndpointsOf;
 pub use endpoints::RefusedEndpoints;
 pub use entry::EntryServices;
 pub use entry::{excess, too_many_endpoints};
 pub use identity::Identity;
-pub use kube::{KubeService, host_of, name_of, protocol};
+pub use kube::{ClusterService, KubeService, host_of, name_of, protocol};
+pub use mcs::ImportedService;
 pub use network::network_of;
 pub use pod::{PodOf, WorkloadOfPod, pod_of};
 pub use targets::{labels_at, targets_of};
@@ -72,11 +80,13 @@ impl Query<Snapshot> for InNamespace {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ServiceList {
         let mut services = Vec::new();
-        let mut names = cx.names_in::<KubeObject>(&self.0);
-        // One service for all clusters.
-        names.dedup_by(|b, a| a.is_namesake(b));
-        for name in names {
+        for name in once(cx.names_in::<KubeObject>(&self.0)) {
             services.extend((*cx.query(&KubeService(name))).clone());
+        }
+        if cx.settings().features.mcs_host {
+            for name in once(cx.names_in::<ServiceImport>(&self.0)) {
+                services.extend((*cx.query(&ImportedService(name))).clone());
+            }
         }
         for entry in cx.names_in::<ServiceEntry>(&self.0) {
             services.extend(cx.query(&EntryServices(entry)).iter().cloned());
@@ -84,6 +94,12 @@ impl Query<Snapshot> for InNamespace {
         sort(&mut services);
         services.into()
     }
+}
+
+/// Each name once, though several clusters have it.
+fn once(mut names: Vec<ObjectName>) -> impl Iterator<Item = ObjectName> {
+    names.dedup_by(|b, a| a.is_namesake(b));
+    names.into_iter().map(|name| name.in_cluster(None))
 }
 
 /// The services of one namespace that another one may see, in Istio's order.
@@ -182,6 +198,9 @@ impl Query<Snapshot> for OfHost {
         let mut found = Vec::new();
         if let Some(name) = name_of(&self.0, &cx.settings().domain) {
             found.extend((*cx.query(&KubeService(name))).clone());
+        }
+        if let Some(name) = mcs::imported_name(cx, &self.0) {
+            found.extend((*cx.query(&ImportedService(name))).clone());
         }
         for entry in cx.names_by::<ServiceEntry>(ObjectIndex::Host, &self.0.to_ascii_lowercase()) {
             let services = cx.query(&EntryServices(entry));

@@ -1,6 +1,7 @@
 //! What sources tell the store.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::host::Hostname;
@@ -160,6 +161,8 @@ pub enum Change {
     Put(Owner, AnyObject),
     /// The owner no longer has this object.
     Delete(Owner, ObjectKey),
+    /// The owner still has this object, in a version that cannot be used: what it told before, if anything, stays in force.
+    Keep(Owner, ObjectKey),
     /// The endpoints that one shard of an owner knows for a service. An empty list keeps the service.
     Endpoints {
         /// Who says so. An owner changes its own shards only.
@@ -182,6 +185,8 @@ pub enum Change {
     },
     /// What fetching the keys of an issuer has given; nothing where nobody asks for them any more.
     Keys(KeySource, Option<Arc<FetchedKeys>>),
+    /// The addresses of a name that generation wants resolved, sorted; nothing where it wants them no more.
+    Addresses(Arc<str>, Option<Arc<[IpAddr]>>),
     /// Mesh-wide settings were replaced.
     Settings(Arc<Settings>),
     /// The collection is told anew: what is not told again before its next `Synced` is gone.
@@ -196,10 +201,13 @@ impl Change {
     /// Who says this; `None` for what is of the whole mesh.
     pub fn owner(&self) -> Option<&Owner> {
         match self {
-            Change::Put(owner, _) | Change::Delete(owner, _) | Change::Gone(owner) => Some(owner),
+            Change::Put(owner, _) | Change::Delete(owner, _) | Change::Keep(owner, _) => {
+                Some(owner)
+            }
+            Change::Gone(owner) => Some(owner),
             Change::Endpoints { owner, .. } | Change::DeleteEndpoints { owner, .. } => Some(owner),
             Change::Restart(collection) | Change::Synced(collection) => Some(&collection.owner),
-            Change::Keys(..) | Change::Settings(_) => None,
+            Change::Keys(..) | Change::Addresses(..) | Change::Settings(_) => None,
         }
     }
 }

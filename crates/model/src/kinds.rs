@@ -238,6 +238,8 @@ impl Kind {
                 | Kind::Deployment
                 | Kind::ServiceExport
                 | Kind::ServiceImport
+                | Kind::WorkloadEntry
+                | Kind::KubeGateway
         );
         // Istio reads credentials in the cluster of the gateway that asks for them.
         let credentials = matches!(self, Kind::Secret | Kind::ConfigMap);

@@ -13,10 +13,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use analysis::suppress::Wanted;
 use analysis::{Analysis, Finding};
+use convert::status::{Status, Statuses};
 use incr::{Engine, InputKey};
 use model::{Labels, Namespace, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Input, Snapshot, snapshot};
+use tokio::sync::watch;
 
 /// How long there must be no change before analysis starts.
 const QUIET: Duration = Duration::from_millis(300);
@@ -48,9 +50,22 @@ impl Analyzed {
     }
 }
 
+/// An analysis with what it is of, and the statuses that objects get by the same snapshot.
+#[derive(Debug)]
+pub struct Judged {
+    /// The objects.
+    pub snapshot: Arc<Snapshot>,
+    /// What was found.
+    pub analyzed: Analyzed,
+    /// The statuses that translators give.
+    pub statuses: Arc<Vec<Status>>,
+}
+
 /// What waits to be analysed.
 #[derive(Default)]
 struct Waiting {
+    /// The revision of the newest snapshot that was handed over.
+    newest: u64,
     snapshot: Option<Arc<Snapshot>>,
     changed: FxHashSet<InputKey>,
     /// Proxies that came and went, in turn.
@@ -129,6 +144,7 @@ struct Shared {
     waiting: Mutex<Waiting>,
     woken: Condvar,
     latest: Mutex<Analyzed>,
+    judged: watch::Sender<Option<Arc<Judged>>>,
 }
 
 /// The way to the analysis thread. Clones share it; it ends with the last of them.
@@ -174,6 +190,7 @@ impl Analyst {
     /// Hands over a snapshot with the inputs that differ from the one before. Costs what changed.
     pub fn changed(&self, snapshot: Arc<Snapshot>, keys: &[InputKey]) {
         let mut waiting = lock(&self.shared.waiting);
+        waiting.newest = snapshot.revision;
         waiting.snapshot = Some(snapshot);
         waiting.changed.extend(keys);
         waiting.last = Some(Instant::now());
@@ -193,6 +210,16 @@ impl Analyst {
         }
     }
 
+    /// The revision of the newest snapshot that was handed over.
+    pub fn newest(&self) -> u64 {
+        lock(&self.shared.waiting).newest
+    }
+
+    /// Each analysis with what it is of, the latest one at any time.
+    pub fn judged(&self) -> watch::Receiver<Option<Arc<Judged>>> {
+        self.shared.judged.subscribe()
+    }
+
     /// The latest analysis, and whether nothing has changed since.
     pub fn latest(&self) -> (Analyzed, bool) {
         let waiting = lock(&self.shared.waiting);
@@ -207,6 +234,7 @@ fn run(shared: &Shared) {
     let _ = rustix::process::nice(NICE);
     let mut engine = Engine::new();
     engine.root(&Analysis);
+    engine.root(&Statuses);
     let mut connected = Connected::default();
     let mut latest: Option<Arc<Snapshot>> = None;
     while let Some(Next {
@@ -231,9 +259,12 @@ fn run(shared: &Shared) {
         };
         let before = engine.stats().runs;
         engine.commit(changed);
-        let found = catch_unwind(AssertUnwindSafe(|| engine.get(&snapshot, &Analysis)));
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            let found = engine.get(&snapshot, &Analysis);
+            (found, engine.get(&snapshot, &Statuses))
+        }));
         engine.collect();
-        let Ok(found) = found else {
+        let Ok((found, statuses)) = found else {
             tracing::error!("Analysis panicked; the previous result stays on display.");
             finished(shared, &snapshot);
             continue;
@@ -257,7 +288,12 @@ fn run(shared: &Shared) {
             ms = u64::try_from(analyzed.took.as_millis()).unwrap_or(u64::MAX),
             "Analysed."
         );
-        *lock(&shared.latest) = analyzed;
+        *lock(&shared.latest) = analyzed.clone();
+        shared.judged.send_replace(Some(Arc::new(Judged {
+            snapshot: Arc::new(snapshot.clone()),
+            analyzed,
+            statuses,
+        })));
         finished(shared, &snapshot);
     }
 }

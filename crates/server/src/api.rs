@@ -27,7 +27,7 @@ use crate::shadows::Shadows;
 pub use oidc::OidcOptions;
 
 /// Precedence of the store: folders win over it.
-const STORE_RANK: u8 = 200;
+pub(crate) const STORE_RANK: u8 = 200;
 
 /// Flags of the Kubernetes API.
 #[derive(Args, Clone, Debug)]
@@ -171,7 +171,7 @@ fn secured(
     Ok((Security::Reloaded(certificates), access, token))
 }
 
-/// Opens the store, starts the API, and returns the store and the owner of its objects.
+/// Opens the store, starts the API, and returns it with the owner of its objects.
 ///
 /// # Errors
 ///
@@ -182,7 +182,7 @@ pub async fn start(
     namespace: &str,
     shadows: &Arc<Shadows>,
     stop: &CancellationToken,
-) -> anyhow::Result<(Owner, Store)> {
+) -> anyhow::Result<(Owner, Arc<Api>)> {
     let loopback = options.api_addr.ip().to_canonical().is_loopback();
     anyhow::ensure!(
         loopback || !options.insecure_local,
@@ -210,7 +210,7 @@ pub async fn start(
         (security, access, Some(token))
     };
     let owner = Owner::new(STORE_RANK, format!("api:{}", data.display()));
-    let api = Api::start(store.clone(), access, audit, &["default", namespace]).await?;
+    let api = Api::start(store, access, audit, &["default", namespace]).await?;
     api.set_limits(Limits {
         connections: options.api_max_connections,
         connections_per_peer: options.api_max_connections_per_peer,
@@ -239,8 +239,8 @@ pub async fn start(
     tokio::spawn(apiserver::http::serve(
         listener,
         security,
-        api,
+        api.clone(),
         stop.clone(),
     ));
-    Ok((owner, store))
+    Ok((owner, api))
 }

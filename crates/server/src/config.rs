@@ -34,6 +34,14 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub api: crate::api::ApiOptions,
 
+    /// Workloads that register themselves.
+    #[command(flatten)]
+    pub registration: crate::registration::RegistrationOptions,
+
+    /// What is written into it.
+    #[command(flatten)]
+    pub writing: crate::writing::WriteOptions,
+
     /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: the key `mesh` of the ConfigMap `istio`
     /// in the namespace of the control plane, wherever that comes from, over Istio's defaults.
     #[arg(

@@ -73,6 +73,10 @@ const INDEX: &[(&str, &str)] = &[
         "what was sent to each proxy and what it acknowledged",
     ),
     (
+        "writing",
+        "what is written into the API, by whom, and how that goes",
+    ),
+    (
         "warm",
         "what is kept on disk for the next start, and who is served from it",
     ),
@@ -179,6 +183,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             let statuses = tokio::task::spawn_blocking(evaluated).await;
             Page::Json(statuses.map_err(|_| Closed)?)
         }
+        "writing" => Page::Json(pages.writing.get().map_or(Value::Null, |w| w.page())),
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
         "explain" => Page::Json(explain::page(query, pages).await?),

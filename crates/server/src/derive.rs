@@ -10,8 +10,8 @@ mod origins;
 mod revisions;
 mod state;
 mod subscriptions;
+mod wants;
 
-use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ads::latest;
-use model::jwks::{Demand, KeySource};
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Node;
@@ -36,6 +35,8 @@ pub use origins::OriginLimits;
 pub use revisions::{Revision, Revisions};
 pub use state::{FindingRow, ProxyRow, State, ViewRow};
 pub(crate) use subscriptions::has_sets;
+pub use wants::{KeysWanted, NamesWanted};
+use wants::{Wanted, Wants};
 
 /// How many batches of changes may wait to be applied, of all sources together, before sources are made to wait. There is
 /// no other queue between a source and the derive thread.
@@ -105,9 +106,6 @@ enum Message {
     Ask(Question, OwnedSemaphorePermit),
 }
 
-/// The sources that keys of token issuers are to be fetched from, each with who wants them.
-pub type KeysWanted = Arc<BTreeMap<KeySource, Demand>>;
-
 /// The way to the derive thread. Clones share it.
 #[derive(Clone)]
 pub struct Derive {
@@ -116,7 +114,7 @@ pub struct Derive {
     doors: Arc<Semaphore>,
     questions: Arc<Semaphore>,
     proxies: Arc<AtomicU64>,
-    keys: watch::Receiver<KeysWanted>,
+    wanted: Wanted,
     revisions: Arc<Revisions>,
 }
 
@@ -169,14 +167,15 @@ impl Derive {
         on_proxy: impl FnMut(&Namespace, &Labels, Seen) + Send + 'static,
     ) -> std::io::Result<(Derive, std::thread::JoinHandle<()>)> {
         let (queue, inbox) = mpsc::unbounded_channel();
-        let (want_keys, keys) = watch::channel(KeysWanted::default());
+        let wants = Wants::default();
+        let wanted = wants.wanted();
         let revisions = Arc::new(Revisions::default());
         let noted = revisions.clone();
         let thread = std::thread::Builder::new()
             .name("derive".into())
             .stack_size(16 << 20)
             .spawn(move || {
-                let state = State::new(settings, limits, want_keys, noted, Box::new(on_proxy));
+                let state = State::new(settings, limits, wants, noted, Box::new(on_proxy));
                 run(state, inbox, on_batch);
             })?;
         Ok((
@@ -186,7 +185,7 @@ impl Derive {
                 doors: Arc::new(Semaphore::new(WAITING_PROXIES)),
                 questions: Arc::new(Semaphore::new(WAITING_QUESTIONS)),
                 proxies: Arc::default(),
-                keys,
+                wanted,
                 revisions,
             },
             thread,
@@ -308,7 +307,12 @@ impl Derive {
 
     /// Which keys are to be fetched.
     pub fn wanted_keys(&self) -> watch::Receiver<KeysWanted> {
-        self.keys.clone()
+        self.wanted.keys.clone()
+    }
+
+    /// Which names are to be resolved.
+    pub fn wanted_names(&self) -> watch::Receiver<NamesWanted> {
+        self.wanted.names.clone()
     }
 
     /// How far the latest revisions have come.

@@ -31,6 +31,7 @@ use crate::settings::Settled;
 use crate::streams::Connections;
 use crate::supervisor::Supervisor;
 use crate::warm::Warm;
+use crate::writing::Writing;
 use clients::{Clients, Connection};
 
 /// What the pages show.
@@ -59,6 +60,8 @@ pub struct Pages {
     pub remotes: watch::Receiver<remotes::Settled>,
     /// How far the settings are.
     pub settled: watch::Receiver<Settled>,
+    /// What is written into an API, if there is one.
+    pub writing: OnceLock<Arc<Writing>>,
 }
 
 type Page = Response<Full<Bytes>>;

@@ -1,6 +1,9 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
 mod remotes;
+mod writing;
+
+mod registrations;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +18,9 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use registrations::Registrations;
 pub use remotes::Remotes;
+pub use writing::Writing;
 
 /// Buckets of everything that is a time of propagation, in seconds: a change should arrive in milliseconds.
 const LATENCY_BUCKETS: &[f64] = &[
@@ -38,6 +43,8 @@ pub struct Metrics {
     pub findings: IntGaugeVec,
     /// Findings of analysis in force, by code and level.
     pub analysis: IntGaugeVec,
+    /// Workloads that register themselves.
+    pub registration: Registrations,
     /// Keys of token issuers fetched.
     pub keys_fetched: IntCounter,
     /// Attempts to fetch keys that failed.
@@ -84,6 +91,8 @@ pub struct Metrics {
     pub warm_size: IntGauge,
     /// Of remote clusters.
     pub remotes: Remotes,
+    /// Of what is written into an API.
+    pub writing: Writing,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -165,6 +174,7 @@ impl Metrics {
                 r.register(Box::new(gauge.clone()))?;
                 gauge
             },
+            registration: Registrations::new(r)?,
             keys_fetched: counter(
                 r,
                 "pilot_jwks_resolver_network_fetch_success_total",
@@ -246,6 +256,7 @@ impl Metrics {
                 "Size of the file for the next start.",
             )?,
             remotes: Remotes::new(r)?,
+            writing: Writing::new(r)?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;

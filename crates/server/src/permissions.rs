@@ -42,14 +42,43 @@ pub struct Purpose {
 /// What a watch takes.
 const READ: &[&str] = &["list", "watch"];
 
+/// What objects of our own take.
+const WRITE: &[&str] = &["create", "delete", "get", "update"];
+
+/// What workloads that register themselves take, of one part of their entries.
+fn registered(part: &str) -> Purpose {
+    let entries = std::iter::once(Kind::WorkloadEntry);
+    match part {
+        "" => Purpose {
+            words: "Entries of workloads that register themselves.",
+            rules: kinds(entries, part, WRITE),
+        },
+        _ => Purpose {
+            words: "Their health.",
+            rules: kinds(entries, part, &["update"]),
+        },
+    }
+}
+
 /// Everything that is needed there.
 pub fn purposes(reach: Reach) -> Vec<Purpose> {
     match reach {
-        Reach::Cluster => vec![Purpose {
-            words: "Configuration, services and endpoints.",
-            rules: kinds(Kind::ALL.iter().copied(), "", READ),
+        Reach::Cluster => vec![
+            Purpose {
+                words: "Configuration, services and endpoints.",
+                rules: kinds(Kind::ALL.iter().copied(), "", READ),
+            },
+            registered(""),
+            registered("/status"),
+        ],
+        Reach::Namespace => vec![Purpose {
+            words: "Who leads, and which replicas there are that workloads registered through.",
+            rules: vec![Rule {
+                group: "coordination.k8s.io",
+                resources: vec!["leases".to_owned()],
+                verbs: WRITE,
+            }],
         }],
-        Reach::Namespace => vec![],
         Reach::Remote => vec![Purpose {
             words: "Services, endpoints, and the credentials of gateways there.",
             rules: kinds(

@@ -4,6 +4,7 @@ mod check;
 mod remotes;
 mod report;
 mod wiring;
+mod write;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -25,6 +26,7 @@ use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
 use crate::http::{self, Pages};
 use crate::metrics::Metrics;
+use crate::registration::Registration;
 use crate::remotes::Secrets;
 use crate::settings::{self, Composer, ConfigMaps, SettingsSource, Settled};
 use crate::shadows::Shadows;
@@ -33,7 +35,7 @@ use crate::supervisor::Supervisor;
 use crate::warm::{Saver, Warm};
 use crate::welcome;
 use report::report;
-use wiring::{Wiring, first_keys};
+use wiring::{Wiring, first_answers};
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -63,7 +65,8 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         shadows,
         config_maps,
         remote_secrets,
-    } = Thread::start(&options, first.settings, &metrics)?;
+        registration,
+    } = Thread::start(&options, first.settings, &metrics, &tasks, &stop)?;
 
     let remotes = watch::Sender::new(crate::remotes::Settled::default());
     let connections = Arc::new(Connections::default());
@@ -81,6 +84,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         settled: settled.subscribe(),
         cluster: options.cluster_id.clone(),
         remotes: remotes.subscribe(),
+        writing: OnceLock::new(),
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
     let proxies = Proxies {
@@ -89,6 +93,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         connections,
         warm: warm.clone(),
         unsupported: Arc::default(),
+        registration: registration.clone(),
         test_identities: options.insecure_test_identities,
     };
     let mut door = Door::open(&options, proxies, &pages, &tasks, &stop, start)?;
@@ -107,7 +112,8 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         cluster,
         warm: warm.is_serving(),
     };
-    wiring.add_to(&supervisor).await?;
+    let target = wiring.add_to(&supervisor).await?;
+    registration.write_to(target.as_ref().map(|t| t.place.clone()), &derive);
     follow_settings(&supervisor, composer, &config_maps, &settled)?;
     let parts = remotes::Parts {
         options: &options,
@@ -123,12 +129,14 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     let settings = settings::settled(settled.subscribe(), config_maps.told());
     first_read(&supervisor, settings, clusters, &derive, &stop).await?;
+    registration.complete();
     if warm.is_serving() {
         derive.let_go()?;
         warm.end();
         tracing::info!(ms = milliseconds(start), "The sources have been read.");
     }
     door.begin("Ready.");
+    write::begin(target, &options, &pages, &tasks, &stop);
     let saver = keeper
         .map(|keeper| {
             let known = settled.subscribe();
@@ -209,7 +217,7 @@ async fn first_read(
         settings.await;
         clusters.await;
         supervisor.synced().await?;
-        first_keys(derive).await
+        first_answers(derive).await
     };
     tokio::select! {
         result = reading => result?,
@@ -245,6 +253,7 @@ struct Thread {
     analyst: Analyst,
     shadows: Arc<Shadows>,
     config_maps: Arc<ConfigMaps>,
+    registration: Registration,
     remote_secrets: Arc<Secrets>,
 }
 
@@ -253,10 +262,14 @@ impl Thread {
         options: &ServeOptions,
         settings: Arc<Settings>,
         metrics: &Arc<Metrics>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let analyst = Analyst::start().context("cannot start the analysis thread")?;
         let nothing = store::Store::new(settings.clone()).snapshot();
-        let shadows = Arc::new(Shadows::new(nothing));
+        let shadows = Arc::new(Shadows::new(nothing.clone()));
+        let home = wiring::home(options);
+        let registration = Registration::start(options, home, nothing, metrics, tasks, stop);
         let limits = OriginLimits {
             unknown: options.max_unknown_namespaces,
             unknown_per_address: options.max_unknown_namespaces.div_ceil(8),
@@ -264,7 +277,7 @@ impl Thread {
             ..OriginLimits::default()
         };
         let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
-        let (metrics, seen) = (metrics.clone(), shadows.clone());
+        let (metrics, seen, registered) = (metrics.clone(), shadows.clone(), registration.clone());
         let config_maps = Arc::new(ConfigMaps::new(options));
         let namespace = options.remotes.secrets_namespace.as_ref();
         let namespace = namespace.unwrap_or(&options.namespace);
@@ -273,6 +286,7 @@ impl Thread {
         let on_batch = move |batch: &Batch| {
             report::on_batch(batch, &metrics);
             seen.see(batch);
+            registered.see(batch);
             of_settings.see(batch);
             of_remotes.see(batch);
             if !batch.changes.is_empty() {
@@ -290,6 +304,7 @@ impl Thread {
             analyst,
             shadows,
             config_maps,
+            registration,
             remote_secrets,
         })
     }

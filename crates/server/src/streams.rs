@@ -10,12 +10,14 @@ use ads::server::{Incident, Join, Session, Subscriber, Subscription, Work};
 use ads::{Code, Event, Response, Selection, Status};
 use model::node::{Identity, Node};
 use model::peer::network_of;
+use registration::Seat as Registered;
 use rustc_hash::FxHashMap;
 use xds::{ByType, TypeUrl, Types};
 
 use crate::derive::{Derive, ProxyId, Refused, Revision, Seat};
 use crate::metrics::Metrics;
 use crate::quiet::{Quiet, beginning, listed};
+use crate::registration::Registration;
 use crate::unsupported::Unsupported;
 use crate::warm::Warm;
 
@@ -162,6 +164,8 @@ pub struct Proxies {
     pub warm: Arc<Warm>,
     /// Those of a kind that is not supported.
     pub unsupported: Arc<Unsupported>,
+    /// Workloads that get an entry of their own.
+    pub registration: Registration,
     /// Whether tokens `sa:NAMESPACE:NAME` are taken for those identities; for tests.
     pub test_identities: bool,
 }
@@ -176,6 +180,7 @@ impl Subscriber for Proxies {
         let (metrics, connections) = (self.metrics.clone(), self.connections.clone());
         let warm = self.warm.clone();
         let unsupported = self.unsupported.clone();
+        let registration = self.registration.clone();
         let identity = join
             .token
             .as_ref()
@@ -194,6 +199,7 @@ impl Subscriber for Proxies {
             node.identity = identity;
             connections.share(&mut node);
             let node = Arc::new(node);
+            let registered = registration.join(&node, join.peer.ip()).await?;
             let from = network_of(join.peer.ip());
             let subscription = derive
                 .subscribe(node.clone(), from, warm.of(&node))
@@ -219,6 +225,7 @@ impl Subscriber for Proxies {
                 connection,
                 newest: None,
                 version,
+                registered,
             };
             Ok(Subscription {
                 published: subscription.published,
@@ -303,6 +310,8 @@ struct StreamSession {
     /// The newest revision that was asked after.
     newest: Option<Arc<Revision>>,
     version: String,
+    /// The entry of its workload.
+    registered: Option<Registered>,
 }
 
 impl StreamSession {
@@ -381,6 +390,11 @@ impl Session for StreamSession {
                 let resources = listed(resources.iter().map(|name| &**name));
                 let reason = beginning(message);
                 tracing::warn!(proxy, r#type = %ty, resources, reason, left_out, "A proxy rejected a response.");
+            }
+            Event::Health { healthy, message } => {
+                if let Some(registered) = &self.registered {
+                    registered.report(*healthy, message);
+                }
             }
             Event::Stale { ty } => self.metrics.of_type(*ty).expired_nonces.inc(),
             Event::UnknownType { type_url } => {

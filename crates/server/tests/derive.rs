@@ -409,7 +409,7 @@ spec: {jwtRules: [{issuer: me, jwksUri: 'https://me/keys', timeout: 3s}]}
 ",
         )
         .await;
-    let known = || running.derive.ask(|state| state.has_keys());
+    let known = || running.derive.ask(|state| state.has_what_it_wants());
     assert!(!known().await.unwrap());
     let uri = KeySource::Uri("https://me/keys".into());
     let demand = wanted.borrow_and_update()[&uri].clone();

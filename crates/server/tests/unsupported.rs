@@ -10,9 +10,12 @@ use clap::Parser;
 use pilothouse_server::config::ServeOptions;
 use pilothouse_server::derive::{Derive, OriginLimits};
 use pilothouse_server::metrics::Metrics;
+use pilothouse_server::registration::{Home, Registration};
 use pilothouse_server::streams::Proxies;
 use pilothouse_server::warm::Warm;
 use proto_envoy::envoy::config::core::v3::Node;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 #[derive(Parser)]
 struct Serve {
@@ -28,9 +31,18 @@ async fn waypoints_and_ztunnels_are_refused_by_name_and_others_are_not() {
     let metrics = Arc::new(Metrics::new().unwrap());
     let serve = Serve::parse_from(["serve", "--state-dir", "off"]);
     let (warm, _) = Warm::open(&serve.options, &settings, &metrics);
+    let registration = Registration::start(
+        &serve.options,
+        Home::MEMORY,
+        store::Store::new(settings).snapshot(),
+        &metrics,
+        &TaskTracker::new(),
+        &CancellationToken::new(),
+    );
     let proxies = Proxies {
         derive,
         metrics,
+        registration,
         connections: Arc::default(),
         warm: Arc::new(warm),
         unsupported: Arc::default(),

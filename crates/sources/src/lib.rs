@@ -1,4 +1,4 @@
-//! Config from files, and keys of token issuers that it names.
+//! Config from files, and what it names: keys of token issuers, addresses of gateways.
 //!
 //! A source reports what it reads as [`model::Change`]s, and what is wrong with it as diagnostics; the store applies
 //! them. Nothing here translates.
@@ -7,6 +7,7 @@ pub mod backoff;
 pub mod files;
 pub mod folder;
 pub mod jwks;
+pub mod names;
 pub mod object;
 pub mod open;
 mod sink;

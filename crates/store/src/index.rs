@@ -125,8 +125,14 @@ fn emit_labels(namespace: &Namespace, labels: &Labels, emit: &mut dyn FnMut(Obje
     }
 }
 
-/// The value of [`ObjectIndex::Label`] that holds the services that say which network lies behind them.
+/// The value of [`ObjectIndex::Label`] that holds the services and Gateways that say which network lies behind them.
 pub const NETWORK_GATEWAY: &str = "?network-gateway";
+
+fn emit_network_gateway(labels: &Labels, emit: &mut dyn FnMut(ObjectIndex, String)) {
+    if labels.contains("topology.istio.io/network") {
+        emit(ObjectIndex::Label, NETWORK_GATEWAY.to_owned());
+    }
+}
 
 /// The value of [`ObjectIndex::Host`] that holds rules whose wildcard is only a part of a label (`*foo.com`): the labels
 /// of a host do not lead to them.
@@ -253,9 +259,7 @@ mod kube {
 
     impl Indexed for Service {
         fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
-            if object.meta.labels.contains("topology.istio.io/network") {
-                emit(ObjectIndex::Label, super::NETWORK_GATEWAY.to_owned());
-            }
+            super::emit_network_gateway(&object.meta.labels, emit);
             let pairs = object.spec.selector.iter().map(|(k, v)| (&**k, &**v));
             emit_selector(object.namespace(), pairs, emit);
             if object.spec.selector.is_empty() {
@@ -318,11 +322,15 @@ mod kube {
 }
 
 mod gateway_api {
-    use super::Indexed;
+    use super::{Indexed, Object, ObjectIndex};
     use model::kinds::gateway_api::*;
 
     impl Indexed for GatewayClass {}
-    impl Indexed for Gateway {}
+    impl Indexed for Gateway {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            super::emit_network_gateway(&object.meta.labels, emit);
+        }
+    }
     impl Indexed for ListenerSet {}
     impl Indexed for HttpRoute {}
     impl Indexed for GrpcRoute {}

@@ -41,6 +41,8 @@ pub enum Input<'a> {
     Shards(&'a ServiceKey),
     /// The keys fetched from a source.
     Keys(&'a KeySource),
+    /// The addresses that a name was resolved to.
+    Addresses(&'a str),
     /// The labels of the connected proxies of a namespace.
     Connected(&'a Namespace),
     /// Which namespaces have connected proxies.
@@ -76,6 +78,7 @@ impl Input<'_> {
             Input::Shards(service) => hash(9, 0, &[&service.namespace, &service.host]),
             Input::Keys(KeySource::Uri(uri)) => hash(11, 0, &[uri]),
             Input::Keys(KeySource::Issuer(issuer)) => hash(12, 0, &[issuer]),
+            Input::Addresses(name) => hash(16, 0, &[name]),
             Input::Connected(namespace) => hash(13, 0, &[namespace]),
             Input::ConnectedNamespaces => hash(14, 0, &[]),
         }
@@ -115,6 +118,7 @@ impl fmt::Display for Input<'_> {
                 )
             }
             Input::Keys(source) => write!(f, "keys of {source}"),
+            Input::Addresses(name) => write!(f, "addresses of {name}"),
             Input::Connected(namespace) => write!(f, "connected proxies in {namespace}"),
             Input::ConnectedNamespaces => f.write_str("namespaces with connected proxies"),
         }
@@ -144,6 +148,7 @@ mod tests {
             Input::Shards(&service),
             Input::Keys(&uri),
             Input::Keys(&issuer),
+            Input::Addresses("a"),
             Input::Connected(&namespace),
             Input::ConnectedNamespaces,
         ];

@@ -1,6 +1,7 @@
 //! Reading the snapshot from generation: every method records what it read.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Guarded};
@@ -40,6 +41,8 @@ pub trait Reads {
     fn settings(&self) -> &Settings;
     /// The keys fetched from a source; `None` until an answer or a failure came.
     fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>>;
+    /// The addresses that a name was resolved to, sorted; `None` until an answer or a failure came.
+    fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>>;
     /// The endpoint shards of a service.
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>>;
     /// The labels of the connected proxies of a namespace, each set once.
@@ -142,6 +145,11 @@ impl Reads for Cx<'_, Snapshot> {
     fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>> {
         let snapshot = read(self, Input::Keys(source));
         snapshot.keys.get(source).cloned()
+    }
+
+    fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>> {
+        let snapshot = read(self, Input::Addresses(name));
+        snapshot.addresses.get(name).cloned()
     }
 
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {

@@ -1,6 +1,7 @@
 //! Everything that generation can read, at one revision.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::change::ServiceKey;
@@ -147,6 +148,8 @@ pub struct Snapshot {
     pub settings: Arc<Settings>,
     /// Keys of token issuers that were fetched.
     pub keys: RedBlackTreeMapSync<KeySource, Arc<FetchedKeys>>,
+    /// Addresses of names that were resolved.
+    pub addresses: RedBlackTreeMapSync<Arc<str>, Arc<[IpAddr]>>,
     /// Endpoints that registries told, by service.
     pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,
     /// Objects that several owners hold: all of them, the one whose version is in force first.

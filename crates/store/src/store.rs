@@ -8,6 +8,7 @@ mod touched;
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{InputKey, KeyedMap};
@@ -108,6 +109,7 @@ impl Store {
                 tables: Tables::default(),
                 settings,
                 keys: RedBlackTreeMapSync::new_sync(),
+                addresses: RedBlackTreeMapSync::new_sync(),
                 shards: RedBlackTreeMapSync::new_sync(),
                 contested: RedBlackTreeMapSync::new_sync(),
                 connected: RedBlackTreeMapSync::new_sync(),
@@ -176,6 +178,7 @@ impl Writing<'_> {
         match change {
             Change::Put(owner, object) => self.put(&owner, object),
             Change::Delete(owner, key) => self.delete(&owner, &owner.key(&key)),
+            Change::Keep(owner, key) => self.keep(&owner, owner.key(&key)),
             Change::Endpoints {
                 owner,
                 service,
@@ -188,6 +191,7 @@ impl Writing<'_> {
                 shard,
             } => self.delete_endpoints(&owner, &(service, shard)),
             Change::Keys(source, fetched) => self.set_keys(source, fetched),
+            Change::Addresses(name, found) => self.set_addresses(name, found),
             Change::Settings(settings) => {
                 let discovery = &mut self.store.discovery;
                 discovery.settings_change(&self.next.settings, &settings);
@@ -227,6 +231,14 @@ impl Writing<'_> {
         let members = held.and_then(|held| held.objects.get_mut(&key.kind));
         if members.is_some_and(|members| members.remove(&key.name)) {
             self.drop_version(owner, key);
+        }
+    }
+
+    fn keep(&mut self, owner: &Owner, key: ObjectKey) {
+        let held = self.store.owners.get_mut(owner);
+        let members = held.and_then(|held| held.objects.get_mut(&key.kind));
+        if let Some(members) = members.filter(|members| members.contains(&key.name)) {
+            members.insert(key.name);
         }
     }
 
@@ -333,6 +345,17 @@ impl Writing<'_> {
         match fetched {
             Some(fetched) => self.next.keys.insert_mut(source, fetched),
             None => _ = self.next.keys.remove_mut(&source),
+        }
+    }
+
+    fn set_addresses(&mut self, name: Arc<str>, found: Option<Arc<[IpAddr]>>) {
+        if self.next.addresses.get(&name) == found.as_ref() {
+            return;
+        }
+        self.touched.note(Input::Addresses(&name), Reason::Config);
+        match found {
+            Some(found) => self.next.addresses.insert_mut(name, found),
+            None => _ = self.next.addresses.remove_mut(&name),
         }
     }
 

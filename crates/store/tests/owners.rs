@@ -12,7 +12,9 @@ use std::sync::Arc;
 use model::change::ServiceKey;
 use model::kinds::kube::Pod;
 use model::service::{Address, Endpoint};
-use model::{AnyObject, Change, Collection, Contents, Hostname, Kind, ObjectName, Owner, ShardKey};
+use model::{
+    AnyObject, Change, Collection, Contents, Hostname, Kind, ObjectKey, ObjectName, Owner, ShardKey,
+};
 use pilothouse_store::{ChangeSet, Input, Store};
 use testkit::{World, settings};
 
@@ -60,6 +62,28 @@ fn restart(owner: &Owner, of: Contents) -> Change {
 
 fn synced(owner: &Owner, of: Contents) -> Change {
     Change::Synced(collection(owner, of))
+}
+
+#[test]
+fn what_is_kept_stays_as_it_was_told() {
+    let (mut store, owner) = (store(), Owner::new(1, "a"));
+    let key = |name: &str| ObjectKey {
+        kind: Kind::ServiceEntry,
+        name: ObjectName::new("shop", name),
+    };
+    store.apply([
+        put(&owner, entry("a", "a.com")),
+        put(&owner, entry("b", "b.com")),
+    ]);
+    store.apply([
+        restart(&owner, ENTRIES),
+        Change::Keep(owner.clone(), key("a")),
+        Change::Keep(owner.clone(), key("c")),
+        synced(&owner, ENTRIES),
+    ]);
+    assert_eq!(host_of(&store, "a").as_deref(), Some("a.com"));
+    assert_eq!(host_of(&store, "b"), None, "it was not told again");
+    assert_eq!(host_of(&store, "c"), None, "it was never told");
 }
 
 fn host_of(store: &Store, name: &str) -> Option<String> {

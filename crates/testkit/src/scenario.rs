@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::mesh::read_mesh_networks;
+use model::names::ClusterId;
 use model::node::Node;
 use model::parse::{Validation, parse};
 use model::settings::{Features, Settings};
-use model::{Change, Owner};
+use model::{AnyObject, Change, Owner};
 use serde_json::Value;
 use xds::TypeUrl;
 
@@ -16,8 +17,8 @@ use crate::message::decode;
 use crate::recorded::recording;
 use crate::world::{World, node, settings};
 
-/// A scenario: a folder with `nodes/` and `expected/`, and maybe `config/`, `mesh.yaml`, `networks.yaml` and
-/// `scenario.json`.
+/// A scenario: a folder with `nodes/` and `expected/`, and maybe `config/`, `mesh.yaml`, `networks.yaml`,
+/// `scenario.json`, and `clusters/NAME/` of each remote cluster.
 pub struct Scenario {
     folder: PathBuf,
     /// Its objects under its settings.
@@ -60,23 +61,10 @@ impl Scenario {
     /// When it is no scenario.
     pub fn load(folder: &Path) -> Self {
         let mut world = World::new(read_settings(folder));
-        let source = Owner::new(0, "files");
-        let mut batch = Vec::new();
-        let config = folder.join("config");
-        for path in if config.is_dir() {
-            files(&config)
-        } else {
-            Vec::new()
-        } {
-            let file: Arc<Path> = path.as_path().into();
-            let parsed = parse(&read(&path), &file, Validation::Warn);
-            batch.extend(
-                parsed
-                    .objects()
-                    .map(|o| Change::Put(source.clone(), o.clone())),
-            );
+        world.apply(objects(&folder.join("config"), None));
+        for cluster in files(&folder.join("clusters")) {
+            world.apply(objects(&cluster, Some(stem(&cluster).into())));
         }
-        world.apply(batch);
         let nodes = files(&folder.join("nodes"))
             .into_iter()
             .map(|path| (stem(&path), node(&json(&path))))
@@ -127,6 +115,24 @@ impl Scenario {
         let shown = |r: &Arc<xds::Resource>| (r.name.to_string(), decode(ty.as_str(), &r.body));
         set.iter().map(shown).collect()
     }
+}
+
+/// What a cluster tells: the objects of a folder.
+fn objects(folder: &Path, cluster: Option<ClusterId>) -> Vec<Change> {
+    let is_remote = cluster.is_some();
+    let owner = Owner {
+        cluster,
+        ..Owner::new(0, "files")
+    };
+    let of_file = |path: PathBuf| {
+        let file: Arc<Path> = path.as_path().into();
+        let parsed = parse(&read(&path), &file, Validation::Warn);
+        let objects: Vec<AnyObject> = parsed.objects().cloned().collect();
+        objects
+    };
+    let objects = files(folder).into_iter().flat_map(of_file);
+    let told = objects.filter(|o| !is_remote || o.kind().is_read_remotely());
+    told.map(|o| Change::Put(owner.clone(), o)).collect()
 }
 
 fn read_settings(folder: &Path) -> Settings {

@@ -344,7 +344,7 @@ pub fn statuses(facts: &Facts, allocated: &Allocated) -> Statuses {
 }
 
 /// Addresses as a status holds them.
-fn value<'a>(addresses: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
+pub fn value<'a>(addresses: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
     addresses
         .map(|(host, address)| json!({"value": address, "host": host}))
         .collect()

@@ -50,6 +50,15 @@ impl Lock {
             Self::Addresses => "istio-ip-autoallocate",
         }
     }
+
+    /// What its holder writes, for people.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Ingress => "the status of Ingresses",
+            Self::Analysis => "findings in the status of Istio's kinds",
+            Self::Addresses => "addresses of ServiceEntries",
+        }
+    }
 }
 
 /// Who takes part in an election.

@@ -56,7 +56,7 @@ use proto_istio::networking::server_tls_settings::TlSmode;
 use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet, any};
 
-use crate::load_assignment::{EndpointClient, NetworkGateways, Place};
+use crate::load_assignment::{EndpointClient, NetworkWays, Place};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 
 pub(crate) use fixed::allow_any_dns_cache;
@@ -324,7 +324,7 @@ impl Outbound {
         rule: Option<&DestinationRuleKey>,
     ) -> Arc<EndpointClient> {
         let rule = rule.map(|r| &*r.0);
-        let multi = cx.query(&NetworkGateways).any(false);
+        let multi = cx.query(&NetworkWays).any(false);
         let settings = cx.settings();
         Arc::new(EndpointClient::of(
             &self.place,

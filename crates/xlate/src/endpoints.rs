@@ -31,7 +31,7 @@ use crate::clusters::{self, Outbound, ServiceKeyed};
 use crate::load_assignment::groups::{self, Group};
 use crate::load_assignment::locality::LocalityLb;
 use crate::load_assignment::select::{self, By, Known, Selection};
-use crate::load_assignment::{EndpointClient, NetworkGateways};
+use crate::load_assignment::{EndpointClient, NetworkWays};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 use mesh::proxy::Traits;
 use peers::{Peers, PeersFor};
@@ -59,7 +59,7 @@ impl EndpointsOfClient {
     /// Their endpoints: an assignment for each of their EDS clusters.
     pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
         let outbound = &self.outbound;
-        let multi_network = cx.query(&NetworkGateways).any(false);
+        let multi_network = cx.query(&NetworkWays).any(false);
         let client = Arc::new(EndpointClient::anywhere(&outbound.place, multi_network));
         let shared = cx.query(&SharedAssignments {
             scope: outbound.scope.clone(),

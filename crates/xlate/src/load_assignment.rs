@@ -9,4 +9,4 @@ pub(crate) mod network;
 pub(crate) mod select;
 
 pub(crate) use client::{EndpointClient, Place};
-pub(crate) use network::NetworkGateways;
+pub(crate) use network::NetworkWays;

@@ -145,7 +145,8 @@ fn of_workloads(
             let answers = !hosts.is_empty() && hosts.iter().all(|h| is_ip(h));
             let ready = service.kube.publish_not_ready || endpoint.health == Health::Healthy;
             let same_network = same_or_unknown(&endpoint.network, &key.network);
-            if !answers || !ready || !seen.insert(hosts[0].clone()) || !same_network {
+            // Networks may have equal addresses.
+            if !answers || !ready || !same_network || !seen.insert(hosts[0].clone()) {
                 continue;
             }
             let own = hosts.iter().map(|h| h.to_string());

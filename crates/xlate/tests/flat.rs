@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use model::node::Node;
+use model::{Change, Owner};
 use pilothouse_xlate::View;
 use serde_json::json;
 use testkit::{World, node};
@@ -179,4 +180,57 @@ fn a_proxy_that_sees_its_namespace_does_not_pay_for_others() {
     for change in foreign {
         assert_eq!(compare(&mut meshes, change), 0);
     }
+}
+
+/// The objects of a Service in a cluster, whose endpoint ends in a number.
+fn in_cluster(index: usize, vip: usize, last: usize) -> String {
+    let (a, b) = (index / 250, index % 250 + 1);
+    format!(
+        "\n---\napiVersion: v1\nkind: Service\nmetadata: {{name: k{index}, namespace: n0}}\n\
+         spec: {{clusterIP: 10.{vip}.{a}.{b}, ports: [{{name: http, port: 80}}]}}\n\
+         ---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n\
+         metadata: {{name: k{index}, namespace: n0, labels: {{kubernetes.io/service-name: k{index}}}}}\n\
+         endpoints: [{{addresses: [12.{a}.{b}.{last}]}}]\nports: [{{name: http, port: 80}}]\n"
+    )
+}
+
+/// The work for one endpoint of a remote cluster, in a mesh with so many services in two clusters.
+fn remote_cost(services: usize) -> (Work, usize) {
+    let west = Owner {
+        cluster: Some("west".into()),
+        ..Owner::new(20, "kubernetes:west")
+    };
+    let mut mesh = Mesh::new(1, 1);
+    let put = |owner: &Owner, yaml: &str| -> Vec<Change> {
+        let objects = World::objects(yaml).into_iter();
+        objects.map(|o| Change::Put(owner.clone(), o)).collect()
+    };
+    for index in 0..services {
+        let own = Owner::new(10, "kubernetes");
+        mesh.world.apply(put(&own, &in_cluster(index, 96, 1)));
+        mesh.world.apply(put(&west, &in_cluster(index, 97, 2)));
+    }
+    let before = mesh.pull();
+    let start = mesh.world.engine.stats();
+    mesh.world.apply(put(&west, &in_cluster(3, 97, 3)));
+    let after = mesh.pull();
+    let end = mesh.world.engine.stats();
+    let mut altered = 0;
+    for (before, after) in before.iter().zip(&after) {
+        after.since(before, |_, _| altered += 1);
+    }
+    let work = Work {
+        evaluations: end.runs - start.runs,
+        validations: end.validated - start.validated,
+        reads: end.reads - start.reads,
+    };
+    (work, altered)
+}
+
+#[test]
+fn an_endpoint_of_a_remote_cluster_costs_what_it_alters() {
+    let (small, altered) = remote_cost(10);
+    let (large, also) = remote_cost(100);
+    assert_eq!(small, large);
+    assert_eq!((altered, also), (1, 1));
 }

@@ -227,10 +227,6 @@ fn name_tables_of_scenarios_are_those_that_istiod_sent() {
         if name == "istio-xds-nds-se" || name.contains("ambient") || name.contains("waypoint") {
             continue;
         }
-        // One cluster is read, and these are of several.
-        if name.starts_with("multi-") {
-            continue;
-        }
         let Some(scenario) = Scenario::recorded(&name).filter(|s| {
             s.nodes
                 .keys()

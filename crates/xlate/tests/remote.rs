@@ -1,11 +1,52 @@
-//! Services, endpoints and Pods of several clusters.
+//! Services, endpoints and Pods of several clusters, and the recorded scenarios that have such.
+//!
+//! `RECORDED=1` prints how these differ.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 use mesh::services::{EndpointsOf, InNamespace, KubeService, host_of};
 use model::change::ServiceKey;
 use model::{Change, ObjectName, Owner};
-use testkit::World;
+use serde_json::Value;
+use testkit::{Scenario, Score, World, differences};
+use xds::TypeUrl;
+
+/// What the recorded scenarios with several clusters are called.
+const GROUP: &str = "multi-";
+
+#[test]
+fn proxies_of_every_cluster_get_what_was_recorded() {
+    let explain = std::env::var_os("RECORDED").is_some();
+    let mut score = Score::default();
+    for name in Scenario::names().iter().filter(|n| n.starts_with(GROUP)) {
+        let scenario = Scenario::recorded(name).unwrap();
+        for node in scenario.nodes.keys() {
+            for ty in TypeUrl::ALL {
+                let Some(expected) = scenario.expected(node, ty) else {
+                    continue;
+                };
+                let ours = scenario.generated(node, ty);
+                let mut names: Vec<&String> = expected.keys().chain(ours.keys()).collect();
+                names.sort();
+                names.dedup();
+                // Routes and secrets are asked for by name.
+                let by_name = matches!(ty, TypeUrl::Route | TypeUrl::Secret);
+                names.retain(|name| !by_name || expected.contains_key(*name));
+                for resource in names {
+                    let wanted = expected.get(resource).unwrap_or(&Value::Null);
+                    let got = ours.get(resource).unwrap_or(&Value::Null);
+                    let found = differences(wanted, got);
+                    let case = format!("{name}/{node}/{ty} {resource}");
+                    score.count(&case, &found);
+                    for line in found.iter().take(if explain { 6 } else { 0 }) {
+                        println!("{case}: {line}");
+                    }
+                }
+            }
+        }
+    }
+    score.all_as_recorded();
+}
 
 /// A Service with one Pod, which its slice names, and the Pod's Node; of one name in every cluster.
 fn cart(vip: &str, ip: &str, zone: &str) -> String {
@@ -93,4 +134,56 @@ fn a_service_of_two_clusters_is_one_with_the_addresses_and_endpoints_of_both() {
     world.apply([Change::Gone(west())]);
     assert_eq!(endpoints(&world), []);
     assert!(world.get(&InNamespace("shop".into())).is_empty());
+}
+
+/// A proxy of the Pod cart-0 in a cluster.
+fn proxy(cluster: &str) -> std::sync::Arc<model::node::Node> {
+    testkit::node(&serde_json::json!({
+        "id": "sidecar~10.1.0.9~cart-0.shop~shop.svc.cluster.local",
+        "metadata": {"NAMESPACE": "shop", "CLUSTER_ID": cluster, "LABELS": {"app": "stated"}},
+    }))
+}
+
+/// The clusters of a set that belong to the proxy's own workload.
+fn inbound(world: &World, cluster: &str) -> Vec<String> {
+    let set = world.set(&world.view(&proxy(cluster)), TypeUrl::Cluster);
+    let names = set.iter().map(|r| r.name.to_string());
+    names.filter(|n| n.starts_with("inbound|")).collect()
+}
+
+#[test]
+fn a_proxy_serves_what_selects_its_pod_in_its_own_cluster() {
+    let mut world = World::default();
+    let own = Owner::new(10, "kubernetes");
+    put(&mut world, &own, &cart("10.0.0.1", "10.1.0.1", "a"));
+    // There, the service of the name selects others, and another one selects the Pod.
+    let there = cart("10.0.0.2", "10.1.0.9", "b")
+        .replace("selector: {app: cart}", "selector: {app: others}");
+    put(&mut world, &west(), &there);
+    let other = "{apiVersion: v1, kind: Service, metadata: {name: other, namespace: shop}, spec: \
+                 {clusterIP: 10.0.0.3, selector: {app: cart}, ports: [{name: http, port: 80, targetPort: 9090}]}}";
+    put(&mut world, &west(), other);
+    assert_eq!(inbound(&world, "Kubernetes"), ["inbound|80||"]);
+    assert_eq!(inbound(&world, "west"), ["inbound|9090||"]);
+    // Of a cluster that is not known there are no objects.
+    assert!(inbound(&world, "north").is_empty());
+
+    world.apply([Change::Gone(west())]);
+    assert!(inbound(&world, "west").is_empty());
+}
+
+#[test]
+fn equal_addresses_in_two_clusters_are_two_endpoints() {
+    let mut world = World::default();
+    put(
+        &mut world,
+        &Owner::new(10, "kubernetes"),
+        &cart("10.0.0.1", "10.1.0.1", "a"),
+    );
+    put(&mut world, &west(), &cart("10.0.0.2", "10.1.0.1", "b"));
+    let wanted = [
+        row("10.1.0.1", "Kubernetes", "a"),
+        row("10.1.0.1", "west", "b"),
+    ];
+    assert_eq!(endpoints(&world), wanted);
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use model::{Diagnostic, Kind, SourceId};
 use sources::{Closed, Sink, SourceEvent};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
+
+/// So many findings are told of a cluster.
+const MOST: usize = 1000;
 
 /// The findings of all kinds, which are told together. Clones share them.
 #[derive(Clone)]
@@ -14,11 +17,28 @@ pub(super) struct Findings {
     sink: Sink,
     /// Held while they are told, so that the newest are told last.
     found: Arc<Mutex<Found>>,
+    /// Counts how often the API answered again.
+    back: Arc<watch::Sender<u64>>,
 }
+
+/// Tells when an API that did not answer does so again.
+pub(super) struct Back(watch::Receiver<u64>);
+
+impl Back {
+    /// Waits until the API answers again; no longer than until it did so since the last call.
+    pub(super) async fn wait(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// A kind, in one namespace or all.
+type Place = (Kind, Option<Arc<str>>);
 
 #[derive(Default)]
 struct Found {
-    by_kind: BTreeMap<Kind, Vec<Diagnostic>>,
+    by_kind: BTreeMap<Place, Vec<Diagnostic>>,
     /// That the API does not answer at all.
     unreachable: Option<Diagnostic>,
 }
@@ -29,17 +49,29 @@ impl Findings {
             source,
             sink,
             found: Arc::default(),
+            back: Arc::new(watch::Sender::new(0)),
         }
     }
 
+    /// Tells when an API that does not answer does so again.
+    pub(super) fn back(&self) -> Back {
+        Back(self.back.subscribe())
+    }
+
     /// Replaces what is wrong with a kind.
-    pub(super) async fn set(&self, kind: Kind, new: Vec<Diagnostic>) -> Result<(), Closed> {
+    pub(super) async fn set(
+        &self,
+        kind: Kind,
+        namespace: Option<Arc<str>>,
+        new: Vec<Diagnostic>,
+    ) -> Result<(), Closed> {
+        let place = (kind, namespace);
         let mut found = self.found.lock().await;
-        let known = found.by_kind.get(&kind).map_or(&[][..], Vec::as_slice);
+        let known = found.by_kind.get(&place).map_or(&[][..], Vec::as_slice);
         if *known == *new {
             return Ok(());
         }
-        found.by_kind.insert(kind, new);
+        found.by_kind.insert(place, new);
         self.tell(&found).await
     }
 
@@ -49,13 +81,18 @@ impl Findings {
         if found.unreachable.is_some() == why.is_some() {
             return Ok(());
         }
+        if why.is_none() {
+            self.back.send_modify(|times| *times += 1);
+        }
         found.unreachable = why;
         self.tell(&found).await
     }
 
     async fn tell(&self, found: &Found) -> Result<(), Closed> {
         let of_kinds = found.by_kind.values().flatten();
+        // Troubles of kinds come before those of their objects.
         let all = found.unreachable.iter().chain(of_kinds).cloned();
+        let all = all.take(MOST);
         let told = SourceEvent::Findings(self.source.clone(), all.collect());
         self.sink.send(told).await
     }

@@ -1,5 +1,6 @@
 //! What comes of one kind at once, and what it is read as.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::{FutureExt, Stream, StreamExt};
@@ -10,6 +11,8 @@ use model::parse::Validation;
 use model::{Change, Collection, Contents, Diagnostic, Kind, Owner};
 use serde_json::Value;
 
+use super::definitions::{self, Definition};
+use super::select;
 use crate::item::Item;
 
 /// How many events are told at once.
@@ -32,6 +35,7 @@ pub(super) struct Reading {
     pub(super) version: &'static str,
     pub(super) owner: Owner,
     pub(super) validation: Validation,
+    pub(super) revision: Arc<str>,
 }
 
 /// What events are read as.
@@ -40,6 +44,8 @@ pub(super) struct Read {
     pub(super) changes: Vec<Change>,
     /// What was found out about the objects.
     pub(super) news: Vec<News>,
+    /// What happened to definitions of kinds that are read.
+    pub(super) definitions: Vec<Definition>,
     pub(super) took: Duration,
 }
 
@@ -138,13 +144,14 @@ impl Reading {
                 Event::Init => {
                     read.changes.push(self.restart());
                     read.news.push(News::Restarted);
+                    read.definitions.push(Definition::Restarted);
                 }
                 Event::InitApply(item) | Event::Apply(item) => self.object(item, &mut read),
                 Event::Delete(item) => {
                     let key = self.key(&item);
-                    read.changes
-                        .push(Change::Delete(self.owner.clone(), key.clone()));
-                    read.news.push(News::Object(key, Vec::new()));
+                    let defined = self.defines(&key);
+                    read.definitions.extend(defined.map(Definition::Gone));
+                    self.gone(key, &mut read);
                 }
                 Event::InitDone => {
                     read.changes.push(self.synced());
@@ -164,21 +171,45 @@ impl Reading {
         }
     }
 
+    fn gone(&self, key: ObjectKey, read: &mut Read) {
+        let gone = Change::Delete(self.owner.clone(), key.clone());
+        read.changes.push(gone);
+        read.news.push(News::Object(key, Vec::new()));
+    }
+
+    /// The kind that a definition defines, if this is one of a kind that is read.
+    fn defines(&self, key: &ObjectKey) -> Option<Kind> {
+        match key.kind {
+            Kind::CustomResourceDefinition => definitions::kind(key.name.name.as_str()),
+            _ => None,
+        }
+    }
+
     fn object(&self, item: Item, read: &mut Read) {
         let key = self.key(&item);
         let mut object = item.object;
+        if !select::is_read(self.kind, &object, &self.revision) {
+            // It may have been read before it changed.
+            return self.gone(key, read);
+        }
+        if let Some(kind) = self.defines(&key) {
+            let versions = definitions::served(kind, &object);
+            read.definitions.push(Definition::Serves(kind, versions));
+        }
         // Items of lists do not say what they are.
         object.insert("kind".into(), self.kind.name().into());
         object.insert("apiVersion".into(), self.api_version().into());
         let object = Value::Object(object);
         let (object, found) = sources::object::read(&self.owner.source, object, self.validation);
+        read.changes.push(match object {
+            Some(object) => Change::Put(self.owner.clone(), object),
+            None => Change::Keep(self.owner.clone(), key.clone()),
+        });
         read.news.push(News::Object(key, found));
-        // An object that cannot be used leaves its last good version in force.
-        let put = object.map(|object| Change::Put(self.owner.clone(), object));
-        read.changes.extend(put);
     }
 
-    fn api_version(&self) -> String {
+    /// `group/version`, as objects are written.
+    pub(super) fn api_version(&self) -> String {
         match self.kind.group() {
             "" => self.version.to_owned(),
             group => format!("{group}/{}", self.version),

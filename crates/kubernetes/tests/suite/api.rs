@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// An API that listens.
-pub struct Server {
+pub(crate) struct Server {
     api: Arc<Api>,
     address: SocketAddr,
     stop: CancellationToken,
@@ -24,7 +24,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), Keep::default()).unwrap();
         let api = Api::start(store, Access::default(), Audit::default(), &["default"])
@@ -43,12 +43,12 @@ impl Server {
         }
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         client(self.address)
     }
 
     /// Writes an object, or deletes it.
-    pub async fn write(&self, method: Method, path: &str, body: Option<Value>) {
+    pub(crate) async fn write(&self, method: Method, path: &str, body: Option<Value>) {
         let form = match method {
             Method::PATCH => "application/merge-patch+json",
             _ => "application/json",
@@ -70,7 +70,7 @@ impl Drop for Server {
 }
 
 /// A client of an API in the clear.
-pub fn client(address: SocketAddr) -> Client {
+pub(crate) fn client(address: SocketAddr) -> Client {
     let url = format!("http://{address}").parse().unwrap();
     Client::try_from(kube::Config::new(url)).unwrap()
 }

@@ -15,19 +15,19 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A source that runs, and what is known from it.
-pub struct Mirror {
+pub(crate) struct Mirror {
     store: Store,
-    pub findings: Vec<Diagnostic>,
+    pub(crate) findings: Vec<Diagnostic>,
     /// What has not been told whole, of all that the source reports.
-    pub pending: Vec<Contents>,
+    pub(crate) pending: Vec<Contents>,
     /// Everything that was told, in order.
-    pub told: Vec<Change>,
+    pub(crate) told: Vec<Change>,
     deliveries: UnboundedReceiver<Delivery>,
     _stop: DropGuard,
 }
 
 impl Mirror {
-    pub fn of(client: Client, options: Options) -> Self {
+    pub(crate) fn of(client: Client, options: Options) -> Self {
         let owner = Owner::new(100, "kubernetes:test");
         let source = Box::new(ClusterSource::new(owner.clone(), client, options));
         let pending = source.collections();
@@ -45,7 +45,7 @@ impl Mirror {
     }
 
     /// Takes in what is told until `done` holds.
-    pub async fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+    pub(crate) async fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !done(self) {
             let left = end.saturating_duration_since(Instant::now());
@@ -53,6 +53,13 @@ impl Mirror {
             let pending = &self.pending;
             let next = next.unwrap_or_else(|_| panic!("not in time: {what}; pending {pending:?}"));
             self.take(next.expect("the source goes on").event);
+        }
+    }
+
+    /// Takes in what has been told already.
+    pub(crate) fn take_all(&mut self) {
+        while let Ok(delivery) = self.deliveries.try_recv() {
+            self.take(delivery.event);
         }
     }
 
@@ -75,12 +82,12 @@ impl Mirror {
         }
     }
 
-    pub async fn synced(&mut self) {
+    pub(crate) async fn synced(&mut self) {
         self.until("in sync", |m| m.pending.is_empty()).await;
     }
 
     /// An object in force.
-    pub fn get(&self, kind: Kind, namespace: &str, name: &str) -> Option<&AnyObject> {
+    pub(crate) fn get(&self, kind: Kind, namespace: &str, name: &str) -> Option<&AnyObject> {
         let name = ObjectName::new(namespace, name);
         let key = ObjectKey { kind, name };
         self.store.versions(&key).next().map(|(_, object)| object)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use incr::Cx;
 use model::kinds::kube;
+use model::object::{Object, ObjectName};
 use model::service::ServiceAlias;
 use store::{ObjectIndex, Reads, Snapshot};
 
@@ -27,9 +28,8 @@ pub(super) fn aliases_of(cx: &Cx<'_, Snapshot>, host: &str) -> Arc<[ServiceAlias
 fn collect(cx: &Cx<'_, Snapshot>, host: &str, found: &mut BTreeSet<ServiceAlias>) {
     let domain = &cx.settings().domain;
     for name in cx.names_by::<kube::Service>(ObjectIndex::Host, &host.to_ascii_lowercase()) {
-        let points_here = cx
-            .get::<kube::Service>(&name)
-            .is_some_and(|s| &*s.spec.external_name == host);
+        let points_here = in_force(cx, &name)
+            .is_some_and(|s| s.meta.name == name && &*s.spec.external_name == host);
         let alias = ServiceAlias {
             host: host_of(&name, domain),
             namespace: name.namespace,
@@ -44,6 +44,11 @@ fn collect(cx: &Cx<'_, Snapshot>, host: &str, found: &mut BTreeSet<ServiceAlias>
 
 fn is_alias(cx: &Cx<'_, Snapshot>, host: &str) -> bool {
     name_of(host, &cx.settings().domain)
-        .and_then(|name| cx.get::<kube::Service>(&name))
+        .and_then(|name| in_force(cx, &name))
         .is_some_and(|s| &*s.spec.service_type == "ExternalName")
+}
+
+/// The Service of a name that says what the service of all clusters is: that of the first.
+fn in_force(cx: &Cx<'_, Snapshot>, name: &ObjectName) -> Option<Arc<Object<kube::Service>>> {
+    cx.namesakes::<kube::Service>(name).into_iter().next()
 }

@@ -15,6 +15,7 @@ use store::{ObjectIndex, Reads, Snapshot};
 use super::entry::{EntryServices, port_number, resolution, resolves_names, too_many_endpoints};
 use super::kube::name_of;
 use super::kube_endpoints;
+use super::mcs;
 use super::workload::{self, Workload, selected};
 
 /// Every endpoint of a service: those of ServiceEntries, of Kubernetes, and of registries, in this order.
@@ -32,7 +33,12 @@ impl Query<Snapshot> for EndpointsOf {
         if let Some(name) = name_of(&self.0.host, &cx.settings().domain)
             && name.namespace == self.0.namespace
         {
-            endpoints.extend(kube_endpoints::of_service(cx, &name));
+            endpoints.extend(kube_endpoints::of_service(cx, &name, false));
+        }
+        if let Some(name) = mcs::imported_name(cx, &self.0.host)
+            && name.namespace == self.0.namespace
+        {
+            endpoints.extend(kube_endpoints::of_service(cx, &name, true));
         }
         if let Some(shards) = cx.shards(&self.0) {
             endpoints.extend(shards.endpoints().cloned());

@@ -113,7 +113,7 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
                 cx,
                 "",
                 &meta.annotations,
-                meta.namespace(),
+                (meta.namespace(), None),
             ),
             object_name: meta.name.name.clone(),
             ..KubeAttributes::default()

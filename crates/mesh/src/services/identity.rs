@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use incr::Cx;
 use model::kinds::kube::Pod;
-use model::names::Namespace;
+use model::names::{ClusterId, Namespace};
 use model::node::Node;
 use model::object::{Object, ObjectName};
-use store::Snapshot;
+use store::{Reads, Snapshot};
 
 use super::pod_of;
 
@@ -15,6 +15,8 @@ use super::pod_of;
 pub struct Identity<'a> {
     /// What it says.
     pub node: &'a Node,
+    /// The cluster whose objects it is one of; `None` for the configured one.
+    pub cluster: Option<ClusterId>,
     /// The namespace it states; `None` where it was concluded from the DNS domain.
     pub stated_namespace: Option<Namespace>,
     /// Its name as that of an object, where the namespace in its id is the one it states.
@@ -39,6 +41,8 @@ impl<'a> Identity<'a> {
             .split_once('.')
             .filter(|(_, namespace)| stated_namespace.as_deref() == Some(*namespace))
             .map(|(name, namespace)| ObjectName::new(namespace, name));
+        let cluster = cluster(cx, node, own_name.as_ref());
+        let own_name = own_name.map(|name| name.in_cluster(cluster.as_ref()));
         let address = node
             .addresses
             .first()
@@ -46,12 +50,30 @@ impl<'a> Identity<'a> {
         Self {
             node,
             stated_namespace,
-            pod: pod_of(cx, own_name.as_ref(), &node.namespace, &address),
+            pod: pod_of(
+                cx,
+                (cluster.as_ref(), own_name.as_ref()),
+                &node.namespace,
+                &address,
+            ),
             own_name,
+            cluster,
             virtual_machine: node
                 .labels
                 .get("istio.io/test-vm")
                 .is_some_and(|v| !v.is_empty()),
         }
     }
+}
+
+/// The remote cluster that a proxy says it is in, whether or not it is known; of one that says none, the first that has a
+/// Pod of its name.
+///
+/// Istio: pilot/pkg/serviceregistry/aggregate/controller.go skipSearchingRegistryForProxy, 1.32.
+fn cluster(cx: &Cx<'_, Snapshot>, node: &Node, own_name: Option<&ObjectName>) -> Option<ClusterId> {
+    if node.cluster.is_empty() {
+        let pods = own_name.map(|name| cx.namesakes::<Pod>(name));
+        return pods.and_then(|pods| pods.first()?.meta.name.cluster.clone());
+    }
+    (node.cluster != cx.settings().cluster).then(|| node.cluster.clone())
 }

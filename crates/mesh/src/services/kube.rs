@@ -17,6 +17,7 @@ use model::{Hostname, Labels};
 use store::{Reads, Snapshot};
 
 use super::entry::UNSPECIFIED;
+use super::trust_domain::trust_domain;
 use super::workload::identity;
 use super::{alias, visibility};
 
@@ -24,7 +25,8 @@ use super::{alias, visibility};
 const NODE_SELECTOR: &str = "traffic.istio.io/nodeSelector";
 
 /// A Kubernetes Service as a service; `None` while no cluster has it. Where several clusters have it, it is one service
-/// with the addresses of each, and else what the first of them says: the configured cluster, or that whose name sorts first.
+/// with the addresses and identities of each, and else what the first of them says: the configured cluster, or that whose
+/// name sorts first.
 ///
 /// Istio: pilot/pkg/serviceregistry/aggregate/controller.go mergeService, 1.32.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -39,12 +41,41 @@ impl Query<Snapshot> for KubeService {
         let mut service = convert(cx, first);
         for other in others {
             let other = convert(cx, other);
+            let mut accounts = service.service_accounts.to_vec();
+            let known = |account: &&Arc<str>| !service.service_accounts.contains(*account);
+            accounts.extend(other.service_accounts.iter().filter(known).cloned());
+            service.service_accounts = accounts.into();
             merge(&mut service.cluster_vips, &other.cluster_vips);
             let (kube, of_other) = (&mut service.kube, &other.kube);
             merge(&mut kube.external_addresses, &of_other.external_addresses);
             merge(&mut kube.external_ports, &of_other.external_ports);
         }
         Some(Arc::new(service))
+    }
+}
+
+/// What one cluster alone says of a Service; `None` while it has none of the name.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ClusterService(pub ObjectName);
+
+impl Query<Snapshot> for ClusterService {
+    type Value = Option<Arc<Service>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Service>> {
+        let all = cx.namesakes::<kube::Service>(&self.0);
+        let own = all.iter().find(|o| o.meta.name == self.0)?;
+        if all.len() == 1 {
+            return (*cx.query(&KubeService(self.0.in_cluster(None)))).clone();
+        }
+        Some(Arc::new(convert(cx, own)))
+    }
+}
+
+/// The values of one cluster; none where there are none.
+fn of_cluster<T>(cluster: &ClusterId, values: Vec<T>) -> PerCluster<T> {
+    match values.is_empty() {
+        true => Arc::from([]),
+        false => Arc::from([(cluster.clone(), Arc::from(values))]),
     }
 }
 
@@ -74,8 +105,10 @@ fn convert(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Service {
     let settings = cx.settings();
     let (spec, meta) = (&object.spec, &object.meta);
     let cluster = settings.cluster_of(&meta.name);
-    let external = &*spec.service_type == "ExternalName" && !spec.external_name.is_empty();
-    let headless = &*spec.cluster_ip == "None";
+    let remote = meta.name.cluster.as_ref();
+    let resolution = resolution(spec);
+    let external = is_external(spec);
+    let headless = is_headless(spec);
     let addresses: Arc<[Arc<str>]> = if headless || spec.cluster_ip.is_empty() {
         Arc::from([Arc::from(UNSPECIFIED)])
     } else if spec.cluster_ips.len() > 1 {
@@ -90,11 +123,7 @@ fn convert(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Service {
         object: object.key(),
         registry: Registry::Kubernetes,
         ports: spec.ports.iter().map(port).collect(),
-        resolution: match (headless, external) {
-            (true, _) => Resolution::Passthrough,
-            (false, true) => Resolution::Alias,
-            (false, false) => Resolution::ClientSide,
-        },
+        resolution,
         default_address: addresses[0].clone(),
         cluster_vips: Arc::from([(cluster.clone(), addresses)]),
         auto_ipv4: None,
@@ -107,7 +136,7 @@ fn convert(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Service {
         service_accounts: service_accounts(
             &meta.annotations,
             meta.namespace(),
-            &settings.mesh.trust_domain,
+            &trust_domain(cx, remote),
         ),
         aliases: alias::aliases_of(cx, &host),
         passthrough_ports: Arc::from([]),
@@ -124,14 +153,31 @@ fn convert(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Service {
                 cx,
                 &spec.traffic_distribution,
                 &meta.annotations,
-                meta.namespace(),
+                (meta.namespace(), remote),
             ),
             publish_not_ready: spec.publish_not_ready_addresses,
-            external_addresses: external_addresses(cx, object),
-            external_ports: external_ports(object, cluster),
+            external_addresses: of_cluster(cluster, external_addresses(cx, object)),
+            external_ports: of_cluster(cluster, external_ports(object)),
             object_name: Default::default(),
         },
         host,
+    }
+}
+
+fn is_headless(spec: &kube::Service) -> bool {
+    &*spec.cluster_ip == "None"
+}
+
+fn is_external(spec: &kube::Service) -> bool {
+    &*spec.service_type == "ExternalName" && !spec.external_name.is_empty()
+}
+
+/// How the addresses behind a Service are found.
+pub(super) fn resolution(spec: &kube::Service) -> Resolution {
+    match (is_headless(spec), is_external(spec)) {
+        (true, _) => Resolution::Passthrough,
+        (false, true) => Resolution::Alias,
+        (false, false) => Resolution::ClientSide,
     }
 }
 
@@ -179,14 +225,15 @@ fn service_accounts(annotations: &Labels, namespace: &str, trust_domain: &str) -
     canonical.chain(kubernetes).collect()
 }
 
-/// Which endpoints are preferred: as the field says, else the object's annotation, else the namespace's.
+/// Which endpoints are preferred: as the field says, else the object's annotation, else that of its namespace, of the
+/// cluster that the object is in.
 ///
 /// Istio: pilot/pkg/model/service.go GetTrafficDistribution, 1.32.
 pub(super) fn traffic_distribution(
     cx: &Cx<'_, Snapshot>,
     field: &str,
     annotations: &Labels,
-    namespace: &Namespace,
+    (namespace, cluster): (&Namespace, Option<&ClusterId>),
 ) -> TrafficDistribution {
     const ANNOTATION: &str = "networking.istio.io/traffic-distribution";
     match field {
@@ -202,17 +249,18 @@ pub(super) fn traffic_distribution(
     if let Some(own) = annotations.get(ANNOTATION).filter(|a| !a.is_empty()) {
         return read(own);
     }
-    let namespace = cx.get::<NamespaceSpec>(&ObjectName::new("", namespace.as_str()));
+    let namespace = ObjectName::new("", namespace.as_str()).in_cluster(cluster);
+    let namespace = cx.get::<NamespaceSpec>(&namespace);
     namespace
         .and_then(|ns| ns.meta.annotations.get(ANNOTATION).map(read))
         .unwrap_or_default()
 }
 
-/// Addresses by which the service is reached from outside of the cluster.
-fn external_addresses(
+/// Addresses by which the service is reached from outside of its cluster.
+pub(crate) fn external_addresses(
     cx: &Cx<'_, Snapshot>,
     object: &Object<kube::Service>,
-) -> PerCluster<Arc<str>> {
+) -> Vec<Arc<str>> {
     let mut addresses: Vec<Arc<str>> = Vec::new();
     match &*object.spec.service_type {
         "LoadBalancer" => {
@@ -234,11 +282,7 @@ fn external_addresses(
         }
         _ => addresses.extend(object.spec.external_ips.iter().cloned()),
     }
-    if addresses.is_empty() {
-        return Arc::from([]);
-    }
-    let cluster = cx.settings().cluster_of(&object.meta.name);
-    Arc::from([(cluster.clone(), Arc::from(addresses))])
+    addresses
 }
 
 /// The external addresses of the nodes of its cluster that a Service's annotation selects.
@@ -266,11 +310,12 @@ fn node_addresses(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Vec<
         .collect()
 }
 
-fn external_ports(object: &Object<kube::Service>, cluster: &ClusterId) -> PerCluster<(u16, u16)> {
+/// Ports of a Service that is reached at nodes, with those of the nodes, sorted.
+pub(crate) fn external_ports(object: &Object<kube::Service>) -> Vec<(u16, u16)> {
     let gateway =
         &*object.spec.service_type == "NodePort" && object.meta.annotations.contains(NODE_SELECTOR);
     if !gateway {
-        return Arc::from([]);
+        return Vec::new();
     }
     let number = |port: i32| u16::try_from(port).unwrap_or(0);
     let mut ports: Vec<(u16, u16)> = object
@@ -280,5 +325,5 @@ fn external_ports(object: &Object<kube::Service>, cluster: &ClusterId) -> PerClu
         .map(|p| (number(p.port), number(p.node_port)))
         .collect();
     ports.sort_unstable();
-    Arc::from([(cluster.clone(), Arc::from(ports))])
+    ports
 }

@@ -2,18 +2,19 @@
 //!
 //! Istio: pilot/pkg/serviceregistry/kube/controller/endpointslice.go, 1.32.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::Cx;
 use model::kinds::kube::{self, EndpointConditions, EndpointSlice, IntOrString};
 use model::names::ClusterId;
 use model::object::{Object, ObjectName};
-use model::service::{Address, Endpoint, Health, Resolution, Service};
+use model::service::{Address, Endpoint, Health, Resolution};
 use store::{ObjectIndex, Reads, Snapshot};
 
 use super::endpoints::at_port;
-use super::kube::KubeService;
+use super::kube::resolution;
+use super::mcs;
 use super::network::network_of;
 use super::pod::{PodOf, ready_at};
 use super::workload::{Topology, Workload, selected_entries, with_topology};
@@ -21,35 +22,82 @@ use super::workload::{Topology, Workload, selected_entries, with_topology};
 /// Slices with this label belong to a service of several clusters.
 const MULTICLUSTER: &str = "multicluster.kubernetes.io/service-name";
 
-/// Every endpoint of a Service: of its slices by name, then of the WorkloadEntries. Of two at one address for one
-/// port the first stays. Slices count without their Service, too.
-pub(super) fn of_service(cx: &Cx<'_, Snapshot>, name: &ObjectName) -> Vec<Endpoint> {
+/// What one cluster has of a Service.
+#[derive(Default)]
+struct OfCluster {
+    /// The name of the Service there.
+    name: ObjectName,
+    /// The Service; slices count without it, too.
+    service: Option<Arc<Object<kube::Service>>>,
+    slices: Vec<Arc<Object<EndpointSlice>>>,
+}
+
+/// Every endpoint of a Service, or of what is `imported` of it: of one cluster after the other, by their names; of each,
+/// those of its slices by name, then those of its WorkloadEntries. Of two that a cluster has at one address for one port
+/// the first stays.
+pub(super) fn of_service(
+    cx: &Cx<'_, Snapshot>,
+    name: &ObjectName,
+    imported: bool,
+) -> Vec<Endpoint> {
+    let mut all = Vec::new();
+    for cluster in clusters(cx, name).into_values() {
+        let mut endpoints = Vec::new();
+        let object = cluster.service.as_deref();
+        for slice in &cluster.slices {
+            of_slice(cx, slice, object, &mut endpoints);
+        }
+        let mut seen = BTreeSet::new();
+        endpoints.retain(|e: &Endpoint| {
+            seen.insert((e.address.primary().to_owned(), e.port_name.clone()))
+        });
+        let known = object.filter(|_| !imported || mcs::is_imported(cx, &cluster.name));
+        if mcs::is_confined(cx, &cluster.name, imported, known.is_some()) {
+            for endpoint in &mut endpoints {
+                endpoint.cluster_local = true;
+            }
+        }
+        if let Some(object) = known {
+            of_workload_entries(cx, object, &mut endpoints);
+        }
+        all.extend(endpoints);
+    }
+    all
+}
+
+/// What each cluster has of a Service.
+fn clusters(cx: &Cx<'_, Snapshot>, name: &ObjectName) -> BTreeMap<ClusterId, OfCluster> {
+    let mut clusters: BTreeMap<ClusterId, OfCluster> = BTreeMap::new();
+    let mut of = |object: &ObjectName, put: &mut dyn FnMut(&mut OfCluster)| {
+        let cluster = cx.settings().cluster_of(object).clone();
+        let entry = clusters.entry(cluster).or_insert_with(|| OfCluster {
+            name: name.in_cluster(object.cluster.as_ref()),
+            ..OfCluster::default()
+        });
+        put(entry);
+    };
+    for service in cx.namesakes::<kube::Service>(name) {
+        of(&service.meta.name, &mut |c| {
+            c.service = Some(service.clone())
+        });
+    }
     let value = format!("{}/{}", name.namespace, name.name);
-    let slices = cx.list_by::<EndpointSlice>(ObjectIndex::Service, &value);
-    let service = cx.query(&KubeService(name.clone()));
-    let mut endpoints = Vec::new();
-    for slice in slices {
+    for slice in cx.list_by::<EndpointSlice>(ObjectIndex::Service, &value) {
         if &*slice.spec.address_type != "FQDN" && !slice.meta.labels.contains(MULTICLUSTER) {
-            of_slice(cx, &slice, service.as_ref().as_deref(), &mut endpoints);
+            of(&slice.meta.name, &mut |c| c.slices.push(slice.clone()));
         }
     }
-    let mut seen = BTreeSet::new();
-    endpoints
-        .retain(|e: &Endpoint| seen.insert((e.address.primary().to_owned(), e.port_name.clone())));
-    if let Some(service) = &*service {
-        of_workload_entries(cx, name, service, &mut endpoints);
-    }
-    endpoints
+    clusters
 }
 
 fn of_slice(
     cx: &Cx<'_, Snapshot>,
     slice: &Object<EndpointSlice>,
-    service: Option<&Service>,
+    service: Option<&Object<kube::Service>>,
     endpoints: &mut Vec<Endpoint>,
 ) {
-    let dual = cx.settings().features.dual_stack
-        && service.is_some_and(|s| s.cluster_vips.iter().any(|(_, vips)| vips.len() > 1));
+    let dual =
+        cx.settings().features.dual_stack && service.is_some_and(|s| s.spec.cluster_ips.len() > 1);
     let cluster = slice.meta.name.cluster.as_ref();
     for listed in &slice.spec.endpoints {
         let health = health(service, listed.conditions);
@@ -145,7 +193,7 @@ fn in_network(
 /// What a slice says of an endpoint's readiness. What is not said counts in favour of shutting down.
 ///
 /// Istio: pilot/pkg/serviceregistry/kube/controller/endpointslice.go endpointHealthStatus, 1.32.
-fn health(service: Option<&Service>, conditions: EndpointConditions) -> Health {
+fn health(service: Option<&Object<kube::Service>>, conditions: EndpointConditions) -> Health {
     if conditions.ready != Some(false) {
         return Health::Healthy;
     }
@@ -163,31 +211,36 @@ fn health(service: Option<&Service>, conditions: EndpointConditions) -> Health {
 }
 
 /// Whether endpoints of a service keep the sessions they have while they shut down.
-fn keeps_sessions(service: &Service) -> bool {
-    let set = |label: &str| service.labels.get(label).is_some_and(|v| !v.is_empty());
+fn keeps_sessions(service: &Object<kube::Service>) -> bool {
+    let set = |label: &str| {
+        service
+            .meta
+            .labels
+            .get(label)
+            .is_some_and(|v| !v.is_empty())
+    };
     set("istio.io/persistent-session") || set("istio.io/persistent-session-header")
 }
 
+/// The WorkloadEntries that a Service selects in its cluster.
+///
 /// Istio: pilot/pkg/serviceregistry/kube/controller/controller.go collectWorkloadInstanceEndpoints, 1.32.
 fn of_workload_entries(
     cx: &Cx<'_, Snapshot>,
-    name: &ObjectName,
-    service: &Service,
+    object: &Object<kube::Service>,
     endpoints: &mut Vec<Endpoint>,
 ) {
-    if service.selector.is_empty() || service.resolution != Resolution::ClientSide {
+    let (name, spec) = (&object.meta.name, &object.spec);
+    if spec.selector.is_empty() || resolution(spec) != Resolution::ClientSide {
         return;
     }
-    let Some(object) = cx.get::<kube::Service>(name) else {
-        return;
-    };
-    let workloads: Vec<Arc<Workload>> = selected_entries(cx, &name.namespace, &service.selector)
-        .filter(|workload| !workload.named)
+    let workloads: Vec<Arc<Workload>> = selected_entries(cx, &name.namespace, &spec.selector)
+        .filter(|workload| !workload.named && workload.name.cluster == name.cluster)
         .collect();
     if workloads.is_empty() {
         return;
     }
-    for port in &object.spec.ports {
+    for port in &spec.ports {
         for workload in &workloads {
             if let Some(target) = workload_port(port, workload) {
                 endpoints.push(Endpoint {

@@ -12,7 +12,7 @@ use proto_istio::mesh::network::network_endpoints::Ne;
 use store::{Reads, Snapshot};
 
 /// The label that names the network of a workload or of the whole cluster (on the system namespace).
-pub(super) const NETWORK_LABEL: &str = "topology.istio.io/network";
+pub(crate) const NETWORK_LABEL: &str = "topology.istio.io/network";
 
 /// The network of an address in a cluster (`None` for the configured one): as its labels say, else those of the cluster's
 /// system namespace, else the mesh networks. Empty is the default network.
@@ -36,7 +36,7 @@ pub fn network_of(
     of_system.unwrap_or_else(|| of_mesh_networks(cx, cluster, address))
 }
 
-/// The network that the cluster's registry belongs to, else the one with the narrowest range around the address.
+/// The network that the cluster's registry belongs to, else the one with the widest range around the address.
 fn of_mesh_networks(cx: &Cx<'_, Snapshot>, cluster: Option<&ClusterId>, address: &str) -> Network {
     let settings = cx.settings();
     let own = cluster.unwrap_or(&settings.cluster);

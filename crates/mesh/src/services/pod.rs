@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::kinds::kube::{self, Pod};
-use model::names::Namespace;
+use model::names::{ClusterId, Namespace};
 use model::object::{Object, ObjectName};
 use model::service::{Address, Endpoint, Health, Locality};
 use store::{ObjectIndex, Reads, Snapshot};
 
 use super::network::network_of;
+use super::trust_domain::trust_domain;
 use super::workload::{
     TLS_MODE_LABEL, Topology, Workload, identity, locality_label, with_topology,
 };
@@ -63,7 +64,7 @@ fn endpoint(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>) -> Endpoint {
         },
         labels: with_topology(labels, &topology),
         service_account: identity(
-            &settings.mesh.trust_domain,
+            &trust_domain(cx, pod.meta.name.cluster.as_ref()),
             pod.namespace(),
             &pod.spec.service_account_name,
         ),
@@ -197,12 +198,13 @@ pub(super) fn same_protocol(a: &str, b: &str) -> bool {
     a == b || is_tcp(a) && is_tcp(b)
 }
 
-/// The Pod of a proxy: the one it names, else, where a flag says so, a ready one of its namespace with its first address.
+/// The Pod of a proxy in its cluster: the one it names, else, where a flag says so, a ready one of its namespace with its
+/// first address.
 ///
 /// Istio: pilot/pkg/serviceregistry/kube/controller/pod.go getPodByProxy, 1.32.
 pub fn pod_of(
     cx: &Cx<'_, Snapshot>,
-    name: Option<&ObjectName>,
+    (cluster, name): (Option<&ClusterId>, Option<&ObjectName>),
     namespace: &Namespace,
     address: &str,
 ) -> Option<Arc<Object<Pod>>> {
@@ -214,13 +216,14 @@ pub fn pod_of(
         return None;
     }
     let mut pods = ready_at(cx, address);
+    pods.retain(|pod| pod.meta.name.cluster.as_ref() == cluster);
     if pods.len() > 1 {
         pods.retain(|pod| pod.namespace() == namespace);
     }
     pods.into_iter().next()
 }
 
-/// The Pods that take traffic at an address, by name.
+/// The Pods of all clusters that take traffic at an address, by name.
 pub(super) fn ready_at(cx: &Cx<'_, Snapshot>, address: &str) -> Vec<Arc<Object<Pod>>> {
     if address.is_empty() {
         return Vec::new();

@@ -10,7 +10,6 @@ use model::Labels;
 use model::change::ServiceKey;
 use model::kinds::istio::{ServiceEntry, WorkloadEntry};
 use model::kinds::kube::{self, IntOrString, Pod};
-use model::names::Namespace;
 use model::node::Node;
 use model::object::{Object, ObjectName};
 use model::protocol::Protocol;
@@ -21,28 +20,25 @@ use store::{ObjectIndex, Reads, Snapshot};
 
 use super::endpoints::{EndpointsOf, EntryEndpoints};
 use super::entry::EntryServices;
-use super::kube::KubeService;
+use super::kube::ClusterService;
 use super::kube_endpoints::workload_port;
+use super::mcs::{self, ImportedService};
 use super::pod::{WorkloadOfPod, ready_at, same_protocol, target_port};
 use super::workload::{Workload, WorkloadOfEntry};
 use crate::services::Identity;
 use crate::view::ServiceTarget;
 
-/// The service ports that a proxy's workload serves: oldest service first, then by host. `labels` are those of the
-/// workload, for what no object tells of.
+/// The service ports that a proxy's workload serves: oldest service first, then by host. Kubernetes Services are those of
+/// the proxy's own cluster. `labels` are those of the workload, for what no object tells of.
 pub fn targets_of(
     cx: &Cx<'_, Snapshot>,
     node: &Node,
     identity: &Identity<'_>,
     labels: &Labels,
 ) -> Arc<[ServiceTarget]> {
-    let mut targets = Vec::new();
-    if node.cluster.is_empty() || node.cluster == cx.settings().cluster {
-        targets.extend(of_kubernetes(cx, node, identity, labels));
-    }
+    let mut targets = of_kubernetes(cx, node, identity, labels);
     for address in node.addresses.iter() {
-        let stated = identity.stated_namespace.as_ref();
-        let found = of_address(cx, stated, &address.to_string());
+        let found = of_address(cx, identity, &address.to_string());
         targets.extend(found.into_iter().map(|(target, _)| target));
     }
     targets.sort_by(|a, b| {
@@ -66,11 +62,12 @@ fn of_kubernetes(
     }
     match identity.pod.as_ref().filter(|_| !identity.virtual_machine) {
         Some(pod) => of_pod(cx, pod, &address),
-        None => of_labels(cx, node, labels).unwrap_or_default(),
+        None => of_labels(cx, identity, labels).unwrap_or_default(),
     }
 }
 
-/// The WorkloadEntry at a proxy's address: of several the one it is named like, else one of its namespace.
+/// The WorkloadEntry of the proxy's cluster at its address: of several the one it is named like, else one of its
+/// namespace.
 ///
 /// Istio: pilot/pkg/serviceregistry/util/workloadinstances/util.go GetInstanceForProxy, 1.32.
 fn workload_entry_of(
@@ -82,6 +79,7 @@ fn workload_entry_of(
     let all: Vec<Arc<Workload>> = cx
         .names_by::<WorkloadEntry>(ObjectIndex::Address, address)
         .into_iter()
+        .filter(|name| name.cluster == identity.cluster)
         .filter_map(|name| (*cx.query(&WorkloadOfEntry(name))).clone())
         .filter(|workload| !workload.named)
         .collect();
@@ -93,8 +91,9 @@ fn workload_entry_of(
 
 fn of_workload_entry(cx: &Cx<'_, Snapshot>, workload: &Workload) -> Vec<ServiceTarget> {
     let mut targets = Vec::new();
-    for object in services_selecting(cx, &workload.name.namespace, &workload.endpoint.labels) {
-        let Some(service) = service_of(cx, &object) else {
+    for object in services_selecting(cx, &workload.name, &workload.endpoint.labels) {
+        let name = object.meta.name.clone();
+        let Some(service) = (*cx.query(&ClusterService(name))).clone() else {
             continue;
         };
         if service.resolution != Resolution::ClientSide {
@@ -117,37 +116,38 @@ fn of_workload_entry(cx: &Cx<'_, Snapshot>, workload: &Workload) -> Vec<ServiceT
 }
 
 fn of_pod(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>, address: &str) -> Vec<ServiceTarget> {
-    let services = services_selecting(cx, pod.namespace(), &pod.meta.labels);
+    let services = services_selecting(cx, &pod.meta.name, &pod.meta.labels);
     if services.is_empty() {
-        return of_slices(cx, pod.namespace(), address);
+        return of_slices(cx, &pod.meta.name, address);
     }
     let mut targets = Vec::new();
     for object in services {
-        if let Some(service) = service_of(cx, &object) {
-            let ports = object.spec.ports.iter().map(|port| target_port(pod, port));
+        for service in services_of(cx, &object.meta.name) {
+            let ports = object.spec.ports.iter();
+            let ports = ports.map(|port| (&*port.name, target_port(pod, port)));
             distinct(&service, ports, &mut targets);
         }
     }
     targets
 }
 
-/// The Services without selector whose slices name the address.
-fn of_slices(cx: &Cx<'_, Snapshot>, namespace: &Namespace, address: &str) -> Vec<ServiceTarget> {
+/// The Services without selector, in the namespace and cluster of a Pod, whose slices name its address.
+fn of_slices(cx: &Cx<'_, Snapshot>, pod: &ObjectName, address: &str) -> Vec<ServiceTarget> {
     let mut targets = Vec::new();
-    let unselecting = label_value(namespace, "", "");
+    let unselecting = label_value(&pod.namespace, "", "");
     let mut names = cx.names_by::<kube::Service>(ObjectIndex::Selector, &unselecting);
-    names.dedup_by(|b, a| a.is_namesake(b));
-    for name in names {
-        let Some(service) = (*cx.query(&KubeService(name))).clone() else {
-            continue;
-        };
+    names.retain(|name| name.cluster == pod.cluster);
+    let cluster = cx.settings().cluster_of(pod);
+    for service in names.iter().flat_map(|name| services_of(cx, name)) {
         let key = ServiceKey {
             namespace: service.namespace.clone(),
             host: service.host.clone(),
         };
         for endpoint in cx.query(&EndpointsOf(key)).iter() {
             // What was made for a ServiceEntry of the same host stands for itself.
-            let here = endpoint.service_port == 0 && endpoint.address.primary() == address;
+            let here = endpoint.service_port == 0
+                && endpoint.cluster == *cluster
+                && endpoint.address.primary() == address;
             let port = service.ports.iter().find(|p| p.name == endpoint.port_name);
             if let (true, Some(port)) = (here, port) {
                 targets.push(ServiceTarget {
@@ -163,14 +163,19 @@ fn of_slices(cx: &Cx<'_, Snapshot>, namespace: &Namespace, address: &str) -> Vec
 
 /// The Services that select the labels a proxy states, while its Pod is not known. Nothing at all where one of them
 /// leads to a port that the proxy does not tell of.
-fn of_labels(cx: &Cx<'_, Snapshot>, node: &Node, labels: &Labels) -> Option<Vec<ServiceTarget>> {
-    let stated = stated_ports(node);
+fn of_labels(
+    cx: &Cx<'_, Snapshot>,
+    identity: &Identity<'_>,
+    labels: &Labels,
+) -> Option<Vec<ServiceTarget>> {
+    let stated = stated_ports(identity.node);
     let mut targets = Vec::new();
-    for object in services_selecting(cx, &node.namespace, labels) {
-        let service = service_of(cx, &object)?;
+    let place = ObjectName::new(identity.node.namespace.clone(), "");
+    let place = place.in_cluster(identity.cluster.as_ref());
+    for object in services_selecting(cx, &place, labels) {
         let mut ports = Vec::new();
         for port in &object.spec.ports {
-            ports.push(Some(match (&port.target_port, &stated) {
+            let number = match (&port.target_port, &stated) {
                 (None, _) => u16::try_from(port.port).ok()?,
                 (Some(IntOrString::Int(number)), _) => u16::try_from(*number).ok()?,
                 (Some(IntOrString::String(name)), Some(stated)) => {
@@ -180,9 +185,12 @@ fn of_labels(cx: &Cx<'_, Snapshot>, node: &Node, labels: &Labels) -> Option<Vec<
                     stated.iter().find(same)?.container_port
                 }
                 (Some(IntOrString::String(name)), None) => name.parse().unwrap_or(0),
-            }));
+            };
+            ports.push((&*port.name, Some(number)));
         }
-        distinct(&service, ports.into_iter(), &mut targets);
+        for service in services_of(cx, &object.meta.name) {
+            distinct(&service, ports.iter().copied(), &mut targets);
+        }
     }
     Some(targets)
 }
@@ -203,15 +211,16 @@ fn stated_ports(node: &Node) -> Option<Vec<StatedPort>> {
     (!ports.is_empty()).then_some(ports)
 }
 
-/// Adds the ports of a service: of several that lead to one port in one protocol, the first.
-fn distinct(
+/// Adds the ports of a service, by name, that lead somewhere: of several that lead to one port in one protocol, the first.
+fn distinct<'a>(
     service: &Arc<Service>,
-    target_ports: impl Iterator<Item = Option<u16>>,
+    target_ports: impl Iterator<Item = (&'a str, Option<u16>)>,
     targets: &mut Vec<ServiceTarget>,
 ) {
     let mut seen = BTreeSet::new();
-    for (port, target_port) in service.ports.iter().zip(target_ports) {
-        if let Some(target_port) = target_port
+    for (name, target_port) in target_ports {
+        let port = service.ports.iter().find(|port| *port.name == *name);
+        if let (Some(port), Some(target_port)) = (port, target_port)
             && seen.insert((target_port, port.protocol))
         {
             targets.push(ServiceTarget {
@@ -223,42 +232,48 @@ fn distinct(
     }
 }
 
-fn service_of(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Option<Arc<Service>> {
-    (*cx.query(&KubeService(object.meta.name.clone()))).clone()
+/// What a cluster makes of one of its Services: a service, and another one where the cluster imports it.
+fn services_of(cx: &Cx<'_, Snapshot>, object: &ObjectName) -> Vec<Arc<Service>> {
+    let mut services = Vec::new();
+    services.extend((*cx.query(&ClusterService(object.clone()))).clone());
+    if mcs::is_imported(cx, object) {
+        let imported = ImportedService(object.in_cluster(None));
+        services.extend((*cx.query(&imported)).clone());
+    }
+    services
 }
 
-/// The Services whose selectors choose these labels, by name.
+/// The Services whose selectors choose these labels, in the namespace and cluster of a workload, by name.
 fn services_selecting(
     cx: &Cx<'_, Snapshot>,
-    namespace: &Namespace,
+    workload: &ObjectName,
     labels: &Labels,
 ) -> Vec<Arc<Object<kube::Service>>> {
+    let namespace = &workload.namespace;
     let mut services: Vec<Arc<Object<kube::Service>>> = labels
         .iter()
         .flat_map(|(key, value)| {
             cx.list_by::<kube::Service>(ObjectIndex::Selector, &label_value(namespace, key, value))
         })
+        .filter(|service| service.meta.name.cluster == workload.cluster)
         .filter(|service| labels.matches(&service.spec.selector))
         .collect();
     services.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
-    services.dedup_by(|b, a| a.meta.name.is_namesake(&b.meta.name));
+    services.dedup_by(|b, a| a.meta.name == b.meta.name);
     services
 }
 
-/// The labels of the endpoint that a ServiceEntry has at an address: of one namespace, or of any.
-pub fn labels_at(
-    cx: &Cx<'_, Snapshot>,
-    namespace: Option<&Namespace>,
-    address: &str,
-) -> Option<Labels> {
-    let found = of_address(cx, namespace, address);
+/// The labels of the endpoint that a ServiceEntry has at an address of a proxy.
+pub fn labels_at(cx: &Cx<'_, Snapshot>, identity: &Identity<'_>, address: &str) -> Option<Labels> {
+    let found = of_address(cx, identity, address);
     found.into_iter().next().map(|(_, labels)| labels)
 }
 
-/// What ServiceEntries have at an address, with the labels of the endpoint: those of one namespace, or of all.
+/// What ServiceEntries have at an address of a proxy, with the labels of the endpoint: those of the namespace that the
+/// proxy states, else of all.
 fn of_address(
     cx: &Cx<'_, Snapshot>,
-    namespace: Option<&Namespace>,
+    identity: &Identity<'_>,
     address: &str,
 ) -> Vec<(ServiceTarget, Labels)> {
     let mut entries: BTreeSet<ObjectName> = cx
@@ -282,11 +297,11 @@ fn of_address(
             entries.extend(select(key, value));
         }
     }
+    let stated = identity.stated_namespace.as_ref();
+    entries.retain(|entry| stated.is_none_or(|n| *n == entry.namespace));
     let mut found = Vec::new();
     for entry in entries {
-        if namespace.is_none_or(|n| *n == entry.namespace) {
-            of_entry(cx, entry, address, &mut found);
-        }
+        of_entry(cx, entry, identity, address, &mut found);
     }
     found
 }
@@ -294,15 +309,23 @@ fn of_address(
 fn of_entry(
     cx: &Cx<'_, Snapshot>,
     entry: ObjectName,
+    identity: &Identity<'_>,
     address: &str,
     found: &mut Vec<(ServiceTarget, Labels)>,
 ) {
+    // Workloads of other clusters may have the address of a Pod. What an entry lists itself is of no cluster.
+    let selects = cx
+        .get::<ServiceEntry>(&entry)
+        .is_some_and(|entry| entry.spec.workload_selector.is_some());
+    let pod = identity.pod.as_ref().filter(|_| selects);
+    let cluster = pod.map(|pod| cx.settings().cluster_of(&pod.meta.name));
     for service in cx.query(&EntryServices(entry.clone())).iter() {
         let endpoints = cx.query(&EntryEndpoints {
             entry: entry.clone(),
             host: service.host.clone(),
         });
         let own = endpoints.endpoints.iter();
+        let own = own.filter(|e| cluster.is_none_or(|cluster| e.cluster == *cluster));
         for endpoint in own.filter(|e| e.address.primary() == address) {
             let port = service
                 .ports

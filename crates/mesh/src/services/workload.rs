@@ -109,7 +109,8 @@ pub(super) fn identity(trust_domain: &str, namespace: &str, account: &str) -> Ar
     ))
 }
 
-/// A WorkloadEntry as a workload; `None` while it is not there or its probes fail.
+/// A WorkloadEntry as a workload; `None` while it is not there, its probes fail, or it is in a remote cluster and those
+/// do not count.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkloadOfEntry(pub ObjectName);
 
@@ -118,7 +119,9 @@ impl Query<Snapshot> for WorkloadOfEntry {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Workload>> {
         let entry = cx.get::<WorkloadEntry>(&self.0)?;
-        if cx.settings().features.workload_entry_health_checks && !is_healthy(&entry) {
+        let features = &cx.settings().features;
+        let elsewhere = self.0.cluster.is_some() && !features.cross_cluster_workload_entries;
+        if elsewhere || features.workload_entry_health_checks && !is_healthy(&entry) {
             return None;
         }
         // The labels of the object win over those of its spec.
@@ -172,12 +175,12 @@ pub(super) fn from_entry(
         Locality::parse(&spec.locality)
     };
     let network = if spec.network.is_empty() {
-        network_of(cx, None, &spec.address, labels)
+        network_of(cx, name.cluster.as_ref(), &spec.address, labels)
     } else {
         spec.network.as_str().into()
     };
     let topology = Topology {
-        cluster: &settings.cluster,
+        cluster: settings.cluster_of(name),
         locality: &locality,
         node: "",
         network: &network,
@@ -205,7 +208,7 @@ pub(super) fn from_entry(
         // Not the one found by address: that stands in the labels only.
         network: spec.network.as_str().into(),
         locality,
-        cluster: settings.cluster.clone(),
+        cluster: settings.cluster_of(name).clone(),
         weight: spec.weight,
         mutual_tls,
         workload: workload_name(name, meta),
@@ -242,8 +245,8 @@ fn workload_name(name: &ObjectName, meta: Option<&Meta>) -> Arc<str> {
         .unwrap_or_else(|| name.name.as_arc().clone())
 }
 
-/// The workloads of a namespace that a selector chooses: Pods, then WorkloadEntries, both by name. An empty selector
-/// chooses all.
+/// The workloads of a namespace, in any cluster, that a selector chooses: Pods, then WorkloadEntries, both by name. An
+/// empty selector chooses all.
 pub(super) fn selected(
     cx: &Cx<'_, Snapshot>,
     namespace: &Namespace,

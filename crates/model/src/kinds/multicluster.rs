@@ -9,8 +9,8 @@ use super::kube::Condition;
 /// The label, with the value `true`, of Secrets that hold kubeconfigs of remote clusters.
 pub const REMOTE_SECRET_LABEL: &str = "istio/multiCluster";
 
-/// Shares the Service of the same name and namespace with other clusters; it has no settings. Read and validated;
-/// nothing is generated from it: every cluster sees every service.
+/// Shares the Service of the same name and namespace with other clusters; it has no settings. It counts where
+/// `ENABLE_MCS_SERVICE_DISCOVERY` is set; else every cluster sees every service.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ServiceExport {}
@@ -23,7 +23,8 @@ pub struct ServiceExportStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// A service that clusters share, as one of them sees it. Read and validated; nothing is generated from it.
+/// A service that clusters share, as one of them sees it: it is there under a host of `clusterset.local` as well, with these
+/// addresses, where `ENABLE_MCS_HOST` is set.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceImport {

@@ -113,6 +113,20 @@ declare_features! {
         "Count what MySQL is asked.";
     "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN" absolute_fqdn_vhost_domain: bool = true,
         "Match host names that end in a dot as well.";
+    "ENABLE_MCS_HOST" mcs_host: bool = false,
+        "Give services that a cluster imports (ServiceImport) a host of the domain clusterset.local.";
+    "ENABLE_MCS_SERVICE_DISCOVERY" mcs_service_discovery: bool = false,
+        "Keep endpoints of services that their cluster does not export (ServiceExport) to clients of the same cluster.";
+    "ENABLE_MCS_CLUSTER_LOCAL" mcs_cluster_local: bool = false,
+        "With ENABLE_MCS_SERVICE_DISCOVERY, keep endpoints of hosts of the cluster's own domain to clients of the same cluster.";
+    "ENABLE_MCS_AUTO_EXPORT" mcs_auto_export: bool = false,
+        "Take every Service for exported that is not clusterLocal; no ServiceExport is written.";
+    "PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY" cross_cluster_workload_entries: bool = true,
+        "Read WorkloadEntries of remote clusters.";
+    "RESOLVE_HOSTNAME_GATEWAYS" resolve_hostname_gateways: bool = true,
+        "Resolve the names of gateways between networks, for endpoints that are sent by address.";
+    "PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API" gateway_api_network_gateways: bool = true,
+        "Take Gateways of the Gateway API that are labelled with a network for gateways between networks.";
     "ENABLE_PROXY_FIND_POD_BY_IP" pods_by_address: bool = false,
         "Take a Pod with the address of a proxy for the proxy's own, where no Pod has its name.";
 }

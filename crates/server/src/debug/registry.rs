@@ -14,6 +14,7 @@ use store::Snapshot;
 use super::{proxy_name, services as all_services, timestamp};
 use crate::analysis::Analyst;
 use crate::derive::{FindingRow, State};
+use crate::writing;
 
 /// `/debug/registryz`.
 pub(super) fn services(state: &State) -> Value {
@@ -193,8 +194,7 @@ fn derived(made: &Derived, snapshot: &Snapshot) -> Value {
 
 /// `/debug/status`: objects with the status that they get, as kubectl lists them.
 pub(super) fn statuses(snapshot: &Snapshot) -> Value {
-    let documents = convert::status::all(snapshot);
-    convert::status::list(&documents)
+    convert::status::list(&writing::wanted::documents(snapshot))
 }
 
 /// `/debug/configz?findings`: what was found when objects were read, then what generation found.

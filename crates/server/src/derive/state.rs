@@ -9,6 +9,7 @@ use ads::latest;
 use ads::wake::WakeBatch;
 use convert::Stage;
 use incr::{Engine, Query, RootId};
+use mesh::network_gateways::WantedAddresses;
 use mesh::view::ProxyKey;
 use model::labels::Labels;
 use model::names::Namespace;
@@ -18,7 +19,6 @@ use model::{Change, Diagnostic};
 use policy::jwt::WantedKeys;
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Snapshot, Store};
-use tokio::sync::watch;
 use xds::{ByType, Published, ResourceSet, TypeUrl, Types};
 use xlate::View;
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
@@ -27,7 +27,8 @@ use xlate::{TypeSet, Viewed};
 use super::found::Found;
 use super::origins::{OriginLimits, Origins};
 use super::subscriptions::has_sets;
-use super::{Batch, KeysWanted, ProxyId, Revisions, origins};
+use super::wants::{Wants, tell};
+use super::{Batch, ProxyId, Revisions, origins};
 use crate::analysis::Seen;
 
 /// Everything that one thread owns.
@@ -60,7 +61,7 @@ pub struct State {
     pub(super) found: Found,
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
-    keys: watch::Sender<KeysWanted>,
+    wants: Wants,
     /// Called when a proxy has its view, and when it leaves.
     pub(super) on_proxy: OnProxy,
 }
@@ -129,6 +130,7 @@ pub(super) enum Root {
     Findings(FindingsOfView),
     FindingsOfMesh,
     Keys,
+    Names,
 }
 
 /// A finding of generation, for debug pages.
@@ -169,13 +171,14 @@ impl State {
     pub(super) fn new(
         settings: Arc<Settings>,
         limits: OriginLimits,
-        keys: watch::Sender<KeysWanted>,
+        wants: Wants,
         revisions: Arc<Revisions>,
         on_proxy: OnProxy,
     ) -> Self {
         let mut engine = Engine::new();
         let mut roots = FxHashMap::default();
         roots.insert(engine.root(&WantedKeys), Root::Keys);
+        roots.insert(engine.root(&WantedAddresses), Root::Names);
         roots.insert(engine.root(&FindingsOfMesh), Root::FindingsOfMesh);
         Self {
             store: Store::new(settings),
@@ -197,7 +200,7 @@ impl State {
             batch: WakeBatch::new(),
             found: Found::default(),
             of_mesh: None,
-            keys,
+            wants,
             on_proxy,
         }
     }
@@ -227,13 +230,9 @@ impl State {
         })
     }
 
-    /// Whether an outcome is known of fetching each of the keys that are wanted.
-    pub fn has_keys(&self) -> bool {
-        let snapshot = self.store.snapshot();
-        let wanted = self.keys.borrow();
-        wanted
-            .keys()
-            .all(|source| snapshot.keys.get(source).is_some())
+    /// Whether an outcome is known of all that generation wants of the outside.
+    pub fn has_what_it_wants(&self) -> bool {
+        self.wants.are_met(&self.store.snapshot())
     }
 
     /// Every finding of generation in force.
@@ -384,6 +383,7 @@ impl State {
                 Some(Root::Findings(of)) => findings.push(Some(of.clone())),
                 Some(Root::FindingsOfMesh) => findings.push(None),
                 Some(Root::Keys) => self.want_keys(&snapshot),
+                Some(Root::Names) => self.want_names(&snapshot),
                 Some(Root::Proxy(_)) | None => {}
             }
         }
@@ -405,13 +405,13 @@ impl State {
 
     fn want_keys(&mut self, snapshot: &Snapshot) {
         if let Some(wanted) = self.pull(snapshot, &WantedKeys) {
-            self.keys.send_if_modified(|now| {
-                let other = **now != **wanted;
-                if other {
-                    *now = Arc::clone(&wanted);
-                }
-                other
-            });
+            tell(&self.wants.keys, &wanted);
+        }
+    }
+
+    fn want_names(&mut self, snapshot: &Snapshot) {
+        if let Some(wanted) = self.pull(snapshot, &WantedAddresses) {
+            tell(&self.wants.names, &wanted);
         }
     }
 

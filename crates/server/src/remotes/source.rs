@@ -34,7 +34,11 @@ pub(super) struct Remote {
 impl Remote {
     /// Makes a source for each run.
     pub(super) fn make(self) -> Make {
-        Box::new(move |_| Box::new(self.clone()))
+        Box::new(move |first| {
+            let mut remote = self.clone();
+            remote.options.first = first;
+            Box::new(remote)
+        })
     }
 
     pub(super) async fn connect(&self) -> Result<kubernetes::Client, SourceError> {

@@ -11,14 +11,19 @@ use model::{Kind, Owner};
 use sources::files::{self, Absent, FilesSource};
 use sources::folder::Folder;
 use sources::jwks::{self, KeysSource};
+use sources::names::{NamesSource, SystemResolver};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use writeback::{ClusterPlace, EmbeddedPlace, Limits};
 
+use crate::api::STORE_RANK;
 use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
+use crate::registration::Home;
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
+use crate::writing::Target;
 
 /// Precedence of folders: the first folder wins over the second.
 const FOLDER_RANK: u8 = 10;
@@ -26,11 +31,26 @@ const FOLDER_RANK: u8 = 10;
 /// Precedence of a cluster: folders win over it, and it wins over the store of the API.
 pub(super) const CLUSTER_RANK: u8 = 100;
 
-/// How long the start waits for keys of token issuers. A rule gives an answer 5 s where it does not say.
-const KEYS_AT_START: Duration = Duration::from_secs(5);
+/// How long the start waits for keys of token issuers, to which a rule gives 5 s where it does not say, and for addresses.
+const ANSWERS_AT_START: Duration = Duration::from_secs(5);
 
 /// Keys are not fetched more often than this.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
+
+/// Where entries of workloads are kept: in the cluster, else in our own store, else in memory.
+pub(super) fn home(options: &ServeOptions) -> Home {
+    match (options.reads_cluster(), &options.api.data) {
+        (true, _) => Home {
+            rank: CLUSTER_RANK,
+            shared: true,
+        },
+        (false, Some(_)) => Home {
+            rank: STORE_RANK,
+            shared: false,
+        },
+        (false, None) => Home::MEMORY,
+    }
+}
 
 /// What sources are made with.
 pub(super) struct Wiring<'a> {
@@ -48,12 +68,14 @@ pub(super) struct Wiring<'a> {
 }
 
 impl Wiring<'_> {
-    /// Adds every source that the options name.
-    pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+    /// Adds every source that the options name, and returns the place that is written to.
+    pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
         self.folders(supervisor)?;
-        self.cluster(supervisor)?;
-        self.api(supervisor).await?;
-        self.keys(supervisor)
+        let cluster = self.cluster(supervisor)?;
+        let store = self.api(supervisor).await?;
+        self.keys(supervisor)?;
+        self.names(supervisor)?;
+        Ok(cluster.or(store))
     }
 
     fn folders(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
@@ -79,35 +101,53 @@ impl Wiring<'_> {
         Ok(())
     }
 
-    fn cluster(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+    /// The configured cluster, as a source and as a place to write to.
+    fn cluster(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
         let Some(client) = self.cluster.clone() else {
-            return Ok(());
+            return Ok(None);
         };
         let owner = Owner::new(
             CLUSTER_RANK,
             format!("kubernetes:{}", self.options.cluster_id),
         );
         let options = reading(self.options, Kind::ALL.into());
-        supervisor.add(Box::new(move |_| {
-            let source = ClusterSource::new(owner.clone(), client.clone(), options.clone());
+        let name = format!("the API of cluster {}", self.options.cluster_id);
+        let target = Target {
+            place: Arc::new(ClusterPlace::new(name, client.clone(), Limits::default())),
+            source: owner.source.clone(),
+            shared: true,
+        };
+        supervisor.add(Box::new(move |first| {
+            let options = kubernetes::source::Options {
+                first,
+                ..options.clone()
+            };
+            let source = ClusterSource::new(owner.clone(), client.clone(), options);
             Box::new(source)
         }))?;
-        Ok(())
+        Ok(Some(target))
     }
 
-    async fn api(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+    /// The store of the API, as a source and as a place to write to.
+    async fn api(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
         let Some(data) = &self.options.api.data else {
-            return Ok(());
+            return Ok(None);
         };
         let (api, namespace) = (&self.options.api, &self.options.namespace);
-        let (owner, store) =
-            crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
+        let (owner, api) = crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
+        let store = api.store().clone();
+        let target = Target {
+            place: Arc::new(EmbeddedPlace::new(api)),
+            source: owner.source.clone(),
+            // The store is one process's.
+            shared: false,
+        };
         // Set here only.
         let _ = self.fault.set(store.faults());
         supervisor.add(Box::new(move |_| {
             Box::new(ApiSource::new(owner.clone(), store.clone()))
         }))?;
-        Ok(())
+        Ok(Some(target))
     }
 
     fn keys(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
@@ -140,13 +180,25 @@ impl Wiring<'_> {
         }))?;
         Ok(())
     }
+
+    fn names(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+        let wanted = self.derive.wanted_names();
+        supervisor.add(Box::new(move |_| {
+            Box::new(NamesSource {
+                owner: Owner::new(0, "dns"),
+                wanted: wanted.clone(),
+                resolver: SystemResolver::new,
+            })
+        }))?;
+        Ok(())
+    }
 }
 
-/// Waits until an outcome is known of fetching each key, so that proxies which reconnect after a restart do not refuse
-/// good tokens meanwhile; but not for long.
-pub(super) async fn first_keys(derive: &Derive) -> Result<(), Closed> {
+/// Waits until an outcome is known of fetching each key and looking up each name, so that proxies which reconnect after a
+/// restart neither refuse good tokens meanwhile nor lose the way into other networks; but not for long.
+pub(super) async fn first_answers(derive: &Derive) -> Result<(), Closed> {
     let start = Instant::now();
-    while !derive.ask(State::has_keys).await? && start.elapsed() < KEYS_AT_START {
+    while !derive.ask(State::has_what_it_wants).await? && start.elapsed() < ANSWERS_AT_START {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
@@ -154,9 +206,13 @@ pub(super) async fn first_keys(derive: &Derive) -> Result<(), Closed> {
 
 /// How clusters are read, the configured one and remote ones.
 pub(super) fn reading(options: &ServeOptions, kinds: Arc<[Kind]>) -> kubernetes::source::Options {
+    let stated = options.cluster.of_source();
+    let is_read = |kind: &&Kind| stated.kinds.contains(kind);
     kubernetes::source::Options {
-        kinds,
+        kinds: kinds.iter().filter(is_read).copied().collect(),
         validation: validation(options.validation, ValidationMode::Warn),
+        revision: options.revision.as_str().into(),
+        ..stated
     }
 }
 

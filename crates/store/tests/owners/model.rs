@@ -38,6 +38,10 @@ impl Model {
                 let held = self.owners.entry(owner.clone()).or_default();
                 held.objects.remove(&key);
             }
+            Change::Keep(owner, key) => {
+                let key = owner.key(key);
+                self.stale_objects.remove(&(owner.clone(), key));
+            }
             Change::Endpoints {
                 owner,
                 service,
@@ -68,7 +72,7 @@ impl Model {
                 self.stale_objects.retain(|(o, _)| o != owner);
                 self.stale_shards.retain(|(o, _)| o != owner);
             }
-            Change::Keys(..) | Change::Settings(_) => {}
+            Change::Keys(..) | Change::Addresses(..) | Change::Settings(_) => {}
         }
     }
 

@@ -46,7 +46,8 @@ fn change() -> impl Strategy<Value = Change> {
     let list = prop::sample::select(vec![vec![], vec!["10.1.0.1"], vec!["10.1.0.1", "10.1.0.2"]]);
     prop_oneof![
         8 => (owner.clone(), object).prop_map(|(owner, object)| Change::Put(owner, object)),
-        3 => (owner.clone(), key).prop_map(|(owner, key)| Change::Delete(owner, key)),
+        3 => (owner.clone(), key.clone()).prop_map(|(owner, key)| Change::Delete(owner, key)),
+        2 => (owner.clone(), key).prop_map(|(owner, key)| Change::Keep(owner, key)),
         4 => (owner.clone(), shard.clone(), list)
             .prop_map(|(owner, shard, list)| endpoints(&owner, shard, &list)),
         1 => (owner.clone(), shard).prop_map(|(owner, shard)| Change::DeleteEndpoints {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mesh::network_gateways::NetworkGateway;
 use model::service::{Address, Endpoint, Health, Locality};
 use prost_types::Struct;
 use prost_types::value::Kind;
@@ -14,7 +15,6 @@ use proto_envoy::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use proto_envoy::envoy::config::endpoint::v3::{self as envoy, LbEndpoint, LocalityLbEndpoints};
 
 use super::locality::PLACE;
-use super::network::Gateway;
 
 /// Endpoints with a value for this label are shutting down.
 const DRAINING: &str = "istio.io/draining";
@@ -46,7 +46,7 @@ pub(crate) enum Target<'a> {
     /// The workload itself.
     Workload(&'a Endpoint),
     /// A gateway of the workload's network.
-    Gateway(&'a Gateway),
+    Gateway(&'a NetworkGateway),
 }
 
 impl Group<'_> {

@@ -7,42 +7,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use model::kinds::kube;
+use mesh::network_gateways::{NetworkGateway, NetworkGateways};
 use model::names::{ClusterId, Network};
-use model::object::ObjectName;
-use proto_istio::mesh::network::NetworkEndpoints;
-use proto_istio::mesh::network::istio_network_gateway::Gw;
-use proto_istio::mesh::network::network_endpoints::Ne;
-use store::index::NETWORK_GATEWAY;
-use store::{ObjectIndex, Reads, Snapshot};
+use store::Snapshot;
 
 use super::client::EndpointClient;
 use super::groups::{Group, Member, Target};
-use super::locality::PLACE;
-use mesh::services::{KubeService, name_of};
 
-/// The label that names the port of a gateway between networks.
-const GATEWAY_PORT: &str = "networking.istio.io/gatewayPort";
-const DEFAULT_PORT: u16 = 15443;
-
-/// Where another network is entered. Ordered as Istio orders gateways: by address, then port.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Gateway {
-    /// IP address or name.
-    pub address: Arc<str>,
-    /// Its port for mutual TLS.
-    pub port: u16,
-    /// The network behind it.
-    pub network: Network,
-    /// Its cluster; empty where it is not known.
-    pub cluster: ClusterId,
-}
-
-/// Every gateway of every network.
+/// Gateways of other networks, ready to be asked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct NetworkGateways;
+pub(crate) struct NetworkWays;
 
-/// Gateways, ready to be asked.
+/// What there is of gateways for clusters of either kind.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Gateways {
     /// Those with an IP address, for endpoints that are sent by themselves.
@@ -53,106 +29,21 @@ pub(crate) struct Gateways {
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct GatewaySet {
-    all: Vec<Gateway>,
+    all: Vec<NetworkGateway>,
     /// What weights are multiplied with, so that they can be divided among the gateways of any network.
     scale: u32,
 }
 
-impl Query<Snapshot> for NetworkGateways {
+impl Query<Snapshot> for NetworkWays {
     type Value = Arc<Gateways>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Gateways> {
-        let mut all = Vec::new();
-        for (network, spec) in &cx.settings().networks.networks {
-            for gateway in &spec.gateways {
-                if let Some(Gw::Address(address)) = &gateway.gw
-                    && !address.is_empty()
-                {
-                    all.push(Gateway {
-                        address: address.as_str().into(),
-                        port: u16::try_from(gateway.port).unwrap_or_default(),
-                        network: network.as_str().into(),
-                        cluster: ClusterId::default(),
-                    });
-                }
-            }
-        }
-        all.extend(of_services(cx));
-        all.sort();
-        all.dedup();
-        let is_ip = |g: &&Gateway| g.address.parse::<IpAddr>().is_ok();
-        let resolved = all.iter().filter(is_ip).cloned().collect();
+        let gateways = cx.query(&NetworkGateways);
         Arc::new(Gateways {
-            resolved: GatewaySet::new(resolved),
-            named: GatewaySet::new(all),
+            resolved: GatewaySet::new(gateways.resolved.clone()),
+            named: GatewaySet::new(gateways.named.clone()),
         })
     }
-}
-
-/// Gateways that Kubernetes services are, by their label or because the mesh networks name them.
-///
-/// Istio: pilot/pkg/serviceregistry/kube/controller/network.go extractGatewaysInner, 1.32.
-fn of_services(cx: &Cx<'_, Snapshot>) -> Vec<Gateway> {
-    let settings = cx.settings();
-    let mut found = Vec::new();
-    let mut add = |name: ObjectName, stated: Option<(Network, u16)>| {
-        let Some(service) = (*cx.query(&KubeService(name))).clone() else {
-            return;
-        };
-        let of_label = service.labels.get(PLACE[3]).filter(|n| !n.is_empty());
-        let (network, port) = match (of_label, stated) {
-            (Some(network), _) => {
-                let port = service
-                    .labels
-                    .get(GATEWAY_PORT)
-                    .and_then(|p| p.parse().ok());
-                let port = port.unwrap_or(DEFAULT_PORT);
-                if service.ports.iter().all(|p| p.number != port) {
-                    return;
-                }
-                (Network::from(network), port)
-            }
-            (None, Some(stated)) => stated,
-            (None, None) => return,
-        };
-        let of_cluster = service.kube.external_ports.iter();
-        let node_port = of_cluster
-            .filter(|(cluster, _)| *cluster == settings.cluster)
-            .flat_map(|(_, ports)| ports.iter())
-            .find_map(|(own, node)| (*own == port).then_some(*node));
-        let addresses = service.kube.external_addresses.iter();
-        let addresses = addresses
-            .filter(|(cluster, _)| *cluster == settings.cluster)
-            .flat_map(|(_, addresses)| addresses.iter());
-        found.extend(addresses.map(|address| Gateway {
-            address: address.clone(),
-            port: node_port.unwrap_or(port),
-            network: network.clone(),
-            cluster: settings.cluster.clone(),
-        }));
-    };
-    let mut labelled = cx.names_by::<kube::Service>(ObjectIndex::Label, NETWORK_GATEWAY);
-    labelled.dedup_by(|b, a| a.is_namesake(b));
-    for name in &labelled {
-        add(name.clone(), None);
-    }
-    for (network, spec) in &settings.networks.networks {
-        let own = |e: &NetworkEndpoints| matches!(&e.ne, Some(Ne::FromRegistry(cluster)) if *settings.cluster == **cluster);
-        if !spec.endpoints.iter().any(own) {
-            continue;
-        }
-        for gateway in &spec.gateways {
-            let Some(Gw::RegistryServiceName(host)) = &gateway.gw else {
-                continue;
-            };
-            let port = u16::try_from(gateway.port).unwrap_or_default();
-            let name = name_of(host, &settings.domain);
-            if let Some(name) = name.filter(|n| !labelled.iter().any(|l| l.is_namesake(n))) {
-                add(name, Some((network.as_str().into(), port)));
-            }
-        }
-    }
-    found
 }
 
 impl Gateways {
@@ -171,7 +62,7 @@ impl Gateways {
 }
 
 impl GatewaySet {
-    fn new(all: Vec<Gateway>) -> Self {
+    fn new(all: Vec<NetworkGateway>) -> Self {
         let mut counts: BTreeMap<(&Network, Option<&ClusterId>), u32> = BTreeMap::new();
         for gateway in &all {
             for cluster in [None, Some(&gateway.cluster)] {
@@ -183,9 +74,9 @@ impl GatewaySet {
     }
 
     /// The gateways for an endpoint: those of its network and cluster, else those of its network.
-    fn of(&self, network: &Network, cluster: &ClusterId) -> Vec<&Gateway> {
+    fn of(&self, network: &Network, cluster: &ClusterId) -> Vec<&NetworkGateway> {
         let of_network = self.all.iter().filter(|g| g.network == *network);
-        let near: Vec<&Gateway> = of_network
+        let near: Vec<&NetworkGateway> = of_network
             .clone()
             .filter(|g| g.cluster == *cluster)
             .collect();
@@ -222,7 +113,7 @@ pub(super) fn split_horizon<'a>(
     }
     let split = |mut group: Group<'a>| {
         let mut direct = Vec::new();
-        let mut shares: BTreeMap<&'a Gateway, u32> = BTreeMap::new();
+        let mut shares: BTreeMap<&'a NetworkGateway, u32> = BTreeMap::new();
         for mut member in group.members {
             let Target::Workload(endpoint) = member.target else {
                 continue;
@@ -267,7 +158,7 @@ pub(super) fn split_horizon<'a>(
 }
 
 /// Istio: filterGatewaysByIPFamily.
-fn reachable(client: &EndpointClient, gateway: &Gateway) -> bool {
+fn reachable(client: &EndpointClient, gateway: &NetworkGateway) -> bool {
     let families = client.families;
     if families.v4 == families.v6 {
         return true;

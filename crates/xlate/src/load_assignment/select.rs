@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use incr::Cx;
 use model::change::ServiceKey;
-use model::host::{Hostname, more_specific};
 use model::names::Namespace;
 use model::service::{Address, Endpoint, Health, Port, Service, TrafficDistribution};
 use model::settings::Settings;
@@ -18,9 +17,9 @@ use store::Snapshot;
 
 use super::client::EndpointClient;
 use super::groups::{Group, Member, Target, is_draining};
-use super::network::{Gateways, NetworkGateways, in_network, split_horizon};
+use super::network::{Gateways, NetworkWays, in_network, split_horizon};
 use mesh::destination_rule::{MergedDestinationRule, Policy, subset, top_policy};
-use mesh::services::EndpointsOf;
+use mesh::services::{EndpointsOf, is_cluster_local};
 use policy::authn::{MutualTls, PeerPolicies, Peers};
 
 /// Services with this label keep sessions with endpoints that are shutting down.
@@ -58,7 +57,7 @@ impl Known {
         }
         Self {
             endpoints,
-            gateways: cx.query(&NetworkGateways),
+            gateways: cx.query(&NetworkWays),
             peers,
         }
     }
@@ -232,57 +231,6 @@ fn tls_mode(rule: Option<&MergedDestinationRule>, subset_name: &str, port: u16) 
         of_policy(subset.traffic_policy.as_ref(), port).or_else(top)
     };
     TlSmode::try_from(tls?.mode).ok()
-}
-
-/// Whether the endpoints of a host are only for clients of their own cluster.
-///
-/// Istio: pilot/pkg/model/cluster_local.go, 1.32.
-fn is_cluster_local(settings: &Settings, host: &Hostname) -> bool {
-    let domain = &settings.domain;
-    let covers = |pattern: &str, host: &str| match pattern.strip_prefix('*') {
-        Some(end) => host.ends_with(end),
-        None => pattern == host,
-    };
-    let stated = settings.mesh.service_settings.iter().flat_map(|s| {
-        let local = s.settings.as_ref().is_some_and(|s| s.cluster_local);
-        s.hosts.iter().map(move |h| (h.as_str(), local))
-    });
-    let mut found: Option<(String, bool)> = None;
-    let mut consider = |pattern: &str, local: bool| {
-        let better = |(best, _): &(String, bool)| more_specific(pattern, best) || pattern == best;
-        if covers(pattern, host) && found.as_ref().is_none_or(better) {
-            found = Some((pattern.to_owned(), local));
-        }
-    };
-    for (pattern, local) in stated.clone() {
-        consider(pattern, local);
-    }
-    let discovery = settings
-        .mesh
-        .default_config
-        .as_ref()
-        .and_then(|c| c.discovery_address.rsplit_once(':'))
-        .map(|(host, _)| host.to_owned())
-        .map(|host| match host.ends_with(&**domain) {
-            true => host,
-            false => format!("{host}.{domain}"),
-        });
-    let defaults = [
-        format!("*.kube-system.svc.{domain}"),
-        format!("kubernetes.default.svc.{domain}"),
-    ];
-    for default in defaults.into_iter().chain(discovery) {
-        // A default that the mesh config overrides is none.
-        let overridden = stated.clone().any(|(pattern, local)| {
-            !local
-                && (pattern == default
-                    || default.starts_with('*') && pattern.ends_with(&default[1..]))
-        });
-        if !overridden && stated.clone().all(|(pattern, _)| pattern != default) {
-            consider(&default, true);
-        }
-    }
-    found.is_some_and(|(_, local)| local)
 }
 
 /// Whether endpoints that are not ready are sent for the service whatever its rules say.

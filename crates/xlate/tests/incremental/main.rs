@@ -56,6 +56,17 @@ fn proxies() -> Vec<Arc<Node>> {
             "router~10.9.0.4~gateway-0.one~one.svc.cluster.local",
             metadata("one", json!({})),
         ),
+        (
+            "sidecar~10.9.0.1~n0.one~one.svc.cluster.local",
+            metadata(
+                "one",
+                json!({"CLUSTER_ID": "remote", "DNS_CAPTURE": "true"}),
+            ),
+        ),
+        (
+            "sidecar~10.9.0.2~n1.two~two.svc.cluster.local",
+            metadata("two", json!({"CLUSTER_ID": "west", "NETWORK": "south"})),
+        ),
     ];
     let locality = json!({"region": "r0", "zone": "z"});
     described

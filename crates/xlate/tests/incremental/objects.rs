@@ -1,5 +1,6 @@
 //! Objects by number, small enough that they meet: few names, few hosts, few addresses.
 
+mod clusters;
 mod policies;
 
 use std::fmt;
@@ -16,7 +17,7 @@ pub(crate) struct Pick {
 }
 
 /// How many kinds, namespaces, names and variants there are. Cases are kept by these numbers: add at the end.
-pub(crate) const PICKS: [u8; 4] = [24, 2, 3, 8];
+pub(crate) const PICKS: [u8; 4] = [29, 2, 3, 8];
 
 impl From<[u8; 4]> for Pick {
     fn from([kind, namespace, name, variant]: [u8; 4]) -> Self {
@@ -49,6 +50,7 @@ impl Pick {
         let namespace = ["one", "two"][usize::from(self.namespace)];
         let (kind, version, body) = self.body(namespace);
         let name = match kind {
+            "Namespace" if self.kind == clusters::SYSTEM => "istio-system".to_owned(),
             "Namespace" => namespace.to_owned(),
             _ => format!("n{}", self.name),
         };
@@ -73,6 +75,7 @@ impl Pick {
                 "  labels: {{kubernetes.io/service-name: n{}}}\n",
                 self.variant % 3
             ),
+            clusters::FIRST.. => self.metadata_of_clusters(),
             _ => String::new(),
         }
     }
@@ -238,8 +241,8 @@ impl Pick {
                     ][usize::from(variant % 2)],
                 ),
             ),
-            22 => ("Secret", "v1", self.credential()),
-            23 => (
+            27 => ("Secret", "v1", self.credential()),
+            28 => (
                 "ReferenceGrant",
                 "gateway.networking.k8s.io/v1beta1",
                 format!(
@@ -250,6 +253,7 @@ impl Pick {
                     if variant % 3 == 0 { ", name: n1" } else { "" },
                 ),
             ),
+            clusters::FIRST.. => self.of_clusters(),
             14.. => self.policy(namespace),
             _ => (
                 "ConfigMap",

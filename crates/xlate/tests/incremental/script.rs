@@ -1,6 +1,7 @@
 //! Sequences of changes: drawn by a seed, written as text, made as small as they can be.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub(crate) enum Step {
     Settings(u8),
     /// What came of fetching the keys of an issuer.
     Keys(u8, u8),
+    /// The addresses of the name of a gateway between networks.
+    Addresses(u8, u8),
     /// An owner tells a kind again, or the endpoints; these objects are what it has of it.
     Again(u8, Vec<Pick>),
     Gone(u8),
@@ -33,9 +36,11 @@ pub(crate) enum Step {
     Toggle(u8),
 }
 
-pub(crate) const PROXIES: u8 = 4;
-const OWNERS: u8 = 3;
-const SETTINGS: u8 = 8;
+pub(crate) const PROXIES: u8 = 6;
+/// The remote clusters, of the owners from the third on.
+const CLUSTERS: [&str; 2] = ["remote", "west"];
+const OWNERS: u8 = 4;
+const SETTINGS: u8 = 11;
 
 /// Draws numbers: the same from the same seed, on any machine. Sebastiano Vigna's SplitMix64.
 struct Draw(u64);
@@ -63,7 +68,7 @@ impl Draw {
     }
 
     fn step(&mut self) -> Step {
-        match self.below(24) {
+        match self.below(25) {
             0..=9 => Step::Put(self.owner(), self.picks(4)),
             10..=13 => Step::Delete(self.owner(), self.pick()),
             14 | 15 => {
@@ -75,6 +80,7 @@ impl Draw {
             18 => Step::Keys(self.below(2), self.below(3)),
             19 => Step::Again(self.owner(), self.picks(2)),
             20 => Step::Gone(self.owner()),
+            21 => Step::Addresses(self.below(2), self.below(4)),
             _ => Step::Toggle(self.below(PROXIES)),
         }
     }
@@ -112,7 +118,7 @@ fn owner(index: u8) -> Owner {
                 rank: 2,
                 name: "kubernetes".into(),
             },
-            cluster: Some("remote".into()),
+            cluster: Some(CLUSTERS[usize::from(index % 2)].into()),
         },
     }
 }
@@ -163,13 +169,30 @@ fn settings_of(variant: u8) -> Settings {
             let read = read_mesh_networks(networks, &std::path::Path::new("networks.yaml").into());
             all.networks = Arc::new(read.value.unwrap());
         }
-        7 => {
-            let dual = [("ISTIO_DUAL_STACK".to_owned(), "true".to_owned())];
-            all.features = Arc::new(Features::from_env(dual));
+        7 => all.features = features(&["ISTIO_DUAL_STACK"]),
+        8 => all.features = features(&["ENABLE_MCS_HOST", "ENABLE_MCS_SERVICE_DISCOVERY"]),
+        9 => {
+            all.features = features(&["ENABLE_PROXY_FIND_POD_BY_IP"]);
+            let networks = "{networks: {south: {endpoints: [{fromRegistry: remote}, {fromRegistry: west}], \
+                            gateways: [{registryServiceName: n0.one.svc.cluster.local, port: 80}]}}}";
+            let read = read_mesh_networks(networks, &std::path::Path::new("networks.yaml").into());
+            all.networks = Arc::new(read.value.unwrap());
+        }
+        10 => {
+            let own = ["ENABLE_MCS_CLUSTER_LOCAL", "ENABLE_MCS_AUTO_EXPORT"];
+            let mcs = ["ENABLE_MCS_HOST", "ENABLE_MCS_SERVICE_DISCOVERY"];
+            all.features = features(&[own, mcs].concat());
         }
         _ => {}
     }
     all
+}
+
+fn features(on: &[&str]) -> Arc<Features> {
+    let on = on
+        .iter()
+        .map(|name| ((*name).to_owned(), "true".to_owned()));
+    Arc::new(Features::from_env(on))
 }
 
 impl Step {
@@ -213,6 +236,15 @@ impl Step {
                 };
                 vec![Change::Keys(source, fetched)]
             }
+            Step::Addresses(name, variant) => {
+                let address = |last| IpAddr::from([5, 6, *name, last]);
+                let found: Option<Vec<IpAddr>> = match variant {
+                    0 => None,
+                    many => Some((1..*many).map(address).collect()),
+                };
+                let name = format!("lb{name}.example.com").into();
+                vec![Change::Addresses(name, found.map(Into::into))]
+            }
             Step::Again(by, picks) => {
                 let objects = objects(picks);
                 let of = Contents::Objects(objects[0].key().kind);
@@ -250,6 +282,7 @@ impl fmt::Display for Step {
             Step::NoShard(by, of) => write!(f, "no-shard {by} {of}"),
             Step::Settings(variant) => write!(f, "settings {variant}"),
             Step::Keys(issuer, variant) => write!(f, "keys {issuer} {variant}"),
+            Step::Addresses(name, variant) => write!(f, "addresses {name} {variant}"),
             Step::Again(by, list) => {
                 write!(f, "again {by}")?;
                 picks(f, list)
@@ -279,6 +312,7 @@ impl FromStr for Step {
             ("no-shard", [by, of]) => Step::NoShard(*by, *of),
             ("settings", [variant]) => Step::Settings(*variant),
             ("keys", [issuer, variant]) => Step::Keys(*issuer, *variant),
+            ("addresses", [name, variant]) => Step::Addresses(*name, *variant),
             ("again", [by, list @ ..]) => Step::Again(*by, picks(list)),
             ("gone", [by]) => Step::Gone(*by),
             ("toggle", [proxy]) => Step::Toggle(*proxy),
