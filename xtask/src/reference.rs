@@ -56,8 +56,22 @@ struct Kind {
 /// What is said of each field of Istio's messages, a line each, for the Kubernetes API.
 const DESCRIPTIONS: &str = "crates/apiserver/src/schema/descriptions.txt";
 
-/// The types of the Gateway API's kinds, in the language of `kinds.txt` beside it.
-const GATEWAY_API: &str = "crates/apiserver/src/schema/gateway-api.txt";
+/// The types of kinds that are Rust types, in the language of `kinds.txt` beside them: file, module, what their names begin
+/// with, and what is said of each. Definitions of the Gateway API have fields that nothing here reads.
+const TYPES: [(&str, &str, &str, &str); 2] = [
+    (
+        "crates/apiserver/src/schema/gateway-api.txt",
+        "gateway_api",
+        "gateway",
+        " open",
+    ),
+    (
+        "crates/apiserver/src/schema/higress.txt",
+        "higress",
+        "higress",
+        "",
+    ),
+];
 
 /// The packages of messages that objects are made of.
 const PACKAGES: [&str; 6] = [
@@ -107,7 +121,9 @@ fn files(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
         .map(|(name, text)| (format!("{FOLDER}/{name}"), text))
         .collect();
     files.insert(DESCRIPTIONS.to_owned(), descriptions(&messages));
-    files.insert(GATEWAY_API.to_owned(), gateway_api(&types));
+    for (file, module, prefix, flags) in TYPES {
+        files.insert(file.to_owned(), schema_types(module, prefix, flags, &types));
+    }
     Ok(files)
 }
 
@@ -130,42 +146,54 @@ fn descriptions(messages: &Definitions) -> String {
     text
 }
 
-/// The Gateway API's types, a line per field. All are open: a definition may have fields that nothing here reads.
-fn gateway_api(types: &Definitions) -> String {
-    let mut text = String::from(
-        "# Written by `cargo run -p xtask -- reference` from crates/model/src/kinds/gateway_api; the language is that of kinds.txt.\n",
+/// The types of a module, a line per field.
+fn schema_types(module: &str, prefix: &str, flags: &str, types: &Definitions) -> String {
+    let mut text = format!(
+        "# Written by `cargo run -p xtask -- reference` from crates/model/src/kinds/{module}; the language is that of kinds.txt.\n",
     );
-    let ours = |key: &str| key.strip_prefix("gateway_api::").map(str::to_owned);
     for (key, definition) in types.iter().filter(|(_, d)| !d.is_enum) {
-        let Some(name) = ours(key) else { continue };
-        text.push_str(&format!("type gateway.{name} open\n"));
+        let Some(name) = of_module(key, module) else {
+            continue;
+        };
+        text.push_str(&format!("type {prefix}.{name}{flags}\n"));
         for member in &definition.members {
-            let shape = schema_type(&member.shape, types);
+            let shape = schema_type(&member.shape, (module, prefix), types);
             text.push_str(&format!("  {} {shape} # {}\n", member.name, member.about));
         }
     }
     text
 }
 
+/// The name of a type of a module, by its key.
+fn of_module<'k>(key: &'k str, module: &str) -> Option<&'k str> {
+    key.strip_prefix(module)?.strip_prefix("::")
+}
+
 /// The shape of a field in the language of `kinds.txt`.
-fn schema_type(shape: &str, types: &Definitions) -> String {
+fn schema_type(shape: &str, (module, prefix): (&str, &str), types: &Definitions) -> String {
+    let of = |inner: &str| schema_type(inner, (module, prefix), types);
     let shape = shape.trim_end_matches("; may be unset");
     if let Some(inner) = shape.strip_prefix("list of ") {
-        return format!("[]{}", schema_type(inner, types));
+        return format!("[]{}", of(inner));
     }
     if let Some(inner) = shape.strip_prefix("map of ") {
-        return format!("map:{}", schema_type(inner, types));
+        return format!("map:{}", of(inner));
     }
     if let Some(key) = shape.strip_prefix('{').and_then(|s| s.strip_suffix('}')) {
-        return match (types.get(key), key.strip_prefix("gateway_api::")) {
+        return match (types.get(key), of_module(key, module)) {
+            (Some(definition), Some(_)) if definition.is_enum && module == "higress" => {
+                let values = definition.members.iter().map(|m| m.name.as_str());
+                format!("string enum({})", values.collect::<Vec<_>>().join("|"))
+            }
             (Some(definition), _) if definition.is_enum => "string".to_owned(),
-            (Some(_), Some(name)) => format!("gateway.{name}"),
+            (Some(_), Some(name)) => format!("{prefix}.{name}"),
             (Some(_), None) if key == "kube::Condition" => "Condition".to_owned(),
             _ => "free".to_owned(),
         };
     }
     let word = match shape {
         "text" | "base64" => "string",
+        "any" => "any",
         "true or false" => "bool",
         "number" => "number",
         "whole number or text" => "int-or-string",

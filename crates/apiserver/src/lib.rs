@@ -7,6 +7,7 @@ pub mod access;
 pub mod api;
 pub mod apply;
 pub mod audit;
+pub mod definitions;
 pub mod fields;
 pub mod http;
 mod ledger;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::schema::Patterns;
 use crate::store::ResourceName;
 
+pub(crate) use builtin::of_model as built_in;
 pub use custom::{accept, conditions_of};
 
 /// Schemas of the kinds that generation reads.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use model::names::Namespace;
+use model::names::{ClusterId, Namespace};
 use model::object::ObjectName;
 
 /// The suffix of secrets that hold roots only.
@@ -33,8 +33,9 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Reads a name; without a namespace it is that of the proxy.
-    pub fn parse(name: &str, namespace: &Namespace) -> Option<Self> {
+    /// Reads a name, for a proxy of that namespace and remote cluster: a Secret without a namespace is of the proxy's, and
+    /// each is of its cluster. What the Gateway API refers to, and ConfigMaps, are of the configured cluster.
+    pub fn parse(name: &str, namespace: &Namespace, cluster: Option<&ClusterId>) -> Option<Self> {
         let kinds = [
             ("kubernetes://", Source::Secret),
             ("kubernetes-gateway://", Source::GatewaySecret),
@@ -50,10 +51,11 @@ impl Credential {
             (None, Source::Secret) => ObjectName::new(namespace.clone(), first),
             _ => return None,
         };
+        let cluster = cluster.filter(|_| source == Source::Secret);
         Some(Self {
             name: name.into(),
             source,
-            object,
+            object: object.in_cluster(cluster),
         })
     }
 }
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     fn object(name: &str) -> Option<String> {
-        Credential::parse(name, &"edge".into()).map(|c| c.object.to_string())
+        Credential::parse(name, &"edge".into(), None).map(|c| c.object.to_string())
     }
 
     #[test]
@@ -90,6 +92,19 @@ mod tests {
         assert_eq!(object("kubernetes-gateway:///web"), None);
         assert_eq!(object("invalid://"), None);
         assert_eq!(object("default"), None);
+    }
+
+    #[test]
+    fn secrets_are_of_the_proxys_cluster_and_the_rest_of_the_configured_one() {
+        let west: ClusterId = "west".into();
+        let cluster = |name: &str| {
+            let credential = Credential::parse(name, &"edge".into(), Some(&west)).unwrap();
+            credential.object.cluster
+        };
+        assert_eq!(cluster("kubernetes://web"), Some(west.clone()));
+        assert_eq!(cluster("kubernetes://shop/web-cacert"), Some(west.clone()));
+        assert_eq!(cluster("kubernetes-gateway://shop/web"), None);
+        assert_eq!(cluster("configmap://shop/roots"), None);
     }
 
     #[test]

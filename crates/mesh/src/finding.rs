@@ -53,6 +53,8 @@ pub mod code {
     pub const SERVER_REFUSED: &str = "PIL0501";
     /// The credential of a server is not there for the proxy.
     pub const NO_CREDENTIAL: &str = "PIL0502";
+    /// A Secret or ConfigMap holds a certificate, key or list of revocations that proxies refuse.
+    pub const UNUSABLE_CREDENTIAL: &str = "PIL0503";
     /// A route names a delegate that is not there for it.
     pub const NO_DELEGATE: &str = "PIL0511";
     /// A host is routed by another VirtualService.

@@ -28,6 +28,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The cluster by which objects of a remote one are named; none of the configured cluster, which is also that of a
+    /// proxy which states no cluster.
+    pub fn remote<'a>(&self, cluster: &'a ClusterId) -> Option<&'a ClusterId> {
+        (!cluster.is_empty() && *cluster != self.cluster).then_some(cluster)
+    }
+
     /// The cluster that an object of a kind that each cluster has its own of is in.
     pub fn cluster_of<'a>(&'a self, name: &'a ObjectName) -> &'a ClusterId {
         name.cluster.as_ref().unwrap_or(&self.cluster)

@@ -55,6 +55,8 @@ enum Command {
     Explain(Box<commands::explain::ExplainOptions>),
     /// Run a small HTTP backend that reports its name, for demos and tests.
     Echo(commands::echo::EchoOptions),
+    /// Print CustomResourceDefinitions of Istio's and Higress's kinds, for a cluster that has none.
+    Crds(commands::crds::CrdsOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
     /// Print the roles that `serve` needs in a Kubernetes cluster.
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
             block_on(commands::explain::run(*options, &mut std::io::stdout()))
         }
         Command::Echo(options) => block_on(commands::echo::run(options)),
+        Command::Crds(options) => commands::crds::run(&options, &mut out()),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
         Command::Permissions(options) => commands::permissions::run(&options, &mut out()),
         Command::RemoteSecret(options) => block_on(commands::remote_secret::run(

@@ -32,7 +32,7 @@ use store::{Reads, Snapshot};
 pub use phases::{FilterOf, Phases, extend};
 pub use proto_istio::extensions::traffic_extension::ExecutionPhase as Phase;
 pub use read::{ReadExtension, Wanted};
-pub use wasm::ExtensionConfigOf;
+pub use wasm::{ExtensionConfigOf, PullFrom};
 
 /// A filter of a user's.
 #[derive(PartialEq, Debug)]

@@ -30,9 +30,9 @@ use crate::registration::Registration;
 use crate::remotes::Secrets;
 use crate::settings::{self, Composer, ConfigMaps, SettingsSource, Settled};
 use crate::shadows::Shadows;
-use crate::streams::{Connections, Proxies};
+use crate::streams::Proxies;
 use crate::supervisor::Supervisor;
-use crate::warm::{Saver, Warm};
+use crate::warm::{Keeper, Saver, Warm};
 use crate::welcome;
 use report::report;
 use wiring::{Wiring, first_answers};
@@ -52,33 +52,21 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let (composer, first) = Composer::start(&options)?;
     let settled = SettingsSource::at_start(&first);
     report(&findings, &metrics, &settings::source(), first.found);
-    let cluster = match options.reads_cluster() {
-        true => Some(options.cluster.connect().await?),
-        false => None,
-    };
+    let cluster = connect(&options).await?;
     let (warm, keeper) = Warm::open(&options, &first.settings, &metrics);
     let (warm, stop, tasks) = (Arc::new(warm), CancellationToken::new(), TaskTracker::new());
-    let Thread {
-        derive,
-        thread,
-        analyst,
-        shadows,
-        config_maps,
-        remote_secrets,
-        registration,
-    } = Thread::start(&options, first.settings, &metrics, &tasks, &stop)?;
-
+    let core = Thread::start(&options, first.settings, &metrics, &tasks, &stop)?;
+    let (derive, registration) = (core.derive, core.registration);
     let remotes = watch::Sender::new(crate::remotes::Settled::default());
-    let connections = Arc::new(Connections::default());
     let supervisor = supervisor(&derive, &findings, &metrics, &stop);
     let pages = Arc::new(Pages {
         ready: AtomicBool::new(false),
         fault: OnceLock::new(),
         derive: derive.clone(),
         metrics: metrics.clone(),
-        connections: connections.clone(),
+        connections: Arc::default(),
         findings: findings.clone(),
-        analyst,
+        analyst: core.analyst,
         warm: warm.clone(),
         supervisor: supervisor.clone(),
         settled: settled.subscribe(),
@@ -87,47 +75,34 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         writing: OnceLock::new(),
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
-    let proxies = Proxies {
-        derive: derive.clone(),
-        metrics: metrics.clone(),
-        connections,
-        warm: warm.clone(),
-        unsupported: Arc::default(),
-        registration: registration.clone(),
-        test_identities: options.insecure_test_identities,
-    };
+    let proxies = proxies(&options, &pages, &registration);
     let mut door = Door::open(&options, proxies, &pages, &tasks, &stop, start)?;
     if warm.is_serving() {
         derive.hold()?;
         door.begin("Ready, from disk.");
     }
-
-    let wiring = Wiring {
-        options: &options,
-        derive: &derive,
-        metrics: &metrics,
-        shadows: &shadows,
-        stop: &stop,
-        fault: &pages.fault,
-        cluster,
-        warm: warm.is_serving(),
-    };
-    let target = wiring.add_to(&supervisor).await?;
-    registration.write_to(target.as_ref().map(|t| t.place.clone()), &derive);
-    follow_settings(&supervisor, composer, &config_maps, &settled)?;
-    let parts = remotes::Parts {
-        options: &options,
+    let sources = Sources {
+        wiring: Wiring {
+            options: &options,
+            derive: &derive,
+            metrics: &metrics,
+            shadows: &core.shadows,
+            stop: &stop,
+            fault: &pages.fault,
+            cluster,
+            warm: warm.is_serving(),
+        },
         supervisor: &supervisor,
-        derive: &derive,
-        metrics: &metrics,
         findings: &findings,
-        secrets: remote_secrets.told(),
+        tasks: &tasks,
     };
-    let clusters = remotes::start(&parts, remotes, &tasks, &stop);
-    let shadowed = report::tell_shadowed(shadows, findings, metrics.clone(), stop.clone());
-    tasks.spawn(shadowed);
+    let target = sources.wiring.add_to(&supervisor).await?;
+    registration.write_to(target.as_ref().map(|t| t.place.clone()), &derive);
+    follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
+    let clusters = sources.begin_remotes(&core.remote_secrets, remotes);
+    sources.tell_shadowed();
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
-    let settings = settings::settled(settled.subscribe(), config_maps.told());
+    let settings = settings::settled(settled.subscribe(), core.config_maps.told());
     first_read(&supervisor, settings, clusters, &derive, &stop).await?;
     registration.complete();
     if warm.is_serving() {
@@ -137,20 +112,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     }
     door.begin("Ready.");
     write::begin(target, &options, &pages, &tasks, &stop);
-    let saver = keeper
-        .map(|keeper| {
-            let known = settled.subscribe();
-            Saver::start(
-                keeper,
-                &options,
-                known,
-                warm.clone(),
-                derive.clone(),
-                metrics,
-            )
-        })
-        .transpose()
-        .context("cannot start the thread that saves (--state-dir)")?;
+    let saver = save(keeper, &options, &settled, &pages)?;
     signal(&stop).await;
     tracing::info!("Draining.");
     pages.ready.store(false, Ordering::Release);
@@ -159,7 +121,79 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     }
     stop.cancel();
     drop((door, pages, derive, supervisor));
-    finish(tasks, thread, options.shutdown_duration).await
+    finish(tasks, core.thread, options.shutdown_duration).await
+}
+
+/// A client of the cluster that the options name, if they name one.
+async fn connect(options: &ServeOptions) -> anyhow::Result<Option<kubernetes::Client>> {
+    Ok(match options.reads_cluster() {
+        true => Some(options.cluster.connect().await?),
+        false => None,
+    })
+}
+
+/// What streams of proxies are served with.
+fn proxies(options: &ServeOptions, pages: &Pages, registration: &Registration) -> Proxies {
+    Proxies {
+        derive: pages.derive.clone(),
+        metrics: pages.metrics.clone(),
+        connections: pages.connections.clone(),
+        warm: pages.warm.clone(),
+        unsupported: Arc::default(),
+        registration: registration.clone(),
+        test_identities: options.insecure_test_identities,
+    }
+}
+
+/// Starts to save what is served, where that is wanted.
+fn save(
+    keeper: Option<Keeper>,
+    options: &ServeOptions,
+    settled: &watch::Sender<Settled>,
+    pages: &Pages,
+) -> anyhow::Result<Option<Saver>> {
+    let start = |keeper| {
+        let (warm, derive) = (pages.warm.clone(), pages.derive.clone());
+        let (known, metrics) = (settled.subscribe(), pages.metrics.clone());
+        Saver::start(keeper, options, known, warm, derive, metrics)
+    };
+    let saver = keeper.map(start).transpose();
+    saver.context("cannot start the thread that saves (--state-dir)")
+}
+
+/// What sources are started with.
+struct Sources<'a> {
+    wiring: Wiring<'a>,
+    supervisor: &'a Supervisor,
+    findings: &'a Arc<Findings>,
+    tasks: &'a TaskTracker,
+}
+
+impl Sources<'_> {
+    /// Starts the manager of remote clusters. What it returns resolves when each that is named is among the sources.
+    fn begin_remotes(
+        &self,
+        secrets: &Secrets,
+        state: watch::Sender<crate::remotes::Settled>,
+    ) -> impl Future<Output = ()> + use<> {
+        let parts = remotes::Parts {
+            options: self.wiring.options,
+            supervisor: self.supervisor,
+            derive: self.wiring.derive,
+            metrics: self.wiring.metrics,
+            findings: self.findings,
+            secrets: secrets.told(),
+        };
+        remotes::start(&parts, state, self.tasks, self.wiring.stop)
+    }
+
+    /// From here on authors hear of objects that others hide.
+    fn tell_shadowed(&self) {
+        let (shadows, findings) = (self.wiring.shadows.clone(), self.findings.clone());
+        let (metrics, stop) = (self.wiring.metrics.clone(), self.wiring.stop.clone());
+        self.tasks
+            .spawn(report::tell_shadowed(shadows, findings, metrics, stop));
+    }
 }
 
 /// Adds the source of the settings.

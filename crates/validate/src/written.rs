@@ -4,6 +4,7 @@
 //! wherever the message is used; [`LIMITS`] is the one list of those of Istio's messages. Kinds that are no messages have
 //! [`shape`]s.
 
+mod definition;
 mod gateway_api;
 mod higress;
 mod kubernetes;
@@ -21,6 +22,7 @@ use prost_reflect::{Kind as FieldKind, MessageDescriptor};
 
 use crate::report::{At, Report, codes};
 
+pub use definition::constrain;
 pub(crate) use gateway_api::is_subdomain;
 use limits::{LIMITS, Limit, SPECS};
 
@@ -29,6 +31,8 @@ use limits::{LIMITS, Limit, SPECS};
 struct Message {
     limits: Vec<Limit>,
     fields: HashMap<String, Field>,
+    /// Fields of which at most one is set, as the message itself says.
+    choices: Vec<Vec<String>>,
 }
 
 /// A field that is to be looked at.
@@ -40,6 +44,33 @@ struct Field {
     /// The message within it.
     inner: Option<String>,
     is_map: bool,
+    scalar: Option<Scalar>,
+}
+
+/// What kind of value a field has, where JSON has no type for it.
+#[derive(Clone, Copy)]
+enum Scalar {
+    /// A length of time.
+    Time,
+    /// A number that is not negative.
+    Unsigned,
+}
+
+impl Scalar {
+    fn of(kind: &FieldKind) -> Option<Self> {
+        match kind {
+            FieldKind::Message(m) if m.full_name() == "google.protobuf.Duration" => {
+                Some(Self::Time)
+            }
+            FieldKind::Message(m) if m.full_name() == "google.protobuf.UInt32Value" => {
+                Some(Self::Unsigned)
+            }
+            FieldKind::Uint32 | FieldKind::Uint64 | FieldKind::Fixed32 | FieldKind::Fixed64 => {
+                Some(Self::Unsigned)
+            }
+            _ => None,
+        }
+    }
 }
 
 static MESSAGES: LazyLock<HashMap<String, Message>> = LazyLock::new(|| {
@@ -68,6 +99,7 @@ fn build(descriptor: &MessageDescriptor, all: &mut HashMap<String, Message>) {
             FieldKind::Message(entry) if field.is_map() => entry.map_entry_value_field().kind(),
             kind => kind,
         };
+        let scalar = Scalar::of(&inner);
         let inner = inner
             .as_message()
             .filter(|m| m.package_name() != "google.protobuf")
@@ -88,6 +120,7 @@ fn build(descriptor: &MessageDescriptor, all: &mut HashMap<String, Message>) {
             of_items: of("[]"),
             inner: inner.map(|m| m.full_name().to_owned()),
             is_map: field.is_map(),
+            scalar,
             name: json.clone(),
         };
         let proto_name = descriptor.get_field_by_json_name(&json);
@@ -101,11 +134,18 @@ fn build(descriptor: &MessageDescriptor, all: &mut HashMap<String, Message>) {
                 of_items: field.of_items.clone(),
                 inner: field.inner.clone(),
                 is_map: field.is_map,
+                scalar,
             };
             message.fields.insert(other, copy);
         }
         message.fields.insert(json, field);
     }
+    let choices = descriptor.oneofs().filter(|o| !o.is_synthetic());
+    let names = |o: prost_reflect::OneofDescriptor| {
+        let fields = o.fields().map(|f| f.json_name().to_owned());
+        fields.collect()
+    };
+    message.choices = choices.map(names).collect();
     let of_message = rows.iter().filter(|(_, field, _)| field.is_empty());
     message.limits = of_message.map(|(.., limit)| *limit).collect();
     all.insert(name, message);

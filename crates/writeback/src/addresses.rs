@@ -10,6 +10,7 @@
 
 mod allocator;
 
+use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -271,8 +272,8 @@ impl Book<'_> {
         while self.v4 + 1 < last {
             self.v4 += 1;
             let address = IpAddr::V4(Ipv4Addr::from(self.v4));
-            if !self.taken.contains_key(&address) {
-                self.taken.insert(address, owner.clone());
+            if let Slot::Vacant(free) = self.taken.entry(address) {
+                free.insert(owner.clone());
                 return Some(address);
             }
         }
@@ -284,8 +285,8 @@ impl Book<'_> {
         while self.v6 < last {
             self.v6 += 1;
             let address = IpAddr::V6(Ipv6Addr::from(self.v6));
-            if !self.taken.contains_key(&address) {
-                self.taken.insert(address, owner.clone());
+            if let Slot::Vacant(free) = self.taken.entry(address) {
+                free.insert(owner.clone());
                 return Some(address);
             }
         }

@@ -8,8 +8,8 @@ use incr::Cx;
 use mesh::proxy::Traits;
 use policy::envoy_filter;
 use policy::envoy_filter::{ExtensionPatchesOf, SelectedBy};
-use policy::traffic_extension::{ExtensionConfigOf, ExtensionsOf};
-use store::Snapshot;
+use policy::traffic_extension::{ExtensionConfigOf, ExtensionsOf, PullFrom};
+use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet};
 
 /// Proxies that have the same extension configurations.
@@ -17,8 +17,8 @@ use xds::{Resource, ResourceSet};
 pub struct ExtensionConfigsOf {
     patched: SelectedBy,
     extensions: ExtensionsOf,
-    /// Whether they have proven to be of the namespace by which the filters were chosen: pull secrets are for those.
-    trusted: bool,
+    /// The cluster whose pull secrets they may have.
+    pull: Option<PullFrom>,
 }
 
 impl ExtensionConfigsOf {
@@ -28,7 +28,9 @@ impl ExtensionConfigsOf {
         Self {
             patched: SelectedBy::of(cx, proxy),
             extensions: ExtensionsOf::of(cx, proxy),
-            trusted: identity.is_some_and(|i| i.namespace == *proxy.namespace()),
+            pull: identity
+                .filter(|i| i.namespace == *proxy.namespace())
+                .map(|_| PullFrom(cx.settings().remote(&proxy.node.cluster).cloned())),
         }
     }
 
@@ -41,7 +43,7 @@ impl ExtensionConfigsOf {
         let wasm = extensions.iter().filter_map(|extension| {
             let key = ExtensionConfigOf {
                 extension: extension.origin(),
-                trusted: self.trusted,
+                pull: self.pull.clone(),
             };
             (*cx.query(&key)).clone()
         });

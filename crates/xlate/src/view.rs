@@ -85,7 +85,7 @@ impl View {
             clusters: self.clusters.clone(),
             listeners: self.listeners.clone(),
             routes: self.routes.clone(),
-            identity: self.secrets.identity.clone(),
+            secrets: self.secrets.clone(),
         }
     }
 }

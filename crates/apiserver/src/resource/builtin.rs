@@ -59,6 +59,7 @@ const COLUMNS: &[(Kind, &[(&str, &str)])] = &[
     ),
     (Kind::AuthorizationPolicy, &[("Action", ".spec.action")]),
     (Kind::PeerAuthentication, &[("Mode", ".spec.mtls.mode")]),
+    (Kind::WorkloadEntry, &[("Address", ".spec.address")]),
     (Kind::HttpRoute, &[("Hostnames", ".spec.hostnames")]),
     (Kind::GrpcRoute, &[("Hostnames", ".spec.hostnames")]),
     (
@@ -107,7 +108,8 @@ pub(super) fn resources(schemas: &Schemas) -> Vec<Resource> {
     model.chain(stored::resources()).collect()
 }
 
-fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
+/// A kind of the model.
+pub(crate) fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
     // The groups of kinds that Kubernetes has without a definition.
     let native = matches!(
         kind.group(),

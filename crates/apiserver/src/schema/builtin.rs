@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 use super::proto::message_schema;
 
 /// The tables of types, in the language that the head of the first explains.
-const TYPES: [&str; 3] = [
+const TYPES: [&str; 4] = [
     include_str!("kinds.txt"),
     include_str!("gateway-api.txt"),
+    include_str!("higress.txt"),
     include_str!("stored.txt"),
 ];
 
@@ -30,7 +31,7 @@ struct Field<'t> {
 
 static PARSED: LazyLock<HashMap<&'static str, Type<'static>>> = LazyLock::new(|| parse(TYPES));
 
-fn parse(texts: [&'static str; 3]) -> HashMap<&'static str, Type<'static>> {
+fn parse(texts: [&'static str; 4]) -> HashMap<&'static str, Type<'static>> {
     let mut types = HashMap::new();
     let mut current: Option<(&str, Type<'_>)> = None;
     for line in texts.into_iter().flat_map(str::lines) {
@@ -157,10 +158,8 @@ impl crate::resource::Schemas {
                 | Kind::XBackendTrafficPolicy
                 | Kind::XMesh
                 | Kind::ServiceExport
-                | Kind::ServiceImport
-                | Kind::McpBridge
-                | Kind::Http2Rpc
-                | Kind::HigressWasmPlugin => "OpenSpec".to_owned(),
+                | Kind::ServiceImport => "OpenSpec".to_owned(),
+                Kind::HigressWasmPlugin => "HigressWasmPlugin".to_owned(),
                 _ if kind.group().ends_with(".istio.io") => {
                     return Arc::new(istio(kind));
                 }

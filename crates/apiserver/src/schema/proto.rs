@@ -15,6 +15,15 @@ static DESCRIPTIONS: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
     lines.filter_map(|line| line.split_once(' ')).collect()
 });
 
+/// Fields that Istio's definitions have under their older names as well.
+const ALIASES: [(&str, &str); 2] = [
+    (
+        "istio.networking.v1alpha3.HTTPRoute.mirrorPercent",
+        "mirror_percent",
+    ),
+    ("istio.security.v1beta1.JWTRule.jwksUri", "jwks_uri"),
+];
+
 /// The schema of a message by its full name.
 pub(super) fn message_schema(name: &str) -> Option<Value> {
     let message = proto_istio::descriptors().get_message_by_name(name)?;
@@ -38,6 +47,9 @@ fn of_message(message: &MessageDescriptor, depth: usize) -> Value {
         let name = format!("{}.{}", message.full_name(), field.json_name());
         if let Some(about) = DESCRIPTIONS.get(name.as_str()) {
             schema["description"] = (*about).into();
+        }
+        if let Some((_, alias)) = ALIASES.iter().find(|(of, _)| *of == name) {
+            properties.insert((*alias).to_owned(), schema.clone());
         }
         properties.insert(field.json_name().to_owned(), schema);
     }

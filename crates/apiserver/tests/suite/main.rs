@@ -16,6 +16,7 @@ mod lists;
 mod nulls;
 mod objects;
 mod oidc;
+mod printed;
 mod stored;
 mod tls;
 mod watch;

@@ -114,26 +114,30 @@ pub(crate) async fn ask(rig: &Rig, host: &str) -> anyhow::Result<Reply> {
     Client::new(sidecar, host).get("/").await
 }
 
-fn indented(text: &str) -> String {
+pub(crate) fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+/// A Secret of the shop with these fields, whose texts are indented.
+pub(crate) fn secret_of(name: &str, fields: &[(&str, String)]) -> String {
+    let fields: String = fields
+        .iter()
+        .map(|(field, text)| format!("  {field}: |\n{text}"))
+        .collect();
+    format!(
+        "
+apiVersion: v1
+kind: Secret
+metadata: {{name: {name}, namespace: shop}}
+stringData:
+{fields}"
+    )
 }
 
 /// The mesh with a gateway whose identity may read Secrets, and the client's proxy.
 pub(crate) async fn start(rig: &Rig) -> Mesh {
-    let secret = format!(
-        "
-apiVersion: v1
-kind: Secret
-metadata: {{name: edge, namespace: shop}}
-stringData:
-  tls.crt: |
-{}  tls.key: |
-{}  ca.crt: |
-{}",
-        indented(EDGE.0),
-        indented(EDGE.1),
-        indented(ROOT),
-    );
+    let fields = [("tls.crt", EDGE.0), ("tls.key", EDGE.1), ("ca.crt", ROOT)];
+    let secret = secret_of("edge", &fields.map(|(field, text)| (field, indented(text))));
     rig.write("secret.yaml", &secret);
     let mut mesh = rig
         .mesh_with(vec!["--insecure-test-identities".to_owned()])

@@ -17,6 +17,7 @@ mod load;
 mod policy;
 mod protocols;
 mod rig;
+mod rotation;
 mod security;
 mod shop;
 mod survival;
@@ -53,6 +54,7 @@ with_each_envoy! {
     protocols::headers_are_changed_and_origins_allowed_as_the_route_says,
     edge::tls_ends_at_the_gateway_or_passes_it,
     edge::a_sidecar_lets_out_what_its_sidecar_lists,
+    rotation::a_rotated_certificate_is_served_and_no_connection_ends,
     ingress::an_ingress_routes_paths_over_plain_text_and_tls,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,

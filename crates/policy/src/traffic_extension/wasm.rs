@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::kinds::kube::Secret;
+use model::names::ClusterId;
 use model::object::ObjectName;
 use prost_types::{Any, Duration};
 use proto_envoy::envoy::config::core::v3::{
@@ -37,9 +38,14 @@ const DOCKER_CONFIG: &str = ".dockerconfigjson";
 pub struct ExtensionConfigOf {
     /// Which extension.
     pub extension: Wanted,
-    /// Whether the proxy has proven to be one that may have the credentials of registries.
-    pub trusted: bool,
+    /// Whose credentials of registries the proxy may have.
+    pub pull: Option<PullFrom>,
 }
+
+/// The cluster whose Secrets count for a proxy that has proven to be of the namespace by which its filters were chosen:
+/// its own, by the name of a remote one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PullFrom(pub Option<ClusterId>);
 
 impl Query<Snapshot> for ExtensionConfigOf {
     type Value = Option<Arc<Resource>>;
@@ -51,9 +57,9 @@ impl Query<Snapshot> for ExtensionConfigOf {
             return None;
         };
         let secret = self
-            .trusted
-            .then(|| docker_config(cx, &config.image_pull_secret))
-            .flatten();
+            .pull
+            .as_ref()
+            .and_then(|from| docker_config(cx, &config.image_pull_secret, from));
         let plugin = plugin(extension, config, secret.unwrap_or_default());
         let typed_config = match config.r#type() {
             PluginType::Network => any(&network::wasm::v3::Wasm {
@@ -77,9 +83,10 @@ impl Query<Snapshot> for ExtensionConfigOf {
 /// The credentials of registries in a Secret.
 ///
 /// Istio: pilot/pkg/credentials/kube/secrets.go GetDockerCredential, 1.32.
-fn docker_config(cx: &Cx<'_, Snapshot>, name: &str) -> Option<String> {
+fn docker_config(cx: &Cx<'_, Snapshot>, name: &str, from: &PullFrom) -> Option<String> {
     let (namespace, name) = name.strip_prefix("kubernetes://")?.split_once('/')?;
-    let secret = cx.get::<Secret>(&ObjectName::new(namespace, name))?;
+    let name = ObjectName::new(namespace, name).in_cluster(from.0.as_ref());
+    let secret = cx.get::<Secret>(&name)?;
     if &*secret.spec.secret_type != "kubernetes.io/dockerconfigjson" {
         return None;
     }

@@ -44,7 +44,7 @@ struct Serve {
 }
 
 /// A kubeconfig for a server without TLS.
-pub fn kubeconfig(address: &str, token: &str) -> String {
+pub(crate) fn kubeconfig(address: &str, token: &str) -> String {
     format!(
         "clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}]\n\
          users: [{{name: u, user: {{token: {token}}}}}]\n\
@@ -53,7 +53,7 @@ pub fn kubeconfig(address: &str, token: &str) -> String {
 }
 
 /// A Secret with kubeconfigs by id.
-pub fn secret(name: &str, data: &[(&str, &str)]) -> String {
+pub(crate) fn secret(name: &str, data: &[(&str, &str)]) -> String {
     let data: Value = data
         .iter()
         .map(|(id, text)| ((*id).to_owned(), json!(text)))
@@ -66,7 +66,7 @@ pub fn secret(name: &str, data: &[(&str, &str)]) -> String {
 }
 
 /// An API of our own.
-pub struct Cluster {
+pub(crate) struct Cluster {
     folder: Arc<tempfile::TempDir>,
     address: SocketAddr,
     client: Client,
@@ -80,7 +80,7 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         Self::listen(folder, "127.0.0.1:0".parse().unwrap()).await
     }
@@ -112,25 +112,25 @@ impl Cluster {
         }
     }
 
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.address.to_string()
     }
 
-    pub fn kubeconfig(&self, token: &str) -> String {
+    pub(crate) fn kubeconfig(&self, token: &str) -> String {
         kubeconfig(&self.address(), token)
     }
 
-    pub fn stop(self) {}
+    pub(crate) fn stop(self) {}
 
     /// Is away for a while.
-    pub async fn restart(self, away: Duration) -> Self {
+    pub(crate) async fn restart(self, away: Duration) -> Self {
         let (folder, address) = (self.folder.clone(), self.address);
         self.stop();
         tokio::time::sleep(away).await;
         Self::listen(folder, address).await
     }
 
-    pub async fn put(&self, api_version: &str, kind: &str, name: &str, rest: Value) {
+    pub(crate) async fn put(&self, api_version: &str, kind: &str, name: &str, rest: Value) {
         let kind = Kind::ALL
             .iter()
             .find(|k| k.name() == kind && k.api_version() == api_version);
@@ -154,7 +154,7 @@ impl Cluster {
     }
 
     /// A Service of the namespace shop, with its endpoints.
-    pub async fn service(&self, name: &str, addresses: &[&str]) {
+    pub(crate) async fn service(&self, name: &str, addresses: &[&str]) {
         let spec = json!({"ports": [{"name": "http", "port": 80}], "selector": {"app": name}, "clusterIP": "10.9.0.1"});
         let endpoints = addresses
             .iter()
@@ -171,11 +171,11 @@ impl Cluster {
 }
 
 /// What there is at a moment.
-pub struct Seen(pub Arc<Snapshot>);
+pub(crate) struct Seen(pub Arc<Snapshot>);
 
 impl Seen {
     /// Whether a cluster has a Service; the empty one is that which configures the mesh.
-    pub fn has(&self, cluster: &str, name: &str) -> bool {
+    pub(crate) fn has(&self, cluster: &str, name: &str) -> bool {
         let cluster = (!cluster.is_empty()).then(|| cluster.into());
         let name = ObjectName::new("shop", name).in_cluster(cluster.as_ref());
         let tables = &self.0.tables;
@@ -183,7 +183,7 @@ impl Seen {
     }
 
     /// Whether a cluster has anything.
-    pub fn has_any(&self, cluster: &str) -> bool {
+    pub(crate) fn has_any(&self, cluster: &str) -> bool {
         Kind::ALL.iter().any(|kind| {
             let mut all = self.0.tables.iter_any(*kind);
             all.any(|o| {
@@ -198,7 +198,7 @@ impl Seen {
 }
 
 /// The manager with all that it needs.
-pub struct Rig {
+pub(crate) struct Rig {
     derive: Derive,
     supervisor: Supervisor,
     metrics: Arc<Metrics>,
@@ -216,7 +216,7 @@ impl Drop for Rig {
 }
 
 impl Rig {
-    pub async fn start(flags: &[&str]) -> Self {
+    pub(crate) async fn start(flags: &[&str]) -> Self {
         let options = Serve::parse_from(["serve"].iter().chain(flags)).options;
         let secrets = Arc::new(Secrets::new("istio-system"));
         let published: Arc<AtomicUsize> = Arc::default();
@@ -281,7 +281,7 @@ impl Rig {
     }
 
     /// Tells of objects in the configured cluster.
-    pub async fn put(&self, yaml: &str) {
+    pub(crate) async fn put(&self, yaml: &str) {
         let parsed = parse(yaml, &Arc::from(Path::new("a.yaml")), Validation::Strict);
         let objects = parsed.objects().cloned();
         let puts = objects.map(|object| Change::Put(Owner::new(0, "test"), object));
@@ -291,13 +291,13 @@ impl Rig {
     }
 
     /// Tells that a Secret is gone.
-    pub async fn delete(&self, name: &str) {
+    pub(crate) async fn delete(&self, name: &str) {
         let (kind, name) = (Kind::Secret, ObjectName::new("istio-system", name));
         let gone = Change::Delete(Owner::new(0, "test"), ObjectKey { kind, name });
         self.say(vec![gone]).await;
     }
 
-    pub async fn snapshot(&self) -> Arc<Snapshot> {
+    pub(crate) async fn snapshot(&self) -> Arc<Snapshot> {
         self.derive
             .ask(|state| state.store().snapshot())
             .await
@@ -305,7 +305,7 @@ impl Rig {
     }
 
     /// Waits until what there is is as wanted.
-    pub async fn until(&self, what: &str, wanted: impl Fn(&Seen) -> bool) {
+    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Seen) -> bool) {
         let start = Instant::now();
         while !wanted(&Seen(self.snapshot().await)) {
             let sources = self.supervisor.sources();
@@ -319,7 +319,7 @@ impl Rig {
     }
 
     /// The findings once some say this; nothing means none.
-    pub async fn found(&self, wanted: &str) -> String {
+    pub(crate) async fn found(&self, wanted: &str) -> String {
         let mut found = self.found.clone();
         let is_it = |all: &Vec<String>| match wanted {
             "" => all.is_empty(),
@@ -333,7 +333,7 @@ impl Rig {
     }
 
     /// Waits until the cluster east was given new credentials so often, and is in sync.
-    pub async fn rotated(&self, times: u64) {
+    pub(crate) async fn rotated(&self, times: u64) {
         let owner = owner(RANK, &"east".into());
         let start = Instant::now();
         loop {
@@ -351,14 +351,14 @@ impl Rig {
     }
 
     /// Waits for what the start waits for.
-    pub async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         self.derive.ask(|_| ()).await.unwrap();
         settled(self.state.clone(), self.told.clone()).await;
         self.supervisor.synced().await.unwrap();
     }
 
     /// The page of clusters.
-    pub async fn page(&self) -> Value {
+    pub(crate) async fn page(&self) -> Value {
         self.derive.ask(|_| ()).await.unwrap();
         settled(self.state.clone(), self.told.clone()).await;
         clusterz(
@@ -369,7 +369,7 @@ impl Rig {
     }
 
     /// Each cluster with its state.
-    pub async fn clusters(&self) -> Vec<String> {
+    pub(crate) async fn clusters(&self) -> Vec<String> {
         let page = self.page().await;
         let rows = page.as_array().unwrap().iter();
         let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
@@ -377,18 +377,18 @@ impl Rig {
         shown.collect()
     }
 
-    pub fn metrics(&self) -> String {
+    pub(crate) fn metrics(&self) -> String {
         self.metrics.remotes.set_states(&self.supervisor.sources());
         self.metrics.text().unwrap()
     }
 
     /// How many sets were published to proxies.
-    pub fn published(&self) -> usize {
+    pub(crate) fn published(&self) -> usize {
         self.published.load(Ordering::Relaxed)
     }
 
     /// A proxy that watches endpoints.
-    pub async fn watch_endpoints(&self) -> Proxy {
+    pub(crate) async fn watch_endpoints(&self) -> Proxy {
         let node = testkit::node(&json!({
             "id": "sidecar~10.0.0.1~a.shop~shop.svc.cluster.local",
             "metadata": {"NAMESPACE": "shop", "CLUSTER_ID": "Kubernetes", "ISTIO_VERSION": "1.32.0"},
@@ -404,11 +404,11 @@ impl Rig {
 }
 
 /// A proxy.
-pub struct Proxy(Mutex<Subscription>);
+pub(crate) struct Proxy(Mutex<Subscription>);
 
 impl Proxy {
     /// Its endpoints, as far as they are text.
-    pub fn endpoints(&self) -> String {
+    pub(crate) fn endpoints(&self) -> String {
         let published: &mut latest::Receiver<Arc<Published>> =
             &mut self.0.lock().unwrap().published;
         let published = published.newest();

@@ -47,25 +47,32 @@ const TABLES: [&[Entry]; 5] = [
     multicluster::ROWS,
 ];
 
-/// Checks an object of one of the kinds that have shapes; whether it is of one.
-pub(super) fn check(kind: Kind, object: Raw<'_>, report: &mut Report) -> bool {
+/// The shape of a kind, and where its fields stand.
+pub(super) fn spec(kind: Kind) -> Option<(&'static str, Spec)> {
     let specs = [
         gateway_api::SPECS,
         kubernetes::SPECS,
         higress::SPECS,
         multicluster::SPECS,
     ];
-    let Some((_, shape, place)) = specs.into_iter().flatten().find(|(k, ..)| *k == kind) else {
+    let mut specs = specs.into_iter().flatten();
+    let (_, shape, place) = specs.find(|(k, ..)| *k == kind)?;
+    Some((shape, *place))
+}
+
+/// Checks an object of one of the kinds that have shapes; whether it is of one.
+pub(super) fn check(kind: Kind, object: Raw<'_>, report: &mut Report) -> bool {
+    let Some((shape, place)) = spec(kind) else {
         return false;
     };
     let top = At::TOP;
-    if *place == Spec::None {
+    if place == Spec::None {
         within(object, shape, &top, report);
         return true;
     }
     let at = top.field("spec");
     match object.get("spec") {
-        None if *place == Spec::Needed => report.error(&at, "a spec is needed"),
+        None if place == Spec::Needed => report.error(&at, "a spec is needed"),
         None => {}
         Some(spec) => within(spec, shape, &at, report),
     }
@@ -119,7 +126,7 @@ fn apply(row: Row, value: Raw<'_>, at: &At<'_>, report: &mut Report) {
 }
 
 /// The rows of one shape.
-fn rows(shape: &str) -> &'static [&'static Entry] {
+pub(super) fn rows(shape: &str) -> &'static [&'static Entry] {
     static INDEX: LazyLock<HashMap<&'static str, Vec<&'static Entry>>> = LazyLock::new(|| {
         let mut index: HashMap<&'static str, Vec<&'static Entry>> = HashMap::new();
         for row in TABLES.into_iter().flatten() {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 mod mutated;
+mod printed;
 mod schema;
 
 use std::collections::BTreeMap;

@@ -19,14 +19,14 @@ use super::{documents, judge};
 /// Documents of one kind that are changed.
 const DOCUMENTS: usize = 2;
 /// Changes of one document.
-const CHANGES: usize = 100;
+pub(crate) const CHANGES: usize = 100;
 
 /// The definition of a kind, in its preferred version.
-struct Defined {
-    kind: Kind,
+pub(crate) struct Defined {
+    pub(crate) kind: Kind,
     /// As it is written, to know fields and their types.
-    written: Value,
-    schema: Schema,
+    pub(crate) written: Value,
+    pub(crate) schema: Schema,
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -46,7 +46,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-fn defined(file: &Path, group: impl Fn(&str) -> bool) -> Vec<Defined> {
+pub(crate) fn defined(file: &Path, group: impl Fn(&str) -> bool) -> Vec<Defined> {
     let all = documents(&std::fs::read_to_string(file).unwrap());
     let mut found = Vec::new();
     for definition in all {
@@ -77,7 +77,10 @@ fn defined(file: &Path, group: impl Fn(&str) -> bool) -> Vec<Defined> {
 }
 
 /// Documents to change: the example of the reference, and recorded ones that both judges take.
-fn bases(defined: &Defined, recorded: &BTreeMap<(String, String), Vec<Value>>) -> Vec<Value> {
+pub(crate) fn bases(
+    defined: &Defined,
+    recorded: &BTreeMap<(String, String), Vec<Value>>,
+) -> Vec<Value> {
     let kind = defined.kind;
     let name = format!("{}.{}.yaml", kind.group(), kind.name());
     let example = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -230,9 +233,9 @@ fn instead(value: &Value, schema: &Value) -> Vec<Value> {
 }
 
 /// One change: where, as a JSON pointer, and what stands there then; nothing takes it out.
-type Edit = (String, Option<Value>);
+pub(crate) type Edit = (String, Option<Value>);
 
-fn edits(value: &Value, schema: &Value, at: &str, all: &mut Vec<Edit>) {
+pub(crate) fn edits(value: &Value, schema: &Value, at: &str, all: &mut Vec<Edit>) {
     for other in instead(value, schema) {
         all.push((at.to_owned(), Some(other)));
     }
@@ -304,7 +307,7 @@ fn one_level(value: &Value, schema: &Value) -> Vec<Value> {
     }
 }
 
-fn changed(document: &Value, (at, to): &Edit) -> Value {
+pub(crate) fn changed(document: &Value, (at, to): &Edit) -> Value {
     let mut document = document.clone();
     let (parent, key) = at.rsplit_once('/').unwrap();
     let key = key.replace("~1", "/").replace("~0", "~");
@@ -341,7 +344,7 @@ fn refused(document: &Value) -> (bool, String) {
 }
 
 /// Judges changed documents of a kind by both; whether what the rules refuse, the definition must refuse as well.
-fn compare(defined: &Defined, bases: &[Value], both_ways: bool, score: &mut Score) {
+pub(crate) fn compare(defined: &Defined, bases: &[Value], both_ways: bool, score: &mut Score) {
     for document in bases {
         let mut all = Vec::new();
         edits(

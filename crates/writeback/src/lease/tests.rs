@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::*;
 use crate::testing::{FakeClient, FakePlace, Faults};
@@ -241,12 +242,12 @@ async fn under_any_schedule_at_most_one_leads() {
                     });
                 }
                 _ => {
-                    if !replicas.contains_key(&name) {
+                    if let Entry::Vacant(free) = replicas.entry(name) {
                         // No two processes have one name.
-                        let identity = format!("{name}-{step}");
+                        let identity = format!("{}-{step}", free.key());
                         let revision = ["one", "two"][draw(step, 6, 2) as usize];
                         let replica = world.start(&identity, revision, seed * 1000 + step, faults);
-                        replicas.insert(name, replica);
+                        free.insert(replica);
                     }
                 }
             }

@@ -13,6 +13,9 @@ use crate::lease::{Candidate, Elector, Lock};
 use crate::place::ObjectRef;
 use crate::testing::{FakeClient, FakePlace, Faults};
 
+/// A replica's name, and whether it leads.
+type Led = (Arc<str>, Leading);
+
 fn key(name: &str) -> ObjectKey {
     ObjectKey {
         kind: Kind::VirtualService,
@@ -230,7 +233,7 @@ async fn under_any_schedule_every_object_gets_its_status_once() {
         let mut now: BTreeMap<&str, Arc<Wanted>> = BTreeMap::new();
         let wants = watch::Sender::new(Statuses::default());
         let default_revision = watch::Sender::new(Arc::from(""));
-        let leaders: Arc<Mutex<Vec<(Arc<str>, Leading)>>> = Arc::default();
+        let leaders: Arc<Mutex<Vec<Led>>> = Arc::default();
         let begin = |identity: String, faults: Faults| {
             let client = place.client(&identity, seed, faults);
             let of: Arc<dyn crate::place::Place> = client.clone();

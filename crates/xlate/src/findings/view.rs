@@ -11,7 +11,6 @@ use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::kinds::istio::DestinationRule;
 use model::names::Namespace;
-use model::node::Identity;
 use model::object::ObjectName;
 use policy::authn::{MutualTls, PeerPolicies};
 use policy::authz::Policies;
@@ -25,12 +24,13 @@ use store::{Reads, Snapshot};
 use super::{Findings, in_order};
 use crate::clusters::ClustersOf;
 use crate::hashed::Hashed;
+use crate::listeners;
 use crate::listeners::client::{GatewayProxy, InboundServer, Listens};
 use crate::listeners::parts::SidePartsOf;
 use crate::listeners::{ListenersOf, ServedPort, refusal};
 use crate::roots::TypeSet;
 use crate::routes::RoutesOf;
-use crate::{listeners, secrets};
+use crate::secrets::SecretsOf;
 use mesh::finding::{about_named, code};
 
 /// What is wrong with what proxies get that agree in these keys.
@@ -42,8 +42,8 @@ pub struct FindingsOfView {
     pub(crate) listeners: Hashed<ListenersOf>,
     /// Their routes.
     pub(crate) routes: Hashed<RoutesOf>,
-    /// Who they have proven to be.
-    pub(crate) identity: Option<Identity>,
+    /// Their secrets.
+    pub(crate) secrets: Hashed<SecretsOf>,
 }
 
 impl Query<Snapshot> for FindingsOfView {
@@ -71,6 +71,7 @@ impl Query<Snapshot> for FindingsOfView {
             self.of_patches(cx, side, &mut found);
             found.extend(telemetry::findings(cx, &side.telemetry));
         }
+        found.extend(self.secrets.findings(cx));
         for rule in self.routes.refused(cx) {
             let why = format!(
                 "requests for its hosts are answered with 503: its routes, once for each host and port, are more than {} MiB",
@@ -97,9 +98,6 @@ impl FindingsOfView {
         of_security(cx, &proxy.parts, tcp, found);
         if let Some(merged) = &merged {
             found.extend(merged.refused.iter().cloned());
-            if let Some(identity) = &self.identity {
-                found.extend(secrets::missing(cx, identity, merged));
-            }
             let listeners = cx.query(&TypeSet::Listeners(self.listeners.clone()));
             found.extend(listeners.iter().flat_map(|r| r.findings()).cloned());
         }

@@ -150,6 +150,14 @@ fn servers_that_do_not_fit_and_credentials_that_are_not_there_are_told_of() {
     case.world.put(
         "{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: edge}, data: {tls.crt: YQ==, tls.key: YQ==}}",
     );
+    let unusable = (code::UNUSABLE_CREDENTIAL, String::new());
+    assert_eq!(at(&case), [refused(1), refused(3), unusable]);
+    let text = |text: &str| json!(text).to_string();
+    let chain = text(include_str!("../../../model/src/x509/keys/ec.crt"));
+    let key = text(include_str!("../../../model/src/x509/keys/ec.sec1.key"));
+    case.world.put(&format!(
+        "{{apiVersion: v1, kind: Secret, metadata: {{name: web, namespace: edge}}, stringData: {{tls.crt: {chain}, tls.key: {key}}}}}",
+    ));
     assert_eq!(at(&case), [refused(1), refused(3)]);
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Pick {
 }
 
 /// How many kinds, namespaces, names and variants there are. Cases are kept by these numbers: add at the end.
-pub(crate) const PICKS: [u8; 4] = [27, 2, 3, 8];
+pub(crate) const PICKS: [u8; 4] = [29, 2, 3, 8];
 
 impl From<[u8; 4]> for Pick {
     fn from([kind, namespace, name, variant]: [u8; 4]) -> Self {
@@ -179,9 +179,14 @@ impl Pick {
                     "spec:\n  selector: {{istio: ingressgateway}}\n  servers:\n  - port: {{number: 80, name: http, protocol: HTTP}}\n    \
                      hosts: [\"{host}\"]\n  - port: {{number: {}, name: tcp, protocol: TCP}}\n    hosts: [\"*\"]\n  \
                      - port: {{number: 443, name: https, protocol: HTTPS}}\n    hosts: [\"{host}\"]\n    \
-                     tls: {{mode: SIMPLE, credentialName: n{}}}\n",
+                     tls: {{mode: {}, credentialName: \"{}\"}}\n",
                     9000 + u16::from(variant),
-                    variant % 3,
+                    if variant == 5 { "MUTUAL" } else { "SIMPLE" },
+                    match variant {
+                        5 | 6 => format!("kubernetes-gateway://two/n{name}"),
+                        7 => format!("two/n{name}"),
+                        _ => format!("n{}", variant % 3),
+                    },
                 ),
             ),
             8 => (
@@ -236,6 +241,18 @@ impl Pick {
                     ][usize::from(variant % 2)],
                 ),
             ),
+            27 => ("Secret", "v1", self.credential()),
+            28 => (
+                "ReferenceGrant",
+                "gateway.networking.k8s.io/v1beta1",
+                format!(
+                    "spec:\n  from: [{{group: gateway.networking.k8s.io, kind: {}, namespace: {}}}]\n  \
+                     to: [{{group: \"\", kind: Secret{}}}]\n",
+                    ["Gateway", "ListenerSet"][usize::from(variant / 7)],
+                    if variant % 2 == 0 { "one" } else { "two" },
+                    if variant % 3 == 0 { ", name: n1" } else { "" },
+                ),
+            ),
             clusters::FIRST.. => self.of_clusters(),
             14.. => self.policy(namespace),
             _ => (
@@ -244,6 +261,27 @@ impl Pick {
                 format!("data: {{variant: \"{variant}\"}}\n"),
             ),
         }
+    }
+
+    /// A Secret that fits, does not, lacks something or cannot be read.
+    fn credential(&self) -> String {
+        const EC: &str = include_str!("../../../model/src/x509/keys/ec.crt");
+        const RSA: &str = include_str!("../../../model/src/x509/keys/rsa.crt");
+        const KEY: &str = include_str!("../../../model/src/x509/keys/ec.pkcs8.key");
+        let fields: &[(&str, &str)] = match self.variant {
+            0 => &[("tls.crt", EC), ("tls.key", KEY)],
+            1 => &[("tls.crt", RSA), ("tls.key", KEY)],
+            2 => &[("cert", EC), ("key", KEY), ("cacert", RSA)],
+            3 => &[("tls.crt", EC), ("tls.key", KEY), ("ca.crt", EC)],
+            4 => &[("ca.crt", EC), ("ca.crl", RSA)],
+            5 => &[("tls.crt", "C"), ("tls.key", "K")],
+            6 => &[("tls.crt", EC)],
+            _ => &[],
+        };
+        let fields = fields
+            .iter()
+            .map(|(field, text)| format!("  {field}: {text:?}\n"));
+        format!("stringData:\n  other: x\n{}", fields.collect::<String>())
     }
 
     /// A selector, or none.

@@ -1,0 +1,163 @@
+//! Which credentials a proxy may read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use incr::{Cx, Query};
+use mesh::credential::{Credential, ROOT_SUFFIX, Source};
+use mesh::gateways::MergedGateway;
+use model::kinds::Kind;
+use model::kinds::gateway_api::ReferenceGrant;
+use model::kinds::istio::Gateway;
+use model::names::Namespace;
+use model::node::Identity;
+use model::object::ObjectName;
+use store::{Reads, Snapshot};
+
+use super::named::of_server;
+
+/// Whether a proxy may read a credential. `verified` are the names that Gateways refer to on its behalf.
+///
+/// Kubernetes Secrets are for proxies of their own namespace; those that the Gateway API refers to, for the proxies of
+/// that gateway. ConfigMaps hold roots only, which are no secret.
+pub fn may_read(identity: &Identity, credential: &Credential, verified: &BTreeSet<String>) -> bool {
+    match credential.source {
+        Source::Secret => credential.object.namespace == identity.namespace,
+        Source::GatewaySecret => verified.contains(&*credential.name),
+        Source::ConfigMap => true,
+    }
+}
+
+/// The names that Gateways refer to for a proxy of that identity: in its own namespace, in that of a ListenerSet that
+/// the gateway's owner let in, or where a ReferenceGrant says so.
+///
+/// Istio: pilot/pkg/model/gateway.go mergeGateways, 1.32.
+pub(super) fn verified(
+    cx: &Cx<'_, Snapshot>,
+    merged: &MergedGateway,
+    identity: &Identity,
+) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut objects: BTreeMap<&ObjectName, Option<bool>> = BTreeMap::new();
+    for server in &merged.servers {
+        // Whether the Gateway is for this identity, and if so, whether it came as a ListenerSet.
+        let for_us = *objects.entry(&server.gateway).or_insert_with(|| {
+            let object = cx.get::<Gateway>(&server.gateway)?;
+            let role = object.meta.gateway_api();
+            let namespace = role.and_then(|r| r.parent_namespace.as_ref());
+            let account = role.and_then(|r| r.service_account.as_ref());
+            let ours = identity.namespace == *namespace.unwrap_or(object.namespace())
+                && account.is_none_or(|a| *identity.service_account == **a);
+            let derived = object.meta.derived.as_ref();
+            ours.then(|| derived.is_some_and(|d| d.is_from(Kind::ListenerSet)))
+        });
+        let Some(listener_set) = for_us else { continue };
+        let home = &server.gateway.namespace;
+        let (kind, from) = match listener_set {
+            true => (Kind::ListenerSet, home),
+            false => (Kind::KubeGateway, &identity.namespace),
+        };
+        let tls = server.server.tls.as_ref();
+        names.extend(tls.into_iter().flat_map(of_server).filter(|name| {
+            Credential::parse(name, &identity.namespace, None).is_some_and(|credential| {
+                let to = &credential.object;
+                (home == from && to.namespace == *from) || granted(cx, kind, from, to)
+            })
+        }));
+    }
+    names
+}
+
+/// Whether the owner of a Secret lets objects of a kind in a namespace refer to it. Roots go with the Secret that they
+/// stand beside.
+///
+/// Istio: pilot/pkg/config/kube/gateway ReferenceGrants.SecretAllowed, 1.32.
+fn granted(cx: &Cx<'_, Snapshot>, kind: Kind, from: &Namespace, to: &ObjectName) -> bool {
+    let grants = cx.query(&Grants {
+        kind,
+        from: from.clone(),
+        to: to.namespace.clone(),
+    });
+    let name = to.name.as_str();
+    let beside = name.strip_suffix(ROOT_SUFFIX).unwrap_or(name);
+    grants
+        .iter()
+        .any(|g| g.as_deref().is_none_or(|g| g == name || g == beside))
+}
+
+/// The Secrets of a namespace that objects of a kind in another may refer to, by name; `None` stands for all.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Grants {
+    kind: Kind,
+    from: Namespace,
+    to: Namespace,
+}
+
+impl Query<Snapshot> for Grants {
+    type Value = BTreeSet<Option<Arc<str>>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let mut names = BTreeSet::new();
+        for grant in cx.list_in::<ReferenceGrant>(&self.to) {
+            let is_from = grant.spec.from.iter().any(|from| {
+                *from.group == *self.kind.group()
+                    && *from.kind == *self.kind.name()
+                    && *from.namespace == *self.from
+            });
+            if is_from {
+                let secrets = |to: &&model::kinds::gateway_api::ReferenceGrantTo| {
+                    to.group.is_empty() && &*to.kind == "Secret"
+                };
+                names.extend(
+                    grant
+                        .spec
+                        .to
+                        .iter()
+                        .filter(secrets)
+                        .map(|to| to.name.clone()),
+                );
+            }
+        }
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            namespace: "edge".into(),
+            service_account: "gateway".into(),
+        }
+    }
+
+    fn may(name: &str, verified: &[&str]) -> bool {
+        let identity = identity();
+        let credential = Credential::parse(name, &identity.namespace, None).unwrap();
+        let verified = verified.iter().map(|v| (*v).to_owned()).collect();
+        may_read(&identity, &credential, &verified)
+    }
+
+    #[test]
+    fn secrets_are_for_proxies_of_their_namespace() {
+        assert!(may("kubernetes://web", &[]));
+        assert!(may("kubernetes://edge/web", &[]));
+        assert!(!may("kubernetes://shop/web", &["kubernetes://shop/web"]));
+    }
+
+    #[test]
+    fn secrets_of_the_gateway_api_need_a_reference() {
+        assert!(!may("kubernetes-gateway://edge/web", &[]));
+        assert!(may(
+            "kubernetes-gateway://edge/web",
+            &["kubernetes-gateway://edge/web"]
+        ));
+    }
+
+    #[test]
+    fn roots_in_config_maps_are_for_everybody() {
+        assert!(may("configmap://shop/roots", &[]));
+    }
+}

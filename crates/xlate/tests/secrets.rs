@@ -1,0 +1,314 @@
+//! Which secrets proxies get: of their own cluster, in their own namespace, and nothing that spoils the rest.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::sync::Arc;
+
+use mesh::finding::code;
+use model::{Change, Kind, ObjectKey, ObjectName, Owner};
+use pilothouse_xlate as xlate;
+use serde_json::{Value, json};
+use testkit::{World, decode, node, settings};
+use xds::TypeUrl;
+use xlate::View;
+
+const EC: (&str, &str) = (
+    include_str!("../../model/src/x509/keys/ec.crt"),
+    include_str!("../../model/src/x509/keys/ec.pkcs8.key"),
+);
+const RSA: (&str, &str) = (
+    include_str!("../../model/src/x509/keys/rsa.crt"),
+    include_str!("../../model/src/x509/keys/rsa.pkcs1.key"),
+);
+const REVOKED: &str = include_str!("../../model/src/x509/keys/ec.crl");
+
+/// A Secret with these fields.
+fn secret(name: &str, namespace: &str, data: &[(&str, &str)]) -> String {
+    let data: serde_json::Map<String, Value> = data
+        .iter()
+        .map(|(key, text)| ((*key).to_owned(), (*text).into()))
+        .collect();
+    json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace}, "stringData": data})
+    .to_string()
+}
+
+fn pair(name: &str, namespace: &str, (chain, key): (&str, &str)) -> String {
+    secret(name, namespace, &[("tls.crt", chain), ("tls.key", key)])
+}
+
+/// A Gateway that ends TLS with these credentials.
+fn gateway(namespace: &str, credential: &str, mode: &str) -> String {
+    format!(
+        "
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{name: edge, namespace: {namespace}}}
+spec:
+  selector: {{app: edge}}
+  servers:
+  - port: {{number: 443, name: https, protocol: HTTPS}}
+    hosts: ['*']
+    tls: {{mode: {mode}, credentialName: '{credential}'}}
+"
+    )
+}
+
+/// A gateway of the namespace `shop` in a cluster.
+fn proxy(world: &World, cluster: &str, metadata: Value) -> Arc<View> {
+    let mut described = json!({
+        "id": "router~10.1.0.1~edge-0.shop~shop.svc.cluster.local",
+        "metadata": {"NAMESPACE": "shop", "CLUSTER_ID": cluster, "LABELS": {"app": "edge"}},
+        "token": "sa:shop:edge",
+    });
+    for (key, value) in metadata.as_object().unwrap() {
+        described["metadata"][key] = value.clone();
+    }
+    world.view(&node(&described))
+}
+
+fn here(world: &World) -> Arc<View> {
+    proxy(world, "Kubernetes", json!({}))
+}
+
+/// The secrets of a view, as JSON by name.
+fn secrets(world: &World, view: &Arc<View>) -> Vec<(String, Value)> {
+    let set = world.set(view, TypeUrl::Secret);
+    let shown = set.iter().map(|r| {
+        (
+            r.name.to_string(),
+            decode(TypeUrl::Secret.as_str(), &r.body),
+        )
+    });
+    shown.collect()
+}
+
+fn names(world: &World, view: &Arc<View>) -> Vec<String> {
+    let all = secrets(world, view).into_iter();
+    all.map(|(name, _)| name).collect()
+}
+
+/// What is found in credentials: code, object and message.
+fn found(world: &World, view: &Arc<View>) -> Vec<(&'static str, String, String)> {
+    let all = world.get(&view.findings());
+    let ours = all
+        .iter()
+        .filter(|d| [code::NO_CREDENTIAL, code::UNUSABLE_CREDENTIAL].contains(&d.code));
+    ours.map(|d| {
+        let object = d.object.as_ref().unwrap().to_string();
+        (d.code, object, d.message.to_string())
+    })
+    .collect()
+}
+
+fn west() -> Owner {
+    Owner {
+        cluster: Some("west".into()),
+        ..Owner::new(20, "kubernetes:west")
+    }
+}
+
+fn put_west(world: &mut World, yaml: &str) {
+    let objects = World::objects(yaml).into_iter();
+    world.apply(objects.map(|o| Change::Put(west(), o)));
+}
+
+#[test]
+fn a_rotated_secret_is_another_secret_and_nothing_else() {
+    let mut world = World::of(&gateway("shop", "web", "SIMPLE"));
+    world.put(&pair("web", "shop", EC));
+    let view = here(&world);
+    let others = |world: &World| {
+        [TypeUrl::Listener, TypeUrl::Cluster, TypeUrl::Route].map(|ty| world.set(&view, ty))
+    };
+    let (before, kept) = (world.set(&view, TypeUrl::Secret), others(&world));
+    assert_eq!(kept[0].len(), 1, "a listener names the credential");
+    world.put(&pair("web", "shop", RSA));
+    assert_eq!(here(&world), view, "the proxy is of the same view");
+    let after = world.set(&view, TypeUrl::Secret);
+    assert_eq!(
+        before.iter().next().unwrap().name,
+        after.iter().next().unwrap().name
+    );
+    assert_ne!(
+        before.iter().next().unwrap().version,
+        after.iter().next().unwrap().version
+    );
+    for (kept, now) in kept.iter().zip(others(&world)) {
+        let versions = |set: &xds::ResourceSet| -> Vec<_> {
+            set.iter().map(|r| (r.name.clone(), r.version)).collect()
+        };
+        assert_eq!(versions(kept), versions(&now));
+    }
+}
+
+#[test]
+fn a_proxy_gets_the_secrets_of_its_own_cluster() {
+    let mut world = World::of(&gateway("shop", "web", "SIMPLE"));
+    world.put(&pair("web", "shop", EC));
+    let remote = |world: &World| proxy(world, "west", json!({}));
+    // Not those of the configured cluster in their place, and whoever says to be elsewhere gets nothing.
+    assert_eq!(names(&world, &remote(&world)), [""; 0]);
+    assert_eq!(found(&world, &remote(&world))[0].0, code::NO_CREDENTIAL);
+    put_west(&mut world, &pair("web", "shop", RSA));
+    let chain = |view: &Arc<View>| {
+        let all = secrets(&world, view);
+        all[0].1["tls_certificate"]["certificate_chain"]["inline_bytes"].clone()
+    };
+    assert_ne!(chain(&here(&world)), chain(&remote(&world)));
+    assert_eq!(found(&world, &remote(&world)), []);
+    let invented = proxy(&world, "nowhere", json!({}));
+    assert_eq!(names(&world, &invented), [""; 0]);
+    // A proxy that states no cluster is of the configured one.
+    assert_eq!(chain(&proxy(&world, "", json!({}))), chain(&here(&world)));
+}
+
+#[test]
+fn roots_in_config_maps_are_those_of_the_configured_cluster() {
+    let mut world = World::of(&gateway("shop", "web", "SIMPLE"));
+    world.put(
+        "
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: out, namespace: shop}
+spec: {host: a.example.com, trafficPolicy: {tls: {mode: SIMPLE, credentialName: 'configmap://other/roots'}}}
+",
+    );
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "roots", "namespace": "other"}, "data": {"ca.crt": EC.0, "ca.crl": REVOKED}});
+    world.put(&map.to_string());
+    let remote = secrets(&world, &proxy(&world, "west", json!({})));
+    let roots: Vec<_> = remote.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        roots,
+        ["configmap://other/roots", "configmap://other/roots-cacert"]
+    );
+    assert!(remote[0].1["validation_context"]["crl"]["inline_bytes"].is_string());
+}
+
+#[test]
+fn a_secret_of_another_namespace_is_not_for_the_proxy() {
+    let mut world = World::of(&pair("web", "bank", EC));
+    world.put(&pair("web", "shop", RSA));
+    for name in [
+        "kubernetes://bank/web",
+        "bank/web",
+        "kubernetes://../bank/web",
+        "kubernetes://bank/../web",
+        "kubernetes:///web",
+        "kubernetes-gateway://bank/web",
+        "invalid://x",
+        "..",
+    ] {
+        world.put(&gateway("shop", name, "SIMPLE"));
+        let view = here(&world);
+        assert_eq!(names(&world, &view), [""; 0], "{name}");
+        let told = found(&world, &view);
+        assert_eq!(
+            (told.len(), told[0].0),
+            (1, code::NO_CREDENTIAL),
+            "{name}: {told:?}"
+        );
+        assert_eq!(told[0].1, "Gateway shop/edge");
+    }
+}
+
+#[test]
+fn a_grant_lets_a_gateway_refer_to_a_secret_elsewhere() {
+    let mut world = World::of(&pair("web", "bank", EC));
+    world.put(&secret("web-cacert", "bank", &[("ca.crt", EC.0)]));
+    world.put(&gateway("shop", "kubernetes-gateway://bank/web", "MUTUAL"));
+    let grant = |kind: &str, from: &str, name: &str| {
+        format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1beta1
+kind: ReferenceGrant
+metadata: {{name: edge, namespace: bank}}
+spec:
+  from: [{{group: gateway.networking.k8s.io, kind: {kind}, namespace: {from}}}]
+  to: [{{group: '', kind: Secret{name}}}]
+"
+        )
+    };
+    let both = [
+        "kubernetes-gateway://bank/web",
+        "kubernetes-gateway://bank/web-cacert",
+    ];
+    for (kind, from, name, wanted) in [
+        ("Gateway", "shop", "", &both[..]),
+        ("Gateway", "shop", ", name: web", &both[..]),
+        ("Gateway", "shop", ", name: other", &[][..]),
+        ("Gateway", "other", "", &[][..]),
+        ("HTTPRoute", "shop", "", &[][..]),
+    ] {
+        world.put(&grant(kind, from, name));
+        assert_eq!(names(&world, &here(&world)), wanted, "{kind} {from} {name}");
+    }
+    world.put(&grant("Gateway", "shop", ""));
+    let key = |name: ObjectName| ObjectKey {
+        kind: Kind::ReferenceGrant,
+        name,
+    };
+    world.delete(&key(ObjectName::new("bank", "edge")));
+    assert_eq!(names(&world, &here(&world)), [""; 0]);
+}
+
+#[test]
+fn a_pair_that_does_not_fit_is_held_back_and_names_its_secret() {
+    let mut world = World::of(&gateway("shop", "web", "MUTUAL"));
+    let both = |chain: &str, key: &str, roots: &str| {
+        secret(
+            "web",
+            "shop",
+            &[("tls.crt", chain), ("tls.key", key), ("ca.crt", roots)],
+        )
+    };
+    world.put(&both(EC.0, RSA.1, EC.0));
+    let view = here(&world);
+    assert_eq!(names(&world, &view), ["kubernetes://web-cacert"]);
+    let told = found(&world, &view);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(
+        (told[0].0, told[0].1.as_str()),
+        (code::UNUSABLE_CREDENTIAL, "Secret shop/web")
+    );
+    assert!(told[0].2.contains("the private key of another"), "{told:?}");
+    assert!(!told[0].2.contains("BEGIN"), "a finding quotes no secret");
+
+    // What cannot be read goes out as from istiod, which is told as well.
+    for (secret, why) in [
+        (both("CERT", "KEY", EC.0), "no certificate"),
+        (both(EC.0, "KEY", EC.0), "no private key"),
+        (both(EC.0, EC.1, "ROOT"), "no certificate"),
+    ] {
+        world.put(&secret);
+        assert_eq!(
+            names(&world, &view),
+            ["kubernetes://web", "kubernetes://web-cacert"]
+        );
+        let told = found(&world, &view);
+        assert!(told.len() == 1 && told[0].2.contains(why), "{told:?}");
+    }
+    world.put(&both(EC.0, EC.1, EC.0));
+    assert_eq!(found(&world, &view), []);
+}
+
+#[test]
+fn hardware_gets_the_private_key_where_the_proxy_says_so() {
+    let mut world = World::new(settings(
+        "defaultConfig: {privateKeyProvider: {qat: {pollDelay: 2ms, fallback: true}}}",
+    ));
+    world.put(&gateway("shop", "web", "SIMPLE"));
+    world.put(&pair("web", "shop", EC));
+    let provider = |view: &Arc<View>| {
+        let set = world.set(view, TypeUrl::Secret);
+        let body = set.iter().next().unwrap().body.clone();
+        String::from_utf8_lossy(&body).into_owned()
+    };
+    let of_mesh = provider(&here(&world));
+    assert!(of_mesh.contains("qat.v3alpha.QatPrivateKeyMethodConfig"));
+    let own = json!({"PROXY_CONFIG": {"privateKeyProvider": {"cryptomb": {"pollDelay": "0.01s"}}}});
+    let of_proxy = provider(&proxy(&world, "Kubernetes", own));
+    assert!(of_proxy.contains("cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig"));
+    assert!(of_proxy.contains(EC.1));
+}
