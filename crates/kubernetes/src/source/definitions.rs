@@ -143,9 +143,10 @@ pub(super) fn served(kind: Kind, definition: &Map<String, Value>) -> Vec<&'stati
         list.and_then(Value::as_array).into_iter().flatten()
     };
     let is = |item: &Value, field: &str, text: &str| item.get(field).is_some_and(|v| v == text);
-    let established = list("status", "conditions")
-        .any(|c| is(c, "type", "Established") && is(c, "status", "True"));
-    if !established {
+    // Some APIs say nothing about it. A kind that is defined but not served yet is tried again soon.
+    let refused = list("status", "conditions")
+        .any(|c| is(c, "type", "Established") && !is(c, "status", "True"));
+    if refused {
         return Vec::new();
     }
     let serves = |version: &&&'static str| {
@@ -177,6 +178,9 @@ mod tests {
         assert_eq!(of(&definition("True")), ["v1", "v1beta1"]);
         assert!(of(&definition("False")).is_empty());
         assert!(of(&json!({})).is_empty());
+        let mut silent = definition("True");
+        silent["status"] = json!({});
+        assert_eq!(of(&silent), ["v1", "v1beta1"]);
         assert_eq!(
             kind("virtualservices.networking.istio.io"),
             Some(Kind::VirtualService)
