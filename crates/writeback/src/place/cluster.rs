@@ -12,8 +12,8 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::rest::{self, Asked, answer, shortened};
-use super::{ObjectRef, Page, Part, Place, WriteError};
+use super::WriteError;
+use super::rest::{Asked, Transport, answer, shortened};
 
 /// What a place may cost its API and us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,13 +65,8 @@ impl ClusterPlace {
         }
     }
 
-    async fn ask(&self, object: &ObjectRef, asked: Asked) -> Result<Value, WriteError> {
-        rest::check(object)?;
-        self.send(asked).await
-    }
-
-    async fn send(&self, asked: Asked) -> Result<Value, WriteError> {
-        match tokio::time::timeout(self.limits.timeout, self.transmit(asked)).await {
+    async fn transmit(&self, asked: Asked) -> Result<Value, WriteError> {
+        match tokio::time::timeout(self.limits.timeout, self.answer_to(asked)).await {
             Ok(result) => result,
             Err(_) => Err(WriteError::Unavailable(format!(
                 "no answer within {:?}",
@@ -80,7 +75,7 @@ impl ClusterPlace {
         }
     }
 
-    async fn transmit(&self, asked: Asked) -> Result<Value, WriteError> {
+    async fn answer_to(&self, asked: Asked) -> Result<Value, WriteError> {
         let unavailable = |why: String| WriteError::Unavailable(shortened(&why));
         let _slot = self
             .slots
@@ -109,59 +104,12 @@ impl ClusterPlace {
     }
 }
 
-impl Place for ClusterPlace {
+impl Transport for ClusterPlace {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn get<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Value>, WriteError>> {
-        Box::pin(async move {
-            match self.ask(object, Asked::get(object)).await {
-                Err(WriteError::Missing) => Ok(None),
-                other => other.map(Some),
-            }
-        })
-    }
-
-    fn list<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-        next: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Page, WriteError>> {
-        Box::pin(async move {
-            let list = self.send(Asked::list(object, next)).await?;
-            Ok(rest::page(object, list))
-        })
-    }
-
-    fn create<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-        value: Value,
-    ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        Box::pin(self.ask(object, Asked::create(object, value)))
-    }
-
-    fn replace<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-        part: Part,
-        value: Value,
-    ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        Box::pin(self.ask(object, Asked::replace(object, part, value)))
-    }
-
-    fn delete<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-        version: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(), WriteError>> {
-        Box::pin(async move {
-            let done = self.ask(object, Asked::delete(object, version)).await;
-            done.map(|_| ())
-        })
+    fn send(&self, asked: Asked) -> BoxFuture<'_, Result<Value, WriteError>> {
+        Box::pin(self.transmit(asked))
     }
 }

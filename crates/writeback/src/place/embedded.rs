@@ -11,8 +11,8 @@ use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use serde_json::Value;
 
-use super::rest::{self, Asked, MANAGER, answer};
-use super::{ObjectRef, Page, Part, Place, WriteError};
+use super::WriteError;
+use super::rest::{Asked, MANAGER, Transport, answer};
 
 /// How long the store may take: a disk that hangs keeps nobody waiting for ever.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,12 +39,7 @@ impl EmbeddedPlace {
         }
     }
 
-    async fn ask(&self, object: &ObjectRef, asked: Asked) -> Result<Value, WriteError> {
-        rest::check(object)?;
-        self.send(asked).await
-    }
-
-    async fn send(&self, asked: Asked) -> Result<Value, WriteError> {
+    async fn transmit(&self, asked: Asked) -> Result<Value, WriteError> {
         let mut request = Request::new(asked.method, &asked.uri, self.who.clone());
         request.user_agent = MANAGER.to_owned();
         if let Some(body) = asked.body {
@@ -67,59 +62,12 @@ impl EmbeddedPlace {
     }
 }
 
-impl Place for EmbeddedPlace {
+impl Transport for EmbeddedPlace {
     fn name(&self) -> &str {
         "the store of this server"
     }
 
-    fn get<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Value>, WriteError>> {
-        Box::pin(async move {
-            match self.ask(object, Asked::get(object)).await {
-                Err(WriteError::Missing) => Ok(None),
-                other => other.map(Some),
-            }
-        })
-    }
-
-    fn list<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-        next: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Page, WriteError>> {
-        Box::pin(async move {
-            let list = self.send(Asked::list(object, next)).await?;
-            Ok(rest::page(object, list))
-        })
-    }
-
-    fn create<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-        value: Value,
-    ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        Box::pin(self.ask(object, Asked::create(object, value)))
-    }
-
-    fn replace<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-        part: Part,
-        value: Value,
-    ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        Box::pin(self.ask(object, Asked::replace(object, part, value)))
-    }
-
-    fn delete<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-        version: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(), WriteError>> {
-        Box::pin(async move {
-            let done = self.ask(object, Asked::delete(object, version)).await;
-            done.map(|_| ())
-        })
+    fn send(&self, asked: Asked) -> BoxFuture<'_, Result<Value, WriteError>> {
+        Box::pin(self.transmit(asked))
     }
 }

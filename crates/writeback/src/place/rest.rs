@@ -1,9 +1,10 @@
 //! Requests of the Kubernetes API and what its answers mean.
 
+use futures::future::BoxFuture;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{ObjectRef, Page, Part, WriteError};
+use super::{ObjectRef, Page, Part, Place, WriteError};
 
 /// The name under which managed fields record what we write.
 pub(super) const MANAGER: &str = "pilothouse";
@@ -76,6 +77,77 @@ impl Asked {
             uri: path(object, true, None),
             body: Some(options),
         }
+    }
+}
+
+/// A way to an API: what is asked, and what the answer means, is the same on each.
+pub(super) trait Transport: Send + Sync + 'static {
+    /// For people.
+    fn name(&self) -> &str;
+
+    /// Sends a request; the answer's value, or what it says instead.
+    fn send(&self, asked: Asked) -> BoxFuture<'_, Result<Value, WriteError>>;
+}
+
+async fn ask(way: &impl Transport, object: &ObjectRef, asked: Asked) -> Result<Value, WriteError> {
+    check(object)?;
+    way.send(asked).await
+}
+
+impl<T: Transport> Place for T {
+    fn name(&self) -> &str {
+        Transport::name(self)
+    }
+
+    fn get<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Value>, WriteError>> {
+        Box::pin(async move {
+            match ask(self, object, Asked::get(object)).await {
+                Err(WriteError::Missing) => Ok(None),
+                other => other.map(Some),
+            }
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        next: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Page, WriteError>> {
+        Box::pin(async move {
+            let list = self.send(Asked::list(object, next)).await?;
+            Ok(page(object, list))
+        })
+    }
+
+    fn create<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        value: Value,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        Box::pin(ask(self, object, Asked::create(object, value)))
+    }
+
+    fn replace<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        part: Part,
+        value: Value,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        Box::pin(ask(self, object, Asked::replace(object, part, value)))
+    }
+
+    fn delete<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        version: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        Box::pin(async move {
+            let done = ask(self, object, Asked::delete(object, version)).await;
+            done.map(|_| ())
+        })
     }
 }
 
