@@ -332,6 +332,19 @@ impl Rig {
         }
     }
 
+    /// Waits until the metrics say this.
+    pub(crate) async fn until_metric(&self, wanted: &str) {
+        let start = Instant::now();
+        loop {
+            let metrics = self.metrics();
+            if metrics.contains(wanted) {
+                return;
+            }
+            assert!(start.elapsed() < LIMIT, "never {wanted}: {metrics}");
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    }
+
     /// Waits until the cluster east was given new credentials so often, and is in sync.
     pub(crate) async fn rotated(&self, times: u64) {
         let owner = owner(RANK, &"east".into());
