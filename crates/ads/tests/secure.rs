@@ -130,7 +130,10 @@ impl Ca {
         self.0.der().clone()
     }
 
-    fn sign(&self, params: &CertificateParams) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    fn sign(
+        &self,
+        params: &CertificateParams,
+    ) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
@@ -222,7 +225,9 @@ fn one((certificate, key): (CertificateDer<'static>, PrivateKeyDer<'static>)) ->
 async fn connect(to: SocketAddr, config: ClientConfig) -> io::Result<TlsStream<TcpStream>> {
     let socket = TcpStream::connect(to).await?;
     let name = ServerName::try_from("localhost").unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, socket).await
+    TlsConnector::from(Arc::new(config))
+        .connect(name, socket)
+        .await
 }
 
 /// A stream that is served.
@@ -285,7 +290,9 @@ impl Call {
                 }
             }
         };
-        timeout(Duration::from_secs(20), next).await.expect("in time")
+        timeout(Duration::from_secs(20), next)
+            .await
+            .expect("in time")
     }
 
     fn ack(&mut self, response: &DeltaDiscoveryResponse) {
@@ -335,11 +342,18 @@ async fn large_responses_arrive_whole() {
     let first = call.next().await.unwrap();
     call.ack(&first);
     for n in 2..6 {
-        running.world.published.send(revision(n, LARGE + n as usize));
+        running
+            .world
+            .published
+            .send(revision(n, LARGE + n as usize));
         let response = call.next().await.unwrap();
         let body = &response.resources[0].resource.as_ref().unwrap().value;
         assert_eq!(body.len(), LARGE + n as usize);
-        assert!(body.iter().enumerate().all(|(i, o)| usize::from(*o) == i * 31 % 251));
+        assert!(
+            body.iter()
+                .enumerate()
+                .all(|(i, o)| usize::from(*o) == i * 31 % 251)
+        );
         call.ack(&response);
     }
 }
@@ -362,7 +376,10 @@ async fn certificates_and_roots_change_and_only_who_is_not_trusted_any_more_is_e
     running.world.published.send(revision(2, 7));
     for call in [&mut of_new, &mut of_nobody] {
         let response = call.next().await.unwrap();
-        assert_eq!(response.resources[0].resource.as_ref().unwrap().value.len(), 7);
+        assert_eq!(
+            response.resources[0].resource.as_ref().unwrap().value.len(),
+            7
+        );
     }
     assert!(open(&old, None).await.is_err(), "the new certificate");
     assert!(open(&new, one(old.workload())).await.is_err());
@@ -378,7 +395,9 @@ async fn a_connection_ends_with_what_proves_its_identity() {
     };
     let holds = Some(Duration::from_secs(1));
     let running = start(ca.tls(&[&ca]), options, holds);
-    let mut call = Call::open(running.address, config(&ca, None)).await.unwrap();
+    let mut call = Call::open(running.address, config(&ca, None))
+        .await
+        .unwrap();
     call.next().await.unwrap();
     assert_eq!(call.next().await.unwrap_err(), "14");
 }
@@ -422,7 +441,9 @@ async fn what_is_no_tls_or_does_not_come_to_an_end_is_closed() {
     };
     let running = start(ca.tls(&[&ca]), options, None);
     let shown = one(ca.workload());
-    let mut served = Call::open(running.address, config(&ca, shown)).await.unwrap();
+    let mut served = Call::open(running.address, config(&ca, shown))
+        .await
+        .unwrap();
     let first = served.next().await.unwrap();
     served.ack(&first);
     let plain = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
@@ -491,6 +512,8 @@ async fn handshakes_have_a_rate_and_a_number() {
     let gone = Incident::HandshakeEnded(Err(HandshakeError::Gone));
     running.world.sees(&gone, 4).await;
     let shown = one(ca.workload());
-    let mut call = Call::open(running.address, config(&ca, shown)).await.unwrap();
+    let mut call = Call::open(running.address, config(&ca, shown))
+        .await
+        .unwrap();
     call.next().await.unwrap();
 }

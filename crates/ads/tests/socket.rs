@@ -139,7 +139,11 @@ fn start(options: Options) -> Running {
     let stop = CancellationToken::new();
     let world_of_server = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(world_of_server, options).unwrap());
-    let task = tokio::spawn(server::serve([server::Door::Plaintext(listener)], server, stop.clone()));
+    let task = tokio::spawn(server::serve(
+        [server::Door::Plaintext(listener)],
+        server,
+        stop.clone(),
+    ));
     Running {
         world,
         address,
@@ -294,10 +298,7 @@ async fn delta_client_gets_resources_and_changes() {
         (1, &["b".to_owned()][..])
     );
     assert_ne!(second.nonce, first.nonce);
-    assert_eq!(
-        *running.world.tokens.lock().unwrap(),
-        ["Bearer sesame"]
-    );
+    assert_eq!(*running.world.tokens.lock().unwrap(), ["Bearer sesame"]);
 }
 
 #[tokio::test]

@@ -105,7 +105,11 @@ impl Dialer {
 
     /// The same server for somebody else.
     pub(crate) fn with(&self, identity: Identity) -> Result<Self, Error> {
-        let tls = self.tls.as_ref().map(|tls| tls.with(identity)).transpose()?;
+        let tls = self
+            .tls
+            .as_ref()
+            .map(|tls| tls.with(identity))
+            .transpose()?;
         Ok(Self {
             tls,
             ..self.clone()
@@ -259,7 +263,10 @@ mod tests {
     fn the_host_of_an_address_has_no_port_and_no_brackets() {
         assert_eq!(host("127.0.0.1:15012"), "127.0.0.1");
         assert_eq!(host("[::1]:15012"), "::1");
-        assert_eq!(host("istiod.istio-system.svc:15012"), "istiod.istio-system.svc");
+        assert_eq!(
+            host("istiod.istio-system.svc:15012"),
+            "istiod.istio-system.svc"
+        );
     }
 
     #[test]

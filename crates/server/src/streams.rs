@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use ads::server::{Client, HandshakeError, Incident, Join, Proven, Session, Subscriber, Subscription, Work};
+use ads::server::{
+    Client, HandshakeError, Incident, Join, Proven, Session, Subscriber, Subscription, Work,
+};
 use ads::{Code, Event, Response, Selection, Status};
 use futures::future::{BoxFuture, ready};
 use http::HeaderMap;

@@ -126,7 +126,8 @@ impl Server {
             }),
             peer: ([10, 9, 9, 9], 4000).into(),
             proven: Proven {
-                caller: Identity::of_test_token(token.trim_start_matches("Bearer ")).map(|i| Arc::new(i) as _),
+                caller: Identity::of_test_token(token.trim_start_matches("Bearer "))
+                    .map(|i| Arc::new(i) as _),
                 until: None,
             },
             protocol: Protocol::Delta,

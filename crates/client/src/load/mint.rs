@@ -7,8 +7,8 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use proto_envoy::envoy::config::core::v3::Node;
 use prost_types::value::Kind;
+use proto_envoy::envoy::config::core::v3::Node;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose, SanType,

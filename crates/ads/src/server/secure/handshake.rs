@@ -54,10 +54,7 @@ pub(in super::super) struct Failure {
 
 impl From<HandshakeError> for Failure {
     fn from(error: HandshakeError) -> Self {
-        Self {
-            error,
-            cause: None,
-        }
+        Self { error, cause: None }
     }
 }
 
@@ -144,9 +141,7 @@ fn read(
 }
 
 /// The certificates that the client showed, its own first.
-pub(in super::super) fn certificates(
-    stream: &TlsStream<Socket>,
-) -> Arc<[CertificateDer<'static>]> {
+pub(in super::super) fn certificates(stream: &TlsStream<Socket>) -> Arc<[CertificateDer<'static>]> {
     let shown = stream.session.peer_certificates().unwrap_or_default();
     shown.iter().cloned().collect()
 }
