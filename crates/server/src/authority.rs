@@ -59,7 +59,7 @@ pub(crate) async fn start(parts: Parts<'_>) -> anyhow::Result<Option<Authority>>
     if !parts.options.enabled {
         return Ok(None);
     }
-    if parts.options.external_ca == Some(ExternalCa::Kubernetes) {
+    if parts.options.external_ca == ExternalCa::Kubernetes {
         return parts.registration().map(Some);
     }
     match parts.plugged_in().await? {
@@ -115,9 +115,9 @@ impl Parts<'_> {
                 as_cacerts: options.use_cacerts_for_self_signed_ca,
             },
             (None, None) => {
-                tracing::warn!(
-                    "The CA is in memory: a restart makes a new one, and workloads with certificates of this one are refused \
-                     then (--self-signed-ca-dir keeps it)."
+                tracing::info!(
+                    "The CA is in memory: a restart makes a new one, which workloads with certificates of this one refuse \
+                     (--self-signed-ca-dir keeps it)."
                 );
                 Storage::memory()
             }
