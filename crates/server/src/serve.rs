@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::analysis::Analyst;
+use crate::apis::Apis;
 use crate::config::ServeOptions;
 use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
@@ -81,6 +82,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         derive.hold()?;
         door.begin("Ready, from disk.");
     }
+    let apis = Apis::new(options.cluster_id.as_str().into());
     let sources = Sources {
         wiring: Wiring {
             options: &options,
@@ -90,6 +92,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             stop: &stop,
             fault: &pages.fault,
             cluster,
+            apis: &apis,
             warm: warm.is_serving(),
         },
         supervisor: &supervisor,
@@ -97,7 +100,9 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         tasks: &tasks,
     };
     let target = sources.wiring.add_to(&supervisor).await?;
-    registration.write_to(target.as_ref().map(|t| t.place.clone()), &derive);
+    registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
+    let own = target.as_ref().map(|t| t.api.clone());
+    tasks.spawn(apis.clone().follow(own, pages.remotes.clone(), stop.clone()));
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
     let clusters = sources.begin_remotes(&core.remote_secrets, remotes);
     sources.tell_shadowed();
@@ -124,8 +129,8 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     finish(tasks, core.thread, options.shutdown_duration).await
 }
 
-/// A client of the cluster that the options name, if they name one.
-async fn connect(options: &ServeOptions) -> anyhow::Result<Option<kubernetes::Client>> {
+/// Clients of the cluster that the options name, if they name one.
+async fn connect(options: &ServeOptions) -> anyhow::Result<Option<kubernetes::Clients>> {
     Ok(match options.reads_cluster() {
         true => Some(options.cluster.connect().await?),
         false => None,
