@@ -38,7 +38,10 @@ impl Query<Snapshot> for TrustBundle {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let mut all: BTreeSet<Arc<str>> = BTreeSet::new();
         let own = cx.roots();
-        all.extend(own.iter().flat_map(|own| of_pem(&own.roots).unwrap_or_default()));
+        all.extend(
+            own.iter()
+                .flat_map(|own| of_pem(&own.roots).unwrap_or_default()),
+        );
         let mesh = &cx.settings().mesh;
         for stated in &mesh.ca_certificates {
             if let Some(Data::Pem(pem)) = &stated.certificate_data {
@@ -48,7 +51,10 @@ impl Query<Snapshot> for TrustBundle {
         for endpoint in endpoints(mesh) {
             let fetched = cx.keys(&endpoint);
             let text = fetched.as_ref().and_then(|fetched| fetched.keys.as_deref());
-            all.extend(text.map(|text| of_bundle(text).unwrap_or_default()).unwrap_or_default());
+            all.extend(
+                text.map(|text| of_bundle(text).unwrap_or_default())
+                    .unwrap_or_default(),
+            );
         }
         all.into_iter().collect()
     }

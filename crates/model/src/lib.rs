@@ -22,6 +22,7 @@ pub mod peer;
 pub mod protocol;
 pub mod service;
 pub mod settings;
+pub mod spiffe;
 pub mod trust;
 pub mod x509;
 

@@ -90,7 +90,9 @@ pub fn of_bundle(text: &str) -> Result<Vec<Arc<str>>, BadRoots> {
 /// How soon a bundle wants to be fetched again, if it says so.
 pub fn refresh_hint(bundle: &str) -> Option<Duration> {
     let bundle: Value = serde_json::from_str(bundle).ok()?;
-    bundle["spiffe_refresh_hint"].as_u64().map(Duration::from_secs)
+    bundle["spiffe_refresh_hint"]
+        .as_u64()
+        .map(Duration::from_secs)
 }
 
 /// A root in PEM.

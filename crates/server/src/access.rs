@@ -191,7 +191,12 @@ impl Asking {
     }
 
     /// Takes an answer in; returns what to say of it, if that is new.
-    fn take(&mut self, key: AccessKey, answer: Result<bool, String>, now: Instant) -> Option<Change> {
+    fn take(
+        &mut self,
+        key: AccessKey,
+        answer: Result<bool, String>,
+        now: Instant,
+    ) -> Option<Change> {
         if let Some(busy) = self.busy.get_mut(&key.cluster) {
             *busy -= 1;
             if *busy == 0 {

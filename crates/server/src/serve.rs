@@ -35,6 +35,7 @@ use crate::streams::Proxies;
 use crate::supervisor::Supervisor;
 use crate::warm::{Keeper, Saver, Warm};
 use crate::welcome;
+use crate::writing::Target;
 use report::report;
 use wiring::{Wiring, first_answers};
 
@@ -101,10 +102,8 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     };
     let target = sources.wiring.add_to(&supervisor).await?;
     registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
-    let own = target.as_ref().map(|t| t.api.clone());
-    tasks.spawn(apis.clone().follow(own, pages.remotes.clone(), stop.clone()));
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
-    let clusters = sources.begin_remotes(&core.remote_secrets, remotes);
+    let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
     sources.tell_shadowed();
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     let settings = settings::settled(settled.subscribe(), core.config_maps.told());
@@ -119,11 +118,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     write::begin(target, &options, &pages, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
     signal(&stop).await;
-    tracing::info!("Draining.");
-    pages.ready.store(false, Ordering::Release);
-    if let Some(saver) = saver {
-        saver.finish().await;
-    }
+    drain(&pages, saver).await;
     stop.cancel();
     drop((door, pages, derive, supervisor));
     finish(tasks, core.thread, options.shutdown_duration).await
@@ -178,9 +173,13 @@ impl Sources<'_> {
     /// Starts the manager of remote clusters. What it returns resolves when each that is named is among the sources.
     fn begin_remotes(
         &self,
+        target: Option<&Target>,
         secrets: &Secrets,
         state: watch::Sender<crate::remotes::Settled>,
     ) -> impl Future<Output = ()> + use<> {
+        let (apis, stop) = (self.wiring.apis.clone(), self.wiring.stop.clone());
+        let own = target.map(|target| target.api.clone());
+        self.tasks.spawn(apis.follow(own, state.subscribe(), stop));
         let parts = remotes::Parts {
             options: self.wiring.options,
             supervisor: self.supervisor,
@@ -263,6 +262,15 @@ async fn first_read(
         () = signal(stop) => stop.cancel(),
     }
     Ok(())
+}
+
+/// Says that no more clients are to come, and saves what is served.
+async fn drain(pages: &Pages, saver: Option<Saver>) {
+    tracing::info!("Draining.");
+    pages.ready.store(false, Ordering::Release);
+    if let Some(saver) = saver {
+        saver.finish().await;
+    }
 }
 
 /// Waits for what was started to end.
@@ -389,7 +397,8 @@ impl<'a> Door<'a> {
         let Some((listener, server)) = self.xds.take() else {
             return;
         };
-        let serving = ads::server::serve(listener, server, self.stop.clone());
+        let doors = [ads::server::Door::Plaintext(listener)];
+        let serving = ads::server::serve(doors, server, self.stop.clone());
         self.tasks.spawn(serving);
         self.pages.ready.store(true, Ordering::Release);
         let startup = &self.pages.metrics.startup;

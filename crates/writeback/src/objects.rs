@@ -228,13 +228,14 @@ impl<W: Wish> Desk<W> {
     /// When there may be a job.
     fn wake(&self, now: Instant) -> Instant {
         let far = now + LONGEST_TRUCE;
-        let next = self.wanted.iter().filter_map(|(object, unmet)| {
-            match self.records.get(object) {
-                None => Some(now),
-                Some(record) if record.hold.is_some() && record.is_news(unmet) => Some(now),
-                Some(record) => record.hold,
-            }
-        });
+        let next =
+            self.wanted
+                .iter()
+                .filter_map(|(object, unmet)| match self.records.get(object) {
+                    None => Some(now),
+                    Some(record) if record.hold.is_some() && record.is_news(unmet) => Some(now),
+                    Some(record) => record.hold,
+                });
         let next = next.min().unwrap_or(far);
         next.max(self.pace.next()).min(far)
     }
@@ -302,7 +303,11 @@ impl<W: Wish> Desk<W> {
             if record.hold.is_none() || wanted.contains_key(object) {
                 return true;
             }
-            if record.last.as_ref().is_none_or(|(_, rounds)| *rounds <= ROUNDS) {
+            if record
+                .last
+                .as_ref()
+                .is_none_or(|(_, rounds)| *rounds <= ROUNDS)
+            {
                 record.hold = Some(now);
             }
             now - record.at < MEMORY

@@ -354,13 +354,20 @@ fn the_api_of_a_cluster_decides_who_may_read_its_secrets() {
     answer(&mut world, None, Some(Access::Allowed));
     assert_eq!(names(&world, &view), both);
     for (no, why) in [
-        (Access::Denied, "system:serviceaccount:shop:edge may not list Secrets"),
+        (
+            Access::Denied,
+            "system:serviceaccount:shop:edge may not list Secrets",
+        ),
         (Access::Unknown("it is down".into()), "it is down"),
     ] {
         answer(&mut world, None, Some(no));
         assert_eq!(names(&world, &view), both[1..]);
         let told = found(&world, &view);
-        assert_eq!((told.len(), told[0].0), (1, code::NO_CREDENTIAL), "{told:?}");
+        assert_eq!(
+            (told.len(), told[0].0),
+            (1, code::NO_CREDENTIAL),
+            "{told:?}"
+        );
         assert!(told[0].2.contains(why), "{told:?}");
     }
     // The answer of one cluster is none of another's.

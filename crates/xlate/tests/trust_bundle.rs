@@ -45,7 +45,12 @@ fn told(world: &World) -> Option<Vec<String>> {
     let message = decode(TypeUrl::ProxyConfig.as_str(), &resource.body);
     let roots = message["ca_certificates_pem"].as_array();
     let roots = roots.map(Vec::as_slice).unwrap_or_default();
-    Some(roots.iter().map(|r| r.as_str().unwrap().to_owned()).collect())
+    Some(
+        roots
+            .iter()
+            .map(|r| r.as_str().unwrap().to_owned())
+            .collect(),
+    )
 }
 
 fn sorted(roots: &[&str]) -> Option<Vec<String>> {
@@ -57,7 +62,11 @@ fn sorted(roots: &[&str]) -> Option<Vec<String>> {
 #[test]
 fn roots_of_all_sources_are_told_once_where_there_may_be_several() {
     let url = json!({"spiffeBundleUrl": "td.example.com/bundle"});
-    let added = [json!({"pem": RSA}), json!({"pem": format!("{EC}{RSA}")}), url];
+    let added = [
+        json!({"pem": RSA}),
+        json!({"pem": format!("{EC}{RSA}")}),
+        url,
+    ];
     let mut several = world(&added, true);
     own_root(&mut several, EC);
     assert_eq!(told(&several), sorted(&[EC, RSA]));
@@ -88,8 +97,14 @@ fn a_root_that_is_none_leaves_the_others() {
 
 #[test]
 fn endpoints_are_fetched_that_the_mesh_config_names() {
-    let world = world(&[json!({"spiffeBundleUrl": "https://td.example.com"})], false);
+    let world = world(
+        &[json!({"spiffeBundleUrl": "https://td.example.com"})],
+        false,
+    );
     let wanted = world.get(&policy::jwt::WantedKeys);
     let sources: Vec<&KeySource> = wanted.keys().collect();
-    assert_eq!(sources, [&KeySource::Bundle("https://td.example.com".into())]);
+    assert_eq!(
+        sources,
+        [&KeySource::Bundle("https://td.example.com".into())]
+    );
 }

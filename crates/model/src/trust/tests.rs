@@ -43,7 +43,11 @@ fn what_is_no_root_is_refused() {
 
 #[test]
 fn a_bundle_has_one_root_in_each_key_for_certificates() {
-    let text = bundle(&[("jwt-svid", &[]), ("x509-svid", &[EC]), ("x509-svid", &[RSA])]);
+    let text = bundle(&[
+        ("jwt-svid", &[]),
+        ("x509-svid", &[EC]),
+        ("x509-svid", &[RSA]),
+    ]);
     let roots = of_bundle(&text).unwrap();
     assert_eq!(roots, of_pem(&format!("{EC}{RSA}")).unwrap());
     assert_eq!(refresh_hint(&text), Some(Duration::from_secs(90)));

@@ -26,7 +26,11 @@ fn asking(keys: &[AccessKey]) -> (Asking, Arc<Mutex<Vec<&'static str>>>) {
         busy: BTreeMap::new(),
         under_way: FuturesUnordered::new(),
     };
-    assert!(asking.want(&Arc::new(keys.iter().cloned().collect())).is_empty());
+    assert!(
+        asking
+            .want(&Arc::new(keys.iter().cloned().collect()))
+            .is_empty()
+    );
     (asking, counted)
 }
 

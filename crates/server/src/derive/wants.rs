@@ -54,9 +54,7 @@ impl Wants {
         let fetched = |source| snapshot.keys.get(source).is_some();
         let resolved = |name: &Arc<str>| snapshot.addresses.get(name).is_some();
         let reviewed = |key| snapshot.access.get(key).is_some();
-        keys.keys().all(fetched)
-            && names.iter().all(resolved)
-            && reviews.iter().all(reviewed)
+        keys.keys().all(fetched) && names.iter().all(resolved) && reviews.iter().all(reviewed)
     }
 }
 

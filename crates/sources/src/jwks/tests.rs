@@ -430,12 +430,18 @@ async fn a_bundle_is_fetched_over_tls_and_has_roots() {
     let get = async |url: String| fetch(&trusting, &KeySource::Bundle(url.into())).await;
     let at = |path| format!("localhost:{}/{path}", address.port());
     assert_eq!(&*get(at("bundle")).await.unwrap(), bundle);
-    assert_eq!(&*get(format!("https://{}", at("bundle"))).await.unwrap(), bundle);
+    assert_eq!(
+        &*get(format!("https://{}", at("bundle"))).await.unwrap(),
+        bundle
+    );
     let none = get(at("keys")).await;
     assert!(matches!(none, Err(FetchError::BadRoots(_))), "{none:?}");
     for clear in [format!("http://{}", at("bundle")), at("away")] {
         let refused = get(clear).await;
-        assert!(matches!(refused, Err(FetchError::Address(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(FetchError::Address(_))),
+            "{refused:?}"
+        );
     }
 }
 

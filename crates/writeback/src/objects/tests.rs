@@ -96,9 +96,14 @@ impl Drop for Rig {
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_is_made_and_the_rest_is_kept() {
     let rig = Rig::start();
-    rig.place.put("them", &object("b"), json!({"data": {"theirs": "x"}}));
+    rig.place
+        .put("them", &object("b"), json!({"data": {"theirs": "x"}}));
     // That there is none may be old news.
-    rig.want.send_replace(wanted(&[("a", "1", false), ("b", "1", false), ("c", "1", true)]));
+    rig.want.send_replace(wanted(&[
+        ("a", "1", false),
+        ("b", "1", false),
+        ("c", "1", true),
+    ]));
     let mut told = rig.pass(1).await;
     told.sort();
     assert_eq!(told, ["written a", "written b", "written c"]);
@@ -110,7 +115,8 @@ async fn what_is_missing_is_made_and_the_rest_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn what_is_as_it_should_be_is_not_written_and_seldom_read() {
     let rig = Rig::start();
-    rig.place.put("them", &object("a"), json!({"data": {"ours": "1"}}));
+    rig.place
+        .put("them", &object("a"), json!({"data": {"ours": "1"}}));
     rig.want.send_replace(wanted(&[("a", "1", true)]));
     assert_eq!(rig.pass(250).await, [""; 0]);
     assert_eq!(rig.client.requests(), 1);
@@ -148,8 +154,10 @@ async fn an_object_that_is_changed_back_is_let_be_for_longer_and_longer() {
 async fn many_objects_are_written_at_a_bounded_rate() {
     let rig = Rig::start();
     let names: Vec<String> = (0..600).map(|at| format!("a{at:03}")).collect();
-    let all: Vec<(&str, &'static str, bool)> =
-        names.iter().map(|name| (name.as_str(), "1", false)).collect();
+    let all: Vec<(&str, &'static str, bool)> = names
+        .iter()
+        .map(|name| (name.as_str(), "1", false))
+        .collect();
     rig.want.send_replace(wanted(&all));
     let first = rig.pass(1).await.len();
     assert!((100..=160).contains(&first), "{first}");
