@@ -43,8 +43,10 @@ pub(crate) struct Parts<'a> {
     pub(crate) options: &'a CaOptions,
     /// The namespace of the control plane.
     pub(crate) namespace: &'a str,
-    /// The API that objects are written to.
+    /// The API that its Secret is in, where it waits for nothing else.
     pub(crate) place: Option<Arc<dyn Place>>,
+    /// The API that signers are asked over.
+    pub(crate) requests: Option<Arc<dyn Place>>,
     pub(crate) settled: watch::Receiver<Settled>,
     pub(crate) stop: &'a CancellationToken,
 }
@@ -146,7 +148,7 @@ impl Parts<'_> {
     }
 
     fn registration(&self) -> anyhow::Result<Authority> {
-        let place = self.place.clone().context(
+        let place = self.requests.clone().context(
             "EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API needs a cluster, and none is read (--kubeconfig)",
         )?;
         let options = self.options;
