@@ -57,7 +57,10 @@ const GRAPH: &[(&str, &[&str])] = &[
             "proto-istio",
         ],
     ),
-    ("analysis", &["model", "store", "incr", "proto-istio"]),
+    (
+        "analysis",
+        &["model", "store", "incr", "validate", "proto-istio"],
+    ),
     ("http2", &[]),
     ("ads", &["model", "proto-envoy", "xds", "http2"]),
     ("warm", &["model", "xds"]),
@@ -81,7 +84,12 @@ const GRAPH: &[(&str, &[&str])] = &[
     ),
     (
         "apiserver",
-        &["model", "sources", "validate", "proto-istio"],
+        &["model", "sources", "strategic", "validate", "proto-istio"],
+    ),
+    ("strategic", &[]),
+    (
+        "inject",
+        &["gotemplate", "model", "strategic", "validate", "proto-istio"],
     ),
     ("kubernetes", &["model", "sources", "validate"]),
     ("writeback", &["model", "apiserver"]),
