@@ -22,6 +22,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("proto-istio", &[]),
     ("descriptors", &["proto-envoy", "proto-istio"]),
     ("incr", &[]),
+    ("gotemplate", &[]),
     ("model", &["proto-istio"]),
     ("store", &["model", "incr", "proto-istio"]),
     ("convert", &["model", "store", "incr", "proto-istio"]),
@@ -84,19 +85,29 @@ const GRAPH: &[(&str, &[&str])] = &[
     ),
     (
         "apiserver",
-        &["model", "sources", "strategic", "validate", "proto-istio"],
+        &[
+            "model",
+            "identity",
+            "sources",
+            "strategic",
+            "validate",
+            "proto-istio",
+        ],
     ),
     ("strategic", &[]),
     (
         "inject",
         &["gotemplate", "model", "strategic", "validate", "proto-istio"],
     ),
+    ("identity", &["model", "sources"]),
     ("kubernetes", &["model", "sources", "validate"]),
     ("writeback", &["model", "apiserver"]),
     ("registration", &["model", "writeback"]),
+    ("ca", &["apiserver", "sources", "writeback"]),
     (
         "server",
         &[
+            "ca",
             "kubernetes",
             "writeback",
             "registration",

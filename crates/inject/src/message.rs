@@ -37,11 +37,6 @@ impl Message {
         }
     }
 
-    /// Its type.
-    pub(crate) fn descriptor(&self) -> &MessageDescriptor {
-        &self.of
-    }
-
     /// The value of a field by the name of it in Go.
     fn get(&self, go: &str) -> Option<Value> {
         let field = self.of.fields().find(|f| go_name(f.name()) == go)?;

@@ -53,11 +53,6 @@ pub(crate) fn typed(value: &Value, of: &'static str) -> Result<Value, Fault> {
     read_struct(value, of, None, &at)
 }
 
-/// The list of a kind of struct.
-pub(crate) fn typed_list(values: &[Value], of: &'static str) -> Result<Vec<Value>, Fault> {
-    values.iter().map(|value| typed(value, of)).collect()
-}
-
 fn read_struct(
     value: &Value,
     of: &'static str,
