@@ -97,7 +97,13 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("strategic", &[]),
     (
         "inject",
-        &["gotemplate", "model", "strategic", "validate", "proto-istio"],
+        &[
+            "gotemplate",
+            "model",
+            "strategic",
+            "validate",
+            "proto-istio",
+        ],
     ),
     ("identity", &["model", "sources"]),
     ("kubernetes", &["model", "sources", "validate"]),

@@ -200,7 +200,10 @@ fn selector(value: &Value) -> Selector {
                 return Err(format!("{}: In and NotIn need values", rule.key));
             }
             (Exists | DoesNotExist, false) => {
-                return Err(format!("{}: Exists and DoesNotExist take no values", rule.key));
+                return Err(format!(
+                    "{}: Exists and DoesNotExist take no values",
+                    rule.key
+                ));
             }
             _ => {}
         }

@@ -106,7 +106,11 @@ pub(crate) fn reapply(
             patch["spec"][list] = json!([own]);
             kept.push(own);
             merged = merged.overlaid(&patch).map_err(|e| {
-                let what = if list == CONTAINERS { "container" } else { "init container" };
+                let what = if list == CONTAINERS {
+                    "container"
+                } else {
+                    "init container"
+                };
                 Fault::new(format!("failed to apply sidecar {what}: {e}"))
             })?;
         }
@@ -131,7 +135,10 @@ fn adjust_user(merged: &mut Pod, original: &Pod, proxy: &ProxyConfig) {
     let tproxy = proxy.interception_mode() == InboundInterceptionMode::Tproxy
         || merged.annotation("sidecar.istio.io/interceptionMode") == Some("TPROXY");
     let inits = merged.list(INIT_CONTAINERS);
-    let Some(init) = [INIT, VALIDATION].into_iter().find(|n| find(inits, n).is_some()) else {
+    let Some(init) = [INIT, VALIDATION]
+        .into_iter()
+        .find(|n| find(inits, n).is_some())
+    else {
         return;
     };
     // The kernel lets only the superuser take part in TPROXY.

@@ -26,13 +26,20 @@ pub(crate) struct Of<'a> {
 pub(crate) fn data(of: &Of<'_>, settings: &Settings) -> Result<Value, Fault> {
     let values = &settings.injection.values;
     let annotated = of.pod.annotation("sidecar.istio.io/proxyImageType");
-    let image_type = of.proxy.image.as_ref().map_or("", |image| &image.image_type);
+    let image_type = of
+        .proxy
+        .image
+        .as_ref()
+        .map_or("", |image| &image.image_type);
     let (uid, gid) = of.ids;
     let number = |number| Value::Int(number, IntType::Int64);
     Ok(Struct::new("inject.SidecarTemplateData")
         .field("TypeMeta", type_meta(of.workload))
         .field("DeploymentMeta", named(of.workload))
-        .field("ObjectMeta", Typed::value(&of.pod.0["metadata"], "ObjectMeta"))
+        .field(
+            "ObjectMeta",
+            Typed::value(&of.pod.0["metadata"], "ObjectMeta"),
+        )
         .field("Spec", Typed::value(&of.pod.0["spec"], "PodSpec"))
         .field("ProxyConfig", message(of.proxy)?)
         .field("MeshConfig", message(&*settings.mesh)?)
@@ -59,7 +66,9 @@ fn type_meta(workload: &Workload) -> Value {
 }
 
 fn named(workload: &Workload) -> Value {
-    let Workload { name, namespace, .. } = workload;
+    let Workload {
+        name, namespace, ..
+    } = workload;
     let text = format!("{namespace}/{name}");
     let printed = text.clone();
     Struct::new("types.NamespacedName")

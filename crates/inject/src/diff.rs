@@ -48,7 +48,9 @@ fn maps(
         });
     }
     for key in before.keys().filter(|key| !after.contains_key(*key)) {
-        below(path, key, |path| out.push(json!({"op": "remove", "path": path})));
+        below(path, key, |path| {
+            out.push(json!({"op": "remove", "path": path}))
+        });
     }
 }
 
@@ -65,6 +67,8 @@ fn lists(before: &[Value], after: &[Value], path: &mut String, out: &mut Vec<Val
         });
     }
     for (at, (before, after)) in before.iter().zip(after).enumerate() {
-        below(path, &at.to_string(), |path| values(before, after, path, out));
+        below(path, &at.to_string(), |path| {
+            values(before, after, path, out)
+        });
     }
 }

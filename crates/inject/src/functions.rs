@@ -34,19 +34,25 @@ pub(crate) fn functions(environment: BTreeMap<String, String>) -> Functions {
     texts(f);
     maps(f);
     encodings(f);
-    f.add("excludeInboundPort", &[Type::Any, Type::String], |meter, a| {
-        let port = print::value(meter, a.value(0))?;
-        Ok(ports::exclude(port.trim(), a.str(1)).into())
-    });
+    f.add(
+        "excludeInboundPort",
+        &[Type::Any, Type::String],
+        |meter, a| {
+            let port = print::value(meter, a.value(0))?;
+            Ok(ports::exclude(port.trim(), a.str(1)).into())
+        },
+    );
     f.add("includeInboundPorts", &[containers()], |_, a| {
         Ok(ports::of(&a, |_| true).into())
     });
     f.add("applicationPorts", &[containers()], |_, a| {
         Ok(ports::of(&a, |name| name != crate::pod::PROXY).into())
     });
-    f.add("appendMultusNetwork", &[Type::String, Type::String], |_, a| {
-        Ok(networks::append(a.str(0), a.str(1)).into())
-    });
+    f.add(
+        "appendMultusNetwork",
+        &[Type::String, Type::String],
+        |_, a| Ok(networks::append(a.str(0), a.str(1)).into()),
+    );
     f.add(
         "otelResourceAttributes",
         &[
@@ -63,7 +69,9 @@ pub(crate) fn functions(environment: BTreeMap<String, String>) -> Functions {
 
 fn texts(f: &mut Functions) {
     let two = [Type::String, Type::String];
-    f.add("contains", &two, |_, a| Ok(a.str(1).contains(a.str(0)).into()));
+    f.add("contains", &two, |_, a| {
+        Ok(a.str(1).contains(a.str(0)).into())
+    });
     f.add("toLower", &[Type::String], |meter, a| {
         meter.make(a.str(0).len())?;
         Ok(a.str(0).to_lowercase().into())
@@ -79,7 +87,9 @@ fn texts(f: &mut Functions) {
         let (spaces, text) = (usize::try_from(a.int(0)).unwrap_or_default(), a.str(1));
         let lines = text.matches('\n').count();
         meter.make(text.len().saturating_add(lines.saturating_mul(spaces)))?;
-        Ok(text.replace('\n', &format!("\n{}", " ".repeat(spaces))).into())
+        Ok(text
+            .replace('\n', &format!("\n{}", " ".repeat(spaces)))
+            .into())
     });
     f.add(
         "annotation",

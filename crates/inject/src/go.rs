@@ -89,7 +89,10 @@ fn made(value: &serde_json::Value, kind: &Kind) -> Value {
         Kind::IntOrString => int_or_string(value),
         Kind::Time => {
             let text = value.as_str().unwrap_or_default().to_owned();
-            Struct::new("v1.Time").json(value.to_string()).text(text).into()
+            Struct::new("v1.Time")
+                .json(value.to_string())
+                .text(text)
+                .into()
         }
         Kind::Any => json::read(value),
         Kind::Struct(of) => Value::Object(Rc::new(Typed::new(value, of, false))),
@@ -124,7 +127,10 @@ fn int_or_string(value: &serde_json::Value) -> Value {
     };
     Struct::new("intstr.IntOrString")
         .field("Type", Value::Int(text.is_some().into(), IntType::Int64))
-        .field("IntVal", Value::Int(number.unwrap_or_default(), IntType::Int32))
+        .field(
+            "IntVal",
+            Value::Int(number.unwrap_or_default(), IntType::Int32),
+        )
         .field("StrVal", Value::str(text.unwrap_or_default()))
         .json(value.to_string())
         .text(printed)

@@ -291,7 +291,8 @@ impl Task<'_> {
             }
         }
         if let Some(network) = pod.label(NETWORK_LABEL).filter(|n| !n.is_empty()) {
-            self.variables.insert(path::NETWORK.to_owned(), network.to_owned());
+            self.variables
+                .insert(path::NETWORK.to_owned(), network.to_owned());
         }
     }
 

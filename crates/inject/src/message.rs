@@ -45,7 +45,8 @@ impl Message {
 
     fn value(&self, field: &FieldDescriptor) -> Value {
         let held = self.message.as_ref();
-        if !field.is_list() && !field.is_map()
+        if !field.is_list()
+            && !field.is_map()
             && let Kind::Message(of) = field.kind()
         {
             let held = held.filter(|m| m.has_field(field));
@@ -63,7 +64,10 @@ impl Message {
     }
 
     fn number(&self, field: &str) -> i128 {
-        let held = self.message.as_ref().and_then(|m| m.get_field_by_name(field));
+        let held = self
+            .message
+            .as_ref()
+            .and_then(|m| m.get_field_by_name(field));
         match held.as_deref() {
             Some(Held::I64(number)) => (*number).into(),
             Some(Held::I32(number)) => (*number).into(),
@@ -216,7 +220,8 @@ impl Object for Message {
             let mut fields = self.of.fields();
             fields.any(|f| go_name(f.name()) == go)
         });
-        let known = is_getter || name == "String" || name == "AsDuration" && self.duration().is_some();
+        let known =
+            is_getter || name == "String" || name == "AsDuration" && self.duration().is_some();
         known.then_some(&[])
     }
 
@@ -224,7 +229,11 @@ impl Object for Message {
         if let Some(nanos) = self.duration().filter(|_| name == "AsDuration") {
             let number = i64::try_from(nanos).unwrap_or(i64::MAX);
             let text = numbers::duration(nanos);
-            return Ok(Value::named("time.Duration", Value::from(number), Some(&text)));
+            return Ok(Value::named(
+                "time.Duration",
+                Value::from(number),
+                Some(&text),
+            ));
         }
         if name == "String" {
             return Ok(Value::str(self.text().unwrap_or_default()));
@@ -290,7 +299,8 @@ fn in_order(of: &MessageDescriptor) -> Vec<FieldDescriptor> {
         if message != of.full_name() {
             continue;
         }
-        let place = |fields: &[FieldDescriptor], name| fields.iter().position(|f| f.json_name() == name);
+        let place =
+            |fields: &[FieldDescriptor], name| fields.iter().position(|f| f.json_name() == name);
         if let Some(from) = place(&fields, moved) {
             let field = fields.remove(from);
             let to = place(&fields, after).map_or(from, |at| at + 1);

@@ -75,9 +75,13 @@ impl Pod {
     }
 
     fn texts(&mut self, field: &str) -> Option<&mut Map<String, Value>> {
-        map_mut(map_mut(&mut self.0)?.entry("metadata").or_insert(Value::Null))
-            .map(|meta| meta.entry(field).or_insert(Value::Null))
-            .and_then(map_mut)
+        map_mut(
+            map_mut(&mut self.0)?
+                .entry("metadata")
+                .or_insert(Value::Null),
+        )
+        .map(|meta| meta.entry(field).or_insert(Value::Null))
+        .and_then(map_mut)
     }
 
     /// Sets an annotation.
@@ -125,10 +129,9 @@ impl Pod {
 
     /// As [`Pod::container`], to be changed.
     pub(crate) fn container_mut(&mut self, name: &str) -> Option<&mut Value> {
-        let list = match find(self.list(CONTAINERS), name) {
-            Some(_) => CONTAINERS,
-            None => INIT_CONTAINERS,
-        };
+        let lists = [CONTAINERS, INIT_CONTAINERS];
+        let mut lists = lists.into_iter();
+        let list = lists.find(|list| find(self.list(list), name).is_some())?;
         let mut all = self.list_mut(list).iter_mut();
         all.find(|c| self::name(c) == name)
     }

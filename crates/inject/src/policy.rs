@@ -101,8 +101,7 @@ fn decided(
     let selected = |list: &[Selector]| {
         let mut list = list.iter().filter_map(|s| s.as_ref().ok());
         list.any(|selector| {
-            let empty =
-                selector.match_labels.is_empty() && selector.match_expressions.is_empty();
+            let empty = selector.match_labels.is_empty() && selector.match_expressions.is_empty();
             !empty && selector.matches(&labels)
         })
     };

@@ -83,7 +83,9 @@ impl Scrape {
         for list in stated(pod, TARGETS) {
             match targets(list) {
                 Ok(targets) => out.targets = targets,
-                Err(e) => warnings.push(format!("failed to parse the scrape targets {list:?}: {e}")),
+                Err(e) => {
+                    warnings.push(format!("failed to parse the scrape targets {list:?}: {e}"))
+                }
             }
         }
         out
@@ -104,7 +106,9 @@ impl Scrape {
             return match check_port(port, agent) {
                 Ok(()) => Ok(()),
                 Err(Wrong::NoPort) => fault(format!("{what}: invalid port {port:?}")),
-                Err(Wrong::Agent) => fault(format!("{what}: port {port} conflicts with agent port")),
+                Err(Wrong::Agent) => {
+                    fault(format!("{what}: port {port} conflicts with agent port"))
+                }
                 Err(Wrong::Reserved(why)) => fault(format!(
                     "{what}: port {port} is reserved for Istio ({why}) and cannot be scraped"
                 )),
@@ -114,9 +118,13 @@ impl Scrape {
         for Target { port, .. } in &self.targets {
             match check_port(port, agent) {
                 Ok(()) => {}
-                Err(Wrong::NoPort) => return fault(format!("{what}: invalid target port {port:?}")),
+                Err(Wrong::NoPort) => {
+                    return fault(format!("{what}: invalid target port {port:?}"));
+                }
                 Err(Wrong::Agent) => {
-                    return fault(format!("{what}: target port {port} conflicts with agent port"));
+                    return fault(format!(
+                        "{what}: target port {port} conflicts with agent port"
+                    ));
                 }
                 Err(Wrong::Reserved(why)) => {
                     return fault(format!(

@@ -35,7 +35,10 @@ pub fn effective<'r>(
     if let Some(of_mesh) = &mesh.default_config {
         config = over(config, of_mesh);
     }
-    let shared = [(!root.is_empty()).then_some(root), (namespace != root).then_some(namespace)];
+    let shared = [
+        (!root.is_empty()).then_some(root),
+        (namespace != root).then_some(namespace),
+    ];
     for stated in shared.into_iter().flatten().filter_map(of_namespace) {
         config = over(config, &as_mesh(stated));
     }
@@ -46,8 +49,7 @@ pub fn effective<'r>(
     }
     let mut selecting = resources.clone();
     let own = selecting.find(|(of, stated)| {
-        *of == namespace
-            && selector(stated).is_some_and(|s| !s.is_empty() && labels.matches_map(s))
+        *of == namespace && selector(stated).is_some_and(|s| !s.is_empty() && labels.matches_map(s))
     });
     match own {
         Some((_, stated)) => over(config, &as_mesh(stated)),
@@ -68,7 +70,11 @@ pub(crate) fn apply(base: ProxyConfig, text: &str) -> Result<ProxyConfig, Fault>
     let read = apply_proxy_config(text, mesh, &Path::new(ANNOTATION).into());
     let config = read.value.and_then(|mesh| mesh.default_config);
     config.ok_or_else(|| {
-        let why: Vec<String> = read.diagnostics.iter().map(|d| d.message.to_string()).collect();
+        let why: Vec<String> = read
+            .diagnostics
+            .iter()
+            .map(|d| d.message.to_string())
+            .collect();
         Fault::new(format!("could not parse proxy config: {}", why.join("; ")))
     })
 }

@@ -44,7 +44,9 @@ fn functions() -> Functions {
 fn rendered(template: &str, data: Struct) -> String {
     let functions = functions();
     let template = Template::parse("test", template, &functions).unwrap();
-    template.render(&data.into(), &functions, &Budget::default()).unwrap()
+    template
+        .render(&data.into(), &functions, &Budget::default())
+        .unwrap()
 }
 
 fn strings(map: &Value) -> Go {
@@ -102,7 +104,8 @@ fn attributes_of_workloads_are_told() {
             .field("Labels", strings(&of["labels"]))
             .field("Namespace", text(&of["namespace"]))
             .field("Spec", Typed::value(&spec, "PodSpec"));
-        let template = "{{ otelResourceAttributes .Mesh .Annotations .Labels .Namespace .Spec.Containers }}";
+        let template =
+            "{{ otelResourceAttributes .Mesh .Annotations .Labels .Namespace .Spec.Containers }}";
         Some(rendered(template, data).into())
     });
 }
@@ -119,7 +122,11 @@ fn images_have_a_type() {
     score("ProxyImage", |of| {
         let values = values::Values::read(&of["values"].to_string()).unwrap();
         let annotated = of["annotations"]["sidecar.istio.io/proxyImageType"].as_str();
-        Some(values.proxy_image(text(&of["image"]["imageType"]), annotated).into())
+        Some(
+            values
+                .proxy_image(text(&of["image"]["imageType"]), annotated)
+                .into(),
+        )
     });
 }
 
@@ -129,7 +136,9 @@ fn containers_are_found() {
         let all = of["containers"].as_array().cloned().unwrap_or_default();
         find(&all, text(&of["name"])).map(named)
     });
-    score("FindSidecar", |of| pod(&of["pod"]).container(crate::pod::PROXY).map(named));
+    score("FindSidecar", |of| {
+        pod(&of["pod"]).container(crate::pod::PROXY).map(named)
+    });
 }
 
 /// Fields of a container that recordings of it hold.
@@ -154,7 +163,11 @@ fn probers_are_dumped() {
     score("DumpAppProbers", |of| {
         let agent = i32::try_from(of["targetPort"].as_i64()?).ok()?;
         let probers = probes::probers(&pod(&of["pod"]), agent);
-        let text = if probers.is_empty() { String::new() } else { probes::text(&probers) };
+        let text = if probers.is_empty() {
+            String::new()
+        } else {
+            probes::text(&probers)
+        };
         Some(text.into())
     });
 }
@@ -207,7 +220,9 @@ fn statuses_are_read() {
         let earlier = status::Earlier::of(&pod);
         let list = |field: &str| -> Value {
             let names = earlier.iter().flat_map(|e| e.names(field));
-            names.map(|name| json!({"name": name, "resources": {}})).collect()
+            names
+                .map(|name| json!({"name": name, "resources": {}}))
+                .collect()
         };
         Some(json!({"Containers": list("containers"), "InitContainers": list("initContainers")}))
     });
@@ -245,8 +260,9 @@ fn the_scrape_configuration_is_read() {
             }
         }
         let targets = scrape.targets.iter();
-        let targets: Vec<Value> =
-            targets.map(|t| json!({"Path": t.path, "Port": t.port})).collect();
+        let targets: Vec<Value> = targets
+            .map(|t| json!({"Path": t.path, "Port": t.port}))
+            .collect();
         if !targets.is_empty() {
             out["Targets"] = targets.into();
         }
@@ -256,7 +272,8 @@ fn the_scrape_configuration_is_read() {
 
 #[test]
 fn a_configuration_says_what_is_odd_about_it() {
-    let config = "policy: what\nneverInjectSelector:\n- matchExpressions:\n  - {key: a, operator: In}\n";
+    let config =
+        "policy: what\nneverInjectSelector:\n- matchExpressions:\n  - {key: a, operator: In}\n";
     let injection = Injection::read(config, "{}", BTreeMap::new()).unwrap();
     assert_eq!(injection.remarks().len(), 3);
     assert_eq!(injection.default_templates, [config::SIDECAR]);

@@ -39,7 +39,11 @@ impl Earlier {
 // Istio: pkg/kube/inject/webhook.go getInjectionStatus, 1.32.
 pub(crate) fn status(injected: &Pod, revision: &str) -> String {
     let names = |list: &str| {
-        let names: Vec<String> = injected.list(list).iter().map(|c| name(c).to_owned()).collect();
+        let names: Vec<String> = injected
+            .list(list)
+            .iter()
+            .map(|c| name(c).to_owned())
+            .collect();
         (!names.is_empty()).then_some(names)
     };
     let status = Status {
@@ -47,7 +51,11 @@ pub(crate) fn status(injected: &Pod, revision: &str) -> String {
         containers: names(CONTAINERS),
         volumes: names("volumes"),
         image_pull_secrets: names("imagePullSecrets"),
-        revision: if revision.is_empty() { "default" } else { revision },
+        revision: if revision.is_empty() {
+            "default"
+        } else {
+            revision
+        },
     };
     escaped(&serde_json::to_string(&status).unwrap_or_default())
 }

@@ -205,7 +205,10 @@ fn write(out: &mut String, value: &Value, kind: &Kind) {
             write_entries(out, entries.iter().map(|(k, v)| (k.as_str(), v, &**of)));
         }
         (_, Value::Object(entries)) => {
-            write_entries(out, entries.iter().map(|(k, v)| (k.as_str(), v, &Kind::Any)));
+            write_entries(
+                out,
+                entries.iter().map(|(k, v)| (k.as_str(), v, &Kind::Any)),
+            );
         }
         (kind, Value::Array(items)) => {
             let item = match kind {

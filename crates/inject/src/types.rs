@@ -80,7 +80,9 @@ fn parse(text: &'static str) -> HashMap<&'static str, Type> {
         }
     }
     let names = written.keys();
-    names.map(|name| (*name, flattened(name, &written))).collect()
+    names
+        .map(|name| (*name, flattened(name, &written)))
+        .collect()
 }
 
 fn flattened(name: &str, written: &HashMap<&str, Vec<&'static str>>) -> Type {
@@ -113,7 +115,10 @@ fn field(row: &'static str) -> Field {
         strategy: Strategy::Plain,
     };
     for word in words {
-        let (word, argument) = word.trim_end_matches(')').split_once('(').unwrap_or((word, ""));
+        let (word, argument) = word
+            .trim_end_matches(')')
+            .split_once('(')
+            .unwrap_or((word, ""));
         match (word, argument) {
             ("go", name) => name.clone_into(&mut field.go),
             ("merge", "") => field.strategy = Strategy::Merge,
@@ -253,6 +258,9 @@ mod tests {
         assert_eq!(ports.strategy(), Strategy::MergeBy("containerPort"));
         assert_eq!(container.field("args").unwrap().strategy(), Strategy::Plain);
         let meta = Known::pod().field("metadata").unwrap();
-        assert_eq!(meta.field("finalizers").unwrap().strategy(), Strategy::Merge);
+        assert_eq!(
+            meta.field("finalizers").unwrap().strategy(),
+            Strategy::Merge
+        );
     }
 }

@@ -18,8 +18,8 @@ const MOST_ITEMS: usize = 10_000;
 /// An object of a file.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Object {
-    /// It is, or makes, pods, and they are injected.
-    Injected(Value),
+    /// It is, or makes, pods: as Kubernetes' types hold them, and injected unless they are left out.
+    Pods(Value),
     /// It stays as it is.
     Kept,
 }
@@ -49,19 +49,21 @@ fn into(
 ) -> Result<Object, Fault> {
     let kind = object["kind"].as_str().unwrap_or_default();
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    let (meta, spec) = match (api_version, kind) {
-        ("v1", "List") => return list(object, native, settings, warnings, left),
-        ("v1", "Pod") => ("/metadata", "/spec"),
-        ("batch/v1", "CronJob") => (
+    // Istio goes by the kind alone, whatever its version.
+    let (meta, spec) = match kind {
+        "List" => return list(object, native, settings, warnings, left),
+        "Pod" => ("/metadata", "/spec"),
+        "CronJob" => (
             "/spec/jobTemplate/metadata",
             "/spec/jobTemplate/spec/template/spec",
         ),
-        ("v1", "ReplicationController")
-        | ("batch/v1", "Job")
-        | ("apps/v1", "Deployment" | "DaemonSet" | "ReplicaSet" | "StatefulSet")
-        | ("apps.openshift.io/v1", "DeploymentConfig") => {
-            ("/spec/template/metadata", "/spec/template/spec")
-        }
+        "ReplicationController"
+        | "Job"
+        | "Deployment"
+        | "DaemonSet"
+        | "ReplicaSet"
+        | "StatefulSet"
+        | "DeploymentConfig" => ("/spec/template/metadata", "/spec/template/spec"),
         _ => return Ok(Object::Kept),
     };
     let part = |path: &str| object.pointer(path).cloned().unwrap_or_default();
@@ -101,7 +103,7 @@ fn into(
             _ => "has sidecar injection disabled",
         };
         warnings.push(format!("Skipping injection because {kind} {name:?} {why}"));
-        return Ok(Object::Kept);
+        return Ok(with_pod(object, meta, spec, pod.0));
     }
     let task = Task {
         workload,
@@ -115,11 +117,15 @@ fn into(
     };
     let mut injected = task.run(&pod, &settings, Vec::new())?;
     warnings.append(&mut injected.warnings);
+    Ok(with_pod(object, meta, spec, injected.pod))
+}
+
+fn with_pod(object: &Value, meta: &str, spec: &str, mut pod: Value) -> Object {
     let mut object = object.clone();
     for (path, part) in [(meta, "metadata"), (spec, "spec")] {
-        put(&mut object, path, injected.pod[part].take());
+        put(&mut object, path, pod[part].take());
     }
-    Ok(Object::Injected(object))
+    Object::Pods(object)
 }
 
 /// Why a pod of a file gets nothing, if so: the operator's policy has no say in files.
@@ -138,14 +144,14 @@ fn list(
     let mut list = object.clone();
     let items = list["items"].as_array_mut();
     for item in items.into_iter().flatten() {
-        *left = left.checked_sub(1).ok_or_else(|| {
-            Fault::new(format!("the list has more than {MOST_ITEMS} items"))
-        })?;
-        if let Object::Injected(injected) = into(item, native, settings, warnings, left)? {
+        *left = left
+            .checked_sub(1)
+            .ok_or_else(|| Fault::new(format!("the list has more than {MOST_ITEMS} items")))?;
+        if let Object::Pods(injected) = into(item, native, settings, warnings, left)? {
             *item = injected;
         }
     }
-    Ok(Object::Injected(list))
+    Ok(Object::Pods(list))
 }
 
 fn text(value: &Value) -> String {

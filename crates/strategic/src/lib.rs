@@ -56,11 +56,7 @@ impl Error {
 /// # Errors
 ///
 /// When the patch is no map, or a directive or list in it makes no sense. The object is then to be thrown away.
-pub fn merge<S: Shape>(
-    object: &mut Value,
-    patch: &Value,
-    shape: Option<S>,
-) -> Result<(), Error> {
+pub fn merge<S: Shape>(object: &mut Value, patch: &Value, shape: Option<S>) -> Result<(), Error> {
     let Value::Object(patch) = patch else {
         return Err(Error::new("expected a map in the patch"));
     };

@@ -59,7 +59,9 @@ fn merge_by<S: Shape>(
     let before = now.clone();
     let mut places: HashMap<String, usize> = HashMap::new();
     for (at, known) in now.iter().enumerate() {
-        places.entry(identity(known, key)?.to_string()).or_insert(at);
+        places
+            .entry(identity(known, key)?.to_string())
+            .or_insert(at);
     }
     for entry in &plain {
         let Value::Object(fields) = entry else {

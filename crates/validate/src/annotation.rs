@@ -167,13 +167,21 @@ mod tests {
     fn values_are_judged_by_the_annotation_they_belong_to() {
         let port = "status.sidecar.istio.io/port";
         assert_eq!(fault(port, "15020"), None);
-        assert!(fault(port, "70000").unwrap().ends_with("value out of range"));
+        assert!(
+            fault(port, "70000")
+                .unwrap()
+                .ends_with("value out of range")
+        );
         assert!(fault(port, "+1").unwrap().ends_with("invalid syntax"));
         let ranges = "traffic.sidecar.istio.io/includeOutboundIPRanges";
         assert_eq!(fault(ranges, "*"), None);
         assert_eq!(fault(ranges, "10.0.0.0/8,::/0"), None);
         assert!(fault(ranges, "10.0.0.0").unwrap().ends_with("no '/'"));
-        assert!(fault(ranges, "10.0.0.0/33").unwrap().ends_with("out of range"));
+        assert!(
+            fault(ranges, "10.0.0.0/33")
+                .unwrap()
+                .ends_with("out of range")
+        );
         let config = "proxy.istio.io/config";
         assert!(fault(config, "concurrency: many").is_some());
         assert!(fault(config, "drainDuration: 5ms").is_some());

@@ -15,14 +15,18 @@ pub(super) fn attributes(args: &Args<'_>) -> String {
     }
     let (annotations, labels, namespace) = (args.map(1), args.map(2), args.str(3));
     let containers = args.list(4);
-    let containers: Vec<_> = containers.items().iter().filter_map(Typed::of).map(Typed::raw).collect();
+    let containers: Vec<_> = containers
+        .items()
+        .iter()
+        .filter_map(Typed::of)
+        .map(Typed::raw)
+        .collect();
     let text = |value: Option<Value>| {
         let text = value?.as_str().map(str::to_owned)?;
         (!text.is_empty()).then_some(text)
     };
-    let annotated = |attribute: &str| {
-        text(annotations.get(&format!("resource.opentelemetry.io/{attribute}")))
-    };
+    let annotated =
+        |attribute: &str| text(annotations.get(&format!("resource.opentelemetry.io/{attribute}")));
     let of_image = || {
         let [container] = containers.as_slice() else {
             return None;
@@ -61,8 +65,12 @@ fn is_asked_for(mesh: &Value) -> bool {
         return false;
     };
     let any: &dyn std::any::Any = &**mesh;
-    let mesh = any.downcast_ref::<Message>().and_then(|m| m.message.as_ref());
-    let json = mesh.and_then(|m| serde_json::to_value(m).ok()).unwrap_or_default();
+    let mesh = any
+        .downcast_ref::<Message>()
+        .and_then(|m| m.message.as_ref());
+    let json = mesh
+        .and_then(|m| serde_json::to_value(m).ok())
+        .unwrap_or_default();
     let providers = json["extensionProviders"].as_array();
     providers.into_iter().flatten().any(|provider| {
         provider["opentelemetry"]["serviceAttributeEnrichment"] == "OTEL_SEMANTIC_CONVENTIONS"

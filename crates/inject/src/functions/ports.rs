@@ -30,5 +30,7 @@ pub(crate) fn of_container(container: &Value) -> Vec<String> {
     let ports = container["ports"].as_array();
     let ports = ports.into_iter().flatten();
     let taken = ports.filter(|p| !matches!(p["protocol"].as_str(), Some("UDP" | "SCTP")));
-    taken.map(|p| p["containerPort"].as_i64().unwrap_or_default().to_string()).collect()
+    taken
+        .map(|p| p["containerPort"].as_i64().unwrap_or_default().to_string())
+        .collect()
 }
