@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateSigningRequestDer;
 use rustls::pki_types::pem::PemObject;
 use x509_cert::attr::{Attribute, Attributes};
 use x509_cert::der::asn1::{Any, BitString, SetOfVec};
-use x509_cert::der::{Decode, Encode, Reader, SliceReader, Tag};
+use x509_cert::der::{Decode, Encode, Header, Reader, SliceReader, Tag};
 use x509_cert::ext::pkix::{BasicConstraints, KeyUsage, SubjectAltName};
 use x509_cert::ext::{Extension, Extensions};
 use x509_cert::name::Name;
@@ -25,6 +25,10 @@ pub const LARGEST: usize = 16 << 10;
 
 /// Most attributes, extensions, and names.
 const MOST: usize = 64;
+
+/// Most elements of a request, those in them included; one with a long subject has 60. The decoder sorts sets by insertion, so
+/// that a request of one set would keep it for half a second.
+const MOST_ELEMENTS: usize = 256;
 
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
@@ -99,6 +103,7 @@ impl Csr {
                 .map_err(|_| CsrError::Pem)?
                 .to_vec(),
         };
+        bound(&der)?;
         let request = CertReq::from_der(&der).map_err(structure)?;
         let asked = extensions(&request.info)?;
         let key = PublicKey::from_info(&request.info.public_key).ok_or(CsrError::Key)?;
@@ -207,10 +212,30 @@ fn attributes(asked: Extensions) -> Result<Attributes, x509_cert::der::Error> {
     Ok(attributes)
 }
 
+/// Whether a request has few enough elements to be read.
+fn bound(der: &[u8]) -> Result<(), CsrError> {
+    let (mut open, mut elements) = (vec![der], 0);
+    while let Some(inside) = open.pop() {
+        let mut reader = SliceReader::new(inside).map_err(structure)?;
+        while !reader.is_finished() {
+            elements += 1;
+            if elements > MOST_ELEMENTS {
+                return Err(structure("too many elements"));
+            }
+            let header = Header::decode(&mut reader).map_err(structure)?;
+            let value = reader.read_slice(header.length).map_err(structure)?;
+            if header.tag.is_constructed() {
+                open.push(value);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The first element in a sequence as it stands there: what signatures of requests, certificates and lists are over.
 pub(crate) fn first_element(der: &[u8]) -> Result<&[u8], x509_cert::der::Error> {
     let mut outer = SliceReader::new(der)?;
-    let header = x509_cert::der::Header::decode(&mut outer)?;
+    let header = Header::decode(&mut outer)?;
     header.tag.assert_eq(Tag::Sequence)?;
     outer.tlv_bytes()
 }
@@ -358,6 +383,26 @@ mod tests {
         let usage = KeyUsage(KeyUsages::DigitalSignature.into());
         let usage = extension(KEY_USAGE, true, &usage).unwrap();
         assert!(!with(vec![usage]).unwrap().is_plain());
+    }
+
+    #[test]
+    fn a_request_of_many_elements_is_refused_before_they_are_sorted() {
+        let part = |index: u16| {
+            let [high, low] = (0x7fff - index).to_be_bytes();
+            [0x30, 7, 0x06, 3, 0x2a, high | 0x80, low & 0x7f, 0x0c, 0]
+        };
+        let set: Vec<u8> = (0..1500).flat_map(part).collect();
+        let long = |tag, body: &[u8]| {
+            let [high, low] = u16::try_from(body.len()).unwrap().to_be_bytes();
+            [&[tag, 0x82, high, low], body].concat()
+        };
+        let subject = long(0x30, &long(0x31, &set));
+        let request = long(0x30, &long(0x30, &[&[2, 1, 0], &*subject].concat()));
+        assert!(request.len() < LARGEST);
+        let refused = CsrError::Structure("too many elements".to_owned());
+        assert_eq!(Csr::parse(&request), Err(refused));
+        let names: Vec<String> = (0..64).map(|i| format!("spiffe://td/{i}")).collect();
+        Csr::make(&key(), &names).expect("64 names are few enough");
     }
 
     #[test]

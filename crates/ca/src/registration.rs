@@ -26,6 +26,10 @@ use crate::roots::{Roots, distinct};
 use crate::signer::{Issued, Lifetimes, SignError, Signer, SigningRequest};
 use exchange::Exchange;
 
+/// What is wrong as long as there is nobody to judge peers by.
+const NO_ROOTS: &str =
+    "no roots of the signers are known: --external-ca-roots, or caCertificates of the mesh config";
+
 /// Most requests that are with the API at the same time.
 const AT_ONCE: usize = 32;
 
@@ -106,6 +110,8 @@ async fn follow(
         });
         let all = distinct(known.iter().cloned().chain(read.flatten()));
         let pems: Vec<String> = all.iter().map(Certificate::pem).collect();
+        let fault = pems.is_empty().then(|| NO_ROOTS.into());
+        state.send_modify(|state| Arc::make_mut(state).fault = fault);
         if pems != roots.borrow().pems {
             generation += 1;
             let expires = all.first().map(Certificate::not_after);

@@ -205,9 +205,6 @@ impl Keeper {
             true => read.advanced(&self.policy, now, may_begin)?,
             false => None,
         };
-        if may_begin {
-            self.check_from = now + self.options.check_interval;
-        }
         let new = match due {
             Some(new) => {
                 self.storage.replace(stored, &new.data()).await?;
@@ -216,6 +213,9 @@ impl Keeper {
             }
             None => read,
         };
+        if may_begin {
+            self.check_from = now + self.options.check_interval;
+        }
         self.put(new, now)
     }
 

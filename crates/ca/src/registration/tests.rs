@@ -181,6 +181,9 @@ async fn a_request_is_made_approved_read_and_deleted() {
         if of_mesh || of_file {
             authority.ready().await;
             assert_eq!(authority.roots().borrow().pem(), *world.root());
+            assert_eq!(authority.state().fault, None);
+        } else {
+            assert!(authority.state().fault.is_some(), "nobody can be judged");
         }
     }
 }
