@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::certificate::{MeshRoots, WorkloadCertificate};
 use crate::host::Hostname;
 use crate::jwks::{FetchedKeys, KeySource};
 use crate::kinds::{AnyObject, Kind};
@@ -187,6 +188,10 @@ pub enum Change {
     Keys(KeySource, Option<Arc<FetchedKeys>>),
     /// The addresses of a name that generation wants resolved, sorted; nothing where it wants them no more.
     Addresses(Arc<str>, Option<Arc<[IpAddr]>>),
+    /// The certificate of an identity (`spiffe://...`) that a proxy wants; nothing where none wants it any more.
+    Certificate(Arc<str>, Option<Arc<WorkloadCertificate>>),
+    /// The roots of our own authority, with those that it has told before and still trusts.
+    Roots(Option<Arc<MeshRoots>>),
     /// Mesh-wide settings were replaced.
     Settings(Arc<Settings>),
     /// The collection is told anew: what is not told again before its next `Synced` is gone.
@@ -207,7 +212,11 @@ impl Change {
             Change::Gone(owner) => Some(owner),
             Change::Endpoints { owner, .. } | Change::DeleteEndpoints { owner, .. } => Some(owner),
             Change::Restart(collection) | Change::Synced(collection) => Some(&collection.owner),
-            Change::Keys(..) | Change::Addresses(..) | Change::Settings(_) => None,
+            Change::Keys(..)
+            | Change::Addresses(..)
+            | Change::Certificate(..)
+            | Change::Roots(_)
+            | Change::Settings(_) => None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The pages under `/debug`, in the shapes that istioctl and existing tools read.
 
+mod certificates;
 mod dumps;
 mod explain;
 mod heap;
@@ -29,6 +30,10 @@ use crate::supervisor::SourceStatus;
 const INDEX: &[(&str, &str)] = &[
     ("adsz", "connected proxies and what they watch"),
     ("analysis", "what is wrong between objects"),
+    (
+        "certz",
+        "certificates made for workloads, and the roots; with proxyID=, those that a proxy gets",
+    ),
     (
         "clusterz",
         "the configured cluster and the remote ones: which Secret names each, and whether it was read",
@@ -148,6 +153,13 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "adsz" | "connections" => Page::Json(adsz(&pages.connections.all())),
         "registryz" => Page::Json(pages.derive.ask(registry::services).await?),
         "endpointShardz" | "endpointz" => Page::Json(pages.derive.ask(registry::endpoints).await?),
+        "certz" => Page::Json(match parameter(query, "proxyID") {
+            Some(proxy) => {
+                let found = connected(pages, proxy, |_, found| found).await?;
+                certificates::of_proxy(&found)
+            }
+            None => pages.derive.ask(certificates::all).await?,
+        }),
         "clusterz" => Page::Json(remotes::clusterz(
             &pages.cluster,
             &pages.supervisor.sources(),

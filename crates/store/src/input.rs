@@ -43,6 +43,10 @@ pub enum Input<'a> {
     Keys(&'a KeySource),
     /// The addresses that a name was resolved to.
     Addresses(&'a str),
+    /// The certificate of an identity.
+    Certificate(&'a str),
+    /// The roots of our own authority.
+    Roots,
     /// The labels of the connected proxies of a namespace.
     Connected(&'a Namespace),
     /// Which namespaces have connected proxies.
@@ -79,6 +83,8 @@ impl Input<'_> {
             Input::Keys(KeySource::Uri(uri)) => hash(11, 0, &[uri]),
             Input::Keys(KeySource::Issuer(issuer)) => hash(12, 0, &[issuer]),
             Input::Addresses(name) => hash(16, 0, &[name]),
+            Input::Certificate(identity) => hash(17, 0, &[identity]),
+            Input::Roots => hash(18, 0, &[]),
             Input::Connected(namespace) => hash(13, 0, &[namespace]),
             Input::ConnectedNamespaces => hash(14, 0, &[]),
         }
@@ -119,6 +125,8 @@ impl fmt::Display for Input<'_> {
             }
             Input::Keys(source) => write!(f, "keys of {source}"),
             Input::Addresses(name) => write!(f, "addresses of {name}"),
+            Input::Certificate(identity) => write!(f, "certificate of {identity}"),
+            Input::Roots => f.write_str("roots"),
             Input::Connected(namespace) => write!(f, "connected proxies in {namespace}"),
             Input::ConnectedNamespaces => f.write_str("namespaces with connected proxies"),
         }
@@ -149,6 +157,8 @@ mod tests {
             Input::Keys(&uri),
             Input::Keys(&issuer),
             Input::Addresses("a"),
+            Input::Certificate("a"),
+            Input::Roots,
             Input::Connected(&namespace),
             Input::ConnectedNamespaces,
         ];

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Guarded};
+use model::certificate::{MeshRoots, WorkloadCertificate};
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::settings::Settings;
@@ -43,6 +44,10 @@ pub trait Reads {
     fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>>;
     /// The addresses that a name was resolved to, sorted; `None` until an answer or a failure came.
     fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>>;
+    /// The certificate of an identity (`spiffe://...`); `None` until one was made.
+    fn certificate(&self, identity: &str) -> Option<Arc<WorkloadCertificate>>;
+    /// The roots of our own authority; `None` where there is none, or it has not told yet.
+    fn roots(&self) -> Option<Arc<MeshRoots>>;
     /// The endpoint shards of a service.
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>>;
     /// The labels of the connected proxies of a namespace, each set once.
@@ -150,6 +155,16 @@ impl Reads for Cx<'_, Snapshot> {
     fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>> {
         let snapshot = read(self, Input::Addresses(name));
         snapshot.addresses.get(name).cloned()
+    }
+
+    fn certificate(&self, identity: &str) -> Option<Arc<WorkloadCertificate>> {
+        let snapshot = read(self, Input::Certificate(identity));
+        snapshot.certificates.get(identity).cloned()
+    }
+
+    fn roots(&self) -> Option<Arc<MeshRoots>> {
+        let snapshot = read(self, Input::Roots);
+        snapshot.roots.clone()
     }
 
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use model::certificate::{MeshRoots, WorkloadCertificate};
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
@@ -150,6 +151,10 @@ pub struct Snapshot {
     pub keys: RedBlackTreeMapSync<KeySource, Arc<FetchedKeys>>,
     /// Addresses of names that were resolved.
     pub addresses: RedBlackTreeMapSync<Arc<str>, Arc<[IpAddr]>>,
+    /// Certificates that were made for identities.
+    pub certificates: RedBlackTreeMapSync<Arc<str>, Arc<WorkloadCertificate>>,
+    /// The roots of our own authority.
+    pub roots: Option<Arc<MeshRoots>>,
     /// Endpoints that registries told, by service.
     pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,
     /// Objects that several owners hold: all of them, the one whose version is in force first.

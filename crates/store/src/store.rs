@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{InputKey, KeyedMap};
+use model::certificate::{MeshRoots, WorkloadCertificate};
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::AnyObject;
@@ -110,6 +111,8 @@ impl Store {
                 settings,
                 keys: RedBlackTreeMapSync::new_sync(),
                 addresses: RedBlackTreeMapSync::new_sync(),
+                certificates: RedBlackTreeMapSync::new_sync(),
+                roots: None,
                 shards: RedBlackTreeMapSync::new_sync(),
                 contested: RedBlackTreeMapSync::new_sync(),
                 connected: RedBlackTreeMapSync::new_sync(),
@@ -192,6 +195,8 @@ impl Writing<'_> {
             } => self.delete_endpoints(&owner, &(service, shard)),
             Change::Keys(source, fetched) => self.set_keys(source, fetched),
             Change::Addresses(name, found) => self.set_addresses(name, found),
+            Change::Certificate(identity, made) => self.set_certificate(identity, made),
+            Change::Roots(roots) => self.set_roots(roots),
             Change::Settings(settings) => {
                 let discovery = &mut self.store.discovery;
                 discovery.settings_change(&self.next.settings, &settings);
@@ -356,6 +361,25 @@ impl Writing<'_> {
         match found {
             Some(found) => self.next.addresses.insert_mut(name, found),
             None => _ = self.next.addresses.remove_mut(&name),
+        }
+    }
+
+    fn set_certificate(&mut self, identity: Arc<str>, made: Option<Arc<WorkloadCertificate>>) {
+        if self.next.certificates.get(&identity) == made.as_ref() {
+            return;
+        }
+        self.touched
+            .note(Input::Certificate(&identity), Reason::Secret);
+        match made {
+            Some(made) => self.next.certificates.insert_mut(identity, made),
+            None => _ = self.next.certificates.remove_mut(&identity),
+        }
+    }
+
+    fn set_roots(&mut self, roots: Option<Arc<MeshRoots>>) {
+        if self.next.roots != roots {
+            self.touched.note(Input::Roots, Reason::Secret);
+            self.next.roots = roots;
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::capabilities::CertificateSource;
 use mesh::proxy::Traits;
 use mesh::view::ProxyKey;
 use model::labels::Labels;
@@ -77,6 +78,16 @@ impl View {
             TypeUrl::Secret => TypeSet::Secrets(self.secrets.clone()),
             TypeUrl::Extension => TypeSet::Extensions(self.extensions.clone()),
         }
+    }
+
+    /// Where the certificate of its proxies' identity comes from.
+    pub fn certificates(&self) -> CertificateSource {
+        self.clusters.certificates()
+    }
+
+    /// The identity (`spiffe://...`) whose certificate its proxies want from us.
+    pub fn own_certificate(&self) -> Option<&Arc<str>> {
+        self.secrets.own()
     }
 
     /// The query for what is wrong with what its proxies get.

@@ -102,7 +102,7 @@ pub(super) fn locality_label(labels: &Labels) -> Option<Locality> {
 }
 
 /// The SPIFFE identity of a service account.
-pub(super) fn identity(trust_domain: &str, namespace: &str, account: &str) -> Arc<str> {
+pub fn spiffe_id(trust_domain: &str, namespace: &str, account: &str) -> Arc<str> {
     let trust_domain = trust_domain.replace('@', ".");
     Arc::from(format!(
         "spiffe://{trust_domain}/ns/{namespace}/sa/{account}"
@@ -189,7 +189,7 @@ pub(super) fn from_entry(
         Arc::from("")
     } else {
         let trust_domain = &settings.mesh.trust_domain;
-        identity(trust_domain, &name.namespace, &spec.service_account)
+        spiffe_id(trust_domain, &name.namespace, &spec.service_account)
     };
     let mutual_tls = match labels.get(TLS_MODE_LABEL) {
         Some(mode) => mode == "istio",

@@ -61,7 +61,7 @@ pub struct State {
     pub(super) found: Found,
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
-    wants: Wants,
+    pub(super) wants: Wants,
     /// Called when a proxy has its view, and when it leaves.
     pub(super) on_proxy: OnProxy,
 }
@@ -314,6 +314,7 @@ impl State {
             self.revisions.note(self.store.snapshot().revision, since);
         }
         let (views, sets) = self.publish();
+        self.wants.tell_certificates();
         self.engine.collect();
         let found = self.found.take_new(&self.store.snapshot());
         if !had_changes && sets == 0 && found.is_empty() {

@@ -14,7 +14,7 @@ use xlate::View;
 use xlate::ViewOf;
 
 use super::ProxyId;
-use super::state::{FindingsEntry, Proxy, Root, SetEntry, State};
+use super::state::{FindingsEntry, Proxy, Root, SetEntry, State, ViewEntry};
 use crate::analysis::Seen;
 
 /// Whether anything was derived, be it that there is nothing.
@@ -159,7 +159,11 @@ impl State {
             self.leave_view(id, &former.view, types);
         }
         let view = &viewed.view;
-        let entry = self.views.entry(Arc::clone(view)).or_default();
+        let wants = &mut self.wants;
+        let entry = self.views.entry(Arc::clone(view)).or_insert_with(|| {
+            wants.view_came(view);
+            ViewEntry::default()
+        });
         entry.proxies.insert(id);
         entry.joined_or_left += 1;
         if let Some(proxy) = self.proxies.get_mut(&id) {
@@ -229,6 +233,7 @@ impl State {
                 self.leave_findings(view);
             }
             self.views.remove(view);
+            self.wants.view_left(view);
         }
     }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use model::certificate::{MeshRoots, PrivateKey, WorkloadCertificate};
 use model::change::{Change, Collection, Contents, ServiceKey, ShardKey};
 use model::jwks::{FetchedKeys, KeySource};
 use model::mesh::read_mesh_networks;
@@ -29,6 +30,10 @@ pub(crate) enum Step {
     Keys(u8, u8),
     /// The addresses of the name of a gateway between networks.
     Addresses(u8, u8),
+    /// What was made for an identity.
+    Certificate(u8, u8),
+    /// The roots of our authority.
+    Roots(u8),
     /// An owner tells a kind again, or the endpoints; these objects are what it has of it.
     Again(u8, Vec<Pick>),
     Gone(u8),
@@ -36,7 +41,7 @@ pub(crate) enum Step {
     Toggle(u8),
 }
 
-pub(crate) const PROXIES: u8 = 6;
+pub(crate) const PROXIES: u8 = 7;
 /// The remote clusters, of the owners from the third on.
 const CLUSTERS: [&str; 2] = ["remote", "west"];
 const OWNERS: u8 = 4;
@@ -68,7 +73,7 @@ impl Draw {
     }
 
     fn step(&mut self) -> Step {
-        match self.below(25) {
+        match self.below(27) {
             0..=9 => Step::Put(self.owner(), self.picks(4)),
             10..=13 => Step::Delete(self.owner(), self.pick()),
             14 | 15 => {
@@ -81,6 +86,8 @@ impl Draw {
             19 => Step::Again(self.owner(), self.picks(2)),
             20 => Step::Gone(self.owner()),
             21 => Step::Addresses(self.below(2), self.below(4)),
+            22 => Step::Certificate(self.below(2), self.below(3)),
+            23 => Step::Roots(self.below(3)),
             _ => Step::Toggle(self.below(PROXIES)),
         }
     }
@@ -245,6 +252,26 @@ impl Step {
                 let name = format!("lb{name}.example.com").into();
                 vec![Change::Addresses(name, found.map(Into::into))]
             }
+            Step::Certificate(identity, variant) => {
+                let made = (*variant > 0).then(|| {
+                    Arc::new(WorkloadCertificate {
+                        chain: format!("chain {variant}").into(),
+                        key: PrivateKey::from_pem(format!("key {variant}")),
+                    })
+                });
+                let account = ["gateway", "other"][usize::from(*identity)];
+                let identity = format!("spiffe://cluster.local/ns/one/sa/{account}");
+                vec![Change::Certificate(identity.into(), made)]
+            }
+            Step::Roots(variant) => {
+                let roots = (*variant > 0).then(|| {
+                    Arc::new(MeshRoots {
+                        roots: format!("roots {variant}").into(),
+                        revoked: None,
+                    })
+                });
+                vec![Change::Roots(roots)]
+            }
             Step::Again(by, picks) => {
                 let objects = objects(picks);
                 let of = Contents::Objects(objects[0].key().kind);
@@ -283,6 +310,8 @@ impl fmt::Display for Step {
             Step::Settings(variant) => write!(f, "settings {variant}"),
             Step::Keys(issuer, variant) => write!(f, "keys {issuer} {variant}"),
             Step::Addresses(name, variant) => write!(f, "addresses {name} {variant}"),
+            Step::Certificate(of, variant) => write!(f, "certificate {of} {variant}"),
+            Step::Roots(variant) => write!(f, "roots {variant}"),
             Step::Again(by, list) => {
                 write!(f, "again {by}")?;
                 picks(f, list)
@@ -313,6 +342,8 @@ impl FromStr for Step {
             ("settings", [variant]) => Step::Settings(*variant),
             ("keys", [issuer, variant]) => Step::Keys(*issuer, *variant),
             ("addresses", [name, variant]) => Step::Addresses(*name, *variant),
+            ("certificate", [of, variant]) => Step::Certificate(*of, *variant),
+            ("roots", [variant]) => Step::Roots(*variant),
             ("again", [by, list @ ..]) => Step::Again(*by, picks(list)),
             ("gone", [by]) => Step::Gone(*by),
             ("toggle", [proxy]) => Step::Toggle(*proxy),
