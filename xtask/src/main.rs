@@ -86,9 +86,11 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("kubernetes", &["model", "sources", "validate"]),
     ("writeback", &["model", "apiserver"]),
     ("registration", &["model", "writeback"]),
+    ("ca", &["apiserver", "sources", "writeback"]),
     (
         "server",
         &[
+            "ca",
             "kubernetes",
             "writeback",
             "registration",
