@@ -120,6 +120,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "analysis",
             "explain",
             "apiserver",
+            "ca",
             "convert",
             "server",
             "client",

@@ -42,6 +42,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,
 
+    /// Certificates of workloads that have no agent.
+    #[command(flatten)]
+    pub certificates: crate::certificates::CertificateOptions,
+
     /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: the key `mesh` of the ConfigMap `istio`
     /// in the namespace of the control plane, wherever that comes from, over Istio's defaults.
     #[arg(

@@ -1,5 +1,6 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
+mod certificates;
 mod remotes;
 mod writing;
 
@@ -18,6 +19,7 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use certificates::Certificates;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
 pub use writing::Writing;
@@ -91,6 +93,8 @@ pub struct Metrics {
     pub warm_size: IntGauge,
     /// Of remote clusters.
     pub remotes: Remotes,
+    /// Of certificates made for workloads.
+    pub certificates: Certificates,
     /// Of what is written into an API.
     pub writing: Writing,
     /// Seconds from start to ready.
@@ -256,6 +260,7 @@ impl Metrics {
                 "Size of the file for the next start.",
             )?,
             remotes: Remotes::new(r)?,
+            certificates: Certificates::new(r)?,
             writing: Writing::new(r)?,
             startup: {
                 let seconds =

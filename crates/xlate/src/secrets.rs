@@ -32,6 +32,8 @@ use model::x509::Fault;
 use store::{Reads, Snapshot};
 use xds::ResourceSet;
 
+use crate::clusters::sds;
+
 pub use allowed::may_read;
 use made::{KeyProvider, SecretOf};
 use named::{ClientCredentialsFor, of_server};
@@ -98,6 +100,12 @@ impl SecretsOf {
             [certificate, roots].map(|resource| (*resource).clone())
         });
         ResourceSet::new(of_objects.chain(own.flatten()))
+    }
+
+    /// Whether their own certificate and the roots are in a set, if they have them from us.
+    pub(crate) fn is_whole(&self, set: &ResourceSet) -> bool {
+        let has = |name| set.get(name).is_some();
+        self.own.is_none() || (has(sds::OWN) && has(sds::ROOT))
     }
 
     /// The identity (`spiffe://...`) whose certificate they want from us.

@@ -10,7 +10,7 @@ use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Role;
 use store::Snapshot;
-use xds::TypeUrl;
+use xds::{ResourceSet, TypeUrl};
 
 use crate::clusters::ClustersOf;
 use crate::ecds::ExtensionConfigsOf;
@@ -88,6 +88,12 @@ impl View {
     /// The identity (`spiffe://...`) whose certificate its proxies want from us.
     pub fn own_certificate(&self) -> Option<&Arc<str>> {
         self.secrets.own()
+    }
+
+    /// Whether a set is what its proxies can begin with. Envoy takes a certificate that it asks for and that is not there for
+    /// one that never will be, and listens without it: so nothing is said of secrets until it has been made.
+    pub fn can_begin_with(&self, ty: TypeUrl, set: &ResourceSet) -> bool {
+        ty != TypeUrl::Secret || self.secrets.is_whole(set)
     }
 
     /// The query for what is wrong with what its proxies get.

@@ -358,18 +358,18 @@ fn a_proxy_without_an_agent_gets_the_certificate_of_its_identity_alone() {
     let view = world.view(&stock(Some("sa:shop:cart"), &json!({})));
     assert_eq!(view.own_certificate().map(|id| &**id), Some(CART));
     let sent = secrets(&world, &view);
-    let inline = |text: &str| json!({ "inlineBytes": STANDARD.encode(text) });
+    let inline = |text: &str| json!({ "inline_bytes": STANDARD.encode(text) });
     assert_eq!(
         sent,
         [
             (
                 "ROOTCA".to_owned(),
-                json!({"name": "ROOTCA", "validationContext": {"trustedCa": inline(EC.0)}})
+                json!({"name": "ROOTCA", "validation_context": {"trusted_ca": inline(EC.0)}})
             ),
             (
                 "default".to_owned(),
-                json!({"name": "default", "tlsCertificate": {
-                    "certificateChain": inline(EC.0), "privateKey": inline(EC.1)}})
+                json!({"name": "default", "tls_certificate": {
+                    "certificate_chain": inline(EC.0), "private_key": inline(EC.1)}})
             ),
         ]
     );
@@ -431,13 +431,13 @@ fn another_trust_domain_is_another_identity() {
 /// The references to a secret in a set: each as its source and whether it is waited for without limit.
 fn references(world: &World, view: &Arc<View>, ty: TypeUrl, name: &str) -> Vec<(String, bool)> {
     fn walk(value: &Value, name: &str, found: &mut Vec<(String, bool)>) {
-        if value["name"] == *name && value["sdsConfig"].is_object() {
-            let config = &value["sdsConfig"];
+        if value["name"] == *name && value["sds_config"].is_object() {
+            let config = &value["sds_config"];
             let source = match config["ads"].is_object() {
                 true => "ads".to_owned(),
                 false => config.to_string(),
             };
-            found.push((source, config["initialFetchTimeout"] == "0s"));
+            found.push((source, config["initial_fetch_timeout"] == "0s"));
         }
         match value {
             Value::Object(fields) => fields.values().for_each(|v| walk(v, name, found)),

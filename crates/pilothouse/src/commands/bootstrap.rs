@@ -227,7 +227,10 @@ fn authority(text: &str) -> Result<(String, u16), String> {
     }
     let parts = text.rsplit_once(':');
     let is_name = |host: &str| {
-        !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+        !host.is_empty()
+            && host
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
     };
     match parts.and_then(|(host, port)| Some((host, port.parse().ok()?))) {
         Some((host, port)) if is_name(host) => Ok((host.to_owned(), port)),
@@ -314,9 +317,15 @@ mod tests {
     fn a_token_is_read_for_each_stream_and_brings_certificates() {
         let plain = made(&[]);
         assert_eq!(cluster(&plain).get("transport_socket"), None);
-        assert_eq!(plain["node"]["metadata"].get("PILOTHOUSE_CERTIFICATES"), None);
+        assert_eq!(
+            plain["node"]["metadata"].get("PILOTHOUSE_CERTIFICATES"),
+            None
+        );
         let bootstrap = made(&["--root-cert", "/r.pem", "--token-file", "/run/a\"b"]);
-        assert_eq!(bootstrap["node"]["metadata"]["PILOTHOUSE_CERTIFICATES"], "ads");
+        assert_eq!(
+            bootstrap["node"]["metadata"]["PILOTHOUSE_CERTIFICATES"],
+            "ads"
+        );
         let options = &cluster(&bootstrap)["typed_extension_protocol_options"];
         let filters = options.as_object().unwrap().values().next().unwrap();
         let code = &filters["http_filters"][0]["typed_config"]["default_source_code"];
@@ -334,7 +343,14 @@ mod tests {
     fn a_certificate_is_read_from_files_or_followed() {
         let dir = tempfile::tempdir().unwrap();
         let sds = dir.path().display().to_string();
-        let flags = ["--root-cert", "/c/r.pem", "--client-cert", "/c/a.pem", "--client-key", "/c/a.key"];
+        let flags = [
+            "--root-cert",
+            "/c/r.pem",
+            "--client-cert",
+            "/c/a.pem",
+            "--client-key",
+            "/c/a.key",
+        ];
         let once = made(&flags);
         let context = &cluster(&once)["transport_socket"]["typed_config"]["common_tls_context"];
         let pair = &context["tls_certificates"][0];

@@ -56,6 +56,8 @@ pub(super) struct Keeping {
     entries: BTreeMap<Arc<str>, Entry>,
     /// The same by when they are due.
     queue: BTreeSet<(Instant, Arc<str>)>,
+    /// Those that have a certificate, by when it expires.
+    expiring: BTreeSet<(SystemTime, Arc<str>)>,
     under_way: JoinSet<Outcome>,
     wanted: Wanted,
     /// Whether some of those have no room.
@@ -75,6 +77,7 @@ impl Keeping {
             anchors: Anchors::default(),
             entries: BTreeMap::new(),
             queue: BTreeSet::new(),
+            expiring: BTreeSet::new(),
             under_way: JoinSet::new(),
             wanted: Wanted::default(),
             left_out: false,
@@ -158,7 +161,8 @@ impl Keeping {
                 self.make(&identity, now);
                 continue;
             }
-            if entry.held.is_some() {
+            if let Some(held) = &entry.held {
+                self.expiring.remove(&(held.expires, identity.clone()));
                 gone.push(Change::Certificate(identity.clone(), None));
             }
             self.queue.remove(&(due, identity.clone()));
@@ -193,9 +197,8 @@ impl Keeping {
 
     /// Tells how many certificates there are.
     pub(super) fn tell(&self) {
-        let held = || self.entries.values().filter_map(|e| e.held.as_ref());
-        let first = held().map(|h| h.expires).min();
-        self.watcher.holds(held().count(), first);
+        let first = self.expiring.first().map(|(expires, _)| *expires);
+        self.watcher.holds(self.expiring.len(), first);
     }
 
     fn make(&mut self, identity: &Arc<str>, now: Instant) {
@@ -228,11 +231,15 @@ impl Keeping {
                 let life = made.expires.duration_since(clock).unwrap_or_default();
                 let left = self.options.left + self.options.jitter * (2.0 * draw - 1.0);
                 let wait = life.mul_f64(1.0 - left.clamp(0.0, 1.0)).max(SHORTEST);
-                entry.held = Some(Held {
+                let held = Held {
                     signing,
                     renew: clock + wait,
                     expires: made.expires,
-                });
+                };
+                if let Some(former) = entry.held.replace(held) {
+                    self.expiring.remove(&(former.expires, identity.clone()));
+                }
+                self.expiring.insert((made.expires, identity.clone()));
                 self.schedule_renewal(&identity, now);
                 let certificate = Some(Arc::new(made.certificate));
                 Some(Change::Certificate(identity.clone(), certificate))
