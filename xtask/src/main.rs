@@ -81,8 +81,9 @@ const GRAPH: &[(&str, &[&str])] = &[
     ),
     (
         "apiserver",
-        &["model", "sources", "validate", "proto-istio"],
+        &["model", "identity", "sources", "validate", "proto-istio"],
     ),
+    ("identity", &["model", "sources"]),
     ("kubernetes", &["model", "sources", "validate"]),
     ("writeback", &["model", "apiserver"]),
     ("registration", &["model", "writeback"]),

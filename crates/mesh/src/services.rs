@@ -55,7 +55,7 @@ pub use network::network_of;
 pub use pod::{PodOf, WorkloadOfPod, pod_of};
 pub use targets::{labels_at, targets_of};
 pub use workload::{Topology, with_topology};
-pub use workload::{Workload, WorkloadOfEntry, spiffe_id};
+pub use workload::{Workload, WorkloadOfEntry};
 
 /// Services in Istio's order.
 pub type ServiceList = Arc<[Arc<Service>]>;

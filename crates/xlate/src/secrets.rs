@@ -22,12 +22,12 @@ use mesh::gateways;
 use mesh::gateways::{GatewayKey, MergedGateway};
 use mesh::proxy::Traits;
 use mesh::scope::{ScopeKey, ScopeOf};
-use mesh::services::spiffe_id;
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::names::ClusterId;
 use model::node::{Identity, Role};
 use model::object::ObjectKey;
+use model::spiffe::SpiffeId;
 use model::x509::Fault;
 use store::{Reads, Snapshot};
 use xds::ResourceSet;
@@ -71,8 +71,11 @@ impl SecretsOf {
         };
         let takes_own = Capabilities::of(proxy).certificates == CertificateSource::Ads;
         let trust_domain = &cx.settings().mesh.trust_domain;
-        let own = takes_own
-            .then(|| spiffe_id(trust_domain, &identity.namespace, &identity.service_account));
+        let (namespace, account) = (&identity.namespace, &identity.service_account);
+        let own = takes_own.then(|| {
+            let id = SpiffeId::new(trust_domain, namespace.clone(), account.clone());
+            Arc::from(id.to_string())
+        });
         let gateway = proxy.node.role == Role::Router;
         Self {
             identity: Some(identity),

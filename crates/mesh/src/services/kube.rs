@@ -18,7 +18,7 @@ use store::{Reads, Snapshot};
 
 use super::entry::UNSPECIFIED;
 use super::trust_domain::trust_domain;
-use super::workload::spiffe_id;
+use super::workload::identity;
 use super::{alias, visibility};
 
 /// Node ports of gateways are reached at the nodes that this annotation selects.
@@ -221,7 +221,7 @@ fn service_accounts(annotations: &Labels, namespace: &str, trust_domain: &str) -
     };
     let canonical = listed("alpha.istio.io/canonical-serviceaccounts").map(Arc::from);
     let kubernetes = listed("alpha.istio.io/kubernetes-serviceaccounts")
-        .map(|account| spiffe_id(trust_domain, namespace, account));
+        .map(|account| identity(trust_domain, namespace, account));
     canonical.chain(kubernetes).collect()
 }
 

@@ -13,7 +13,7 @@ use store::{ObjectIndex, Reads, Snapshot};
 use super::network::network_of;
 use super::trust_domain::trust_domain;
 use super::workload::{
-    TLS_MODE_LABEL, Topology, Workload, locality_label, spiffe_id, with_topology,
+    TLS_MODE_LABEL, Topology, Workload, identity, locality_label, with_topology,
 };
 
 /// Everything of an endpoint that is known from a Pod, ready or not; `None` while the Pod is not there or has failed.
@@ -63,7 +63,7 @@ fn endpoint(cx: &Cx<'_, Snapshot>, pod: &Object<Pod>) -> Endpoint {
             port: 0,
         },
         labels: with_topology(labels, &topology),
-        service_account: spiffe_id(
+        service_account: identity(
             &trust_domain(cx, pod.meta.name.cluster.as_ref()),
             pod.namespace(),
             &pod.spec.service_account_name,
