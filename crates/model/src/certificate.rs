@@ -36,15 +36,6 @@ pub struct WorkloadCertificate {
     pub key: PrivateKey,
 }
 
-/// What the mesh's peers are judged by.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct MeshRoots {
-    /// Root certificates, in PEM.
-    pub roots: Arc<str>,
-    /// Certificates that are revoked, in PEM.
-    pub revoked: Option<Arc<str>>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

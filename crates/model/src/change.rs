@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::certificate::{MeshRoots, WorkloadCertificate};
+use crate::certificate::WorkloadCertificate;
 use crate::host::Hostname;
 use crate::jwks::{FetchedKeys, KeySource};
 use crate::kinds::{AnyObject, Kind};
@@ -12,6 +12,7 @@ use crate::names::{ClusterId, Namespace};
 use crate::object::ObjectKey;
 use crate::service::Endpoint;
 use crate::settings::Settings;
+use crate::trust::MeshRoots;
 
 /// The name of a source, with its precedence: see [`Owner`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -190,7 +191,7 @@ pub enum Change {
     Addresses(Arc<str>, Option<Arc<[IpAddr]>>),
     /// The certificate of an identity (`spiffe://...`) that a proxy wants; nothing where none wants it any more.
     Certificate(Arc<str>, Option<Arc<WorkloadCertificate>>),
-    /// The roots of our own authority, with those that it has told before and still trusts.
+    /// The roots of the mesh's own authority; nothing where it has none.
     Roots(Option<Arc<MeshRoots>>),
     /// Mesh-wide settings were replaced.
     Settings(Arc<Settings>),

@@ -23,6 +23,7 @@ pub mod protocol;
 pub mod service;
 pub mod settings;
 pub mod spiffe;
+pub mod trust;
 pub mod x509;
 
 pub use change::{Change, Collection, Contents, Owner, ShardKey, SourceId};

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 use ca::{Authority, Csr, KeyAlgorithm, PrivateKey, Roots, Signer, SigningRequest};
 use clap::Args;
 use model::Owner;
-use model::certificate::{MeshRoots, WorkloadCertificate};
+use model::certificate::WorkloadCertificate;
+use model::trust::MeshRoots;
 use sources::certificates::{
     Anchors, CertificatesSource, MOST, Made, Make, Making, Options, Watcher,
 };

@@ -13,7 +13,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use model::certificate::{MeshRoots, WorkloadCertificate};
+use model::certificate::WorkloadCertificate;
+use model::trust::MeshRoots;
 use model::{Contents, Owner};
 use tokio::sync::watch;
 use tokio::time::Instant;

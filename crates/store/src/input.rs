@@ -45,7 +45,7 @@ pub enum Input<'a> {
     Addresses(&'a str),
     /// The certificate of an identity.
     Certificate(&'a str),
-    /// The roots of our own authority.
+    /// The roots of the mesh's own authority.
     Roots,
     /// The labels of the connected proxies of a namespace.
     Connected(&'a Namespace),
@@ -126,7 +126,7 @@ impl fmt::Display for Input<'_> {
             Input::Keys(source) => write!(f, "keys of {source}"),
             Input::Addresses(name) => write!(f, "addresses of {name}"),
             Input::Certificate(identity) => write!(f, "certificate of {identity}"),
-            Input::Roots => f.write_str("roots"),
+            Input::Roots => f.write_str("roots of the mesh's own authority"),
             Input::Connected(namespace) => write!(f, "connected proxies in {namespace}"),
             Input::ConnectedNamespaces => f.write_str("namespaces with connected proxies"),
         }

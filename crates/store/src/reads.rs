@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Guarded};
-use model::certificate::{MeshRoots, WorkloadCertificate};
+use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::settings::Settings;
+use model::trust::MeshRoots;
 use model::{Labels, Namespace, Object, ObjectName};
 
 use crate::index::{IndexEntry, ObjectIndex};
@@ -46,7 +47,7 @@ pub trait Reads {
     fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>>;
     /// The certificate of an identity (`spiffe://...`); `None` until one was made.
     fn certificate(&self, identity: &str) -> Option<Arc<WorkloadCertificate>>;
-    /// The roots of our own authority; `None` where there is none, or it has not told yet.
+    /// The roots of the mesh's own authority; `None` where there is none.
     fn roots(&self) -> Option<Arc<MeshRoots>>;
     /// The endpoint shards of a service.
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>>;

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use model::certificate::{MeshRoots, WorkloadCertificate};
+use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::settings::Settings;
+use model::trust::MeshRoots;
 use model::{Labels, Namespace, ObjectKey, ObjectName, Owner};
 use rpds::RedBlackTreeMapSync;
 
@@ -153,7 +154,7 @@ pub struct Snapshot {
     pub addresses: RedBlackTreeMapSync<Arc<str>, Arc<[IpAddr]>>,
     /// Certificates that were made for identities.
     pub certificates: RedBlackTreeMapSync<Arc<str>, Arc<WorkloadCertificate>>,
-    /// The roots of our own authority.
+    /// The roots of the mesh's own authority.
     pub roots: Option<Arc<MeshRoots>>,
     /// Endpoints that registries told, by service.
     pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,

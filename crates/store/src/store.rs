@@ -12,12 +12,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{InputKey, KeyedMap};
-use model::certificate::{MeshRoots, WorkloadCertificate};
+use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::AnyObject;
 use model::service::Endpoint;
 use model::settings::Settings;
+use model::trust::MeshRoots;
 use model::{Change, Collection, Contents, ObjectKey, ObjectName, Owner, ShardKey};
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;

@@ -109,6 +109,23 @@ fn ca(name: &str) -> Ca {
     }
 }
 
+/// Has a CA sign for the mesh, and others trusted besides.
+fn plug_in(rig: &Rig, ca: &Ca, others: &[&Ca]) {
+    let folder = rig.beside("cacerts");
+    std::fs::create_dir_all(&folder).unwrap();
+    let roots = std::iter::once(&ca.root).chain(others.iter().map(|ca| &ca.root));
+    for (name, text) in [
+        ("root-cert.pem", roots.map(String::as_str).collect()),
+        ("cert-chain.pem", ca.certificate.clone()),
+        ("ca-key.pem", ca.key.clone()),
+        ("ca-cert.pem", ca.certificate.clone()),
+    ] {
+        let scratch = folder.join(".scratch");
+        std::fs::write(&scratch, text).unwrap();
+        std::fs::rename(&scratch, folder.join(name)).unwrap();
+    }
+}
+
 /// A mesh of proxies with certificates, and the folder that its CA is in.
 struct Secured {
     rig: Rig,
@@ -118,6 +135,7 @@ struct Secured {
 impl Secured {
     async fn start(rig: Rig, ca: &Ca, flags: &[String]) -> Self {
         rig.write("mesh.yaml", MESH);
+        plug_in(&rig, ca, &[]);
         let mut all = vec!["--insecure-test-identities".to_owned()];
         all.extend_from_slice(flags);
         let mut secured = Self {
@@ -277,7 +295,7 @@ pub(crate) async fn strict_mutual_tls_outlives_rotations_of_certificates_and_of_
     let (before, shaken) = (listeners().await, handshakes().await);
 
     // The second CA signs, and both are trusted.
-    secured.plug_in(&second, &[&first]);
+    plug_in(rig, &second, &[&first]);
     until("both roots are told", async || {
         let (_, roots) = secured.certificates().await;
         roots.contains(&second.root) && roots.contains(&first.root)
@@ -293,7 +311,7 @@ pub(crate) async fn strict_mutual_tls_outlives_rotations_of_certificates_and_of_
     .await;
     // Proxies have what the server has told them a moment ago.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    secured.plug_in(&second, &[]);
+    plug_in(rig, &second, &[]);
     until("the first root is gone", async || {
         let (_, roots) = secured.certificates().await;
         !roots.contains(&first.root)

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use model::certificate::{MeshRoots, PrivateKey, WorkloadCertificate};
+use model::certificate::{PrivateKey, WorkloadCertificate};
 use model::change::{Change, Collection, Contents, ServiceKey, ShardKey};
 use model::jwks::{FetchedKeys, KeySource};
 use model::mesh::read_mesh_networks;
 use model::service::{Address, Endpoint};
 use model::settings::{Features, Settings};
+use model::trust::MeshRoots;
 use model::{AnyObject, Hostname, Owner, SourceId};
 use testkit::{World, settings};
 
