@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::config::duration;
-use crate::derive::Derive;
+use crate::http::Pages;
 use crate::metrics::Metrics;
 use crate::quiet::Quiet;
-use crate::supervisor::{Duplicate, Supervisor};
+use crate::supervisor::Duplicate;
 
 /// Identities are many, and fail together.
 static FAILED: Quiet = Quiet::new();
@@ -55,26 +55,24 @@ fn ratio(text: &str) -> Result<f64, String> {
 /// # Errors
 ///
 /// When there is a source of that name already.
-pub fn add(
-    supervisor: &Supervisor,
+pub(crate) fn add(
+    pages: &Pages,
     authority: &Authority,
-    derive: &Derive,
-    metrics: &Arc<Metrics>,
     stated: &CertificateOptions,
     stop: &CancellationToken,
 ) -> Result<(), Duplicate> {
     let (tell, anchors) = watch::channel(Anchors::default());
     tokio::spawn(follow(authority.roots(), tell, stop.clone()));
     let maker = Arc::new(Maker(authority.signer()));
-    let watcher = Arc::new(Told(metrics.clone()));
-    let wanted = derive.wanted_certificates();
+    let watcher = Arc::new(Told(pages.metrics.clone()));
+    let wanted = pages.derive.wanted_certificates();
     let options = Options {
         left: stated.workload_cert_grace_ratio,
         jitter: stated.workload_cert_grace_ratio_jitter,
         settle: stated.roots_settle,
         clock: Arc::new(SystemTime::now),
     };
-    supervisor.add(Box::new(move |_| {
+    pages.supervisor.add(Box::new(move |_| {
         Box::new(CertificatesSource {
             owner: Owner::new(0, "certificates"),
             wanted: wanted.clone(),

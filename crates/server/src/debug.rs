@@ -31,6 +31,10 @@ const INDEX: &[(&str, &str)] = &[
     ("adsz", "connected proxies and what they watch"),
     ("analysis", "what is wrong between objects"),
     (
+        "ca",
+        "which CA signs, and the roots that peers are judged by",
+    ),
+    (
         "certz",
         "certificates made for workloads, and the roots; with proxyID=, those that a proxy gets",
     ),
@@ -160,6 +164,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             }
             None => pages.derive.ask(certificates::all).await?,
         }),
+        "ca" => Page::Json(crate::authority::page(pages.authority.get())),
         "clusterz" => Page::Json(remotes::clusterz(
             &pages.cluster,
             &pages.supervisor.sources(),

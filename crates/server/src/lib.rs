@@ -2,6 +2,7 @@
 
 pub mod analysis;
 pub mod api;
+pub mod authority;
 pub mod certificates;
 pub mod config;
 pub mod debug;
