@@ -81,6 +81,14 @@ spec:
   rules: [{from: [{source: {principals: [cluster.local/ns/shop/sa/front]}}]}]
 ";
 
+/// Certificates are renewed every 4 to 5 seconds, and those of another CA come 2 to 4 seconds after its roots.
+const FLAGS: [&str; 4] = [
+    "--multiroot-mesh",
+    "--default-workload-cert-ttl=15s",
+    "--workload-cert-grace-ratio=0.7",
+    "--roots-settle=2s",
+];
+
 /// A root certificate, with its key, and the CA below it that signs.
 struct Ca {
     root: String,
@@ -136,7 +144,9 @@ impl Secured {
     async fn start(rig: Rig, ca: &Ca, flags: &[String]) -> Self {
         rig.write("mesh.yaml", MESH);
         plug_in(&rig, ca, &[]);
-        let mut all = vec!["--insecure-test-identities".to_owned()];
+        let folder = format!("--root-ca-dir={}", rig.beside("cacerts").display());
+        let mut all = vec![folder, "--insecure-test-identities".to_owned()];
+        all.extend(FLAGS.map(str::to_owned));
         all.extend_from_slice(flags);
         let mut secured = Self {
             mesh: rig.mesh_with(all).await,
@@ -294,13 +304,14 @@ pub(crate) async fn strict_mutual_tls_outlives_rotations_of_certificates_and_of_
     };
     let (before, shaken) = (listeners().await, handshakes().await);
 
-    // The second CA signs, and both are trusted.
-    plug_in(rig, &second, &[&first]);
+    // Both roots are trusted, then the second CA signs, then its root alone is trusted.
+    plug_in(rig, &first, &[&second]);
     until("both roots are told", async || {
         let (_, roots) = secured.certificates().await;
         roots.contains(&second.root) && roots.contains(&first.root)
     })
     .await;
+    plug_in(rig, &second, &[&first]);
     until("every certificate is of the second CA", async || {
         let (made, _) = secured.certificates().await;
         made.len() == 3
