@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::access::{Access, AccessKey};
 use crate::certificate::WorkloadCertificate;
 use crate::host::Hostname;
 use crate::jwks::{FetchedKeys, KeySource};
@@ -191,6 +192,8 @@ pub enum Change {
     Addresses(Arc<str>, Option<Arc<[IpAddr]>>),
     /// The certificate of an identity (`spiffe://...`) that a proxy wants; nothing where none wants it any more.
     Certificate(Arc<str>, Option<Arc<WorkloadCertificate>>),
+    /// What the API of a cluster says of a workload's access to Secrets; nothing where nobody asks any more.
+    Access(AccessKey, Option<Arc<Access>>),
     /// The roots of the mesh's own authority; nothing where it has none.
     Roots(Option<Arc<MeshRoots>>),
     /// Mesh-wide settings were replaced.
@@ -216,6 +219,7 @@ impl Change {
             Change::Keys(..)
             | Change::Addresses(..)
             | Change::Certificate(..)
+            | Change::Access(..)
             | Change::Roots(_)
             | Change::Settings(_) => None,
         }

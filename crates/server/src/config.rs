@@ -49,6 +49,9 @@ pub struct ServeOptions {
     /// Certificates of workloads that have no agent.
     #[command(flatten)]
     pub certificates: crate::certificates::CertificateOptions,
+    /// Who may read Secrets.
+    #[command(flatten)]
+    pub access: crate::access::AccessOptions,
 
     /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: the key `mesh` of the ConfigMap `istio`
     /// in the namespace of the control plane, wherever that comes from, over Istio's defaults.

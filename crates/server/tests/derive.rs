@@ -12,6 +12,7 @@ use model::certificate::{PrivateKey, WorkloadCertificate};
 use model::jwks::{FetchedKeys, KeySource};
 use model::node::Node;
 use model::parse::{Validation, parse};
+use model::trust::MeshRoots;
 use model::{Change, Kind, ObjectKey, Owner};
 use pilothouse_server::derive::{Derive, OriginLimits, State, Subscription, Totals};
 use serde_json::json;
@@ -473,7 +474,11 @@ async fn a_certificate_is_wanted_while_a_proxy_has_the_identity_and_nothing_is_s
     assert_eq!(names(&mut first), None, "nothing is there to begin with");
     say(made("one")).await;
     assert_eq!(names(&mut first), None, "roots are missing");
-    say(Change::Roots(Some(Arc::default()))).await;
+    let roots = MeshRoots {
+        roots: include_str!("../../model/src/x509/keys/ec.crt").into(),
+        revoked: None,
+    };
+    say(Change::Roots(Some(Arc::new(roots)))).await;
     assert_eq!(
         names(&mut first),
         Some(vec!["ROOTCA".to_owned(), "default".to_owned()])
@@ -602,4 +607,61 @@ async fn proxies_get_nothing_when_a_source_comes_restarts_and_goes_whose_objects
         Arc::ptr_eq(&near.published.newest(), &before),
         "it is told of nothing"
     );
+}
+
+#[tokio::test]
+async fn reviews_are_wanted_while_a_proxy_depends_on_them() {
+    let running = Running::start();
+    let mut settings = testkit::settings("");
+    settings.access_reviews.configured = true;
+    let settings = vec![Change::Settings(Arc::new(settings))];
+    running
+        .derive
+        .change(settings, Instant::now())
+        .await
+        .unwrap();
+    let gateway = "
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: shop}
+spec:
+  selector: {app: edge}
+  servers:
+  - port: {number: 443, name: https, protocol: HTTPS}
+    hosts: ['*']
+    tls: {mode: SIMPLE, credentialName: web}
+";
+    let key = running.put(gateway).await;
+    let mut wanted = running.derive.wanted_reviews();
+    let edge = |id: &str| {
+        testkit::node(&json!({
+            "id": format!("router~10.1.0.1~{id}.shop~shop.svc.cluster.local"),
+            "metadata": {"NAMESPACE": "shop", "LABELS": {"app": "edge"}},
+            "token": "sa:shop:edge",
+        }))
+    };
+    let mut reviews = async || {
+        running.derive.ask(|_| ()).await.unwrap();
+        let all = wanted.borrow_and_update().clone();
+        all.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let one = running.derive.subscribe(edge("a"), PEER, None).await;
+    let one = one.unwrap();
+    running.derive.want(one.proxy, TypeUrl::Listener).unwrap();
+    assert_eq!(reviews().await, [""; 0], "it asks for no secrets");
+    running.derive.want(one.proxy, TypeUrl::Secret).unwrap();
+    let asked = ["system:serviceaccount:shop:edge"];
+    assert_eq!(reviews().await, asked);
+    let two = running.derive.subscribe(edge("b"), PEER, None).await;
+    let two = two.unwrap();
+    running.derive.want(two.proxy, TypeUrl::Secret).unwrap();
+    drop(one);
+    assert_eq!(reviews().await, asked);
+    let gone = vec![Change::Delete(source(), key)];
+    running.derive.change(gone, Instant::now()).await.unwrap();
+    assert_eq!(reviews().await, [""; 0], "nothing names a secret");
+    running.put(gateway).await;
+    assert_eq!(reviews().await, asked);
+    drop(two);
+    assert_eq!(reviews().await, [""; 0]);
 }

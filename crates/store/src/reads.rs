@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Guarded};
+use model::access::{Access, AccessKey};
 use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
@@ -47,6 +48,8 @@ pub trait Reads {
     fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>>;
     /// The certificate of an identity (`spiffe://...`); `None` until one was made.
     fn certificate(&self, identity: &str) -> Option<Arc<WorkloadCertificate>>;
+    /// What was answered to a review of access; `None` until there is an outcome.
+    fn access(&self, key: &AccessKey) -> Option<Arc<Access>>;
     /// The roots of the mesh's own authority; `None` where there is none.
     fn roots(&self) -> Option<Arc<MeshRoots>>;
     /// The endpoint shards of a service.
@@ -163,9 +166,13 @@ impl Reads for Cx<'_, Snapshot> {
         snapshot.certificates.get(identity).cloned()
     }
 
+    fn access(&self, key: &AccessKey) -> Option<Arc<Access>> {
+        let snapshot = read(self, Input::Access(key));
+        snapshot.access.get(key).cloned()
+    }
+
     fn roots(&self) -> Option<Arc<MeshRoots>> {
-        let snapshot = read(self, Input::Roots);
-        snapshot.roots.clone()
+        read(self, Input::Roots).roots.clone()
     }
 
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use model::access::{Access, AccessKey};
 use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
@@ -154,6 +155,8 @@ pub struct Snapshot {
     pub addresses: RedBlackTreeMapSync<Arc<str>, Arc<[IpAddr]>>,
     /// Certificates that were made for identities.
     pub certificates: RedBlackTreeMapSync<Arc<str>, Arc<WorkloadCertificate>>,
+    /// Answers to reviews of access.
+    pub access: RedBlackTreeMapSync<AccessKey, Arc<Access>>,
     /// The roots of the mesh's own authority.
     pub roots: Option<Arc<MeshRoots>>,
     /// Endpoints that registries told, by service.

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{InputKey, KeyedMap};
+use model::access::{Access, AccessKey};
 use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
@@ -113,6 +114,7 @@ impl Store {
                 keys: RedBlackTreeMapSync::new_sync(),
                 addresses: RedBlackTreeMapSync::new_sync(),
                 certificates: RedBlackTreeMapSync::new_sync(),
+                access: RedBlackTreeMapSync::new_sync(),
                 roots: None,
                 shards: RedBlackTreeMapSync::new_sync(),
                 contested: RedBlackTreeMapSync::new_sync(),
@@ -197,7 +199,13 @@ impl Writing<'_> {
             Change::Keys(source, fetched) => self.set_keys(source, fetched),
             Change::Addresses(name, found) => self.set_addresses(name, found),
             Change::Certificate(identity, made) => self.set_certificate(identity, made),
-            Change::Roots(roots) => self.set_roots(roots),
+            Change::Access(key, answer) => self.set_access(key, answer),
+            Change::Roots(roots) => {
+                if self.next.roots != roots {
+                    self.touched.note(Input::Roots, Reason::Secret);
+                    self.next.roots = roots;
+                }
+            }
             Change::Settings(settings) => {
                 let discovery = &mut self.store.discovery;
                 discovery.settings_change(&self.next.settings, &settings);
@@ -377,10 +385,14 @@ impl Writing<'_> {
         }
     }
 
-    fn set_roots(&mut self, roots: Option<Arc<MeshRoots>>) {
-        if self.next.roots != roots {
-            self.touched.note(Input::Roots, Reason::Secret);
-            self.next.roots = roots;
+    fn set_access(&mut self, key: AccessKey, answer: Option<Arc<Access>>) {
+        if self.next.access.get(&key) == answer.as_ref() {
+            return;
+        }
+        self.touched.note(Input::Access(&key), Reason::Config);
+        match answer {
+            Some(answer) => self.next.access.insert_mut(key, answer),
+            None => _ = self.next.access.remove_mut(&key),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mesh::capabilities::CertificateSource;
+use mesh::trust::TrustBundle;
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::DataSource;
 use proto_envoy::envoy::config::core::v3::data_source::Specifier;
@@ -40,7 +41,7 @@ pub(super) fn all(state: &State) -> Value {
     });
     json!({
         "certificates": certificates.collect::<Vec<_>>(),
-        "roots": snapshot.roots.as_ref().map(|known| &known.roots),
+        "roots": state.get(&TrustBundle).concat(),
     })
 }
 

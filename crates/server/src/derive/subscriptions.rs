@@ -14,7 +14,7 @@ use xlate::View;
 use xlate::ViewOf;
 
 use super::ProxyId;
-use super::state::{FindingsEntry, Proxy, Root, SetEntry, State, ViewEntry};
+use super::state::{FindingsEntry, Proxy, Root, SetEntry, State};
 use crate::analysis::Seen;
 
 /// Whether anything was derived, be it that there is nothing.
@@ -159,11 +159,7 @@ impl State {
             self.leave_view(id, &former.view, types);
         }
         let view = &viewed.view;
-        let wants = &mut self.wants;
-        let entry = self.views.entry(Arc::clone(view)).or_insert_with(|| {
-            wants.view_came(view);
-            ViewEntry::default()
-        });
+        let entry = self.views.entry(Arc::clone(view)).or_default();
         entry.proxies.insert(id);
         entry.joined_or_left += 1;
         if let Some(proxy) = self.proxies.get_mut(&id) {
@@ -196,6 +192,9 @@ impl State {
         if *wanted > 1 {
             return;
         }
+        if ty == TypeUrl::Secret {
+            self.join_wants(view);
+        }
         let (engine, roots, query) = (&mut self.engine, &mut self.roots, view.set(ty));
         let set = self.sets.entry(query.clone()).or_insert_with(|| {
             let root = engine.root(&query);
@@ -227,13 +226,15 @@ impl State {
         let (empty, told) = (entry.proxies.is_empty(), entry.told);
         for ty in unwanted {
             self.leave_set(view, ty);
+            if ty == TypeUrl::Secret {
+                self.leave_wants(view);
+            }
         }
         if empty {
             if told {
                 self.leave_findings(view);
             }
             self.views.remove(view);
-            self.wants.view_left(view);
         }
     }
 

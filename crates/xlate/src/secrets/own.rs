@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::trust::TrustBundle;
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
 use store::{Reads, Snapshot};
 use xds::Resource;
@@ -30,7 +31,7 @@ impl Query<Snapshot> for OwnCertificate {
     }
 }
 
-/// The roots of the mesh; `None` until they are there.
+/// The roots of the mesh, with those that it takes from elsewhere; `None` until its own are there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct OwnRoots;
 
@@ -38,12 +39,10 @@ impl Query<Snapshot> for OwnRoots {
     type Value = Option<Arc<Resource>>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        let known = cx.roots()?;
-        let revoked = known.revoked.as_ref().map(|list| list.as_bytes());
-        Some(secret(
-            sds::ROOT,
-            validation(known.roots.as_bytes(), revoked),
-        ))
+        let own = cx.roots()?;
+        let roots = cx.query(&TrustBundle).concat();
+        let revoked = own.revoked.as_ref().map(|list| list.as_bytes());
+        (!roots.is_empty()).then(|| secret(sds::ROOT, validation(roots.as_bytes(), revoked)))
     }
 }
 

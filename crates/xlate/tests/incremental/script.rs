@@ -5,12 +5,14 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use model::access::{Access, AccessKey};
 use model::certificate::{PrivateKey, WorkloadCertificate};
 use model::change::{Change, Collection, Contents, ServiceKey, ShardKey};
 use model::jwks::{FetchedKeys, KeySource};
 use model::mesh::read_mesh_networks;
+use model::node::Identity;
 use model::service::{Address, Endpoint};
-use model::settings::{Features, Settings};
+use model::settings::{AccessReviews, Features, Settings};
 use model::trust::MeshRoots;
 use model::{AnyObject, Hostname, Owner, SourceId};
 use testkit::{World, settings};
@@ -31,10 +33,12 @@ pub(crate) enum Step {
     Keys(u8, u8),
     /// The addresses of the name of a gateway between networks.
     Addresses(u8, u8),
-    /// What was made for an identity.
-    Certificate(u8, u8),
     /// The roots of our authority.
     Roots(u8),
+    /// What was made for an identity.
+    Certificate(u8, u8),
+    /// What the API of a cluster says of the access of a gateway to Secrets.
+    Access(u8, u8),
     /// An owner tells a kind again, or the endpoints; these objects are what it has of it.
     Again(u8, Vec<Pick>),
     Gone(u8),
@@ -46,7 +50,7 @@ pub(crate) const PROXIES: u8 = 7;
 /// The remote clusters, of the owners from the third on.
 const CLUSTERS: [&str; 2] = ["remote", "west"];
 const OWNERS: u8 = 4;
-const SETTINGS: u8 = 11;
+const SETTINGS: u8 = 12;
 
 /// Draws numbers: the same from the same seed, on any machine. Sebastiano Vigna's SplitMix64.
 struct Draw(u64);
@@ -74,7 +78,7 @@ impl Draw {
     }
 
     fn step(&mut self) -> Step {
-        match self.below(27) {
+        match self.below(28) {
             0..=9 => Step::Put(self.owner(), self.picks(4)),
             10..=13 => Step::Delete(self.owner(), self.pick()),
             14 | 15 => {
@@ -87,8 +91,9 @@ impl Draw {
             19 => Step::Again(self.owner(), self.picks(2)),
             20 => Step::Gone(self.owner()),
             21 => Step::Addresses(self.below(2), self.below(4)),
-            22 => Step::Certificate(self.below(2), self.below(3)),
-            23 => Step::Roots(self.below(3)),
+            22 => Step::Access(self.below(4), self.below(4)),
+            24 => Step::Roots(self.below(3)),
+            23 => Step::Certificate(self.below(2), self.below(3)),
             _ => Step::Toggle(self.below(PROXIES)),
         }
     }
@@ -191,6 +196,12 @@ fn settings_of(variant: u8) -> Settings {
             let mcs = ["ENABLE_MCS_HOST", "ENABLE_MCS_SERVICE_DISCOVERY"];
             all.features = features(&[own, mcs].concat());
         }
+        11 => {
+            all.access_reviews = AccessReviews {
+                configured: true,
+                remote: true,
+            };
+        }
         _ => {}
     }
     all
@@ -253,6 +264,19 @@ impl Step {
                 let name = format!("lb{name}.example.com").into();
                 vec![Change::Addresses(name, found.map(Into::into))]
             }
+            Step::Roots(variant) => {
+                let texts = [
+                    include_str!("../../../model/src/x509/keys/ec.crt"),
+                    include_str!("../../../model/src/x509/keys/rsa.crt"),
+                ];
+                let known = texts.get(usize::from(*variant)).map(|text| {
+                    Arc::new(MeshRoots {
+                        roots: (*text).into(),
+                        revoked: None,
+                    })
+                });
+                vec![Change::Roots(known)]
+            }
             Step::Certificate(identity, variant) => {
                 let made = (*variant > 0).then(|| {
                     Arc::new(WorkloadCertificate {
@@ -264,14 +288,20 @@ impl Step {
                 let identity = format!("spiffe://cluster.local/ns/one/sa/{account}");
                 vec![Change::Certificate(identity.into(), made)]
             }
-            Step::Roots(variant) => {
-                let roots = (*variant > 0).then(|| {
-                    Arc::new(MeshRoots {
-                        roots: format!("roots {variant}").into(),
-                        revoked: None,
-                    })
-                });
-                vec![Change::Roots(roots)]
+            Step::Access(of, answer) => {
+                let namespace = ["one", "two"][usize::from(of % 2)];
+                let identity = Identity::of_test_token(&format!("sa:{namespace}:gateway"));
+                let key = AccessKey {
+                    cluster: (*of > 1).then(|| CLUSTERS[0].into()),
+                    identity: identity.unwrap(),
+                };
+                let answer = match answer {
+                    0 => None,
+                    1 => Some(Access::Allowed),
+                    2 => Some(Access::Denied),
+                    _ => Some(Access::Unknown("down".into())),
+                };
+                vec![Change::Access(key, answer.map(Arc::new))]
             }
             Step::Again(by, picks) => {
                 let objects = objects(picks);
@@ -311,8 +341,9 @@ impl fmt::Display for Step {
             Step::Settings(variant) => write!(f, "settings {variant}"),
             Step::Keys(issuer, variant) => write!(f, "keys {issuer} {variant}"),
             Step::Addresses(name, variant) => write!(f, "addresses {name} {variant}"),
-            Step::Certificate(of, variant) => write!(f, "certificate {of} {variant}"),
             Step::Roots(variant) => write!(f, "roots {variant}"),
+            Step::Certificate(of, variant) => write!(f, "certificate {of} {variant}"),
+            Step::Access(of, answer) => write!(f, "access {of} {answer}"),
             Step::Again(by, list) => {
                 write!(f, "again {by}")?;
                 picks(f, list)
@@ -343,8 +374,9 @@ impl FromStr for Step {
             ("settings", [variant]) => Step::Settings(*variant),
             ("keys", [issuer, variant]) => Step::Keys(*issuer, *variant),
             ("addresses", [name, variant]) => Step::Addresses(*name, *variant),
-            ("certificate", [of, variant]) => Step::Certificate(*of, *variant),
             ("roots", [variant]) => Step::Roots(*variant),
+            ("certificate", [of, variant]) => Step::Certificate(*of, *variant),
+            ("access", [of, answer]) => Step::Access(*of, *answer),
             ("again", [by, list @ ..]) => Step::Again(*by, picks(list)),
             ("gone", [by]) => Step::Gone(*by),
             ("toggle", [proxy]) => Step::Toggle(*proxy),
