@@ -138,7 +138,7 @@ async fn begin_ca(
     let parts = authority::Parts {
         options: &options.ca,
         namespace: &options.namespace,
-        place: target.map(|t| t.place.clone()),
+        place: target.map(|t| t.api.place.clone()),
         settled: pages.settled.clone(),
         stop,
     };

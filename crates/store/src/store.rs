@@ -19,7 +19,6 @@ use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::AnyObject;
 use model::service::Endpoint;
 use model::settings::Settings;
-use model::trust::MeshRoots;
 use model::{Change, Collection, Contents, ObjectKey, ObjectName, Owner, ShardKey};
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;
