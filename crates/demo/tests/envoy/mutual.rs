@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use demo::admin;
 use demo::check::nothing_refused;
 use demo::http::{Client, get};
 use demo::mesh::Mesh;
 use demo::shop::{WORKLOADS, Workload};
+use demo::{admin, control};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -96,6 +96,11 @@ struct Ca {
     key: String,
 }
 
+/// A part of a text in PEM that no other has, however its lines are ended.
+fn body(pem: &str) -> &str {
+    pem.lines().nth(2).unwrap()
+}
+
 fn ca(name: &str) -> Ca {
     let params = |name: &str| {
         let mut params = CertificateParams::default();
@@ -134,6 +139,10 @@ fn plug_in(rig: &Rig, ca: &Ca, others: &[&Ca]) {
     }
 }
 
+fn path(rig: &Rig, name: &str) -> String {
+    rig.beside(name).display().to_string()
+}
+
 /// A mesh of proxies with certificates, and the folder that its CA is in.
 struct Secured {
     rig: Rig,
@@ -144,8 +153,12 @@ impl Secured {
     async fn start(rig: Rig, ca: &Ca, flags: &[String]) -> Self {
         rig.write("mesh.yaml", MESH);
         plug_in(&rig, ca, &[]);
-        let folder = format!("--root-ca-dir={}", rig.beside("cacerts").display());
-        let mut all = vec![folder, "--insecure-test-identities".to_owned()];
+        let mut all = vec![
+            format!("--root-ca-dir={}", path(&rig, "cacerts")),
+            format!("--data={}", path(&rig, "data")),
+            format!("--api-addr={}", rig.block.api()),
+            format!("--secure-grpc-addr={}", rig.block.secure_xds()),
+        ];
         all.extend(FLAGS.map(str::to_owned));
         all.extend_from_slice(flags);
         let mut secured = Self {
@@ -160,15 +173,70 @@ impl Secured {
         secured
     }
 
+    /// Starts the proxy of a workload, which proves by a token that it has its service account.
     fn start_sidecar(&mut self, workload: &Workload) {
-        let token = format!("sa:shop:{}", workload.app);
-        let flags = [
-            "--token",
+        let (data, token) = (path(&self.rig, "data"), path(&self.rig, workload.app));
+        let issue = [
+            "token",
+            "--data",
+            &data,
+            "-n",
+            "shop",
+            workload.app,
+            "--create",
+            "-o",
             &token,
-            "--metadata",
-            "PILOTHOUSE_CERTIFICATES=ads",
+        ];
+        self.mesh.run(&issue).unwrap();
+        let (root, sds) = (
+            path(&self.rig, "cacerts/root-cert.pem"),
+            path(&self.rig, "sds"),
+        );
+        let xds = self.rig.block.secure_xds().to_string();
+        let flags = [
+            "--xds",
+            &xds,
+            "--root-cert",
+            &root,
+            "--sds-dir",
+            &sds,
+            "--token-file",
+            &token,
         ];
         self.mesh.start_sidecar(workload, &flags).unwrap();
+    }
+
+    /// Proxies come back to a server that was started again: by the root that is in the file now, with the token that is.
+    async fn come_back(&mut self) {
+        let (file, kept) = (self.rig.beside(FRONT.app), self.rig.beside("kept"));
+        std::fs::rename(&file, &kept).unwrap();
+        std::fs::write(&file, "expired").unwrap();
+        self.mesh.kill_control_plane().unwrap();
+        self.mesh.start_control_plane().await.unwrap();
+        let others = BTreeSet::from(["details-v1.shop".to_owned(), "reviews-v1.shop".to_owned()]);
+        until("those with a good token come back", async || {
+            self.connected().await == others
+        })
+        .await;
+        std::fs::rename(&kept, &file).unwrap();
+        until("front comes back", async || {
+            self.connected().await.len() == 3
+        })
+        .await;
+        until("front is let in", async || {
+            self.asks(FRONT).await == Some(200)
+        })
+        .await;
+    }
+
+    /// The proxies that are connected.
+    async fn connected(&self) -> BTreeSet<String> {
+        let pages = self.rig.block.pages();
+        let rows = control::syncz(&mut Client::new(pages, pages.to_string())).await;
+        rows.unwrap_or_default()
+            .into_iter()
+            .map(|row| row.proxy)
+            .collect()
     }
 
     /// What a workload gets when it asks details through its proxy: a status, or none.
@@ -271,7 +339,7 @@ impl Load {
 
 pub(crate) async fn strict_mutual_tls_outlives_rotations_of_certificates_and_of_the_root(rig: Rig) {
     let (first, second) = (ca("first"), ca("second"));
-    let secured = Secured::start(rig, &first, &[]).await;
+    let mut secured = Secured::start(rig, &first, &[]).await;
     let rig = &secured.rig;
     let handshakes = async || {
         let stats = admin::stats(rig.block.admin(DETAILS), "listener.*ssl.handshake").await;
@@ -308,7 +376,7 @@ pub(crate) async fn strict_mutual_tls_outlives_rotations_of_certificates_and_of_
     plug_in(rig, &first, &[&second]);
     until("both roots are told", async || {
         let (_, roots) = secured.certificates().await;
-        roots.contains(&second.root) && roots.contains(&first.root)
+        roots.contains(body(&second.root)) && roots.contains(body(&first.root))
     })
     .await;
     plug_in(rig, &second, &[&first]);
@@ -325,7 +393,7 @@ pub(crate) async fn strict_mutual_tls_outlives_rotations_of_certificates_and_of_
     plug_in(rig, &second, &[]);
     until("the first root is gone", async || {
         let (_, roots) = secured.certificates().await;
-        !roots.contains(&first.root)
+        !roots.contains(body(&first.root))
     })
     .await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -339,6 +407,7 @@ pub(crate) async fn strict_mutual_tls_outlives_rotations_of_certificates_and_of_
     assert_eq!(listeners().await, before, "no listener was sent");
     refuses().await;
     nothing_refused(&secured.mesh).await.unwrap();
+    secured.come_back().await;
     secured.mesh.stop().await;
 }
 
