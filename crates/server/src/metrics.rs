@@ -1,5 +1,6 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
+mod citadel;
 mod remotes;
 mod writing;
 
@@ -18,6 +19,7 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use citadel::Citadel;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
 pub use writing::Writing;
@@ -97,6 +99,8 @@ pub struct Metrics {
     pub remotes: Remotes,
     /// Of what is written into an API.
     pub writing: Writing,
+    /// Of requests for certificates.
+    pub citadel: Citadel,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -272,6 +276,7 @@ impl Metrics {
             )?,
             remotes: Remotes::new(r)?,
             writing: Writing::new(r)?,
+            citadel: Citadel::new(r)?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;

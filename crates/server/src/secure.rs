@@ -7,12 +7,13 @@ mod certificate;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ads::server::Tls;
 use anyhow::{Context, bail};
-use ca::{Authority, Roots};
+use ca::{Authority, Roots, Signer};
 use clap::Args;
+use identity::Authenticators;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::sign::CertifiedKey;
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{ServeOptions, address};
+use crate::issuing::{Account, account};
 use certificate::Files;
 
 /// Where it listens unless a flag says otherwise.
@@ -66,6 +68,11 @@ pub struct SecureOptions {
     )]
     pub tls_names: Vec<String>,
 
+    /// Service accounts (NAMESPACE/NAME) that may ask for certificates of the pods on their node, as ztunnel does.
+    /// Comma-separated.
+    #[arg(long, env = "CA_TRUSTED_NODE_ACCOUNTS", value_name = "ACCOUNTS", value_delimiter = ',', value_parser = account)]
+    pub ca_trusted_node_accounts: Vec<Account>,
+
     /// TLS handshakes admitted per second, of which one address gets half; the burst is four seconds' worth. 0 means no
     /// limit.
     #[arg(
@@ -109,6 +116,35 @@ impl SecureOptions {
             key: self.tls_key_file.clone()?,
             roots: self.ca_cert_file.clone()?,
         })
+    }
+}
+
+/// Who is believed, and what signs for them. Known once sources have been started, after the first connections may have come.
+#[derive(Clone, Default)]
+pub struct Trust(Arc<OnceLock<Known>>);
+
+struct Known {
+    authenticators: Arc<Authenticators>,
+    signer: Option<Arc<dyn Signer>>,
+}
+
+impl Trust {
+    /// From now on these authenticators are asked, and this signer signs. The first that are told stay.
+    pub fn tell(&self, authenticators: Arc<Authenticators>, signer: Option<Arc<dyn Signer>>) {
+        let _ = self.0.set(Known {
+            authenticators,
+            signer,
+        });
+    }
+
+    /// Who finds out who somebody is; `None` until that is known.
+    pub fn authenticators(&self) -> Option<&Arc<Authenticators>> {
+        self.0.get().map(|known| &known.authenticators)
+    }
+
+    /// What signs, if anything does.
+    pub fn signer(&self) -> Option<&Arc<dyn Signer>> {
+        self.0.get()?.signer.as_ref()
     }
 }
 
