@@ -2,6 +2,7 @@
 
 pub mod analysis;
 pub mod api;
+mod authentication;
 pub mod config;
 pub mod debug;
 pub mod derive;
