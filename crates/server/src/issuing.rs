@@ -120,8 +120,8 @@ impl Shared {
             let message = format!("unknown method {}", head.uri.path());
             return Err(Status::new(Code::Unimplemented, message));
         }
-        let metrics = &self.metrics.citadel;
-        metrics.csr_count.inc();
+        let metrics = &self.metrics.authority;
+        metrics.requests.inc();
         let trust = &self.trust;
         let starting = || Status::new(Code::Unavailable, "the server is starting");
         let authenticators = trust.authenticators().ok_or_else(starting)?;
@@ -134,7 +134,7 @@ impl Shared {
         let turn = self.turns.acquire().await;
         let sans = self.names(&caller, asked.impersonated.as_deref()).await;
         let sans = sans.map_err(|detail| {
-            metrics.authentication_failures.inc();
+            metrics.unauthenticated.inc();
             self.refused(client, &detail);
             let message = "request impersonation authentication failure";
             Status::new(Code::Unauthenticated, message)
@@ -145,7 +145,10 @@ impl Shared {
         };
         drop(turn);
         let issued = signed.map_err(|error| {
-            metrics.sign_error(&error);
+            if matches!(error, SignError::Csr(_)) {
+                metrics.unreadable.inc();
+            }
+            metrics.unsigned.with_label_values(&[error.label()]).inc();
             self.refused(client, &error.to_string());
             let code = match error.is_of_request() {
                 true => Code::InvalidArgument,
@@ -153,7 +156,7 @@ impl Shared {
             };
             Status::new(code, format!("CSR signing error ({error})"))
         })?;
-        metrics.successes.inc();
+        metrics.signed.inc();
         Ok(answer(issued))
     }
 
@@ -165,7 +168,7 @@ impl Shared {
     ) -> Result<Arc<Caller>, Status> {
         let failure = |code| Status::new(code, "request authenticate failure");
         let Some(certificates) = client.certificates.as_deref() else {
-            self.metrics.citadel.authentication_failures.inc();
+            self.metrics.authority.unauthenticated.inc();
             self.refused(client, "the connection is not encrypted");
             return Err(failure(Code::Unauthenticated));
         };
@@ -176,7 +179,7 @@ impl Shared {
         };
         let proven = authenticators.authenticate(&evidence).await;
         proven.map_err(|refusal| {
-            self.metrics.citadel.authentication_failures.inc();
+            self.metrics.authority.unauthenticated.inc();
             self.refused(client, &refusal.detail);
             failure(match refusal.code {
                 identity::Code::Unavailable => Code::Unavailable,

@@ -3,6 +3,7 @@
 pub mod analysis;
 pub mod api;
 mod authentication;
+pub mod authority;
 pub mod config;
 pub mod debug;
 pub mod derive;

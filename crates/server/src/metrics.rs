@@ -1,6 +1,6 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
-mod citadel;
+mod authority;
 mod remotes;
 mod writing;
 
@@ -19,7 +19,7 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
-pub use citadel::Citadel;
+pub use authority::Authority;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
 pub use writing::Writing;
@@ -99,12 +99,12 @@ pub struct Metrics {
     pub warm_failures: IntCounter,
     /// Bytes of the file.
     pub warm_size: IntGauge,
+    /// Of the CA.
+    pub authority: Authority,
     /// Of remote clusters.
     pub remotes: Remotes,
     /// Of what is written into an API.
     pub writing: Writing,
-    /// Of requests for certificates.
-    pub citadel: Citadel,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -290,9 +290,9 @@ impl Metrics {
                 "pilothouse_warm_file_bytes",
                 "Size of the file for the next start.",
             )?,
+            authority: Authority::new(r)?,
             remotes: Remotes::new(r)?,
             writing: Writing::new(r)?,
-            citadel: Citadel::new(r)?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;

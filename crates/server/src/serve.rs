@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use ads::server::{Door, Secure};
 use anyhow::Context;
+use ca::Authority;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use model::labels::Labels;
 use model::names::Namespace;
@@ -23,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::analysis::Analyst;
+use crate::authentication;
+use crate::authority;
 use crate::config::ServeOptions;
 use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
@@ -31,13 +34,14 @@ use crate::issuing::{self, Issuing};
 use crate::metrics::Metrics;
 use crate::registration::Registration;
 use crate::remotes::Secrets;
-use crate::secure::{Shown, Trust};
+use crate::secure::{self, Shown, Trust};
 use crate::settings::{self, Composer, ConfigMaps, SettingsSource, Settled};
 use crate::shadows::Shadows;
 use crate::streams::Proxies;
 use crate::supervisor::Supervisor;
 use crate::warm::{Keeper, Saver, Warm};
 use crate::welcome;
+use crate::writing::Target;
 use report::report;
 use wiring::{Wiring, first_answers};
 
@@ -77,6 +81,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         cluster: options.cluster_id.clone(),
         remotes: remotes.subscribe(),
         writing: OnceLock::new(),
+        authority: OnceLock::new(),
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
     let trust = Trust::default();
@@ -102,6 +107,15 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         tasks: &tasks,
     };
     let target = sources.wiring.add_to(&supervisor).await?;
+    begin_ca(&options, target.as_ref(), &pages, &stop).await?;
+    let shown = secure::start(&options, pages.authority.get(), &stop)?;
+    if let Some(shown) = &shown {
+        trust.tell(
+            authentication::start(settled.subscribe(), &metrics, &stop),
+            pages.authority.get().map(Authority::signer),
+        );
+        doors.secure(shown)?;
+    }
     registration.write_to(target.as_ref().map(|t| t.place.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
     let clusters = sources.begin_remotes(&core.remote_secrets, remotes);
@@ -115,6 +129,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         warm.end();
         tracing::info!(ms = milliseconds(start), "The sources have been read.");
     }
+    doors.can_show(shown, &stop).await;
     doors.begin("Ready.");
     write::begin(target, &options, &pages, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
@@ -127,6 +142,27 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     stop.cancel();
     drop((doors, pages, derive, supervisor));
     finish(tasks, core.thread, options.shutdown_duration).await
+}
+
+/// Starts the CA.
+async fn begin_ca(
+    options: &ServeOptions,
+    target: Option<&Target>,
+    pages: &Pages,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let parts = authority::Parts {
+        options: &options.ca,
+        namespace: &options.namespace,
+        place: target.map(|t| t.place.clone()),
+        settled: pages.settled.clone(),
+        stop,
+    };
+    if let Some(authority) = authority::start(parts).await? {
+        // Set here only.
+        let _ = pages.authority.set(authority);
+    }
+    Ok(())
 }
 
 /// A client of the cluster that the options name, if they name one.
@@ -375,11 +411,12 @@ impl Thread {
     }
 }
 
-/// The ports of xDS. That for plaintext is bound from the start, and answers once there is something to serve; that for TLS
-/// is opened when there is a certificate to show.
+/// The ports of xDS. They answer once there is something to serve. That for plaintext is bound from the start, that for TLS when
+/// it is known what it shows.
 struct Doors<'a> {
-    plaintext: Option<TcpListener>,
+    closed: Vec<Door>,
     open: UnboundedSender<Door>,
+    begun: bool,
     options: &'a ServeOptions,
     pages: Arc<Pages>,
     start: Instant,
@@ -399,16 +436,17 @@ impl<'a> Doors<'a> {
         let (open, doors) = unbounded();
         tasks.spawn(ads::server::serve(doors, Arc::new(server), stop.clone()));
         Ok(Self {
-            plaintext: Some(listener),
+            closed: vec![Door::Plaintext(listener)],
             open,
+            begun: false,
             options,
             pages: pages.clone(),
             start,
         })
     }
 
-    /// Serves TLS as well, once there is something to show. Where that was asked for, it must be possible.
-    fn secure(&self, shown: &Shown) -> anyhow::Result<()> {
+    /// Serves TLS as well. Where that was asked for, it must be possible.
+    fn secure(&mut self, shown: &Shown) -> anyhow::Result<()> {
         let Some((address, asked)) = self.options.secure.address() else {
             return Ok(());
         };
@@ -425,17 +463,38 @@ impl<'a> Doors<'a> {
         };
         let secure = Secure::new(listener, shown.tls.clone());
         let secure = secure.context("cannot start the threads for TLS handshakes")?;
-        // Whoever would accept has ended where this fails: the process is going down.
-        let _ = self.open.unbounded_send(Door::Secure(secure));
+        self.closed.push(Door::Secure(secure));
+        if self.begun {
+            self.open();
+        }
         Ok(())
+    }
+
+    /// Waits until there is a certificate to show, if TLS was asked for.
+    async fn can_show(&self, shown: Option<Shown>, stop: &CancellationToken) {
+        let asked = self.options.secure.address().is_some_and(|(_, asked)| asked);
+        if let Some(mut shown) = shown.filter(|_| asked) {
+            tokio::select! {
+                // Nothing is told any more where it fails: the process is going down.
+                _ = shown.tls.wait_for(Option::is_some) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        for door in self.closed.drain(..) {
+            // Whoever would accept has ended where this fails: the process is going down.
+            let _ = self.open.unbounded_send(door);
+        }
     }
 
     /// Answers from here on, if it did not before.
     fn begin(&mut self, words: &str) {
-        let Some(listener) = self.plaintext.take() else {
+        if std::mem::replace(&mut self.begun, true) {
             return;
-        };
-        let _ = self.open.unbounded_send(Door::Plaintext(listener));
+        }
+        self.open();
         self.pages.ready.store(true, Ordering::Release);
         let startup = &self.pages.metrics.startup;
         startup.set(self.start.elapsed().as_secs_f64());
