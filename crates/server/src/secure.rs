@@ -150,11 +150,11 @@ impl Trust {
 
 /// What this server shows of itself over TLS, which changes; nothing until there is something to show.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub struct Shown {
     /// Its certificate.
-    pub(crate) key: watch::Receiver<Option<Arc<CertifiedKey>>>,
+    pub key: watch::Receiver<Option<Arc<CertifiedKey>>>,
     /// That, with those whom clients are judged by.
-    pub(crate) tls: watch::Receiver<Option<Arc<Tls>>>,
+    pub tls: watch::Receiver<Option<Arc<Tls>>>,
 }
 
 /// Begins to keep what this server shows, until `stop`. `None` where there is neither a CA nor a file.
