@@ -82,7 +82,8 @@ fn connections_leave_files_for_others_and_none_left_is_no_end() {
     let before = open_files();
     let server = Arc::new(Server::new(subscriber, options).unwrap());
     let stop = CancellationToken::new();
-    let serving = runtime.spawn(server::serve(futures::stream::iter([server::Door::Plaintext(listener)]),
+    let serving = runtime.spawn(server::serve(
+        futures::stream::iter([server::Door::Plaintext(listener)]),
         server,
         stop.clone(),
     ));

@@ -191,7 +191,11 @@ fn start(tls: Arc<Tls>, options: Options, holds: Option<Duration>) -> Running {
     let server = Arc::new(Server::new(subscriber, options).unwrap());
     let (tls, current) = watch::channel(Some(tls));
     let door = Door::Secure(Secure::new(listener, current).unwrap());
-    tokio::spawn(server::serve(futures::stream::iter([door]), server, stop.clone()));
+    tokio::spawn(server::serve(
+        futures::stream::iter([door]),
+        server,
+        stop.clone(),
+    ));
     Running {
         world,
         address,

@@ -90,7 +90,8 @@ fn start(options: Options) -> Running {
     let stop = CancellationToken::new();
     let subscriber = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(subscriber, options).unwrap());
-    tokio::spawn(server::serve(futures::stream::iter([server::Door::Plaintext(listener)]),
+    tokio::spawn(server::serve(
+        futures::stream::iter([server::Door::Plaintext(listener)]),
         server,
         stop.clone(),
     ));

@@ -139,7 +139,8 @@ fn start(options: Options) -> Running {
     let stop = CancellationToken::new();
     let world_of_server = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(world_of_server, options).unwrap());
-    let task = tokio::spawn(server::serve(futures::stream::iter([server::Door::Plaintext(listener)]),
+    let task = tokio::spawn(server::serve(
+        futures::stream::iter([server::Door::Plaintext(listener)]),
         server,
         stop.clone(),
     ));

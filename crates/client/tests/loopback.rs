@@ -120,7 +120,8 @@ fn start() -> (Arc<World>, SocketAddr, CancellationToken) {
     let stop = CancellationToken::new();
     let world_of_server = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(world_of_server, Options::default()).unwrap());
-    tokio::spawn(server::serve(futures::stream::iter([server::Door::Plaintext(listener)]),
+    tokio::spawn(server::serve(
+        futures::stream::iter([server::Door::Plaintext(listener)]),
         server,
         stop.clone(),
     ));

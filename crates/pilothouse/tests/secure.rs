@@ -131,7 +131,11 @@ impl Drop for Server {
 }
 
 /// What a proxy of namespace `shop` and account `web` gets that connects so: the number of its clusters, or a gRPC code.
-async fn get(server: &Server, root: &Path, shown: Option<(PathBuf, PathBuf)>) -> Result<usize, u16> {
+async fn get(
+    server: &Server,
+    root: &Path,
+    shown: Option<(PathBuf, PathBuf)>,
+) -> Result<usize, u16> {
     let (cert, key) = shown.unzip();
     let mut options = FetchOptions {
         address: server.secure.to_string(),
@@ -183,13 +187,20 @@ async fn a_proxy_gets_what_its_certificate_proves_and_nothing_without() {
         (of("https://cluster.local/ns/shop/sa/web"), 16),
         (of("spiffe://cluster.local/ns/other/sa/web"), 7),
         (of("spiffe://cluster.local/ns/shop/sa/db"), 7),
-        (Some(stranger.sign("spiffe://cluster.local/ns/shop/sa/web")), 0),
+        (
+            Some(stranger.sign("spiffe://cluster.local/ns/shop/sa/web")),
+            0,
+        ),
     ] {
         let refused = get(&server, &root, shown.clone()).await;
         assert_eq!(refused, Err(code), "{shown:?}");
     }
     let strange = stranger.folder.join("root-cert.pem");
-    assert_eq!(get(&server, &strange, web).await, Err(0), "an unknown server");
+    assert_eq!(
+        get(&server, &strange, web).await,
+        Err(0),
+        "an unknown server"
+    );
     let refused = "pilothouse_tls_handshakes_total{result=\"certificate\"}";
     assert!(server.metric(refused) >= 1.0);
     assert_eq!(server.metric("pilothouse_tls_handshakes "), 0.0);
@@ -220,7 +231,10 @@ async fn certificates_of_the_server_come_from_files_and_are_reloaded() {
     assert!(get(&server, &root(&ca), Some(ca.sign(web))).await.is_ok());
     put(&other);
     let start = Instant::now();
-    while get(&server, &root(&other), Some(ca.sign(web))).await.is_err() {
+    while get(&server, &root(&other), Some(ca.sign(web)))
+        .await
+        .is_err()
+    {
         assert!(start.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -316,7 +330,8 @@ async fn certificates_are_signed_for_what_the_caller_has_proven() {
     let root = ca.folder.join("root-cert.pem");
     assert!(get(&server, &root, Some(files)).await.unwrap() > 0);
 
-    let refused = async |http2: Http2, message: &[u8]| ask(http2, method, message).await.unwrap_err();
+    let refused =
+        async |http2: Http2, message: &[u8]| ask(http2, method, message).await.unwrap_err();
     let good = request.encode_to_vec();
     assert_eq!(refused(secure(&server, &ca, None).await, &good).await, "16");
     let plaintext = tokio::net::TcpStream::connect(server.plaintext).await;
@@ -329,6 +344,12 @@ async fn certificates_are_signed_for_what_the_caller_has_proven() {
     assert_eq!(refused(as_web().await, &request.encode_to_vec()).await, "3");
     assert_eq!(ask(as_web().await, "Other", &good).await.unwrap_err(), "12");
     assert_eq!(server.metric("citadel_server_csr_count "), 7.0);
-    assert_eq!(server.metric("citadel_server_success_cert_issuance_count "), 1.0);
-    assert_eq!(server.metric("citadel_server_authentication_failure_count "), 2.0);
+    assert_eq!(
+        server.metric("citadel_server_success_cert_issuance_count "),
+        1.0
+    );
+    assert_eq!(
+        server.metric("citadel_server_authentication_failure_count "),
+        2.0
+    );
 }

@@ -125,7 +125,9 @@ impl Shared {
         let trust = &self.trust;
         let starting = || Status::new(Code::Unavailable, "the server is starting");
         let authenticators = trust.authenticators().ok_or_else(starting)?;
-        let caller = self.authenticate(authenticators, client, &head.headers).await?;
+        let caller = self
+            .authenticate(authenticators, client, &head.headers)
+            .await?;
         let none = || Status::new(Code::Unimplemented, "there is no CA");
         let signer = trust.signer().ok_or_else(none)?;
         let request = tokio::time::timeout(PATIENCE, whole(body)).await;
@@ -317,6 +319,9 @@ mod tests {
             request.validity_duration = none;
             assert_eq!(Asked::read(&request.encode_to_vec()).unwrap().ttl, None);
         }
-        assert_eq!(Asked::read(&[0xff]).unwrap_err().code, Code::InvalidArgument);
+        assert_eq!(
+            Asked::read(&[0xff]).unwrap_err().code,
+            Code::InvalidArgument
+        );
     }
 }

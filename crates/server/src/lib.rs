@@ -1,7 +1,9 @@
 //! Wiring, supervision, debug HTTP, metrics, readiness.
 
+pub mod access;
 pub mod analysis;
 pub mod api;
+pub mod apis;
 mod authentication;
 pub mod authority;
 pub mod config;

@@ -210,7 +210,10 @@ async fn combine(
                     tell.send_replace(Some(Arc::new(tls)));
                 }
                 Err(error) => {
-                    tracing::error!(error = format!("{error:#}"), "TLS cannot be served with these certificates; the previous ones stay in force.");
+                    tracing::error!(
+                        error = format!("{error:#}"),
+                        "TLS cannot be served with these certificates; the previous ones stay in force."
+                    );
                 }
             }
         }

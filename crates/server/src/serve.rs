@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::analysis::Analyst;
+use crate::apis::Apis;
 use crate::authentication;
 use crate::authority;
 use crate::config::ServeOptions;
@@ -91,6 +92,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         derive.hold()?;
         doors.begin("Ready, from disk.");
     }
+    let apis = Apis::new(options.cluster_id.as_str().into());
     let sources = Sources {
         wiring: Wiring {
             options: &options,
@@ -100,6 +102,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             stop: &stop,
             fault: &pages.fault,
             cluster,
+            apis: &apis,
             warm: warm.is_serving(),
         },
         supervisor: &supervisor,
@@ -108,17 +111,10 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     };
     let target = sources.wiring.add_to(&supervisor).await?;
     begin_ca(&options, target.as_ref(), &pages, &stop).await?;
-    let shown = secure::start(&options, pages.authority.get(), &stop)?;
-    if let Some(shown) = &shown {
-        trust.tell(
-            authentication::start(settled.subscribe(), &metrics, &stop),
-            pages.authority.get().map(Authority::signer),
-        );
-        doors.secure(shown)?;
-    }
-    registration.write_to(target.as_ref().map(|t| t.place.clone()), &derive);
+    let shown = begin_tls(&options, &trust, &pages, &mut doors, &stop)?;
+    registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
-    let clusters = sources.begin_remotes(&core.remote_secrets, remotes);
+    let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
     sources.tell_shadowed();
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     let settings = settings::settled(settled.subscribe(), core.config_maps.told());
@@ -134,11 +130,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     write::begin(target, &options, &pages, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
     signal(&stop).await;
-    tracing::info!("Draining.");
-    pages.ready.store(false, Ordering::Release);
-    if let Some(saver) = saver {
-        saver.finish().await;
-    }
+    drain(&pages, saver).await;
     stop.cancel();
     drop((doors, pages, derive, supervisor));
     finish(tasks, core.thread, options.shutdown_duration).await
@@ -154,7 +146,7 @@ async fn begin_ca(
     let parts = authority::Parts {
         options: &options.ca,
         namespace: &options.namespace,
-        place: target.map(|t| t.place.clone()),
+        place: target.map(|t| t.api.place.clone()),
         settled: pages.settled.clone(),
         stop,
     };
@@ -165,8 +157,26 @@ async fn begin_ca(
     Ok(())
 }
 
-/// A client of the cluster that the options name, if they name one.
-async fn connect(options: &ServeOptions) -> anyhow::Result<Option<kubernetes::Client>> {
+/// Opens the port for TLS, if there is something to show.
+fn begin_tls(
+    options: &ServeOptions,
+    trust: &Trust,
+    pages: &Pages,
+    doors: &mut Doors<'_>,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<Shown>> {
+    let authority = pages.authority.get();
+    let shown = secure::start(options, authority, stop)?;
+    if let Some(shown) = &shown {
+        let authenticators = authentication::start(pages.settled.clone(), &pages.metrics, stop);
+        trust.tell(authenticators, authority.map(Authority::signer));
+        doors.secure(shown)?;
+    }
+    Ok(shown)
+}
+
+/// Clients of the cluster that the options name, if they name one.
+async fn connect(options: &ServeOptions) -> anyhow::Result<Option<kubernetes::Clients>> {
     Ok(match options.reads_cluster() {
         true => Some(options.cluster.connect().await?),
         false => None,
@@ -240,9 +250,13 @@ impl Sources<'_> {
     /// Starts the manager of remote clusters. What it returns resolves when each that is named is among the sources.
     fn begin_remotes(
         &self,
+        target: Option<&Target>,
         secrets: &Secrets,
         state: watch::Sender<crate::remotes::Settled>,
     ) -> impl Future<Output = ()> + use<> {
+        let (apis, stop) = (self.wiring.apis.clone(), self.wiring.stop.clone());
+        let own = target.map(|target| target.api.clone());
+        self.tasks.spawn(apis.follow(own, state.subscribe(), stop));
         let parts = remotes::Parts {
             options: self.wiring.options,
             supervisor: self.supervisor,
@@ -325,6 +339,15 @@ async fn first_read(
         () = signal(stop) => stop.cancel(),
     }
     Ok(())
+}
+
+/// Says that no more clients are to come, and saves what is served.
+async fn drain(pages: &Pages, saver: Option<Saver>) {
+    tracing::info!("Draining.");
+    pages.ready.store(false, Ordering::Release);
+    if let Some(saver) = saver {
+        saver.finish().await;
+    }
 }
 
 /// Waits for what was started to end.
@@ -472,7 +495,11 @@ impl<'a> Doors<'a> {
 
     /// Waits until there is a certificate to show, if TLS was asked for.
     async fn can_show(&self, shown: Option<Shown>, stop: &CancellationToken) {
-        let asked = self.options.secure.address().is_some_and(|(_, asked)| asked);
+        let asked = self
+            .options
+            .secure
+            .address()
+            .is_some_and(|(_, asked)| asked);
         if let Some(mut shown) = shown.filter(|_| asked) {
             tokio::select! {
                 // Nothing is told any more where it fails: the process is going down.

@@ -73,12 +73,7 @@ pub async fn serve(doors: impl Stream<Item = Door>, server: Arc<Server>, stop: C
 }
 
 /// Accepts at one door until `stop`.
-async fn stand_at(
-    door: Door,
-    server: &Arc<Server>,
-    tasks: &TaskTracker,
-    stop: &CancellationToken,
-) {
+async fn stand_at(door: Door, server: &Arc<Server>, tasks: &TaskTracker, stop: &CancellationToken) {
     let Secure {
         listener,
         mut tls,

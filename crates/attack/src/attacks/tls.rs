@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -162,7 +163,9 @@ async fn half(target: Arc<Target>) -> anyhow::Result<Outcome> {
             let mut socket = connect(target.secure, ATTACKER).await?;
             if n % 2 == 0 {
                 // The beginning of a hello.
-                socket.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 7]).await?;
+                socket
+                    .write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 7])
+                    .await?;
             }
             Ok::<_, io::Error>(socket)
         };
@@ -181,16 +184,15 @@ async fn half(target: Arc<Target>) -> anyhow::Result<Outcome> {
     outcome.refused += (open.len() - live) as u64;
     if start.elapsed() > took + DEADLINE && live > 0 {
         let all = open.len();
-        outcome.broke(format!("{live} of {all} connections live without a handshake"));
+        outcome.broke(format!(
+            "{live} of {all} connections live without a handshake"
+        ));
     }
     Ok(outcome)
 }
 
 /// Shakes hands again and again, many at once.
-async fn flood(
-    target: Arc<Target>,
-    tls: anyhow::Result<TlsConnector>,
-) -> anyhow::Result<Outcome> {
+async fn flood(target: Arc<Target>, tls: anyhow::Result<TlsConnector>) -> anyhow::Result<Outcome> {
     let (mut outcome, tls) = (Outcome::default(), tls?);
     target
         .again(&mut outcome, |_| async {
@@ -214,13 +216,21 @@ async fn flood(
 
 async fn chains(target: Arc<Target>) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
-    let connectors = [chain(8, 0)?, chain(8, 3_500)?, chain(100, 0)?, chain(2, 50_000)?];
+    let connectors = [
+        chain(8, 0)?,
+        chain(8, 3_500)?,
+        chain(100, 0)?,
+        chain(2, 50_000)?,
+    ];
     let connectors = connectors.map(|shown| config(Some(shown)));
     let connectors = connectors.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let mut got_in = 0;
     while target.goes_on() {
         let shaking = (0..AT_ONCE).map(|n| {
-            let (target, tls) = (Arc::clone(&target), connectors[n % connectors.len()].clone());
+            let (target, tls) = (
+                Arc::clone(&target),
+                connectors[n % connectors.len()].clone(),
+            );
             tokio::spawn(async move {
                 let mut socket = shake(&target, &tls).await?;
                 socket.write_all(&wire::hello(65_535)).await?;
@@ -238,7 +248,9 @@ async fn chains(target: Arc<Target>) -> anyhow::Result<Outcome> {
         }
     }
     if got_in > 0 {
-        outcome.broke(format!("{got_in} connections got in with certificates of nobody"));
+        outcome.broke(format!(
+            "{got_in} connections got in with certificates of nobody"
+        ));
     }
     Ok(outcome)
 }
@@ -291,7 +303,7 @@ async fn garbage(target: Arc<Target>) -> anyhow::Result<Outcome> {
         [21, 3, 3, 0, 2, 1, 0].repeat(2_000),
         [20, 3, 3, 0, 1, 1].repeat(2_000),
     ];
-    let answered = std::cell::Cell::new(0_usize);
+    let answered = AtomicUsize::new(0);
     target
         .again(&mut outcome, |n| {
             let (sent, target) = (kinds[n % kinds.len()].clone(), Arc::clone(&target));
@@ -303,7 +315,7 @@ async fn garbage(target: Arc<Target>) -> anyhow::Result<Outcome> {
                 let mut answer = Vec::new();
                 let read = timeout(Duration::from_secs(5), socket.read_to_end(&mut answer));
                 let ended = read.await.is_ok();
-                answered.set(answered.get().max(answer.len()));
+                answered.fetch_max(answer.len(), Ordering::Relaxed);
                 Ok(Round {
                     sent: 1,
                     refused: u64::from(ended),

@@ -42,8 +42,7 @@ pub(super) fn trusted_pod<'a>(
     trusted: &BTreeSet<Account>,
 ) -> Result<&'a PodClaims, String> {
     if trusted.is_empty() {
-        let reason =
-            "no account may ask for the identity of others (--ca-trusted-node-accounts)";
+        let reason = "no account may ask for the identity of others (--ca-trusted-node-accounts)";
         return Err(reason.to_owned());
     }
     let pod = caller.pod.as_ref().filter(|pod| !pod.uid.is_empty());
