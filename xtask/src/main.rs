@@ -93,6 +93,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "server",
         &[
             "ca",
+            "identity",
             "kubernetes",
             "writeback",
             "registration",

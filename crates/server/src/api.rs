@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{address, duration};
 use crate::shadows::Shadows;
+use crate::watched;
 pub use oidc::OidcOptions;
 
 /// Precedence of the store: folders win over it.
@@ -167,7 +168,7 @@ fn secured(
         client_ca: options.api_client_ca.clone(),
     };
     let config = files.server(&given)?;
-    let certificates = reload::certificates(files, given, config, reload::EVERY, stop.clone());
+    let certificates = reload::certificates(files, given, config, watched::EVERY, stop.clone());
     Ok((Security::Reloaded(certificates), access, token))
 }
 
@@ -223,7 +224,7 @@ pub async fn start(
             file.clone(),
             admin,
             api.clone(),
-            reload::EVERY,
+            watched::EVERY,
             stop.clone(),
         );
         tokio::spawn(watching);
