@@ -15,4 +15,5 @@ pub(crate) mod remote_secret;
 pub(crate) mod simulate;
 pub(crate) mod status;
 mod text;
+pub(crate) mod token;
 pub(crate) mod validate;
