@@ -63,6 +63,8 @@ enum Command {
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
     /// Print the roots that workloads of the mesh are judged by.
     RootCert(commands::root_cert::RootCertOptions),
+    /// Print a token of a service account of the store, with which a proxy proves who it is.
+    Token(commands::token::TokenOptions),
     /// Print the roles that `serve` needs in a Kubernetes cluster.
     Permissions(commands::permissions::PermissionsOptions),
     /// Print a Secret with which the control plane of another cluster reads this one. Apply it there.
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Crds(options) => commands::crds::run(&options, &mut out()),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
+        Command::Token(options) => block_on(commands::token::run(options, &mut out())),
         Command::Permissions(options) => commands::permissions::run(&options, &mut out()),
         Command::RemoteSecret(options) => block_on(commands::remote_secret::run(
             *options,
