@@ -221,3 +221,60 @@ fn time(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH);
     timestamp(since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EC: &str = include_str!("../../../model/src/x509/keys/ec.crt");
+
+    fn page() -> Value {
+        json!({
+            "certificates": [
+                {"identity": "spiffe://t/ns/shop/sa/cart", "chain": EC, "proxies": 1, "names": ["cart-0.shop"]},
+                {"identity": "spiffe://t/ns/shop/sa/other", "chain": EC, "proxies": 0, "names": []},
+            ],
+            "roots": EC,
+        })
+    }
+
+    #[test]
+    fn a_service_account_has_its_certificate_and_the_roots() {
+        let groups = of_accounts(&page(), Some("shop/cart")).unwrap();
+        let names: Vec<&str> = groups.iter().map(|g| &*g.name).collect();
+        assert_eq!(names, ["spiffe://t/ns/shop/sa/cart", "ROOTCA"]);
+        assert_eq!(of_accounts(&page(), None).unwrap().len(), 3);
+        assert!(of_accounts(&page(), Some("shop/nobody")).is_err());
+        let json = groups[0].json();
+        assert_eq!(json["chain"][0]["notAfter"], "2046-11-18T04:47:37Z");
+        assert_eq!(json["proxies"][0], "cart-0.shop");
+
+        let mut out = Vec::new();
+        let now = groups[0].certificates[0].not_after() - Duration::from_secs(90);
+        table(&mut out, None, &groups, now).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        for words in [
+            "expires in 1 min 30 s",
+            "ec.example.com",
+            "  root",
+            "cart-0.shop",
+        ] {
+            assert!(out.contains(words), "{words}: {out}");
+        }
+        assert!(out.lines().all(|line| line.len() <= 80), "{out}");
+    }
+
+    #[test]
+    fn where_a_proxy_has_its_certificate_from_is_said() {
+        let head = |source: Value, identity: Value| {
+            let page = json!({"proxy": "a.b", "source": source, "identity": identity});
+            of_proxy(&page).unwrap().0.unwrap()
+        };
+        assert_eq!(
+            head("ads".into(), "spiffe://x".into()),
+            "a.b is spiffe://x."
+        );
+        assert!(head("agent".into(), Value::Null).contains("agent"));
+        assert!(head("none".into(), Value::Null).contains("no certificate"));
+    }
+}
