@@ -13,9 +13,11 @@ mod request;
 mod review;
 mod table;
 mod watch;
+mod webhooks;
 mod write;
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
 
 use http::{HeaderValue, StatusCode, header};
 use model::object::ObjectKey;
@@ -35,6 +37,8 @@ pub(crate) use body::json;
 use heavy::Heavy;
 use request::ObjectTarget;
 pub use request::{Health, LARGEST_BODY, Query, Request, Target};
+use webhooks::Webhooks;
+pub use webhooks::{OwnService, Reach, Roots};
 
 /// An answer.
 pub type Response = http::Response<Body>;
@@ -51,6 +55,7 @@ pub struct Api {
     limits: OnceLock<Limits>,
     heavy: Heavy,
     openapi: openapi::Cache,
+    webhooks: Webhooks,
     tasks: tokio_util::task::TaskTracker,
     elsewhere: OnceLock<Elsewhere>,
     /// Watches of each user, and of all.
@@ -84,6 +89,7 @@ impl Api {
             limits: OnceLock::new(),
             heavy: Heavy::new(),
             openapi: openapi::Cache::default(),
+            webhooks: Webhooks::new(),
             tasks: tokio_util::task::TaskTracker::new(),
             elsewhere: OnceLock::new(),
             watches: OnceLock::new(),
@@ -278,6 +284,7 @@ impl Api {
             status_only,
             finalize,
             dry_run: false,
+            deadline: Instant::now() + webhooks::PATIENCE,
             request: &request,
         };
         if let Err(why) =
@@ -372,6 +379,8 @@ pub(crate) struct Call<'r> {
     pub(crate) finalize: bool,
     /// Whether nothing is to be written.
     pub(crate) dry_run: bool,
+    /// Until when webhooks may be waited for.
+    pub(crate) deadline: Instant,
     pub(crate) request: &'r Request,
 }
 
@@ -429,6 +438,7 @@ pub(crate) fn failed(failure: &Failure) -> Response {
         let seconds = HeaderValue::from_static("1");
         response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
+    body::warn(&mut response, failure.warnings());
     response
 }
 
