@@ -1,6 +1,7 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
 mod remotes;
+mod webhooks;
 mod writing;
 
 mod registrations;
@@ -20,6 +21,7 @@ use xds::{ByType, TypeUrl};
 use crate::derive::Batch;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
+pub use webhooks::Webhooks;
 pub use writing::Writing;
 
 /// Buckets of everything that is a time of propagation, in seconds: a change should arrive in milliseconds.
@@ -93,6 +95,8 @@ pub struct Metrics {
     pub remotes: Remotes,
     /// Of what is written into an API.
     pub writing: Writing,
+    /// Of admission webhooks.
+    pub webhooks: Webhooks,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -257,6 +261,7 @@ impl Metrics {
             )?,
             remotes: Remotes::new(r)?,
             writing: Writing::new(r)?,
+            webhooks: Webhooks::new(r)?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;
