@@ -82,14 +82,17 @@ const GRAPH: &[(&str, &[&str])] = &[
     ),
     (
         "apiserver",
-        &["model", "sources", "validate", "proto-istio"],
+        &["model", "identity", "sources", "validate", "proto-istio"],
     ),
+    ("identity", &["model", "sources"]),
     ("kubernetes", &["model", "sources", "validate"]),
     ("writeback", &["model", "apiserver"]),
     ("registration", &["model", "writeback"]),
+    ("ca", &["apiserver", "sources", "writeback"]),
     (
         "server",
         &[
+            "ca",
             "kubernetes",
             "writeback",
             "registration",

@@ -5,6 +5,7 @@
 
 mod admission;
 mod calls;
+mod client;
 mod connection;
 mod descriptors;
 mod discovery;
@@ -16,13 +17,13 @@ mod mounted;
 mod peers;
 mod processor;
 mod response;
+mod secure;
 mod socket;
 mod subscriber;
 mod workers;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -31,12 +32,14 @@ use futures::future::BoxFuture;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+pub use client::{Client, Proven};
 pub use descriptors::raise_descriptor_limit;
 pub use frames::{Frames, frame};
-pub use listener::{listen, serve};
+pub use listener::{Door, listen, serve};
 pub use mounted::{Reply, Requests};
 pub use response::{end, trailers_only};
-pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Token, Work};
+pub use secure::{HandshakeError, Secure, Tls, TlsError};
+pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Work};
 
 use crate::budget::Budget;
 use crate::fanout::Fanout;
@@ -60,8 +63,8 @@ pub struct Options {
     /// Bytes of requests that have not come to their end, over all connections. One address may have as much as is left for
     /// others. At least one request of the largest size.
     pub max_partial_bytes: usize,
-    /// A client must finish what it begins within this time: the connection with its preface and settings, a frame, a block of
-    /// headers.
+    /// A client must finish what it begins within this time: the TLS handshake, the connection with its preface and settings, a
+    /// frame, a block of headers.
     pub frame_timeout: Duration,
     /// A connection must have a call, a call its first request, and a request its end within this time.
     pub request_timeout: Duration,
@@ -74,9 +77,11 @@ pub struct Options {
     pub max_streams: usize,
     /// New streams per second, of which one address gets half; `None` is no limit. Istio: `PILOT_MAX_REQUESTS_PER_SECOND`.
     pub streams_per_second: Option<f64>,
-    /// Streams that come after quiet are admitted at once, as many as that rate brings in this time.
+    /// New TLS handshakes per second, of which one address gets half; `None` is no limit.
+    pub handshakes_per_second: Option<f64>,
+    /// Streams and handshakes that come after quiet are admitted at once, as many as that rate brings in this time.
     pub admission_burst: Duration,
-    /// How long a new stream may wait for that limit before it is refused.
+    /// How long a new stream or handshake may wait for its limit before it is refused.
     pub admission_wait: Duration,
     /// An idle connection is pinged this often.
     pub keepalive_interval: Duration,
@@ -108,6 +113,7 @@ impl Default for Options {
             max_names_memory: 1 << 30,
             max_streams: 100_000,
             streams_per_second: None,
+            handshakes_per_second: None,
             admission_burst: Duration::from_secs(4),
             admission_wait: Duration::from_secs(5),
             keepalive_interval: Duration::from_secs(30),
@@ -127,7 +133,7 @@ pub trait Mount: Send + Sync + 'static {
     fn call(
         &self,
         request: http::Request<Requests>,
-        peer: SocketAddr,
+        client: Client,
     ) -> BoxFuture<'static, http::Response<Reply>>;
 }
 
@@ -146,6 +152,7 @@ pub struct Server {
     fanout: Arc<Fanout>,
     budget: Arc<Budget>,
     admission: Admission,
+    handshakes: Admission,
     links: Links,
     peers: Arc<Peers>,
     deadlines: Deadlines,
@@ -182,6 +189,7 @@ impl Server {
                 partial: options
                     .max_partial_bytes
                     .max(options.max_request_bytes + HEADER),
+                handshakes: connections.div_ceil(2),
             }),
             deadlines: Deadlines {
                 frame: ticks(options.frame_timeout),
@@ -190,6 +198,11 @@ impl Server {
             },
             admission: Admission::new(
                 options.streams_per_second,
+                options.admission_burst,
+                options.admission_wait,
+            ),
+            handshakes: Admission::new(
+                options.handshakes_per_second,
                 options.admission_burst,
                 options.admission_wait,
             ),

@@ -82,7 +82,11 @@ fn connections_leave_files_for_others_and_none_left_is_no_end() {
     let before = open_files();
     let server = Arc::new(Server::new(subscriber, options).unwrap());
     let stop = CancellationToken::new();
-    let serving = runtime.spawn(server::serve(listener, server, stop.clone()));
+    let serving = runtime.spawn(server::serve(
+        [server::Door::Plaintext(listener)],
+        server,
+        stop.clone(),
+    ));
 
     // Both ends of a connection are here. With the server's end of each, more than there is room for.
     limit_files(1024);

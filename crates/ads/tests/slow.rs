@@ -90,7 +90,11 @@ fn start(options: Options) -> Running {
     let stop = CancellationToken::new();
     let subscriber = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(subscriber, options).unwrap());
-    tokio::spawn(server::serve(listener, server, stop.clone()));
+    tokio::spawn(server::serve(
+        [server::Door::Plaintext(listener)],
+        server,
+        stop.clone(),
+    ));
     Running {
         world,
         address,

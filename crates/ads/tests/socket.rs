@@ -11,9 +11,11 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use h2::{RecvStream, SendStream, client};
+use http::HeaderMap;
 use pilothouse_ads::latest::Sender;
 use pilothouse_ads::server::{
-    self, Frames, Incident, Join, Options, Server, Session, Subscriber, Subscription, frame,
+    self, Client, Frames, Incident, Join, Options, Proven, Server, Session, Subscriber,
+    Subscription, frame,
 };
 use pilothouse_ads::{Code, Event, Limits, Status};
 use prost::Message;
@@ -38,7 +40,7 @@ const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 struct World {
     published: Sender<Arc<Published>>,
     sessions: Arc<AtomicUsize>,
-    tokens: Mutex<Vec<Option<String>>>,
+    tokens: Mutex<Vec<String>>,
     incidents: Mutex<Vec<Incident>>,
 }
 
@@ -63,11 +65,24 @@ impl Drop for Seat {
 }
 
 impl Subscriber for World {
+    fn authenticate(
+        &self,
+        client: &Client,
+        headers: &HeaderMap,
+    ) -> BoxFuture<'static, Result<Proven, Status>> {
+        assert!(!client.is_encrypted());
+        let token = headers.get("authorization").unwrap().to_str().unwrap();
+        let proven = Proven {
+            caller: Some(Arc::new(token.to_owned())),
+            until: None,
+        };
+        async move { Ok(proven) }.boxed()
+    }
+
     fn subscribe(&self, join: Join) -> BoxFuture<'static, Result<Subscription, Status>> {
-        self.tokens
-            .lock()
-            .unwrap()
-            .push(join.token.map(|t| t.expose().to_owned()));
+        let caller = join.proven.caller.unwrap();
+        let token = caller.downcast::<String>().unwrap();
+        self.tokens.lock().unwrap().push(token.to_string());
         let refused = join.node.id == "stranger";
         self.sessions.fetch_add(1, Ordering::SeqCst);
         let seat = Seat {
@@ -124,7 +139,11 @@ fn start(options: Options) -> Running {
     let stop = CancellationToken::new();
     let world_of_server = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(world_of_server, options).unwrap());
-    let task = tokio::spawn(server::serve(listener, server, stop.clone()));
+    let task = tokio::spawn(server::serve(
+        [server::Door::Plaintext(listener)],
+        server,
+        stop.clone(),
+    ));
     Running {
         world,
         address,
@@ -279,10 +298,7 @@ async fn delta_client_gets_resources_and_changes() {
         (1, &["b".to_owned()][..])
     );
     assert_ne!(second.nonce, first.nonce);
-    assert_eq!(
-        *running.world.tokens.lock().unwrap(),
-        [Some("sesame".to_owned())]
-    );
+    assert_eq!(*running.world.tokens.lock().unwrap(), ["Bearer sesame"]);
 }
 
 #[tokio::test]

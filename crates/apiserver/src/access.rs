@@ -4,6 +4,7 @@
 //! roles in some namespaces or in all. Nothing that is not granted is allowed.
 
 pub mod oidc;
+pub mod service_accounts;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

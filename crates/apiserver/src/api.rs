@@ -12,6 +12,7 @@ mod openapi;
 mod request;
 mod review;
 mod table;
+mod tokens;
 mod watch;
 mod webhooks;
 mod write;
@@ -24,6 +25,7 @@ use model::object::ObjectKey;
 use serde_json::Value;
 use tokio::sync::watch as watch_channel;
 
+use crate::access::service_accounts::ServiceAccounts;
 use crate::access::{Access, Verb, Who};
 use crate::audit::{Audit, Line};
 use crate::limits::{Limits, Shares};
@@ -58,6 +60,7 @@ pub struct Api {
     webhooks: Webhooks,
     tasks: tokio_util::task::TaskTracker,
     elsewhere: OnceLock<Elsewhere>,
+    service_accounts: OnceLock<ServiceAccounts>,
     /// Watches of each user, and of all.
     watches: OnceLock<Shares<Arc<str>>>,
     /// Tells watches that grants were changed.
@@ -92,6 +95,7 @@ impl Api {
             webhooks: Webhooks::new(),
             tasks: tokio_util::task::TaskTracker::new(),
             elsewhere: OnceLock::new(),
+            service_accounts: OnceLock::new(),
             watches: OnceLock::new(),
             granted: watch_channel::Sender::new(()),
         });
@@ -255,13 +259,18 @@ impl Api {
             Target::OpenApi(which) => {
                 return self.openapi.answer(&self.catalog(), which.as_deref());
             }
+            Target::IssuerMetadata => return Ok(self.issuer_metadata()),
+            Target::IssuerKeys => return self.issuer_keys().await,
             Target::Ledger(what) => return crate::ledger::answer(self, &request, &what).await,
             Target::Object(object) => object,
         };
         if object.group == "authorization.k8s.io" || object.group == "authentication.k8s.io" {
-            return review::answer(self, &request, &object);
+            return review::answer(self, &request, &object).await;
         }
         let resource = self.resource(&object)?;
+        if object.subresource.as_deref() == Some("token") && resource.is("", "serviceaccounts") {
+            return tokens::issue(self, &request, &object, &resource).await;
+        }
         let (status_only, finalize) = match object.subresource.as_deref() {
             None => (false, false),
             Some("status") if resource.has_status => (true, false),

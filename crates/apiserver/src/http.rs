@@ -316,14 +316,14 @@ async fn read(
         // A wrong token is no excuse for being somebody else.
         (Caller::Known(_), Some("")) => Err(TokenError::Empty.to_string()),
         (Caller::Known(_), Some(token)) => {
-            let who = api.access().authenticate(token).await;
+            let who = api.authenticate(token).await;
             who.map_err(|error| error.to_string())
         }
         (Caller::Known(who), None) => who.ok_or_else(|| "no token and no certificate".to_owned()),
     };
     let path = parts.uri.path().to_owned();
     let target = Target::parse(&path);
-    let open = matches!(target, Ok(Target::Health(_) | Target::Version));
+    let open = target.as_ref().is_ok_and(Target::is_open);
     let (who, anonymous) = match who {
         Ok(who) => (who, false),
         Err(_) if open => (Who::new(ANONYMOUS, &[]), true),

@@ -1,4 +1,4 @@
-//! An ADS stream over a connection of its own, plaintext HTTP/2.
+//! An ADS stream over a connection of its own, encrypted or not.
 
 use ads::server::{Frames, frame};
 use bytes::Bytes;
@@ -6,10 +6,11 @@ use h2::client;
 use h2::{RecvStream, SendStream};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, TE};
 use http::{HeaderMap, Request};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use crate::error::Error;
+use crate::secure::Dialer;
 
 /// Large enough that the server never waits for a window.
 pub(crate) const WINDOW: u32 = 16 << 20;
@@ -33,41 +34,28 @@ impl Drop for Connection {
 
 impl Connection {
     /// Connects and opens the stream.
-    pub(crate) async fn open(
-        address: &str,
-        delta: bool,
-        token: Option<&str>,
-        window: u32,
-    ) -> Result<Self, Error> {
-        let connect = TcpStream::connect(address).await;
-        let socket = connect.map_err(|source| Error::Connect {
-            address: address.to_owned(),
-            source,
-        })?;
-        // Requests are small and must not wait for each other; a socket that cannot do without is still a socket.
-        let _ = socket.set_nodelay(true);
-        let mut builder = client::Builder::new();
-        builder
-            .initial_window_size(window)
-            .initial_connection_window_size(window)
-            .enable_push(false);
-        let (client, connection) = builder.handshake::<_, Bytes>(socket).await?;
-        let driver = tokio::spawn(async move {
-            // Its error reaches the stream, which tells it.
-            let _ = connection.await;
-        });
+    pub(crate) async fn open(dialer: &Dialer, delta: bool, window: u32) -> Result<Self, Error> {
+        let (socket, tls) = dialer.dial().await?;
+        let (client, driver) = match tls {
+            Some(tls) => {
+                let socket = tls.over(socket, &dialer.address).await?;
+                handshake(socket, window).await?
+            }
+            None => handshake(socket, window).await?,
+        };
         let mut client = client.ready().await?;
         let method = if delta {
             "DeltaAggregatedResources"
         } else {
             "StreamAggregatedResources"
         };
+        let (scheme, address) = (dialer.scheme(), &dialer.address);
         let mut request = Request::post(format!(
-            "http://{address}/envoy.service.discovery.v3.AggregatedDiscoveryService/{method}"
+            "{scheme}://{address}/envoy.service.discovery.v3.AggregatedDiscoveryService/{method}"
         ))
         .header(CONTENT_TYPE, "application/grpc")
         .header(TE, "trailers");
-        if let Some(token) = token {
+        if let Some(token) = dialer.token()? {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
         let (response, send) = client.send_request(request.body(())?, false)?;
@@ -129,6 +117,27 @@ impl Connection {
             }
         }
     }
+}
+
+/// Speaks HTTP/2 over a socket.
+async fn handshake<I>(
+    io: I,
+    window: u32,
+) -> Result<(client::SendRequest<Bytes>, JoinHandle<()>), Error>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = client::Builder::new();
+    builder
+        .initial_window_size(window)
+        .initial_connection_window_size(window)
+        .enable_push(false);
+    let (client, connection) = builder.handshake::<_, Bytes>(io).await?;
+    let driver = tokio::spawn(async move {
+        // Its error reaches the stream, which tells it.
+        let _ = connection.await;
+    });
+    Ok((client, driver))
 }
 
 /// The gRPC status among headers, if there is one.

@@ -48,6 +48,17 @@ pub enum Error {
     /// The node template is no node in JSON.
     #[error("node template is not valid")]
     Node(#[source] serde_json::Error),
+    /// A file of certificates, a key or a token is of no use.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Certificates, keys or names are of no use.
+    #[error("TLS cannot be used")]
+    Tls(#[source] rustls::Error),
     /// The scenario is none.
     #[error("scenario {path} is not valid")]
     Scenario {

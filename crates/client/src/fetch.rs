@@ -12,12 +12,13 @@ use crate::connection::{Connection, WINDOW};
 use crate::error::Error;
 use crate::node::NodeOptions;
 use crate::proxy::Proxy;
+use crate::secure::{Dialer, SecureOptions};
 use crate::wire::{Message, text};
 
 /// Whose configuration to take from where.
 #[derive(Args, Clone, Debug)]
 pub struct FetchOptions {
-    /// Address of the xDS server, plaintext
+    /// Address of the xDS server
     #[arg(
         long = "server",
         value_name = "HOST:PORT",
@@ -32,6 +33,10 @@ pub struct FetchOptions {
     /// Bearer token
     #[arg(long, env = "XDS_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
+
+    /// TLS.
+    #[command(flatten)]
+    pub secure: SecureOptions,
 
     /// Seconds to wait for the whole configuration
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
@@ -48,6 +53,7 @@ impl Default for FetchOptions {
             address: "127.0.0.1:15010".to_owned(),
             sotw: false,
             token: None,
+            secure: SecureOptions::default(),
             timeout: 10.0,
             node: NodeOptions::default(),
         }
@@ -97,9 +103,9 @@ pub async fn fetch(
     }));
     let limit = Duration::from_secs_f64(options.timeout.max(0.0));
     let mut proxy = Proxy::new(node, delta, true, &all, Arc::default());
+    let dialer = Dialer::new(&options.address, options.token.as_deref(), &options.secure)?;
     let received = tokio::time::timeout(limit, async {
-        let mut connection =
-            Connection::open(&options.address, delta, options.token.as_deref(), WINDOW).await?;
+        let mut connection = Connection::open(&dialer, delta, WINDOW).await?;
         for request in proxy.start() {
             connection.send(&request)?;
         }

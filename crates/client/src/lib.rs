@@ -12,6 +12,7 @@ mod load;
 mod node;
 mod proxy;
 mod report;
+mod secure;
 mod wire;
 
 pub use error::Error;
@@ -22,3 +23,4 @@ pub use load::{
 };
 pub use node::{NodeOptions, node};
 pub use report::{Latencies, Reached, Report, Spread};
+pub use secure::SecureOptions;

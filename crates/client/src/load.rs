@@ -4,6 +4,7 @@ mod api;
 mod applied;
 mod fleet;
 mod mesh;
+mod mint;
 mod picture;
 mod process;
 mod run;
@@ -24,6 +25,7 @@ use xds::TypeUrl;
 use crate::error::Error;
 use crate::node::NodeOptions;
 use crate::report::{Latencies, Reached, Report};
+use crate::secure::SecureOptions;
 use fleet::{Conduct, Fleet};
 
 pub use mesh::{Change, MeshShape, Sight};
@@ -34,7 +36,7 @@ pub use scenario::{Scenario, Step};
 /// What to load and how.
 #[derive(Args, Clone, Debug)]
 pub struct LoadOptions {
-    /// Address of the xDS server, plaintext
+    /// Address of the xDS server
     #[arg(
         long = "server",
         value_name = "HOST:PORT",
@@ -57,6 +59,10 @@ pub struct LoadOptions {
     /// Bearer token
     #[arg(long, env = "XDS_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
+
+    /// TLS.
+    #[command(flatten)]
+    pub secure: SecureOptions,
 
     /// New proxies per second; all at once if not given
     #[arg(long, value_name = "N")]
@@ -95,7 +101,8 @@ pub struct LoadOptions {
     pub program: Option<PathBuf>,
 
     /// Run a scenario against another server: a line for the shell, in which {folder}, {xds} and {http} become the
-    /// folder of the mesh and the addresses to listen on. It must answer /ready
+    /// folder of the mesh and the addresses to listen on, {secure} and {ca} the address for TLS and the folder with the CA
+    /// to sign with. It must answer /ready
     #[arg(
         long,
         value_name = "LINE",
@@ -142,7 +149,7 @@ fn parse_change(text: &str) -> Result<(String, String), String> {
 /// When proxies do not get their configuration in time, a change cannot be made, or the report cannot be written.
 pub async fn run_load(options: LoadOptions, out: &mut (dyn Write + Send)) -> Result<Report, Error> {
     let bar = progress(options.proxies as u64);
-    let fleet = Fleet::start(&options, Conduct::default())?;
+    let fleet = Fleet::start(&options, Conduct::default(), None)?;
     let limit = Duration::from_secs_f64(options.timeout.max(0.0));
     let deadline = Instant::now() + limit;
     while fleet.configured() < options.proxies {

@@ -120,7 +120,11 @@ fn start() -> (Arc<World>, SocketAddr, CancellationToken) {
     let stop = CancellationToken::new();
     let world_of_server = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(world_of_server, Options::default()).unwrap());
-    tokio::spawn(server::serve(listener, server, stop.clone()));
+    tokio::spawn(server::serve(
+        [server::Door::Plaintext(listener)],
+        server,
+        stop.clone(),
+    ));
     (world, address, stop)
 }
 
@@ -177,6 +181,7 @@ async fn a_change_is_followed_to_every_proxy() {
             sotw,
             types: TypeUrl::ALL[..4].to_vec(),
             token: None,
+            secure: Default::default(),
             rate: None,
             changes: vec![("route".into(), format!("touch {}", flag.display()))],
             repeat: 2,

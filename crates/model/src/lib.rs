@@ -21,6 +21,7 @@ pub mod peer;
 pub mod protocol;
 pub mod service;
 pub mod settings;
+pub mod spiffe;
 pub mod x509;
 
 pub use change::{Change, Collection, Contents, Owner, ShardKey, SourceId};

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pilothouse_model::mesh::{self, MeshConfig};
 use pilothouse_model::protocol::Protocol;
 use pilothouse_model::service::Locality;
+use pilothouse_model::spiffe::{self, SpiffeId};
 use pilothouse_model::{Labels, host, labels};
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{Score, Table, recording};
 
 fn table(name: &str) -> Vec<Value> {
@@ -231,6 +233,63 @@ fn localities_are_read_and_written_as_in_istio() {
                 };
                 locality.to_string().into()
             }
+            _ => return None,
+        })
+    });
+}
+
+/// A SPIFFE id as it was recorded: fields that are empty are left out.
+fn recorded_id(id: &SpiffeId) -> Value {
+    let fields = [
+        ("TrustDomain", &*id.trust_domain),
+        ("Namespace", &id.namespace),
+        ("ServiceAccount", &id.service_account),
+    ];
+    let fields = fields.into_iter().filter(|(_, text)| !text.is_empty());
+    fields
+        .map(|(name, text)| (name.to_owned(), Value::from(text)))
+        .collect()
+}
+
+#[test]
+fn spiffe_ids_are_read_and_written_as_in_istio() {
+    check("spiffe", |function, input| {
+        let text = |name: &str| input[name].as_str().unwrap_or_default();
+        let made = |domain: &str| SpiffeId::new(domain, text("ns"), text("serviceAccount"));
+        Some(match function {
+            "spiffe.ParseIdentity" => match text("s").parse::<SpiffeId>() {
+                Ok(id) => {
+                    assert_eq!(id.to_string(), text("s"));
+                    json!([recorded_id(&id), null])
+                }
+                Err(error) => json!([{}, error.to_string()]),
+            },
+            "spiffe.genSpiffeURI" => {
+                let id = made(text("td"));
+                let (namespace, account) = (text("ns"), text("serviceAccount"));
+                let refused = (!id.is_whole()).then(|| {
+                    format!("namespace or service account empty for SPIFFE uri ns={namespace} serviceAccount={account}")
+                });
+                json!([id.to_string(), refused])
+            }
+            "spiffe.MustGenSpiffeURIForTrustDomain" => made(text("td")).to_string().into(),
+            "spiffe.MustGenSpiffeURI" => {
+                let domain = input["meshCfg"]["trustDomain"].as_str().unwrap();
+                made(domain).to_string().into()
+            }
+            "spiffe.ExpandWithTrustDomains" => {
+                let ids: Vec<Arc<str>> = input["spiffeIdentities"]
+                    .as_object()
+                    .unwrap()
+                    .keys()
+                    .map(|id| id.as_str().into())
+                    .collect();
+                let aliases = texts(&input["trustDomainAliases"]);
+                let aliases: Vec<String> = aliases.into_iter().map(str::to_owned).collect();
+                let all = spiffe::with_domains(&ids, &aliases).into_iter();
+                all.map(|id| (id.to_string(), json!({}))).collect()
+            }
+            // Pools of certificates and what was fetched were not recorded.
             _ => return None,
         })
     });

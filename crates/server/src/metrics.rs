@@ -67,6 +67,10 @@ pub struct Metrics {
     pub refused_streams: IntCounter,
     /// Connections that the server did not take or did not keep, by reason.
     pub cut_connections: IntCounterVec,
+    /// TLS handshakes that are under way.
+    pub handshakes: IntGauge,
+    /// TLS handshakes that ended, by result.
+    pub ended_handshakes: IntCounterVec,
     /// Streams ended because they passed a limit.
     pub limited_streams: IntCounter,
     /// Log lines about clients that were left out.
@@ -211,8 +215,19 @@ impl Metrics {
             cut_connections: counters(
                 r,
                 "pilothouse_cut_connections_total",
-                "Connections of proxies that were refused or closed, by reason: limit, system (could not be accepted), slow, stalled.",
+                "Connections of proxies that were refused or closed, by reason: limit, handshakes (too many), system (could not be accepted), slow, stalled.",
                 "reason",
+            )?,
+            handshakes: gauge(
+                r,
+                "pilothouse_tls_handshakes",
+                "TLS handshakes of proxies that are under way.",
+            )?,
+            ended_handshakes: counters(
+                r,
+                "pilothouse_tls_handshakes_total",
+                "TLS handshakes of proxies that ended, by result: ok, certificate (refused), protocol, slow, gone.",
+                "result",
             )?,
             limited_streams: counter(
                 r,

@@ -384,7 +384,8 @@ impl<'a> Door<'a> {
         let Some((listener, server)) = self.xds.take() else {
             return;
         };
-        let serving = ads::server::serve(listener, server, self.stop.clone());
+        let doors = [ads::server::Door::Plaintext(listener)];
+        let serving = ads::server::serve(doors, server, self.stop.clone());
         self.tasks.spawn(serving);
         self.pages.ready.store(true, Ordering::Release);
         let startup = &self.pages.metrics.startup;

@@ -6,8 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use ads::server::{Incident, Join, Session, Subscriber, Subscription, Work};
+use ads::server::{
+    Client, HandshakeError, Incident, Join, Proven, Session, Subscriber, Subscription, Work,
+};
 use ads::{Code, Event, Response, Selection, Status};
+use futures::future::{BoxFuture, ready};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use model::node::{Identity, Node};
 use model::peer::network_of;
 use registration::Seat as Registered;
@@ -171,6 +176,22 @@ pub struct Proxies {
 }
 
 impl Subscriber for Proxies {
+    fn authenticate(
+        &self,
+        _: &Client,
+        headers: &HeaderMap,
+    ) -> BoxFuture<'static, Result<Proven, Status>> {
+        let mut proven = Proven::default();
+        if self.test_identities {
+            let token = headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
+            let token = token.and_then(|v| v.strip_prefix("Bearer "));
+            if let Some(identity) = token.and_then(Identity::of_test_token) {
+                proven.caller = Some(Arc::new(identity));
+            }
+        }
+        Box::pin(ready(Ok(proven)))
+    }
+
     fn subscribe(
         &self,
         join: Join,
@@ -181,11 +202,9 @@ impl Subscriber for Proxies {
         let warm = self.warm.clone();
         let unsupported = self.unsupported.clone();
         let registration = self.registration.clone();
-        let identity = join
-            .token
-            .as_ref()
-            .filter(|_| self.test_identities)
-            .and_then(|token| Identity::of_test_token(token.expose()));
+        let identity = join.proven.caller.as_ref();
+        let identity = identity.and_then(|caller| caller.downcast_ref::<Identity>());
+        let identity = identity.cloned();
         Box::pin(async move {
             let mut node = mesh::node::from_envoy(&join.node)
                 .map_err(|message| Status::new(Code::InvalidArgument, message))?;
@@ -270,6 +289,14 @@ impl Subscriber for Proxies {
             Incident::ConnectionRefused => self.cut("limit"),
             Incident::AcceptFailed => self.cut("system"),
             Incident::ReceiveTimedOut => self.cut("slow"),
+            Incident::HandshakeRefused => self.cut("handshakes"),
+            Incident::HandshakeBegan => self.metrics.handshakes.inc(),
+            Incident::HandshakeEnded(outcome) => {
+                self.metrics.handshakes.dec();
+                let result = outcome.map_or_else(HandshakeError::label, |()| "ok");
+                let ended = &self.metrics.ended_handshakes;
+                ended.with_label_values(&[result]).inc();
+            }
             Incident::ConnectionOpened | Incident::ConnectionClosed | Incident::Ended(_) => {}
         }
     }

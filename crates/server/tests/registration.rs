@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use ads::server::{Join, Subscriber, Subscription, Token};
+use ads::server::{Join, Proven, Subscriber, Subscription};
 use ads::{Code, Event, Protocol, Selection, Status};
 use clap::Parser;
 use model::kinds::istio::WorkloadEntry;
+use model::node::Identity;
 use model::object::Object;
 use model::{Change, Owner};
 use pilothouse_server::config::ServeOptions;
@@ -124,7 +125,11 @@ impl Server {
                 ..Default::default()
             }),
             peer: ([10, 9, 9, 9], 4000).into(),
-            token: Token::from_header(token),
+            proven: Proven {
+                caller: Identity::of_test_token(token.trim_start_matches("Bearer "))
+                    .map(|i| Arc::new(i) as _),
+                until: None,
+            },
             protocol: Protocol::Delta,
         };
         self.proxies.subscribe(join).await

@@ -55,7 +55,7 @@ async fn waypoints_and_ztunnels_are_refused_by_name_and_others_are_not() {
                 ..Default::default()
             }),
             peer: ([127, 0, 0, 1], 4000).into(),
-            token: None,
+            proven: Default::default(),
             protocol: Protocol::Delta,
         })
     };

@@ -1,21 +1,21 @@
 //! The calls of a connection: which service answers which.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, Request, Response};
 use http2::{Input, Part, Service};
 use tokio::time::Instant;
 
-use super::Server;
+use super::client::Client;
 use super::discovery::{Discovery, Opening};
 use super::link::Link;
 use super::mounted::Mounted;
 use super::response::{end, grpc};
-use super::subscriber::{Incident, Token};
+use super::subscriber::Incident;
 use super::workers::Thread;
+use super::{Mount, Server};
 use crate::status::{Code, Status};
 use crate::stream::Protocol;
 
@@ -24,7 +24,7 @@ const SERVICE: &str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
 /// Begins the calls of one connection.
 pub(super) struct Calls {
     server: Arc<Server>,
-    peer: SocketAddr,
+    client: Client,
     link: Arc<Link>,
     thread: Thread,
 }
@@ -40,40 +40,47 @@ pub(super) enum Call {
 impl Calls {
     pub(super) fn new(
         server: Arc<Server>,
-        peer: SocketAddr,
+        client: Client,
         link: Arc<Link>,
         thread: Thread,
     ) -> Self {
         Self {
             server,
-            peer,
+            client,
             link,
             thread,
         }
     }
 
-    fn discovery(&self, protocol: Protocol, headers: &HeaderMap) -> Result<Call, Status> {
-        let wait = self
-            .server
-            .admission
-            .reserve(self.peer.ip(), Instant::now());
-        let wait = wait.ok_or_else(|| {
+    /// How long a call has to wait for its place among those that begin.
+    fn reserve(&self) -> Result<Duration, Status> {
+        let address = self.client.peer.ip();
+        let wait = self.server.admission.reserve(address, Instant::now());
+        wait.ok_or_else(|| {
             let status = Status::new(Code::ResourceExhausted, "too many new streams per second");
             let refused = Incident::Refused(status.clone());
             self.server.subscriber.on_incident(refused);
             status
-        })?;
-        let authorization = headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
+        })
+    }
+
+    fn discovery(&self, protocol: Protocol, headers: &HeaderMap) -> Result<Call, Status> {
         let opening = Opening {
+            wait: self.reserve()?,
             server: Arc::clone(&self.server),
             protocol,
-            peer: self.peer,
-            token: authorization.and_then(Token::from_header),
+            peer: self.client.peer,
+            proving: self.server.subscriber.authenticate(&self.client, headers),
             link: Arc::clone(&self.link),
             thread: self.thread.clone(),
-            wait,
         };
         Ok(Call::Discovery(Discovery::new(opening)))
+    }
+
+    fn mounted(&self, mount: &dyn Mount, request: Request<()>) -> Result<Call, Status> {
+        let wait = self.reserve()?;
+        let call = Mounted::new(mount, request, &self.client, wait);
+        Ok(Call::Mounted(call))
     }
 }
 
@@ -96,7 +103,7 @@ impl Service for Calls {
             (SERVICE, "StreamAggregatedResources") => Protocol::Sotw,
             _ => {
                 return match self.server.mounts.get(service) {
-                    Some(mount) => Call::Mounted(Mounted::new(&**mount, request, self.peer)),
+                    Some(mount) => self.mounted(&**mount, request).unwrap_or_else(Call::Status),
                     None => refused(Code::Unimplemented, format!("unknown method {path}")),
                 };
             }

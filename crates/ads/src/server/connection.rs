@@ -1,7 +1,6 @@
 //! One connection: which call goes where, and how it ends.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,6 +9,7 @@ use http2::{Connection, Waits};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::calls::Calls;
+use super::client::Client;
 use super::link::{Link, Liveness, Order};
 use super::peers::Seat;
 use super::subscriber::Incident;
@@ -18,7 +18,7 @@ use super::{Deadlines, Server};
 
 /// How a connection ended that did not end by itself.
 enum End {
-    /// The server is shutting down.
+    /// The server is shutting down, or the client's identity has expired.
     Drain,
     /// The client takes in nothing.
     Stalled,
@@ -60,23 +60,24 @@ impl Server {
     pub(super) async fn connection<I>(
         self: Arc<Self>,
         io: I,
-        peer: SocketAddr,
+        client: Client,
         seat: Seat,
         thread: Thread,
     ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         self.subscriber.on_incident(Incident::ConnectionOpened);
-        let entry = self.links.enter(Arc::clone(seat.peer()));
+        let (peer, certificates) = (client.peer, client.certificates.clone());
+        let entry = self.links.enter(Arc::clone(seat.peer()), certificates);
         let link = &entry.link;
-        let calls = Calls::new(Arc::clone(&self), peer, Arc::clone(link), thread);
+        let calls = Calls::new(Arc::clone(&self), client, Arc::clone(link), thread);
         let mut connection = Connection::new(io, calls);
         let (mut known, mut reads, mut asked) = (None, 0, false);
         let served = poll_fn(|cx| {
             link.watch(&mut known, cx);
             match link.order() {
                 Order::Serve => {}
-                Order::Drain => return Poll::Ready(Err(End::Drain)),
+                Order::Expire | Order::Drain => return Poll::Ready(Err(End::Drain)),
                 Order::Close => return Poll::Ready(Err(End::Stalled)),
             }
             connection.tell(link.now());
@@ -147,10 +148,11 @@ mod tests {
             connections: 1,
             of_one_address: 1,
             partial: 1000,
+            handshakes: 1,
         });
         let seat = peers.seat(Ipv4Addr::LOCALHOST.into()).unwrap();
         let links = Links::new(KeepAlive::new(100, 100));
-        let entry = links.enter(Arc::clone(seat.peer()));
+        let entry = links.enter(Arc::clone(seat.peer()), None);
         let deadlines = Deadlines {
             frame: 1,
             request: 2,

@@ -25,10 +25,11 @@ use xds::Published;
 
 use super::Server;
 use super::calls::status_only;
+use super::client::Proven;
 use super::intake::{Filled, Intake};
 use super::link::{Link, Order};
 use super::response::{end, grpc};
-use super::subscriber::{Incident, Join, Session, Subscription, Token, Work};
+use super::subscriber::{Incident, Join, Session, Subscription, Work};
 use super::workers::Thread;
 use crate::action::{Action, Event, Response};
 use crate::content::hex;
@@ -85,18 +86,23 @@ pub(super) struct Opening {
     pub(super) server: Arc<Server>,
     pub(super) protocol: Protocol,
     pub(super) peer: SocketAddr,
-    pub(super) token: Option<Token>,
+    /// Who the client is.
+    pub(super) proving: Proving,
     pub(super) link: Arc<Link>,
     pub(super) thread: Thread,
     /// Until it is admitted.
     pub(super) wait: Duration,
 }
 
+type Proving = BoxFuture<'static, Result<Proven, Status>>;
+
 enum Phase {
     /// Waits to be admitted, if it has to.
     Arrived(Option<Pin<Box<Sleep>>>),
+    /// Waits to know who the client is; nothing of it is read before.
+    Proving(Proving),
     /// Waits for the first request.
-    Opened,
+    Opened(Proven),
     /// Waits for the subscriber's decision on the first request.
     Joining(
         BoxFuture<'static, Result<Subscription, Status>>,
@@ -121,7 +127,8 @@ pub(super) struct Discovery {
     /// What changes ring.
     wake_list: Arc<WakeList>,
     peer: SocketAddr,
-    token: Option<Token>,
+    /// Until it is admitted.
+    proving: Option<Proving>,
     /// Once it is admitted.
     place: Option<StreamSlot>,
 }
@@ -132,7 +139,7 @@ impl Discovery {
             server,
             protocol,
             peer,
-            token,
+            proving,
             link,
             thread,
             wait,
@@ -144,7 +151,7 @@ impl Discovery {
             phase: Phase::Arrived(waits.then(|| Box::pin(tokio::time::sleep(wait)))),
             protocol,
             peer,
-            token,
+            proving: Some(proving),
             intake: Intake::new(server.options.max_request_bytes, link.now()),
             due: SmallVec::new(),
             link,
@@ -183,7 +190,9 @@ impl Discovery {
         match StreamSlot::take(&self.server) {
             Ok(place) => {
                 self.place = Some(place);
-                self.phase = Phase::Opened;
+                if let Some(proving) = self.proving.take() {
+                    self.phase = Phase::Proving(proving);
+                }
                 Part::Head(grpc(()))
             }
             Err(status) => {
@@ -196,12 +205,15 @@ impl Discovery {
 
     /// The next piece of data, or the status that ends the stream.
     fn step(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Poll<Result<Data, Status>> {
-        if self.link.order() != Order::Serve {
-            return Poll::Ready(Err(Status::new(
-                Code::Unavailable,
-                "server is shutting down",
-            )));
+        let over = match self.link.order() {
+            Order::Serve => None,
+            Order::Expire => Some("the client's identity has expired; connect again"),
+            Order::Drain | Order::Close => Some("server is shutting down"),
+        };
+        if let Some(over) = over {
+            return Poll::Ready(Err(Status::new(Code::Unavailable, over)));
         }
+        ready!(self.proven(cx))?;
         let read = self.read(input, cx)?;
         self.joining(cx)?;
         self.changes(cx)?;
@@ -225,6 +237,22 @@ impl Discovery {
             }
             _ => Poll::Pending,
         }
+    }
+
+    /// Ready when it is known who the client is.
+    fn proven(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        let Phase::Proving(proving) = &mut self.phase else {
+            return Poll::Ready(Ok(()));
+        };
+        let proven = ready!(proving.as_mut().poll(cx)).inspect_err(|status| {
+            let refused = Incident::Refused(status.clone());
+            self.server.subscriber.on_incident(refused);
+        })?;
+        if let Some(until) = proven.until {
+            self.link.hold_until(until);
+        }
+        self.phase = Phase::Opened(proven);
+        Poll::Ready(Ok(()))
     }
 
     /// Takes in requests; ready when there will be no more.
@@ -261,7 +289,7 @@ impl Discovery {
 
     fn request(&mut self, mut request: Request) -> Result<(), Status> {
         match &mut self.phase {
-            Phase::Opened => {
+            Phase::Opened(proven) => {
                 let Some(node) = request.node.take() else {
                     // The stream knows which requests may come before the first, and ends otherwise.
                     let out = self.stream.on_request(request);
@@ -275,7 +303,7 @@ impl Discovery {
                 let join = Join {
                     node,
                     peer: self.peer,
-                    token: self.token.take(),
+                    proven: std::mem::take(proven),
                     protocol: self.protocol,
                 };
                 let decision = self.server.subscriber.subscribe(join);

@@ -6,17 +6,20 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustc_hash::FxHashMap;
+use rustls::pki_types::CertificateDer;
 
 use super::peers::{Claim, Peer};
 
-/// What a connection is to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What a connection is to do. The later ones take precedence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Order {
     /// Go on.
     Serve,
+    /// End its streams, then itself: what proved the client's identity does so no more.
+    Expire,
     /// End its streams, then itself: the server is shutting down.
     Drain,
     /// End at once: the client does not answer.
@@ -64,6 +67,10 @@ pub(super) struct Link {
     /// The tick at which the task wants to be woken.
     due: AtomicU32,
     peer: Arc<Peer>,
+    /// What the client showed, if the connection is encrypted.
+    certificates: Option<Arc<[CertificateDer<'static>]>>,
+    /// The second since 1970 in which what the client proved ends.
+    until: AtomicU64,
     /// Unfinished requests that have a slot, and since when there are any.
     claims: AtomicU32,
     claimed: AtomicU32,
@@ -76,7 +83,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    fn new(keep_alive: KeepAlive, peer: Arc<Peer>) -> Self {
+    fn new(
+        keep_alive: KeepAlive,
+        peer: Arc<Peer>,
+        certificates: Option<Arc<[CertificateDer<'static>]>>,
+    ) -> Self {
         Self {
             order: AtomicU8::new(Order::Serve as u8),
             quiet: AtomicU32::new(0),
@@ -84,6 +95,8 @@ impl Link {
             now: AtomicU32::new(0),
             due: AtomicU32::new(u32::MAX),
             peer,
+            certificates,
+            until: AtomicU64::new(u64::MAX),
             claims: AtomicU32::new(0),
             claimed: AtomicU32::new(0),
             stalled: AtomicU64::new(0),
@@ -104,14 +117,31 @@ impl Link {
     pub(super) fn order(&self) -> Order {
         match self.order.load(Ordering::Acquire) {
             order if order == Order::Serve as u8 => Order::Serve,
+            order if order == Order::Expire as u8 => Order::Expire,
             order if order == Order::Drain as u8 => Order::Drain,
             _ => Order::Close,
         }
     }
 
     fn set_order(&self, order: Order) {
-        self.order.store(order as u8, Ordering::Release);
-        self.wake();
+        if self.order.fetch_max(order as u8, Ordering::AcqRel) < order as u8 {
+            self.wake();
+        }
+    }
+
+    /// What the client showed.
+    pub(super) fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.certificates.as_deref()
+    }
+
+    /// The connection ends at this time, or before.
+    pub(super) fn hold_until(&self, time: SystemTime) {
+        self.until.fetch_min(seconds(time), Ordering::Relaxed);
+    }
+
+    /// What proved the client's identity does so no more.
+    pub(super) fn expire(&self) {
+        self.set_order(Order::Expire);
     }
 
     fn wake(&self) {
@@ -162,8 +192,11 @@ impl Link {
         }
     }
 
-    /// Counts one tick.
-    fn tick(&self) {
+    /// Counts one tick, which ends in this second since 1970.
+    fn tick(&self, second: u64) {
+        if second >= self.until.load(Ordering::Relaxed) {
+            self.expire();
+        }
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
         let due = now >= self.due.load(Ordering::Relaxed);
         if due {
@@ -194,6 +227,10 @@ impl Link {
         };
         since != 0 && lasted() >= limit
     }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
 /// A slot for an unfinished request, freed on drop.
@@ -250,8 +287,12 @@ impl Links {
     }
 
     /// A new connection.
-    pub(super) fn enter(&self, peer: Arc<Peer>) -> Entry<'_> {
-        let link = Arc::new(Link::new(self.keep_alive, peer));
+    pub(super) fn enter(
+        &self,
+        peer: Arc<Peer>,
+        certificates: Option<Arc<[CertificateDer<'static>]>>,
+    ) -> Entry<'_> {
+        let link = Arc::new(Link::new(self.keep_alive, peer, certificates));
         let (number, draining) = self.with(|l| {
             l.next += 1;
             l.links.insert(l.next, Arc::clone(&link));
@@ -284,10 +325,12 @@ impl Links {
 
     /// Counts one tick of every connection.
     pub(super) fn tick(&self) {
-        self.with(|l| l.links.values().for_each(|link| link.tick()));
+        let second = seconds(SystemTime::now());
+        self.with(|l| l.links.values().for_each(|link| link.tick(second)));
     }
 
-    fn all(&self) -> Vec<Arc<Link>> {
+    /// A list of them.
+    pub(super) fn all(&self) -> Vec<Arc<Link>> {
         self.with(|l| l.links.values().cloned().collect())
     }
 }

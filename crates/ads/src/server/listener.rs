@@ -3,13 +3,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol as IpProtocol, Type};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::client::Client;
+use super::peers::Seat;
+use super::secure::{Failure, HandshakeError, Secure, Threads, Tls, certificates, shake};
 use super::socket::Socket;
 use super::subscriber::Incident;
 use super::{Server, sweep};
@@ -36,15 +41,71 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Accepts plaintext connections until `stop`, then drains them. Returns when every connection has ended.
-pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
+/// Where connections come from.
+pub enum Door {
+    /// As they are.
+    Plaintext(TcpListener),
+    /// Encrypted.
+    Secure(Secure),
+}
+
+/// Accepts connections until `stop`, then drains them. Returns when every connection has ended.
+pub async fn serve(
+    doors: impl IntoIterator<Item = Door>,
+    server: Arc<Server>,
+    stop: CancellationToken,
+) {
     let tasks = TaskTracker::new();
     tasks.spawn(sweep(Arc::clone(&server), stop.clone()));
+    let accepting = doors.into_iter().map(|door| {
+        let (server, tasks, stop) = (Arc::clone(&server), tasks.clone(), stop.clone());
+        async move {
+            match door {
+                Door::Plaintext(listener) => {
+                    let plain = |accepted| begin_plaintext(&server, &tasks, accepted);
+                    accept(&listener, &server, &stop, plain).await;
+                }
+                Door::Secure(secure) => {
+                    let Secure {
+                        listener,
+                        tls,
+                        threads,
+                    } = secure;
+                    let judging = judge_again(&server, tls.clone(), &threads, &tasks);
+                    let begin = |accepted| begin_secure(&server, &tasks, &tls, &threads, accepted);
+                    tokio::select! {
+                        () = accept(&listener, &server, &stop, begin) => {}
+                        () = judging => {}
+                    }
+                }
+            }
+        }
+    });
+    futures::future::join_all(accepting).await;
+    server.links.drain();
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// A connection that has its place.
+struct Accepted {
+    socket: TcpStream,
+    peer: SocketAddr,
+    seat: Seat,
+}
+
+/// Accepts until `stop`, and has what is accepted begun.
+async fn accept(
+    listener: &TcpListener,
+    server: &Server,
+    stop: &CancellationToken,
+    begin: impl Fn(Accepted),
+) {
     let (mut refusals, mut failures) = (Repeated::default(), Repeated::default());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = stop.cancelled() => break,
+            () = stop.cancelled() => return,
         };
         let (socket, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -58,29 +119,110 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
                 continue;
             }
         };
-        let seat = match server.peers.seat(peer.ip()) {
-            Ok(seat) => seat,
+        match server.peers.seat(peer.ip()) {
+            Ok(seat) => begin(Accepted { socket, peer, seat }),
             Err(reason) => {
                 server.subscriber.on_incident(Incident::ConnectionRefused);
                 if let Some(times) = refusals.tell() {
                     tracing::warn!(%peer, %reason, times, "Connections were refused.");
                 }
-                continue;
+            }
+        }
+    }
+}
+
+fn begin_plaintext(server: &Arc<Server>, tasks: &TaskTracker, accepted: Accepted) {
+    let Accepted { socket, peer, seat } = accepted;
+    let shared = Arc::clone(server);
+    server.workers.spawn(tasks, move |thread| async move {
+        // It was known to this thread, and is to be known to the other.
+        match socket.into_std().and_then(Socket::new) {
+            Ok(socket) => {
+                let client = Client::plaintext(peer);
+                shared.connection(socket, client, seat, thread).await;
+            }
+            Err(error) => tracing::debug!(%peer, %error, "Cannot serve a connection."),
+        }
+    });
+}
+
+/// Shakes hands on a thread for that, then serves on another.
+fn begin_secure(
+    server: &Arc<Server>,
+    tasks: &TaskTracker,
+    tls: &watch::Receiver<Arc<Tls>>,
+    threads: &Threads,
+    accepted: Accepted,
+) {
+    let Accepted { socket, peer, seat } = accepted;
+    let wait = server.handshakes.reserve(peer.ip(), Instant::now());
+    let (Some(wait), Some(place)) = (wait, seat.peer().shake()) else {
+        server.subscriber.on_incident(Incident::HandshakeRefused);
+        return;
+    };
+    let (shared, tracked, tls) = (Arc::clone(server), tasks.clone(), tls.clone());
+    threads.spawn(tasks, move |turns| async move {
+        let incident = |incident| shared.subscriber.on_incident(incident);
+        incident(Incident::HandshakeBegan);
+        tokio::time::sleep(wait).await;
+        let shaking = async {
+            let tls = Arc::clone(&tls.borrow());
+            shake(Socket::new(socket.into_std()?)?, &tls, &turns).await
+        };
+        let shaken = tokio::time::timeout(shared.options.frame_timeout, shaking).await;
+        drop(place);
+        let shaken = shaken.unwrap_or_else(|_| Err(HandshakeError::Slow.into()));
+        let outcome = shaken.as_ref().map(|_| ()).map_err(|failure| failure.error);
+        incident(Incident::HandshakeEnded(outcome));
+        let stream = match shaken {
+            Ok(stream) => stream,
+            Err(Failure { error, cause }) => {
+                let cause = cause.map(|cause| cause.to_string());
+                tracing::debug!(%peer, %error, cause, "No handshake.");
+                return;
             }
         };
-        let shared = Arc::clone(&server);
-        server.workers.spawn(&tasks, move |thread| async move {
-            // It was known to this thread, and is to be known to the other.
-            match socket.into_std().and_then(Socket::new) {
-                Ok(socket) => shared.connection(socket, peer, seat, thread).await,
+        let client = Client {
+            peer,
+            certificates: Some(certificates(&stream)),
+        };
+        let Ok(stream) = stream.detach() else {
+            return;
+        };
+        let server = Arc::clone(&shared);
+        shared.workers.spawn(&tracked, move |thread| async move {
+            match stream.attach() {
+                Ok(stream) => server.connection(stream, client, seat, thread).await,
                 Err(error) => tracing::debug!(%peer, %error, "Cannot serve a connection."),
             }
         });
+    });
+}
+
+/// Whenever it changes whom clients are judged by, ends the connections of those who would not be let in any more.
+async fn judge_again(
+    server: &Arc<Server>,
+    mut tls: watch::Receiver<Arc<Tls>>,
+    threads: &Threads,
+    tasks: &TaskTracker,
+) {
+    while tls.changed().await.is_ok() {
+        let (server, tls) = (Arc::clone(server), Arc::clone(&tls.borrow_and_update()));
+        threads.spawn(tasks, move |_| async move {
+            // Then once more: handshakes may have been under way.
+            for wait in [Duration::ZERO, server.options.frame_timeout] {
+                tokio::time::sleep(wait).await;
+                for link in server.links.all() {
+                    if link.certificates().is_some_and(|all| !tls.trusts(all)) {
+                        link.expire();
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
     }
-    drop(listener);
-    server.links.drain();
-    tasks.close();
-    tasks.wait().await;
+    // It stays as it is.
+    std::future::pending().await
 }
 
 /// Whether a client is the reason: it has gone before it was accepted.

@@ -1,9 +1,9 @@
 //! A call of a service beside ADS: bodies as the `http-body` crate has them.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -15,6 +15,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http2::{Data, Input, Part};
 
 use super::Mount;
+use super::client::Client;
 
 /// The body of a mounted service's response.
 pub type Reply = UnsyncBoxBody<Bytes, Infallible>;
@@ -49,12 +50,25 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    pub(super) fn new(mount: &dyn Mount, request: Request<()>, peer: SocketAddr) -> Self {
+    /// Begins after a while, if it has to wait for its place.
+    pub(super) fn new(
+        mount: &dyn Mount,
+        request: Request<()>,
+        client: &Client,
+        wait: Duration,
+    ) -> Self {
         let (requests, body) = mpsc::channel(0);
         let request = request.map(|()| Requests(body));
+        let mut answer = mount.call(request, client.clone());
+        if !wait.is_zero() {
+            answer = Box::pin(async move {
+                tokio::time::sleep(wait).await;
+                answer.await
+            });
+        }
         Self {
             requests: Some(requests),
-            answer: Answer::Awaited(mount.call(request, peer)),
+            answer: Answer::Awaited(answer),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Who is connected: how many connections there are, in all and from one address, and how much of unfinished requests is kept
-//! for them.
+//! Who is connected: how many connections there are, in all and from one address, how many of them are shaking hands, and how
+//! much of unfinished requests is kept for them.
 //!
 //! An address has a share of each, so that one alone cannot take everything. It is a large share, for behind one address
 //! there may be a fleet (a NAT, a node that many proxies run on, a load test).
@@ -18,6 +18,8 @@ pub(super) struct Limits {
     pub(super) of_one_address: usize,
     /// Bytes of unfinished requests.
     pub(super) partial: usize,
+    /// Handshakes that are under way.
+    pub(super) handshakes: usize,
 }
 
 /// Why a connection is refused.
@@ -35,6 +37,8 @@ pub(super) struct Peers {
     limits: Limits,
     /// Bytes of unfinished requests, of all.
     partial: AtomicUsize,
+    /// Handshakes, of all.
+    handshakes: AtomicUsize,
     table: Mutex<Table>,
 }
 
@@ -50,12 +54,24 @@ struct Table {
 pub(super) struct Peer {
     network: IpAddr,
     partial: AtomicUsize,
+    handshakes: AtomicUsize,
     peers: Arc<Peers>,
 }
 
 /// A connection's place, for as long as it lives.
 #[derive(Debug)]
 pub(super) struct Seat(Arc<Peer>);
+
+/// A place for a handshake.
+#[derive(Debug)]
+pub(super) struct Shaking(Arc<Peer>);
+
+impl Drop for Shaking {
+    fn drop(&mut self) {
+        self.0.handshakes.fetch_sub(1, Ordering::Relaxed);
+        self.0.peers.handshakes.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// A place for an unfinished request.
 #[derive(Debug)]
@@ -69,6 +85,7 @@ impl Peers {
         Arc::new(Self {
             limits,
             partial: AtomicUsize::new(0),
+            handshakes: AtomicUsize::new(0),
             table: Mutex::default(),
         })
     }
@@ -96,6 +113,7 @@ impl Peers {
                 let peer = Peer {
                     network,
                     partial: AtomicUsize::new(0),
+                    handshakes: AtomicUsize::new(0),
                     peers: Arc::clone(self),
                 };
                 (0, Arc::new(peer))
@@ -132,6 +150,20 @@ impl Drop for Seat {
 }
 
 impl Peer {
+    /// A place for a handshake, if there is one: an address may have as many as are left for others.
+    pub(super) fn shake(self: &Arc<Self>) -> Option<Shaking> {
+        let (all, limit) = (&self.peers.handshakes, self.peers.limits.handshakes);
+        let ours = self.handshakes.load(Ordering::Relaxed);
+        let fits = |taken: usize| {
+            let after = taken + 1;
+            (after <= limit && (ours == 0 || ours + 1 <= limit - after)).then_some(after)
+        };
+        all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .ok()?;
+        self.handshakes.fetch_add(1, Ordering::Relaxed);
+        Some(Shaking(Arc::clone(self)))
+    }
+
     /// A place for a request of so many bytes, if there is one: an address may have as much as is left for others. So one has
     /// at most half, and whoever comes next still has half of the rest.
     pub(super) fn claim(self: &Arc<Self>, bytes: usize) -> Option<Claim> {
@@ -169,6 +201,7 @@ mod tests {
             connections,
             of_one_address,
             partial: 1000,
+            handshakes: 20,
         })
     }
 
@@ -196,6 +229,22 @@ mod tests {
             "one network of 64 bits"
         );
         let _again = peers.seat(at("10.0.0.1")).unwrap();
+    }
+
+    #[test]
+    fn one_address_leaves_handshakes_to_others() {
+        let peers = peers(100, 100);
+        let seats = ["10.0.0.1", "10.0.0.2"].map(|a| peers.seat(at(a)).unwrap());
+        let [first, second] = seats.each_ref().map(Seat::peer);
+        let all = |peer: &Arc<Peer>| -> Vec<Shaking> {
+            std::iter::from_fn(|| peer.shake()).take(100).collect()
+        };
+        let of_first = all(first);
+        let of_second = all(second);
+        assert_eq!((of_first.len(), of_second.len()), (10, 5));
+        drop((of_first, of_second));
+        assert_eq!(peers.handshakes.load(Ordering::Relaxed), 0);
+        assert_eq!(all(second).len(), 10);
     }
 
     #[test]

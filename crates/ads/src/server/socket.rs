@@ -23,6 +23,16 @@ impl Socket {
         TcpStream::from_std(socket).map(Self)
     }
 
+    /// Waits until there is something to read, or the end.
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        self.0.readable().await
+    }
+
+    /// Makes the thread that knows it forget it.
+    pub(super) fn detach(self) -> io::Result<std::net::TcpStream> {
+        self.0.into_std()
+    }
+
     /// Holds until the system has had to send such a packet after all, so it is said before each read.
     fn acknowledge_later(&self) {
         #[cfg(target_os = "linux")]

@@ -1,42 +1,20 @@
 //! The interface upward: who may subscribe, to what, and who is told of what happens.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
+use http::HeaderMap;
 use proto_envoy::envoy::config::core::v3::Node;
 use xds::Published;
 
+use super::client::{Client, Proven};
+use super::secure::HandshakeError;
 use crate::action::{Event, Response};
 use crate::latest::Receiver;
 use crate::status::Status;
 use crate::stream::Protocol;
-
-/// A bearer token. Neither `Debug` nor anything else but [`Token::expose`] shows it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(Box<str>);
-
-impl Token {
-    /// From the value of an `authorization` header; `None` unless it is `Bearer` and something.
-    pub fn from_header(value: &str) -> Option<Self> {
-        let (scheme, token) = value.split_once(' ')?;
-        let token = token.trim();
-        (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| Self(token.into()))
-    }
-
-    /// The secret.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(redacted)")
-    }
-}
 
 /// A stream's first request.
 #[derive(Debug)]
@@ -45,8 +23,8 @@ pub struct Join {
     pub node: Box<Node>,
     /// Where it comes from.
     pub peer: SocketAddr,
-    /// Its credentials.
-    pub token: Option<Token>,
+    /// Who it is.
+    pub proven: Proven,
     /// Which variant it speaks.
     pub protocol: Protocol,
 }
@@ -106,29 +84,31 @@ pub enum Incident {
     ConnectionRefused,
     /// The system refused to accept a connection.
     AcceptFailed,
+    /// A client may begin a handshake.
+    HandshakeBegan,
+    /// It was done, or came to nothing.
+    HandshakeEnded(Result<(), HandshakeError>),
+    /// A handshake was not begun: there are too many.
+    HandshakeRefused,
 }
 
 /// Decides what proxies get.
 pub trait Subscriber: Send + Sync + 'static {
+    /// Finds out who opens a stream, from its connection and its headers, before anything of it is read. A status refuses it.
+    fn authenticate(
+        &self,
+        client: &Client,
+        headers: &HeaderMap,
+    ) -> BoxFuture<'static, Result<Proven, Status>> {
+        let _ = (client, headers);
+        Box::pin(ready(Ok(Proven::default())))
+    }
+
     /// Admits a proxy. A status refuses it: the stream ends with it.
     fn subscribe(&self, join: Join) -> BoxFuture<'static, Result<Subscription, Status>>;
 
     /// Something happened outside of any session.
     fn on_incident(&self, incident: Incident) {
         let _ = incident;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn token_is_read_from_the_header_and_never_shown() {
-        let token = Token::from_header("Bearer s3cret").unwrap();
-        assert_eq!(token.expose(), "s3cret");
-        assert_eq!(format!("{token:?}"), "Token(redacted)");
-        assert_eq!(Token::from_header("Basic s3cret"), None);
-        assert_eq!(Token::from_header("Bearer "), None);
     }
 }

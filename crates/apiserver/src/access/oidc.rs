@@ -1,37 +1,20 @@
 //! Bearer tokens of an OpenID Connect issuer, under the rules and names of kube-apiserver's `--oidc-` flags.
 //!
-//! The issuer's keys are found by discovery and kept; a token that none of them signed makes them be fetched anew, so that
-//! keys may rotate, but not more often than [`Settings::refetch`], so that nobody's tokens make this server ask without end.
+//! The issuer's keys are found by discovery, and fetched anew not more often than [`Settings::refetch`].
 //!
 //! Kubernetes: staging/src/k8s.io/apiserver/plugin/pkg/authenticator/token/oidc/oidc.go, 1.36.
 
-mod keys;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use identity::jwt::{IssuerKeys, Jwt, Keys, is_known};
+use model::jwks::KeySource;
 use serde_json::Value;
 use sources::jwks::{Fetcher, RootsError};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::Who;
-use keys::Keys;
-
-/// The longest token that is looked at.
-const LONGEST: usize = 16 << 10;
-/// How far clocks may be apart.
-const SKEW: u64 = 60;
-/// How old keys get before they are asked for again, should one have been withdrawn.
-const FRESH: Duration = Duration::from_secs(600);
-/// How long keys count that cannot be had anew.
-const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// How long the issuer may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub use identity::jwt::TokenError;
 
 /// Whose tokens count, and what they say of a user.
 #[derive(Clone, Debug)]
@@ -99,52 +82,10 @@ pub enum OidcError {
     Roots(String),
 }
 
-/// Why a token is refused. The client's to settle, but for the last.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum TokenError {
-    /// In no file of users, and there is no issuer.
-    #[error("the token belongs to no user")]
-    Unknown,
-    /// Nothing at all.
-    #[error("the bearer token is empty")]
-    Empty,
-    /// No token of this form.
-    #[error("the token is not a JWT")]
-    Malformed,
-    /// Somebody else's.
-    #[error("the token is from another issuer")]
-    OtherIssuer,
-    /// For somebody else.
-    #[error("the token is for another audience")]
-    OtherAudience,
-    /// An algorithm that does not count.
-    #[error("the token is signed with {0:?}, which is not accepted")]
-    Algorithm(String),
-    /// Not signed by the issuer.
-    #[error("no key of the issuer signed the token")]
-    Signature,
-    /// Too old.
-    #[error("the token has expired")]
-    Expired,
-    /// Too young.
-    #[error("the token is not valid yet")]
-    Early,
-    /// A claim that is missing, or is not what it must be.
-    #[error("the claim {0:?} does not have the required value")]
-    Claim(String),
-    /// The issuer's keys are not known. The operator's to settle, or time's.
-    #[error("the keys of the issuer are not known: {0}")]
-    NoKeys(Arc<str>),
-}
-
 /// Judges tokens of one issuer.
 pub struct Oidc {
     settings: Settings,
-    fetcher: Fetcher,
-    /// The keys, and when they came.
-    known: RwLock<Option<(Arc<Keys>, Instant)>>,
-    /// When the issuer was asked last, and why the keys did not come.
-    asked: Mutex<Option<(Instant, Arc<str>)>>,
+    keys: IssuerKeys,
 }
 
 impl std::fmt::Debug for Oidc {
@@ -156,39 +97,6 @@ impl std::fmt::Debug for Oidc {
     }
 }
 
-/// A token whose signature is not looked at yet.
-struct Token<'t> {
-    signed: &'t str,
-    signature: Vec<u8>,
-    algorithm: String,
-    key: Option<String>,
-    claims: Value,
-}
-
-impl<'t> Token<'t> {
-    fn parse(text: &'t str) -> Option<Self> {
-        if text.len() > LONGEST {
-            return None;
-        }
-        let (signed, signature) = text.rsplit_once('.')?;
-        let (head, claims) = signed.split_once('.')?;
-        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
-        let head: Value = serde_json::from_slice(&decode(head)?).ok()?;
-        let claims: Value = serde_json::from_slice(&decode(claims)?).ok()?;
-        // What must be understood and is not makes the token void (RFC 7515, 4.1.11).
-        if head.get("crit").is_some() || !claims.is_object() {
-            return None;
-        }
-        Some(Self {
-            signed,
-            signature: decode(signature)?,
-            algorithm: head["alg"].as_str()?.to_owned(),
-            key: head["kid"].as_str().map(str::to_owned),
-            claims,
-        })
-    }
-}
-
 /// Reads all that comes from outside for a token, as [`Oidc::user_of`] does, and says what it makes of it. It asks nobody, and
 /// proves nothing: for fuzzing.
 ///
@@ -197,11 +105,9 @@ impl<'t> Token<'t> {
 /// When the token has no meaning, was not signed by one of the keys, or its claims are not as they must be.
 #[doc(hidden)]
 pub fn read_only(text: &str, jwks: &str, settings: &Settings, now: u64) -> Result<(), TokenError> {
-    let token = Token::parse(text).ok_or(TokenError::Malformed)?;
-    let claims = settings.judge(&token.claims, now);
-    let kid = token.key.as_deref();
-    let (message, signature) = (token.signed.as_bytes(), &token.signature);
-    if !Keys::read(jwks).verify(&token.algorithm, kid, message, signature) {
+    let token = Jwt::parse(text).ok_or(TokenError::Malformed)?;
+    let claims = settings.judge(&token, now);
+    if !token.is_signed_by(&Keys::read(jwks)) {
         return claims.and(Err(TokenError::Signature));
     }
     claims.map(|_| ())
@@ -217,7 +123,7 @@ impl Oidc {
         if !settings.issuer.starts_with("https://") {
             return Err(OidcError::Issuer(settings.issuer));
         }
-        if let Some(other) = settings.algorithms.iter().find(|a| !keys::is_known(a)) {
+        if let Some(other) = settings.algorithms.iter().find(|a| !is_known(a)) {
             return Err(OidcError::Algorithm(other.clone()));
         }
         if let Some(file) = settings.ca_file.as_ref().filter(|f| !f.exists()) {
@@ -226,12 +132,9 @@ impl Oidc {
         }
         let fetcher = Fetcher::trusting(settings.ca_file.as_deref());
         let fetcher = fetcher.map_err(|e: RootsError| OidcError::Roots(e.to_string()))?;
-        Ok(Self {
-            settings,
-            fetcher,
-            known: RwLock::default(),
-            asked: Mutex::default(),
-        })
+        let source = KeySource::Issuer(settings.issuer.as_str().into());
+        let keys = IssuerKeys::new(source, fetcher, settings.refetch);
+        Ok(Self { settings, keys })
     }
 
     /// The user of a token.
@@ -240,96 +143,27 @@ impl Oidc {
     ///
     /// When the token proves nothing.
     pub async fn user_of(&self, text: &str) -> Result<Who, TokenError> {
-        let token = Token::parse(text).ok_or(TokenError::Malformed)?;
+        let token = Jwt::parse(text).ok_or(TokenError::Malformed)?;
         if token.claims["iss"] != *self.settings.issuer {
             return Err(TokenError::OtherIssuer);
         }
         if !self.settings.algorithms.contains(&token.algorithm) {
             return Err(TokenError::Algorithm(token.algorithm));
         }
-        self.verify(&token).await?;
+        self.keys.verify(&token).await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.settings
-            .judge(&token.claims, now.map_or(0, |d| d.as_secs()))
-    }
-
-    async fn verify(&self, token: &Token<'_>) -> Result<(), TokenError> {
-        let signed_by = |keys: &Keys| {
-            let kid = token.key.as_deref();
-            let (message, signature) = (token.signed.as_bytes(), &token.signature);
-            keys.verify(&token.algorithm, kid, message, signature)
-        };
-        // Who is known is not kept waiting by others for whom the issuer is asked.
-        if let Some((keys, since)) = self.known()
-            && since.elapsed() < FRESH
-            && signed_by(&keys)
-        {
-            return Ok(());
-        }
-        let failure = self.ask().await;
-        match self.known() {
-            Some((keys, _)) if signed_by(&keys) => Ok(()),
-            Some(_) => Err(TokenError::Signature),
-            None => Err(TokenError::NoKeys(failure)),
-        }
-    }
-
-    fn known(&self) -> Option<(Arc<Keys>, Instant)> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.clone()
-    }
-
-    /// Fetches the keys, unless that was done just now, and returns why they did not come.
-    async fn ask(&self) -> Arc<str> {
-        let mut asked = self.asked.lock().await;
-        if let Some((at, failure)) = &*asked
-            && at.elapsed() < self.settings.refetch
-        {
-            return failure.clone();
-        }
-        let issuer = &self.settings.issuer;
-        let fetched = self.fetcher.keys_of_issuer(issuer, PATIENCE).await;
-        let now = Instant::now();
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let failure: Arc<str> = match fetched {
-            Ok(text) => {
-                *known = Some((Arc::new(Keys::read(&text)), now));
-                "".into()
-            }
-            Err(error) => {
-                tracing::warn!(%issuer, %error, "The keys of the token issuer cannot be fetched.");
-                known.take_if(|(_, since)| since.elapsed() > KEPT);
-                error.to_string().into()
-            }
-        };
-        // Counted from the answer: an issuer that is slow is not asked all the time.
-        *asked = Some((now, failure.clone()));
-        failure
+        self.settings.judge(&token, now.map_or(0, |d| d.as_secs()))
     }
 }
 
 impl Settings {
     /// The user that the claims of a token name.
-    fn judge(&self, claims: &Value, now: u64) -> Result<Who, TokenError> {
-        let settings = self;
-        let audience = match &claims["aud"] {
-            Value::Array(all) => all.iter().any(|one| *one == *settings.client_id),
-            one => *one == *settings.client_id,
-        };
-        if !audience {
+    fn judge(&self, token: &Jwt<'_>, now: u64) -> Result<Who, TokenError> {
+        let (settings, claims) = (self, &token.claims);
+        if !token.is_for(std::slice::from_ref(&settings.client_id)) {
             return Err(TokenError::OtherAudience);
         }
-        // Whole seconds are enough, and some issuers write fractions.
-        let time = |claim: &str| claims[claim].as_f64().map(|t| t as u64);
-        let expires = time("exp").ok_or_else(|| TokenError::Claim("exp".to_owned()))?;
-        if expires.saturating_add(SKEW) <= now {
-            return Err(TokenError::Expired);
-        }
-        for claim in ["nbf", "iat"] {
-            if time(claim).is_some_and(|at| at > now + SKEW) {
-                return Err(TokenError::Early);
-            }
-        }
+        token.check_time(now)?;
         for (claim, wanted) in &settings.required_claims {
             if claims[claim] != **wanted {
                 return Err(TokenError::Claim(claim.clone()));
@@ -372,6 +206,8 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use serde_json::json;
 
     use super::*;
@@ -384,7 +220,9 @@ mod tests {
         for (key, value) in claims.as_object().unwrap() {
             all[key] = value.clone();
         }
-        settings.judge(&all, 1000)
+        let part = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
+        let token = format!("{}.{}.AA", part(&json!({"alg": "RS256"})), part(&all));
+        settings.judge(&Jwt::parse(&token).unwrap(), 1000)
     }
 
     #[test]
@@ -438,17 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused_before_anything_is_asked() {
-        for text in [
-            "",
-            "a.b",
-            "a.b.c",
-            "....",
-            "e30.e30.e30",
-            &"a".repeat(20_000),
-        ] {
-            assert!(Token::parse(text).is_none(), "{text}");
-        }
+    fn what_would_prove_nothing_is_no_setting() {
         assert!(Oidc::new(Settings::new("http://issuer.test", "mesh")).is_err());
         let mut settings = Settings::new("https://issuer.test", "mesh");
         settings.algorithms = vec!["none".to_owned()];

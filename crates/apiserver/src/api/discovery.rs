@@ -1,5 +1,7 @@
 //! What is served: versions, groups and kinds, in the old form and in the aggregated one.
 
+use std::collections::BTreeSet;
+
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -22,7 +24,7 @@ const VERBS: [&str; 8] = [
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// Groups whose objects are questions, not stored: `(group, kind, name in paths)`.
-pub(super) const REVIEWS: [(&str, &str, &str); 2] = [
+pub(super) const REVIEWS: [(&str, &str, &str); 3] = [
     (
         "authorization.k8s.io",
         "SelfSubjectAccessReview",
@@ -33,6 +35,7 @@ pub(super) const REVIEWS: [(&str, &str, &str); 2] = [
         "SelfSubjectReview",
         "selfsubjectreviews",
     ),
+    ("authentication.k8s.io", "TokenReview", "tokenreviews"),
 ];
 
 /// `/version`.
@@ -120,7 +123,10 @@ fn groups(catalog: &Catalog) -> impl Iterator<Item = (String, Vec<String>)> {
             versions.iter().map(ToString::to_string).collect(),
         )
     };
-    let reviews = REVIEWS.map(|(group, ..)| (group.to_owned(), vec!["v1".to_owned()]));
+    // Each group once.
+    let reviews: BTreeSet<&str> = REVIEWS.iter().map(|(group, ..)| *group).collect();
+    let reviews = reviews.into_iter();
+    let reviews = reviews.map(|group| (group.to_owned(), vec!["v1".to_owned()]));
     let mut all: Vec<_> = catalog
         .groups()
         .into_iter()
@@ -156,6 +162,17 @@ fn resources(catalog: &Catalog, group: &str, version: &str) -> Result<Value, Fai
                 "namespaced": resource.namespaced,
                 "kind": &*resource.kind,
                 "verbs": STATUS_VERBS,
+            }));
+        }
+        if resource.is("", "serviceaccounts") {
+            list.push(json!({
+                "name": "serviceaccounts/token",
+                "singularName": "",
+                "namespaced": true,
+                "group": "authentication.k8s.io",
+                "version": "v1",
+                "kind": "TokenRequest",
+                "verbs": ["create"],
             }));
         }
     }
@@ -233,6 +250,12 @@ fn kind(resource: &Resource, group: &str, version: &str) -> Value {
     if resource.has_status {
         entry["subresources"] =
             json!([{"subresource": "status", "responseKind": response, "verbs": STATUS_VERBS}]);
+    }
+    if resource.is("", "serviceaccounts") {
+        let response =
+            json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"});
+        entry["subresources"] =
+            json!([{"subresource": "token", "responseKind": response, "verbs": ["create"]}]);
     }
     entry
 }

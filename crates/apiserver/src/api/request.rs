@@ -216,6 +216,10 @@ pub enum Target {
     OldOpenApi,
     /// `/openapi/v3` and what is below.
     OpenApi(Option<String>),
+    /// `/.well-known/openid-configuration`: the issuer of tokens of service accounts.
+    IssuerMetadata,
+    /// `/openid/v1/jwks`: its keys.
+    IssuerKeys,
     /// The ledger of the store.
     Ledger(String),
     /// Objects of a kind.
@@ -271,6 +275,14 @@ impl Target {
         }
     }
 
+    /// Whether it is for everybody, whoever they are.
+    pub fn is_open(&self) -> bool {
+        matches!(
+            self,
+            Self::Health(_) | Self::Version | Self::IssuerMetadata | Self::IssuerKeys
+        )
+    }
+
     /// The one way to write the path to objects or to the ledger; none for what leads elsewhere.
     pub fn path(&self) -> Option<String> {
         match self {
@@ -289,6 +301,8 @@ impl Target {
             ["openapi", "v2"] => Self::OldOpenApi,
             ["openapi", "v3"] => Self::OpenApi(None),
             ["openapi", "v3", rest @ ..] => Self::OpenApi(Some(rest.join("/"))),
+            [".well-known", "openid-configuration"] => Self::IssuerMetadata,
+            ["openid", "v1", "jwks"] => Self::IssuerKeys,
             ["pilothouse", what] => Self::Ledger((*what).to_owned()),
             ["api"] | ["api", "v1"] | ["apis"] | ["apis", _] | ["apis", _, _] => {
                 Self::Discovery(parts)

@@ -1,16 +1,16 @@
-//! Questions about oneself: `kubectl auth can-i` and `kubectl auth whoami`.
+//! Questions that are no objects: `kubectl auth can-i`, `kubectl auth whoami`, and whether a token counts.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::discovery::REVIEWS;
 use super::request::ObjectTarget;
-use super::{Api, Request, Response, body, read_body};
+use super::{Api, Request, Response, body, read_body, tokens};
 use crate::access::Verb;
 use crate::status::Failure;
 
 /// Answers a review.
-pub(super) fn answer(
+pub(super) async fn answer(
     api: &Api,
     request: &Request,
     target: &ObjectTarget,
@@ -30,24 +30,26 @@ pub(super) fn answer(
     }
     object["apiVersion"] = format!("{group}/v1").into();
     object["kind"] = (*kind).into();
-    let groups: Vec<&str> = request.who.groups.iter().map(|g| &**g).collect();
-    object["status"] = if *kind == "SelfSubjectReview" {
-        json!({"userInfo": {"username": &*request.who.name, "groups": groups}})
-    } else {
-        let asked = &object["spec"]["resourceAttributes"];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let namespace = text(&asked["namespace"]);
-        let namespace = (!namespace.is_empty()).then_some(namespace.as_str());
-        let allowed = match Verb::of_name(&text(&asked["verb"])) {
-            Some(verb) => {
-                let plural = text(&asked["resource"]);
-                api.access()
-                    .allow(&request.who, verb, &plural, namespace)
-                    .is_ok()
-            }
-            None => false,
-        };
-        json!({"allowed": allowed})
+    let status = match *kind {
+        "TokenReview" => tokens::review(api, request, &object).await?,
+        "SelfSubjectReview" => {
+            let groups: Vec<&str> = request.who.groups.iter().map(|g| &**g).collect();
+            json!({"userInfo": {"username": &*request.who.name, "groups": groups}})
+        }
+        _ => json!({"allowed": may(api, request, &object["spec"]["resourceAttributes"])}),
     };
+    object["status"] = status;
     Ok(body::json(StatusCode::CREATED, &object))
+}
+
+/// Whether whoever asks may do what they ask about.
+fn may(api: &Api, request: &Request, asked: &Value) -> bool {
+    let text = |field: &str| asked[field].as_str().unwrap_or_default();
+    let namespace = Some(text("namespace")).filter(|n| !n.is_empty());
+    Verb::of_name(text("verb")).is_some_and(|verb| {
+        let allowed = api
+            .access()
+            .allow(&request.who, verb, text("resource"), namespace);
+        allowed.is_ok()
+    })
 }

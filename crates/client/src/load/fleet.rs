@@ -10,11 +10,13 @@ use tokio::time::{Instant, sleep};
 use xds::TypeUrl;
 
 use super::LoadOptions;
+use super::mint::Mint;
 use crate::connection::{Connection, SMALL_WINDOW, WINDOW};
 use crate::error::Error;
 use crate::learned::Learned;
 use crate::node::Template;
 use crate::proxy::Proxy;
+use crate::secure::{Dialer, Tls};
 use crate::wire::Message;
 
 /// Times are nanoseconds since the start of the fleet; zero is never.
@@ -44,9 +46,10 @@ fn is_one_in(each: usize, i: usize) -> bool {
 /// What all proxies need.
 #[derive(Debug)]
 struct Shared {
-    address: String,
+    dialer: Dialer,
+    /// What gives each proxy a certificate of its own.
+    mint: Option<Mint>,
     delta: bool,
-    token: Option<String>,
     types: Vec<TypeUrl>,
     conduct: Conduct,
     /// Counts how often all were told to connect again.
@@ -75,12 +78,26 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts the proxies.
-    pub(super) fn start(options: &LoadOptions, conduct: Conduct) -> Result<Arc<Self>, Error> {
+    /// Starts the proxies, which have certificates of this mint, if there is one.
+    pub(super) fn start(
+        options: &LoadOptions,
+        conduct: Conduct,
+        mint: Option<Mint>,
+    ) -> Result<Arc<Self>, Error> {
+        let dialer = match &mint {
+            Some(mint) => {
+                let tls = Tls::new("localhost", vec![mint.root()], None)?;
+                Dialer::over(options.address.clone(), tls)
+            }
+            None => {
+                let token = options.token.as_deref();
+                Dialer::new(&options.address, token, &options.secure)?
+            }
+        };
         let shared = Arc::new(Shared {
-            address: options.address.clone(),
+            dialer,
+            mint,
             delta: !options.sotw,
-            token: options.token.clone(),
             types: options.types.clone(),
             conduct,
             reconnects: watch::Sender::new(0),
@@ -250,16 +267,19 @@ impl Shared {
         if self.conduct.remembers {
             proxy.remember();
         }
+        let dialer = match self.dialer(i) {
+            Ok(dialer) => dialer,
+            Err(error) => return self.give_up(error),
+        };
         loop {
-            let Err(error) = self.serve(i, &mut proxy).await else {
+            let Err(error) = self.serve(i, &dialer, &mut proxy).await else {
                 proxy = proxy.again(self.template.node(i));
                 continue;
             };
             proxy = proxy.again(self.template.node(i));
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
             if !error.is_transient() {
-                *self.fatal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                return;
+                return self.give_up(error);
             }
             self.retries.fetch_add(1, Ordering::Relaxed);
             // Spread by number, so that runs can be compared.
@@ -269,14 +289,28 @@ impl Shared {
         }
     }
 
+    /// How a proxy connects: as itself.
+    fn dialer(&self, i: usize) -> Result<Dialer, Error> {
+        match &self.mint {
+            Some(mint) => {
+                let identity = mint.identity(&self.template.node(i));
+                self.dialer.with(identity.map_err(Error::Server)?)
+            }
+            None => Ok(self.dialer.clone()),
+        }
+    }
+
+    fn give_up(&self, error: Error) {
+        *self.fatal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
     /// One connection; ends well when all are to connect again.
-    async fn serve(&self, i: usize, proxy: &mut Proxy) -> Result<(), Error> {
+    async fn serve(&self, i: usize, dialer: &Dialer, proxy: &mut Proxy) -> Result<(), Error> {
         let slow = is_one_in(self.conduct.slow, i);
         let refuses = is_one_in(self.conduct.refusing, i);
         let window = if slow { SMALL_WINDOW } else { WINDOW };
         let mut reconnects = self.reconnects.subscribe();
-        let mut connection =
-            Connection::open(&self.address, self.delta, self.token.as_deref(), window).await?;
+        let mut connection = Connection::open(dialer, self.delta, window).await?;
         for request in proxy.start() {
             connection.send(&request)?;
         }

@@ -38,18 +38,37 @@ struct Revision {
 pub(super) enum Launch {
     /// `program serve`, for a folder of manifests or for the store into which they are brought.
     Program(PathBuf, Way),
-    /// A line for the shell, of any server; `{folder}`, `{xds}` and `{http}` become the folder and the addresses.
+    /// A line for the shell, of any server; `{folder}`, `{xds}` and `{http}` become the folder and the addresses, `{secure}` the
+    /// address for TLS and `{ca}` the folder of the CA that is to sign, if proxies connect over TLS.
     Line(String),
+}
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addresses {
+    xds: SocketAddr,
+    secure: SocketAddr,
+    http: SocketAddr,
+    api: SocketAddr,
+}
+
+/// What a server has besides its program.
+#[derive(Clone, Debug)]
+pub(super) struct Folders {
+    /// Manifests.
+    pub(super) mesh: PathBuf,
+    /// Where it keeps what it needs for the next start.
+    pub(super) state: Option<PathBuf>,
+    /// The CA, if proxies connect over TLS.
+    pub(super) ca: Option<PathBuf>,
 }
 
 /// A server that was started for the run; it is ended when this is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     launch: Launch,
-    folder: PathBuf,
-    state: Option<PathBuf>,
-    pub(super) xds: SocketAddr,
-    http: SocketAddr,
+    folders: Folders,
+    addresses: Addresses,
     /// Where the API is, if it is served.
     pub(super) api: Api,
     running: Mutex<Running>,
@@ -62,20 +81,35 @@ struct Running {
 }
 
 impl Process {
-    /// Starts a server on free ports, for a folder; `state` is where it keeps what it needs for the next start.
-    pub(super) fn start(launch: Launch, folder: &Path, state: Option<&Path>) -> io::Result<Self> {
-        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
-        let (xds, http, api) = (free()?, free()?, Api(free()?));
-        let running = launch.start(folder, state, [xds, http, api.0])?;
+    /// Starts a server on free ports, for these folders.
+    pub(super) fn start(launch: Launch, folders: Folders) -> io::Result<Self> {
+        // Held until all are known, so that each is another.
+        let free = || TcpListener::bind("127.0.0.1:0");
+        let held = [free()?, free()?, free()?, free()?];
+        let [xds, secure, http, api] = held.each_ref().map(TcpListener::local_addr);
+        let addresses = Addresses {
+            xds: xds?,
+            secure: secure?,
+            http: http?,
+            api: api?,
+        };
+        drop(held);
+        let running = launch.start(&folders, addresses)?;
         Ok(Self {
             launch,
-            folder: folder.to_owned(),
-            state: state.map(Path::to_owned),
-            xds,
-            http,
-            api,
+            folders,
+            api: Api(addresses.api),
+            addresses,
             running: Mutex::new(running),
         })
+    }
+
+    /// Where proxies connect to.
+    pub(super) fn xds(&self) -> SocketAddr {
+        match self.folders.ca {
+            Some(_) => self.addresses.secure,
+            None => self.addresses.xds,
+        }
     }
 
     /// Brings the manifests of a folder into the store that it serves.
@@ -109,8 +143,7 @@ impl Process {
 
     /// Starts it again, in its place.
     pub(super) fn start_again(&self) -> io::Result<()> {
-        let (state, addresses) = (self.state.as_deref(), [self.xds, self.http, self.api.0]);
-        *self.running() = self.launch.start(&self.folder, state, addresses)?;
+        *self.running() = self.launch.start(&self.folders, self.addresses)?;
         Ok(())
     }
 
@@ -142,7 +175,7 @@ impl Process {
 
     /// A page of its own, head and all.
     fn get(&self, path: &str) -> io::Result<String> {
-        let mut socket = TcpStream::connect(self.http)?;
+        let mut socket = TcpStream::connect(self.addresses.http)?;
         socket.set_read_timeout(Some(Duration::from_secs(10)))?;
         write!(
             socket,
@@ -180,23 +213,25 @@ impl Drop for Process {
 }
 
 impl Launch {
-    fn start(
-        &self,
-        folder: &Path,
-        state: Option<&Path>,
-        [xds, http, api]: [SocketAddr; 3],
-    ) -> io::Result<Running> {
-        let (xds, http) = (xds.to_string(), http.to_string());
+    fn start(&self, folders: &Folders, addresses: Addresses) -> io::Result<Running> {
+        let Addresses {
+            xds,
+            secure,
+            http,
+            api,
+        } = addresses;
+        let [xds, secure, http, api] = [xds, secure, http, api].map(|a| a.to_string());
+        let Folders { mesh, state, ca } = folders;
         let mut command = match self {
             Launch::Program(program, through) => {
                 let mut command = Command::new(program);
                 command.arg("serve");
                 if *through == Way::Api {
-                    command.arg("--data").arg(data(folder));
+                    command.arg("--data").arg(data(mesh));
                     command.arg("--insecure-local");
-                    command.args(["--api-addr", &api.to_string()]);
+                    command.args(["--api-addr", &api]);
                 } else {
-                    command.arg("--config-dir").arg(folder);
+                    command.arg("--config-dir").arg(mesh);
                 }
                 command.args(["--grpc-addr", &xds, "--http-addr", &http]);
                 command.args(["--log", "error"]);
@@ -204,12 +239,19 @@ impl Launch {
                     command.arg("--state-dir").arg(state);
                     command.args(["--state-interval", "1s"]);
                 }
+                if let Some(ca) = ca {
+                    command.args(["--secure-grpc-addr", &secure]);
+                    command.env("ROOT_CA_DIR", ca);
+                }
                 command
             }
             Launch::Line(line) => {
+                let ca = ca.as_deref().unwrap_or(Path::new("")).to_string_lossy();
                 let line = line
-                    .replace("{folder}", &folder.to_string_lossy())
+                    .replace("{folder}", &mesh.to_string_lossy())
+                    .replace("{ca}", &ca)
                     .replace("{xds}", &xds)
+                    .replace("{secure}", &secure)
                     .replace("{http}", &http);
                 let mut command = Command::new("sh");
                 // The shell makes way, so that what is measured is the server.

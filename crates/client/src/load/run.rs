@@ -12,8 +12,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::applied::Applier;
 use super::fleet::{Conduct, Fleet};
 use super::mesh::Change;
-use super::process::{Launch, Process, Usage};
-use super::scenario::{Nodes, Scenario, Step, Way};
+use super::mint::Mint;
+use super::process::{Folders, Launch, Process, Usage};
+use super::scenario::{Nodes, Over, Scenario, Step, Way};
 use super::{LoadOptions, picture};
 use crate::error::Error;
 use crate::report::{Latencies, Spread};
@@ -153,8 +154,14 @@ pub async fn run_scenario(
         None => Launch::Program(program.clone(), scenario.through),
     };
     let limit = Duration::from_secs_f64(options.timeout.max(0.0));
-    let state = scenario.state.then_some(&*state);
-    let server = Process::start(launch, &folder, state).map_err(failed)?;
+    let ca = (scenario.over == Over::MutualTls).then(|| scratch.join("ca"));
+    let mint = ca.as_deref().map(Mint::new).transpose().map_err(failed)?;
+    let folders = Folders {
+        mesh: folder.clone(),
+        state: scenario.state.then_some(state),
+        ca,
+    };
+    let server = Process::start(launch, folders).map_err(failed)?;
     let ready = server.ready(limit).map_err(failed)?;
     if scenario.through == Way::Api {
         server.import(&program, &folder).map_err(failed)?;
@@ -174,12 +181,12 @@ pub async fn run_scenario(
     let sampling = Sampling::start(Arc::clone(&run.server), run.start);
 
     let mut fleet_options = options.clone();
-    fleet_options.address = run.server.xds.to_string();
+    fleet_options.address = run.server.xds().to_string();
     fleet_options.proxies = run.scenario.proxies;
     fleet_options.node.namespaces = run.scenario.namespaces();
     let real = run.scenario.nodes == Nodes::Real;
     fleet_options.node.mesh = real.then(|| run.scenario.mesh.clone());
-    let fleet = Fleet::start(&fleet_options, conduct(&run.scenario))?;
+    let fleet = Fleet::start(&fleet_options, conduct(&run.scenario), mint)?;
     run.configured(&fleet).await?;
     let configured = Latencies::of(fleet.configuration_times());
     fleet.quiet(run.settle).await;

@@ -18,6 +18,9 @@ pub struct Scenario {
     /// How the mesh and its changes come to the server.
     #[serde(default)]
     pub through: Way,
+    /// How proxies connect.
+    #[serde(default)]
+    pub over: Over,
     /// Simulated proxies.
     pub proxies: usize,
     /// How these differ.
@@ -45,6 +48,17 @@ pub enum Nodes {
     Real,
     /// In name and namespace only.
     Alike,
+}
+
+/// How proxies connect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// As they are.
+    #[default]
+    Plaintext,
+    /// Encrypted, each with the certificate of its workload.
+    MutualTls,
 }
 
 /// How configuration comes to the server.

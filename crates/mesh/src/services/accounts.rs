@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::change::ServiceKey;
+use model::spiffe::with_domains;
 use store::{Reads, Snapshot};
 
 use super::{EndpointsOf, OfHost};
@@ -31,23 +32,6 @@ impl Query<Snapshot> for AccountsOf {
             accounts.extend(service.service_accounts.iter().cloned());
         }
         let aliases = &cx.settings().mesh.trust_domain_aliases;
-        let mut all = accounts.clone();
-        for account in &accounts {
-            all.extend(in_domains(account, aliases));
-        }
-        all.into_iter().collect()
+        with_domains(&accounts, aliases).into_iter().collect()
     }
-}
-
-/// An identity in other trust domains; none of what is no SPIFFE identity.
-fn in_domains<'a>(account: &'a str, domains: &'a [String]) -> impl Iterator<Item = Arc<str>> + 'a {
-    let path = account
-        .strip_prefix("spiffe://")
-        .and_then(|id| id.split_once('/'))
-        .map(|(_, path)| path);
-    path.into_iter().flat_map(move |path| {
-        domains
-            .iter()
-            .map(move |domain| Arc::from(format!("spiffe://{domain}/{path}")))
-    })
 }

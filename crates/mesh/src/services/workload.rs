@@ -11,6 +11,7 @@ use model::kinds::kube::Pod;
 use model::names::{ClusterId, Namespace, Network};
 use model::object::{Meta, Object, ObjectName};
 use model::service::{Address, Endpoint, Locality};
+use model::spiffe::SpiffeId;
 use store::index::label_value;
 use store::snapshot::Stored;
 use store::{ObjectIndex, Reads, Snapshot};
@@ -103,10 +104,9 @@ pub(super) fn locality_label(labels: &Labels) -> Option<Locality> {
 
 /// The SPIFFE identity of a service account.
 pub(super) fn identity(trust_domain: &str, namespace: &str, account: &str) -> Arc<str> {
-    let trust_domain = trust_domain.replace('@', ".");
-    Arc::from(format!(
-        "spiffe://{trust_domain}/ns/{namespace}/sa/{account}"
-    ))
+    SpiffeId::new(trust_domain, namespace, account)
+        .to_string()
+        .into()
 }
 
 /// A WorkloadEntry as a workload; `None` while it is not there, its probes fail, or it is in a remote cluster and those

@@ -59,6 +59,9 @@ pub(crate) struct ProxyConfigOptions {
     #[arg(long, env = "XDS_TOKEN", hide_env_values = true)]
     token: Option<String>,
 
+    #[command(flatten)]
+    secure: client::SecureOptions,
+
     /// How long to wait for --xds-addr to send everything.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     timeout: f64,
@@ -131,6 +134,7 @@ impl ProxyConfigOptions {
             address: self.xds_addr.clone().unwrap_or(defaults.address),
             sotw: self.sotw,
             token: self.token.clone(),
+            secure: self.secure.clone(),
             timeout: self.timeout,
             node: self.described()?,
         };

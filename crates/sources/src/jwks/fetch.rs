@@ -143,43 +143,39 @@ impl Fetcher {
         })
     }
 
-    /// The keys of a source, as they came.
+    /// The keys that a policy asks for, as they came.
     pub(super) async fn fetch(
         &self,
         source: &KeySource,
         limit: Duration,
     ) -> Result<Arc<str>, FetchError> {
+        self.within(source, false, limit).await
+    }
+
+    /// Keys that decide who comes in. An OpenID configuration must say that it is the issuer's.
+    ///
+    /// # Errors
+    ///
+    /// When they do not come within `limit`.
+    pub async fn keys(&self, source: &KeySource, limit: Duration) -> Result<Arc<str>, FetchError> {
+        self.within(source, true, limit).await
+    }
+
+    async fn within(
+        &self,
+        source: &KeySource,
+        proven: bool,
+        limit: Duration,
+    ) -> Result<Arc<str>, FetchError> {
         let fetch = async {
             let uri = match source {
                 KeySource::Uri(uri) => uri.to_string(),
-                KeySource::Issuer(issuer) => self.discover(issuer, false).await?,
+                KeySource::Issuer(issuer) => self.discover(issuer, proven).await?,
             };
             let body = self.get(&uri).await?;
             let text = std::str::from_utf8(&body).map_err(|_| BadKeys::NotJson)?;
             model::jwks::check(text)?;
             Ok(Arc::from(text))
-        };
-        tokio::time::timeout(limit, fetch)
-            .await
-            .unwrap_or(Err(FetchError::TimedOut(limit)))
-    }
-
-    /// The keys of an issuer whose OpenID configuration says that it is this one's.
-    ///
-    /// # Errors
-    ///
-    /// When they do not come within `limit`.
-    pub async fn keys_of_issuer(
-        &self,
-        issuer: &str,
-        limit: Duration,
-    ) -> Result<String, FetchError> {
-        let fetch = async {
-            let uri = self.discover(issuer, true).await?;
-            let body = self.get(&uri).await?;
-            let text = String::from_utf8(body.into()).map_err(|_| BadKeys::NotJson)?;
-            model::jwks::check(&text)?;
-            Ok(text)
         };
         tokio::time::timeout(limit, fetch)
             .await

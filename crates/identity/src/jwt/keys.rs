@@ -36,7 +36,7 @@ fn scheme(algorithm: &str) -> Option<Scheme> {
 }
 
 /// Whether signatures of this algorithm can be checked.
-pub(super) fn is_known(algorithm: &str) -> bool {
+pub fn is_known(algorithm: &str) -> bool {
     scheme(algorithm).is_some()
 }
 
@@ -104,11 +104,11 @@ impl Key {
 }
 
 /// Keys that can be used.
-pub(super) struct Keys(Vec<Key>);
+pub struct Keys(Vec<Key>);
 
 impl Keys {
     /// Reads a JWKS; keys that mean nothing here are left out.
-    pub(super) fn read(text: &str) -> Self {
+    pub fn read(text: &str) -> Self {
         let json: Value = serde_json::from_str(text).unwrap_or_default();
         let keys = json["keys"].as_array().into_iter().flatten();
         Self(keys.take(MOST).filter_map(Key::read).collect())
