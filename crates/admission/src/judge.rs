@@ -81,7 +81,10 @@ pub fn judge(request: &Request) -> Judgement {
         return Judgement::refused(Reason::UnknownType, message);
     };
     let of_istio = kind.group().ends_with(".istio.io");
-    if let Some(field) = map.keys().find(|key| of_istio && !TOP.contains(&key.as_str())) {
+    if let Some(field) = map
+        .keys()
+        .find(|key| of_istio && !TOP.contains(&key.as_str()))
+    {
         let place = format!("{}/{}", request.namespace, request.name);
         let message = format!("unknown field {field:?} on {name} resource {place}");
         return Judgement::refused(Reason::Invalid, message);
@@ -92,7 +95,11 @@ pub fn judge(request: &Request) -> Judgement {
 /// What the rules say.
 fn found(kind: Kind, request: &Request) -> Judgement {
     let mut object = request.object.clone();
-    if !kind.versions().iter().any(|v| object["apiVersion"] == format!("{}/{v}", kind.group())) {
+    if !kind
+        .versions()
+        .iter()
+        .any(|v| object["apiVersion"] == format!("{}/{v}", kind.group()))
+    {
         object["apiVersion"] = kind.api_version().into();
     }
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -161,11 +168,17 @@ mod tests {
     #[test]
     fn configuration_is_judged_by_the_rules() {
         assert_eq!(judged("CREATE", route(100)).reason, None);
-        let bad = judged("UPDATE", json!({"apiVersion": "networking.istio.io/v1", "kind": "Gateway",
-            "metadata": {"name": "a", "namespace": "shop"}, "spec": {"servers": [{"hosts": []}]}}));
+        let bad = judged(
+            "UPDATE",
+            json!({"apiVersion": "networking.istio.io/v1", "kind": "Gateway",
+            "metadata": {"name": "a", "namespace": "shop"}, "spec": {"servers": [{"hosts": []}]}}),
+        );
         assert_eq!(bad.reason, Some(Reason::Invalid));
         let message = bad.response.message.unwrap();
-        assert!(message.starts_with("configuration is invalid: spec.servers[0]"), "{message}");
+        assert!(
+            message.starts_with("configuration is invalid: spec.servers[0]"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -189,7 +202,12 @@ mod tests {
         for (operation, object, reason, allowed) in [
             ("DELETE", Value::Null, Reason::UnsupportedOperation, true),
             ("CREATE", Value::Null, Reason::Undecodable, false),
-            ("CREATE", json!({"apiVersion": "a.b/v1", "kind": "C"}), Reason::UnknownType, false),
+            (
+                "CREATE",
+                json!({"apiVersion": "a.b/v1", "kind": "C"}),
+                Reason::UnknownType,
+                false,
+            ),
             ("CREATE", unknown, Reason::Invalid, false),
         ] {
             let judged = judged(operation, object);

@@ -213,7 +213,10 @@ mod tests {
         for version in [Version::V1, Version::V1Beta1] {
             let body = review(version.name()).to_string();
             let read = Review::read(body.as_bytes()).unwrap();
-            assert_eq!((read.version, read.request.operation), (version, Operation::Create));
+            assert_eq!(
+                (read.version, read.request.operation),
+                (version, Operation::Create)
+            );
             assert_eq!(read.request.resource[2], "pods");
             assert!(read.request.dry_run);
             let answer = Review::answer(
@@ -229,7 +232,9 @@ mod tests {
             assert_eq!(answer["response"]["uid"], "u");
             assert_eq!(answer["response"]["patchType"], "JSONPatch");
             assert_eq!(answer["response"]["warnings"], json!(["w"]));
-            let patch = STANDARD.decode(answer["response"]["patch"].as_str().unwrap()).unwrap();
+            let patch = STANDARD
+                .decode(answer["response"]["patch"].as_str().unwrap())
+                .unwrap();
             assert_eq!(patch, br#"[{"op":"remove","path":"/a"}]"#);
         }
     }
@@ -241,10 +246,22 @@ mod tests {
             ("[", "json parse error"),
             ("[]", "no kind"),
             ("{}", "no kind"),
-            (r#"{"apiVersion":"admission.k8s.io/v2","kind":"AdmissionReview"}"#, "no kind"),
-            (r#"{"apiVersion":"admission.k8s.io/v1","kind":"Pod"}"#, "no kind"),
-            (r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#, "no request"),
-            (r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":[]}"#, "no request"),
+            (
+                r#"{"apiVersion":"admission.k8s.io/v2","kind":"AdmissionReview"}"#,
+                "no kind",
+            ),
+            (
+                r#"{"apiVersion":"admission.k8s.io/v1","kind":"Pod"}"#,
+                "no kind",
+            ),
+            (
+                r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#,
+                "no request",
+            ),
+            (
+                r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":[]}"#,
+                "no request",
+            ),
         ] {
             let fault = Review::read(body.as_bytes()).unwrap_err().to_string();
             assert!(fault.contains(why), "{body}: {fault}");

@@ -17,6 +17,7 @@ use clap::Args;
 use crate::config::address;
 
 pub use answer::Service;
+pub(crate) use answer::readiness;
 pub use configuration::{Configuration, InjectorSource};
 pub use injector::Injector;
 pub use port::{Keys, serve};

@@ -318,12 +318,18 @@ impl Api {
             .waiting
             .try_acquire()
             .map_err(|_| Fault::Refused(Failure::too_many()))?;
-        let left = asked.call.deadline.saturating_duration_since(Instant::now());
+        let left = asked
+            .call
+            .deadline
+            .saturating_duration_since(Instant::now());
         let room = tokio::time::timeout(left, webhooks.calls.acquire()).await;
         let Ok(Ok(_room)) = room else {
             return Err(Fault::Refused(timed_out()));
         };
-        let left = asked.call.deadline.saturating_duration_since(Instant::now());
+        let left = asked
+            .call
+            .deadline
+            .saturating_duration_since(Instant::now());
         let patience = hook.timeout.min(left);
         let reach = webhooks.reach();
         let called = hook.client.call(&self.store, &reach, review, patience);

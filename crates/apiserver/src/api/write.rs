@@ -241,9 +241,7 @@ impl Api {
                 .change(call, update, object.clone(), &mut warnings)
                 .await
             {
-                Err(failure)
-                    if failure.reason == "Conflict" && !conditional && tries < TRIES =>
-                {
+                Err(failure) if failure.reason == "Conflict" && !conditional && tries < TRIES => {
                     tries += 1
                 }
                 other => break other?,

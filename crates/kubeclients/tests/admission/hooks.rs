@@ -56,9 +56,7 @@ impl Hooks {
                         async move { Ok::<_, Infallible>(answer(request, &state).await) }
                     });
                     let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-                    let _ = server
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
+                    let _ = server.serve_connection(TokioIo::new(stream), service).await;
                 });
             }
         });
@@ -79,7 +77,9 @@ impl Hooks {
     pub(crate) fn asked(&self, prefix: &str) -> Vec<(String, Value)> {
         let mut state = self.state.lock().unwrap();
         let all = std::mem::take(&mut state.asked);
-        let (own, others) = all.into_iter().partition(|(path, _)| path.starts_with(prefix));
+        let (own, others) = all
+            .into_iter()
+            .partition(|(path, _)| path.starts_with(prefix));
         state.asked = others;
         own
     }
@@ -106,10 +106,7 @@ fn certificates() -> (String, ServerConfig) {
     (STANDARD.encode(ca.pem()), config)
 }
 
-async fn answer(
-    request: http::Request<Incoming>,
-    state: &Mutex<State>,
-) -> Response<Full<Bytes>> {
+async fn answer(request: http::Request<Incoming>, state: &Mutex<State>) -> Response<Full<Bytes>> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -128,7 +125,7 @@ async fn answer(
                 response["patch"] = STANDARD.encode(value.to_string()).into();
                 response["patchType"] = "JSONPatch".into();
             }
-            "wait" | "http" | "raw" | "review" => {}
+            "wait" | "http" | "raw" | "review" | "type" => {}
             _ => response[field] = value.clone(),
         }
     }
@@ -139,12 +136,15 @@ async fn answer(
     for (field, value) in said["review"].as_object().into_iter().flatten() {
         whole[field] = value.clone();
     }
-    let body = said["raw"].as_str().map_or(whole.to_string(), str::to_owned);
+    let body = said["raw"]
+        .as_str()
+        .map_or(whole.to_string(), str::to_owned);
     let code = said["http"].as_u64().unwrap_or(200);
     let code = StatusCode::from_u16(u16::try_from(code).unwrap()).unwrap();
     let mut answer = Response::new(Full::new(Bytes::from(body)));
     *answer.status_mut() = code;
-    let json = "application/json".parse().unwrap();
-    answer.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    let kind = said["type"].as_str().unwrap_or("application/json");
+    let headers = answer.headers_mut();
+    headers.insert(http::header::CONTENT_TYPE, kind.parse().unwrap());
     answer
 }

@@ -18,7 +18,7 @@ use crate::schema::{size, to_cel};
 const BUDGET: u64 = 2_500_000;
 
 /// The variables of conditions, but for the authorizer, which is not offered.
-fn variables() -> [(&'static str, Kind); 3] {
+fn variables() -> [(&'static str, Kind); 4] {
     let text = || Kind::of(Shape::Text, 253);
     let object = |fields: Vec<(&str, Kind)>| {
         let fields: BTreeMap<String, Kind> =
@@ -33,10 +33,7 @@ fn variables() -> [(&'static str, Kind); 3] {
         ("username", text()),
         ("uid", text()),
         ("groups", list(text())),
-        (
-            "extra",
-            Kind::of(Shape::Map(Arc::new(list(text()))), 1_000),
-        ),
+        ("extra", Kind::of(Shape::Map(Arc::new(list(text()))), 1_000)),
     ]);
     let request = object(vec![
         ("kind", kind()),
@@ -56,6 +53,8 @@ fn variables() -> [(&'static str, Kind); 3] {
         ("object", Kind::any()),
         ("oldObject", Kind::any()),
         ("request", request),
+        // Kubernetes declares it for all conditions, and sets it for none of webhooks.
+        ("namespaceObject", Kind::any()),
     ]
 }
 
@@ -134,7 +133,12 @@ impl Subject {
                     "expression '{source}' resulted in error: it is neither true nor false"
                 )),
                 Err(error) => {
-                    faults.push(format!("expression '{source}' resulted in error: {error}"));
+                    // In lower case, as Go says it.
+                    let mut said = error.to_string();
+                    if let Some(first) = said.get_mut(..1) {
+                        first.make_ascii_lowercase();
+                    }
+                    faults.push(format!("expression '{source}' resulted in error: {said}"));
                 }
             }
         }
@@ -151,6 +155,7 @@ impl Subject {
             ("object", &self.object),
             ("oldObject", &self.old_object),
             ("request", &self.request),
+            ("namespaceObject", &Cel::Null),
         ] {
             context.add_variable_from_value(name, value.clone());
         }

@@ -6,7 +6,9 @@ mod conditions;
 use model::Kind;
 
 use super::kubernetes::PORT;
-use super::limits::Limit::{self, Between, Choice, Entries, Form, Length, Needs, OneOf, Other, Unique};
+use super::limits::Limit::{
+    self, Between, Choice, Entries, Form, Length, Needs, OneOf, Other, Unique,
+};
 use super::metadata::check_labels;
 use super::shape::Row::{self, Has, Is, Only};
 use super::shape::Spec;

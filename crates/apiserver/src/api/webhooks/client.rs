@@ -22,9 +22,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::service::Place;
-use judge::Judge;
 use super::{Reach, service};
 use crate::store::Store;
+use judge::Judge;
 
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
@@ -56,10 +56,7 @@ pub(super) struct ServiceReference {
 /// Where a webhook is.
 #[derive(Debug)]
 enum Target {
-    Url {
-        host: String,
-        port: u16,
-    },
+    Url { host: String, port: u16 },
     Service(ServiceReference),
 }
 
@@ -103,7 +100,11 @@ impl Client {
             }
             (None, url) => of_url(&url.unwrap_or_default()),
         };
-        let path = if path.starts_with('/') { path } else { format!("/{path}") };
+        let path = if path.starts_with('/') {
+            path
+        } else {
+            format!("/{path}")
+        };
         Self {
             target,
             authority,
@@ -177,19 +178,28 @@ impl Client {
             .header(HOST, self.authority.trim_end_matches(":443"))
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .header(ACCEPT, HeaderValue::from_static("application/json, */*"))
-            .header(USER_AGENT, HeaderValue::from_static("kube-apiserver-admission"))
+            .header(
+                USER_AGENT,
+                HeaderValue::from_static("kube-apiserver-admission"),
+            )
             .body(Full::new(review))
             .map_err(|e| e.to_string())?;
         let exchange = async {
             let response = sender.send_request(request).await.map_err(broken)?;
             let status = response.status();
+            let kind = response.headers().get(CONTENT_TYPE);
+            let is_text = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/"));
             let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect();
             let body = body.await.map_err(|e| match e.is::<LengthLimitError>() {
                 true => format!("the answer has more than {LARGEST_ANSWER} bytes"),
                 false => e.to_string(),
             })?;
             let body = body.to_bytes();
-            Ok(Answered { status, body })
+            Ok(Answered {
+                status,
+                body,
+                is_text,
+            })
         };
         tokio::pin!(exchange);
         let mut connection = std::pin::pin!(connection);
@@ -204,6 +214,7 @@ impl Client {
 struct Answered {
     status: StatusCode,
     body: Bytes,
+    is_text: bool,
 }
 
 impl Answered {
@@ -214,7 +225,10 @@ impl Answered {
             return Ok(self.body);
         }
         let code = self.status.as_u16();
-        let said = String::from_utf8_lossy(&self.body);
+        let said = match self.is_text {
+            true => String::from_utf8_lossy(&self.body),
+            false => "unknown".into(),
+        };
         let said: String = said.trim().chars().take(2048).collect();
         let why = match code {
             400 => "the server rejected our request for an unknown reason".to_owned(),
@@ -272,9 +286,8 @@ async fn connect(places: Vec<Place>, reach: &Reach, own: bool) -> Result<TcpStre
                     Ok(ip) => (shown, vec![SocketAddr::new(ip, port)]),
                     Err(_) => {
                         let found = tokio::net::lookup_host((host.as_str(), port)).await;
-                        let found = found.map_err(|_| {
-                            format!("dial tcp: lookup {host}: no such host")
-                        })?;
+                        let found =
+                            found.map_err(|_| format!("dial tcp: lookup {host}: no such host"))?;
                         (shown, found.take(ADDRESSES).collect())
                     }
                 }
@@ -282,7 +295,10 @@ async fn connect(places: Vec<Place>, reach: &Reach, own: bool) -> Result<TcpStre
         };
         for address in addresses {
             if !own && !reach.guard.allows(address.ip()) {
-                fault = format!("dial tcp {shown}: webhooks are not called at {}", address.ip());
+                fault = format!(
+                    "dial tcp {shown}: webhooks are not called at {}",
+                    address.ip()
+                );
                 continue;
             }
             match TcpStream::connect(address).await {
@@ -311,7 +327,9 @@ fn tls_fault(error: &std::io::Error) -> String {
         return error.to_string();
     };
     let why = match bad {
-        Bad::UnknownIssuer | Bad::BadSignature => "certificate signed by unknown authority".to_owned(),
+        Bad::UnknownIssuer | Bad::BadSignature => {
+            "certificate signed by unknown authority".to_owned()
+        }
         Bad::Expired | Bad::ExpiredContext { .. } => {
             "certificate has expired or is not yet valid".to_owned()
         }

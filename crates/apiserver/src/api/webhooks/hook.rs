@@ -170,12 +170,13 @@ impl Sort {
             .iter()
             .map(|known| ((&known.name, known.revision), known))
             .collect();
-        let configurations = stored.iter().map(|(name, stored)| {
-            match known.get(&(name, stored.revision)) {
-                Some(known) => (*known).clone(),
-                None => Arc::new(Configuration::read(name, stored.revision, &stored.value())),
-            }
-        });
+        let configurations =
+            stored
+                .iter()
+                .map(|(name, stored)| match known.get(&(name, stored.revision)) {
+                    Some(known) => (*known).clone(),
+                    None => Arc::new(Configuration::read(name, stored.revision, &stored.value())),
+                });
         let configurations: Arc<[Arc<Configuration>]> = configurations.collect();
         let hooks = configurations.iter().flat_map(|c| c.hooks.iter().cloned());
         Self {
@@ -220,7 +221,8 @@ fn current(sort: &RwLock<Sort>, store: &Store) -> Arc<[Arc<Hook>]> {
             return known.hooks.clone();
         }
         let all = memory.list(&known.resource, None, None);
-        all.map(|(id, stored)| (id.name.clone(), stored.clone())).collect()
+        all.map(|(id, stored)| (id.name.clone(), stored.clone()))
+            .collect()
     };
     // Conditions take a while to compile, and nobody waits for it.
     let read = known().read(&stored);

@@ -98,8 +98,9 @@ pub(super) fn read(
     uid: &str,
     mutating: bool,
 ) -> Result<Answer, String> {
-    let review: Value = serde_json::from_slice(body)
-        .map_err(|e| format!("failed to call webhook: couldn't get version/kind; json parse error: {e}"))?;
+    let review: Value = serde_json::from_slice(body).map_err(|e| {
+        format!("failed to call webhook: couldn't get version/kind; json parse error: {e}")
+    })?;
     let invalid = |why: String| Err(format!("received invalid webhook response: {why}"));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let found = (text(&review["apiVersion"]), text(&review["kind"]));
@@ -108,6 +109,14 @@ pub(super) fn read(
         return Err(format!(
             "failed to call webhook: converting ({}, Kind={}) to (AdmissionReview): unknown conversion",
             found.0, found.1
+        ));
+    }
+    if known && found.0 != version.name() {
+        let short = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
+        return Err(format!(
+            "failed to call webhook: converting ({}.AdmissionReview) to ({}.AdmissionReview): unknown conversion",
+            short(&found.0),
+            short(version.name())
         ));
     }
     let response = &review["response"];
@@ -145,7 +154,9 @@ pub(super) fn read(
     let mut answer = Answer {
         allowed: response["allowed"] == true,
         patch: Value::Null,
-        warnings: warnings.filter_map(|w| Some(w.as_str()?.to_owned())).collect(),
+        warnings: warnings
+            .filter_map(|w| Some(w.as_str()?.to_owned()))
+            .collect(),
         status: response["status"].as_object().cloned().unwrap_or_default(),
     };
     if mutating && answer.allowed && has_patch {
@@ -161,8 +172,7 @@ fn decoded(patch: &str) -> Result<Value, String> {
     let bytes = STANDARD
         .decode(patch)
         .map_err(|e| format!("failed to call webhook: illegal base64 data: {e}"))?;
-    let undecodable =
-        |e: String| format!("received undecodable patch in webhook response: {e}");
+    let undecodable = |e: String| format!("received undecodable patch in webhook response: {e}");
     let patch: Value = serde_json::from_slice(&bytes).map_err(|e| undecodable(e.to_string()))?;
     match patch.as_array() {
         Some(operations) if operations.is_empty() => Ok(Value::Null),

@@ -95,9 +95,7 @@ impl Hook {
                     .map(|value| review::in_version(asked, value, version));
                 // Its identity is none that conditions see.
                 let request = review::request(asked, "", version, &object);
-                crate::api::admit::aside(|| {
-                    Subject::new(&object, &old, &request).meets(conditions)
-                })
+                crate::api::admit::aside(|| Subject::new(&object, &old, &request).meets(conditions))
             }
             Err(fault) => Err(fault.clone()),
         };
@@ -131,7 +129,9 @@ impl Hook {
             return Ok(self.namespaces.matches(&labels(object)));
         }
         let catalog = api.catalog();
-        let namespaces = catalog.find("", "namespaces").ok_or_else(Failure::no_path)?;
+        let namespaces = catalog
+            .find("", "namespaces")
+            .ok_or_else(Failure::no_path)?;
         let found = api
             .stored(namespaces, &ObjectId::new("", &namespace))
             .ok_or_else(|| Failure::not_found(namespaces, &namespace))?;

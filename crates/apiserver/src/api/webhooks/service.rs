@@ -87,7 +87,11 @@ pub(super) fn places(store: &Store, service: &ServiceReference) -> Result<Vec<Pl
     all.dedup();
     let turn = TURN.fetch_add(1, Ordering::Relaxed) % all.len();
     all.rotate_left(turn);
-    Ok(all.into_iter().take(ENDPOINTS).map(Place::Address).collect())
+    Ok(all
+        .into_iter()
+        .take(ENDPOINTS)
+        .map(Place::Address)
+        .collect())
 }
 
 /// The endpoints of a slice that are ready.

@@ -7,7 +7,7 @@ use model::parse::Raw;
 
 use crate::cel::Condition;
 use crate::report::{At, Report};
-use crate::text::{url_part, is_request_url};
+use crate::text::{is_request_url, url_part};
 use crate::written::gateway_api::is_subdomain;
 
 fn texts(value: Raw<'_>) -> Vec<&str> {
