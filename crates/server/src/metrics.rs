@@ -1,7 +1,6 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
 mod remotes;
-mod webhooks;
 mod writing;
 
 mod registrations;
@@ -21,7 +20,6 @@ use xds::{ByType, TypeUrl};
 use crate::derive::Batch;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
-pub use webhooks::Webhooks;
 pub use writing::Writing;
 
 /// Buckets of everything that is a time of propagation, in seconds: a change should arrive in milliseconds.
@@ -51,6 +49,8 @@ pub struct Metrics {
     pub keys_fetched: IntCounter,
     /// Attempts to fetch keys that failed.
     pub keys_failed: IntCounter,
+    /// Reviews of access to Secrets, by what came of them.
+    pub access_reviews: IntCounterVec,
     /// Documents that were refused.
     pub rejected_configs: IntCounterVec,
     /// Events by kind.
@@ -99,8 +99,6 @@ pub struct Metrics {
     pub remotes: Remotes,
     /// Of what is written into an API.
     pub writing: Writing,
-    /// Of admission webhooks.
-    pub webhooks: Webhooks,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -183,6 +181,12 @@ impl Metrics {
                 gauge
             },
             registration: Registrations::new(r)?,
+            access_reviews: counters(
+                r,
+                "pilothouse_access_reviews_total",
+                "Reviews of who may read Secrets, by result: allowed, denied or failed.",
+                "result",
+            )?,
             keys_fetched: counter(
                 r,
                 "pilot_jwks_resolver_network_fetch_success_total",
@@ -276,7 +280,6 @@ impl Metrics {
             )?,
             remotes: Remotes::new(r)?,
             writing: Writing::new(r)?,
-            webhooks: Webhooks::new(r)?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;
