@@ -22,6 +22,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("proto-istio", &[]),
     ("descriptors", &["proto-envoy", "proto-istio"]),
     ("incr", &[]),
+    ("gotemplate", &[]),
     ("model", &["proto-istio"]),
     ("store", &["model", "incr", "proto-istio"]),
     ("convert", &["model", "store", "incr", "proto-istio"]),
