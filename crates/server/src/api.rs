@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{address, duration};
 use crate::shadows::Shadows;
+use crate::watched;
 pub use oidc::OidcOptions;
 
 /// Precedence of the store: folders win over it.
@@ -111,6 +112,11 @@ pub struct ApiOptions {
     #[command(flatten)]
     pub oidc: OidcOptions,
 
+    /// The issuer that tokens of service accounts name. Verifiers that discover keys ask below it, so for them it is the URL of
+    /// this API. Tokens of another issuer are void.
+    #[arg(long, env = "PILOTHOUSE_SERVICE_ACCOUNT_ISSUER", value_name = "URL", default_value = apiserver::access::service_accounts::ISSUER)]
+    pub service_account_issuer: String,
+
     /// Most revisions that the history keeps.
     #[arg(long, env = "PILOTHOUSE_HISTORY_REVISIONS", value_name = "N", default_value_t = Keep::default().revisions)]
     pub history_revisions: usize,
@@ -167,7 +173,7 @@ fn secured(
         client_ca: options.api_client_ca.clone(),
     };
     let config = files.server(&given)?;
-    let certificates = reload::certificates(files, given, config, reload::EVERY, stop.clone());
+    let certificates = reload::certificates(files, given, config, watched::EVERY, stop.clone());
     Ok((Security::Reloaded(certificates), access, token))
 }
 
@@ -211,6 +217,7 @@ pub async fn start(
     };
     let owner = Owner::new(STORE_RANK, format!("api:{}", data.display()));
     let api = Api::start(store, access, audit, &["default", namespace]).await?;
+    api.set_issuer(&options.service_account_issuer);
     api.set_limits(Limits {
         connections: options.api_max_connections,
         connections_per_peer: options.api_max_connections_per_peer,
@@ -223,7 +230,7 @@ pub async fn start(
             file.clone(),
             admin,
             api.clone(),
-            reload::EVERY,
+            watched::EVERY,
             stop.clone(),
         );
         tokio::spawn(watching);

@@ -38,6 +38,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub registration: crate::registration::RegistrationOptions,
 
+    /// The CA.
+    #[command(flatten)]
+    pub ca: crate::authority::CaOptions,
+
     /// What is written into it.
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,
@@ -87,6 +91,14 @@ pub struct ServeOptions {
     /// its configuration. For trusted networks, and behind a proxy that does mutual TLS.
     #[arg(long, env = "PILOTHOUSE_INSECURE_GRPC", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_grpc: bool,
+
+    /// xDS and certificates over TLS.
+    #[command(flatten)]
+    pub secure: crate::secure::SecureOptions,
+
+    /// Who is believed there.
+    #[command(flatten)]
+    pub authentication: crate::authentication::AuthenticationOptions,
 
     /// Address for `/ready`, `/live`, `/metrics` and `/debug`.
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]

@@ -1,5 +1,6 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
+mod authority;
 mod remotes;
 mod writing;
 
@@ -18,6 +19,7 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use authority::Authority;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
 pub use writing::Writing;
@@ -71,6 +73,10 @@ pub struct Metrics {
     pub handshakes: IntGauge,
     /// TLS handshakes that ended, by result.
     pub ended_handshakes: IntCounterVec,
+    /// Callers that proved who they are, by authenticator.
+    pub authenticated: IntCounterVec,
+    /// Callers that did not, by reason.
+    pub unauthenticated: IntCounterVec,
     /// Streams ended because they passed a limit.
     pub limited_streams: IntCounter,
     /// Log lines about clients that were left out.
@@ -95,6 +101,8 @@ pub struct Metrics {
     pub warm_failures: IntCounter,
     /// Bytes of the file.
     pub warm_size: IntGauge,
+    /// Of the CA.
+    pub authority: Authority,
     /// Of remote clusters.
     pub remotes: Remotes,
     /// Of what is written into an API.
@@ -233,6 +241,18 @@ impl Metrics {
                 "TLS handshakes of proxies that ended, by result: ok, certificate (refused), protocol, slow, gone.",
                 "result",
             )?,
+            authenticated: counters(
+                r,
+                "pilothouse_authenticated_total",
+                "Callers that proved who they are, by authenticator.",
+                "authenticator",
+            )?,
+            unauthenticated: counters(
+                r,
+                "pilothouse_unauthenticated_total",
+                "Callers that were turned away because they did not prove who they are, by reason.",
+                "reason",
+            )?,
             limited_streams: counter(
                 r,
                 "pilothouse_limited_streams_total",
@@ -278,6 +298,7 @@ impl Metrics {
                 "pilothouse_warm_file_bytes",
                 "Size of the file for the next start.",
             )?,
+            authority: Authority::new(r)?,
             remotes: Remotes::new(r)?,
             writing: Writing::new(r)?,
             startup: {
