@@ -61,6 +61,8 @@ enum Command {
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
     /// Print a token of a service account of the store, with which a proxy proves who it is.
     Token(commands::token::TokenOptions),
+    /// Print the roots that workloads of the mesh are judged by.
+    RootCert(commands::root_cert::RootCertOptions),
     /// Print the roles that `serve` needs in a Kubernetes cluster.
     Permissions(commands::permissions::PermissionsOptions),
     /// Print a Secret with which the control plane of another cluster reads this one. Apply it there.
@@ -118,6 +120,9 @@ fn main() -> ExitCode {
             block_on(commands::simulate::run(*options, &mut std::io::stdout()))
         }
         Command::Status(options) => block_on(commands::status::run(&options)),
+        Command::RootCert(options) => {
+            block_on(commands::root_cert::run(&options, &mut std::io::stdout()))
+        }
         Command::Explain(options) => {
             block_on(commands::explain::run(*options, &mut std::io::stdout()))
         }

@@ -43,8 +43,10 @@ pub(crate) struct Parts<'a> {
     pub(crate) options: &'a CaOptions,
     /// The namespace of the control plane.
     pub(crate) namespace: &'a str,
-    /// The API that objects are written to.
+    /// The API that its Secret is in, where it waits for nothing else.
     pub(crate) place: Option<Arc<dyn Place>>,
+    /// The API that signers are asked over.
+    pub(crate) requests: Option<Arc<dyn Place>>,
     pub(crate) settled: watch::Receiver<Settled>,
     pub(crate) stop: &'a CancellationToken,
 }
@@ -59,7 +61,7 @@ pub(crate) async fn start(parts: Parts<'_>) -> anyhow::Result<Option<Authority>>
     if !parts.options.enabled {
         return Ok(None);
     }
-    if parts.options.external_ca == Some(ExternalCa::Kubernetes) {
+    if parts.options.external_ca == ExternalCa::Kubernetes {
         return parts.registration().map(Some);
     }
     match parts.plugged_in().await? {
@@ -115,9 +117,9 @@ impl Parts<'_> {
                 as_cacerts: options.use_cacerts_for_self_signed_ca,
             },
             (None, None) => {
-                tracing::warn!(
-                    "The CA is in memory: a restart makes a new one, and workloads with certificates of this one are refused \
-                     then (--self-signed-ca-dir keeps it)."
+                tracing::info!(
+                    "The CA is in memory: a restart makes a new one, which workloads with certificates of this one refuse \
+                     (--self-signed-ca-dir keeps it)."
                 );
                 Storage::memory()
             }
@@ -146,7 +148,7 @@ impl Parts<'_> {
     }
 
     fn registration(&self) -> anyhow::Result<Authority> {
-        let place = self.place.clone().context(
+        let place = self.requests.clone().context(
             "EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API needs a cluster, and none is read (--kubeconfig)",
         )?;
         let options = self.options;

@@ -150,7 +150,8 @@ async fn begin_ca(
     let parts = authority::Parts {
         options: &options.ca,
         namespace: &options.namespace,
-        place: target.map(|t| t.api.place.clone()),
+        place: target.map(|t| t.leases.clone()),
+        requests: target.map(|t| t.api.place.clone()),
         settled: pages.settled.clone(),
         stop,
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ca::{KeyAlgorithm, Lifetimes};
 use clap::builder::BoolishValueParser;
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args};
 
 use crate::config::duration;
 
@@ -80,8 +80,16 @@ pub struct CaOptions {
     pub root_cert_distribution: Option<Duration>,
 
     /// Have certificates signed by others: by signers of the cluster, over its API for signing requests.
-    #[arg(long, env = "EXTERNAL_CA", value_name = "NAME")]
-    pub external_ca: Option<ExternalCa>,
+    /// ISTIOD_RA_KUBERNETES_API, or nothing.
+    #[arg(
+        long,
+        env = "EXTERNAL_CA",
+        value_name = "NAME",
+        default_value = "",
+        value_parser = external,
+        hide_default_value = true
+    )]
+    pub external_ca: ExternalCa,
 
     /// The domain of the signers that requests name.
     #[arg(long, env = "CERT_SIGNER_DOMAIN", value_name = "DOMAIN")]
@@ -102,10 +110,11 @@ pub struct CaOptions {
 }
 
 /// Who signs in place of a CA of ours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExternalCa {
+    /// A CA of ours: nobody.
+    None,
     /// Signers of the cluster.
-    #[value(name = "ISTIOD_RA_KUBERNETES_API")]
     Kubernetes,
 }
 
@@ -130,10 +139,92 @@ fn long(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn external(text: &str) -> Result<ExternalCa, String> {
+    match text {
+        "" => Ok(ExternalCa::None),
+        "ISTIOD_RA_KUBERNETES_API" => Ok(ExternalCa::Kubernetes),
+        other => Err(format!("{other} is not ISTIOD_RA_KUBERNETES_API")),
+    }
+}
+
 fn rsa_size(text: &str) -> Result<u32, String> {
     let size = text
         .parse()
         .ok()
         .filter(|bits| KeyAlgorithm::rsa(*bits).is_some());
     size.ok_or_else(|| format!("{text} is none of 2048, 3072 and 4096"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: CaOptions,
+    }
+
+    fn read(flags: &[&str]) -> Result<CaOptions, String> {
+        let line = Line::try_parse_from(["serve"].iter().chain(flags));
+        line.map(|line| line.options).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them_and_are_bounded() {
+        let options = read(&["--self-signed-ca-cert-ttl", "87600h0m0s"]).unwrap();
+        assert_eq!(
+            options.self_signed_ca_cert_ttl,
+            Duration::from_hours(87_600)
+        );
+        assert!(read(&["--max-workload-cert-ttl", "9999999h"]).is_err());
+        let times = options.lifetimes();
+        assert_eq!(times, Lifetimes::default());
+    }
+
+    #[test]
+    fn keys_are_of_sizes_that_are_made() {
+        assert_eq!(read(&[]).unwrap().algorithm(), KeyAlgorithm::EcdsaP256);
+        let rsa = read(&["--self-signed-ca-rsa-key-size", "2048"]).unwrap();
+        assert_eq!(rsa.algorithm(), KeyAlgorithm::Rsa2048);
+        for bad in ["1024", "2049", "x"] {
+            assert!(
+                read(&["--self-signed-ca-rsa-key-size", bad]).is_err(),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn istios_variables_are_taken() {
+        let known = crate::config::environment();
+        for name in [
+            "CERT_SIGNER_DOMAIN",
+            "CITADEL_ENABLE_JITTER_FOR_ROOT_CERT_ROTATOR",
+            "CITADEL_SELF_SIGNED_CA_CERT_TTL",
+            "CITADEL_SELF_SIGNED_CA_RSA_KEY_SIZE",
+            "CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL",
+            "CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE",
+            "DEFAULT_WORKLOAD_CERT_TTL",
+            "ENABLE_CA_SERVER",
+            "EXTERNAL_CA",
+            "ISTIO_MULTIROOT_MESH",
+            "K8S_SIGNER",
+            "MAX_WORKLOAD_CERT_TTL",
+            "PILOT_ENABLE_CA_CRL",
+            "ROOT_CA_DIR",
+            "USE_CACERTS_FOR_SELF_SIGNED_CA",
+        ] {
+            assert!(known.iter().any(|k| k == name), "{name}");
+        }
+        let external = read(&["--external-ca", "ISTIOD_RA_KUBERNETES_API"]).unwrap();
+        assert_eq!(external.external_ca, ExternalCa::Kubernetes);
+        assert_eq!(
+            read(&["--external-ca", ""]).unwrap().external_ca,
+            ExternalCa::None
+        );
+        assert!(read(&["--external-ca", "other"]).is_err());
+    }
 }
