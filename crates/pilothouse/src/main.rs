@@ -61,10 +61,10 @@ enum Command {
     Crds(commands::crds::CrdsOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
-    /// Print the roots that workloads of the mesh are judged by.
-    RootCert(commands::root_cert::RootCertOptions),
     /// Print a token of a service account of the store, with which a proxy proves who it is.
     Token(commands::token::TokenOptions),
+    /// Print the roots that workloads of the mesh are judged by.
+    RootCert(commands::root_cert::RootCertOptions),
     /// Print the roles that `serve` needs in a Kubernetes cluster.
     Permissions(commands::permissions::PermissionsOptions),
     /// Print a Secret with which the control plane of another cluster reads this one. Apply it there.
