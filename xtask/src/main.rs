@@ -67,6 +67,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("warm", &["model", "xds"]),
     ("client", &["proto-envoy", "proto-istio", "xds", "ads"]),
     ("validate", &["model", "descriptors", "proto-istio"]),
+    ("admission", &["model", "validate"]),
     ("sources", &["model", "validate"]),
     ("simulate", &["proto-envoy"]),
     (
@@ -114,6 +115,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "server",
         &[
             "ca",
+            "identity",
             "kubernetes",
             "writeback",
             "registration",
@@ -143,6 +145,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "analysis",
             "explain",
             "apiserver",
+            "ca",
             "convert",
             "server",
             "client",

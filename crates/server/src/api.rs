@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use apiserver::access::Access;
 use apiserver::access::oidc::Oidc;
-use apiserver::api::Api;
+use apiserver::api::{Api, Reach};
 use apiserver::audit::Audit;
 use apiserver::http::Security;
 use apiserver::limits::Limits;
@@ -22,8 +22,9 @@ use model::Owner;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{address, duration};
+use crate::config::{Cidrs, address, cidrs, duration};
 use crate::shadows::Shadows;
+use crate::watched;
 pub use oidc::OidcOptions;
 
 /// Precedence of the store: folders win over it.
@@ -107,9 +108,25 @@ pub struct ApiOptions {
     #[arg(long, env = "PILOTHOUSE_API_MAX_WATCHES_PER_USER", value_name = "N", default_value_t = Limits::default().watches_per_user)]
     pub api_max_watches_per_user: usize,
 
+    /// Address ranges at which admission webhooks of the store are called although they are blocked by default: link-local
+    /// addresses and the metadata services of clouds. Comma-separated.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_WEBHOOK_ALLOWED_CIDRS",
+        value_name = "CIDRS",
+        default_value = "",
+        value_parser = cidrs
+    )]
+    pub webhook_allowed_cidrs: Cidrs,
+
     /// OpenID Connect.
     #[command(flatten)]
     pub oidc: OidcOptions,
+
+    /// The issuer that tokens of service accounts name. Verifiers that discover keys ask below it, so for them it is the URL of
+    /// this API. Tokens of another issuer are void.
+    #[arg(long, env = "PILOTHOUSE_SERVICE_ACCOUNT_ISSUER", value_name = "URL", default_value = apiserver::access::service_accounts::ISSUER)]
+    pub service_account_issuer: String,
 
     /// Most revisions that the history keeps.
     #[arg(long, env = "PILOTHOUSE_HISTORY_REVISIONS", value_name = "N", default_value_t = Keep::default().revisions)]
@@ -167,7 +184,7 @@ fn secured(
         client_ca: options.api_client_ca.clone(),
     };
     let config = files.server(&given)?;
-    let certificates = reload::certificates(files, given, config, reload::EVERY, stop.clone());
+    let certificates = reload::certificates(files, given, config, watched::EVERY, stop.clone());
     Ok((Security::Reloaded(certificates), access, token))
 }
 
@@ -211,6 +228,7 @@ pub async fn start(
     };
     let owner = Owner::new(STORE_RANK, format!("api:{}", data.display()));
     let api = Api::start(store, access, audit, &["default", namespace]).await?;
+    api.set_issuer(&options.service_account_issuer);
     api.set_limits(Limits {
         connections: options.api_max_connections,
         connections_per_peer: options.api_max_connections_per_peer,
@@ -218,12 +236,13 @@ pub async fn start(
         watches_per_user: options.api_max_watches_per_user,
         ..Limits::default()
     });
+    api.set_reach(Reach::new(&options.webhook_allowed_cidrs.0, None));
     if let Some(file) = &options.api_access {
         let watching = reload::access(
             file.clone(),
             admin,
             api.clone(),
-            reload::EVERY,
+            watched::EVERY,
             stop.clone(),
         );
         tokio::spawn(watching);

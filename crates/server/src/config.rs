@@ -46,6 +46,9 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,
 
+    /// Certificates of workloads that have no agent.
+    #[command(flatten)]
+    pub certificates: crate::certificates::CertificateOptions,
     /// Who may read Secrets.
     #[command(flatten)]
     pub access: crate::access::AccessOptions,
@@ -91,6 +94,14 @@ pub struct ServeOptions {
     /// its configuration. For trusted networks, and behind a proxy that does mutual TLS.
     #[arg(long, env = "PILOTHOUSE_INSECURE_GRPC", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_grpc: bool,
+
+    /// xDS and certificates over TLS.
+    #[command(flatten)]
+    pub secure: crate::secure::SecureOptions,
+
+    /// Who is believed there.
+    #[command(flatten)]
+    pub authentication: crate::authentication::AuthenticationOptions,
 
     /// Address for `/ready`, `/live`, `/metrics` and `/debug`.
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
@@ -376,7 +387,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Reads `10.0.0.0/8, fd00::/8`; nothing is no range.
-fn cidrs(text: &str) -> Result<Cidrs, String> {
+pub(crate) fn cidrs(text: &str) -> Result<Cidrs, String> {
     let stated = text.split(',').map(str::trim).filter(|c| !c.is_empty());
     let read = stated.map(|cidr| {
         let wrong = |_| format!("{cidr:?} is not an address range such as 10.0.0.0/8");

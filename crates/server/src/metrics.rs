@@ -1,6 +1,7 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
 mod authority;
+mod certificates;
 mod remotes;
 mod writing;
 
@@ -20,6 +21,7 @@ use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
 pub use authority::Authority;
+pub use certificates::Certificates;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
 pub use writing::Writing;
@@ -73,6 +75,10 @@ pub struct Metrics {
     pub handshakes: IntGauge,
     /// TLS handshakes that ended, by result.
     pub ended_handshakes: IntCounterVec,
+    /// Callers that proved who they are, by authenticator.
+    pub authenticated: IntCounterVec,
+    /// Callers that did not, by reason.
+    pub unauthenticated: IntCounterVec,
     /// Streams ended because they passed a limit.
     pub limited_streams: IntCounter,
     /// Log lines about clients that were left out.
@@ -101,6 +107,8 @@ pub struct Metrics {
     pub authority: Authority,
     /// Of remote clusters.
     pub remotes: Remotes,
+    /// Of certificates made for workloads.
+    pub certificates: Certificates,
     /// Of what is written into an API.
     pub writing: Writing,
     /// Seconds from start to ready.
@@ -237,6 +245,18 @@ impl Metrics {
                 "TLS handshakes of proxies that ended, by result: ok, certificate (refused), protocol, slow, gone.",
                 "result",
             )?,
+            authenticated: counters(
+                r,
+                "pilothouse_authenticated_total",
+                "Callers that proved who they are, by authenticator.",
+                "authenticator",
+            )?,
+            unauthenticated: counters(
+                r,
+                "pilothouse_unauthenticated_total",
+                "Callers that were turned away because they did not prove who they are, by reason.",
+                "reason",
+            )?,
             limited_streams: counter(
                 r,
                 "pilothouse_limited_streams_total",
@@ -284,6 +304,7 @@ impl Metrics {
             )?,
             authority: Authority::new(r)?,
             remotes: Remotes::new(r)?,
+            certificates: Certificates::new(r)?,
             writing: Writing::new(r)?,
             startup: {
                 let seconds =
