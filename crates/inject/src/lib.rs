@@ -42,8 +42,7 @@ use serde_json::Value;
 
 pub use config::{CONFIG_KEY, Injection, Policy, SIDECAR, Selector, VALUES_KEY};
 pub use owner::Workload;
-pub use path::variables;
-pub use policy::{IGNORED_NAMESPACES, Skipped};
+pub use policy::Skipped;
 pub use proxy_config::effective as effective_proxy_config;
 pub use values::Values;
 
