@@ -114,6 +114,8 @@ const GRAPH: &[(&str, &[&str])] = &[
     (
         "server",
         &[
+            "admission",
+            "inject",
             "ca",
             "identity",
             "kubernetes",

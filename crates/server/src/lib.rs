@@ -25,6 +25,7 @@ pub mod streams;
 pub mod supervisor;
 pub mod unsupported;
 pub mod warm;
+pub mod webhooks;
 mod watched;
 mod welcome;
 pub mod writing;

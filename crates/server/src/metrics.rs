@@ -2,6 +2,7 @@
 
 mod authority;
 mod remotes;
+mod webhooks;
 mod writing;
 
 mod registrations;
@@ -22,6 +23,7 @@ use crate::derive::Batch;
 pub use authority::Authority;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
+pub use webhooks::Webhooks;
 pub use writing::Writing;
 
 /// Buckets of everything that is a time of propagation, in seconds: a change should arrive in milliseconds.
@@ -107,6 +109,8 @@ pub struct Metrics {
     pub remotes: Remotes,
     /// Of what is written into an API.
     pub writing: Writing,
+    /// Of admission webhooks.
+    pub webhooks: Webhooks,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -301,6 +305,7 @@ impl Metrics {
             authority: Authority::new(r)?,
             remotes: Remotes::new(r)?,
             writing: Writing::new(r)?,
+            webhooks: Webhooks::new(r)?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;

@@ -3,6 +3,7 @@
 mod check;
 mod remotes;
 mod report;
+mod webhooks;
 mod wiring;
 mod write;
 
@@ -41,6 +42,7 @@ use crate::shadows::Shadows;
 use crate::streams::Proxies;
 use crate::supervisor::Supervisor;
 use crate::warm::{Keeper, Saver, Warm};
+use crate::webhooks::InjectorSource;
 use crate::welcome;
 use crate::writing::Target;
 use report::report;
@@ -93,6 +95,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         doors.begin("Ready, from disk.");
     }
     let apis = Apis::new(options.cluster_id.as_str().into());
+    let api = OnceLock::new();
     let sources = Sources {
         wiring: Wiring {
             options: &options,
@@ -101,6 +104,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             shadows: &core.shadows,
             stop: &stop,
             fault: &pages.fault,
+            api: &api,
             cluster,
             apis: &apis,
             warm: warm.is_serving(),
@@ -112,6 +116,15 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let target = sources.wiring.add_to(&supervisor).await?;
     begin_ca(&options, target.as_ref(), &pages, &stop).await?;
     let shown = begin_tls(&options, &trust, &pages, &mut doors, &stop)?;
+    let webhooks = webhooks::Parts {
+        options: &options,
+        pages: &pages,
+        source: &core.injection,
+        keys: shown.as_ref().map(|shown| shown.key.clone()),
+        authority: pages.authority.get(),
+        api: api.get(),
+    };
+    webhooks::begin(webhooks, &tasks, &stop).await?;
     registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
     let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
@@ -378,6 +391,7 @@ struct Thread {
     analyst: Analyst,
     shadows: Arc<Shadows>,
     config_maps: Arc<ConfigMaps>,
+    injection: Arc<InjectorSource>,
     registration: Registration,
     remote_secrets: Arc<Secrets>,
 }
@@ -404,6 +418,8 @@ impl Thread {
         let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
         let (metrics, seen, registered) = (metrics.clone(), shadows.clone(), registration.clone());
         let config_maps = Arc::new(ConfigMaps::new(options));
+        let injection = Arc::new(InjectorSource::new(options));
+        let of_injection = injection.clone();
         let namespace = options.remotes.secrets_namespace.as_ref();
         let namespace = namespace.unwrap_or(&options.namespace);
         let remote_secrets = Arc::new(Secrets::new(namespace));
@@ -413,6 +429,7 @@ impl Thread {
             seen.see(batch);
             registered.see(batch);
             of_settings.see(batch);
+            of_injection.see(batch);
             of_remotes.see(batch);
             if !batch.changes.is_empty() {
                 of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
@@ -429,6 +446,7 @@ impl Thread {
             analyst,
             shadows,
             config_maps,
+            injection,
             registration,
             remote_secrets,
         })
