@@ -19,6 +19,7 @@ pub fn type_name(ty: TypeUrl) -> &'static str {
         TypeUrl::Secret => "secret",
         TypeUrl::Extension => "extension",
         TypeUrl::NameTable => "nametable",
+        TypeUrl::ProxyConfig => "proxyconfig",
     }
 }
 

@@ -41,6 +41,13 @@ const RATE: Rate = Rate {
     burst: 160.0,
 };
 
+/// What is asked and written is done at another rate than what is read, so that neither waits for the other: 1,000
+/// machines that register themselves at once are 1,000 writes.
+const WRITE_RATE: Rate = Rate {
+    qps: 200.0,
+    burst: 400.0,
+};
+
 /// Flags of the cluster whose objects configure the mesh.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
@@ -63,13 +70,22 @@ pub struct Options {
     #[arg(long, env = "PILOTHOUSE_IN_CLUSTER", conflicts_with = "kubeconfig")]
     pub in_cluster: bool,
 
-    /// Requests a second to the API of the cluster; 0 means no limit. A watch is one request.
+    /// Requests a second with which the API of the cluster is read; 0 means no limit. A watch is one request.
     #[arg(long, alias = "kubernetesApiQPS", env = "PILOTHOUSE_KUBERNETES_API_QPS", value_name = "N", default_value_t = RATE.qps)]
     pub kubernetes_api_qps: f64,
 
-    /// Requests to the API of the cluster that may go at once before --kubernetes-api-qps holds.
+    /// Requests with which the API of the cluster may be read at once before --kubernetes-api-qps holds.
     #[arg(long, alias = "kubernetesApiBurst", env = "PILOTHOUSE_KUBERNETES_API_BURST", value_name = "N", default_value_t = RATE.burst)]
     pub kubernetes_api_burst: f64,
+
+    /// Requests a second that write to the API of the cluster or ask it for reviews of tokens and of access; 0 means no limit.
+    /// They do not count with --kubernetes-api-qps.
+    #[arg(long, env = "PILOTHOUSE_KUBERNETES_WRITE_QPS", value_name = "N", default_value_t = WRITE_RATE.qps)]
+    pub kubernetes_write_qps: f64,
+
+    /// Such requests that may go at once before --kubernetes-write-qps holds.
+    #[arg(long, env = "PILOTHOUSE_KUBERNETES_WRITE_BURST", value_name = "N", default_value_t = WRITE_RATE.burst)]
+    pub kubernetes_write_burst: f64,
 
     /// Namespaces whose objects are read from the cluster; all by default. Objects that are in no namespace are read in any
     /// case. Comma-separated.
@@ -99,6 +115,15 @@ pub struct Options {
         default_value = ""
     )]
     pub include_resources: Resources,
+}
+
+/// Clients of one API, each with a rate and connections of its own.
+#[derive(Clone)]
+pub struct Clients {
+    /// Lists and watches, and leases, which must not wait for what they allow to be written.
+    pub read: Client,
+    /// Writes, and what is asked of the API.
+    pub write: Client,
 }
 
 /// Why there is no client.
@@ -143,21 +168,28 @@ impl Options {
         }
     }
 
-    /// A client of the cluster that is to be read. Nothing is sent yet.
+    /// Clients of the cluster that is to be read. Nothing is sent yet.
     ///
     /// # Errors
     ///
     /// When the configuration cannot be read, or has no meaning.
-    pub async fn connect(&self) -> Result<Client, ClientError> {
+    pub async fn connect(&self) -> Result<Clients, ClientError> {
         let config = match &self.kubeconfig {
             Some(path) => self.of_file(path).await?,
             None => Config::incluster().map_err(ClientError::InCluster)?,
         };
-        let rate = Rate {
+        let read = Rate {
             qps: self.kubernetes_api_qps,
             burst: self.kubernetes_api_burst,
         };
-        build(config, rate)
+        let write = Rate {
+            qps: self.kubernetes_write_qps,
+            burst: self.kubernetes_write_burst,
+        };
+        Ok(Clients {
+            read: build(config.clone(), read)?,
+            write: build(config, write)?,
+        })
     }
 
     async fn of_file(&self, path: &Path) -> Result<Config, ClientError> {
@@ -172,15 +204,28 @@ impl Options {
     }
 }
 
-/// A client by a kubeconfig.
+/// A client that reads, by a kubeconfig.
 ///
 /// # Errors
 ///
 /// When it cannot be read, or has no meaning.
 pub async fn connect(kubeconfig: Kubeconfig) -> Result<Client, ClientError> {
+    by(kubeconfig, RATE).await
+}
+
+/// A client that writes and asks, by a kubeconfig.
+///
+/// # Errors
+///
+/// When it cannot be read, or has no meaning.
+pub async fn connect_to_write(kubeconfig: Kubeconfig) -> Result<Client, ClientError> {
+    by(kubeconfig, WRITE_RATE).await
+}
+
+async fn by(kubeconfig: Kubeconfig, rate: Rate) -> Result<Client, ClientError> {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    build(config.map_err(ClientError::Text)?, RATE)
+    build(config.map_err(ClientError::Text)?, rate)
 }
 
 fn build(mut config: Config, rate: Rate) -> Result<Client, ClientError> {

@@ -23,5 +23,6 @@ pub mod proxy;
 pub mod proxy_options;
 pub mod scope;
 pub mod services;
+pub mod trust;
 pub mod view;
 pub mod virtual_service;

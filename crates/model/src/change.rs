@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::access::{Access, AccessKey};
 use crate::host::Hostname;
 use crate::jwks::{FetchedKeys, KeySource};
 use crate::kinds::{AnyObject, Kind};
@@ -11,6 +12,7 @@ use crate::names::{ClusterId, Namespace};
 use crate::object::ObjectKey;
 use crate::service::Endpoint;
 use crate::settings::Settings;
+use crate::trust::MeshRoots;
 
 /// The name of a source, with its precedence: see [`Owner`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -187,6 +189,10 @@ pub enum Change {
     Keys(KeySource, Option<Arc<FetchedKeys>>),
     /// The addresses of a name that generation wants resolved, sorted; nothing where it wants them no more.
     Addresses(Arc<str>, Option<Arc<[IpAddr]>>),
+    /// What the API of a cluster says of a workload's access to Secrets; nothing where nobody asks any more.
+    Access(AccessKey, Option<Arc<Access>>),
+    /// The roots of the mesh's own authority; nothing where it has none.
+    Roots(Option<Arc<MeshRoots>>),
     /// Mesh-wide settings were replaced.
     Settings(Arc<Settings>),
     /// The collection is told anew: what is not told again before its next `Synced` is gone.
@@ -207,7 +213,11 @@ impl Change {
             Change::Gone(owner) => Some(owner),
             Change::Endpoints { owner, .. } | Change::DeleteEndpoints { owner, .. } => Some(owner),
             Change::Restart(collection) | Change::Synced(collection) => Some(&collection.owner),
-            Change::Keys(..) | Change::Addresses(..) | Change::Settings(_) => None,
+            Change::Keys(..)
+            | Change::Addresses(..)
+            | Change::Access(..)
+            | Change::Roots(_)
+            | Change::Settings(_) => None,
         }
     }
 }

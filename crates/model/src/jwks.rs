@@ -14,6 +14,8 @@ pub enum KeySource {
     Uri(Arc<str>),
     /// Where the issuer's OpenID configuration says.
     Issuer(Arc<str>),
+    /// At an endpoint that publishes a SPIFFE bundle: a JWKS with the roots of a trust domain.
+    Bundle(Arc<str>),
 }
 
 impl fmt::Display for KeySource {
@@ -21,6 +23,7 @@ impl fmt::Display for KeySource {
         match self {
             Self::Uri(uri) => f.write_str(uri),
             Self::Issuer(issuer) => write!(f, "the OpenID configuration of {issuer}"),
+            Self::Bundle(url) => write!(f, "the SPIFFE bundle at {url}"),
         }
     }
 }

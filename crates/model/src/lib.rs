@@ -3,6 +3,7 @@
 //! One [`Object`] type serves every kind, whether it came from a file, an API or another control plane; the list of
 //! kinds is [`for_each_kind!`] and everything that is per kind derives from it. Nothing here does I/O.
 
+pub mod access;
 pub mod change;
 pub mod civil;
 pub mod derived;
@@ -22,6 +23,7 @@ pub mod protocol;
 pub mod service;
 pub mod settings;
 pub mod spiffe;
+pub mod trust;
 pub mod x509;
 
 pub use change::{Change, Collection, Contents, Owner, ShardKey, SourceId};

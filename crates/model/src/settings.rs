@@ -25,6 +25,17 @@ pub struct Settings {
     pub cluster: ClusterId,
     /// The namespace of the control plane (`istio-system`).
     pub system_namespace: Namespace,
+    /// Where Secrets are for those alone whom the API of their cluster lets read them.
+    pub access_reviews: AccessReviews,
+}
+
+/// The clusters whose APIs are asked who may read Secrets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AccessReviews {
+    /// The configured one. Folders and our own store know no such rights.
+    pub configured: bool,
+    /// Remote ones.
+    pub remote: bool,
 }
 
 impl Settings {
@@ -32,6 +43,14 @@ impl Settings {
     /// proxy which states no cluster.
     pub fn remote<'a>(&self, cluster: &'a ClusterId) -> Option<&'a ClusterId> {
         (!cluster.is_empty() && *cluster != self.cluster).then_some(cluster)
+    }
+
+    /// Whether the API of a cluster (`None` for the configured one) is asked who may read its Secrets.
+    pub fn reviews_access(&self, cluster: Option<&ClusterId>) -> bool {
+        match cluster {
+            Some(_) => self.access_reviews.remote,
+            None => self.access_reviews.configured,
+        }
     }
 
     /// The cluster that an object of a kind that each cluster has its own of is in.

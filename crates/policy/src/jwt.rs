@@ -24,6 +24,7 @@ use crate::{filters, provider_cluster};
 use mesh::capabilities::name::JWT_AUTHN;
 use mesh::finding::{about, code};
 use mesh::policy_target::{Target, oldest_first};
+use mesh::trust;
 use xds::any;
 
 /// The key of the metadata under which the filter leaves the claims.
@@ -37,6 +38,9 @@ const TIMEOUT: Duration = Duration {
     seconds: 5,
     nanos: 0,
 };
+
+/// How long fetching a SPIFFE bundle may take. Istio: pilot/pkg/trustbundle/trustbundle.go remoteTimeout, 1.32.
+const BUNDLE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A key for tokens of issuers whose keys are not known: nobody has the private half, so every token is refused. Without
 /// any key Envoy would not say why.
@@ -138,7 +142,7 @@ fn keys(cx: &Cx<'_, Snapshot>, rule: &JwtRule) -> Result<Keys, Trouble> {
         };
     };
     let field = match source {
-        KeySource::Uri(_) => ".jwksUri",
+        KeySource::Uri(_) | KeySource::Bundle(_) => ".jwksUri",
         KeySource::Issuer(_) => ".issuer",
     };
     let no_keys = |why: String| Trouble::refusing(code::NO_KEYS, field, why);
@@ -275,6 +279,10 @@ impl Query<Snapshot> for WantedKeys {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let mut wanted: BTreeMap<KeySource, Demand> = BTreeMap::new();
+        for endpoint in trust::endpoints(&cx.settings().mesh) {
+            let demand = wanted.entry(endpoint).or_default();
+            demand.limit = BUNDLE_TIMEOUT;
+        }
         for policy in cx.list::<RequestAuthentication>() {
             for rule in &policy.spec.jwt_rules {
                 if rule.issuer.is_empty() || fetched_by_proxy(cx, rule).is_some() {

@@ -42,6 +42,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,
 
+    /// Who may read Secrets.
+    #[command(flatten)]
+    pub access: crate::access::AccessOptions,
+
     /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: the key `mesh` of the ConfigMap `istio`
     /// in the namespace of the control plane, wherever that comes from, over Istio's defaults.
     #[arg(

@@ -357,7 +357,7 @@ fn sync_status(c: &Connection) -> Value {
             TypeUrl::Route => "route",
             TypeUrl::Endpoint => "endpoint",
             TypeUrl::Extension => "extensionconfig",
-            TypeUrl::Secret | TypeUrl::NameTable => "",
+            TypeUrl::Secret | TypeUrl::NameTable | TypeUrl::ProxyConfig => "",
         };
         if !short.is_empty() {
             row[format!("{short}_sent")] = sent.clone().into();

@@ -1,7 +1,9 @@
 //! Wiring, supervision, debug HTTP, metrics, readiness.
 
+pub mod access;
 pub mod analysis;
 pub mod api;
+pub mod apis;
 pub mod config;
 pub mod debug;
 pub mod derive;

@@ -49,6 +49,8 @@ pub struct Metrics {
     pub keys_fetched: IntCounter,
     /// Attempts to fetch keys that failed.
     pub keys_failed: IntCounter,
+    /// Reviews of access to Secrets, by what came of them.
+    pub access_reviews: IntCounterVec,
     /// Documents that were refused.
     pub rejected_configs: IntCounterVec,
     /// Events by kind.
@@ -179,6 +181,12 @@ impl Metrics {
                 gauge
             },
             registration: Registrations::new(r)?,
+            access_reviews: counters(
+                r,
+                "pilothouse_access_reviews_total",
+                "Reviews of who may read Secrets, by result: allowed, denied or failed.",
+                "result",
+            )?,
             keys_fetched: counter(
                 r,
                 "pilot_jwks_resolver_network_fetch_success_total",

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 pub enum Feature {
     /// Reading configuration, services and endpoints, without which there is nothing to serve.
     Reading,
+    /// Reviews of who may read Secrets (`--review-secret-access`).
+    Reviews,
     /// Statuses and the addresses of ServiceEntries (`--write-status`).
     Statuses,
     /// Findings in the status of Istio's kinds (`--write-analysis`).
@@ -66,6 +68,11 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
         (Reach::Remote, Feature::Reading) => {
             of_kinds(all().filter(|k| k.is_read_remotely()), "", READ)
         }
+        (Reach::Cluster | Reach::Remote, Feature::Reviews) => vec![Rule {
+            group: "authorization.k8s.io",
+            resources: vec!["subjectaccessreviews".to_owned()],
+            verbs: &["create"],
+        }],
         (Reach::Cluster, Feature::Statuses) => statuses([Kind::Ingress, Kind::ServiceEntry]),
         (Reach::Cluster, Feature::Analysis) => statuses(all().filter(|k| k.has_analysis_status())),
         (Reach::Cluster, Feature::Registration) => {

@@ -18,7 +18,7 @@ mod status;
 mod trial;
 
 pub use directory::Directory;
-pub use manager::{Manager, OnFindings, Settled, settled};
+pub use manager::{Kubeconfigs, Manager, OnFindings, Settled, settled};
 pub use options::RemoteOptions;
 pub use plan::{Holder, Holders};
 pub use secrets::Secrets;

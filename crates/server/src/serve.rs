@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::analysis::Analyst;
+use crate::apis::Apis;
 use crate::config::ServeOptions;
 use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
@@ -34,6 +35,7 @@ use crate::streams::Proxies;
 use crate::supervisor::Supervisor;
 use crate::warm::{Keeper, Saver, Warm};
 use crate::welcome;
+use crate::writing::Target;
 use report::report;
 use wiring::{Wiring, first_answers};
 
@@ -81,6 +83,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         derive.hold()?;
         door.begin("Ready, from disk.");
     }
+    let apis = Apis::new(options.cluster_id.as_str().into());
     let sources = Sources {
         wiring: Wiring {
             options: &options,
@@ -90,6 +93,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             stop: &stop,
             fault: &pages.fault,
             cluster,
+            apis: &apis,
             warm: warm.is_serving(),
         },
         supervisor: &supervisor,
@@ -97,9 +101,9 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         tasks: &tasks,
     };
     let target = sources.wiring.add_to(&supervisor).await?;
-    registration.write_to(target.as_ref().map(|t| t.place.clone()), &derive);
+    registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
-    let clusters = sources.begin_remotes(&core.remote_secrets, remotes);
+    let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
     sources.tell_shadowed();
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     let settings = settings::settled(settled.subscribe(), core.config_maps.told());
@@ -114,18 +118,14 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     write::begin(target, &options, &pages, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
     signal(&stop).await;
-    tracing::info!("Draining.");
-    pages.ready.store(false, Ordering::Release);
-    if let Some(saver) = saver {
-        saver.finish().await;
-    }
+    drain(&pages, saver).await;
     stop.cancel();
     drop((door, pages, derive, supervisor));
     finish(tasks, core.thread, options.shutdown_duration).await
 }
 
-/// A client of the cluster that the options name, if they name one.
-async fn connect(options: &ServeOptions) -> anyhow::Result<Option<kubernetes::Client>> {
+/// Clients of the cluster that the options name, if they name one.
+async fn connect(options: &ServeOptions) -> anyhow::Result<Option<kubernetes::Clients>> {
     Ok(match options.reads_cluster() {
         true => Some(options.cluster.connect().await?),
         false => None,
@@ -173,9 +173,13 @@ impl Sources<'_> {
     /// Starts the manager of remote clusters. What it returns resolves when each that is named is among the sources.
     fn begin_remotes(
         &self,
+        target: Option<&Target>,
         secrets: &Secrets,
         state: watch::Sender<crate::remotes::Settled>,
     ) -> impl Future<Output = ()> + use<> {
+        let (apis, stop) = (self.wiring.apis.clone(), self.wiring.stop.clone());
+        let own = target.map(|target| target.api.clone());
+        self.tasks.spawn(apis.follow(own, state.subscribe(), stop));
         let parts = remotes::Parts {
             options: self.wiring.options,
             supervisor: self.supervisor,
@@ -258,6 +262,15 @@ async fn first_read(
         () = signal(stop) => stop.cancel(),
     }
     Ok(())
+}
+
+/// Says that no more clients are to come, and saves what is served.
+async fn drain(pages: &Pages, saver: Option<Saver>) {
+    tracing::info!("Draining.");
+    pages.ready.store(false, Ordering::Release);
+    if let Some(saver) = saver {
+        saver.finish().await;
+    }
 }
 
 /// Waits for what was started to end.

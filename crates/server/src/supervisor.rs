@@ -397,9 +397,9 @@ fn report_end(shared: &Shared, owner: &Owner, ended: &Ended, wait: Duration) {
 }
 
 /// An error with what it comes from.
-pub(crate) fn chain(error: &SourceError) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
+    let mut cause = error.source();
     while let Some(error) = cause {
         text.push_str(&format!(": {error}"));
         cause = error.source();

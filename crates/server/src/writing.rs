@@ -23,6 +23,7 @@ use writeback::lease::{Candidate, Elector, Lock};
 use writeback::status::{Event, Listener, StatusWriter, Statuses};
 
 use crate::analysis::{Analyst, Judged};
+use crate::apis::Api;
 use crate::metrics::Metrics;
 
 pub use options::WriteOptions;
@@ -39,7 +40,11 @@ const MOST_FINDINGS: usize = 1000;
 #[derive(Clone)]
 pub struct Target {
     /// The API.
-    pub place: Arc<dyn Place>,
+    pub api: Api,
+    /// The same for WorkloadEntries, which wait for nothing else.
+    pub entries: Arc<dyn Place>,
+    /// The same for leases, which wait for nothing else.
+    pub leases: Arc<dyn Place>,
     /// The source that tells of the objects in it.
     pub source: SourceId,
     /// Whether other replicas write there as well.
@@ -179,7 +184,7 @@ impl Writing {
                 duration: options.lease_duration,
                 default_revision: wants.default_revision.subscribe(),
             };
-            let (elector, leading) = Elector::new(target.place.clone(), lock, candidate);
+            let (elector, leading) = Elector::new(target.leases.clone(), lock, candidate);
             tasks.spawn(elector.run(stop.clone()));
             leading
         };
@@ -188,7 +193,7 @@ impl Writing {
             let figures = Arc::new(Mutex::default());
             let listener = listener(lock, &figures, &reports, metrics);
             let pace = options.pace();
-            let writer = StatusWriter::new(&target.place, &leading, statuses, pace, listener);
+            let writer = StatusWriter::new(&target.api.place, &leading, statuses, pace, listener);
             tasks.spawn(writer.run(stop.clone()));
             tasks.spawn(gauge(lock, leading.clone(), metrics.clone(), stop.clone()));
             lines.push(Line {
@@ -209,7 +214,7 @@ impl Writing {
         let of_addresses = reports.clone();
         let report = Arc::new(move |allocated: &Allocated| of_addresses.of_addresses(allocated));
         let facts = wants.facts.subscribe();
-        let allocator = Allocator::new(&target.place, &leading, facts, report);
+        let allocator = Allocator::new(&target.api.place, &leading, facts, report);
         write(Lock::Addresses, leading, allocator.wanted());
         tasks.spawn(allocator.run(stop.clone()));
         let source = target.source.clone();
@@ -218,7 +223,7 @@ impl Writing {
         let follow = follow(analyst.judged(), from, source, wants, stop.clone());
         tasks.spawn(follow);
         Arc::new(Self {
-            place: target.place.clone(),
+            place: target.api.place.clone(),
             identity,
             lines,
         })

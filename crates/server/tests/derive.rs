@@ -536,3 +536,60 @@ async fn proxies_get_nothing_when_a_source_comes_restarts_and_goes_whose_objects
         "it is told of nothing"
     );
 }
+
+#[tokio::test]
+async fn reviews_are_wanted_while_a_proxy_depends_on_them() {
+    let running = Running::start();
+    let mut settings = testkit::settings("");
+    settings.access_reviews.configured = true;
+    let settings = vec![Change::Settings(Arc::new(settings))];
+    running
+        .derive
+        .change(settings, Instant::now())
+        .await
+        .unwrap();
+    let gateway = "
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: shop}
+spec:
+  selector: {app: edge}
+  servers:
+  - port: {number: 443, name: https, protocol: HTTPS}
+    hosts: ['*']
+    tls: {mode: SIMPLE, credentialName: web}
+";
+    let key = running.put(gateway).await;
+    let mut wanted = running.derive.wanted_reviews();
+    let edge = |id: &str| {
+        testkit::node(&json!({
+            "id": format!("router~10.1.0.1~{id}.shop~shop.svc.cluster.local"),
+            "metadata": {"NAMESPACE": "shop", "LABELS": {"app": "edge"}},
+            "token": "sa:shop:edge",
+        }))
+    };
+    let mut reviews = async || {
+        running.derive.ask(|_| ()).await.unwrap();
+        let all = wanted.borrow_and_update().clone();
+        all.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let one = running.derive.subscribe(edge("a"), PEER, None).await;
+    let one = one.unwrap();
+    running.derive.want(one.proxy, TypeUrl::Listener).unwrap();
+    assert_eq!(reviews().await, [""; 0], "it asks for no secrets");
+    running.derive.want(one.proxy, TypeUrl::Secret).unwrap();
+    let asked = ["system:serviceaccount:shop:edge"];
+    assert_eq!(reviews().await, asked);
+    let two = running.derive.subscribe(edge("b"), PEER, None).await;
+    let two = two.unwrap();
+    running.derive.want(two.proxy, TypeUrl::Secret).unwrap();
+    drop(one);
+    assert_eq!(reviews().await, asked);
+    let gone = vec![Change::Delete(source(), key)];
+    running.derive.change(gone, Instant::now()).await.unwrap();
+    assert_eq!(reviews().await, [""; 0], "nothing names a secret");
+    running.put(gateway).await;
+    assert_eq!(reviews().await, asked);
+    drop(two);
+    assert_eq!(reviews().await, [""; 0]);
+}

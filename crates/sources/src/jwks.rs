@@ -1,4 +1,5 @@
-//! Keys of token issuers as a source: fetched where policies say, and fetched anew before they are old.
+//! Keys of token issuers, and SPIFFE bundles, as a source: fetched where policies and the mesh config say, and fetched anew
+//! before they are old.
 //!
 //! What is fetched stays in force when it cannot be fetched anew, for a week. A server that does not answer holds up
 //! only its own keys and, for a short time, further ones of the namespaces that name it. Nothing here judges tokens or
@@ -35,6 +36,8 @@ pub const LONGEST_FETCH: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest wait after failures.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// A bundle is not fetched more often than this, whatever it says.
+const SHORTEST_HINT: Duration = Duration::from_secs(60);
 /// How long keys stay in force that cannot be fetched anew.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -249,7 +252,7 @@ impl Keeping {
             Ok(keys) => {
                 entry.failures = 0;
                 entry.good = Some(now);
-                entry.due = now + spread(self.options.refresh, jitter);
+                entry.due = now + spread(refresh(&source, &keys, self.options.refresh), jitter);
                 FetchedKeys {
                     keys: Some(keys),
                     trouble: None,
@@ -276,6 +279,16 @@ impl Keeping {
         entry.current = Some(fetched.clone());
         Some(Change::Keys(source, Some(fetched)))
     }
+}
+
+/// How soon an answer is old: bundles may say so.
+fn refresh(source: &KeySource, answer: &str, longest: Duration) -> Duration {
+    let hint = match source {
+        KeySource::Bundle(_) => model::trust::refresh_hint(answer),
+        KeySource::Uri(_) | KeySource::Issuer(_) => None,
+    };
+    let hint = hint.map(|hint| hint.max(SHORTEST_HINT));
+    hint.map_or(longest, |hint| hint.min(longest))
 }
 
 /// A wait of 90 to 110 percent, so that what began together does not stay together.

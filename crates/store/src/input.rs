@@ -7,6 +7,7 @@
 use std::fmt;
 
 use incr::InputKey;
+use model::access::AccessKey;
 use model::change::ServiceKey;
 use model::jwks::KeySource;
 use model::{Kind, Namespace, ObjectName};
@@ -41,8 +42,12 @@ pub enum Input<'a> {
     Shards(&'a ServiceKey),
     /// The keys fetched from a source.
     Keys(&'a KeySource),
+    /// The roots of the mesh's own authority.
+    Roots,
     /// The addresses that a name was resolved to.
     Addresses(&'a str),
+    /// What was answered to a review of access.
+    Access(&'a AccessKey),
     /// The labels of the connected proxies of a namespace.
     Connected(&'a Namespace),
     /// Which namespaces have connected proxies.
@@ -78,7 +83,14 @@ impl Input<'_> {
             Input::Shards(service) => hash(9, 0, &[&service.namespace, &service.host]),
             Input::Keys(KeySource::Uri(uri)) => hash(11, 0, &[uri]),
             Input::Keys(KeySource::Issuer(issuer)) => hash(12, 0, &[issuer]),
+            Input::Keys(KeySource::Bundle(url)) => hash(18, 0, &[url]),
             Input::Addresses(name) => hash(16, 0, &[name]),
+            Input::Access(AccessKey { cluster, identity }) => {
+                let cluster = cluster.as_deref().unwrap_or_default();
+                let account = &identity.service_account;
+                hash(17, 0, &[&identity.namespace, account, cluster])
+            }
+            Input::Roots => hash(19, 0, &[]),
             Input::Connected(namespace) => hash(13, 0, &[namespace]),
             Input::ConnectedNamespaces => hash(14, 0, &[]),
         }
@@ -119,6 +131,8 @@ impl fmt::Display for Input<'_> {
             }
             Input::Keys(source) => write!(f, "keys of {source}"),
             Input::Addresses(name) => write!(f, "addresses of {name}"),
+            Input::Access(key) => write!(f, "access of {key} to Secrets"),
+            Input::Roots => f.write_str("roots of the mesh's own authority"),
             Input::Connected(namespace) => write!(f, "connected proxies in {namespace}"),
             Input::ConnectedNamespaces => f.write_str("namespaces with connected proxies"),
         }
@@ -130,6 +144,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use model::host::Hostname;
+    use model::node::Identity;
 
     use super::*;
 
@@ -143,12 +158,28 @@ mod tests {
             host: Hostname::new("carts"),
         };
         let (uri, issuer) = (KeySource::Uri("a".into()), KeySource::Issuer("a".into()));
+        let bundle = KeySource::Bundle("a".into());
+        let access = AccessKey {
+            cluster: None,
+            identity: Identity {
+                namespace: namespace.clone(),
+                service_account: "carts".into(),
+            },
+        };
+        let access_elsewhere = AccessKey {
+            cluster: Some("west".into()),
+            ..access.clone()
+        };
         let mut inputs = vec![
             Input::Settings,
             Input::Shards(&service),
             Input::Keys(&uri),
             Input::Keys(&issuer),
+            Input::Keys(&bundle),
+            Input::Roots,
             Input::Addresses("a"),
+            Input::Access(&access),
+            Input::Access(&access_elsewhere),
             Input::Connected(&namespace),
             Input::ConnectedNamespaces,
         ];

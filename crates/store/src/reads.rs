@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Guarded};
+use model::access::{Access, AccessKey};
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::settings::Settings;
+use model::trust::MeshRoots;
 use model::{Labels, Namespace, Object, ObjectName};
 
 use crate::index::{IndexEntry, ObjectIndex};
@@ -43,6 +45,10 @@ pub trait Reads {
     fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>>;
     /// The addresses that a name was resolved to, sorted; `None` until an answer or a failure came.
     fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>>;
+    /// What was answered to a review of access; `None` until there is an outcome.
+    fn access(&self, key: &AccessKey) -> Option<Arc<Access>>;
+    /// The roots of the mesh's own authority; `None` where there is none.
+    fn roots(&self) -> Option<Arc<MeshRoots>>;
     /// The endpoint shards of a service.
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>>;
     /// The labels of the connected proxies of a namespace, each set once.
@@ -150,6 +156,15 @@ impl Reads for Cx<'_, Snapshot> {
     fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>> {
         let snapshot = read(self, Input::Addresses(name));
         snapshot.addresses.get(name).cloned()
+    }
+
+    fn access(&self, key: &AccessKey) -> Option<Arc<Access>> {
+        let snapshot = read(self, Input::Access(key));
+        snapshot.access.get(key).cloned()
+    }
+
+    fn roots(&self) -> Option<Arc<MeshRoots>> {
+        read(self, Input::Roots).roots.clone()
     }
 
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use model::access::{Access, AccessKey};
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::settings::Settings;
+use model::trust::MeshRoots;
 use model::{Labels, Namespace, ObjectKey, ObjectName, Owner};
 use rpds::RedBlackTreeMapSync;
 
@@ -150,6 +152,10 @@ pub struct Snapshot {
     pub keys: RedBlackTreeMapSync<KeySource, Arc<FetchedKeys>>,
     /// Addresses of names that were resolved.
     pub addresses: RedBlackTreeMapSync<Arc<str>, Arc<[IpAddr]>>,
+    /// Answers to reviews of access.
+    pub access: RedBlackTreeMapSync<AccessKey, Arc<Access>>,
+    /// The roots of the mesh's own authority.
+    pub roots: Option<Arc<MeshRoots>>,
     /// Endpoints that registries told, by service.
     pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,
     /// Objects that several owners hold: all of them, the one whose version is in force first.

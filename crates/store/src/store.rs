@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{InputKey, KeyedMap};
+use model::access::{Access, AccessKey};
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::AnyObject;
@@ -110,6 +111,8 @@ impl Store {
                 settings,
                 keys: RedBlackTreeMapSync::new_sync(),
                 addresses: RedBlackTreeMapSync::new_sync(),
+                access: RedBlackTreeMapSync::new_sync(),
+                roots: None,
                 shards: RedBlackTreeMapSync::new_sync(),
                 contested: RedBlackTreeMapSync::new_sync(),
                 connected: RedBlackTreeMapSync::new_sync(),
@@ -192,6 +195,13 @@ impl Writing<'_> {
             } => self.delete_endpoints(&owner, &(service, shard)),
             Change::Keys(source, fetched) => self.set_keys(source, fetched),
             Change::Addresses(name, found) => self.set_addresses(name, found),
+            Change::Access(key, answer) => self.set_access(key, answer),
+            Change::Roots(roots) => {
+                if self.next.roots != roots {
+                    self.touched.note(Input::Roots, Reason::Secret);
+                    self.next.roots = roots;
+                }
+            }
             Change::Settings(settings) => {
                 let discovery = &mut self.store.discovery;
                 discovery.settings_change(&self.next.settings, &settings);
@@ -356,6 +366,17 @@ impl Writing<'_> {
         match found {
             Some(found) => self.next.addresses.insert_mut(name, found),
             None => _ = self.next.addresses.remove_mut(&name),
+        }
+    }
+
+    fn set_access(&mut self, key: AccessKey, answer: Option<Arc<Access>>) {
+        if self.next.access.get(&key) == answer.as_ref() {
+            return;
+        }
+        self.touched.note(Input::Access(&key), Reason::Config);
+        match answer {
+            Some(answer) => self.next.access.insert_mut(key, answer),
+            None => _ = self.next.access.remove_mut(&key),
         }
     }
 

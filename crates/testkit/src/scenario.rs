@@ -86,6 +86,7 @@ impl Scenario {
             TypeUrl::Secret => "secrets",
             TypeUrl::Extension => "extensions",
             TypeUrl::NameTable => "nametable",
+            TypeUrl::ProxyConfig => "proxyconfig",
         };
         let path = self.folder.join(format!("expected/{node}/{name}.json"));
         if !path.is_file() {

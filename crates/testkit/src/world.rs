@@ -9,7 +9,7 @@ use mesh::view::ProxyKey;
 use model::mesh::{default_mesh_config, read_mesh_config};
 use model::node::{Identity, Node};
 use model::parse::{Validation, parse};
-use model::settings::{Features, MeshNetworks, Settings};
+use model::settings::{AccessReviews, Features, MeshNetworks, Settings};
 use model::{AnyObject, Change, ObjectKey, Owner};
 use proto_envoy::envoy::config::core::v3 as core;
 use serde_json::Value;
@@ -49,6 +49,7 @@ pub fn settings(mesh: &str) -> Settings {
         domain: Arc::from("cluster.local"),
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
+        access_reviews: AccessReviews::default(),
     }
 }
 

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use model::mesh::{MeshConfig, MeshNetworks, Read, mesh_config_keys, mesh_networks_keys};
 use proto_istio::mesh::LabelSelector;
-use proto_istio::mesh::mesh_config::DefaultTrafficPolicy;
+use proto_istio::mesh::mesh_config::certificate_data::CertificateData as Data;
+use proto_istio::mesh::mesh_config::{CertificateData, DefaultTrafficPolicy};
 use proto_istio::networking::HttpRetry;
 use proto_istio::wkt::Duration;
 
@@ -114,6 +115,9 @@ pub fn config(config: &MeshConfig, report: &mut Report) {
     {
         report.check(&at, trust_domain(alias));
     }
+    for (at, stated) in top.field("caCertificates").each(&config.ca_certificates) {
+        roots(stated, &at, report);
+    }
     let at = top.field("extensionProviders");
     let mut names = BTreeSet::new();
     for (at, of) in at.each(&config.extension_providers) {
@@ -137,6 +141,30 @@ pub fn config(config: &MeshConfig, report: &mut Report) {
     default_traffic_policy(policy, &top.field("defaultTrafficPolicy"), report);
     let retry = config.default_inbound_http_retry_policy.as_ref();
     inbound_retries(retry, &top.field("defaultInboundHttpRetryPolicy"), report);
+}
+
+/// Roots that cannot be used leave the others in force.
+fn roots(stated: &CertificateData, at: &At<'_>, report: &mut Report) {
+    match &stated.certificate_data {
+        Some(Data::Pem(pem)) => {
+            if let Err(why) = model::trust::of_pem(pem) {
+                report.warning(&at.field("pem"), format!("{why}: it is left out"));
+            }
+        }
+        Some(Data::SpiffeBundleUrl(url))
+            if url.is_empty() || (url.contains("://") && !url.starts_with("https://")) =>
+        {
+            let message = "a SPIFFE bundle is fetched from an https URL only: it is left out";
+            report.warning(&at.field("spiffeBundleUrl"), message);
+        }
+        Some(Data::SpiffeBundleUrl(_)) => {}
+        None => report.warning(at, "neither roots nor a SPIFFE bundle are named"),
+    }
+    for (at, domain) in at.field("trustDomains").each(&stated.trust_domains) {
+        if let Err(why) = trust_domain(domain) {
+            report.warning(&at, why);
+        }
+    }
 }
 
 /// A selector that cannot be used would hide every namespace.

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::place::{ObjectRef, Page, Part, Place, WriteError};
 
@@ -47,6 +48,15 @@ pub struct Leading {
     writes: Arc<Semaphore>,
     /// Held where there is no election that would hold it.
     _always: Option<Arc<watch::Sender<Lead>>>,
+}
+
+/// Work that only the leader does.
+pub(crate) trait Led {
+    /// Works while this replica leads, and is dropped when it no longer does; ends when there is nothing to do any more.
+    fn lead(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Another replica leads from here on, or may.
+    fn lost(&mut self);
 }
 
 /// The end of [`Leading`] that the election has.
@@ -134,6 +144,22 @@ impl Leading {
         let _ = self.state.wait_for(other).await;
     }
 
+    /// Lets a worker work whenever this replica leads, until `stop` or it is done.
+    pub(crate) async fn work(mut self, mut worker: impl Led, stop: &CancellationToken) {
+        loop {
+            let number = tokio::select! {
+                number = self.begun() => number,
+                () = stop.cancelled() => return,
+            };
+            tokio::select! {
+                () = worker.lead() => return,
+                () = self.ended(number) => {}
+                () = stop.cancelled() => return,
+            }
+            worker.lost();
+        }
+    }
+
     /// The same place, written only while this replica leads.
     pub fn guard(&self, place: Arc<dyn Place>) -> Arc<dyn Place> {
         Arc::new(Guarded {
@@ -194,6 +220,14 @@ impl Place for Guarded {
         value: Value,
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
         Box::pin(self.write(self.place.create(object, value)))
+    }
+
+    fn try_create<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        value: Value,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        self.place.try_create(object, value)
     }
 
     fn replace<'a>(

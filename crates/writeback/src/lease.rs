@@ -40,6 +40,8 @@ pub enum Lock {
     Analysis,
     /// Addresses of ServiceEntries.
     Addresses,
+    /// The roots of the mesh in each namespace, or in a ClusterTrustBundle.
+    Roots,
 }
 
 impl Lock {
@@ -49,6 +51,7 @@ impl Lock {
             Self::Ingress => "istio-leader",
             Self::Analysis => "istio-analyze-leader",
             Self::Addresses => "istio-ip-autoallocate",
+            Self::Roots => "istio-namespace-controller-election",
         }
     }
 
@@ -58,6 +61,7 @@ impl Lock {
             Self::Ingress => "the status of Ingresses",
             Self::Analysis => "findings in the status of Istio's kinds",
             Self::Addresses => "addresses of ServiceEntries",
+            Self::Roots => "the roots of the mesh in each namespace",
         }
     }
 }

@@ -5,6 +5,8 @@
 pub mod addresses;
 pub mod lead;
 pub mod lease;
+pub mod objects;
+mod pace;
 pub mod place;
 pub mod status;
 #[cfg(any(test, feature = "testing"))]

@@ -121,6 +121,16 @@ pub trait Place: Send + Sync + 'static {
         value: Value,
     ) -> BoxFuture<'a, Result<Value, WriteError>>;
 
+    /// Whether an object could be made: it is judged as if it were, and nothing is stored. Not every place can tell.
+    fn try_create<'a>(
+        &'a self,
+        _object: &'a ObjectRef,
+        _value: Value,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        let why = format!("{} judges nothing", self.name());
+        Box::pin(async move { Err(WriteError::Refused(why)) })
+    }
+
     /// Replaces a part of an object, and returns the object as stored. Where `value` has a `metadata.resourceVersion`,
     /// only that version is replaced.
     fn replace<'a>(

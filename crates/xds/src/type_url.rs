@@ -137,6 +137,14 @@ types! {
         nameless: Nameless::Everything,
         ..NAMED
     },
+    /// The roots that Istio's agent trusts.
+    ProxyConfig: Row {
+        url: "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig",
+        short: "PCDS",
+        label: "pcds",
+        nameless: Nameless::Everything,
+        ..NAMED
+    },
 }
 
 impl TypeUrl {

@@ -16,7 +16,9 @@ pub mod roots;
 pub mod routes;
 pub mod secrets;
 mod shared;
+pub mod trust_bundle;
 pub mod view;
+pub mod wants;
 
 pub use roots::{TypeSet, UnsupportedRole, supported};
 pub use view::{View, ViewOf, Viewed};

@@ -13,6 +13,7 @@ use crate::listeners::ListenersOf;
 use crate::name_table::NameTableOf;
 use crate::routes::RoutesOf;
 use crate::secrets::SecretsOf;
+use crate::trust_bundle::TrustBundleOf;
 
 /// Every resource of one type that proxies which agree in the key of that type may ask for.
 ///
@@ -33,6 +34,8 @@ pub enum TypeSet {
     Secrets(Hashed<SecretsOf>),
     /// Extension configurations.
     Extensions(Hashed<ExtensionConfigsOf>),
+    /// The roots that agents trust.
+    TrustBundle(TrustBundleOf),
     /// Nothing of the type: see [`generated`].
     Nothing(TypeUrl),
 }
@@ -48,6 +51,7 @@ impl TypeSet {
             Self::NameTable(_) => TypeUrl::NameTable,
             Self::Secrets(_) => TypeUrl::Secret,
             Self::Extensions(_) => TypeUrl::Extension,
+            Self::TrustBundle(_) => TypeUrl::ProxyConfig,
             Self::Nothing(ty) => *ty,
         }
     }
@@ -65,6 +69,7 @@ impl Query<Snapshot> for TypeSet {
             Self::NameTable(key) => key.set(cx),
             Self::Secrets(key) => key.set(cx),
             Self::Extensions(key) => key.set(cx),
+            Self::TrustBundle(key) => key.set(cx),
             Self::Nothing(_) => ResourceSet::default(),
         }
     }
@@ -81,7 +86,8 @@ pub(crate) fn generated(role: Role, ty: TypeUrl) -> bool {
             | TypeUrl::Route
             | TypeUrl::NameTable
             | TypeUrl::Secret
-            | TypeUrl::Extension,
+            | TypeUrl::Extension
+            | TypeUrl::ProxyConfig,
         ) => true,
         (Role::Waypoint | Role::Ztunnel, _) => false,
     }

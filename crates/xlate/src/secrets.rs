@@ -19,6 +19,7 @@ use mesh::gateways;
 use mesh::gateways::{GatewayKey, MergedGateway};
 use mesh::proxy::Traits;
 use mesh::scope::{ScopeKey, ScopeOf};
+use model::access::{Access, AccessKey};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::names::ClusterId;
@@ -28,6 +29,7 @@ use model::x509::Fault;
 use store::{Reads, Snapshot};
 use xds::ResourceSet;
 
+use allowed::is_reviewed;
 pub use allowed::may_read;
 use made::{KeyProvider, SecretOf};
 use named::{ClientCredentialsFor, of_server};
@@ -45,6 +47,16 @@ pub struct SecretsOf {
     gateway: Option<GatewayKey>,
     /// What uses their private keys, of those that have an identity.
     keys: KeyProvider,
+}
+
+/// Whether proxies may read Secrets of their own namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Admission {
+    Granted,
+    /// There is no answer yet.
+    Awaited,
+    /// And why.
+    Refused(String),
 }
 
 impl SecretsOf {
@@ -80,6 +92,45 @@ impl SecretsOf {
 
     /// The credentials that their clusters and listeners may name and they may read.
     fn readable(&self, cx: &Cx<'_, Snapshot>) -> Vec<Credential> {
+        let mut named = self.within_reach(cx);
+        if named.iter().any(is_reviewed) && self.admission(cx) != Admission::Granted {
+            named.retain(|credential| !is_reviewed(credential));
+        }
+        named
+    }
+
+    /// The review on which it depends whether they get all that is within their reach.
+    pub(crate) fn wanted_review(&self, cx: &Cx<'_, Snapshot>) -> Option<AccessKey> {
+        let review = self.review(cx)?;
+        let within = self.within_reach(cx);
+        within.iter().any(is_reviewed).then_some(review)
+    }
+
+    /// What is asked of their cluster; `None` where nothing is.
+    fn review(&self, cx: &Cx<'_, Snapshot>) -> Option<AccessKey> {
+        let identity = self.identity.clone()?;
+        let cluster = self.cluster.clone();
+        let reviews = cx.settings().reviews_access(cluster.as_ref());
+        reviews.then_some(AccessKey { cluster, identity })
+    }
+
+    /// Whether they may read Secrets at all.
+    fn admission(&self, cx: &Cx<'_, Snapshot>) -> Admission {
+        let Some(review) = self.review(cx) else {
+            return Admission::Granted;
+        };
+        match cx.access(&review).as_deref() {
+            Some(Access::Allowed) => Admission::Granted,
+            Some(Access::Denied) => Admission::Refused(format!("{review} may not list Secrets")),
+            Some(Access::Unknown(why)) => {
+                Admission::Refused(format!("it is not known whether {review} may: {why}"))
+            }
+            None => Admission::Awaited,
+        }
+    }
+
+    /// The credentials that their clusters and listeners may name, of namespaces that are open to them.
+    fn within_reach(&self, cx: &Cx<'_, Snapshot>) -> Vec<Credential> {
         let Some(identity) = &self.identity else {
             return Vec::new();
         };
@@ -162,19 +213,29 @@ impl SecretsOf {
             return found;
         };
         let verified = self.verified(cx, identity, Some(&merged));
+        let admission = self.admission(cx);
         for server in &merged.servers {
             for name in server.server.tls.as_ref().into_iter().flat_map(of_server) {
                 let why = match self.parse(&name) {
-                    None => "is no name of a credential",
+                    None => "is no name of a credential".to_owned(),
                     Some(credential) if !may_read(identity, &credential, &verified) => {
                         "may not be read by the proxy, which belongs to another namespace"
+                            .to_owned()
+                    }
+                    Some(credential)
+                        if is_reviewed(&credential) && admission != Admission::Granted =>
+                    {
+                        let Admission::Refused(why) = &admission else {
+                            continue;
+                        };
+                        format!("may not be read by the proxy: {why}")
                     }
                     Some(credential) => {
                         let made = cx.query(&SecretOf::new(credential, &self.keys));
                         if made.resource.is_some() || made.fault.is_some() {
                             continue;
                         }
-                        "is not there, or lacks the keys that a proxy needs"
+                        "is not there, or lacks the keys that a proxy needs".to_owned()
                     }
                 };
                 found.push(

@@ -21,6 +21,8 @@ use crate::name_table::NameTableOf;
 use crate::roots::{TypeSet, generated};
 use crate::routes::RoutesOf;
 use crate::secrets::SecretsOf;
+use crate::trust_bundle::TrustBundleOf;
+use crate::wants::WantsOfView;
 
 /// What proxies with equal keys for every type get: a key for each. Nothing else is known of them below here; each key says
 /// what it lets in.
@@ -76,6 +78,14 @@ impl View {
             TypeUrl::NameTable => TypeSet::NameTable(self.names.clone()),
             TypeUrl::Secret => TypeSet::Secrets(self.secrets.clone()),
             TypeUrl::Extension => TypeSet::Extensions(self.extensions.clone()),
+            TypeUrl::ProxyConfig => TypeSet::TrustBundle(TrustBundleOf),
+        }
+    }
+
+    /// The query for what has to be done outside for its proxies.
+    pub fn wants(&self) -> WantsOfView {
+        WantsOfView {
+            secrets: self.secrets.clone(),
         }
     }
 

@@ -5,6 +5,9 @@
 use std::sync::Arc;
 
 use mesh::finding::code;
+use model::access::{Access, AccessKey};
+use model::node::Identity;
+use model::settings::AccessReviews;
 use model::{Change, Kind, ObjectKey, ObjectName, Owner};
 use pilothouse_xlate as xlate;
 use serde_json::{Value, json};
@@ -311,4 +314,80 @@ fn hardware_gets_the_private_key_where_the_proxy_says_so() {
     let of_proxy = provider(&proxy(&world, "Kubernetes", own));
     assert!(of_proxy.contains("cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig"));
     assert!(of_proxy.contains(EC.1));
+}
+
+/// A world whose clusters are asked who may read Secrets.
+fn reviewed(yaml: &str) -> World {
+    let mut all = settings("");
+    all.access_reviews = AccessReviews {
+        configured: true,
+        remote: true,
+    };
+    let mut world = World::new(all);
+    world.put(yaml);
+    world
+}
+
+fn access(cluster: Option<&str>) -> AccessKey {
+    AccessKey {
+        cluster: cluster.map(Into::into),
+        identity: Identity::of_test_token("sa:shop:edge").unwrap(),
+    }
+}
+
+fn answer(world: &mut World, cluster: Option<&str>, answer: Option<Access>) {
+    world.apply([Change::Access(access(cluster), answer.map(Arc::new))]);
+}
+
+#[test]
+fn the_api_of_a_cluster_decides_who_may_read_its_secrets() {
+    let mut world = reviewed(&gateway("shop", "web", "MUTUAL"));
+    world.put(&pair("web", "shop", EC));
+    world.put(&secret("web-cacert", "shop", &[("ca.crt", EC.0)]));
+    let view = here(&world);
+    let wanted = |world: &World| world.get(&view.wants()).review.clone();
+    assert_eq!(wanted(&world), Some(access(None)));
+    // Roots are no secret. While nobody has answered there is nothing to complain of.
+    assert_eq!(names(&world, &view), ["kubernetes://web-cacert"]);
+    assert_eq!(found(&world, &view), []);
+    let both = ["kubernetes://web", "kubernetes://web-cacert"];
+    answer(&mut world, None, Some(Access::Allowed));
+    assert_eq!(names(&world, &view), both);
+    for (no, why) in [
+        (
+            Access::Denied,
+            "system:serviceaccount:shop:edge may not list Secrets",
+        ),
+        (Access::Unknown("it is down".into()), "it is down"),
+    ] {
+        answer(&mut world, None, Some(no));
+        assert_eq!(names(&world, &view), both[1..]);
+        let told = found(&world, &view);
+        assert_eq!(
+            (told.len(), told[0].0),
+            (1, code::NO_CREDENTIAL),
+            "{told:?}"
+        );
+        assert!(told[0].2.contains(why), "{told:?}");
+    }
+    // The answer of one cluster is none of another's.
+    let west = proxy(&world, "west", json!({}));
+    assert_eq!(world.get(&west.wants()).review, Some(access(Some("west"))));
+    put_west(&mut world, &pair("web", "shop", RSA));
+    answer(&mut world, None, Some(Access::Allowed));
+    assert_eq!(names(&world, &west), [""; 0]);
+    answer(&mut world, Some("west"), Some(Access::Allowed));
+    assert_eq!(names(&world, &west), both[..1]);
+}
+
+#[test]
+fn nobody_is_asked_about_proxies_that_name_no_secret_of_their_own() {
+    let mut world = reviewed(&pair("web", "shop", EC));
+    world.put(&gateway("shop", "kubernetes-gateway://shop/web", "SIMPLE"));
+    let view = here(&world);
+    assert_eq!(world.get(&view.wants()).review, None);
+    assert_eq!(names(&world, &view), ["kubernetes-gateway://shop/web"]);
+    // Folders and our own store have no such rights.
+    let world = World::of(&gateway("shop", "web", "SIMPLE"));
+    assert_eq!(world.get(&here(&world).wants()).review, None);
 }

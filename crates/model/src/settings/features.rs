@@ -127,6 +127,8 @@ declare_features! {
         "Resolve the names of gateways between networks, for endpoints that are sent by address.";
     "PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API" gateway_api_network_gateways: bool = true,
         "Take Gateways of the Gateway API that are labelled with a network for gateways between networks.";
+    "ISTIO_MULTIROOT_MESH" multi_root: bool = false,
+        "Tell agents all roots of the mesh: those of its own authority, of caCertificates of the mesh config, and of SPIFFE bundles.";
     "ENABLE_PROXY_FIND_POD_BY_IP" pods_by_address: bool = false,
         "Take a Pod with the address of a proxy for the proxy's own, where no Pod has its name.";
 }

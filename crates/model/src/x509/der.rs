@@ -18,10 +18,13 @@ pub struct Validity {
 pub struct Certificate<'a> {
     /// When it is valid.
     pub validity: Validity,
+    /// Whether it is that of an authority.
+    pub authority: bool,
     /// Whose it is, as a key.
     pub(super) key: PublicKey<'a>,
 }
 
+const BOOLEAN: u8 = 0x01;
 pub(super) const INTEGER: u8 = 0x02;
 pub(super) const BITS: u8 = 0x03;
 pub(super) const BYTES: u8 = 0x04;
@@ -29,6 +32,7 @@ pub(super) const OID: u8 = 0x06;
 pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const EXPLICIT_0: u8 = 0xa0;
 pub(super) const EXPLICIT_1: u8 = 0xa1;
+const EXPLICIT_3: u8 = 0xa3;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
@@ -82,7 +86,7 @@ pub fn certificate(der: &[u8]) -> Option<Certificate<'_>> {
     let (_, body) = expect(body, SEQUENCE)?;
     let (validity, body) = expect(body, SEQUENCE)?;
     let (_, body) = expect(body, SEQUENCE)?;
-    let (key, _) = expect(body, SEQUENCE)?;
+    let (key, body) = expect(body, SEQUENCE)?;
     let (not_before, rest) = time(validity)?;
     let (not_after, _) = time(rest)?;
     Some(Certificate {
@@ -90,8 +94,41 @@ pub fn certificate(der: &[u8]) -> Option<Certificate<'_>> {
             not_before,
             not_after,
         },
+        authority: is_authority(body),
         key: PublicKey::read(key),
     })
+}
+
+/// Whether what follows the key of a certificate says that it is an authority's: the extension `basicConstraints`.
+fn is_authority(mut body: &[u8]) -> bool {
+    const BASIC_CONSTRAINTS: [u8; 3] = [0x55, 0x1d, 0x13];
+    let extensions = loop {
+        match element(body) {
+            Some((EXPLICIT_3, extensions, _)) => break extensions,
+            Some((_, _, rest)) => body = rest,
+            None => return false,
+        }
+    };
+    let Some((mut extensions, _)) = expect(extensions, SEQUENCE) else {
+        return false;
+    };
+    while let Some((extension, rest)) = expect(extensions, SEQUENCE) {
+        extensions = rest;
+        let Some((name, mut value)) = expect(extension, OID) else {
+            return false;
+        };
+        if name != BASIC_CONSTRAINTS {
+            continue;
+        }
+        if let Some((_, rest)) = expect(value, BOOLEAN) {
+            // Whether it is critical.
+            value = rest;
+        }
+        let constraints = expect(value, BYTES).and_then(|(value, _)| expect(value, SEQUENCE));
+        let authority = constraints.and_then(|(inner, _)| expect(inner, BOOLEAN));
+        return authority.is_some_and(|(value, _)| value.first().is_some_and(|b| *b != 0));
+    }
+    false
 }
 
 /// A time as `YYMMDDhhmmssZ` or with four digits of the year.

@@ -95,6 +95,7 @@ mod tests {
             domain: "cluster.local".into(),
             cluster: "c".into(),
             system_namespace: "s".into(),
+            access_reviews: Default::default(),
         })
     }
 

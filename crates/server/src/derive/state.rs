@@ -22,12 +22,13 @@ use store::{Snapshot, Store};
 use xds::{ByType, Published, ResourceSet, TypeUrl, Types};
 use xlate::View;
 use xlate::findings::{Findings, FindingsOfMesh, FindingsOfView};
+use xlate::wants::WantsOfView;
 use xlate::{TypeSet, Viewed};
 
 use super::found::Found;
 use super::origins::{OriginLimits, Origins};
 use super::subscriptions::has_sets;
-use super::wants::{Wants, tell};
+use super::wants::{OfViews, Wants, tell};
 use super::{Batch, ProxyId, Revisions, origins};
 use crate::analysis::Seen;
 
@@ -61,7 +62,9 @@ pub struct State {
     pub(super) found: Found,
     /// Those that are the same for every view.
     of_mesh: Option<Findings>,
-    wants: Wants,
+    pub(super) wants: Wants,
+    /// What views want of the outside.
+    pub(super) of_views: OfViews,
     /// Called when a proxy has its view, and when it leaves.
     pub(super) on_proxy: OnProxy,
 }
@@ -127,6 +130,7 @@ pub(super) enum Root {
     /// The proxies with this key; several only while one reconnects.
     Proxy(Vec<ProxyId>),
     Set(TypeSet),
+    Wants(WantsOfView),
     Findings(FindingsOfView),
     FindingsOfMesh,
     Keys,
@@ -201,6 +205,7 @@ impl State {
             found: Found::default(),
             of_mesh: None,
             wants,
+            of_views: OfViews::default(),
             on_proxy,
         }
     }
@@ -372,6 +377,7 @@ impl State {
             due.add(&view, ty);
         }
         let mut findings: Vec<Option<FindingsOfView>> = Vec::new();
+        let mut wants: Vec<WantsOfView> = Vec::new();
         for root in self.engine.changed_roots() {
             match self.roots.get(&root) {
                 Some(Root::Set(set)) => {
@@ -380,6 +386,7 @@ impl State {
                         due.changed.insert(set.clone());
                     }
                 }
+                Some(Root::Wants(of)) => wants.push(of.clone()),
                 Some(Root::Findings(of)) => findings.push(Some(of.clone())),
                 Some(Root::FindingsOfMesh) => findings.push(None),
                 Some(Root::Keys) => self.want_keys(&snapshot),
@@ -396,6 +403,7 @@ impl State {
             views += usize::from(changed > 0);
             sets += changed;
         }
+        self.want_for_views(&snapshot, wants);
         // Nobody waits for findings: first the proxies.
         for of in findings {
             self.look_at(&snapshot, of.as_ref());

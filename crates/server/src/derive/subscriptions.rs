@@ -192,6 +192,9 @@ impl State {
         if *wanted > 1 {
             return;
         }
+        if ty == TypeUrl::Secret {
+            self.join_wants(view);
+        }
         let (engine, roots, query) = (&mut self.engine, &mut self.roots, view.set(ty));
         let set = self.sets.entry(query.clone()).or_insert_with(|| {
             let root = engine.root(&query);
@@ -223,6 +226,9 @@ impl State {
         let (empty, told) = (entry.proxies.is_empty(), entry.told);
         for ty in unwanted {
             self.leave_set(view, ty);
+            if ty == TypeUrl::Secret {
+                self.leave_wants(view);
+            }
         }
         if empty {
             if told {

@@ -3,20 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::access::AccessKey;
 use model::jwks::{Demand, KeySource};
+use rustc_hash::FxHashMap;
 use store::Snapshot;
 use tokio::sync::watch;
+use xlate::View;
+use xlate::wants::{Wants as WantsOf, WantsOfView};
+
+use super::state::{Root, State};
 
 /// The sources that keys of token issuers are to be fetched from, each with who wants them.
 pub type KeysWanted = Arc<BTreeMap<KeySource, Demand>>;
 /// The names whose addresses are to be looked up.
 pub type NamesWanted = Arc<BTreeSet<Arc<str>>>;
+/// The workloads whose access to Secrets is to be reviewed.
+pub type ReviewsWanted = Arc<BTreeSet<AccessKey>>;
 
 /// Where the derive thread says what it wants.
 #[derive(Default)]
 pub(super) struct Wants {
     pub(super) keys: watch::Sender<KeysWanted>,
     pub(super) names: watch::Sender<NamesWanted>,
+    reviews: watch::Sender<ReviewsWanted>,
 }
 
 /// Where others hear it.
@@ -24,6 +33,7 @@ pub(super) struct Wants {
 pub(super) struct Wanted {
     pub(super) keys: watch::Receiver<KeysWanted>,
     pub(super) names: watch::Receiver<NamesWanted>,
+    pub(super) reviews: watch::Receiver<ReviewsWanted>,
 }
 
 impl Wants {
@@ -32,6 +42,7 @@ impl Wants {
         Wanted {
             keys: self.keys.subscribe(),
             names: self.names.subscribe(),
+            reviews: self.reviews.subscribe(),
         }
     }
 
@@ -39,9 +50,11 @@ impl Wants {
     pub(super) fn are_met(&self, snapshot: &Snapshot) -> bool {
         let keys = self.keys.borrow();
         let names = self.names.borrow();
+        let reviews = self.reviews.borrow();
         let fetched = |source| snapshot.keys.get(source).is_some();
         let resolved = |name: &Arc<str>| snapshot.addresses.get(name).is_some();
-        keys.keys().all(fetched) && names.iter().all(resolved)
+        let reviewed = |key| snapshot.access.get(key).is_some();
+        keys.keys().all(fetched) && names.iter().all(resolved) && reviews.iter().all(reviewed)
     }
 }
 
@@ -54,4 +67,101 @@ pub(super) fn tell<T: PartialEq>(others: &watch::Sender<Arc<T>>, list: &Arc<T>) 
         }
         other
     });
+}
+
+/// What views want, gathered.
+#[derive(Default)]
+pub(super) struct OfViews {
+    entries: FxHashMap<WantsOfView, Entry>,
+    /// How many of the entries want each.
+    reviews: BTreeMap<AccessKey, usize>,
+    /// Whether others do not know of it yet.
+    untold: bool,
+}
+
+/// Wants that views share.
+struct Entry {
+    root: incr::RootId,
+    /// How many views want that.
+    views: usize,
+    wants: WantsOf,
+}
+
+impl OfViews {
+    /// Takes over what an entry wants.
+    fn replace(&mut self, of: &WantsOfView, wants: WantsOf) {
+        let Some(entry) = self.entries.get_mut(of) else {
+            return;
+        };
+        let before = std::mem::replace(&mut entry.wants, wants.clone());
+        self.count(before, wants);
+    }
+
+    fn count(&mut self, before: WantsOf, after: WantsOf) {
+        if before == after {
+            return;
+        }
+        if let Some(review) = after.review {
+            let count = self.reviews.entry(review).or_default();
+            *count += 1;
+            self.untold |= *count == 1;
+        }
+        if let Some(review) = before.review
+            && let Some(count) = self.reviews.get_mut(&review)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.reviews.remove(&review);
+                self.untold = true;
+            }
+        }
+    }
+}
+
+impl State {
+    /// A view asks for secrets.
+    pub(super) fn join_wants(&mut self, view: &View) {
+        let of = view.wants();
+        let (engine, roots) = (&mut self.engine, &mut self.roots);
+        let entry = self.of_views.entries.entry(of.clone());
+        let entry = entry.or_insert_with(|| {
+            let root = engine.root(&of);
+            roots.insert(root, Root::Wants(of));
+            Entry {
+                root,
+                views: 0,
+                wants: WantsOf::default(),
+            }
+        });
+        entry.views += 1;
+    }
+
+    /// A view asks for secrets no more.
+    pub(super) fn leave_wants(&mut self, view: &View) {
+        let of = view.wants();
+        let Some(entry) = self.of_views.entries.get_mut(&of) else {
+            return;
+        };
+        entry.views -= 1;
+        if entry.views == 0
+            && let Some(entry) = self.of_views.entries.remove(&of)
+        {
+            self.roots.remove(&entry.root);
+            self.engine.release(entry.root);
+            self.of_views.count(entry.wants, WantsOf::default());
+        }
+    }
+
+    /// Takes in what views want, and tells those who see to it.
+    pub(super) fn want_for_views(&mut self, snapshot: &Snapshot, changed: Vec<WantsOfView>) {
+        for of in changed {
+            if let Some(wants) = self.pull(snapshot, &of) {
+                self.of_views.replace(&of, WantsOf::clone(&wants));
+            }
+        }
+        if std::mem::take(&mut self.of_views.untold) {
+            let reviews = self.of_views.reviews.keys().cloned().collect();
+            tell(&self.wants.reviews, &Arc::new(reviews));
+        }
+    }
 }

@@ -50,13 +50,19 @@ pub struct Settled {
     pub seen: Holders,
     /// The holder of each cluster that there is.
     pub holders: Arc<BTreeMap<ClusterId, Arc<str>>>,
+    /// The credentials that each of them is read with.
+    pub kubeconfigs: Kubeconfigs,
 }
+
+/// Credentials by cluster.
+pub type Kubeconfigs = Arc<BTreeMap<ClusterId, Arc<Kubeconfig>>>;
 
 impl Default for Settled {
     fn default() -> Self {
         Self {
             seen: Arc::from([]),
             holders: Arc::default(),
+            kubeconfigs: Arc::default(),
         }
     }
 }
@@ -66,6 +72,8 @@ struct Known {
     holder: Arc<str>,
     /// What was last told, used or not.
     kubeconfig: Arc<[u8]>,
+    /// What it is read with.
+    used: Arc<Kubeconfig>,
     /// Ends with the cluster.
     life: CancellationToken,
     /// Ends with the trial of new credentials.
@@ -91,6 +99,8 @@ struct Managing {
     faults: BTreeMap<ClusterId, Fault>,
     /// What is left out.
     found: Vec<Diagnostic>,
+    /// What the clusters that there are are read with.
+    kubeconfigs: Kubeconfigs,
     /// Clusters that are being removed, with what they are to be added with again behind that.
     leaving: BTreeMap<ClusterId, Option<Wanted>>,
     events: mpsc::UnboundedSender<Event>,
@@ -110,6 +120,7 @@ impl Manager {
             known: BTreeMap::new(),
             faults: BTreeMap::new(),
             found: Vec::new(),
+            kubeconfigs: Arc::default(),
             leaving: BTreeMap::new(),
             events,
         };
@@ -121,6 +132,7 @@ impl Manager {
             settled.send_replace(Settled {
                 seen,
                 holders: managing.holders(),
+                kubeconfigs: managing.kubeconfigs(),
             });
             tokio::select! {
                 changed = told.changed() => if changed.is_err() { return },
@@ -150,6 +162,21 @@ impl Managing {
                 .map(|(id, k)| (id.clone(), k.holder.clone()))
                 .collect(),
         )
+    }
+
+    /// As they were before unless there are others.
+    fn kubeconfigs(&mut self) -> Kubeconfigs {
+        let known = self.known.iter();
+        let now: BTreeMap<_, _> = known.map(|(id, k)| (id.clone(), k.used.clone())).collect();
+        let same = now.len() == self.kubeconfigs.len()
+            && now.iter().all(|(id, used)| {
+                let before = self.kubeconfigs.get(id);
+                before.is_some_and(|before| Arc::ptr_eq(before, used))
+            });
+        if !same {
+            self.kubeconfigs = Arc::new(now);
+        }
+        self.kubeconfigs.clone()
     }
 
     fn reconcile(&mut self, holders: &Holders) {
@@ -222,6 +249,7 @@ impl Managing {
         let timeout = self.manager.options.timeout;
         let patience = (!timeout.is_zero()).then_some(timeout);
         let remote = self.remote(id, read);
+        let used = remote.kubeconfig.clone();
         let added = self.manager.supervisor.add_patient(remote.make(), patience);
         if let Err(error) = added {
             self.fault(id, wanted, format!("cluster {id} is not read: {error}"));
@@ -235,6 +263,7 @@ impl Managing {
         let known = Known {
             holder: wanted.holder.name.clone(),
             kubeconfig: wanted.kubeconfig.clone(),
+            used,
             trial: life.child_token(),
             life,
         };
@@ -269,14 +298,16 @@ impl Managing {
         let Tried {
             cluster,
             wanted,
+            kubeconfig,
             outcome,
         } = tried;
-        let known = self.known.get(&cluster);
-        if known.is_none_or(|known| known.kubeconfig != wanted.kubeconfig) {
+        let known = self.known.get_mut(&cluster);
+        let Some(known) = known.filter(|known| known.kubeconfig == wanted.kubeconfig) else {
             return;
-        }
+        };
         match outcome {
             Ok(()) => {
+                known.used = kubeconfig;
                 self.faults.remove(&cluster);
                 tracing::info!(%cluster, "A remote cluster is read with new credentials.");
             }

@@ -1,7 +1,9 @@
 //! New credentials of a cluster that is read are tried before they take the place of the former ones.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use kube::config::Kubeconfig;
 use kubernetes::trial::Unread;
 use model::Kind;
 use model::names::ClusterId;
@@ -28,6 +30,8 @@ const LONGEST_REASON: usize = 300;
 pub(super) struct Tried {
     pub(super) cluster: ClusterId,
     pub(super) wanted: Wanted,
+    /// The credentials that were tried.
+    pub(super) kubeconfig: Arc<Kubeconfig>,
     pub(super) outcome: Result<(), String>,
 }
 
@@ -44,6 +48,7 @@ pub(super) async fn try_until_good(
         told(Tried {
             cluster: remote.cluster.clone(),
             wanted: wanted.clone(),
+            kubeconfig: remote.kubeconfig.clone(),
             outcome,
         });
     };

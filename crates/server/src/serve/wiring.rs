@@ -16,7 +16,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use writeback::{ClusterPlace, EmbeddedPlace, Limits};
 
+use crate::access::AccessSource;
 use crate::api::STORE_RANK;
+use crate::apis::{Api, Apis};
 use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
@@ -61,8 +63,10 @@ pub(super) struct Wiring<'a> {
     pub(super) stop: &'a CancellationToken,
     /// Where it is shown that the store of the API cannot be written.
     pub(super) fault: &'a OnceLock<watch::Receiver<Option<Arc<str>>>>,
-    /// The client of the cluster that objects are read from.
-    pub(super) cluster: Option<kubernetes::Client>,
+    /// Clients of the cluster that objects are read from.
+    pub(super) cluster: Option<kubernetes::Clients>,
+    /// The APIs of all clusters.
+    pub(super) apis: &'a Apis,
     /// Whether proxies are served from disk until the sources have been read.
     pub(super) warm: bool,
 }
@@ -75,6 +79,7 @@ impl Wiring<'_> {
         let store = self.api(supervisor).await?;
         self.keys(supervisor)?;
         self.names(supervisor)?;
+        self.access(supervisor)?;
         Ok(cluster.or(store))
     }
 
@@ -103,7 +108,7 @@ impl Wiring<'_> {
 
     /// The configured cluster, as a source and as a place to write to.
     fn cluster(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
-        let Some(client) = self.cluster.clone() else {
+        let Some(clients) = self.cluster.clone() else {
             return Ok(None);
         };
         let owner = Owner::new(
@@ -112,8 +117,16 @@ impl Wiring<'_> {
         );
         let options = reading(self.options, Kind::ALL.into());
         let name = format!("the API of cluster {}", self.options.cluster_id);
+        let place = |client: &kubernetes::Client| {
+            ClusterPlace::new(name.as_str(), client.clone(), Limits::default())
+        };
         let target = Target {
-            place: Arc::new(ClusterPlace::new(name, client.clone(), Limits::default())),
+            api: Api {
+                client: Some(clients.write.clone()),
+                place: Arc::new(place(&clients.write)),
+            },
+            entries: Arc::new(place(&clients.write)),
+            leases: Arc::new(place(&clients.read)),
             source: owner.source.clone(),
             shared: true,
         };
@@ -122,7 +135,7 @@ impl Wiring<'_> {
                 first,
                 ..options.clone()
             };
-            let source = ClusterSource::new(owner.clone(), client.clone(), options);
+            let source = ClusterSource::new(owner.clone(), clients.read.clone(), options);
             Box::new(source)
         }))?;
         Ok(Some(target))
@@ -136,8 +149,14 @@ impl Wiring<'_> {
         let (api, namespace) = (&self.options.api, &self.options.namespace);
         let (owner, api) = crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
         let store = api.store().clone();
+        let place = Arc::new(EmbeddedPlace::new(api));
         let target = Target {
-            place: Arc::new(EmbeddedPlace::new(api)),
+            api: Api {
+                client: None,
+                place: place.clone(),
+            },
+            entries: place.clone(),
+            leases: place,
             source: owner.source.clone(),
             // The store is one process's.
             shared: false,
@@ -176,6 +195,23 @@ impl Wiring<'_> {
                 owner: Owner::new(0, "jwks"),
                 wanted: wanted.clone(),
                 options: options.clone(),
+            })
+        }))?;
+        Ok(())
+    }
+
+    fn access(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+        let wanted = self.derive.wanted_reviews();
+        let (apis, metrics) = (self.apis.clone(), self.metrics.clone());
+        let told = Arc::new(move |result: &'static str| {
+            metrics.access_reviews.with_label_values(&[result]).inc();
+        });
+        supervisor.add(Box::new(move |_| {
+            Box::new(AccessSource {
+                owner: Owner::new(0, "access"),
+                wanted: wanted.clone(),
+                apis: apis.clone(),
+                told: told.clone(),
             })
         }))?;
         Ok(())

@@ -10,7 +10,7 @@ use model::mesh::{
 };
 use model::object::{Object, ObjectKey, Origin};
 use model::parse::code;
-use model::settings::{Features, Settings};
+use model::settings::{AccessReviews, Features, Settings};
 use model::{Diagnostic, Severity};
 
 use super::config_maps::Told;
@@ -82,6 +82,10 @@ impl Composer {
             domain: options.domain.as_str().into(),
             cluster: options.cluster_id.as_str().into(),
             system_namespace: options.namespace.as_str().into(),
+            access_reviews: AccessReviews {
+                configured: options.access.review_secret_access && options.reads_cluster(),
+                remote: options.access.review_secret_access,
+            },
         };
         let mut composer = Self {
             files: Files::new(options),

@@ -13,6 +13,7 @@ use http::{HeaderValue, Request, Uri};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use model::jwks::{BadKeys, KeySource};
+use model::trust::{self, BadRoots};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -35,7 +36,7 @@ const REDIRECTS: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The address makes no sense. Who wrote the policy can act.
-    #[error("{0:?} is not an http or https URL")]
+    #[error("{0:?} is not an http or https URL, or not https where it has to be")]
     Address(String),
     /// All addresses of the host are of ranges that are not asked. Operators can act.
     #[error("{0} has a blocked address")]
@@ -76,6 +77,9 @@ pub enum FetchError {
     /// The answer is not a JWKS.
     #[error("the answer {0}")]
     BadKeys(#[from] BadKeys),
+    /// The answer holds no roots.
+    #[error("the answer {0}")]
+    BadRoots(#[from] BadRoots),
 }
 
 /// Why the file of further roots cannot be used. Operators can act.
@@ -171,10 +175,14 @@ impl Fetcher {
             let uri = match source {
                 KeySource::Uri(uri) => uri.to_string(),
                 KeySource::Issuer(issuer) => self.discover(issuer, proven).await?,
+                KeySource::Bundle(url) => of_bundle(url)?,
             };
             let body = self.get(&uri).await?;
             let text = std::str::from_utf8(&body).map_err(|_| BadKeys::NotJson)?;
-            model::jwks::check(text)?;
+            match source {
+                KeySource::Bundle(_) => _ = trust::of_bundle(text)?,
+                KeySource::Uri(_) | KeySource::Issuer(_) => model::jwks::check(text)?,
+            }
             Ok(Arc::from(text))
         };
         tokio::time::timeout(limit, fetch)
@@ -244,6 +252,15 @@ impl Fetcher {
             (_, false) => FetchError::Blocked(host.clone()),
             (false, true) => FetchError::Connect(host.clone()),
         })
+    }
+}
+
+/// The address of a SPIFFE bundle. What it says is trusted, so whoever says it has to be known.
+fn of_bundle(url: &str) -> Result<String, FetchError> {
+    match url.split_once("://") {
+        None => Ok(format!("https://{url}")),
+        Some(("https", _)) => Ok(url.to_owned()),
+        Some(_) => Err(FetchError::Address(url.to_owned())),
     }
 }
 

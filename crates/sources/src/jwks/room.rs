@@ -90,7 +90,7 @@ fn decrease<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
 
 /// The host that is asked first for the keys of a source; the whole text where it has none.
 pub(super) fn host(source: &KeySource) -> Arc<str> {
-    let (KeySource::Uri(text) | KeySource::Issuer(text)) = source;
+    let (KeySource::Uri(text) | KeySource::Issuer(text) | KeySource::Bundle(text)) = source;
     let uri = text.parse::<Uri>().ok();
     match uri.as_ref().and_then(Uri::host) {
         Some(host) => host.to_ascii_lowercase().into(),

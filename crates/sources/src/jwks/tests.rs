@@ -410,3 +410,50 @@ async fn this_machine_is_not_asked_unless_the_operator_says_so() {
     assert!(matches!(refused, Err(FetchError::Local(_))), "{refused:?}");
     assert_eq!(fetch(&options(), &source).await.unwrap().as_ref(), A);
 }
+
+#[tokio::test]
+async fn a_bundle_is_fetched_over_tls_and_has_roots() {
+    let server = Server::default();
+    let (address, ca) = server.tls().await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("extra.pem");
+    std::fs::write(&file, &ca).unwrap();
+    let trusting = Options {
+        extra_roots: Some(file),
+        ..options()
+    };
+    let x5c: String = ca.lines().filter(|line| !line.starts_with('-')).collect();
+    let bundle = format!(r#"{{"keys":[{{"use":"x509-svid","kty":"EC","x5c":["{x5c}"]}}]}}"#);
+    server.answer("/bundle", 200, &bundle);
+    server.answer("/keys", 200, A);
+    server.answer("/away", 302, "http://127.0.0.1/bundle");
+    let get = async |url: String| fetch(&trusting, &KeySource::Bundle(url.into())).await;
+    let at = |path| format!("localhost:{}/{path}", address.port());
+    assert_eq!(&*get(at("bundle")).await.unwrap(), bundle);
+    assert_eq!(
+        &*get(format!("https://{}", at("bundle"))).await.unwrap(),
+        bundle
+    );
+    let none = get(at("keys")).await;
+    assert!(matches!(none, Err(FetchError::BadRoots(_))), "{none:?}");
+    for clear in [format!("http://{}", at("bundle")), at("away")] {
+        let refused = get(clear).await;
+        assert!(
+            matches!(refused, Err(FetchError::Address(_))),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_bundle_says_how_soon_it_is_old() {
+    let hour = Duration::from_secs(3600);
+    let bundle = KeySource::Bundle("a".into());
+    let hint = |seconds: u64| format!(r#"{{"spiffe_refresh_hint": {seconds}}}"#);
+    assert_eq!(refresh(&bundle, &hint(300), hour), Duration::from_secs(300));
+    assert_eq!(refresh(&bundle, &hint(1), hour), SHORTEST_HINT);
+    assert_eq!(refresh(&bundle, &hint(90_000), hour), hour);
+    assert_eq!(refresh(&bundle, "{}", hour), hour);
+    let keys = KeySource::Uri("a".into());
+    assert_eq!(refresh(&keys, &hint(300), hour), hour);
+}

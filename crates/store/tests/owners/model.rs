@@ -72,7 +72,11 @@ impl Model {
                 self.stale_objects.retain(|(o, _)| o != owner);
                 self.stale_shards.retain(|(o, _)| o != owner);
             }
-            Change::Keys(..) | Change::Addresses(..) | Change::Settings(_) => {}
+            Change::Keys(..)
+            | Change::Addresses(..)
+            | Change::Access(..)
+            | Change::Roots(_)
+            | Change::Settings(_) => {}
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Allocated, Facts, Given, Identity, statuses};
-use crate::lead::Leading;
+use crate::lead::{Leading, Led};
 use crate::place::{ObjectRef, Place, WriteError};
 use crate::status::Statuses;
 
@@ -55,45 +55,8 @@ impl Allocator {
     }
 
     /// Gives addresses until `stop`, or there are no facts any more.
-    pub async fn run(mut self, stop: CancellationToken) {
-        loop {
-            let number = tokio::select! {
-                number = self.leading.begun() => number,
-                () = stop.cancelled() => return,
-            };
-            let mut leading = self.leading.clone();
-            tokio::select! {
-                () = self.lead() => return,
-                () = leading.ended(number) => {}
-                () = stop.cancelled() => return,
-            }
-            // Whoever leads next may give others.
-            self.wanted.send_replace(Statuses::default());
-        }
-    }
-
-    async fn lead(&mut self) {
-        // What the leader before has written may not have come back through the facts.
-        let mut given = Given::default();
-        for (entry, host, address) in self.read_until_known().await {
-            given.note(entry, host, address);
-        }
-        loop {
-            let facts = self.facts.borrow_and_update().clone();
-            if let Some(facts) = facts {
-                let allocated = given.allocate(&facts);
-                (self.report)(&allocated);
-                let wanted = statuses(&facts, &allocated);
-                self.wanted.send_if_modified(|known| {
-                    let differs = *known != wanted;
-                    *known = wanted;
-                    differs
-                });
-            }
-            if self.facts.changed().await.is_err() {
-                return;
-            }
-        }
+    pub async fn run(self, stop: CancellationToken) {
+        self.leading.clone().work(self, &stop).await;
     }
 
     async fn read_until_known(&self) -> Vec<Held> {
@@ -145,5 +108,37 @@ impl Allocator {
                 None => return Ok(all),
             }
         }
+    }
+}
+
+impl Led for Allocator {
+    /// Ends when there are no facts any more.
+    async fn lead(&mut self) {
+        // What the leader before has written may not have come back through the facts.
+        let mut given = Given::default();
+        for (entry, host, address) in self.read_until_known().await {
+            given.note(entry, host, address);
+        }
+        loop {
+            let facts = self.facts.borrow_and_update().clone();
+            if let Some(facts) = facts {
+                let allocated = given.allocate(&facts);
+                (self.report)(&allocated);
+                let wanted = statuses(&facts, &allocated);
+                self.wanted.send_if_modified(|known| {
+                    let differs = *known != wanted;
+                    *known = wanted;
+                    differs
+                });
+            }
+            if self.facts.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn lost(&mut self) {
+        // Whoever leads next may give others.
+        self.wanted.send_replace(Statuses::default());
     }
 }

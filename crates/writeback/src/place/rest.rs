@@ -58,6 +58,12 @@ impl Asked {
         }
     }
 
+    pub(super) fn try_create(object: &ObjectRef, value: Value) -> Self {
+        let mut asked = Self::create(object, value);
+        asked.uri.push_str("&dryRun=All");
+        asked
+    }
+
     pub(super) fn replace(object: &ObjectRef, part: Part, value: Value) -> Self {
         let part = (part == Part::Status).then_some("status");
         Self {
@@ -128,6 +134,17 @@ impl<T: Transport> Place for T {
         value: Value,
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
         Box::pin(ask(self, object, Asked::create(object, value)))
+    }
+
+    fn try_create<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        value: Value,
+    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        Box::pin(async move {
+            let asked = Asked::try_create(object, value);
+            ask(self, object, asked).await.map(|_| ())
+        })
     }
 
     fn replace<'a>(

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Known, Statuses, Step, Wanted};
-use crate::lead::Leading;
+use crate::lead::{Leading, Led};
+use crate::pace::Pace;
 use crate::place::{ObjectRef, Part, Place, WriteError};
 
 /// How often an object that changes meanwhile is read again at once.
@@ -107,23 +108,13 @@ impl StatusWriter {
     }
 
     /// Writes until `stop`, or nobody can want anything any more.
-    pub async fn run(mut self, stop: CancellationToken) {
-        loop {
-            let number = tokio::select! {
-                number = self.leading.begun() => number,
-                () = stop.cancelled() => return,
-            };
-            let mut leading = self.leading.clone();
-            tokio::select! {
-                () = self.lead() => return,
-                () = leading.ended(number) => {}
-                () = stop.cancelled() => return,
-            }
-            (self.listener)(Event::Waiting(0));
-        }
+    pub async fn run(self, stop: CancellationToken) {
+        self.leading.clone().work(self, &stop).await;
     }
+}
 
-    /// Writes while this replica leads; ends when nobody can want anything any more.
+impl Led for StatusWriter {
+    /// Ends when nobody can want anything any more.
     async fn lead(&mut self) {
         let mut desk = Desk::new(self.wanted.borrow_and_update().clone(), self.options);
         desk.read_all(&*self.place).await;
@@ -163,6 +154,10 @@ impl StatusWriter {
                 () = tokio::time::sleep_until(wake), if !busy => {}
             }
         }
+    }
+
+    fn lost(&mut self) {
+        (self.listener)(Event::Waiting(0));
     }
 }
 
@@ -466,47 +461,5 @@ impl Record {
         let truce = truce.min(LONGEST_TRUCE);
         self.hold = Some(now + truce);
         Some(truce)
-    }
-}
-
-/// So many a second, and some more after a quiet time.
-struct Pace {
-    per_second: f64,
-    burst: f64,
-    left: f64,
-    at: Instant,
-}
-
-impl Pace {
-    fn new(per_second: f64, burst: u32) -> Self {
-        let burst = f64::from(burst.max(1));
-        Self {
-            per_second: per_second.max(0.001),
-            burst,
-            left: burst,
-            at: Instant::now(),
-        }
-    }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.left = (self.left + passed * self.per_second).min(self.burst);
-        self.at = now;
-        let enough = self.left >= 1.0;
-        if enough {
-            self.left -= 1.0;
-        }
-        enough
-    }
-
-    /// When the next may be taken.
-    fn next(&self) -> Instant {
-        let missing = (1.0 - self.left).max(0.0);
-        // A millisecond more, so that rounding does not make it come too early.
-        let wait = match missing > 0.0 {
-            true => Duration::from_secs_f64(missing / self.per_second) + Duration::from_millis(1),
-            false => Duration::ZERO,
-        };
-        self.at + wait
     }
 }

@@ -28,6 +28,12 @@ pub fn may_read(identity: &Identity, credential: &Credential, verified: &BTreeSe
     }
 }
 
+/// Whether a credential is for those alone whom the API of their cluster lets read Secrets, where it is asked: roots are no
+/// secret, and what a Gateway refers to its owner has let in.
+pub(super) fn is_reviewed(credential: &Credential) -> bool {
+    credential.source == Source::Secret && !credential.object.name.ends_with(ROOT_SUFFIX)
+}
+
 /// The names that Gateways refer to for a proxy of that identity: in its own namespace, in that of a ListenerSet that
 /// the gateway's owner let in, or where a ReferenceGrant says so.
 ///
@@ -154,6 +160,18 @@ mod tests {
             "kubernetes-gateway://edge/web",
             &["kubernetes-gateway://edge/web"]
         ));
+    }
+
+    #[test]
+    fn only_private_keys_of_the_proxys_own_namespace_are_reviewed() {
+        let reviewed = |name: &str| {
+            let credential = Credential::parse(name, &identity().namespace, None).unwrap();
+            is_reviewed(&credential)
+        };
+        assert!(reviewed("kubernetes://web"));
+        assert!(!reviewed("kubernetes://web-cacert"));
+        assert!(!reviewed("kubernetes-gateway://edge/web"));
+        assert!(!reviewed("configmap://edge/web"));
     }
 
     #[test]

@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use model::access::{Access, AccessKey};
 use model::change::{Change, Collection, Contents, ServiceKey, ShardKey};
 use model::jwks::{FetchedKeys, KeySource};
 use model::mesh::read_mesh_networks;
+use model::node::Identity;
 use model::service::{Address, Endpoint};
-use model::settings::{Features, Settings};
+use model::settings::{AccessReviews, Features, Settings};
 use model::{AnyObject, Hostname, Owner, SourceId};
 use testkit::{World, settings};
 
@@ -29,6 +31,8 @@ pub(crate) enum Step {
     Keys(u8, u8),
     /// The addresses of the name of a gateway between networks.
     Addresses(u8, u8),
+    /// What the API of a cluster says of the access of a gateway to Secrets.
+    Access(u8, u8),
     /// An owner tells a kind again, or the endpoints; these objects are what it has of it.
     Again(u8, Vec<Pick>),
     Gone(u8),
@@ -40,7 +44,7 @@ pub(crate) const PROXIES: u8 = 6;
 /// The remote clusters, of the owners from the third on.
 const CLUSTERS: [&str; 2] = ["remote", "west"];
 const OWNERS: u8 = 4;
-const SETTINGS: u8 = 11;
+const SETTINGS: u8 = 12;
 
 /// Draws numbers: the same from the same seed, on any machine. Sebastiano Vigna's SplitMix64.
 struct Draw(u64);
@@ -68,7 +72,7 @@ impl Draw {
     }
 
     fn step(&mut self) -> Step {
-        match self.below(25) {
+        match self.below(26) {
             0..=9 => Step::Put(self.owner(), self.picks(4)),
             10..=13 => Step::Delete(self.owner(), self.pick()),
             14 | 15 => {
@@ -81,6 +85,7 @@ impl Draw {
             19 => Step::Again(self.owner(), self.picks(2)),
             20 => Step::Gone(self.owner()),
             21 => Step::Addresses(self.below(2), self.below(4)),
+            22 => Step::Access(self.below(4), self.below(4)),
             _ => Step::Toggle(self.below(PROXIES)),
         }
     }
@@ -183,6 +188,12 @@ fn settings_of(variant: u8) -> Settings {
             let mcs = ["ENABLE_MCS_HOST", "ENABLE_MCS_SERVICE_DISCOVERY"];
             all.features = features(&[own, mcs].concat());
         }
+        11 => {
+            all.access_reviews = AccessReviews {
+                configured: true,
+                remote: true,
+            };
+        }
         _ => {}
     }
     all
@@ -245,6 +256,21 @@ impl Step {
                 let name = format!("lb{name}.example.com").into();
                 vec![Change::Addresses(name, found.map(Into::into))]
             }
+            Step::Access(of, answer) => {
+                let namespace = ["one", "two"][usize::from(of % 2)];
+                let identity = Identity::of_test_token(&format!("sa:{namespace}:gateway"));
+                let key = AccessKey {
+                    cluster: (*of > 1).then(|| CLUSTERS[0].into()),
+                    identity: identity.unwrap(),
+                };
+                let answer = match answer {
+                    0 => None,
+                    1 => Some(Access::Allowed),
+                    2 => Some(Access::Denied),
+                    _ => Some(Access::Unknown("down".into())),
+                };
+                vec![Change::Access(key, answer.map(Arc::new))]
+            }
             Step::Again(by, picks) => {
                 let objects = objects(picks);
                 let of = Contents::Objects(objects[0].key().kind);
@@ -283,6 +309,7 @@ impl fmt::Display for Step {
             Step::Settings(variant) => write!(f, "settings {variant}"),
             Step::Keys(issuer, variant) => write!(f, "keys {issuer} {variant}"),
             Step::Addresses(name, variant) => write!(f, "addresses {name} {variant}"),
+            Step::Access(of, answer) => write!(f, "access {of} {answer}"),
             Step::Again(by, list) => {
                 write!(f, "again {by}")?;
                 picks(f, list)
@@ -313,6 +340,7 @@ impl FromStr for Step {
             ("settings", [variant]) => Step::Settings(*variant),
             ("keys", [issuer, variant]) => Step::Keys(*issuer, *variant),
             ("addresses", [name, variant]) => Step::Addresses(*name, *variant),
+            ("access", [of, answer]) => Step::Access(*of, *answer),
             ("again", [by, list @ ..]) => Step::Again(*by, picks(list)),
             ("gone", [by]) => Step::Gone(*by),
             ("toggle", [proxy]) => Step::Toggle(*proxy),

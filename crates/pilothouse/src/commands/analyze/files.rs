@@ -10,7 +10,7 @@ use anyhow::bail;
 use convert::Stage;
 use incr::Engine;
 use model::parse::Validation;
-use model::settings::{Features, Settings};
+use model::settings::{AccessReviews, Features, Settings};
 use model::{Change, ClusterId, Diagnostic, Owner, Severity, Timestamp};
 use sources::folder;
 use store::{Snapshot, Store};
@@ -124,6 +124,7 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
         domain: "cluster.local".into(),
         cluster: HOME.into(),
         system_namespace: "istio-system".into(),
+        access_reviews: AccessReviews::default(),
     })
 }
 

@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use incr::Engine;
 use mesh::view::ProxyKey;
 use model::parse::Validation;
-use model::settings::{Features, Settings};
+use model::settings::{AccessReviews, Features, Settings};
 use model::{Change, Owner, Severity};
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
@@ -111,7 +111,10 @@ pub(in crate::commands) async fn connected(
                 TypeUrl::Listener => within("dynamicListeners", &["activeState", "listener"]),
                 TypeUrl::Route => within("dynamicRouteConfigs", &["routeConfig"]),
                 TypeUrl::Endpoint => within("dynamicEndpointConfigs", &["endpointConfig"]),
-                TypeUrl::Secret | TypeUrl::Extension | TypeUrl::NameTable => Vec::new(),
+                TypeUrl::Secret
+                | TypeUrl::Extension
+                | TypeUrl::NameTable
+                | TypeUrl::ProxyConfig => Vec::new(),
             };
             (*ty, resources)
         })
@@ -190,6 +193,7 @@ pub(in crate::commands) fn snapshot(
         domain: "cluster.local".into(),
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
+        access_reviews: AccessReviews::default(),
     });
     let mut changes: Vec<Change> = Vec::new();
     for (rank, dir) in (10..).zip(config_dirs) {

@@ -49,7 +49,7 @@ pub(super) fn table(ty: TypeUrl, resources: &[Value]) -> Table {
                 table.add_rows(endpoints(r));
             }
         }
-        TypeUrl::Secret | TypeUrl::Extension | TypeUrl::NameTable => {}
+        TypeUrl::Secret | TypeUrl::Extension | TypeUrl::NameTable | TypeUrl::ProxyConfig => {}
     }
     table
 }

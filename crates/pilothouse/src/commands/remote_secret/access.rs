@@ -184,8 +184,9 @@ async fn create_account(client: &Client, options: &RemoteSecretOptions) -> anyho
         return Ok(());
     }
     let role = format!("istio-reader-clusterrole-{namespace}");
-    let granted = rules(Reach::Remote, Feature::Reading);
-    let granted: Vec<_> = granted.iter().map(Rule::json).collect();
+    let features = [Feature::Reading, Feature::Reviews];
+    let granted = features.map(|feature| rules(Reach::Remote, feature));
+    let granted: Vec<_> = granted.iter().flatten().map(Rule::json).collect();
     create(
         &Api::<ClusterRole>::all(of_cluster()),
         json!({
