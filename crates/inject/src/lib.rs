@@ -94,7 +94,7 @@ pub struct Request<'a> {
     pub path: &'a str,
     /// Whether the nodes that may run it keep init containers running that say so: version 1.33 of Kubernetes and later.
     pub native_sidecars: bool,
-    /// The configuration of its proxy, see [`effective_proxy_config`]. That of the mesh where there is none.
+    /// The configuration of its proxy, see [`effective_proxy_config`]. Without one, that which no ProxyConfig is part of.
     pub proxy_config: Option<&'a ProxyConfig>,
 }
 
@@ -139,10 +139,20 @@ pub fn inject(pod: &Value, request: &Request<'_>, settings: &Settings) -> Result
     if let Some(reason) = policy::skipped(&pod, &settings.injection, &mut warnings) {
         return Ok(Outcome::Skipped { reason, warnings });
     }
-    let own = mesh_proxy_config(settings);
+    let own;
+    let proxy = match request.proxy_config {
+        Some(stated) => stated,
+        None => {
+            let annotation = pod.annotation(proxy_config::ANNOTATION);
+            let (namespace, labels) = (pod.meta("namespace"), pod.labels());
+            let none = std::iter::empty();
+            own = effective_proxy_config(&settings.mesh, none, namespace, &labels, annotation);
+            &own
+        }
+    };
     let task = Task {
         workload: Workload::of(&pod),
-        proxy: request.proxy_config.unwrap_or(&own),
+        proxy,
         namespace: request.namespace_annotations.filter(|_| settings.openshift),
         native_sidecars: request.native_sidecars,
         variables: path::variables(request.path),

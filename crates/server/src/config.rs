@@ -38,6 +38,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub registration: crate::registration::RegistrationOptions,
 
+    /// The CA.
+    #[command(flatten)]
+    pub ca: crate::authority::CaOptions,
+
     /// What is written into it.
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,
@@ -372,7 +376,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Reads `10.0.0.0/8, fd00::/8`; nothing is no range.
-fn cidrs(text: &str) -> Result<Cidrs, String> {
+pub(crate) fn cidrs(text: &str) -> Result<Cidrs, String> {
     let stated = text.split(',').map(str::trim).filter(|c| !c.is_empty());
     let read = stated.map(|cidr| {
         let wrong = |_| format!("{cidr:?} is not an address range such as 10.0.0.0/8");

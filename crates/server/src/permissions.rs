@@ -22,6 +22,10 @@ pub enum Feature {
     Analysis,
     /// WorkloadEntries of workloads that connect (`--register-workloads`).
     Registration,
+    /// The CA, in a Secret (`--enable-ca-server`).
+    Ca,
+    /// Certificates of the cluster's signers in place of the CA's (`--external-ca`).
+    Signers,
 }
 
 /// Where rights hold.
@@ -80,6 +84,13 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             let written = of_kinds(entry(), "", &["get", "create", "update", "delete"]);
             [written, of_kinds(entry(), STATUS, REPLACE)].concat()
         }
+        (Reach::Cluster, Feature::Signers) => signers(),
+        (Reach::Namespace, Feature::Ca) => vec![Rule {
+            group: "",
+            resources: vec!["secrets".to_owned()],
+            verbs: &["get", "create", "update"],
+        }],
+        (Reach::Cluster, Feature::Ca) => Vec::new(),
         (Reach::Namespace, Feature::Statuses) => leases(&["get", "create", "update"]),
         (Reach::Namespace, Feature::Registration) => leases(&["get", "create", "update", "delete"]),
         (Reach::Namespace | Reach::Remote, _) => Vec::new(),
@@ -92,6 +103,20 @@ fn leases(verbs: &'static [&'static str]) -> Vec<Rule> {
         resources: vec!["leases".to_owned()],
         verbs,
     }]
+}
+
+/// What it takes to have requests signed, by any signer.
+fn signers() -> Vec<Rule> {
+    let rule = |resource: &str, verbs| Rule {
+        group: "certificates.k8s.io",
+        resources: vec![resource.to_owned()],
+        verbs,
+    };
+    vec![
+        rule("certificatesigningrequests", &["get", "create", "delete"]),
+        rule("certificatesigningrequests/approval", REPLACE),
+        rule("signers", &["approve"]),
+    ]
 }
 
 /// What it takes to write the statuses of these kinds.
