@@ -5,6 +5,7 @@ pub(crate) mod bootstrap;
 pub(crate) mod crds;
 pub(crate) mod echo;
 pub(crate) mod explain;
+pub(crate) mod inject;
 mod input;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;

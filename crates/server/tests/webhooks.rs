@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use clap::Parser;
 use model::parse::{Validation, parse};
 use model::{Change, Owner};
@@ -179,12 +181,15 @@ impl Port {
     }
 }
 
+/// The patch of an answer.
+fn patch_of(answer: &Value) -> Option<String> {
+    let patch = answer["response"]["patch"].as_str()?;
+    String::from_utf8(STANDARD.decode(patch).ok()?).ok()
+}
+
 /// What the template made of its values.
 fn from_of(answer: &Value) -> Option<String> {
-    use base64::Engine;
-    let patch = answer["response"]["patch"].as_str()?;
-    let patch = base64::engine::general_purpose::STANDARD.decode(patch).ok()?;
-    let patch: Vec<Value> = serde_json::from_slice(&patch).ok()?;
+    let patch: Vec<Value> = serde_json::from_str(&patch_of(answer)?).ok()?;
     let annotations = patch.iter().find_map(|op| {
         let path = op["path"].as_str()?;
         path.starts_with("/metadata/annotations").then(|| op["value"].clone())
@@ -263,6 +268,18 @@ async fn injection_is_what_the_newest_configuration_says() {
     port.map(json!({"config": "templates: [", "values": "{}"})).await;
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     port.until("another map").await;
+    // Without templates there are those for stock Envoys, with these values over their own.
+    let values = json!({"global": {"proxy": {"image": "registry.example.com/envoy:1"}, "proxy_init": {"image": "init"}}});
+    port.map(json!({"values": values.to_string()})).await;
+    let start = Instant::now();
+    loop {
+        let (_, answer) = port.inject("/inject").await;
+        if patch_of(&answer).is_some_and(|patch| patch.contains("registry.example.com/envoy:1")) {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{answer}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     std::fs::write(folder.path().join("values"), r#"{"from": "files"}"#).unwrap();
     std::fs::write(folder.path().join("config"), TEMPLATES).unwrap();
     port.until("files").await;

@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inject::{CONFIG_KEY, Injection, VALUES_KEY};
+use inject::{CONFIG_KEY, Injection, VALUES_KEY, builtin};
 use model::kinds::kube::ConfigMap;
 use model::object::Object;
 use model::{Kind, ObjectName};
 use sources::folder::LARGEST_FILE;
+use serde_json::Value;
 use sources::open::{Stamp, read_text};
 use store::Snapshot;
 use tokio::sync::watch;
@@ -169,8 +170,39 @@ fn same(a: &Option<Arc<Object<ConfigMap>>>, b: &Option<Arc<Object<ConfigMap>>>) 
     }
 }
 
+/// A ConfigMap without templates has those for stock Envoys, whose values it changes.
 fn of_map(map: &Object<ConfigMap>) -> Result<Injection, String> {
-    Injection::of_config_map(&map.spec.data, environment()).map_err(|e| e.to_string())
+    let data = &map.spec.data;
+    if data.contains_key(CONFIG_KEY) {
+        return Injection::of_config_map(data, environment()).map_err(|e| e.to_string());
+    }
+    let mut values = value_of(builtin::VALUES)?;
+    if let Some(stated) = data.get(VALUES_KEY) {
+        lay_over(&mut values, value_of(stated)?);
+    }
+    read(&builtin::config(), &values.to_string())
+}
+
+fn value_of(text: &str) -> Result<Value, String> {
+    let mut documents = model::parse::to_json(text);
+    match (documents.pop(), documents.is_empty()) {
+        (Some(document), true) => document,
+        (None, _) => Ok(Value::Null),
+        (Some(_), false) => Err("the values are several documents".to_owned()),
+    }
+}
+
+/// Puts what is stated in place of what is there, field by field.
+fn lay_over(base: &mut Value, stated: Value) {
+    match (base, stated) {
+        (Value::Object(base), Value::Object(stated)) => {
+            for (key, value) in stated {
+                lay_over(base.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (_, Value::Null) => {}
+        (base, stated) => *base = stated,
+    }
 }
 
 fn read(config: &str, values: &str) -> Result<Injection, String> {
