@@ -25,7 +25,7 @@ pub mod streams;
 pub mod supervisor;
 pub mod unsupported;
 pub mod warm;
-pub mod webhooks;
 mod watched;
+pub mod webhooks;
 mod welcome;
 pub mod writing;

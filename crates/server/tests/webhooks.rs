@@ -174,10 +174,17 @@ impl Port {
     async fn map(&self, data: Value) {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "istio-sidecar-injector", "namespace": "istio-system"}, "data": data});
-        let parsed = parse(&map.to_string(), &Arc::from(Path::new("a.yaml")), Validation::Strict);
+        let parsed = parse(
+            &map.to_string(),
+            &Arc::from(Path::new("a.yaml")),
+            Validation::Strict,
+        );
         let object = parsed.objects().next().unwrap().clone();
         let change = Change::Put(Owner::new(0, "test"), object);
-        self.derive.change(vec![change], Instant::now()).await.unwrap();
+        self.derive
+            .change(vec![change], Instant::now())
+            .await
+            .unwrap();
     }
 }
 
@@ -192,7 +199,8 @@ fn from_of(answer: &Value) -> Option<String> {
     let patch: Vec<Value> = serde_json::from_str(&patch_of(answer)?).ok()?;
     let annotations = patch.iter().find_map(|op| {
         let path = op["path"].as_str()?;
-        path.starts_with("/metadata/annotations").then(|| op["value"].clone())
+        path.starts_with("/metadata/annotations")
+            .then(|| op["value"].clone())
     })?;
     annotations["from"].as_str().map(str::to_owned)
 }
@@ -242,11 +250,17 @@ async fn configuration_is_judged_and_counted() {
                 "spec": {"servers": [{"port": {"number": port, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]}]}}})
     };
     let (status, answer) = port.review("/validate", gateway(80)).await;
-    assert_eq!((status, &answer["response"]["allowed"]), (200, &json!(true)));
+    assert_eq!(
+        (status, &answer["response"]["allowed"]),
+        (200, &json!(true))
+    );
     assert_eq!(answer["response"]["uid"], "u");
     let (_, answer) = port.review("/validate", gateway(0)).await;
     let message = answer["response"]["status"]["message"].as_str().unwrap();
-    assert!(message.starts_with("configuration is invalid: "), "{message}");
+    assert!(
+        message.starts_with("configuration is invalid: "),
+        "{message}"
+    );
     let labels = ["networking.istio.io", "v1", "gateways"];
     let metrics = &port.metrics.webhooks;
     assert_eq!(metrics.passed.with_label_values(&labels).get(), 1);
@@ -259,13 +273,15 @@ async fn injection_is_what_the_newest_configuration_says() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().display().to_string();
     let port = Port::start(&["--inject-config-dir", &path]).await;
-    let map = |from: &str| json!({"config": TEMPLATES, "values": json!({"from": from}).to_string()});
+    let map =
+        |from: &str| json!({"config": TEMPLATES, "values": json!({"from": from}).to_string()});
     port.map(map("map")).await;
     port.until("map").await;
     port.map(map("another map")).await;
     port.until("another map").await;
     // What cannot be read leaves the last good one in force.
-    port.map(json!({"config": "templates: [", "values": "{}"})).await;
+    port.map(json!({"config": "templates: [", "values": "{}"}))
+        .await;
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     port.until("another map").await;
     // Without templates there are those for stock Envoys, with these values over their own.

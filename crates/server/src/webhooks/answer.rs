@@ -155,7 +155,9 @@ impl Service {
         metrics.injections.inc();
         let begun = Instant::now();
         let answer = self.injected(path, body);
-        metrics.injection_time.observe(begun.elapsed().as_secs_f64());
+        metrics
+            .injection_time
+            .observe(begun.elapsed().as_secs_f64());
         if answer.status == StatusCode::OK {
             metrics.injected.inc();
         }

@@ -12,8 +12,8 @@ use inject::{CONFIG_KEY, Injection, VALUES_KEY, builtin};
 use model::kinds::kube::ConfigMap;
 use model::object::Object;
 use model::{Kind, ObjectName};
-use sources::folder::LARGEST_FILE;
 use serde_json::Value;
+use sources::folder::LARGEST_FILE;
 use sources::open::{Stamp, read_text};
 use store::Snapshot;
 use tokio::sync::watch;
@@ -143,9 +143,11 @@ impl InjectorSource {
                 *configured = Configuration::default();
             }
             Some(Ok(injection)) => {
-                let templates: Vec<&str> =
-                    injection.templates.keys().map(String::as_str).collect();
-                tracing::info!(templates = templates.join(","), "Pods are injected as {place} says.");
+                let templates: Vec<&str> = injection.templates.keys().map(String::as_str).collect();
+                tracing::info!(
+                    templates = templates.join(","),
+                    "Pods are injected as {place} says."
+                );
                 *configured = Configuration {
                     injection: Some(Arc::new(injection)),
                     fault: None,

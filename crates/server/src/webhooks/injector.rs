@@ -142,10 +142,14 @@ fn proxy_config(snapshot: &Snapshot, pod: &Value, namespace: &str) -> ProxyConfi
 fn nodes_are_new(snapshot: &Snapshot, node: &str) -> bool {
     let is_new = |version: &str| {
         let minor = version.trim_start_matches('v').split('.').nth(1);
-        minor.and_then(|m| m.parse::<u32>().ok()).is_some_and(|m| m >= NATIVE)
+        minor
+            .and_then(|m| m.parse::<u32>().ok())
+            .is_some_and(|m| m >= NATIVE)
     };
     let nodes = &snapshot.tables.nodes;
-    let own = nodes.get(&ObjectName::new("", node)).filter(|_| !node.is_empty());
+    let own = nodes
+        .get(&ObjectName::new("", node))
+        .filter(|_| !node.is_empty());
     match own {
         Some(own) => is_new(&own.status.node_info.kubelet_version),
         None => nodes

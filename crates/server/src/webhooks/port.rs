@@ -130,7 +130,10 @@ async fn answer(request: Request<Incoming>, port: Arc<Port>) -> Result<Page, Inf
         _ if !under("/inject") && !under("/validate") => {
             text(StatusCode::NOT_FOUND, "404 page not found\n")
         }
-        _ if !asks => text(StatusCode::METHOD_NOT_ALLOWED, "an AdmissionReview is posted\n"),
+        _ if !asks => text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "an AdmissionReview is posted\n",
+        ),
         path => {
             let kind = parts.headers.get(header::CONTENT_TYPE);
             let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
