@@ -17,4 +17,5 @@ pub(crate) mod root_cert;
 pub(crate) mod simulate;
 pub(crate) mod status;
 mod text;
+pub(crate) mod token;
 pub(crate) mod validate;

@@ -62,6 +62,8 @@ enum Command {
     /// Put sidecars into the pods of manifests, as the webhook does in a cluster.
     #[command(visible_alias = "kube-inject")]
     Inject(commands::inject::InjectOptions),
+    /// Print a token of a service account of the store, with which a proxy proves who it is.
+    Token(commands::token::TokenOptions),
     /// Print the roots that workloads of the mesh are judged by.
     RootCert(commands::root_cert::RootCertOptions),
     /// Print the roles that `serve` needs in a Kubernetes cluster.
@@ -133,6 +135,7 @@ fn main() -> ExitCode {
         Command::Inject(options) => {
             commands::inject::run(&options, &mut out(), &mut std::io::stderr())
         }
+        Command::Token(options) => block_on(commands::token::run(options, &mut out())),
         Command::Permissions(options) => commands::permissions::run(&options, &mut out()),
         Command::RemoteSecret(options) => block_on(commands::remote_secret::run(
             *options,

@@ -100,6 +100,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub secure: crate::secure::SecureOptions,
 
+    /// Who is believed there.
+    #[command(flatten)]
+    pub authentication: crate::authentication::AuthenticationOptions,
+
     /// Address for `/ready`, `/live`, `/metrics` and `/debug`.
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub http_addr: SocketAddr,

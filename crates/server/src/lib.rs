@@ -4,7 +4,7 @@ pub mod access;
 pub mod analysis;
 pub mod api;
 pub mod apis;
-mod authentication;
+pub mod authentication;
 pub mod authority;
 pub mod config;
 pub mod debug;

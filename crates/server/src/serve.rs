@@ -94,8 +94,10 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         derive.hold()?;
         doors.begin("Ready, from disk.");
     }
-    let apis = Apis::new(options.cluster_id.as_str().into());
-    let api = OnceLock::new();
+    let (apis, store) = (
+        Apis::new(options.cluster_id.as_str().into()),
+        OnceLock::new(),
+    );
     let sources = Sources {
         wiring: Wiring {
             options: &options,
@@ -104,9 +106,9 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             shadows: &core.shadows,
             stop: &stop,
             fault: &pages.fault,
-            api: &api,
             cluster,
             apis: &apis,
+            store: &store,
             warm: warm.is_serving(),
         },
         supervisor: &supervisor,
@@ -115,14 +117,14 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     };
     let target = sources.wiring.add_to(&supervisor).await?;
     begin_ca(&options, target.as_ref(), &pages, &stop).await?;
-    let shown = begin_tls(&options, &trust, &pages, &mut doors, &stop)?;
+    let shown = begin_tls(&sources.wiring, &trust, &pages, &mut doors)?;
     let webhooks = webhooks::Parts {
         options: &options,
         pages: &pages,
         source: &core.injection,
         keys: shown.as_ref().map(|shown| shown.key.clone()),
         authority: pages.authority.get(),
-        api: api.get(),
+        api: store.get(),
     };
     webhooks::begin(webhooks, &tasks, &stop).await?;
     registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
@@ -173,16 +175,22 @@ async fn begin_ca(
 
 /// Opens the port for TLS, if there is something to show.
 fn begin_tls(
-    options: &ServeOptions,
+    wiring: &Wiring<'_>,
     trust: &Trust,
     pages: &Pages,
     doors: &mut Doors<'_>,
-    stop: &CancellationToken,
 ) -> anyhow::Result<Option<Shown>> {
     let authority = pages.authority.get();
-    let shown = secure::start(options, authority, stop)?;
+    let shown = secure::start(wiring.options, authority, wiring.stop)?;
     if let Some(shown) = &shown {
-        let authenticators = authentication::start(pages.settled.clone(), &pages.metrics, stop);
+        let authenticators = authentication::start(authentication::Parts {
+            options: wiring.options,
+            settled: pages.settled.clone(),
+            apis: wiring.apis,
+            store: wiring.store.get().cloned(),
+            metrics: wiring.metrics,
+            stop: wiring.stop,
+        })?;
         trust.tell(authenticators, authority.map(Authority::signer));
         doors.secure(shown)?;
     }

@@ -63,12 +63,12 @@ pub(super) struct Wiring<'a> {
     pub(super) stop: &'a CancellationToken,
     /// Where it is shown that the store of the API cannot be written.
     pub(super) fault: &'a OnceLock<watch::Receiver<Option<Arc<str>>>>,
-    /// Where the API store is told, if there is one.
-    pub(super) api: &'a OnceLock<Arc<apiserver::api::Api>>,
     /// Clients of the cluster that objects are read from.
     pub(super) cluster: Option<kubernetes::Clients>,
     /// The APIs of all clusters.
     pub(super) apis: &'a Apis,
+    /// Our own store, once it is served.
+    pub(super) store: &'a OnceLock<Arc<apiserver::api::Api>>,
     /// Whether proxies are served from disk until the sources have been read.
     pub(super) warm: bool,
 }
@@ -152,7 +152,7 @@ impl Wiring<'_> {
         let (owner, api) = crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
         let store = api.store().clone();
         // Set here only.
-        let _ = self.api.set(api.clone());
+        let _ = self.store.set(api.clone());
         let place = Arc::new(EmbeddedPlace::new(api));
         let target = Target {
             api: Api {
