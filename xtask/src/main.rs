@@ -147,6 +147,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "analysis",
             "explain",
             "apiserver",
+            "ca",
             "convert",
             "server",
             "client",

@@ -34,6 +34,8 @@ enum Command {
     Serve(Box<server::config::ServeOptions>),
     /// Print the bootstrap that a sidecar or gateway Envoy starts with.
     Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
+    /// Show the certificates that a proxy or a service account gets: names, expiry, and who issued them.
+    Cert(commands::cert::CertOptions),
     /// Connect many simulated proxies to any xDS server and measure how fast and how much it sends.
     Load(Box<client::LoadOptions>),
     /// Print what a proxy gets: clusters, listeners, routes, endpoints.
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Bootstrap(options) => {
             commands::bootstrap::run(&options, &mut std::io::stdout().lock())
         }
+        Command::Cert(options) => block_on(commands::cert::run(&options, &mut std::io::stdout())),
         Command::Load(options) => load(*options),
         Command::ProxyConfig(options) => block_on(commands::proxy_config::run(
             *options,

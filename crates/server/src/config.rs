@@ -50,6 +50,9 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,
 
+    /// Certificates of workloads that have no agent.
+    #[command(flatten)]
+    pub certificates: crate::certificates::CertificateOptions,
     /// Who may read Secrets.
     #[command(flatten)]
     pub access: crate::access::AccessOptions,

@@ -6,6 +6,7 @@ pub mod api;
 pub mod apis;
 pub mod authentication;
 pub mod authority;
+pub mod certificates;
 pub mod config;
 pub mod debug;
 pub mod derive;

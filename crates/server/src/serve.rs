@@ -28,6 +28,7 @@ use crate::analysis::Analyst;
 use crate::apis::Apis;
 use crate::authentication;
 use crate::authority;
+use crate::certificates;
 use crate::config::ServeOptions;
 use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
@@ -167,6 +168,7 @@ async fn begin_ca(
         stop,
     };
     if let Some(authority) = authority::start(parts).await? {
+        certificates::add(pages, &authority, &options.certificates, stop)?;
         // Set here only.
         let _ = pages.authority.set(authority);
     }
