@@ -114,6 +114,8 @@ const GRAPH: &[(&str, &[&str])] = &[
     (
         "server",
         &[
+            "admission",
+            "inject",
             "ca",
             "identity",
             "kubernetes",
@@ -160,7 +162,9 @@ const GRAPH: &[(&str, &[&str])] = &[
             "mesh",
             "policy",
             "xlate",
+            "gotemplate",
             "incr",
+            "inject",
             "kubernetes",
         ],
     ),

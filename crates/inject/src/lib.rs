@@ -7,6 +7,7 @@
 //! can make of it is bounded.
 // Istio: pkg/kube/inject/webhook.go injectPod, 1.32.
 
+pub mod builtin;
 mod config;
 mod containers;
 mod data;

@@ -61,6 +61,9 @@ enum Command {
     Crds(commands::crds::CrdsOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
+    /// Put sidecars into the pods of manifests, as the webhook does in a cluster.
+    #[command(visible_alias = "kube-inject")]
+    Inject(commands::inject::InjectOptions),
     /// Print a token of a service account of the store, with which a proxy proves who it is.
     Token(commands::token::TokenOptions),
     /// Print the roots that workloads of the mesh are judged by.
@@ -132,6 +135,9 @@ fn main() -> ExitCode {
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Crds(options) => commands::crds::run(&options, &mut out()),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
+        Command::Inject(options) => {
+            commands::inject::run(&options, &mut out(), &mut std::io::stderr())
+        }
         Command::Token(options) => block_on(commands::token::run(options, &mut out())),
         Command::Permissions(options) => commands::permissions::run(&options, &mut out()),
         Command::RemoteSecret(options) => block_on(commands::remote_secret::run(

@@ -42,6 +42,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub ca: crate::authority::CaOptions,
 
+    /// Admission webhooks.
+    #[command(flatten)]
+    pub webhooks: crate::webhooks::WebhookOptions,
+
     /// What is written into it.
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,

@@ -3,7 +3,7 @@
 //! Debug pages show configuration, so they answer only to clients on this machine ([`this_machine`]), whatever address is listened
 //! on. A client that holds connections, sends slowly or does not read keeps nobody else from being answered.
 
-mod clients;
+pub(crate) mod clients;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -18,6 +18,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -67,7 +68,8 @@ pub struct Pages {
     pub authority: OnceLock<Authority>,
 }
 
-type Page = Response<Full<Bytes>>;
+/// An answer.
+pub(crate) type Page = Response<Full<Bytes>>;
 
 /// How long the head of a request may take, and a connection be idle between requests.
 const HEAD: Duration = Duration::from_secs(10);
@@ -113,24 +115,40 @@ async fn connection(
     connection_slot: Arc<Connection>,
     pages: Arc<Pages>,
 ) {
+    let answer = move |request| answer(request, peer, pages.clone());
+    converse(stream, connection_slot, HEAD, answer).await;
+}
+
+/// Answers what a client asks until it has no more to ask, takes longer than `patience` for the head of a request, or does not
+/// read what it is answered.
+pub(crate) async fn converse<S, A, F>(
+    stream: S,
+    connection_slot: Arc<Connection>,
+    patience: Duration,
+    answer: A,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Result<Page, Infallible>>,
+{
     let serving = connection_slot.clone();
     let service = hyper::service::service_fn(move |request| {
-        let (connection_slot, pages) = (serving.clone(), pages.clone());
+        let (connection_slot, page) = (serving.clone(), answer(request));
         async move {
             connection_slot.set_busy(true);
-            let page = answer(request, peer, pages).await;
+            let page = page.await;
             connection_slot.set_busy(false);
             page
         }
     });
     let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(patience)
         .max_buf_size(LARGEST_HEAD)
         .serve_connection(TokioIo::new(stream), service);
     // One that is idle for longer than a head may take has an answer that its client does not read.
     let unread = async {
-        while connection_slot.idle_for() < READING {
+        while connection_slot.idle_for() < READING.max(patience) {
             tokio::time::sleep(HEAD).await;
         }
     };

@@ -27,5 +27,6 @@ pub mod supervisor;
 pub mod unsupported;
 pub mod warm;
 mod watched;
+pub mod webhooks;
 mod welcome;
 pub mod writing;

@@ -3,6 +3,7 @@
 mod authority;
 mod certificates;
 mod remotes;
+mod webhooks;
 mod writing;
 
 mod registrations;
@@ -24,6 +25,7 @@ pub use authority::Authority;
 pub use certificates::Certificates;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
+pub use webhooks::Webhooks;
 pub use writing::Writing;
 
 /// Buckets of everything that is a time of propagation, in seconds: a change should arrive in milliseconds.
@@ -111,6 +113,8 @@ pub struct Metrics {
     pub certificates: Certificates,
     /// Of what is written into an API.
     pub writing: Writing,
+    /// Of admission webhooks.
+    pub webhooks: Webhooks,
     /// Seconds from start to ready.
     pub startup: Gauge,
 }
@@ -306,6 +310,7 @@ impl Metrics {
             remotes: Remotes::new(r)?,
             certificates: Certificates::new(r)?,
             writing: Writing::new(r)?,
+            webhooks: Webhooks::new(r)?,
             startup: {
                 let seconds =
                     Gauge::new("startup_duration_seconds", "Seconds from start to ready.")?;

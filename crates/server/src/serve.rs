@@ -3,6 +3,7 @@
 mod check;
 mod remotes;
 mod report;
+mod webhooks;
 mod wiring;
 mod write;
 
@@ -42,6 +43,7 @@ use crate::shadows::Shadows;
 use crate::streams::Proxies;
 use crate::supervisor::Supervisor;
 use crate::warm::{Keeper, Saver, Warm};
+use crate::webhooks::InjectorSource;
 use crate::welcome;
 use crate::writing::Target;
 use report::report;
@@ -117,6 +119,15 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let target = sources.wiring.add_to(&supervisor).await?;
     begin_ca(&options, target.as_ref(), &pages, &stop).await?;
     let shown = begin_tls(&sources.wiring, &trust, &pages, &mut doors)?;
+    let webhooks = webhooks::Parts {
+        options: &options,
+        pages: &pages,
+        source: &core.injection,
+        keys: shown.as_ref().map(|shown| shown.key.clone()),
+        authority: pages.authority.get(),
+        api: store.get(),
+    };
+    webhooks::begin(webhooks, &tasks, &stop).await?;
     registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
     let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
@@ -390,6 +401,7 @@ struct Thread {
     analyst: Analyst,
     shadows: Arc<Shadows>,
     config_maps: Arc<ConfigMaps>,
+    injection: Arc<InjectorSource>,
     registration: Registration,
     remote_secrets: Arc<Secrets>,
 }
@@ -416,6 +428,8 @@ impl Thread {
         let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
         let (metrics, seen, registered) = (metrics.clone(), shadows.clone(), registration.clone());
         let config_maps = Arc::new(ConfigMaps::new(options));
+        let injection = Arc::new(InjectorSource::new(options));
+        let of_injection = injection.clone();
         let namespace = options.remotes.secrets_namespace.as_ref();
         let namespace = namespace.unwrap_or(&options.namespace);
         let remote_secrets = Arc::new(Secrets::new(namespace));
@@ -425,6 +439,7 @@ impl Thread {
             seen.see(batch);
             registered.see(batch);
             of_settings.see(batch);
+            of_injection.see(batch);
             of_remotes.see(batch);
             if !batch.changes.is_empty() {
                 of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
@@ -441,6 +456,7 @@ impl Thread {
             analyst,
             shadows,
             config_maps,
+            injection,
             registration,
             remote_secrets,
         })

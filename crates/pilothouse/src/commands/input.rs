@@ -1,9 +1,13 @@
 //! What commands read.
 
 use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use model::mesh::MeshConfig;
 use sources::folder::LARGEST_FILE;
+use sources::open::read_text;
 
 /// Standard input, no longer than a file may be.
 ///
@@ -20,4 +24,32 @@ pub(super) fn standard_input() -> anyhow::Result<String> {
         bail!("standard input has more than {LARGEST_FILE} bytes");
     }
     Ok(text)
+}
+
+/// A file, or standard input for `-`.
+///
+/// # Errors
+///
+/// When it is too long, or cannot be read.
+pub(super) fn file(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new("-") {
+        return standard_input();
+    }
+    read_text(path, LARGEST_FILE).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The mesh configuration of a file; Istio's defaults without one.
+///
+/// # Errors
+///
+/// When it cannot be read, or used.
+pub(super) fn mesh_config(path: Option<&Path>) -> anyhow::Result<MeshConfig> {
+    let Some(path) = path else {
+        return Ok(model::mesh::default_mesh_config());
+    };
+    let read = validate::mesh::read_config(&file(path)?, &Arc::from(path));
+    read.value.with_context(|| {
+        let found = read.diagnostics.iter().map(ToString::to_string);
+        found.collect::<Vec<_>>().join("\n")
+    })
 }

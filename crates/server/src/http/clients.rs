@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const SPARE: usize = 4;
 
 /// The connections of a port.
-pub(super) struct Clients {
+pub(crate) struct Clients {
     most: usize,
     all: Mutex<All>,
     spare: Mutex<Vec<File>>,
@@ -42,7 +42,7 @@ struct Client {
 }
 
 impl Clients {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         let limit = getrlimit(Resource::Nofile).current;
         let limit = limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
         Self::with_room(most(limit))
@@ -59,7 +59,7 @@ impl Clients {
     }
 
     /// A place for a connection; where there was none, another connection ends. `None` where none can be ended.
-    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Connection> {
+    pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Connection> {
         let mut all = self.lock();
         let now = Instant::now();
         if all.open.len() >= self.most && !all.end_one(now) {
@@ -83,7 +83,7 @@ impl Clients {
     }
 
     /// Makes room when there are no file descriptors left; whether one is free now.
-    pub(super) fn make_room(&self) -> bool {
+    pub(crate) fn make_room(&self) -> bool {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let freed = { spare }.pop().is_some();
         freed || self.lock().end_one(Instant::now())
@@ -138,7 +138,7 @@ fn most(descriptors: usize) -> usize {
 }
 
 /// A connection among the others, until it is dropped.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     clients: Arc<Clients>,
     number: u64,
     end: CancellationToken,
@@ -146,12 +146,12 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Resolves when another connection needs the place.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         self.end.cancelled().await;
     }
 
     /// A request has come, or its answer has gone.
-    pub(super) fn set_busy(&self, busy: bool) {
+    pub(crate) fn set_busy(&self, busy: bool) {
         if let Some(client) = self.clients.lock().open.get_mut(&self.number) {
             client.busy = busy;
             client.since = Instant::now();
@@ -159,7 +159,7 @@ impl Connection {
     }
 
     /// How long it has been idle.
-    pub(super) fn idle_for(&self) -> Duration {
+    pub(crate) fn idle_for(&self) -> Duration {
         let all = self.clients.lock();
         let client = all.open.get(&self.number).filter(|c| !c.busy);
         client.map_or(Duration::ZERO, |c| c.since.elapsed())

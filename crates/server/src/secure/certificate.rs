@@ -30,7 +30,8 @@ pub(super) fn names(options: &ServeOptions) -> Vec<Arc<str>> {
     let namespace = &options.namespace;
     let revision = Some(&options.revision).filter(|r| !r.is_empty() && *r != "default");
     let services = SERVICES.map(str::to_owned).into_iter();
-    let services = services.chain(revision.map(|revision| format!("istiod-{revision}")));
+    let of_revision = |revision| ["istiod", "pilothouse"].map(|name| format!("{name}-{revision}"));
+    let services = services.chain(revision.map(of_revision).into_iter().flatten());
     let stated = options.secure.tls_names.iter();
     let stated = stated.map(|name| name.trim().to_owned());
     let mut names: Vec<Arc<str>> = Vec::new();

@@ -60,3 +60,81 @@ reading reviews
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Not empty where something is served at 15017. */}}
+{{- define "pilothouse.webhooks" -}}
+{{- if or .Values.injection.enabled .Values.configValidation.enabled -}}
+{{- if .Values.ca.enabled -}}yes
+{{- else if not .Values.webhooks.url -}}{{ fail "injection and configValidation need ca.enabled, or webhooks.url" }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Not empty where xDS is served over TLS. */}}
+{{- define "pilothouse.secure" -}}
+{{- if and .Values.xds.secure .Values.ca.enabled }}yes{{ end -}}
+{{- end }}
+
+{{/* The name of the webhooks of injection, as istiod's. */}}
+{{- define "pilothouse.injectorName" -}}
+istio-sidecar-injector{{ with .Values.revision }}-{{ . }}{{ end }}{{ if ne .Release.Namespace "istio-system" }}-{{ .Release.Namespace }}{{ end }}
+{{- end }}
+
+{{/* How a webhook is called: this release's Service, or the URL of a control plane elsewhere. */}}
+{{- define "pilothouse.webhookClient" -}}
+{{- $webhooks := .context.Values.webhooks -}}
+{{- if $webhooks.url }}
+url: {{ printf "%s%s" (trimSuffix "/" $webhooks.url) .path | quote }}
+{{- else }}
+service:
+  name: {{ include "pilothouse.name" .context }}
+  namespace: {{ .context.Release.Namespace }}
+  path: {{ .path }}
+  port: 443
+{{- end }}
+{{- with $webhooks.caBundle }}
+caBundle: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Webhooks that inject pods of a revision, or of a tag; of the default one also where nothing names a revision. Selectors
+are istiod's, so that labels mean the same. */}}
+{{- define "pilothouse.injectors" -}}
+{{- $revision := dict "key" "istio.io/rev" "operator" "In" "values" (list .revision) }}
+{{- $noRevision := dict "key" "istio.io/rev" "operator" "DoesNotExist" }}
+{{- $noSwitch := dict "key" "istio-injection" "operator" "DoesNotExist" }}
+{{- $switch := dict "key" "istio-injection" "operator" "In" "values" (list "enabled") }}
+{{- $notRefused := dict "key" "sidecar.istio.io/inject" "operator" "NotIn" "values" (list "false") }}
+{{- $asked := dict "key" "sidecar.istio.io/inject" "operator" "In" "values" (list "true") }}
+{{- $silent := dict "key" "sidecar.istio.io/inject" "operator" "DoesNotExist" }}
+{{- $ordinary := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" (list "kube-system" "kube-public" "kube-node-lease" "local-path-storage") }}
+{{- $all := list
+  (dict "name" "rev.namespace" "namespaces" (list $revision $noSwitch) "objects" (list $notRefused))
+  (dict "name" "rev.object" "namespaces" (list $noRevision $noSwitch) "objects" (list $notRefused $revision)) }}
+{{- if .default }}
+{{- $all = concat $all (list
+  (dict "name" "namespace" "namespaces" (list $switch) "objects" (list $notRefused))
+  (dict "name" "object" "namespaces" (list $noSwitch $noRevision) "objects" (list $asked $noRevision))) }}
+{{- if .context.Values.injection.enableNamespacesByDefault }}
+{{- $all = append $all (dict "name" "auto" "namespaces" (list $noSwitch $noRevision $ordinary) "objects" (list $silent $noRevision)) }}
+{{- end }}
+{{- end }}
+{{- $context := .context }}
+{{- range $all }}
+- name: {{ .name }}.sidecar-injector.istio.io
+  clientConfig: {{- include "pilothouse.webhookClient" (dict "context" $context "path" $context.Values.injection.path) | trim | nindent 4 }}
+  rules:
+    - operations: [CREATE]
+      apiGroups: [""]
+      apiVersions: [v1]
+      resources: [pods]
+  namespaceSelector:
+    matchExpressions: {{- toYaml .namespaces | nindent 6 }}
+  objectSelector:
+    matchExpressions: {{- toYaml .objects | nindent 6 }}
+  failurePolicy: Fail
+  reinvocationPolicy: {{ $context.Values.injection.reinvocationPolicy }}
+  sideEffects: None
+  admissionReviewVersions: [v1]
+{{- end }}
+{{- end }}

@@ -171,21 +171,7 @@ pub(in crate::commands) fn snapshot(
     config_dirs: &[PathBuf],
     mesh_config: Option<&Path>,
 ) -> anyhow::Result<Arc<Snapshot>> {
-    let mesh = match mesh_config {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            let read = validate::mesh::read_config(&text, &Arc::from(path));
-            read.value.with_context(|| {
-                read.diagnostics
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join("\n")
-            })?
-        }
-        None => model::mesh::default_mesh_config(),
-    };
+    let mesh = crate::commands::input::mesh_config(mesh_config)?;
     let settings = Arc::new(Settings {
         mesh: Arc::new(mesh),
         networks: Arc::default(),
