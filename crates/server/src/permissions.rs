@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub enum Feature {
     /// Reading configuration, services and endpoints, without which there is nothing to serve.
     Reading,
-    /// Reviews of who may read Secrets (`--review-secret-access`).
+    /// Reviews of tokens, by which proxies prove who they are, and of who may read Secrets (`--review-secret-access`).
     Reviews,
     /// Statuses and the addresses of ServiceEntries (`--write-status`).
     Statuses,
@@ -72,11 +72,10 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
         (Reach::Remote, Feature::Reading) => {
             of_kinds(all().filter(|k| k.is_read_remotely()), "", READ)
         }
-        (Reach::Cluster | Reach::Remote, Feature::Reviews) => vec![Rule {
-            group: "authorization.k8s.io",
-            resources: vec!["subjectaccessreviews".to_owned()],
-            verbs: &["create"],
-        }],
+        (Reach::Cluster | Reach::Remote, Feature::Reviews) => vec![
+            review("authentication.k8s.io", "tokenreviews"),
+            review("authorization.k8s.io", "subjectaccessreviews"),
+        ],
         (Reach::Cluster, Feature::Statuses) => statuses([Kind::Ingress, Kind::ServiceEntry]),
         (Reach::Cluster, Feature::Analysis) => statuses(all().filter(|k| k.has_analysis_status())),
         (Reach::Cluster, Feature::Registration) => {
@@ -94,6 +93,14 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
         (Reach::Namespace, Feature::Statuses) => leases(&["get", "create", "update"]),
         (Reach::Namespace, Feature::Registration) => leases(&["get", "create", "update", "delete"]),
         (Reach::Namespace | Reach::Remote, _) => Vec::new(),
+    }
+}
+
+fn review(group: &'static str, resource: &str) -> Rule {
+    Rule {
+        group,
+        resources: vec![resource.to_owned()],
+        verbs: &["create"],
     }
 }
 
