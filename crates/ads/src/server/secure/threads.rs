@@ -10,8 +10,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// How much lower the priority is. A thread that serves connections gets nine tenths of a processor that both want.
-const NICE: i32 = 10;
+/// How much lower the priority is. A thread that serves connections gets three quarters of a processor that both want; with more,
+/// other programs of a busy machine would leave handshakes nothing.
+const NICE: i32 = 5;
 /// So many tasks get their turn before the thread looks for what has arrived.
 const BURST: u32 = 8;
 
