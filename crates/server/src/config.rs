@@ -42,6 +42,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,
 
+    /// How the roots of the mesh are distributed.
+    #[command(flatten)]
+    pub trust: crate::trust::TrustOptions,
+
     /// Who may read Secrets.
     #[command(flatten)]
     pub access: crate::access::AccessOptions,

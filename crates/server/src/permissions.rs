@@ -16,6 +16,12 @@ pub enum Feature {
     Reading,
     /// Reviews of who may read Secrets (`--review-secret-access`).
     Reviews,
+    /// Roots of the mesh in each namespace (`--distribute-roots`).
+    Roots,
+    /// Roots in the ClusterTrustBundle of a cluster (`--cluster-trust-bundles`).
+    TrustBundles,
+    /// Roots in webhook configurations (`--injection-webhook`, `--validation-webhook`).
+    Webhooks,
     /// Statuses and the addresses of ServiceEntries (`--write-status`).
     Statuses,
     /// Findings in the status of Istio's kinds (`--write-analysis`).
@@ -73,6 +79,19 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             resources: vec!["subjectaccessreviews".to_owned()],
             verbs: &["create"],
         }],
+        (Reach::Cluster | Reach::Remote, Feature::Roots) => vec![Rule {
+            group: "",
+            resources: vec!["configmaps".to_owned()],
+            verbs: &["get", "create", "update"],
+        }],
+        (Reach::Cluster | Reach::Remote, Feature::TrustBundles) => trust_bundles(),
+        (Reach::Cluster, Feature::Webhooks) => [
+            webhooks(&[Kind::MutatingWebhook, Kind::ValidatingWebhook]),
+            // A bad one is offered, and not made.
+            of_kinds([Kind::Gateway].into_iter(), "", &["create"]),
+        ]
+        .concat(),
+        (Reach::Remote, Feature::Webhooks) => webhooks(&[Kind::MutatingWebhook]),
         (Reach::Cluster, Feature::Statuses) => statuses([Kind::Ingress, Kind::ServiceEntry]),
         (Reach::Cluster, Feature::Analysis) => statuses(all().filter(|k| k.has_analysis_status())),
         (Reach::Cluster, Feature::Registration) => {
@@ -80,7 +99,9 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             let written = of_kinds(entry(), "", &["get", "create", "update", "delete"]);
             [written, of_kinds(entry(), STATUS, REPLACE)].concat()
         }
-        (Reach::Namespace, Feature::Statuses) => leases(&["get", "create", "update"]),
+        (Reach::Namespace, Feature::Statuses | Feature::Roots | Feature::TrustBundles) => {
+            leases(&["get", "create", "update"])
+        }
         (Reach::Namespace, Feature::Registration) => leases(&["get", "create", "update", "delete"]),
         (Reach::Namespace | Reach::Remote, _) => Vec::new(),
     }
@@ -92,6 +113,24 @@ fn leases(verbs: &'static [&'static str]) -> Vec<Rule> {
         resources: vec!["leases".to_owned()],
         verbs,
     }]
+}
+
+/// What it takes to write a bundle that workloads get in a volume.
+fn trust_bundles() -> Vec<Rule> {
+    let rule = |resource: &str, verbs| Rule {
+        group: "certificates.k8s.io",
+        resources: vec![resource.to_owned()],
+        verbs,
+    };
+    vec![
+        rule("clustertrustbundles", &["get", "create", "update"]),
+        rule("signers", &["attest"]),
+    ]
+}
+
+/// What it takes to change webhook configurations.
+fn webhooks(kinds: &[Kind]) -> Vec<Rule> {
+    of_kinds(kinds.iter().copied(), "", &["get", "update"])
 }
 
 /// What it takes to write the statuses of these kinds.
