@@ -58,7 +58,10 @@ const GRAPH: &[(&str, &[&str])] = &[
             "proto-istio",
         ],
     ),
-    ("analysis", &["model", "store", "incr", "proto-istio"]),
+    (
+        "analysis",
+        &["model", "store", "incr", "validate", "proto-istio"],
+    ),
     ("http2", &[]),
     ("ads", &["model", "proto-envoy", "xds", "http2"]),
     ("warm", &["model", "xds"]),
@@ -82,7 +85,25 @@ const GRAPH: &[(&str, &[&str])] = &[
     ),
     (
         "apiserver",
-        &["model", "identity", "sources", "validate", "proto-istio"],
+        &[
+            "model",
+            "identity",
+            "sources",
+            "strategic",
+            "validate",
+            "proto-istio",
+        ],
+    ),
+    ("strategic", &[]),
+    (
+        "inject",
+        &[
+            "gotemplate",
+            "model",
+            "strategic",
+            "validate",
+            "proto-istio",
+        ],
     ),
     ("identity", &["model", "sources"]),
     ("kubernetes", &["model", "sources", "validate"]),

@@ -4,8 +4,10 @@
 //! refuse an object, warnings do not, and each names the field, and with it the line. Nothing here compares objects
 //! with one another. No I/O.
 
+pub mod annotation;
 pub mod cel;
 pub mod mesh;
+pub mod quantity;
 pub mod report;
 pub mod rules;
 pub mod schema;

@@ -3,7 +3,6 @@
 //! Istio: pkg/config/analysis/analyzers/annotations/annotations.go and maturity/maturity.go, 1.32.
 
 mod known;
-mod value;
 
 use incr::Cx;
 use model::kinds::Kinded;
@@ -87,7 +86,7 @@ fn all<T: Kinded>(object: &Object<T>, report: &mut Report<'_>) {
                 .help(format!("it belongs on a {}", known.kinds.join(" or a ")));
             continue;
         }
-        if let Some(fault) = value::fault(name, value) {
+        if let Some(fault) = validate::annotation::fault(name, value) {
             report.add(
                 object,
                 &code::INVALID_ANNOTATION,

@@ -11,6 +11,7 @@ use ::cel::objects::OptionalValue;
 use ::cel::{Context, ExecutionError, Value};
 use ipnet::IpNet;
 
+use crate::quantity::Quantity;
 use crate::text::{is_ip, is_request_url, url_part};
 use crate::written::is_subdomain;
 
@@ -269,31 +270,7 @@ fn regex(pattern: &str) -> Result<regex::Regex> {
 
 /// The number that a quantity such as `1.5Gi` stands for.
 fn quantity(text: &str) -> Option<f64> {
-    const SUFFIXES: [(&str, f64); 16] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("Ei", 1_152_921_504_606_846_976.0),
-        ("n", 1e-9),
-        ("u", 1e-6),
-        ("m", 1e-3),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("E", 1e18),
-        ("", 1.0),
-    ];
-    SUFFIXES.iter().find_map(|(suffix, factor)| {
-        let digits = text.strip_suffix(suffix)?;
-        let good = !digits.is_empty()
-            && digits
-                .bytes()
-                .all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
-        let number: f64 = digits.parse().ok().filter(|_| good)?;
-        Some(number * factor)
-    })
+    let nanos = Quantity::parse(text).ok()?.nanos();
+    #[allow(clippy::cast_precision_loss)]
+    Some(nanos as f64 / 1e9)
 }
