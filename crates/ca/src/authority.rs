@@ -138,4 +138,14 @@ impl Publisher {
             differs
         });
     }
+
+    /// What is wrong.
+    pub(crate) fn fault(&self) -> Option<Arc<str>> {
+        self.state.borrow().fault.clone()
+    }
+
+    /// What is in force.
+    pub(crate) fn issuer(&self) -> Option<Arc<Issuer>> {
+        self.issuer.borrow().clone()
+    }
 }

@@ -1,6 +1,8 @@
 //! The certificate authority of a mesh: its keys and roots, and what it signs.
 //!
-//! An [`Authority`] has a [`Signer`] and [`Roots`], whatever stands behind them. Who may ask for which names is decided before: a [`SigningRequest`] carries the names that its caller has proven.
+//! An [`Authority`] has a [`Signer`] and [`Roots`], whatever stands behind them: certificates that an operator plugged in
+//! ([`plugged`]), a CA that signs itself and rotates its root ([`self_signed`]), or signers of a cluster ([`registration`]).
+//! Who may ask for which names is decided before: a [`SigningRequest`] carries the names that its caller has proven.
 
 pub mod authority;
 pub mod certificate;
@@ -9,8 +11,11 @@ pub mod issuer;
 pub mod key;
 pub mod path;
 pub mod pem;
+pub mod plugged;
+pub mod registration;
 pub mod roots;
 pub mod san;
+pub mod self_signed;
 pub mod signer;
 
 mod public_key;
@@ -18,7 +23,7 @@ mod public_key;
 pub use authority::{Authority, State};
 pub use certificate::Certificate;
 pub use csr::{Csr, CsrError};
-pub use issuer::Issuer;
+pub use issuer::{Issuer, IssuerError};
 pub use key::{KeyAlgorithm, PrivateKey};
 pub use roots::Roots;
 pub use signer::{Issued, Lifetimes, SignError, Signer, SigningRequest};

@@ -12,6 +12,7 @@ pub(crate) mod permissions;
 pub(crate) mod proxy;
 pub(crate) mod proxy_config;
 pub(crate) mod remote_secret;
+pub(crate) mod root_cert;
 pub(crate) mod simulate;
 pub(crate) mod status;
 mod text;

@@ -59,6 +59,8 @@ enum Command {
     Crds(commands::crds::CrdsOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
+    /// Print the roots that workloads of the mesh are judged by.
+    RootCert(commands::root_cert::RootCertOptions),
     /// Print the roles that `serve` needs in a Kubernetes cluster.
     Permissions(commands::permissions::PermissionsOptions),
     /// Print a Secret with which the control plane of another cluster reads this one. Apply it there.
@@ -116,6 +118,9 @@ fn main() -> ExitCode {
             block_on(commands::simulate::run(*options, &mut std::io::stdout()))
         }
         Command::Status(options) => block_on(commands::status::run(&options)),
+        Command::RootCert(options) => {
+            block_on(commands::root_cert::run(&options, &mut std::io::stdout()))
+        }
         Command::Explain(options) => {
             block_on(commands::explain::run(*options, &mut std::io::stdout()))
         }

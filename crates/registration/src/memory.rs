@@ -139,7 +139,7 @@ impl Place for MemoryPlace {
                 let before = objects.expect(&name, version)?;
                 let (mut next, status) = match part {
                     Part::Object => (value.clone(), &before["status"]),
-                    Part::Status => (before.clone(), &value["status"]),
+                    Part::Status | Part::Approval => (before.clone(), &value["status"]),
                 };
                 next["status"] = status.clone();
                 if next["status"].is_null()

@@ -38,6 +38,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub registration: crate::registration::RegistrationOptions,
 
+    /// The CA.
+    #[command(flatten)]
+    pub ca: crate::authority::CaOptions,
+
     /// What is written into it.
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,

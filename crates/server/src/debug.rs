@@ -30,6 +30,10 @@ const INDEX: &[(&str, &str)] = &[
     ("adsz", "connected proxies and what they watch"),
     ("analysis", "what is wrong between objects"),
     (
+        "ca",
+        "which CA signs, and the roots that peers are judged by",
+    ),
+    (
         "clusterz",
         "the configured cluster and the remote ones: which Secret names each, and whether it was read",
     ),
@@ -148,6 +152,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "adsz" | "connections" => Page::Json(adsz(&pages.connections.all())),
         "registryz" => Page::Json(pages.derive.ask(registry::services).await?),
         "endpointShardz" | "endpointz" => Page::Json(pages.derive.ask(registry::endpoints).await?),
+        "ca" => Page::Json(crate::authority::page(pages.authority.get())),
         "clusterz" => Page::Json(remotes::clusterz(
             &pages.cluster,
             &pages.supervisor.sources(),

@@ -9,10 +9,11 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use apiserver::this_machine;
 use bytes::Bytes;
+use ca::Authority;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -62,6 +63,8 @@ pub struct Pages {
     pub settled: watch::Receiver<Settled>,
     /// What is written into an API, if there is one.
     pub writing: OnceLock<Arc<Writing>>,
+    /// The CA, once it is known which; none where none is wanted.
+    pub authority: OnceLock<Authority>,
 }
 
 type Page = Response<Full<Bytes>>;
@@ -246,6 +249,10 @@ async fn metrics(pages: &Pages) -> Page {
         .metrics
         .remotes
         .set_states(&pages.supervisor.sources());
+    if let Some(authority) = pages.authority.get() {
+        let state = authority.state();
+        pages.metrics.authority.set_state(&state, SystemTime::now());
+    }
     let (analyzed, _) = pages.analyst.latest();
     let found = analyzed.current().map(|f| &f.diagnostic);
     pages.metrics.analysed(found);

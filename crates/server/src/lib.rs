@@ -4,6 +4,7 @@ pub mod access;
 pub mod analysis;
 pub mod api;
 pub mod apis;
+pub mod authority;
 pub mod config;
 pub mod debug;
 pub mod derive;

@@ -1,5 +1,6 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
+mod authority;
 mod remotes;
 mod writing;
 
@@ -18,6 +19,7 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use authority::Authority;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
 pub use writing::Writing;
@@ -97,6 +99,8 @@ pub struct Metrics {
     pub warm_failures: IntCounter,
     /// Bytes of the file.
     pub warm_size: IntGauge,
+    /// Of the CA.
+    pub authority: Authority,
     /// Of remote clusters.
     pub remotes: Remotes,
     /// Of what is written into an API.
@@ -291,6 +295,7 @@ impl Metrics {
                 "pilothouse_warm_file_bytes",
                 "Size of the file for the next start.",
             )?,
+            authority: Authority::new(r)?,
             remotes: Remotes::new(r)?,
             writing: Writing::new(r)?,
             startup: {

@@ -28,6 +28,10 @@ pub enum Feature {
     Analysis,
     /// WorkloadEntries of workloads that connect (`--register-workloads`).
     Registration,
+    /// The CA, in a Secret (`--enable-ca-server`).
+    Ca,
+    /// Certificates of the cluster's signers in place of the CA's (`--external-ca`).
+    Signers,
 }
 
 /// Where rights hold.
@@ -99,6 +103,13 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             let written = of_kinds(entry(), "", &["get", "create", "update", "delete"]);
             [written, of_kinds(entry(), STATUS, REPLACE)].concat()
         }
+        (Reach::Cluster, Feature::Signers) => signers(),
+        (Reach::Namespace, Feature::Ca) => vec![Rule {
+            group: "",
+            resources: vec!["secrets".to_owned()],
+            verbs: &["get", "create", "update"],
+        }],
+        (Reach::Cluster, Feature::Ca) => Vec::new(),
         (Reach::Namespace, Feature::Statuses | Feature::Roots | Feature::TrustBundles) => {
             leases(&["get", "create", "update"])
         }
@@ -115,16 +126,28 @@ fn leases(verbs: &'static [&'static str]) -> Vec<Rule> {
     }]
 }
 
-/// What it takes to write a bundle that workloads get in a volume.
-fn trust_bundles() -> Vec<Rule> {
-    let rule = |resource: &str, verbs| Rule {
+fn of_certificates(resource: &str, verbs: &'static [&'static str]) -> Rule {
+    Rule {
         group: "certificates.k8s.io",
         resources: vec![resource.to_owned()],
         verbs,
-    };
+    }
+}
+
+/// What it takes to write a bundle that workloads get in a volume.
+fn trust_bundles() -> Vec<Rule> {
     vec![
-        rule("clustertrustbundles", &["get", "create", "update"]),
-        rule("signers", &["attest"]),
+        of_certificates("clustertrustbundles", &["get", "create", "update"]),
+        of_certificates("signers", &["attest"]),
+    ]
+}
+
+/// What it takes to have requests signed, by any signer.
+fn signers() -> Vec<Rule> {
+    vec![
+        of_certificates("certificatesigningrequests", &["get", "create", "delete"]),
+        of_certificates("certificatesigningrequests/approval", REPLACE),
+        of_certificates("signers", &["approve"]),
     ]
 }
 

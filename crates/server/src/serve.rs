@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::analysis::Analyst;
 use crate::apis::Apis;
+use crate::authority;
 use crate::config::ServeOptions;
 use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
@@ -75,6 +76,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         cluster: options.cluster_id.clone(),
         remotes: remotes.subscribe(),
         writing: OnceLock::new(),
+        authority: OnceLock::new(),
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
     let proxies = proxies(&options, &pages, &registration);
@@ -101,6 +103,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         tasks: &tasks,
     };
     let target = sources.wiring.add_to(&supervisor).await?;
+    begin_ca(&options, target.as_ref(), &pages, &stop).await?;
     registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
     let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
@@ -122,6 +125,28 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     stop.cancel();
     drop((door, pages, derive, supervisor));
     finish(tasks, core.thread, options.shutdown_duration).await
+}
+
+/// Starts the CA.
+async fn begin_ca(
+    options: &ServeOptions,
+    target: Option<&Target>,
+    pages: &Pages,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let parts = authority::Parts {
+        options: &options.ca,
+        namespace: &options.namespace,
+        place: target.map(|t| t.leases.clone()),
+        requests: target.map(|t| t.api.place.clone()),
+        settled: pages.settled.clone(),
+        stop,
+    };
+    if let Some(authority) = authority::start(parts).await? {
+        // Set here only.
+        let _ = pages.authority.set(authority);
+    }
+    Ok(())
 }
 
 /// Clients of the cluster that the options name, if they name one.

@@ -64,6 +64,8 @@ pub enum Part {
     Object,
     /// The status.
     Status,
+    /// The conditions in the status of a CertificateSigningRequest, which are approved apart from the rest.
+    Approval,
 }
 
 /// Why a write did not happen, or is not known to have happened.

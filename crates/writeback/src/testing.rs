@@ -124,7 +124,7 @@ impl FakePlace {
         let revision = objects.revision + 1;
         let mut after = match change {
             Change::Delete => Value::Null,
-            Change::Replace(Part::Status) => {
+            Change::Replace(Part::Status | Part::Approval) => {
                 let mut after = before.clone();
                 after["status"] = value["status"].clone();
                 after

@@ -27,6 +27,13 @@ pub struct Settled {
     pub refused: Option<Arc<str>>,
 }
 
+impl Settled {
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
 /// Files and ConfigMaps of settings as a source. Every run goes on with the same composer, which has the last good versions.
 pub struct SettingsSource {
     owner: Owner,

@@ -65,7 +65,11 @@ impl Asked {
     }
 
     pub(super) fn replace(object: &ObjectRef, part: Part, value: Value) -> Self {
-        let part = (part == Part::Status).then_some("status");
+        let part = match part {
+            Part::Object => None,
+            Part::Status => Some("status"),
+            Part::Approval => Some("approval"),
+        };
         Self {
             method: Method::PUT,
             uri: with_manager(path(object, true, part)),

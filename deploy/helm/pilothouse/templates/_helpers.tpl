@@ -48,6 +48,7 @@ reading reviews roots webhooks
 {{- if .Values.write.statuses }} statuses{{ end }}
 {{- if .Values.write.analysis }} analysis{{ end }}
 {{- if .Values.xds.insecureRegistration }} registration{{ end }}
+{{- if .Values.ca.enabled }} ca{{ end }}
 {{- end }}
 
 {{/* The rules of a role: of the whole cluster, or of the release's namespace. */}}

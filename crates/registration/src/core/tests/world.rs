@@ -208,7 +208,7 @@ impl World {
                         next = value.clone();
                         next["status"] = status;
                     }
-                    Part::Status => next["status"] = value["status"].clone(),
+                    Part::Status | Part::Approval => next["status"] = value["status"].clone(),
                 }
                 next
             }
