@@ -83,11 +83,10 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             resources: vec!["subjectaccessreviews".to_owned()],
             verbs: &["create"],
         }],
-        (Reach::Cluster | Reach::Remote, Feature::Roots) => vec![Rule {
-            group: "",
-            resources: vec!["configmaps".to_owned()],
-            verbs: &["get", "create", "update"],
-        }],
+        (Reach::Cluster, Feature::Roots) => config_maps(),
+        (Reach::Remote, Feature::Roots) => {
+            [config_maps(), leases(&["get", "create", "update"])].concat()
+        }
         (Reach::Cluster | Reach::Remote, Feature::TrustBundles) => trust_bundles(),
         (Reach::Cluster, Feature::Webhooks) => [
             webhooks(&[Kind::MutatingWebhook, Kind::ValidatingWebhook]),
@@ -123,6 +122,15 @@ fn leases(verbs: &'static [&'static str]) -> Vec<Rule> {
         group: "coordination.k8s.io",
         resources: vec!["leases".to_owned()],
         verbs,
+    }]
+}
+
+/// What it takes to write roots.
+fn config_maps() -> Vec<Rule> {
+    vec![Rule {
+        group: "",
+        resources: vec!["configmaps".to_owned()],
+        verbs: &["get", "create", "update"],
     }]
 }
 

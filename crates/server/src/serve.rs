@@ -34,6 +34,7 @@ use crate::settings::{self, Composer, ConfigMaps, SettingsSource, Settled};
 use crate::shadows::Shadows;
 use crate::streams::Proxies;
 use crate::supervisor::Supervisor;
+use crate::trust;
 use crate::warm::{Keeper, Saver, Warm};
 use crate::welcome;
 use crate::writing::Target;
@@ -118,7 +119,13 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         tracing::info!(ms = milliseconds(start), "The sources have been read.");
     }
     door.begin("Ready.");
-    write::begin(target, &options, &pages, &tasks, &stop);
+    let begun = write::Begun {
+        options: &options,
+        pages: &pages,
+        apis: &apis,
+        seen: &core.of_trust,
+    };
+    begun.write_to(target, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
     signal(&stop).await;
     drain(&pages, saver).await;
@@ -327,6 +334,7 @@ struct Thread {
     config_maps: Arc<ConfigMaps>,
     registration: Registration,
     remote_secrets: Arc<Secrets>,
+    of_trust: Arc<trust::Seen>,
 }
 
 impl Thread {
@@ -355,12 +363,15 @@ impl Thread {
         let namespace = namespace.unwrap_or(&options.namespace);
         let remote_secrets = Arc::new(Secrets::new(namespace));
         let (of_settings, of_remotes) = (config_maps.clone(), remote_secrets.clone());
+        let of_trust = Arc::new(trust::Seen::default());
+        let seen_roots = of_trust.clone();
         let on_batch = move |batch: &Batch| {
             report::on_batch(batch, &metrics);
             seen.see(batch);
             registered.see(batch);
             of_settings.see(batch);
             of_remotes.see(batch);
+            seen_roots.see(batch);
             if !batch.changes.is_empty() {
                 of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
@@ -378,6 +389,7 @@ impl Thread {
             config_maps,
             registration,
             remote_secrets,
+            of_trust,
         })
     }
 }
