@@ -67,6 +67,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("warm", &["model", "xds"]),
     ("client", &["proto-envoy", "proto-istio", "xds", "ads"]),
     ("validate", &["model", "descriptors", "proto-istio"]),
+    ("admission", &["model", "validate"]),
     ("sources", &["model", "validate"]),
     ("simulate", &["proto-envoy"]),
     (

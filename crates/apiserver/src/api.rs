@@ -14,9 +14,11 @@ mod review;
 mod table;
 mod tokens;
 mod watch;
+mod webhooks;
 mod write;
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
 
 use http::{HeaderValue, StatusCode, header};
 use model::object::ObjectKey;
@@ -37,6 +39,8 @@ pub(crate) use body::json;
 use heavy::Heavy;
 use request::ObjectTarget;
 pub use request::{Health, LARGEST_BODY, Query, Request, Target};
+use webhooks::Webhooks;
+pub use webhooks::{OwnService, Reach, Roots};
 
 /// An answer.
 pub type Response = http::Response<Body>;
@@ -53,6 +57,7 @@ pub struct Api {
     limits: OnceLock<Limits>,
     heavy: Heavy,
     openapi: openapi::Cache,
+    webhooks: Webhooks,
     tasks: tokio_util::task::TaskTracker,
     elsewhere: OnceLock<Elsewhere>,
     service_accounts: OnceLock<ServiceAccounts>,
@@ -87,6 +92,7 @@ impl Api {
             limits: OnceLock::new(),
             heavy: Heavy::new(),
             openapi: openapi::Cache::default(),
+            webhooks: Webhooks::new(),
             tasks: tokio_util::task::TaskTracker::new(),
             elsewhere: OnceLock::new(),
             service_accounts: OnceLock::new(),
@@ -287,6 +293,7 @@ impl Api {
             status_only,
             finalize,
             dry_run: false,
+            deadline: Instant::now() + webhooks::PATIENCE,
             request: &request,
         };
         if let Err(why) =
@@ -381,6 +388,8 @@ pub(crate) struct Call<'r> {
     pub(crate) finalize: bool,
     /// Whether nothing is to be written.
     pub(crate) dry_run: bool,
+    /// Until when webhooks may be waited for.
+    pub(crate) deadline: Instant,
     pub(crate) request: &'r Request,
 }
 
@@ -438,6 +447,7 @@ pub(crate) fn failed(failure: &Failure) -> Response {
         let seconds = HeaderValue::from_static("1");
         response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
+    body::warn(&mut response, failure.warnings());
     response
 }
 

@@ -59,6 +59,17 @@ pub struct Failure {
     pub message: String,
     /// `details` of the Status.
     pub details: Value,
+    /// What else there is to say, where webhooks were asked.
+    told: Option<Box<Told>>,
+}
+
+/// What webhooks said.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Told {
+    /// The whole Status, in place of the rest.
+    status: Value,
+    /// Warnings for the client.
+    warnings: Vec<String>,
 }
 
 impl Failure {
@@ -69,7 +80,33 @@ impl Failure {
             reason,
             message: message.into(),
             details: Value::Null,
+            told: None,
         }
+    }
+
+    /// A refusal in a Status that a webhook wrote.
+    pub fn of_status(code: StatusCode, message: impl Into<String>, status: Value) -> Self {
+        let mut failure = Self::new(code, "", message);
+        failure.told = Some(Box::new(Told {
+            status,
+            warnings: Vec::new(),
+        }));
+        failure
+    }
+
+    /// With warnings that were said before it failed.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: &[String]) -> Self {
+        if !warnings.is_empty() {
+            let told = self.told.get_or_insert_default();
+            told.warnings.splice(..0, warnings.iter().cloned());
+        }
+        self
+    }
+
+    /// Warnings for the client.
+    pub fn warnings(&self) -> &[String] {
+        self.told.as_ref().map_or(&[], |told| &told.warnings)
     }
 
     /// 400.
@@ -228,11 +265,15 @@ impl Failure {
             reason,
             message,
             details,
+            told: None,
         }
     }
 
     /// The `Status` that clients read.
     pub fn to_json(&self) -> Value {
+        if let Some(told) = self.told.as_ref().filter(|told| !told.status.is_null()) {
+            return told.status.clone();
+        }
         let mut status = json!({
             "kind": "Status",
             "apiVersion": "v1",

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use apiserver::access::Access;
 use apiserver::access::oidc::Oidc;
-use apiserver::api::Api;
+use apiserver::api::{Api, Reach};
 use apiserver::audit::Audit;
 use apiserver::http::Security;
 use apiserver::limits::Limits;
@@ -22,7 +22,7 @@ use model::Owner;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{address, duration};
+use crate::config::{Cidrs, address, cidrs, duration};
 use crate::shadows::Shadows;
 pub use oidc::OidcOptions;
 
@@ -106,6 +106,17 @@ pub struct ApiOptions {
     /// Most watches of one user of the Kubernetes API at once. Members of system:masters are exempt.
     #[arg(long, env = "PILOTHOUSE_API_MAX_WATCHES_PER_USER", value_name = "N", default_value_t = Limits::default().watches_per_user)]
     pub api_max_watches_per_user: usize,
+
+    /// Address ranges at which admission webhooks of the store are called although they are blocked by default: link-local
+    /// addresses and the metadata services of clouds. Comma-separated.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_WEBHOOK_ALLOWED_CIDRS",
+        value_name = "CIDRS",
+        default_value = "",
+        value_parser = cidrs
+    )]
+    pub webhook_allowed_cidrs: Cidrs,
 
     /// OpenID Connect.
     #[command(flatten)]
@@ -218,6 +229,7 @@ pub async fn start(
         watches_per_user: options.api_max_watches_per_user,
         ..Limits::default()
     });
+    api.set_reach(Reach::new(&options.webhook_allowed_cidrs.0, None));
     if let Some(file) = &options.api_access {
         let watching = reload::access(
             file.clone(),

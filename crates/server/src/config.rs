@@ -380,7 +380,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Reads `10.0.0.0/8, fd00::/8`; nothing is no range.
-fn cidrs(text: &str) -> Result<Cidrs, String> {
+pub(crate) fn cidrs(text: &str) -> Result<Cidrs, String> {
     let stated = text.split(',').map(str::trim).filter(|c| !c.is_empty());
     let read = stated.map(|cidr| {
         let wrong = |_| format!("{cidr:?} is not an address range such as 10.0.0.0/8");

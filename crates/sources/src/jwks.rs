@@ -8,7 +8,7 @@
 //! Istio: pilot/pkg/model/jwks_resolver.go, 1.32.
 
 mod fetch;
-mod guard;
+pub mod guard;
 mod room;
 
 use std::collections::BTreeMap;

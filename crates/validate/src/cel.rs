@@ -1,6 +1,7 @@
 //! Expressions of CEL, with the functions that Kubernetes adds to it.
 
 mod check;
+mod condition;
 mod functions;
 mod kind;
 
@@ -9,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 use ::cel::{Context, Env, Program, Value};
 use base64::Engine;
 
+pub use condition::{Condition, Subject};
 pub use kind::{Kind, most_entries, most_often};
 
 use kind::Shape;

@@ -20,6 +20,7 @@ pub use default::fill_defaults;
 pub use rule::{field_path, reason};
 
 use rule::Rule;
+pub(crate) use rule::{size, to_cel};
 
 /// A schema, ready to judge values.
 #[derive(Debug, Default)]

@@ -12,6 +12,7 @@ mod limits;
 mod metadata;
 mod multicluster;
 mod shape;
+mod webhooks;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -25,20 +25,18 @@ use crate::status::{Cause, Failure};
 /// What messages call the place of an object that comes by a request.
 static FROM: LazyLock<Arc<Path>> = LazyLock::new(|| Path::new("request").into());
 
-/// Brings an object into the form that is stored, or says why it cannot be. `old` is what it is to replace.
+/// Brings an object that a client sent into the form that is stored.
 ///
 /// # Errors
 ///
-/// When fields are not known and the client wants to be told (400), or when values are not valid (422).
-pub(super) fn admit(
+/// When fields are not known and the client wants to be told.
+pub(super) fn take_in(
     call: &Call<'_>,
     object: &mut Value,
-    old: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let resource = &call.resource;
-    let schema = resource.schema(&call.version);
-    let unknown = schema::prune(object, schema);
+    let unknown = form(call, object);
     if !unknown.is_empty() {
         let told: Vec<String> = unknown
             .iter()
@@ -63,6 +61,14 @@ pub(super) fn admit(
             }
         }
     }
+    Ok(())
+}
+
+/// Brings an object into the form that is stored; returns the fields that are not known, which are taken out.
+pub(super) fn form(call: &Call<'_>, object: &mut Value) -> Vec<String> {
+    let resource = &call.resource;
+    let schema = resource.schema(&call.version);
+    let unknown = schema::prune(object, schema);
     if let (Value::Object(map), Some(properties)) = (
         &mut *object,
         schema.and_then(|s| s["properties"].as_object()),
@@ -72,6 +78,22 @@ pub(super) fn admit(
     }
     schema::default(object, schema);
     defaults::set(resource, object);
+    unknown
+}
+
+/// Says why an object in the form that is stored cannot be, if it cannot. `old` is what it is to replace.
+///
+/// # Errors
+///
+/// When values are not valid.
+pub(super) fn check(
+    call: &Call<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let resource = &call.resource;
+    let schema = resource.schema(&call.version);
     let mut causes = metadata(resource, object);
     let patterns = resource.patterns(&call.version);
     causes.extend(aside(|| schema::check(object, schema, &patterns)));
@@ -90,7 +112,7 @@ pub(super) fn admit(
 }
 
 /// Does work that may take a second without keeping other requests of the thread waiting.
-fn aside<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn aside<T>(work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

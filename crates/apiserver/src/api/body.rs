@@ -93,11 +93,29 @@ pub(super) fn pieces(pieces: mpsc::Receiver<Bytes>) -> Response {
     typed(StatusCode::OK, "application/json", Body::Pieces(pieces))
 }
 
-/// Adds what there is to say about an object that was taken all the same.
+/// The most characters of all warnings; of each only the beginning is said where they have more.
+const WARNINGS: usize = 4_096;
+/// The most characters of one of many.
+const WARNING: usize = 256;
+
+/// Adds what there is to say about an object, each once.
+// Kubernetes: staging/src/k8s.io/apiserver/pkg/endpoints/filters/warning.go, 1.36.
 pub(super) fn warn(response: &mut Response, warnings: &[String]) {
-    for warning in warnings {
+    let mut said = std::collections::BTreeSet::new();
+    let mut left = WARNINGS;
+    let all: usize = warnings.iter().map(|w| w.chars().count()).sum();
+    let longest = if all > WARNINGS { WARNING } else { WARNINGS };
+    for warning in warnings.iter().filter(|w| !w.is_empty()) {
+        if left == 0 {
+            return;
+        }
+        if !said.insert(warning) {
+            continue;
+        }
         // The grammar of the header: code, agent, quoted text.
-        let text: String = warning.chars().filter(|c| !c.is_control()).collect();
+        let text = warning.chars().filter(|c| !c.is_control()).take(longest);
+        let text: String = text.collect();
+        left = left.saturating_sub(text.chars().count());
         let text = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
             response.headers_mut().append(header::WARNING, value);

@@ -17,6 +17,8 @@ pub(super) fn set(resource: &Resource, object: &mut Value) {
         "Secret" => secret(object),
         "Namespace" => namespace(object),
         "RoleBinding" | "ClusterRoleBinding" => binding(object),
+        "MutatingWebhookConfiguration" => webhooks(object, true),
+        "ValidatingWebhookConfiguration" => webhooks(object, false),
         "HorizontalPodAutoscaler" => {
             if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
                 spec.entry("minReplicas").or_insert(1.into());
@@ -71,6 +73,35 @@ fn secret(object: &mut Value) {
     for (key, value) in texts {
         if let Some(text) = value.as_str() {
             data.insert(key, STANDARD.encode(text).into());
+        }
+    }
+}
+
+// Kubernetes: pkg/apis/admissionregistration/v1/defaults.go, 1.36.
+fn webhooks(object: &mut Value, mutating: bool) {
+    let hooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+    for hook in hooks.into_iter().flatten() {
+        let Some(hook) = hook.as_object_mut() else {
+            continue;
+        };
+        hook.entry("failurePolicy").or_insert("Fail".into());
+        hook.entry("matchPolicy").or_insert("Equivalent".into());
+        hook.entry("namespaceSelector").or_insert(json!({}));
+        hook.entry("objectSelector").or_insert(json!({}));
+        hook.entry("timeoutSeconds").or_insert(10.into());
+        if mutating {
+            hook.entry("reinvocationPolicy").or_insert("Never".into());
+        }
+        let rules = hook.get_mut("rules").and_then(Value::as_array_mut);
+        for rule in rules.into_iter().flatten() {
+            if let Some(rule) = rule.as_object_mut() {
+                rule.entry("scope").or_insert("*".into());
+            }
+        }
+        let client = hook.get_mut("clientConfig");
+        let service = client.and_then(|c| c.get_mut("service"));
+        if let Some(service) = service.and_then(Value::as_object_mut) {
+            service.entry("port").or_insert(443.into());
         }
     }
 }

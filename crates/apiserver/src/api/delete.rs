@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::webhooks::{Asked, Operation};
 use super::{Api, Call, Response, body, read_body};
 use crate::object::{is_terminating, meta, meta_list, meta_mut, now, set_meta};
 use crate::status::Failure;
@@ -40,11 +41,13 @@ impl Api {
     pub(super) async fn delete(self: &Arc<Self>, call: &Call<'_>) -> Result<Response, Failure> {
         let options = Options::read(call)?;
         let name = call.name.as_deref().unwrap_or_default();
+        let mut warnings = Vec::new();
         let (stored, gone) = loop {
             let old = self
                 .stored(&call.resource, &call.id(name))
                 .ok_or_else(|| Failure::not_found(&call.resource, name))?;
-            match self.delete_one(call, &old, &options).await {
+            warnings.clear();
+            match self.delete_one(call, &old, &options, &mut warnings).await {
                 Err(failure)
                     if failure.reason == "Conflict"
                         && options.uid.is_empty()
@@ -52,10 +55,12 @@ impl Api {
                 other => break other?,
             }
         };
-        if gone {
-            return Ok(body::json(StatusCode::OK, &deleted(call, &stored)));
-        }
-        Ok(body::bytes(StatusCode::OK, call.output(&stored)))
+        let mut response = match gone {
+            true => body::json(StatusCode::OK, &deleted(call, &stored)),
+            false => body::bytes(StatusCode::OK, call.output(&stored)),
+        };
+        body::warn(&mut response, &warnings);
+        Ok(response)
     }
 
     /// Deletes an object, or asks those who have a say in it; whether it is gone.
@@ -64,6 +69,7 @@ impl Api {
         call: &Call<'_>,
         old: &Arc<Stored>,
         options: &Options,
+        warnings: &mut Vec<String>,
     ) -> Result<(Arc<Stored>, bool), Failure> {
         let mut object = old.value();
         let name = meta(&object, "name").to_owned();
@@ -90,6 +96,13 @@ impl Api {
                 "this namespace may not be deleted",
             ));
         }
+        let asked = Asked {
+            call,
+            operation: Operation::Delete,
+            old: Some(&object),
+        };
+        self.mutate(&asked, &mut Value::Null, warnings).await?;
+        self.judge(&asked, &Value::Null, warnings).await?;
         let waits = is_namespace || !meta_list(&object, "finalizers").is_empty();
         if !waits {
             let stored = self.remove(call, old).await?;
@@ -138,9 +151,9 @@ impl Api {
     ) -> Result<Response, Failure> {
         let options = Options::read(call)?;
         let listed = self.listed(call)?;
-        let mut items = Vec::new();
+        let (mut items, mut warnings) = (Vec::new(), Vec::new());
         for old in &listed.objects {
-            match self.delete_one(call, old, &options).await {
+            match self.delete_one(call, old, &options, &mut warnings).await {
                 Ok((stored, _)) => items.push(stored.value()),
                 // Gone already, or changed since: whoever did that was first.
                 Err(failure) if matches!(failure.reason, "NotFound" | "Conflict") => {}
@@ -153,7 +166,9 @@ impl Api {
             "metadata": {"resourceVersion": listed.revision.to_string()},
             "items": items,
         });
-        Ok(body::json(StatusCode::OK, &list))
+        let mut response = body::json(StatusCode::OK, &list);
+        body::warn(&mut response, &warnings);
+        Ok(response)
     }
 
     /// Deletes what the object that is gone owned alone, or lets it go on by itself.

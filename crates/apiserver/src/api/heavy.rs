@@ -1,10 +1,11 @@
 //! Work that may take a second: it is done beside the threads that serve sockets, a little at a time.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::status::Failure;
 
@@ -12,6 +13,25 @@ use crate::status::Failure;
 pub(super) const BYTES: usize = 32 << 10;
 /// Requests that may wait for it.
 const WAITING: usize = 64;
+
+tokio::task_local! {
+    /// The room that work has, and where it is from.
+    static ROOM: RefCell<(Arc<Semaphore>, Option<OwnedSemaphorePermit>)>;
+}
+
+/// Waits for something that others do, without keeping the room from other work.
+pub(super) async fn outside<T>(waiting: impl Future<Output = T>) -> T {
+    let given_back = ROOM.try_with(|room| room.borrow_mut().1.take().is_some());
+    let done = waiting.await;
+    if given_back != Ok(true) {
+        return done;
+    }
+    let rooms = ROOM.with(|room| room.borrow().0.clone());
+    if let Ok(again) = rooms.acquire_owned().await {
+        ROOM.with(|room| room.borrow_mut().1 = Some(again));
+    }
+    done
+}
 
 /// Room for heavy work.
 pub(super) struct Heavy {
@@ -51,9 +71,9 @@ impl Heavy {
             room.map_err(|_| Failure::internal("the server stops"))?
         };
         let runtime = Handle::current();
+        let room = RefCell::new((self.working.clone(), Some(room)));
         let done = tokio::task::spawn_blocking(move || {
-            let _room = room;
-            runtime.block_on(work())
+            runtime.block_on(async { ROOM.scope(room, work()).await })
         });
         done.await
             .map_err(|_| Failure::internal("the request could not be worked on"))

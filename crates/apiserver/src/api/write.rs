@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use rules::{check_identity, check_immutable, keep_parts, wanted_differs};
 
+use super::webhooks::{Asked, Operation};
 use super::{Api, Call, Response, admit, read_body};
 use crate::apply::{self, Writer};
 use crate::object::{
@@ -34,12 +35,6 @@ impl Api {
     pub(super) async fn create(&self, call: &Call<'_>) -> Result<Response, Failure> {
         let mut object = read_body(call.request)?;
         self.check_shape(call, &mut object)?;
-        if meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty() {
-            let suffix = new_suffix().map_err(|e| Failure::internal(e.to_string()))?;
-            let mut start = meta(&object, "generateName").to_owned();
-            start.truncate(start.floor_char_boundary(58));
-            set_meta(&mut object, "name", start + &suffix);
-        }
         let mut warnings = Vec::new();
         let stored = self
             .create_object(call, object, false, &mut warnings)
@@ -105,17 +100,12 @@ impl Api {
         warnings: &mut Vec<String>,
     ) -> Result<Arc<Stored>, Failure> {
         let resource = &call.resource;
-        let name = meta(&object, "name").to_owned();
-        if name.is_empty() {
-            let cause = Cause::required("metadata.name", "name or generateName is required");
-            return Err(Failure::invalid(resource, "", vec![cause]));
-        }
         if !meta(&object, "resourceVersion").is_empty() {
             return Err(Failure::bad_request(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        self.check_namespace(call, &name)?;
+        self.check_namespace(call, meta(&object, "name"))?;
         let metadata = meta_mut(&mut object);
         for field in [
             "deletionTimestamp",
@@ -123,31 +113,76 @@ impl Api {
             "selfLink",
             "resourceVersion",
             "generation",
+            "uid",
+            "creationTimestamp",
         ] {
             metadata.remove(field);
-        }
-        let uid = new_uid().map_err(|e| Failure::internal(e.to_string()))?;
-        metadata.insert("uid".to_owned(), uid.into());
-        let time = now();
-        metadata.insert("creationTimestamp".to_owned(), time.as_str().into());
-        if resource.has_generation {
-            metadata.insert("generation".to_owned(), 1.into());
         }
         if resource.has_status && !resource.native {
             map_mut(&mut object).remove("status");
         }
-        admit::admit(call, &mut object, None, warnings)?;
+        admit::take_in(call, &mut object, warnings)?;
+        let time = now();
+        let writer = writer(call, &time);
+        let record = |object: &mut Value| {
+            if !applied {
+                let schema = resource.schema(&call.version);
+                apply::record(None, object, schema, &writer.as_writer());
+            }
+        };
+        let asked = Asked {
+            call,
+            operation: Operation::Create,
+            old: None,
+        };
+        // Fields that webhooks add are nobody's.
+        let recorded = self.has_mutating(call);
+        if recorded {
+            record(&mut object);
+            if self.mutate(&asked, &mut object, warnings).await? {
+                self.check_shape(call, &mut object)?;
+            }
+        }
+        self.identify(call, &mut object, &time)?;
+        admit::check(call, &object, None, warnings)?;
         self.extend_definition(call, &mut object, None)?;
-        if !applied {
-            let writer = writer(call, &time);
-            apply::record(
-                None,
-                &mut object,
-                resource.schema(&call.version),
-                &writer.as_writer(),
-            );
+        if !recorded {
+            record(&mut object);
+        }
+        let judged = self.judge(&asked, &object, warnings).await?;
+        if recorded || judged {
+            // It took a while.
+            self.check_namespace(call, meta(&object, "name"))?;
+            self.check_served(call)?;
         }
         self.put(call, Expect::Absent, object).await
+    }
+
+    /// Gives a new object its name, where it has none yet, and its identity.
+    fn identify(&self, call: &Call<'_>, object: &mut Value, time: &str) -> Result<(), Failure> {
+        let internal = |e: getrandom::Error| Failure::internal(e.to_string());
+        if meta(object, "name").is_empty() && !meta(object, "generateName").is_empty() {
+            let mut start = meta(object, "generateName").to_owned();
+            start.truncate(start.floor_char_boundary(58));
+            set_meta(object, "name", start + &new_suffix().map_err(internal)?);
+        }
+        if meta(object, "name").is_empty() {
+            let cause = Cause::required("metadata.name", "name or generateName is required");
+            return Err(Failure::invalid(&call.resource, "", vec![cause]));
+        }
+        set_meta(object, "uid", new_uid().map_err(internal)?);
+        set_meta(object, "creationTimestamp", time);
+        if call.resource.has_generation {
+            set_meta(object, "generation", 1);
+        }
+        Ok(())
+    }
+
+    /// Refuses to write objects of a kind that is not served any more.
+    fn check_served(&self, call: &Call<'_>) -> Result<(), Failure> {
+        let catalog = self.catalog();
+        let found = catalog.find(&call.resource.group, &call.resource.plural);
+        found.map(|_| ()).ok_or_else(Failure::no_path)
     }
 
     /// Refuses objects in namespaces that are not there, or are going.
@@ -206,9 +241,7 @@ impl Api {
                 .change(call, update, object.clone(), &mut warnings)
                 .await
             {
-                Err(failure)
-                    if failure.code == StatusCode::CONFLICT && !conditional && tries < TRIES =>
-                {
+                Err(failure) if failure.reason == "Conflict" && !conditional && tries < TRIES => {
                     tries += 1
                 }
                 other => break other?,
@@ -313,8 +346,7 @@ impl Api {
         let mut known = config.clone();
         let unknown = crate::schema::prune(&mut known, schema);
         if !unknown.is_empty() && call.request.query.get("fieldValidation") == "Strict" {
-            let mut probe = config.clone();
-            admit::admit(call, &mut probe, None, &mut Vec::new())?;
+            admit::take_in(call, &mut config.clone(), &mut Vec::new())?;
         } else if call.request.query.get("fieldValidation") != "Ignore" {
             warnings.extend(unknown.iter().map(|f| format!("unknown field {f:?}")));
         }
@@ -379,6 +411,29 @@ impl Api {
             return Err(Failure::modified(resource, &name));
         }
         keep_parts(call, &old, &mut object);
+        admit::take_in(call, &mut object, warnings)?;
+        let time = now();
+        let writer = writer(call, &time);
+        let record = |object: &mut Value| {
+            if !update.applied {
+                let schema = resource.schema(&call.version);
+                apply::record(Some(&old), object, schema, &writer.as_writer());
+            }
+        };
+        let asked = Asked {
+            call,
+            operation: Operation::Update,
+            old: Some(&old),
+        };
+        let recorded = self.has_mutating(call);
+        if recorded {
+            record(&mut object);
+            if self.mutate(&asked, &mut object, warnings).await? {
+                self.check_shape(call, &mut object)?;
+                check_identity(resource, &old, &object)?;
+                keep_parts(call, &old, &mut object);
+            }
+        }
         if is_terminating(&old) {
             let before = meta_list(&old, "finalizers");
             let added: Vec<Value> = meta_list(&object, "finalizers")
@@ -398,28 +453,22 @@ impl Api {
                 return Err(Failure::invalid(resource, &name, vec![cause]));
             }
         }
-        admit::admit(call, &mut object, Some(&old), warnings)?;
+        admit::check(call, &object, Some(&old), warnings)?;
         check_immutable(resource, &old, &object)?;
         if resource.has_generation && wanted_differs(&old, &object) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
             set_meta(&mut object, "generation", generation + 1);
         }
         self.extend_definition(call, &mut object, Some(&old))?;
-        if !update.applied {
-            let time = now();
-            let writer = writer(call, &time);
-            apply::record(
-                Some(&old),
-                &mut object,
-                resource.schema(&call.version),
-                &writer.as_writer(),
-            );
+        if !recorded {
+            record(&mut object);
         }
         set_meta(
             &mut object,
             "resourceVersion",
             update.old.revision.to_string(),
         );
+        self.judge(&asked, &object, warnings).await?;
         if object == old {
             return Ok(update.old.clone());
         }

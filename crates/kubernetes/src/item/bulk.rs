@@ -23,6 +23,9 @@ const READ: &[&str] = &[
     "values",
 ];
 
+/// The ConfigMap with the templates of injection, of any revision, and their key.
+const TEMPLATES: (&str, &str) = ("istio-sidecar-injector", "config");
+
 /// Marks Secrets whose keys are names of clusters.
 const CLUSTERS: &str = "istio/multiCluster";
 
@@ -33,10 +36,15 @@ pub(crate) fn drop_unread(kind: Kind, object: &mut Map<String, Value>) {
         Kind::Secret if !names_clusters(object) => &["data"],
         _ => return,
     };
+    let metadata = object.get("metadata");
+    let name = metadata.and_then(|m| m.get("name")).and_then(Value::as_str);
+    let has_templates =
+        kind == Kind::ConfigMap && name.is_some_and(|name| name.starts_with(TEMPLATES.0));
+    let is_read = |key: &str| READ.contains(&key) || (has_templates && key == TEMPLATES.1);
     for field in fields {
         if let Some(entries) = object.get_mut(*field).and_then(Value::as_object_mut) {
             let is_small = |value: &Value| value.as_str().is_none_or(|text| text.len() <= LARGE);
-            entries.retain(|key, value| READ.contains(&key.as_str()) || is_small(value));
+            entries.retain(|key, value| is_read(key) || is_small(value));
         }
     }
 }
@@ -72,5 +80,11 @@ mod tests {
             4
         );
         assert_eq!(keys(Kind::Service, json!({})).len(), 4);
+        for (name, kept) in [("istio-sidecar-injector-canary", 1), ("other", 0)] {
+            let object = json!({"metadata": {"name": name}, "data": {"config": large}});
+            let mut object = object.as_object().cloned().unwrap();
+            drop_unread(Kind::ConfigMap, &mut object);
+            assert_eq!(object["data"].as_object().unwrap().len(), kept);
+        }
     }
 }

@@ -41,7 +41,12 @@ const NODE: &[Path] = &[
     &["status", "capacity"],
     &["status", "conditions"],
     &["status", "images"],
-    &["status", "nodeInfo"],
+    &["status", "nodeInfo", "architecture"],
+    &["status", "nodeInfo", "bootID"],
+    &["status", "nodeInfo", "kernelVersion"],
+    &["status", "nodeInfo", "machineID"],
+    &["status", "nodeInfo", "osImage"],
+    &["status", "nodeInfo", "systemUUID"],
     &["status", "volumesAttached"],
     &["status", "volumesInUse"],
 ];

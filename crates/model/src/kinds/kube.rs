@@ -28,7 +28,7 @@ pub use ingress::{
     Ingress, IngressBackend, IngressClass, IngressPath, IngressPaths, IngressPort, IngressRule,
     IngressServiceBackend, IngressTls, PathType, ResourceRef,
 };
-pub use node::{NamespaceSpec, Node, NodeAddress, NodeStatus};
+pub use node::{NamespaceSpec, Node, NodeAddress, NodeInfo, NodeStatus};
 pub use pod::{
     Container, ContainerPort, EnvVar, Pod, PodCondition, PodIp, PodStatus, SecurityContext,
 };

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 
 /// This machine.
-pub(super) const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
+pub const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
 
 /// What is not asked besides.
 const NEVER: [&str; 11] = [
@@ -33,7 +33,7 @@ const NEVER: [&str; 11] = [
 
 /// Which addresses are not asked.
 #[derive(Clone, Debug)]
-pub(super) struct Guard {
+pub struct Guard {
     /// By the operator.
     blocked: Vec<IpNet>,
     /// Exceptions from what is not asked otherwise.
@@ -42,7 +42,8 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    pub(super) fn new(blocked: &[IpNet], allowed: &[IpNet]) -> Self {
+    /// A guard with what an operator blocks and allows.
+    pub fn new(blocked: &[IpNet], allowed: &[IpNet]) -> Self {
         let never = LOOPBACK.iter().chain(&NEVER);
         Self {
             blocked: blocked.to_vec(),
@@ -52,12 +53,13 @@ impl Guard {
     }
 
     /// A guard for addresses that the operator names, who may name this machine.
-    pub(super) fn of_operator() -> Self {
+    pub fn of_operator() -> Self {
         let own = LOOPBACK.iter().filter_map(|net| net.parse().ok());
         Self::new(&[], &own.collect::<Vec<_>>())
     }
 
-    pub(super) fn allows(&self, address: IpAddr) -> bool {
+    /// Whether an address is asked.
+    pub fn allows(&self, address: IpAddr) -> bool {
         // `::ffff:169.254.169.254` is the same machine.
         let address = address.to_canonical();
         let inside = match address {

@@ -236,7 +236,7 @@ fn message_of(program: &Program, context: &cel::Context<'_, '_>) -> Option<Strin
 }
 
 /// The values within one, and its texts in pieces.
-fn size(value: &Value) -> u64 {
+pub(crate) fn size(value: &Value) -> u64 {
     1 + match value {
         Value::Array(items) => items.iter().map(size).sum(),
         Value::Object(map) => map.values().map(size).sum(),
@@ -246,7 +246,7 @@ fn size(value: &Value) -> u64 {
 }
 
 /// A value as rules see it: fields of objects by names that CEL can write, numbers by the type of the schema.
-fn to_cel(value: &Value, schema: Option<&Schema>) -> cel::Value {
+pub(crate) fn to_cel(value: &Value, schema: Option<&Schema>) -> cel::Value {
     match value {
         Value::Null => cel::Value::Null,
         Value::Bool(flag) => cel::Value::Bool(*flag),

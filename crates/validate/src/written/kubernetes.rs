@@ -27,8 +27,6 @@ pub(super) const SPECS: &[(Kind, &str, Spec)] = &[
     (Kind::Ingress, "Ingress", Spec::Needed),
     (Kind::IngressClass, "IngressClass", Spec::Optional),
     (Kind::Deployment, "Deployment", Spec::Needed),
-    (Kind::MutatingWebhook, "Webhooks", Spec::None),
-    (Kind::ValidatingWebhook, "Webhooks", Spec::None),
     (Kind::CustomResourceDefinition, "Definition", Spec::None),
 ];
 
@@ -286,58 +284,6 @@ pub(super) const ROWS: &[(&str, &str, Row)] = &[
     ("PodTemplate", "metadata", Is("TemplateMeta")),
     ("TemplateMeta", "labels", Has(LABELS)),
     ("PodTemplate", "spec", Is("Pod")),
-    ("Webhooks", "webhooks", Has(Unique("name"))),
-    ("Webhooks", "webhooks[]", Is("Webhook")),
-    (
-        "Webhook",
-        "",
-        Has(Needs(&[
-            "name",
-            "clientConfig",
-            "sideEffects",
-            "admissionReviewVersions",
-        ])),
-    ),
-    (
-        "Webhook",
-        "name",
-        Has(Form(
-            c::is_webhook_name,
-            "a webhook, which has three parts or more",
-        )),
-    ),
-    (
-        "Webhook",
-        "sideEffects",
-        Has(Choice(&["None", "NoneOnDryRun"])),
-    ),
-    ("Webhook", "failurePolicy", Has(Choice(&["Ignore", "Fail"]))),
-    (
-        "Webhook",
-        "matchPolicy",
-        Has(Choice(&["Exact", "Equivalent"])),
-    ),
-    (
-        "Webhook",
-        "reinvocationPolicy",
-        Has(Choice(&["Never", "IfNeeded"])),
-    ),
-    ("Webhook", "timeoutSeconds", Has(Between(1.0, 30.0))),
-    (
-        "Webhook",
-        "admissionReviewVersions",
-        Has(Entries(1, usize::MAX)),
-    ),
-    ("Webhook", "clientConfig", Has(OneOf(&["url", "service"]))),
-    ("Webhook", "clientConfig", Has(Other(c::webhook_client))),
-    ("Webhook", "clientConfig", Is("WebhookClient")),
-    (
-        "WebhookClient",
-        "service",
-        Has(Needs(&["namespace", "name"])),
-    ),
-    ("WebhookClient", "service", Is("WebhookService")),
-    ("WebhookService", "port", Has(PORT)),
     ("Definition", "", Has(Needs(&["spec"]))),
     ("Definition", "", Has(Other(c::definition))),
     (

@@ -10,7 +10,7 @@ use model::Kind;
 use model::parse::{Raw, code, nearest};
 
 use super::limits::Limit;
-use super::{NULL, gateway_api, higress, kubernetes, multicluster};
+use super::{NULL, gateway_api, higress, kubernetes, multicluster, webhooks};
 use crate::report::{At, Report};
 use model::Severity;
 
@@ -39,12 +39,13 @@ pub(super) enum Spec {
 /// Shape, field (empty for the shape, with `[]` for the items of a list or map), what it is.
 type Entry = (&'static str, &'static str, Row);
 
-const TABLES: [&[Entry]; 5] = [
+const TABLES: [&[Entry]; 6] = [
     gateway_api::ROWS,
     gateway_api::EXPERIMENTAL,
     kubernetes::ROWS,
     higress::ROWS,
     multicluster::ROWS,
+    webhooks::ROWS,
 ];
 
 /// The shape of a kind, and where its fields stand.
@@ -54,6 +55,7 @@ pub(super) fn spec(kind: Kind) -> Option<(&'static str, Spec)> {
         kubernetes::SPECS,
         higress::SPECS,
         multicluster::SPECS,
+        webhooks::SPECS,
     ];
     let mut specs = specs.into_iter().flatten();
     let (_, shape, place) = specs.find(|(k, ..)| *k == kind)?;

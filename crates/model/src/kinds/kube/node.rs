@@ -19,6 +19,16 @@ pub struct Node {
 pub struct NodeStatus {
     /// Addresses.
     pub addresses: Vec<NodeAddress>,
+    /// What runs on it.
+    pub node_info: NodeInfo,
+}
+
+/// What runs on a Node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeInfo {
+    /// The version of its kubelet, as `v1.33.1`.
+    pub kubelet_version: Arc<str>,
 }
 
 /// An address of a Node.

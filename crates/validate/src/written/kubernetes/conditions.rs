@@ -358,25 +358,6 @@ pub(super) fn deployment(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
 }
 
 /// `NAME.DOMAIN` of at least three parts.
-pub(super) fn is_webhook_name(text: &str) -> bool {
-    is_subdomain(text) && text.split('.').count() > 2
-}
-
-pub(super) fn webhook_client(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
-    match text(value, "url") {
-        None if value.get("service").is_none() => {
-            report.error(at, "one of `url` and `service` is needed");
-        }
-        Some(url) if !url.starts_with("https://") => {
-            report.error(
-                &at.field("url"),
-                format!("{url:?} does not start with https://"),
-            );
-        }
-        _ => {}
-    }
-}
-
 pub(super) fn definition(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     let name = value.get("metadata").and_then(|m| text(m, "name"));
     let Some(spec) = value.get("spec") else {
