@@ -115,6 +115,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "server",
         &[
             "ca",
+            "identity",
             "kubernetes",
             "writeback",
             "registration",

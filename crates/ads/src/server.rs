@@ -37,8 +37,8 @@ pub use descriptors::raise_descriptor_limit;
 pub use frames::{Frames, frame};
 pub use listener::{Door, listen, serve};
 pub use mounted::{Reply, Requests};
-pub use response::{end, trailers_only};
-pub use secure::{HandshakeError, Secure, Tls, TlsError};
+pub use response::{end, trailers_only, unary};
+pub use secure::{Current, HandshakeError, Secure, Tls, TlsError};
 pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Work};
 
 use crate::budget::Budget;

@@ -83,7 +83,7 @@ fn connections_leave_files_for_others_and_none_left_is_no_end() {
     let server = Arc::new(Server::new(subscriber, options).unwrap());
     let stop = CancellationToken::new();
     let serving = runtime.spawn(server::serve(
-        [server::Door::Plaintext(listener)],
+        futures::stream::iter([server::Door::Plaintext(listener)]),
         server,
         stop.clone(),
     ));

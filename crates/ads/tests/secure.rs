@@ -167,7 +167,7 @@ impl Ca {
 struct Running {
     world: Arc<World>,
     address: SocketAddr,
-    tls: watch::Sender<Arc<Tls>>,
+    tls: watch::Sender<Option<Arc<Tls>>>,
     stop: CancellationToken,
 }
 
@@ -189,9 +189,13 @@ fn start(tls: Arc<Tls>, options: Options, holds: Option<Duration>) -> Running {
     let stop = CancellationToken::new();
     let subscriber = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(subscriber, options).unwrap());
-    let (tls, current) = watch::channel(tls);
+    let (tls, current) = watch::channel(Some(tls));
     let door = Door::Secure(Secure::new(listener, current).unwrap());
-    tokio::spawn(server::serve([door], server, stop.clone()));
+    tokio::spawn(server::serve(
+        futures::stream::iter([door]),
+        server,
+        stop.clone(),
+    ));
     Running {
         world,
         address,
@@ -371,7 +375,7 @@ async fn certificates_and_roots_change_and_only_who_is_not_trusted_any_more_is_e
     let mut of_old = open(&old, one(old.workload())).await.unwrap();
     let mut of_new = open(&old, one(new.workload())).await.unwrap();
     let mut of_nobody = open(&old, None).await.unwrap();
-    running.tls.send_replace(new.tls(&[&new]));
+    running.tls.send_replace(Some(new.tls(&[&new])));
     assert_eq!(of_old.next().await.unwrap_err(), "14");
     running.world.published.send(revision(2, 7));
     for call in [&mut of_new, &mut of_nobody] {

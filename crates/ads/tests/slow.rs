@@ -91,7 +91,7 @@ fn start(options: Options) -> Running {
     let subscriber = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(subscriber, options).unwrap());
     tokio::spawn(server::serve(
-        [server::Door::Plaintext(listener)],
+        futures::stream::iter([server::Door::Plaintext(listener)]),
         server,
         stop.clone(),
     ));

@@ -140,7 +140,7 @@ fn start(options: Options) -> Running {
     let world_of_server = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(world_of_server, options).unwrap());
     let task = tokio::spawn(server::serve(
-        [server::Door::Plaintext(listener)],
+        futures::stream::iter([server::Door::Plaintext(listener)]),
         server,
         stop.clone(),
     ));

@@ -84,6 +84,8 @@ pub enum Scale {
 pub struct Target {
     /// xDS.
     pub xds: SocketAddr,
+    /// xDS over TLS, where the setup has it.
+    pub secure: SocketAddr,
     /// Pages.
     pub http: SocketAddr,
     /// The API.

@@ -18,6 +18,7 @@ mod quiet_frames;
 mod rebinding;
 mod resets;
 mod streams;
+mod tls;
 mod token;
 mod views;
 mod windows;
@@ -64,6 +65,11 @@ pub const ALL: &[Attack] = &[
     headers::CONTINUATION_FLOOD,
     headers::HPACK_BOMB,
     windows::ZERO_WINDOW,
+    tls::HALF_HANDSHAKES,
+    tls::HANDSHAKE_FLOOD,
+    tls::CERTIFICATE_CHAINS,
+    tls::TLS_GARBAGE,
+    tls::KEY_UPDATES,
 ];
 
 /// The attack of a name.

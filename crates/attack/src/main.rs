@@ -65,7 +65,7 @@ struct Args {
     #[arg(long, hide = true, requires_all = ["at", "folder"])]
     attacker: bool,
 
-    /// Addresses of xDS, pages and API
+    /// Addresses of xDS, xDS over TLS, pages and API
     #[arg(long, hide = true)]
     at: Vec<SocketAddr>,
 
@@ -196,9 +196,9 @@ fn start(args: Args) -> anyhow::Result<ExitCode> {
 
 /// One thread, so that an attacker has at most one processor.
 fn be_attacker(args: &Args, attack: &Attack) -> anyhow::Result<ExitCode> {
-    let at: [SocketAddr; 3] = args.at[..]
+    let at: [SocketAddr; 4] = args.at[..]
         .try_into()
-        .context("three addresses are needed")?;
+        .context("four addresses are needed")?;
     let folder = args.folder.as_deref().context("the folder is needed")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

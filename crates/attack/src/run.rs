@@ -271,7 +271,7 @@ async fn attacker(attack: &Attack, server: &Server, options: &Options) -> anyhow
     command.arg(attack.name);
     let during = options.during.max(attack.least);
     command.args(["--for", &format!("{}s", during.as_secs_f64())]);
-    for address in [server.xds, server.http, server.api] {
+    for address in [server.xds, server.secure, server.http, server.api] {
         command.args(["--at", &address.to_string()]);
     }
     command.arg("--folder").arg(&server.places.root);
@@ -301,13 +301,14 @@ async fn attacker(attack: &Attack, server: &Server, options: &Options) -> anyhow
 /// Those of the attack.
 pub async fn attack(
     attack: &Attack,
-    [xds, http, api]: [std::net::SocketAddr; 3],
+    [xds, secure, http, api]: [std::net::SocketAddr; 4],
     folder: &Path,
     time: Duration,
     scale: Scale,
 ) -> anyhow::Result<Outcome> {
     let target = Target {
         xds,
+        secure,
         http,
         api,
         places: crate::server::Places::of(folder),

@@ -38,6 +38,8 @@ pub struct Setup {
     pub mesh: Mesh,
     /// The API.
     pub api: Api,
+    /// Whether xDS is served over TLS.
+    pub secure: bool,
     /// Most descriptors that it may open.
     pub descriptors: Option<usize>,
     /// What lies in its folders before it starts; it is told the folder of all.
@@ -51,6 +53,7 @@ impl Setup {
     pub const PLAIN: Self = Self {
         mesh: Mesh::THOUSAND,
         api: Api::Off,
+        secure: false,
         descriptors: None,
         before: |_| Ok(()),
         environment: &[],
@@ -117,6 +120,8 @@ pub struct Server {
     pub places: Places,
     /// xDS.
     pub xds: SocketAddr,
+    /// xDS over TLS.
+    pub secure: SocketAddr,
     /// Pages.
     pub http: SocketAddr,
     /// The API.
@@ -135,7 +140,7 @@ impl Server {
         setup.mesh.write(&places.config)?;
         (setup.before)(&places)?;
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
-        let (xds, http, api) = (free()?, free()?, free()?);
+        let (xds, secure, http, api) = (free()?, free()?, free()?, free()?);
         let mut command = Command::new("sh");
         let limit = setup.descriptors.map(|n| format!("ulimit -n {n}; "));
         let line = limit.unwrap_or_default() + LAUNCH;
@@ -144,6 +149,11 @@ impl Server {
         command.args(["--state-dir", "off", "--shutdown-duration", "2s"]);
         command.args(["--grpc-addr", &xds.to_string()]);
         command.args(["--http-addr", &http.to_string()]);
+        let address = match setup.secure {
+            true => secure.to_string(),
+            false => "off".to_owned(),
+        };
+        command.args(["--secure-grpc-addr", &address]);
         if setup.api != Api::Off {
             command.arg("--data").arg(&places.data);
             command.args(["--api-addr", &api.to_string()]);
@@ -167,6 +177,7 @@ impl Server {
             over,
             places,
             xds,
+            secure,
             http,
             api,
             _folder: folder,

@@ -126,4 +126,9 @@ ceilings! {
     heads_end: "continuation-flood",
     heads_have_a_size_when_unpacked: "hpack-bomb",
     closed_windows_hold_little: "zero-window",
+    handshakes_end: "half-handshakes",
+    handshakes_hold_up_no_stream: "handshake-flood",
+    chains_of_certificates_have_a_size: "certificate-chains",
+    what_is_no_tls_is_closed: "tls-garbage",
+    new_keys_hold_up_no_stream: "key-updates",
 }

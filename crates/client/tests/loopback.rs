@@ -121,7 +121,7 @@ fn start() -> (Arc<World>, SocketAddr, CancellationToken) {
     let world_of_server = Arc::clone(&world) as Arc<dyn Subscriber>;
     let server = Arc::new(Server::new(world_of_server, Options::default()).unwrap());
     tokio::spawn(server::serve(
-        [server::Door::Plaintext(listener)],
+        futures::stream::iter([server::Door::Plaintext(listener)]),
         server,
         stop.clone(),
     ));

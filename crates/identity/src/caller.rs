@@ -1,6 +1,7 @@
 //! Who a request comes from, once that is proven.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use model::names::Namespace;
 use model::node::{Identity, Node};
@@ -46,6 +47,8 @@ pub struct Caller {
     pub ids: Vec<SpiffeId>,
     /// What a token of Kubernetes says of its pod.
     pub pod: Option<PodClaims>,
+    /// When what proved it expires, where that is known.
+    pub until: Option<SystemTime>,
 }
 
 impl Caller {

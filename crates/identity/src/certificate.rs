@@ -33,7 +33,7 @@ impl ClientCertificate {
         let Some(leaf) = certificates.first() else {
             return Ok(None);
         };
-        let id = identity(leaf, SystemTime::now())?;
+        let (id, until) = identity(leaf, SystemTime::now())?;
         if !self.domains.has(&id) {
             let detail = format!(
                 "the certificate is of trust domain {}",
@@ -45,6 +45,7 @@ impl ClientCertificate {
             source: Source::ClientCertificate,
             ids: vec![id],
             pod: None,
+            until: Some(until),
         }))
     }
 }
@@ -62,13 +63,14 @@ impl Authenticator for ClientCertificate {
     }
 }
 
-/// The identity in a certificate that is valid now: it may have expired since the connection began.
-fn identity(leaf: &CertificateDer<'_>, now: SystemTime) -> Result<SpiffeId, Refusal> {
+/// The identity in a certificate, and when it expires. It must be valid now: it may have expired since the connection began.
+fn identity(leaf: &CertificateDer<'_>, now: SystemTime) -> Result<(SpiffeId, SystemTime), Refusal> {
     let none = |detail: &str| Refusal::new(Reason::Certificate, detail);
     let malformed = |_| Refusal::new(Reason::Malformed, "the client certificate cannot be read");
     let certificate = Certificate::from_der(leaf).map_err(malformed)?;
     let certificate = certificate.tbs_certificate;
-    if certificate.validity.not_after.to_system_time() <= now {
+    let until = certificate.validity.not_after.to_system_time();
+    if until <= now {
         let detail = "the client certificate has expired";
         return Err(Refusal::new(Reason::Expired, detail));
     }
@@ -85,7 +87,8 @@ fn identity(leaf: &CertificateDer<'_>, now: SystemTime) -> Result<SpiffeId, Refu
     let uri = uri_of(&mut uris)
         .ok_or_else(|| none("the client certificate has not exactly one URI among its names"))?;
     let id = uri.parse::<SpiffeId>().ok().filter(SpiffeId::is_whole);
-    id.ok_or_else(|| none(&format!("the client certificate is of {}", quoted(uri))))
+    let id = id.ok_or_else(|| none(&format!("the client certificate is of {}", quoted(uri))))?;
+    Ok((id, until))
 }
 
 /// The only one: of several nobody could say whose the key is.

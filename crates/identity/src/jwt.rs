@@ -6,6 +6,7 @@ mod issuer;
 mod keys;
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -116,6 +117,13 @@ impl<'t> Jwt<'t> {
             Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
             one => one.as_str().into_iter().collect(),
         }
+    }
+
+    /// When it ends, by its own word.
+    pub fn expires(&self) -> Option<SystemTime> {
+        let seconds = self.claims["exp"].as_f64()?;
+        let end = Duration::try_from_secs_f64(seconds.trunc()).ok()?;
+        UNIX_EPOCH.checked_add(end)
     }
 
     /// Whether it is in force at a time in seconds. One without an end never is.

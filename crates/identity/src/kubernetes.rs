@@ -58,7 +58,7 @@ impl KubernetesTokens {
             Refusal::new(Reason::Cluster, detail)
         })?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.plausible(token, now.map_or(0, |d| d.as_secs()))?;
+        let until = self.plausible(token, now.map_or(0, |d| d.as_secs()))?;
         let asked = reviewer.review(token, &self.audiences, evidence.peer.ip());
         let reviewed = asked.await.map_err(|error| {
             let reason = match error {
@@ -67,11 +67,11 @@ impl KubernetesTokens {
             };
             Refusal::new(reason, format!("cluster {}: {error}", quoted(cluster)))
         })?;
-        self.caller(&reviewed).map(Some)
+        self.caller(&reviewed, until).map(Some)
     }
 
-    /// Refuses what no API server would take, without asking one.
-    fn plausible(&self, token: &str, now: u64) -> Result<(), Refusal> {
+    /// Refuses what no API server would take, without asking one; of what may be taken it says when it ends.
+    fn plausible(&self, token: &str, now: u64) -> Result<Option<SystemTime>, Refusal> {
         let token = Jwt::parse(token).ok_or(TokenError::Malformed)?;
         if !is_known(&token.algorithm) {
             return Err(TokenError::Algorithm(token.algorithm).into());
@@ -85,10 +85,10 @@ impl KubernetesTokens {
             return Err(TokenError::OtherAudience.into());
         }
         let subject = token.claims["sub"].as_str().unwrap_or_default();
-        service_account(subject).map(|_| ())
+        service_account(subject).map(|_| token.expires())
     }
 
-    fn caller(&self, reviewed: &Reviewed) -> Result<Caller, Refusal> {
+    fn caller(&self, reviewed: &Reviewed, until: Option<SystemTime>) -> Result<Caller, Refusal> {
         // A server that knows nothing of audiences says so by naming none.
         let is_ours = |audience: &String| self.audiences.contains(audience);
         if !reviewed.audiences.iter().any(is_ours) {
@@ -110,6 +110,7 @@ impl KubernetesTokens {
                 service_account: account.into(),
                 node: reviewed.node.clone(),
             }),
+            until,
         })
     }
 }

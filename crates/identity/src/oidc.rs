@@ -142,6 +142,7 @@ impl IdTokens {
             source: Source::IdToken,
             ids: vec![self.domains.identity(namespace, account)],
             pod: None,
+            until: token.expires(),
         }))
     }
 }

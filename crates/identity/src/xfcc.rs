@@ -93,6 +93,7 @@ impl ForwardedCertificates {
                 source: Source::Xfcc,
                 ids,
                 pod: None,
+                until: None,
             }));
         }
         Err(match others.is_empty() {

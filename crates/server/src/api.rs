@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Cidrs, address, cidrs, duration};
 use crate::shadows::Shadows;
+use crate::watched;
 pub use oidc::OidcOptions;
 
 /// Precedence of the store: folders win over it.
@@ -178,7 +179,7 @@ fn secured(
         client_ca: options.api_client_ca.clone(),
     };
     let config = files.server(&given)?;
-    let certificates = reload::certificates(files, given, config, reload::EVERY, stop.clone());
+    let certificates = reload::certificates(files, given, config, watched::EVERY, stop.clone());
     Ok((Security::Reloaded(certificates), access, token))
 }
 
@@ -235,7 +236,7 @@ pub async fn start(
             file.clone(),
             admin,
             api.clone(),
-            reload::EVERY,
+            watched::EVERY,
             stop.clone(),
         );
         tokio::spawn(watching);

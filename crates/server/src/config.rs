@@ -96,6 +96,10 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOTHOUSE_INSECURE_GRPC", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_grpc: bool,
 
+    /// xDS and certificates over TLS.
+    #[command(flatten)]
+    pub secure: crate::secure::SecureOptions,
+
     /// Address for `/ready`, `/live`, `/metrics` and `/debug`.
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub http_addr: SocketAddr,

@@ -75,6 +75,10 @@ pub struct Metrics {
     pub handshakes: IntGauge,
     /// TLS handshakes that ended, by result.
     pub ended_handshakes: IntCounterVec,
+    /// Callers that proved who they are, by authenticator.
+    pub authenticated: IntCounterVec,
+    /// Callers that did not, by reason.
+    pub unauthenticated: IntCounterVec,
     /// Streams ended because they passed a limit.
     pub limited_streams: IntCounter,
     /// Log lines about clients that were left out.
@@ -249,6 +253,18 @@ impl Metrics {
                 "pilothouse_tls_handshakes_total",
                 "TLS handshakes of proxies that ended, by result: ok, certificate (refused), protocol, slow, gone.",
                 "result",
+            )?,
+            authenticated: counters(
+                r,
+                "pilothouse_authenticated_total",
+                "Callers that proved who they are, by authenticator.",
+                "authenticator",
+            )?,
+            unauthenticated: counters(
+                r,
+                "pilothouse_unauthenticated_total",
+                "Callers that were turned away because they did not prove who they are, by reason.",
+                "reason",
             )?,
             limited_streams: counter(
                 r,

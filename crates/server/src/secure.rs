@@ -7,12 +7,13 @@ mod certificate;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ads::server::Tls;
 use anyhow::{Context, bail};
-use ca::{Authority, Roots};
+use ca::{Authority, Roots, Signer};
 use clap::Args;
+use identity::Authenticators;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::sign::CertifiedKey;
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{ServeOptions, address};
+use crate::issuing::{Account, account};
 use certificate::Files;
 
 /// Where it listens unless a flag says otherwise.
@@ -65,6 +67,11 @@ pub struct SecureOptions {
         value_delimiter = ','
     )]
     pub tls_names: Vec<String>,
+
+    /// Service accounts (NAMESPACE/NAME) that may ask for certificates of the pods on their node, as ztunnel does.
+    /// Comma-separated.
+    #[arg(long, env = "CA_TRUSTED_NODE_ACCOUNTS", value_name = "ACCOUNTS", value_delimiter = ',', value_parser = account)]
+    pub ca_trusted_node_accounts: Vec<Account>,
 
     /// TLS handshakes admitted per second, of which one address gets half; the burst is four seconds' worth. 0 means no
     /// limit.
@@ -112,13 +119,42 @@ impl SecureOptions {
     }
 }
 
+/// Who is believed, and what signs for them. Known once sources have been started, after the first connections may have come.
+#[derive(Clone, Default)]
+pub struct Trust(Arc<OnceLock<Known>>);
+
+struct Known {
+    authenticators: Arc<Authenticators>,
+    signer: Option<Arc<dyn Signer>>,
+}
+
+impl Trust {
+    /// From now on these authenticators are asked, and this signer signs. The first that are told stay.
+    pub fn tell(&self, authenticators: Arc<Authenticators>, signer: Option<Arc<dyn Signer>>) {
+        let _ = self.0.set(Known {
+            authenticators,
+            signer,
+        });
+    }
+
+    /// Who finds out who somebody is; `None` until that is known.
+    pub fn authenticators(&self) -> Option<&Arc<Authenticators>> {
+        self.0.get().map(|known| &known.authenticators)
+    }
+
+    /// What signs, if anything does.
+    pub fn signer(&self) -> Option<&Arc<dyn Signer>> {
+        self.0.get()?.signer.as_ref()
+    }
+}
+
 /// What this server shows of itself over TLS, which changes; nothing until there is something to show.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub struct Shown {
     /// Its certificate.
-    pub(crate) key: watch::Receiver<Option<Arc<CertifiedKey>>>,
+    pub key: watch::Receiver<Option<Arc<CertifiedKey>>>,
     /// That, with those whom clients are judged by.
-    pub(crate) tls: watch::Receiver<Option<Arc<Tls>>>,
+    pub tls: watch::Receiver<Option<Arc<Tls>>>,
 }
 
 /// Begins to keep what this server shows, until `stop`. `None` where there is neither a CA nor a file.
@@ -174,7 +210,10 @@ async fn combine(
                     tell.send_replace(Some(Arc::new(tls)));
                 }
                 Err(error) => {
-                    tracing::error!(error = format!("{error:#}"), "TLS cannot be served with these certificates; the previous ones stay in force.");
+                    tracing::error!(
+                        error = format!("{error:#}"),
+                        "TLS cannot be served with these certificates; the previous ones stay in force."
+                    );
                 }
             }
         }

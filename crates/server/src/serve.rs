@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ads::server::{Door, Secure};
 use anyhow::Context;
+use ca::Authority;
+use futures::channel::mpsc::{UnboundedSender, unbounded};
 use model::labels::Labels;
 use model::names::Namespace;
 use model::settings::Settings;
@@ -22,14 +25,17 @@ use tokio_util::task::TaskTracker;
 
 use crate::analysis::Analyst;
 use crate::apis::Apis;
+use crate::authentication;
 use crate::authority;
 use crate::config::ServeOptions;
 use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
 use crate::http::{self, Pages};
+use crate::issuing::{self, Issuing};
 use crate::metrics::Metrics;
 use crate::registration::Registration;
 use crate::remotes::Secrets;
+use crate::secure::{self, Shown, Trust};
 use crate::settings::{self, Composer, ConfigMaps, SettingsSource, Settled};
 use crate::shadows::Shadows;
 use crate::streams::Proxies;
@@ -80,11 +86,12 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         authority: OnceLock::new(),
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
-    let proxies = proxies(&options, &pages, &registration);
-    let mut door = Door::open(&options, proxies, &pages, &tasks, &stop, start)?;
+    let trust = Trust::default();
+    let server = xds_server(&options, &trust, &pages, &registration)?;
+    let mut doors = Doors::new(&options, server, &pages, &tasks, &stop, start)?;
     if warm.is_serving() {
         derive.hold()?;
-        door.begin("Ready, from disk.");
+        doors.begin("Ready, from disk.");
     }
     let apis = Apis::new(options.cluster_id.as_str().into());
     let sources = Sources {
@@ -105,6 +112,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     };
     let target = sources.wiring.add_to(&supervisor).await?;
     begin_ca(&options, target.as_ref(), &pages, &stop).await?;
+    let shown = begin_tls(&options, &trust, &pages, &mut doors, &stop)?;
     registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
     let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
@@ -113,25 +121,26 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let settings = settings::settled(settled.subscribe(), core.config_maps.told());
     first_read(&supervisor, settings, clusters, &derive, &stop).await?;
     registration.complete();
+    let_go(&warm, &derive, start)?;
+    doors.can_show(shown, &stop).await;
+    doors.begin("Ready.");
+    write::Begun::new(&options, &pages, &apis, &core.of_trust).write_to(target, &tasks, &stop);
+    let saver = save(keeper, &options, &settled, &pages)?;
+    signal(&stop).await;
+    drain(&pages, saver).await;
+    stop.cancel();
+    drop((doors, pages, derive, supervisor));
+    finish(tasks, core.thread, options.shutdown_duration).await
+}
+
+/// Serves proxies from here on by what the sources have told, where they were served from disk.
+fn let_go(warm: &Warm, derive: &Derive, start: Instant) -> anyhow::Result<()> {
     if warm.is_serving() {
         derive.let_go()?;
         warm.end();
         tracing::info!(ms = milliseconds(start), "The sources have been read.");
     }
-    door.begin("Ready.");
-    let begun = write::Begun {
-        options: &options,
-        pages: &pages,
-        apis: &apis,
-        seen: &core.of_trust,
-    };
-    begun.write_to(target, &tasks, &stop);
-    let saver = save(keeper, &options, &settled, &pages)?;
-    signal(&stop).await;
-    drain(&pages, saver).await;
-    stop.cancel();
-    drop((door, pages, derive, supervisor));
-    finish(tasks, core.thread, options.shutdown_duration).await
+    Ok(())
 }
 
 /// Starts the CA.
@@ -156,6 +165,24 @@ async fn begin_ca(
     Ok(())
 }
 
+/// Opens the port for TLS, if there is something to show.
+fn begin_tls(
+    options: &ServeOptions,
+    trust: &Trust,
+    pages: &Pages,
+    doors: &mut Doors<'_>,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<Shown>> {
+    let authority = pages.authority.get();
+    let shown = secure::start(options, authority, stop)?;
+    if let Some(shown) = &shown {
+        let authenticators = authentication::start(pages.settled.clone(), &pages.metrics, stop);
+        trust.tell(authenticators, authority.map(Authority::signer));
+        doors.secure(shown)?;
+    }
+    Ok(shown)
+}
+
 /// Clients of the cluster that the options name, if they name one.
 async fn connect(options: &ServeOptions) -> anyhow::Result<Option<kubernetes::Clients>> {
     Ok(match options.reads_cluster() {
@@ -164,9 +191,35 @@ async fn connect(options: &ServeOptions) -> anyhow::Result<Option<kubernetes::Cl
     })
 }
 
+/// The server of xDS, with what else is served on its ports.
+fn xds_server(
+    options: &ServeOptions,
+    trust: &Trust,
+    pages: &Pages,
+    registration: &Registration,
+) -> anyhow::Result<ads::server::Server> {
+    let proxies = proxies(options, trust, pages, registration);
+    let accounts = &options.secure.ca_trusted_node_accounts;
+    let issuing = Issuing::new(
+        trust.clone(),
+        accounts.iter().cloned().collect(),
+        pages.derive.clone(),
+        pages.metrics.clone(),
+    );
+    let server = ads::server::Server::new(Arc::new(proxies), xds_options(options))
+        .context("cannot start the threads that serve proxies")?;
+    Ok(server.mount(issuing::SERVICE, Arc::new(issuing)))
+}
+
 /// What streams of proxies are served with.
-fn proxies(options: &ServeOptions, pages: &Pages, registration: &Registration) -> Proxies {
+fn proxies(
+    options: &ServeOptions,
+    trust: &Trust,
+    pages: &Pages,
+    registration: &Registration,
+) -> Proxies {
     Proxies {
+        trust: trust.clone(),
         derive: pages.derive.clone(),
         metrics: pages.metrics.clone(),
         connections: pages.connections.clone(),
@@ -394,22 +447,21 @@ impl Thread {
     }
 }
 
-type Xds = (TcpListener, Arc<ads::server::Server>);
-
-/// The port of xDS: bound from the start, and answering once there is something to serve.
-struct Door<'a> {
-    xds: Option<Xds>,
+/// The ports of xDS. They answer once there is something to serve. That for plaintext is bound from the start, that for TLS when
+/// it is known what it shows.
+struct Doors<'a> {
+    closed: Vec<Door>,
+    open: UnboundedSender<Door>,
+    begun: bool,
     options: &'a ServeOptions,
     pages: Arc<Pages>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
     start: Instant,
 }
 
-impl<'a> Door<'a> {
-    fn open(
+impl<'a> Doors<'a> {
+    fn new(
         options: &'a ServeOptions,
-        proxies: Proxies,
+        server: ads::server::Server,
         pages: &Arc<Pages>,
         tasks: &TaskTracker,
         stop: &CancellationToken,
@@ -417,26 +469,72 @@ impl<'a> Door<'a> {
     ) -> anyhow::Result<Self> {
         let listener = ads::server::listen(options.grpc_addr)
             .with_context(|| format!("cannot listen on {} (--grpc-addr)", options.grpc_addr))?;
-        let server = ads::server::Server::new(Arc::new(proxies), xds_options(options))
-            .context("cannot start the threads that serve proxies")?;
+        let (open, doors) = unbounded();
+        tasks.spawn(ads::server::serve(doors, Arc::new(server), stop.clone()));
         Ok(Self {
-            xds: Some((listener, Arc::new(server))),
+            closed: vec![Door::Plaintext(listener)],
+            open,
+            begun: false,
             options,
             pages: pages.clone(),
-            tasks: tasks.clone(),
-            stop: stop.clone(),
             start,
         })
     }
 
+    /// Serves TLS as well. Where that was asked for, it must be possible.
+    fn secure(&mut self, shown: &Shown) -> anyhow::Result<()> {
+        let Some((address, asked)) = self.options.secure.address() else {
+            return Ok(());
+        };
+        let listener = match ads::server::listen(address) {
+            Ok(listener) => listener,
+            Err(error) if asked => {
+                let context = format!("cannot listen on {address} (--secure-grpc-addr)");
+                return Err(error).context(context);
+            }
+            Err(error) => {
+                tracing::warn!(%address, %error, "xDS is not served over TLS (--secure-grpc-addr).");
+                return Ok(());
+            }
+        };
+        let secure = Secure::new(listener, shown.tls.clone());
+        let secure = secure.context("cannot start the threads for TLS handshakes")?;
+        self.closed.push(Door::Secure(secure));
+        if self.begun {
+            self.open();
+        }
+        Ok(())
+    }
+
+    /// Waits until there is a certificate to show, if TLS was asked for.
+    async fn can_show(&self, shown: Option<Shown>, stop: &CancellationToken) {
+        let asked = self
+            .options
+            .secure
+            .address()
+            .is_some_and(|(_, asked)| asked);
+        if let Some(mut shown) = shown.filter(|_| asked) {
+            tokio::select! {
+                // Nothing is told any more where it fails: the process is going down.
+                _ = shown.tls.wait_for(Option::is_some) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        for door in self.closed.drain(..) {
+            // Whoever would accept has ended where this fails: the process is going down.
+            let _ = self.open.unbounded_send(door);
+        }
+    }
+
     /// Answers from here on, if it did not before.
     fn begin(&mut self, words: &str) {
-        let Some((listener, server)) = self.xds.take() else {
+        if std::mem::replace(&mut self.begun, true) {
             return;
-        };
-        let doors = [ads::server::Door::Plaintext(listener)];
-        let serving = ads::server::serve(doors, server, self.stop.clone());
-        self.tasks.spawn(serving);
+        }
+        self.open();
         self.pages.ready.store(true, Ordering::Release);
         let startup = &self.pages.metrics.startup;
         startup.set(self.start.elapsed().as_secs_f64());
@@ -468,6 +566,8 @@ fn xds_options(options: &ServeOptions) -> ads::server::Options {
         },
         streams_per_second: (options.max_streams_per_second > 0.0)
             .then_some(options.max_streams_per_second),
+        handshakes_per_second: (options.secure.max_handshakes_per_second > 0.0)
+            .then_some(options.secure.max_handshakes_per_second),
         keepalive_interval: options.keepalive_interval,
         keepalive_timeout: options.keepalive_timeout,
         drain_timeout: options.shutdown_duration,

@@ -13,6 +13,7 @@ use ads::{Code, Event, Response, Selection, Status};
 use futures::future::{BoxFuture, ready};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use identity::{Caller, Evidence, Refusal};
 use model::node::{Identity, Node};
 use model::peer::network_of;
 use registration::Seat as Registered;
@@ -23,6 +24,7 @@ use crate::derive::{Derive, ProxyId, Refused, Revision, Seat};
 use crate::metrics::Metrics;
 use crate::quiet::{Quiet, beginning, listed};
 use crate::registration::Registration;
+use crate::secure::Trust;
 use crate::unsupported::Unsupported;
 use crate::warm::Warm;
 
@@ -171,16 +173,23 @@ pub struct Proxies {
     pub unsupported: Arc<Unsupported>,
     /// Workloads that get an entry of their own.
     pub registration: Registration,
+    /// Who finds out who they are.
+    pub trust: Trust,
     /// Whether tokens `sa:NAMESPACE:NAME` are taken for those identities; for tests.
     pub test_identities: bool,
 }
 
 impl Subscriber for Proxies {
+    /// On an encrypted connection everybody has to prove who it is; on a plaintext one nobody can.
     fn authenticate(
         &self,
-        _: &Client,
+        client: &Client,
         headers: &HeaderMap,
     ) -> BoxFuture<'static, Result<Proven, Status>> {
+        if client.is_encrypted() {
+            let (client, headers) = (client.clone(), headers.clone());
+            return Box::pin(prove(self.trust.clone(), client, headers));
+        }
         let mut proven = Proven::default();
         if self.test_identities {
             let token = headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
@@ -202,9 +211,7 @@ impl Subscriber for Proxies {
         let warm = self.warm.clone();
         let unsupported = self.unsupported.clone();
         let registration = self.registration.clone();
-        let identity = join.proven.caller.as_ref();
-        let identity = identity.and_then(|caller| caller.downcast_ref::<Identity>());
-        let identity = identity.cloned();
+        let trust = self.trust.clone();
         Box::pin(async move {
             let mut node = mesh::node::from_envoy(&join.node)
                 .map_err(|message| Status::new(Code::InvalidArgument, message))?;
@@ -215,7 +222,7 @@ impl Subscriber for Proxies {
                 }
                 Status::new(Code::Unimplemented, refused.to_string())
             })?;
-            node.identity = identity;
+            node.identity = authorize(&trust, &join.proven, &node)?;
             connections.share(&mut node);
             let node = Arc::new(node);
             let registered = registration.join(&node, join.peer.ip()).await?;
@@ -300,6 +307,51 @@ impl Subscriber for Proxies {
             Incident::ConnectionOpened | Incident::ConnectionClosed | Incident::Ended(_) => {}
         }
     }
+}
+
+/// Who a client is, by its certificate or what it shows with its call.
+async fn prove(trust: Trust, client: Client, headers: HeaderMap) -> Result<Proven, Status> {
+    let starting = || Status::new(Code::Unavailable, "the server is starting");
+    let authenticators = trust.authenticators().ok_or_else(starting)?;
+    let evidence = Evidence {
+        peer: client.peer,
+        certificates: client.certificates.as_deref().unwrap_or_default(),
+        headers: &headers,
+    };
+    let caller = authenticators.authenticate(&evidence).await;
+    let caller = caller.map_err(|refusal| refused(&refusal))?;
+    Ok(Proven {
+        until: caller.until,
+        caller: Some(caller),
+    })
+}
+
+/// The identity that a proxy has proven, which must be the one that it says it has.
+fn authorize(trust: &Trust, proven: &Proven, node: &Node) -> Result<Option<Identity>, Status> {
+    let Some(caller) = &proven.caller else {
+        return Ok(None);
+    };
+    if let Some(identity) = caller.downcast_ref::<Identity>() {
+        return Ok(Some(identity.clone()));
+    }
+    let caller = caller.downcast_ref::<Caller>();
+    match caller.zip(trust.authenticators()) {
+        Some((caller, authenticators)) => {
+            let authorized = authenticators.authorize(caller, node);
+            authorized.map(Some).map_err(|refusal| refused(&refusal))
+        }
+        None => Ok(None),
+    }
+}
+
+/// What a client is told that is refused.
+fn refused(refusal: &Refusal) -> Status {
+    let code = match refusal.code {
+        identity::Code::Unauthenticated => Code::Unauthenticated,
+        identity::Code::PermissionDenied => Code::PermissionDenied,
+        identity::Code::Unavailable => Code::Unavailable,
+    };
+    Status::new(code, refusal.message)
 }
 
 impl Proxies {

@@ -17,6 +17,7 @@ use pilothouse_server::config::ServeOptions;
 use pilothouse_server::derive::{Derive, OriginLimits};
 use pilothouse_server::metrics::Metrics;
 use pilothouse_server::registration::{Home, Registration};
+use pilothouse_server::secure::Trust;
 use pilothouse_server::streams::Proxies;
 use pilothouse_server::warm::Warm;
 use prost_reflect::prost_types::value::Kind;
@@ -102,6 +103,7 @@ impl Server {
             warm: Arc::new(warm),
             unsupported: Arc::default(),
             registration,
+            trust: Trust::default(),
             test_identities: true,
         };
         Self {

@@ -11,6 +11,7 @@ use pilothouse_server::config::ServeOptions;
 use pilothouse_server::derive::{Derive, OriginLimits};
 use pilothouse_server::metrics::Metrics;
 use pilothouse_server::registration::{Home, Registration};
+use pilothouse_server::secure::Trust;
 use pilothouse_server::streams::Proxies;
 use pilothouse_server::warm::Warm;
 use proto_envoy::envoy::config::core::v3::Node;
@@ -46,6 +47,7 @@ async fn waypoints_and_ztunnels_are_refused_by_name_and_others_are_not() {
         connections: Arc::default(),
         warm: Arc::new(warm),
         unsupported: Arc::default(),
+        trust: Trust::default(),
         test_identities: false,
     };
     let join = |role: &str| {

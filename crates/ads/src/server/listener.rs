@@ -2,19 +2,21 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::FuturesUnordered;
+use futures::{Stream, StreamExt};
 use socket2::{Domain, Protocol as IpProtocol, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
 use super::peers::Seat;
-use super::secure::{Failure, HandshakeError, Secure, Threads, Tls, certificates, shake};
+use super::secure::{Current, Failure, HandshakeError, Secure, Threads, certificates, shake};
 use super::socket::Socket;
 use super::subscriber::Incident;
 use super::{Server, sweep};
@@ -49,42 +51,52 @@ pub enum Door {
     Secure(Secure),
 }
 
-/// Accepts connections until `stop`, then drains them. Returns when every connection has ended.
-pub async fn serve(
-    doors: impl IntoIterator<Item = Door>,
-    server: Arc<Server>,
-    stop: CancellationToken,
-) {
+/// Accepts connections at each of the doors, which may be opened later, until `stop`; then drains them. Returns when every
+/// connection has ended.
+pub async fn serve(doors: impl Stream<Item = Door>, server: Arc<Server>, stop: CancellationToken) {
     let tasks = TaskTracker::new();
     tasks.spawn(sweep(Arc::clone(&server), stop.clone()));
-    let accepting = doors.into_iter().map(|door| {
-        let (server, tasks, stop) = (Arc::clone(&server), tasks.clone(), stop.clone());
-        async move {
-            match door {
-                Door::Plaintext(listener) => {
-                    let plain = |accepted| begin_plaintext(&server, &tasks, accepted);
-                    accept(&listener, &server, &stop, plain).await;
-                }
-                Door::Secure(secure) => {
-                    let Secure {
-                        listener,
-                        tls,
-                        threads,
-                    } = secure;
-                    let judging = judge_again(&server, tls.clone(), &threads, &tasks);
-                    let begin = |accepted| begin_secure(&server, &tasks, &tls, &threads, accepted);
-                    tokio::select! {
-                        () = accept(&listener, &server, &stop, begin) => {}
-                        () = judging => {}
-                    }
-                }
-            }
+    let mut doors = pin!(doors);
+    let mut open = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            Some(door) = doors.next() => open.push(stand_at(door, &server, &tasks, &stop)),
+            Some(()) = open.next() => {}
+            () = stop.cancelled() => break,
         }
-    });
-    futures::future::join_all(accepting).await;
+    }
+    while open.next().await.is_some() {}
+    drop(open);
     server.links.drain();
     tasks.close();
     tasks.wait().await;
+}
+
+/// Accepts at one door until `stop`.
+async fn stand_at(door: Door, server: &Arc<Server>, tasks: &TaskTracker, stop: &CancellationToken) {
+    let Secure {
+        listener,
+        mut tls,
+        threads,
+    } = match door {
+        Door::Secure(secure) => secure,
+        Door::Plaintext(listener) => {
+            let begin = |accepted| begin_plaintext(server, tasks, accepted);
+            return accept(&listener, server, stop, begin).await;
+        }
+    };
+    tokio::select! {
+        known = tls.wait_for(Option::is_some) => if known.is_err() {
+            return;
+        },
+        () = stop.cancelled() => return,
+    }
+    let judging = judge_again(server, tls.clone(), &threads, tasks);
+    let begin = |accepted| begin_secure(server, tasks, &tls, &threads, accepted);
+    tokio::select! {
+        () = accept(&listener, server, stop, begin) => {}
+        () = judging => {}
+    }
 }
 
 /// A connection that has its place.
@@ -150,7 +162,7 @@ fn begin_plaintext(server: &Arc<Server>, tasks: &TaskTracker, accepted: Accepted
 fn begin_secure(
     server: &Arc<Server>,
     tasks: &TaskTracker,
-    tls: &watch::Receiver<Arc<Tls>>,
+    tls: &Current,
     threads: &Threads,
     accepted: Accepted,
 ) {
@@ -166,7 +178,7 @@ fn begin_secure(
         incident(Incident::HandshakeBegan);
         tokio::time::sleep(wait).await;
         let shaking = async {
-            let tls = Arc::clone(&tls.borrow());
+            let tls = tls.borrow().clone().ok_or(HandshakeError::Gone)?;
             shake(Socket::new(socket.into_std()?)?, &tls, &turns).await
         };
         let shaken = tokio::time::timeout(shared.options.frame_timeout, shaking).await;
@@ -202,12 +214,15 @@ fn begin_secure(
 /// Whenever it changes whom clients are judged by, ends the connections of those who would not be let in any more.
 async fn judge_again(
     server: &Arc<Server>,
-    mut tls: watch::Receiver<Arc<Tls>>,
+    mut tls: Current,
     threads: &Threads,
     tasks: &TaskTracker,
 ) {
     while tls.changed().await.is_ok() {
-        let (server, tls) = (Arc::clone(server), Arc::clone(&tls.borrow_and_update()));
+        let Some(tls) = tls.borrow_and_update().clone() else {
+            continue;
+        };
+        let server = Arc::clone(server);
         threads.spawn(tasks, move |_| async move {
             // Then once more: handshakes may have been under way.
             for wait in [Duration::ZERO, server.options.frame_timeout] {

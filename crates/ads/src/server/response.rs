@@ -5,8 +5,9 @@ use std::fmt::Write;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, Full};
 
+use super::frames::frame;
 use super::mounted::Reply;
 use crate::status::Status;
 
@@ -23,6 +24,14 @@ pub fn end(status: &Status) -> HeaderMap {
         trailers.insert("grpc-message", message);
     }
     trailers
+}
+
+/// A mounted service's response of one message.
+pub fn unary(message: &[u8]) -> Response<Reply> {
+    let trailers = end(&Status::OK);
+    let body = Full::new(frame(message));
+    let body = body.with_trailers(async { Some(Ok(trailers)) });
+    grpc(body.boxed_unsync())
 }
 
 /// A mounted service's response that is nothing but a status.

@@ -102,11 +102,14 @@ impl Tls {
     }
 }
 
-/// A listener for encrypted connections. What they are encrypted with may change: connections that begin then have the new
-/// certificate, and those whose client would not be let in any more are ended.
+/// What connections are encrypted with now; `None` until that is known.
+pub type Current = watch::Receiver<Option<Arc<Tls>>>;
+
+/// A listener for encrypted connections. Clients wait until it is known what they are encrypted with. When that changes,
+/// connections that begin have the new certificate, and those whose client would not be let in any more are ended.
 pub struct Secure {
     pub(super) listener: TcpListener,
-    pub(super) tls: watch::Receiver<Arc<Tls>>,
+    pub(super) tls: Current,
     pub(super) threads: Threads,
 }
 
@@ -115,7 +118,7 @@ impl Secure {
     ///
     /// # Errors
     /// The system's, when it refuses a thread.
-    pub fn new(listener: TcpListener, tls: watch::Receiver<Arc<Tls>>) -> io::Result<Self> {
+    pub fn new(listener: TcpListener, tls: Current) -> io::Result<Self> {
         Ok(Self {
             listener,
             tls,

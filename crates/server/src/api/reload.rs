@@ -12,46 +12,8 @@ use apiserver::pki::{Files, Given};
 use rustls::ServerConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use xxhash_rust::xxh3::xxh3_128;
 
-/// How often files are looked at.
-pub(super) const EVERY: Duration = Duration::from_secs(2);
-
-/// Files, with what they held when they were last looked at.
-struct Watched {
-    files: Vec<PathBuf>,
-    every: Duration,
-    seen: Vec<Option<u128>>,
-}
-
-impl Watched {
-    fn new(files: impl IntoIterator<Item = PathBuf>, every: Duration) -> Self {
-        let files: Vec<PathBuf> = files.into_iter().collect();
-        let seen = look(&files);
-        Self { files, every, seen }
-    }
-
-    /// Waits until a file is not what it was.
-    async fn changed(&mut self) {
-        loop {
-            tokio::time::sleep(self.every).await;
-            let files = self.files.clone();
-            // A disk that hangs keeps nobody else waiting.
-            let Ok(now) = tokio::task::spawn_blocking(move || look(&files)).await else {
-                continue;
-            };
-            if now != self.seen {
-                self.seen = now;
-                return;
-            }
-        }
-    }
-}
-
-fn look(files: &[PathBuf]) -> Vec<Option<u128>> {
-    let hash = |file: &PathBuf| std::fs::read(file).ok().map(|bytes| xxh3_128(&bytes));
-    files.iter().map(hash).collect()
-}
+use crate::watched::Watched;
 
 /// Keeps users and grants as a file states them, looking at it `every` so often, until `stop`.
 pub(super) async fn access(

@@ -150,7 +150,10 @@ impl Files {
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::error!(error, "The certificates for TLS cannot be read; the previous ones stay in force.");
+                    tracing::error!(
+                        error,
+                        "The certificates for TLS cannot be read; the previous ones stay in force."
+                    );
                 }
             }
         }

@@ -16,15 +16,29 @@ use crate::writing::{Replica, Target, Writing};
 
 /// What there is to write from, once every source has been read.
 pub(super) struct Begun<'a> {
-    pub(super) options: &'a ServeOptions,
-    pub(super) pages: &'a Arc<Pages>,
+    options: &'a ServeOptions,
+    pages: &'a Arc<Pages>,
     /// The APIs of all clusters.
-    pub(super) apis: &'a Apis,
+    apis: &'a Apis,
     /// The objects in force, for whoever distributes roots.
-    pub(super) seen: &'a trust::Seen,
+    seen: &'a trust::Seen,
 }
 
-impl Begun<'_> {
+impl<'a> Begun<'a> {
+    pub(super) fn new(
+        options: &'a ServeOptions,
+        pages: &'a Arc<Pages>,
+        apis: &'a Apis,
+        seen: &'a trust::Seen,
+    ) -> Self {
+        Self {
+            options,
+            pages,
+            apis,
+            seen,
+        }
+    }
+
     /// Begins to write, where there is a place to write to and it is wanted.
     pub(super) fn write_to(
         &self,

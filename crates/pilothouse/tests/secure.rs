@@ -1,0 +1,355 @@
+//! The port for TLS, from outside: who gets configuration and certificates, and of whom.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ads::server::{Frames, frame};
+use bytes::Bytes;
+use client::{Error, FetchOptions, SecureOptions, fetch};
+use prost::Message;
+use proto_istio::ca::{IstioCertificateRequest, IstioCertificateResponse};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose, SanType,
+};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
+use tokio_rustls::TlsConnector;
+use xds::TypeUrl;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A CA as operators plug it in, and what it signs.
+struct Ca {
+    folder: PathBuf,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Ca {
+    fn new(folder: PathBuf) -> Self {
+        let mut params = CertificateParams::default();
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        fs::create_dir_all(&folder).unwrap();
+        for file in ["ca-cert.pem", "cert-chain.pem", "root-cert.pem"] {
+            fs::write(folder.join(file), issuer.pem()).unwrap();
+        }
+        fs::write(folder.join("ca-key.pem"), issuer.key().serialize_pem()).unwrap();
+        Self { folder, issuer }
+    }
+
+    /// The files of a workload's certificate and key.
+    fn sign(&self, id: &str) -> (PathBuf, PathBuf) {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![SanType::URI(id.try_into().unwrap())];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let name = id.replace(['/', ':'], "-");
+        let files = ["crt", "key"].map(|end| self.folder.join(format!("{name}.{end}")));
+        fs::write(&files[0], certificate.pem()).unwrap();
+        fs::write(&files[1], key.serialize_pem()).unwrap();
+        files.into()
+    }
+}
+
+struct Server {
+    child: Child,
+    secure: SocketAddr,
+    plaintext: SocketAddr,
+    http: SocketAddr,
+}
+
+impl Server {
+    fn start(dir: &Path, more: &[&str]) -> Self {
+        let held = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [secure, plaintext, http] = held.each_ref().map(|l| l.local_addr().unwrap());
+        drop(held);
+        let child = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
+            .arg("serve")
+            .arg("--config-dir")
+            .arg(dir.join("config"))
+            .args(["--state-dir", "off", "--log", "warn"])
+            .args(["--grpc-addr", &plaintext.to_string()])
+            .args(["--secureGRPCAddr", &secure.to_string()])
+            .args(["--http-addr", &http.to_string()])
+            .args(more)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Self {
+            child,
+            secure,
+            plaintext,
+            http,
+        };
+        let start = Instant::now();
+        let ready = |page: String| page.starts_with("HTTP/1.1 200");
+        while !server.get("/ready").is_some_and(ready) {
+            assert!(start.elapsed() < PATIENCE);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        server
+    }
+
+    fn get(&self, path: &str) -> Option<String> {
+        let mut socket = TcpStream::connect(self.http).ok()?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let answer = self.get("/metrics").unwrap();
+        let line = answer.lines().find_map(|l| l.strip_prefix(name));
+        line.map_or(0.0, |l| l.trim().parse().unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a proxy of namespace `shop` and account `web` gets that connects so: the number of its clusters, or a gRPC code.
+async fn get(
+    server: &Server,
+    root: &Path,
+    shown: Option<(PathBuf, PathBuf)>,
+) -> Result<usize, u16> {
+    let (cert, key) = shown.unzip();
+    let mut options = FetchOptions {
+        address: server.secure.to_string(),
+        timeout: PATIENCE.as_secs_f64(),
+        secure: SecureOptions {
+            root_cert: Some(root.to_owned()),
+            cert,
+            key,
+            ..SecureOptions::default()
+        },
+        ..FetchOptions::default()
+    };
+    options.node.namespaces = vec!["shop".into()];
+    options.node.metadata = vec![("SERVICE_ACCOUNT".into(), "web".into())];
+    match fetch(&options, &[TypeUrl::Cluster]).await {
+        Ok(all) => Ok(all[&TypeUrl::Cluster].len()),
+        Err(Error::Status { code, .. }) => Err(code),
+        // Refused with the handshake.
+        Err(Error::Connect { .. } | Error::Http2(_)) => Err(0),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+const SERVICE: &str = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: a, namespace: shop}\n\
+    spec:\n  hosts: [a.example.com]\n  addresses: [240.0.0.1]\n  resolution: STATIC\n  \
+    ports: [{number: 80, name: http, protocol: HTTP}]\n  endpoints: [{address: 10.1.1.1}]\n";
+
+fn world() -> (TempDir, Ca, Ca) {
+    let dir = TempDir::new().unwrap();
+    fs::create_dir(dir.path().join("config")).unwrap();
+    fs::write(dir.path().join("config/a.yaml"), SERVICE).unwrap();
+    let ca = Ca::new(dir.path().join("ca"));
+    let stranger = Ca::new(dir.path().join("stranger"));
+    (dir, ca, stranger)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_gets_what_its_certificate_proves_and_nothing_without() {
+    let (dir, ca, stranger) = world();
+    let folder = ca.folder.to_str().unwrap();
+    let server = Server::start(dir.path(), &["--root-ca-dir", folder]);
+    let root = ca.folder.join("root-cert.pem");
+    let of = |id: &str| Some(ca.sign(id));
+    let web = of("spiffe://cluster.local/ns/shop/sa/web");
+    assert!(get(&server, &root, web.clone()).await.unwrap() > 0);
+    for (shown, code) in [
+        (None, 16),
+        (of("spiffe://elsewhere/ns/shop/sa/web"), 16),
+        (of("https://cluster.local/ns/shop/sa/web"), 16),
+        (of("spiffe://cluster.local/ns/other/sa/web"), 7),
+        (of("spiffe://cluster.local/ns/shop/sa/db"), 7),
+        (
+            Some(stranger.sign("spiffe://cluster.local/ns/shop/sa/web")),
+            0,
+        ),
+    ] {
+        let refused = get(&server, &root, shown.clone()).await;
+        assert_eq!(refused, Err(code), "{shown:?}");
+    }
+    let strange = stranger.folder.join("root-cert.pem");
+    assert_eq!(
+        get(&server, &strange, web).await,
+        Err(0),
+        "an unknown server"
+    );
+    let refused = "pilothouse_tls_handshakes_total{result=\"certificate\"}";
+    assert!(server.metric(refused) >= 1.0);
+    assert_eq!(server.metric("pilothouse_tls_handshakes "), 0.0);
+    assert!(server.metric("pilothouse_unauthenticated_total{reason=\"identity\"}") >= 2.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_of_the_server_come_from_files_and_are_reloaded() {
+    let (dir, ca, other) = world();
+    let served = dir.path().join("served");
+    fs::create_dir(&served).unwrap();
+    let put = |ca: &Ca| {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &ca.issuer).unwrap();
+        fs::write(served.join("key"), key.serialize_pem()).unwrap();
+        fs::write(served.join("crt"), certificate.pem()).unwrap();
+    };
+    put(&ca);
+    let roots = ca.issuer.pem() + &other.issuer.pem();
+    fs::write(served.join("roots"), roots).unwrap();
+    let file = |name: &str| served.join(name).to_str().unwrap().to_owned();
+    let flags = ["--tlsCertFile", &file("crt"), "--tlsKeyFile", &file("key")];
+    let roots = ["--caCertFile", &file("roots")];
+    let server = Server::start(dir.path(), &[&flags[..], &roots[..]].concat());
+    let web = "spiffe://cluster.local/ns/shop/sa/web";
+    let root = |ca: &Ca| ca.folder.join("root-cert.pem");
+    assert!(get(&server, &root(&ca), Some(ca.sign(web))).await.is_ok());
+    put(&other);
+    let start = Instant::now();
+    while get(&server, &root(&other), Some(ca.sign(web)))
+        .await
+        .is_err()
+    {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(get(&server, &root(&ca), Some(ca.sign(web))).await, Err(0));
+}
+
+type Http2 = h2::client::SendRequest<Bytes>;
+
+async fn http2<I>(io: I) -> Http2
+where
+    I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let (client, connection) = h2::client::handshake(io).await.unwrap();
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    client.ready().await.unwrap()
+}
+
+async fn secure(server: &Server, ca: &Ca, shown: Option<(PathBuf, PathBuf)>) -> Http2 {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.issuer.der().clone()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match shown {
+        Some((cert, key)) => {
+            let chain = vec![CertificateDer::from_pem_file(cert).unwrap()];
+            let key = PrivateKeyDer::from_pem_file(key).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let socket = tokio::net::TcpStream::connect(server.secure).await.unwrap();
+    // One of the names by which agents know it.
+    let name = ServerName::try_from("istiod.istio-system.svc").unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    http2(connector.connect(name, socket).await.unwrap()).await
+}
+
+/// Asks for a certificate: the chain, or a gRPC code.
+async fn ask(mut http2: Http2, method: &str, message: &[u8]) -> Result<Vec<String>, String> {
+    let path = format!("https://localhost/istio.v1.auth.IstioCertificateService/{method}");
+    let request = http::Request::post(path).header("content-type", "application/grpc");
+    let request = request.body(()).unwrap();
+    let (response, mut send) = http2.send_request(request, false).unwrap();
+    send.send_data(frame(message), true).unwrap();
+    let response = response.await.unwrap();
+    let code = |h: &http::HeaderMap| Some(h.get("grpc-status")?.to_str().unwrap().to_owned());
+    if let Some(code) = code(response.headers()) {
+        return Err(code);
+    }
+    let mut frames = Frames::new(1 << 20);
+    let mut body = response.into_body();
+    while let Some(data) = body.data().await {
+        frames.push(data.unwrap());
+    }
+    let trailers = body.trailers().await.unwrap().unwrap();
+    assert_eq!(code(&trailers).as_deref(), Some("0"));
+    let message = frames.pop().unwrap().unwrap();
+    let answer = IstioCertificateResponse::decode(message).unwrap();
+    Ok(answer.cert_chain)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_signed_for_what_the_caller_has_proven() {
+    let (dir, ca, _) = world();
+    let folder = ca.folder.to_str().unwrap();
+    let server = Server::start(dir.path(), &["--root-ca-dir", folder]);
+    let id = "spiffe://cluster.local/ns/shop/sa/web";
+    let key = KeyPair::generate().unwrap();
+    // What it asks for is not what it is.
+    let asked = CertificateParams::new(["evil.example.com".to_owned()]).unwrap();
+    let mut request = IstioCertificateRequest {
+        csr: asked.serialize_request(&key).unwrap().pem().unwrap(),
+        validity_duration: 3600,
+        metadata: None,
+    };
+    let method = "CreateCertificate";
+    let as_web = async || secure(&server, &ca, Some(ca.sign(id))).await;
+    let chain = ask(as_web().await, method, &request.encode_to_vec()).await;
+    let chain = chain.unwrap();
+    assert_eq!(chain.last().unwrap().trim(), ca.issuer.pem().trim());
+    let leaf = CertificateDer::from_pem_slice(chain[0].as_bytes()).unwrap();
+    let has = |text: &str| leaf.windows(text.len()).any(|w| w == text.as_bytes());
+    assert!(has(id) && !has("evil"));
+    // What was signed proves the same.
+    let files = (ca.folder.join("new.crt"), ca.folder.join("new.key"));
+    fs::write(&files.0, chain[..chain.len() - 1].concat()).unwrap();
+    fs::write(&files.1, key.serialize_pem()).unwrap();
+    let root = ca.folder.join("root-cert.pem");
+    assert!(get(&server, &root, Some(files)).await.unwrap() > 0);
+
+    let refused =
+        async |http2: Http2, message: &[u8]| ask(http2, method, message).await.unwrap_err();
+    let good = request.encode_to_vec();
+    assert_eq!(refused(secure(&server, &ca, None).await, &good).await, "16");
+    let plaintext = tokio::net::TcpStream::connect(server.plaintext).await;
+    assert_eq!(refused(http2(plaintext.unwrap()).await, &good).await, "16");
+    assert_eq!(refused(as_web().await, &[0xff; 9]).await, "3");
+    assert_eq!(refused(as_web().await, &vec![b'x'; 1 << 17]).await, "8");
+    request.validity_duration = 1 << 40;
+    assert_eq!(refused(as_web().await, &request.encode_to_vec()).await, "3");
+    request.csr = "nonsense".into();
+    assert_eq!(refused(as_web().await, &request.encode_to_vec()).await, "3");
+    assert_eq!(ask(as_web().await, "Other", &good).await.unwrap_err(), "12");
+    assert_eq!(server.metric("citadel_server_csr_count "), 7.0);
+    assert_eq!(
+        server.metric("citadel_server_success_cert_issuance_count "),
+        1.0
+    );
+    assert_eq!(
+        server.metric("citadel_server_authentication_failure_count "),
+        2.0
+    );
+}
