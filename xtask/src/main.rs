@@ -145,6 +145,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "analysis",
             "explain",
             "apiserver",
+            "ca",
             "convert",
             "server",
             "client",

@@ -211,6 +211,22 @@ impl Mesh {
         self.start_proxy(GATEWAY.to_owned(), block.gateway_admin(), &args)
     }
 
+    /// What `pilothouse` prints with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// When it fails.
+    pub fn run(&self, args: &[&str]) -> anyhow::Result<Vec<u8>> {
+        let output = Command::new(&self.setup.pilothouse)
+            .args(args)
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot run pilothouse")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}", said.trim());
+        Ok(output.stdout)
+    }
+
     fn start_proxy(
         &mut self,
         name: String,
@@ -218,26 +234,15 @@ impl Mesh {
         args: &[&str],
     ) -> anyhow::Result<()> {
         vacant(admin)?;
-        let output = Command::new(&self.setup.pilothouse)
-            .arg("bootstrap")
-            .args(args)
-            .args(["--name", &name, "--namespace", NAMESPACE])
-            .args([
-                "--xds",
-                &self.setup.block.xds().to_string(),
-                "--admin",
-                &admin.to_string(),
-            ])
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot run pilothouse bootstrap")?;
-        ensure!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        let (xds, page) = (self.setup.block.xds().to_string(), admin.to_string());
+        let mut all = vec!["bootstrap"];
+        all.extend_from_slice(args);
+        all.extend(["--name", &name, "--namespace", NAMESPACE, "--admin", &page]);
+        if !args.contains(&"--xds") {
+            all.extend(["--xds", &xds]);
+        }
         let bootstrap = self.setup.run.join(format!("{name}.json"));
-        std::fs::write(&bootstrap, output.stdout)?;
+        std::fs::write(&bootstrap, self.run(&all)?)?;
         let args = [
             "-c",
             &bootstrap.display().to_string(),

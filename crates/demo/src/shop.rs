@@ -110,6 +110,16 @@ impl Block {
         (self.ip(0, 1), 15010).into()
     }
 
+    /// Address of Pilothouse's xDS port for TLS.
+    pub fn secure_xds(self) -> SocketAddr {
+        (self.ip(0, 1), 15012).into()
+    }
+
+    /// Where Pilothouse serves the Kubernetes API.
+    pub fn api(self) -> SocketAddr {
+        (self.ip(0, 1), 6443).into()
+    }
+
     /// Where Pilothouse serves its pages.
     pub fn pages(self) -> SocketAddr {
         (self.ip(0, 1), 15014).into()

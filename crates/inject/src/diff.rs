@@ -11,6 +11,38 @@ pub(crate) fn difference(before: &Value, after: &Value) -> Vec<Value> {
     out
 }
 
+/// Operations that add what `typed` has beyond `raw`, so that a patch of the one fits the other: Kubernetes' API server
+/// sends objects as its types hold them, another may leave out what is empty.
+pub(crate) fn completion(raw: &Value, typed: &Value) -> Vec<Value> {
+    let mut out = Vec::new();
+    complete(raw, typed, &mut String::new(), &mut out);
+    out
+}
+
+fn complete(raw: &Value, typed: &Value, path: &mut String, out: &mut Vec<Value>) {
+    match (raw, typed) {
+        (Value::Object(raw), Value::Object(typed)) => {
+            for (key, value) in typed {
+                below(path, key, |path| match raw.get(key) {
+                    None | Some(Value::Null) if value.is_null() => {}
+                    None | Some(Value::Null) => {
+                        out.push(json!({"op": "add", "path": path, "value": value}));
+                    }
+                    Some(known) => complete(known, value, path, out),
+                });
+            }
+        }
+        (Value::Array(raw), Value::Array(typed)) => {
+            for (at, (raw, typed)) in raw.iter().zip(typed).enumerate() {
+                below(path, &at.to_string(), |path| {
+                    complete(raw, typed, path, out)
+                });
+            }
+        }
+        _ => {}
+    }
+}
+
 fn values(before: &Value, after: &Value, path: &mut String, out: &mut Vec<Value>) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => maps(before, after, path, out),

@@ -42,8 +42,7 @@ use serde_json::Value;
 
 pub use config::{CONFIG_KEY, Injection, Policy, SIDECAR, Selector, VALUES_KEY};
 pub use owner::Workload;
-pub use path::variables;
-pub use policy::{IGNORED_NAMESPACES, Skipped};
+pub use policy::Skipped;
 pub use proxy_config::effective as effective_proxy_config;
 pub use values::Values;
 
@@ -131,7 +130,9 @@ pub struct Injected {
 /// When the pod cannot be read, its annotations make no sense, or a template fails.
 pub fn inject(pod: &Value, request: &Request<'_>, settings: &Settings) -> Result<Outcome, Fault> {
     let mut warnings = Vec::new();
-    let mut pod = read(pod)?;
+    let raw = pod;
+    let mut pod = read(raw)?;
+    let mut patch = diff::completion(raw, &pod.0);
     if pod.meta("namespace").is_empty() && !request.namespace.is_empty() {
         pod.0["metadata"]["namespace"] = request.namespace.into();
     }
@@ -162,7 +163,10 @@ pub fn inject(pod: &Value, request: &Request<'_>, settings: &Settings) -> Result
     if settings.openshift {
         openshift::forget_user(&mut pod);
     }
-    task.run(&pod, settings, warnings).map(Outcome::Injected)
+    let mut injected = task.run(&pod, settings, warnings)?;
+    patch.append(&mut injected.patch);
+    injected.patch = patch;
+    Ok(Outcome::Injected(injected))
 }
 
 fn mesh_proxy_config(settings: &Settings) -> ProxyConfig {
@@ -296,7 +300,9 @@ impl Task<'_> {
         ] {
             let stated = self.variables.get(variable).is_some_and(|v| !v.is_empty());
             let value = values.text(value);
-            if !stated && !value.is_empty() {
+            // A label without a value keeps the network of the values out.
+            let kept_out = variable == path::NETWORK && pod.label(NETWORK_LABEL).is_some();
+            if !stated && !kept_out && !value.is_empty() {
                 self.variables.insert(variable.to_owned(), value.to_owned());
             }
         }

@@ -13,7 +13,7 @@ pub(crate) const NETWORK: &str = "ISTIO_META_NETWORK";
 
 /// The variables that a path states, after its first segment: names and values in turn. In values, `--slash--` stands
 /// for a slash. The superseded form is `:ENV:a=b:ENV:c=d`.
-pub fn variables(path: &str) -> BTreeMap<String, String> {
+pub(crate) fn variables(path: &str) -> BTreeMap<String, String> {
     let path = path.strip_suffix('/').unwrap_or(path);
     let Some(rest) = path.splitn(3, '/').nth(2) else {
         return BTreeMap::new();

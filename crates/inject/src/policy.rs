@@ -7,7 +7,7 @@ use crate::config::{Injection, Policy, Selector};
 use crate::pod::Pod;
 
 /// Namespaces of Kubernetes itself, in which nothing is injected.
-pub const IGNORED_NAMESPACES: [&str; 4] = [
+const IGNORED_NAMESPACES: [&str; 4] = [
     "kube-system",
     "kube-public",
     "kube-node-lease",

@@ -9,7 +9,7 @@
 //! | `istio.metadata_exchange` (HTTP and TCP) | left out, and servers do not offer its ALPN |
 //! | `istio.alpn` | left out: clusters state their ALPN in the TLS context |
 //! | protocol filters (Mongo, Redis, MySQL) | left out: the TCP proxy behind them remains |
-//! | certificates from an agent | clients and servers speak plain text where they may, and nothing where a rule wants mutual TLS |
+//! | certificates, from an agent or from us | clients and servers speak plain text where they may, and nothing where a rule wants mutual TLS |
 //! | access loggers, tracers, formatters | left out: they only observe |
 //! | a filter that protects (RBAC, JWT, external authorization) | the chain refuses all traffic |
 
@@ -95,9 +95,39 @@ pub struct Capabilities {
     pub redis: bool,
     /// The MySQL filter, where it is wanted.
     pub mysql: bool,
-    /// An agent beside the proxy serves it its certificates, as beside Istio's own. A stock Envoy has none: what names
-    /// the agent's cluster would be refused. `PILOTHOUSE_CERTIFICATES` in its metadata says that its bootstrap knows one.
-    pub certificates: bool,
+    /// Where its certificate comes from.
+    pub certificates: CertificateSource,
+}
+
+/// Where the certificate of a proxy's identity, and the roots that it trusts, come from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CertificateSource {
+    /// From nowhere.
+    Nowhere,
+    /// From an agent beside the proxy, as beside Istio's own. A stock Envoy has none: what names the agent's cluster would
+    /// be refused. `PILOTHOUSE_CERTIFICATES: true` in its metadata says that its bootstrap knows one.
+    Agent,
+    /// From us, with its other resources. `PILOTHOUSE_CERTIFICATES: ads` says that the proxy wants that; its identity has
+    /// to be proven.
+    Ads,
+}
+
+impl CertificateSource {
+    fn of(proxy: &Traits<'_>, loadable: &Loadable) -> Self {
+        const STATED: &str = "PILOTHOUSE_CERTIFICATES";
+        let istio = || proxy.node.version.is_some() || loadable.0.is_none();
+        match proxy.text(STATED).as_deref() {
+            Some("ads") if proxy.node.identity.is_some() => Self::Ads,
+            Some("ads") => Self::Nowhere,
+            _ if istio() || proxy.flag(STATED) => Self::Agent,
+            _ => Self::Nowhere,
+        }
+    }
+
+    /// Whether the proxy has a certificate.
+    pub fn is_any(self) -> bool {
+        self != Self::Nowhere
+    }
 }
 
 impl Capabilities {
@@ -112,9 +142,7 @@ impl Capabilities {
             mongo: loadable.has(name::MONGO_PROXY),
             redis: loadable.has(name::REDIS_PROXY),
             mysql: loadable.has(name::MYSQL_PROXY),
-            certificates: proxy.node.version.is_some()
-                || loadable.0.is_none()
-                || proxy.flag("PILOTHOUSE_CERTIFICATES"),
+            certificates: CertificateSource::of(proxy, &loadable),
         }
     }
 }

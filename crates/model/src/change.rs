@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::access::{Access, AccessKey};
+use crate::certificate::WorkloadCertificate;
 use crate::host::Hostname;
 use crate::jwks::{FetchedKeys, KeySource};
 use crate::kinds::{AnyObject, Kind};
@@ -189,6 +190,8 @@ pub enum Change {
     Keys(KeySource, Option<Arc<FetchedKeys>>),
     /// The addresses of a name that generation wants resolved, sorted; nothing where it wants them no more.
     Addresses(Arc<str>, Option<Arc<[IpAddr]>>),
+    /// The certificate of an identity (`spiffe://...`) that a proxy wants; nothing where none wants it any more.
+    Certificate(Arc<str>, Option<Arc<WorkloadCertificate>>),
     /// What the API of a cluster says of a workload's access to Secrets; nothing where nobody asks any more.
     Access(AccessKey, Option<Arc<Access>>),
     /// The roots of the mesh's own authority; nothing where it has none.
@@ -215,6 +218,7 @@ impl Change {
             Change::Restart(collection) | Change::Synced(collection) => Some(&collection.owner),
             Change::Keys(..)
             | Change::Addresses(..)
+            | Change::Certificate(..)
             | Change::Access(..)
             | Change::Roots(_)
             | Change::Settings(_) => None,

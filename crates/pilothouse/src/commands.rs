@@ -2,6 +2,7 @@
 
 pub(crate) mod analyze;
 pub(crate) mod bootstrap;
+pub(crate) mod cert;
 pub(crate) mod crds;
 pub(crate) mod echo;
 pub(crate) mod explain;
@@ -16,4 +17,5 @@ pub(crate) mod root_cert;
 pub(crate) mod simulate;
 pub(crate) mod status;
 mod text;
+pub(crate) mod token;
 pub(crate) mod validate;

@@ -34,6 +34,8 @@ enum Command {
     Serve(Box<server::config::ServeOptions>),
     /// Print the bootstrap that a sidecar or gateway Envoy starts with.
     Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
+    /// Show the certificates that a proxy or a service account gets: names, expiry, and who issued them.
+    Cert(commands::cert::CertOptions),
     /// Connect many simulated proxies to any xDS server and measure how fast and how much it sends.
     Load(Box<client::LoadOptions>),
     /// Print what a proxy gets: clusters, listeners, routes, endpoints.
@@ -59,6 +61,8 @@ enum Command {
     Crds(commands::crds::CrdsOptions),
     /// Print a kubeconfig for the Kubernetes API of `serve --data`.
     Kubeconfig(commands::kubeconfig::KubeconfigOptions),
+    /// Print a token of a service account of the store, with which a proxy proves who it is.
+    Token(commands::token::TokenOptions),
     /// Print the roots that workloads of the mesh are judged by.
     RootCert(commands::root_cert::RootCertOptions),
     /// Print the roles that `serve` needs in a Kubernetes cluster.
@@ -94,6 +98,7 @@ fn main() -> ExitCode {
         Command::Bootstrap(options) => {
             commands::bootstrap::run(&options, &mut std::io::stdout().lock())
         }
+        Command::Cert(options) => block_on(commands::cert::run(&options, &mut std::io::stdout())),
         Command::Load(options) => load(*options),
         Command::ProxyConfig(options) => block_on(commands::proxy_config::run(
             *options,
@@ -127,6 +132,7 @@ fn main() -> ExitCode {
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Crds(options) => commands::crds::run(&options, &mut out()),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
+        Command::Token(options) => block_on(commands::token::run(options, &mut out())),
         Command::Permissions(options) => commands::permissions::run(&options, &mut out()),
         Command::RemoteSecret(options) => block_on(commands::remote_secret::run(
             *options,

@@ -68,6 +68,19 @@ fn modes(at: &Path, found: &mut Vec<(String, bool, u32)>) {
     }
 }
 
+/// Waits until the server of a data folder can be asked.
+fn wait_for(data: &Path) {
+    let start = Instant::now();
+    while !data.join("api.sock").exists() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the server starts"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+}
+
 fn run(umask: &str, args: &[&str]) {
     let output = program(umask, args).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -81,15 +94,7 @@ fn all_that_is_made_is_its_owners_alone_under_any_umask() {
         let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         let data = dir.path().join("data");
         let server = serve(umask, &data, &["--api-audit-log", &at("audit")]);
-        let start = Instant::now();
-        while !data.join("api.sock").exists() {
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "the server starts"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        std::thread::sleep(Duration::from_millis(100));
+        wait_for(&data);
         run(umask, &["backup", &at("backup"), "--data", &at("data")]);
         run(umask, &["export", &at("export"), "--data", &at("data")]);
         drop(server);
@@ -169,4 +174,39 @@ fn an_empty_token_of_the_operator_lets_nobody_in() {
         );
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn tokens_are_issued_by_the_server_or_from_its_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = (dir.path().join("data"), dir.path().join("token"));
+    let folder = ["--data", data.to_str().unwrap()];
+    let token = |more: &[&str]| {
+        let args = [&["token", "-n", "shop", "web"], &folder[..], more].concat();
+        let output = program("000", &args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        (
+            output.status.success(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let server = serve("000", &data, &[]);
+    wait_for(&data);
+    let (good, _, error) = token(&[]);
+    assert!(!good && error.contains("--create"), "{error}");
+    let (good, served, error) = token(&["--create", "--ttl", "10m"]);
+    assert!(good && served.split('.').count() == 3, "{error}");
+    drop(server);
+    let (good, _, error) = token(&["--ttl", "1m"]);
+    assert!(!good && error.contains("10 minutes"), "{error}");
+    let (good, said, error) = token(&["--audience", "a", "-o", file.to_str().unwrap()]);
+    assert!(good && said.is_empty(), "{error}");
+    let written = fs::read_to_string(&file).unwrap();
+    // Both are signed by the same key.
+    assert_eq!(written.split('.').next(), served.split('.').next());
+    let mut found = Vec::new();
+    modes(&file, &mut found);
+    modes(&data.join("pki/sa.key"), &mut found);
+    assert!(found.iter().all(|(_, _, mode)| *mode == 0o600), "{found:?}");
 }

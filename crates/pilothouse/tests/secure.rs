@@ -137,15 +137,21 @@ async fn get(
     shown: Option<(PathBuf, PathBuf)>,
 ) -> Result<usize, u16> {
     let (cert, key) = shown.unzip();
+    let secure = SecureOptions {
+        root_cert: Some(root.to_owned()),
+        cert,
+        key,
+        ..SecureOptions::default()
+    };
+    get_with(server, secure).await
+}
+
+/// The same with whatever is shown.
+async fn get_with(server: &Server, secure: SecureOptions) -> Result<usize, u16> {
     let mut options = FetchOptions {
         address: server.secure.to_string(),
         timeout: PATIENCE.as_secs_f64(),
-        secure: SecureOptions {
-            root_cert: Some(root.to_owned()),
-            cert,
-            key,
-            ..SecureOptions::default()
-        },
+        secure,
         ..FetchOptions::default()
     };
     options.node.namespaces = vec!["shop".into()];
@@ -352,4 +358,85 @@ async fn certificates_are_signed_for_what_the_caller_has_proven() {
         server.metric("citadel_server_authentication_failure_count "),
         2.0
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_gets_what_its_token_proves_while_its_account_is_there() {
+    let (dir, ca, _) = world();
+    let (data, folder) = (dir.path().join("data"), ca.folder.to_str().unwrap());
+    let api = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let flags = ["--root-ca-dir", folder, "--data", data.to_str().unwrap()];
+    let more = ["--api-addr", &api.to_string()];
+    let server = Server::start(dir.path(), &[&flags[..], &more].concat());
+    let issued = |namespace: &str, account: &str, audience: &str| {
+        let file = dir.path().join(format!("{namespace}-{account}-{audience}"));
+        let output = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
+            .args([
+                "token",
+                account,
+                "-n",
+                namespace,
+                "--audience",
+                audience,
+                "--create",
+            ])
+            .arg("--data")
+            .arg(&data)
+            .arg("-o")
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        file
+    };
+    let written = |text: &str| {
+        let file = dir.path().join("written");
+        fs::write(&file, text).unwrap();
+        file
+    };
+    let with = |token_file: PathBuf| SecureOptions {
+        root_cert: Some(ca.folder.join("root-cert.pem")),
+        token_file: Some(token_file),
+        ..SecureOptions::default()
+    };
+    let web = issued("shop", "web", "istio-ca");
+    assert!(get_with(&server, with(web.clone())).await.unwrap() > 0);
+    let good = fs::read_to_string(&web).unwrap();
+    let (signed, signature) = good.rsplit_once('.').unwrap();
+    let (_, claims) = signed.split_once('.').unwrap();
+    for (token, code, reason) in [
+        (issued("shop", "web", "vault"), 16, "audience"),
+        (issued("shop", "db", "istio-ca"), 7, "identity"),
+        (issued("else", "web", "istio-ca"), 7, "identity"),
+        (written("hello"), 16, "malformed"),
+        // {"alg":"none"}
+        (
+            written(&format!("eyJhbGciOiJub25lIn0.{claims}.")),
+            16,
+            "algorithm",
+        ),
+        (
+            written(&format!("{signed}.{}", signature.to_lowercase())),
+            16,
+            "rejected",
+        ),
+    ] {
+        let counter = format!("pilothouse_unauthenticated_total{{reason=\"{reason}\"}}");
+        let before = server.metric(&counter);
+        assert_eq!(get_with(&server, with(token)).await, Err(code), "{reason}");
+        assert_eq!(server.metric(&counter), before + 1.0, "{reason}");
+    }
+    let local = apiserver::local::Local::open(&data).await.unwrap();
+    let account = "/api/v1/namespaces/shop/serviceaccounts/web";
+    let who = apiserver::access::Who::local();
+    let delete = apiserver::api::Request::new(http::Method::DELETE, account, who);
+    assert!(local.ask(delete, "").await.unwrap().0.is_success());
+    assert_eq!(get_with(&server, with(web)).await, Err(16));
 }

@@ -123,6 +123,11 @@ pub struct ApiOptions {
     #[command(flatten)]
     pub oidc: OidcOptions,
 
+    /// The issuer that tokens of service accounts name. Verifiers that discover keys ask below it, so for them it is the URL of
+    /// this API. Tokens of another issuer are void.
+    #[arg(long, env = "PILOTHOUSE_SERVICE_ACCOUNT_ISSUER", value_name = "URL", default_value = apiserver::access::service_accounts::ISSUER)]
+    pub service_account_issuer: String,
+
     /// Most revisions that the history keeps.
     #[arg(long, env = "PILOTHOUSE_HISTORY_REVISIONS", value_name = "N", default_value_t = Keep::default().revisions)]
     pub history_revisions: usize,
@@ -223,6 +228,7 @@ pub async fn start(
     };
     let owner = Owner::new(STORE_RANK, format!("api:{}", data.display()));
     let api = Api::start(store, access, audit, &["default", namespace]).await?;
+    api.set_issuer(&options.service_account_issuer);
     api.set_limits(Limits {
         connections: options.api_max_connections,
         connections_per_peer: options.api_max_connections_per_peer,

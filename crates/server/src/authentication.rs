@@ -1,32 +1,82 @@
 //! Who is believed on the port for TLS, as options and mesh config say.
 
+mod clusters;
+mod options;
+
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::Context;
 use identity::{
-    Authenticator, Authenticators, ClientCertificate, Domains, Observer, Refusal, TrustDomains,
+    Authenticator, Authenticators, ClientCertificate, Domains, ForwardedCertificates, IdTokens,
+    KubernetesTokens, Observer, Refusal, Rule, TrustDomains,
 };
+use model::jwks::KeySource;
 use model::settings::Settings;
+use sources::jwks::Fetcher;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::apis::Apis;
+use crate::config::ServeOptions;
 use crate::metrics::Metrics;
 use crate::quiet::{Quiet, beginning};
 use crate::settings::Settled;
+use clusters::Judges;
+pub use options::AuthenticationOptions;
 
 /// Lines that clients can cause.
 static REFUSED: Quiet = Quiet::new();
 
-/// Every way to prove who one is, in istiod's order. Trust domains are those of mesh config, whenever it changes, until `stop`.
-pub(crate) fn start(
-    settled: watch::Receiver<Settled>,
-    metrics: &Arc<Metrics>,
-    stop: &CancellationToken,
-) -> Arc<Authenticators> {
-    let domains = Domains::new(trust_domains(settled, stop.clone()));
-    let list: Vec<Box<dyn Authenticator>> = vec![Box::new(ClientCertificate::new(domains))];
-    let told = Told(metrics.clone());
-    Arc::new(Authenticators::new(list, Arc::new(told)))
+/// What decides who is believed.
+pub(crate) struct Parts<'a> {
+    pub(crate) options: &'a ServeOptions,
+    /// The settings, whose trust domains count.
+    pub(crate) settled: watch::Receiver<Settled>,
+    /// The clusters whose tokens count.
+    pub(crate) apis: &'a Apis,
+    /// Our own store, whose tokens do.
+    pub(crate) store: Option<Arc<apiserver::api::Api>>,
+    pub(crate) metrics: &'a Arc<Metrics>,
+    pub(crate) stop: &'a CancellationToken,
+}
+
+/// Every way to prove who one is that is open, in istiod's order.
+///
+/// # Errors
+///
+/// When the rule for tokens cannot be followed.
+pub(crate) fn start(parts: Parts<'_>) -> anyhow::Result<Arc<Authenticators>> {
+    let options = &parts.options.authentication;
+    let domains = Domains::new(trust_domains(parts.settled, parts.stop.clone()));
+    let mut list: Vec<Box<dyn Authenticator>> =
+        vec![Box::new(ClientCertificate::new(domains.clone()))];
+    let rule = options.jwt_rule.as_deref();
+    if let Some(text) = rule.filter(|text| !text.trim().is_empty()) {
+        let rule: Rule = text.parse().context("--jwt-rule cannot be followed")?;
+        if let Some(KeySource::Uri(at) | KeySource::Issuer(at)) = rule.source()
+            && !at.starts_with("https://")
+        {
+            tracing::warn!(%at, "Keys of the issuer are fetched without TLS (--jwt-rule): whoever can change them on the way can be anybody.");
+        }
+        let roots = Some(parts.options.jwks_roots.as_path());
+        let fetcher = Fetcher::trusting(roots).context("--jwks-roots cannot be used")?;
+        list.push(Box::new(IdTokens::new(rule, fetcher, domains.clone())));
+    }
+    let judges = Judges::new(parts.apis, &options.cluster_aliases, parts.store);
+    let audiences = options.token_audiences.iter().map(|a| a.trim().to_owned());
+    let audiences = audiences.filter(|a| !a.is_empty()).collect();
+    list.push(Box::new(KubernetesTokens::new(
+        Arc::new(judges),
+        audiences,
+        domains.clone(),
+    )));
+    if !options.trusted_gateway_cidr.is_empty() {
+        let trusted = options.trusted_gateway_cidr.clone();
+        list.push(Box::new(ForwardedCertificates::new(trusted, domains)));
+    }
+    let told = Told(parts.metrics.clone());
+    Ok(Arc::new(Authenticators::new(list, Arc::new(told))))
 }
 
 fn trust_domains(

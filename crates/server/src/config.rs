@@ -50,6 +50,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub trust: crate::trust::TrustOptions,
 
+    /// Certificates of workloads that have no agent.
+    #[command(flatten)]
+    pub certificates: crate::certificates::CertificateOptions,
+
     /// Who may read Secrets.
     #[command(flatten)]
     pub access: crate::access::AccessOptions,
@@ -99,6 +103,10 @@ pub struct ServeOptions {
     /// xDS and certificates over TLS.
     #[command(flatten)]
     pub secure: crate::secure::SecureOptions,
+
+    /// Who is believed there.
+    #[command(flatten)]
+    pub authentication: crate::authentication::AuthenticationOptions,
 
     /// Address for `/ready`, `/live`, `/metrics` and `/debug`.
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]

@@ -1,5 +1,6 @@
 //! The pages under `/debug`, in the shapes that istioctl and existing tools read.
 
+mod certificates;
 mod dumps;
 mod explain;
 mod heap;
@@ -32,6 +33,10 @@ const INDEX: &[(&str, &str)] = &[
     (
         "ca",
         "which CA signs, and the roots that peers are judged by",
+    ),
+    (
+        "certz",
+        "certificates made for workloads, and the roots; with proxyID=, those that a proxy gets",
     ),
     (
         "clusterz",
@@ -152,6 +157,13 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "adsz" | "connections" => Page::Json(adsz(&pages.connections.all())),
         "registryz" => Page::Json(pages.derive.ask(registry::services).await?),
         "endpointShardz" | "endpointz" => Page::Json(pages.derive.ask(registry::endpoints).await?),
+        "certz" => Page::Json(match parameter(query, "proxyID") {
+            Some(proxy) => {
+                let found = connected(pages, proxy, |_, found| found).await?;
+                certificates::of_proxy(&found)
+            }
+            None => pages.derive.ask(certificates::all).await?,
+        }),
         "ca" => Page::Json(crate::authority::page(pages.authority.get())),
         "clusterz" => Page::Json(remotes::clusterz(
             &pages.cluster,

@@ -35,7 +35,7 @@ pub use origins::OriginLimits;
 pub use revisions::{Revision, Revisions};
 pub use state::{FindingRow, ProxyRow, State, ViewRow};
 pub(crate) use subscriptions::has_sets;
-pub use wants::{KeysWanted, NamesWanted, ReviewsWanted};
+pub use wants::{CertificatesWanted, KeysWanted, NamesWanted, ReviewsWanted};
 use wants::{Wanted, Wants};
 
 /// How many batches of changes may wait to be applied, of all sources together, before sources are made to wait. There is
@@ -313,6 +313,11 @@ impl Derive {
     /// Which names are to be resolved.
     pub fn wanted_names(&self) -> watch::Receiver<NamesWanted> {
         self.wanted.names.clone()
+    }
+
+    /// Which certificates are to be made.
+    pub fn wanted_certificates(&self) -> watch::Receiver<CertificatesWanted> {
+        self.wanted.certificates.clone()
     }
 
     /// Whose access to Secrets is to be reviewed.

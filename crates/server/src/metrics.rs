@@ -1,6 +1,7 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
 mod authority;
+mod certificates;
 mod remotes;
 mod writing;
 
@@ -20,6 +21,7 @@ use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
 pub use authority::Authority;
+pub use certificates::Certificates;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
 pub use writing::Writing;
@@ -107,6 +109,8 @@ pub struct Metrics {
     pub authority: Authority,
     /// Of remote clusters.
     pub remotes: Remotes,
+    /// Of certificates made for workloads.
+    pub certificates: Certificates,
     /// Of what is written into an API.
     pub writing: Writing,
     /// Seconds from start to ready.
@@ -313,6 +317,7 @@ impl Metrics {
             )?,
             authority: Authority::new(r)?,
             remotes: Remotes::new(r)?,
+            certificates: Certificates::new(r)?,
             writing: Writing::new(r)?,
             startup: {
                 let seconds =

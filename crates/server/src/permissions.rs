@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub enum Feature {
     /// Reading configuration, services and endpoints, without which there is nothing to serve.
     Reading,
-    /// Reviews of who may read Secrets (`--review-secret-access`).
+    /// Reviews of tokens, by which proxies prove who they are, and of who may read Secrets (`--review-secret-access`).
     Reviews,
     /// Roots of the mesh in each namespace (`--distribute-roots`).
     Roots,
@@ -78,11 +78,10 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
         (Reach::Remote, Feature::Reading) => {
             of_kinds(all().filter(|k| k.is_read_remotely()), "", READ)
         }
-        (Reach::Cluster | Reach::Remote, Feature::Reviews) => vec![Rule {
-            group: "authorization.k8s.io",
-            resources: vec!["subjectaccessreviews".to_owned()],
-            verbs: &["create"],
-        }],
+        (Reach::Cluster | Reach::Remote, Feature::Reviews) => vec![
+            review("authentication.k8s.io", "tokenreviews"),
+            review("authorization.k8s.io", "subjectaccessreviews"),
+        ],
         (Reach::Cluster, Feature::Roots) => config_maps(),
         (Reach::Remote, Feature::Roots) => {
             [config_maps(), leases(&["get", "create", "update"])].concat()
@@ -114,6 +113,14 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
         }
         (Reach::Namespace, Feature::Registration) => leases(&["get", "create", "update", "delete"]),
         (Reach::Namespace | Reach::Remote, _) => Vec::new(),
+    }
+}
+
+fn review(group: &'static str, resource: &str) -> Rule {
+    Rule {
+        group,
+        resources: vec![resource.to_owned()],
+        verbs: &["create"],
     }
 }
 

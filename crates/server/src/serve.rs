@@ -27,6 +27,7 @@ use crate::analysis::Analyst;
 use crate::apis::Apis;
 use crate::authentication;
 use crate::authority;
+use crate::certificates;
 use crate::config::ServeOptions;
 use crate::derive::{Batch, Derive, OriginLimits};
 use crate::findings::Findings;
@@ -93,7 +94,10 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         derive.hold()?;
         doors.begin("Ready, from disk.");
     }
-    let apis = Apis::new(options.cluster_id.as_str().into());
+    let (apis, store) = (
+        Apis::new(options.cluster_id.as_str().into()),
+        OnceLock::new(),
+    );
     let sources = Sources {
         wiring: Wiring {
             options: &options,
@@ -104,6 +108,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             fault: &pages.fault,
             cluster,
             apis: &apis,
+            store: &store,
             warm: warm.is_serving(),
         },
         supervisor: &supervisor,
@@ -112,7 +117,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     };
     let target = sources.wiring.add_to(&supervisor).await?;
     begin_ca(&options, target.as_ref(), &pages, &stop).await?;
-    let shown = begin_tls(&options, &trust, &pages, &mut doors, &stop)?;
+    let shown = begin_tls(&sources.wiring, &trust, &pages, &mut doors)?;
     registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
     let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
@@ -159,6 +164,7 @@ async fn begin_ca(
         stop,
     };
     if let Some(authority) = authority::start(parts).await? {
+        certificates::add(pages, &authority, &options.certificates, stop)?;
         // Set here only.
         let _ = pages.authority.set(authority);
     }
@@ -167,16 +173,22 @@ async fn begin_ca(
 
 /// Opens the port for TLS, if there is something to show.
 fn begin_tls(
-    options: &ServeOptions,
+    wiring: &Wiring<'_>,
     trust: &Trust,
     pages: &Pages,
     doors: &mut Doors<'_>,
-    stop: &CancellationToken,
 ) -> anyhow::Result<Option<Shown>> {
     let authority = pages.authority.get();
-    let shown = secure::start(options, authority, stop)?;
+    let shown = secure::start(wiring.options, authority, wiring.stop)?;
     if let Some(shown) = &shown {
-        let authenticators = authentication::start(pages.settled.clone(), &pages.metrics, stop);
+        let authenticators = authentication::start(authentication::Parts {
+            options: wiring.options,
+            settled: pages.settled.clone(),
+            apis: wiring.apis,
+            store: wiring.store.get().cloned(),
+            metrics: wiring.metrics,
+            stop: wiring.stop,
+        })?;
         trust.tell(authenticators, authority.map(Authority::signer));
         doors.secure(shown)?;
     }

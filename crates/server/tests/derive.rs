@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use model::certificate::{PrivateKey, WorkloadCertificate};
 use model::jwks::{FetchedKeys, KeySource};
 use model::node::Node;
 use model::parse::{Validation, parse};
+use model::trust::MeshRoots;
 use model::{Change, Kind, ObjectKey, Owner};
 use pilothouse_server::derive::{Derive, OriginLimits, State, Subscription, Totals};
 use serde_json::json;
@@ -427,6 +429,76 @@ spec: {jwtRules: [{issuer: me, jwksUri: 'https://me/keys', timeout: 3s}]}
     let gone = vec![Change::Delete(source(), key)];
     running.derive.change(gone, Instant::now()).await.unwrap();
     assert!(known().await.unwrap());
+    assert!(wanted.borrow_and_update().is_empty());
+}
+
+#[tokio::test]
+async fn a_certificate_is_wanted_while_a_proxy_has_the_identity_and_nothing_is_said_until_it_is_there()
+ {
+    const CART: &str = "spiffe://cluster.local/ns/shop/sa/cart";
+    let running = Running::start();
+    let mut wanted = running.derive.wanted_certificates();
+    let join = async |id: &str| {
+        let node = testkit::node(&json!({
+            "id": id, "token": "sa:shop:cart",
+            "metadata": {"NAMESPACE": "shop", "PILOTHOUSE_CERTIFICATES": "ads"},
+        }));
+        let joined = running.derive.subscribe(node, PEER, None).await.unwrap();
+        running.derive.want(joined.proxy, TypeUrl::Secret).unwrap();
+        joined
+    };
+    let mut first = join("sidecar~10.0.0.1~cart-0.shop~shop.svc.cluster.local").await;
+    let second = join("sidecar~10.0.0.2~cart-1.shop~shop.svc.cluster.local").await;
+    let settled = || running.derive.ask(|_| ());
+    settled().await.unwrap();
+    let list: Vec<Arc<str>> = wanted.borrow_and_update().iter().cloned().collect();
+    assert_eq!(list, [Arc::from(CART)]);
+
+    let names = |proxy: &mut Subscription| {
+        let published = proxy.published.newest();
+        let set = published.get(TypeUrl::Secret);
+        set.map(|set| set.iter().map(|r| r.name.to_string()).collect::<Vec<_>>())
+    };
+    let say = async |change: Change| {
+        let said = running.derive.change(vec![change], Instant::now());
+        said.await.unwrap();
+        settled().await.unwrap();
+    };
+    let made = |chain: &str| {
+        let made = WorkloadCertificate {
+            chain: chain.into(),
+            key: PrivateKey::from_pem("key"),
+        };
+        Change::Certificate(CART.into(), Some(Arc::new(made)))
+    };
+    assert_eq!(names(&mut first), None, "nothing is there to begin with");
+    say(made("one")).await;
+    assert_eq!(names(&mut first), None, "roots are missing");
+    let roots = MeshRoots {
+        roots: include_str!("../../model/src/x509/keys/ec.crt").into(),
+        revoked: None,
+    };
+    say(Change::Roots(Some(Arc::new(roots)))).await;
+    assert_eq!(
+        names(&mut first),
+        Some(vec!["ROOTCA".to_owned(), "default".to_owned()])
+    );
+    let before = first.published.newest();
+    say(made("two")).await;
+    let after = first.published.newest();
+    assert_ne!(before.get(TypeUrl::Secret), after.get(TypeUrl::Secret));
+    // What is there is not taken away because another is not made yet.
+    say(Change::Certificate(CART.into(), None)).await;
+    assert_eq!(
+        first.published.newest().get(TypeUrl::Secret),
+        after.get(TypeUrl::Secret)
+    );
+
+    drop(second);
+    settled().await.unwrap();
+    assert!(!wanted.has_changed().unwrap());
+    drop(first);
+    settled().await.unwrap();
     assert!(wanted.borrow_and_update().is_empty());
 }
 

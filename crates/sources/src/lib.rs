@@ -1,9 +1,11 @@
-//! Config from files, and what it names: keys of token issuers, addresses of gateways.
+//! Config from files, and what is wanted of the outside: keys of token issuers, addresses of gateways, certificates of
+//! workloads.
 //!
 //! A source reports what it reads as [`model::Change`]s, and what is wrong with it as diagnostics; the store applies
 //! them. Nothing here translates.
 
 pub mod backoff;
+pub mod certificates;
 pub mod files;
 pub mod folder;
 pub mod jwks;

@@ -46,6 +46,8 @@ pub enum Input<'a> {
     Roots,
     /// The addresses that a name was resolved to.
     Addresses(&'a str),
+    /// The certificate of an identity.
+    Certificate(&'a str),
     /// What was answered to a review of access.
     Access(&'a AccessKey),
     /// The labels of the connected proxies of a namespace.
@@ -85,6 +87,7 @@ impl Input<'_> {
             Input::Keys(KeySource::Issuer(issuer)) => hash(12, 0, &[issuer]),
             Input::Keys(KeySource::Bundle(url)) => hash(18, 0, &[url]),
             Input::Addresses(name) => hash(16, 0, &[name]),
+            Input::Certificate(identity) => hash(20, 0, &[identity]),
             Input::Access(AccessKey { cluster, identity }) => {
                 let cluster = cluster.as_deref().unwrap_or_default();
                 let account = &identity.service_account;
@@ -131,6 +134,7 @@ impl fmt::Display for Input<'_> {
             }
             Input::Keys(source) => write!(f, "keys of {source}"),
             Input::Addresses(name) => write!(f, "addresses of {name}"),
+            Input::Certificate(identity) => write!(f, "certificate of {identity}"),
             Input::Access(key) => write!(f, "access of {key} to Secrets"),
             Input::Roots => f.write_str("roots of the mesh's own authority"),
             Input::Connected(namespace) => write!(f, "connected proxies in {namespace}"),
@@ -178,6 +182,7 @@ mod tests {
             Input::Keys(&bundle),
             Input::Roots,
             Input::Addresses("a"),
+            Input::Certificate("a"),
             Input::Access(&access),
             Input::Access(&access_elsewhere),
             Input::Connected(&namespace),

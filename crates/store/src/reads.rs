@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Guarded};
 use model::access::{Access, AccessKey};
+use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::settings::Settings;
@@ -45,6 +46,8 @@ pub trait Reads {
     fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>>;
     /// The addresses that a name was resolved to, sorted; `None` until an answer or a failure came.
     fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>>;
+    /// The certificate of an identity (`spiffe://...`); `None` until one was made.
+    fn certificate(&self, identity: &str) -> Option<Arc<WorkloadCertificate>>;
     /// What was answered to a review of access; `None` until there is an outcome.
     fn access(&self, key: &AccessKey) -> Option<Arc<Access>>;
     /// The roots of the mesh's own authority; `None` where there is none.
@@ -156,6 +159,11 @@ impl Reads for Cx<'_, Snapshot> {
     fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>> {
         let snapshot = read(self, Input::Addresses(name));
         snapshot.addresses.get(name).cloned()
+    }
+
+    fn certificate(&self, identity: &str) -> Option<Arc<WorkloadCertificate>> {
+        let snapshot = read(self, Input::Certificate(identity));
+        snapshot.certificates.get(identity).cloned()
     }
 
     fn access(&self, key: &AccessKey) -> Option<Arc<Access>> {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::access::{Access, AccessKey};
+use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
@@ -152,6 +153,8 @@ pub struct Snapshot {
     pub keys: RedBlackTreeMapSync<KeySource, Arc<FetchedKeys>>,
     /// Addresses of names that were resolved.
     pub addresses: RedBlackTreeMapSync<Arc<str>, Arc<[IpAddr]>>,
+    /// Certificates that were made for identities.
+    pub certificates: RedBlackTreeMapSync<Arc<str>, Arc<WorkloadCertificate>>,
     /// Answers to reviews of access.
     pub access: RedBlackTreeMapSync<AccessKey, Arc<Access>>,
     /// The roots of the mesh's own authority.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use incr::{InputKey, KeyedMap};
 use model::access::{Access, AccessKey};
+use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::AnyObject;
@@ -111,6 +112,7 @@ impl Store {
                 settings,
                 keys: RedBlackTreeMapSync::new_sync(),
                 addresses: RedBlackTreeMapSync::new_sync(),
+                certificates: RedBlackTreeMapSync::new_sync(),
                 access: RedBlackTreeMapSync::new_sync(),
                 roots: None,
                 shards: RedBlackTreeMapSync::new_sync(),
@@ -195,6 +197,7 @@ impl Writing<'_> {
             } => self.delete_endpoints(&owner, &(service, shard)),
             Change::Keys(source, fetched) => self.set_keys(source, fetched),
             Change::Addresses(name, found) => self.set_addresses(name, found),
+            Change::Certificate(identity, made) => self.set_certificate(identity, made),
             Change::Access(key, answer) => self.set_access(key, answer),
             Change::Roots(roots) => {
                 if self.next.roots != roots {
@@ -366,6 +369,18 @@ impl Writing<'_> {
         match found {
             Some(found) => self.next.addresses.insert_mut(name, found),
             None => _ = self.next.addresses.remove_mut(&name),
+        }
+    }
+
+    fn set_certificate(&mut self, identity: Arc<str>, made: Option<Arc<WorkloadCertificate>>) {
+        if self.next.certificates.get(&identity) == made.as_ref() {
+            return;
+        }
+        self.touched
+            .note(Input::Certificate(&identity), Reason::Secret);
+        match made {
+            Some(made) => self.next.certificates.insert_mut(identity, made),
+            None => _ = self.next.certificates.remove_mut(&identity),
         }
     }
 

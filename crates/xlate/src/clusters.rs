@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use client::ClusterClient;
 use incr::{Changed, Cx, Query};
+use mesh::capabilities::CertificateSource;
 use mesh::capabilities::name::METADATA_EXCHANGE;
 use mesh::destination_rule::{
     Client, DestinationRuleKey, HasDestinationRules, Side, rule_for, rule_for_all,
@@ -98,6 +99,11 @@ impl ClustersOf {
                 addresses: proxy.own_addresses(cx),
             }),
         }
+    }
+
+    /// Where their own certificate comes from.
+    pub(crate) fn certificates(&self) -> CertificateSource {
+        self.client.certificate
     }
 
     /// Their clusters.

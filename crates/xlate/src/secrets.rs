@@ -1,4 +1,5 @@
-//! TLS secrets from Secret and ConfigMap objects, for those who may read them.
+//! TLS secrets: from Secret and ConfigMap objects, for those who may read them, and a workload's own certificate with the
+//! roots of the mesh, for proxies that have no agent.
 //!
 //! A resource is made once for everybody; which of them a proxy gets is decided by its verified identity and the cluster
 //! it is in ([`may_read`]). A proxy without an identity gets none.
@@ -8,11 +9,13 @@
 mod allowed;
 mod made;
 mod named;
+mod own;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::capabilities::{Capabilities, CertificateSource};
 use mesh::credential::Credential;
 use mesh::finding::{about_named, code};
 use mesh::gateways;
@@ -25,14 +28,18 @@ use model::kinds::Kind;
 use model::names::ClusterId;
 use model::node::{Identity, Role};
 use model::object::ObjectKey;
+use model::spiffe::SpiffeId;
 use model::x509::Fault;
 use store::{Reads, Snapshot};
 use xds::ResourceSet;
+
+use crate::clusters::sds;
 
 use allowed::is_reviewed;
 pub use allowed::may_read;
 use made::{KeyProvider, SecretOf};
 use named::{ClientCredentialsFor, of_server};
+use own::{OwnCertificate, OwnRoots};
 
 /// Proxies that have the same secrets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -47,6 +54,8 @@ pub struct SecretsOf {
     gateway: Option<GatewayKey>,
     /// What uses their private keys, of those that have an identity.
     keys: KeyProvider,
+    /// The identity (`spiffe://...`) whose certificate they have from us, of those that do.
+    own: Option<Arc<str>>,
 }
 
 /// Whether proxies may read Secrets of their own namespace.
@@ -69,8 +78,16 @@ impl SecretsOf {
                 scope: None,
                 gateway: None,
                 keys: KeyProvider::Envoy,
+                own: None,
             };
         };
+        let takes_own = Capabilities::of(proxy).certificates == CertificateSource::Ads;
+        let trust_domain = &cx.settings().mesh.trust_domain;
+        let (namespace, account) = (&identity.namespace, &identity.service_account);
+        let own = takes_own.then(|| {
+            let id = SpiffeId::new(trust_domain, namespace.clone(), account.clone());
+            Arc::from(id.to_string())
+        });
         let gateway = proxy.node.role == Role::Router;
         Self {
             identity: Some(identity),
@@ -78,16 +95,37 @@ impl SecretsOf {
             scope: Some(proxy.scope.clone()),
             gateway: gateway.then(|| gateways::key_of(cx, proxy)),
             keys: KeyProvider::of(cx, proxy),
+            own,
         }
     }
 
     /// The secrets that their clusters and listeners may name and they may read.
     pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
         let readable = self.readable(cx);
-        ResourceSet::new(readable.into_iter().filter_map(|credential| {
+        let of_objects = readable.into_iter().filter_map(|credential| {
             let made = cx.query(&SecretOf::new(credential, &self.keys));
             made.resource.clone()
-        }))
+        });
+        let own = self.own.iter().flat_map(|identity| {
+            let certificate = OwnCertificate {
+                identity: identity.clone(),
+                keys: self.keys.clone(),
+            };
+            let (certificate, roots) = (cx.query(&certificate), cx.query(&OwnRoots));
+            [certificate, roots].map(|resource| (*resource).clone())
+        });
+        ResourceSet::new(of_objects.chain(own.flatten()))
+    }
+
+    /// Whether their own certificate and the roots are in a set, if they have them from us.
+    pub(crate) fn is_whole(&self, set: &ResourceSet) -> bool {
+        let has = |name| set.get(name).is_some();
+        self.own.is_none() || (has(sds::OWN) && has(sds::ROOT))
+    }
+
+    /// The identity (`spiffe://...`) whose certificate they want from us.
+    pub(crate) fn own(&self) -> Option<&Arc<str>> {
+        self.own.as_ref()
     }
 
     /// The credentials that their clusters and listeners may name and they may read.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::capabilities::CertificateSource;
 use mesh::proxy::Traits;
 use mesh::view::ProxyKey;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Role;
 use store::Snapshot;
-use xds::TypeUrl;
+use xds::{ResourceSet, TypeUrl};
 
 use crate::clusters::ClustersOf;
 use crate::ecds::ExtensionConfigsOf;
@@ -87,6 +88,22 @@ impl View {
         WantsOfView {
             secrets: self.secrets.clone(),
         }
+    }
+
+    /// Where the certificate of its proxies' identity comes from.
+    pub fn certificates(&self) -> CertificateSource {
+        self.clusters.certificates()
+    }
+
+    /// The identity (`spiffe://...`) whose certificate its proxies want from us.
+    pub fn own_certificate(&self) -> Option<&Arc<str>> {
+        self.secrets.own()
+    }
+
+    /// Whether a set is what its proxies can begin with. Envoy takes a certificate that it asks for and that is not there for
+    /// one that never will be, and listens without it: so nothing is said of secrets until it has been made.
+    pub fn can_begin_with(&self, ty: TypeUrl, set: &ResourceSet) -> bool {
+        ty != TypeUrl::Secret || self.secrets.is_whole(set)
     }
 
     /// The query for what is wrong with what its proxies get.

@@ -1,5 +1,7 @@
 //! What has to be done outside before proxies get all that is theirs. What comes of it is a row of the snapshot.
 
+use std::sync::Arc;
+
 use incr::{Cx, Query};
 use model::access::AccessKey;
 use store::Snapshot;
@@ -18,6 +20,8 @@ pub struct WantsOfView {
 pub struct Wants {
     /// The API of their cluster is to be asked whether they may read Secrets.
     pub review: Option<AccessKey>,
+    /// A certificate is to be made for their identity (`spiffe://...`).
+    pub certificate: Option<Arc<str>>,
 }
 
 impl Query<Snapshot> for WantsOfView {
@@ -26,6 +30,7 @@ impl Query<Snapshot> for WantsOfView {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Wants {
         Wants {
             review: self.secrets.wanted_review(cx),
+            certificate: self.secrets.own().cloned(),
         }
     }
 }

@@ -4,10 +4,14 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use mesh::finding::code;
 use model::access::{Access, AccessKey};
+use model::certificate::{PrivateKey, WorkloadCertificate};
 use model::node::Identity;
 use model::settings::AccessReviews;
+use model::trust::MeshRoots;
 use model::{Change, Kind, ObjectKey, ObjectName, Owner};
 use pilothouse_xlate as xlate;
 use serde_json::{Value, json};
@@ -314,6 +318,208 @@ fn hardware_gets_the_private_key_where_the_proxy_says_so() {
     let of_proxy = provider(&proxy(&world, "Kubernetes", own));
     assert!(of_proxy.contains("cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig"));
     assert!(of_proxy.contains(EC.1));
+}
+
+/// A sidecar of the namespace `shop` without an agent that wants its certificate from us.
+fn stock(token: Option<&str>, metadata: &Value) -> Arc<model::node::Node> {
+    let mut described = json!({
+        "id": "sidecar~10.1.0.9~cart-0.shop~shop.svc.cluster.local",
+        "metadata": {"NAMESPACE": "shop", "PILOTHOUSE_CERTIFICATES": "ads"},
+        "extensions": ["envoy.filters.http.router"],
+        "token": token,
+    });
+    for (key, value) in metadata.as_object().unwrap() {
+        described["metadata"][key] = value.clone();
+    }
+    node(&described)
+}
+
+const CART: &str = "spiffe://cluster.local/ns/shop/sa/cart";
+
+fn certificate(identity: &str, (chain, key): (&str, &str)) -> Change {
+    let made = WorkloadCertificate {
+        chain: chain.into(),
+        key: PrivateKey::from_pem(key),
+    };
+    Change::Certificate(identity.into(), Some(Arc::new(made)))
+}
+
+fn roots(text: &str) -> Change {
+    Change::Roots(Some(Arc::new(MeshRoots {
+        roots: text.into(),
+        revoked: None,
+    })))
+}
+
+#[test]
+fn a_proxy_without_an_agent_gets_the_certificate_of_its_identity_alone() {
+    let mut world = World::default();
+    world.apply([
+        certificate(CART, EC),
+        certificate("spiffe://cluster.local/ns/shop/sa/other", RSA),
+        roots(EC.0),
+    ]);
+    let view = world.view(&stock(Some("sa:shop:cart"), &json!({})));
+    assert_eq!(view.own_certificate().map(|id| &**id), Some(CART));
+    let sent = secrets(&world, &view);
+    let inline = |text: &str| json!({ "inline_bytes": STANDARD.encode(text) });
+    assert_eq!(
+        sent,
+        [
+            (
+                "ROOTCA".to_owned(),
+                json!({"name": "ROOTCA", "validation_context": {"trusted_ca": inline(EC.0)}})
+            ),
+            (
+                "default".to_owned(),
+                json!({"name": "default", "tls_certificate": {
+                    "certificate_chain": inline(EC.0), "private_key": inline(EC.1)}})
+            ),
+        ]
+    );
+    // Who has not proven to be anybody has none, nor has who does not ask, nor whose agent has it.
+    for (token, metadata) in [
+        (None, json!({})),
+        (
+            Some("sa:shop:cart"),
+            json!({"PILOTHOUSE_CERTIFICATES": true}),
+        ),
+        (
+            Some("sa:shop:cart"),
+            json!({"PILOTHOUSE_CERTIFICATES": null}),
+        ),
+        (
+            Some("sa:shop:cart"),
+            json!({"PILOTHOUSE_CERTIFICATES": null, "ISTIO_VERSION": "1.32.0"}),
+        ),
+    ] {
+        let view = world.view(&stock(token, &metadata));
+        assert_eq!(names(&world, &view), [""; 0], "{token:?} {metadata}");
+        assert_eq!(view.own_certificate(), None);
+    }
+}
+
+#[test]
+fn a_rotated_certificate_is_another_secret_and_changes_nothing_else() {
+    let mut world = World::of(SERVICE_OF_CART);
+    world.apply([certificate(CART, EC), roots(EC.0)]);
+    let node = stock(Some("sa:shop:cart"), &json!({}));
+    let view = world.view(&node);
+    let sets = |world: &World, view: &Arc<View>| -> Vec<xds::ResourceSet> {
+        let others = TypeUrl::ALL.into_iter().filter(|ty| *ty != TypeUrl::Secret);
+        others.map(|ty| world.set(view, ty)).collect()
+    };
+    let (before, first) = (sets(&world, &view), secrets(&world, &view));
+    let listeners = format!("{:?}", before);
+    assert!(listeners.contains("virtualInbound"));
+    world.apply([certificate(CART, RSA)]);
+    let second = secrets(&world, &view);
+    assert_eq!(second[0], first[0], "the roots stay");
+    assert_ne!(second[1], first[1]);
+    world.apply([roots(RSA.0)]);
+    assert_ne!(secrets(&world, &view)[0], first[0]);
+    assert_eq!(world.view(&node), view);
+    assert_eq!(sets(&world, &view), before);
+}
+
+#[test]
+fn another_trust_domain_is_another_identity() {
+    let world = World::new(settings(
+        "trustDomain: new.example\ntrustDomainAliases: [cluster.local]",
+    ));
+    let view = world.view(&stock(Some("sa:shop:cart"), &json!({})));
+    let wanted = view.own_certificate().unwrap();
+    assert_eq!(&**wanted, "spiffe://new.example/ns/shop/sa/cart");
+}
+
+/// The references to a secret in a set: each as its source and whether it is waited for without limit.
+fn references(world: &World, view: &Arc<View>, ty: TypeUrl, name: &str) -> Vec<(String, bool)> {
+    fn walk(value: &Value, name: &str, found: &mut Vec<(String, bool)>) {
+        if value["name"] == *name && value["sds_config"].is_object() {
+            let config = &value["sds_config"];
+            let source = match config["ads"].is_object() {
+                true => "ads".to_owned(),
+                false => config.to_string(),
+            };
+            found.push((source, config["initial_fetch_timeout"] == "0s"));
+        }
+        match value {
+            Value::Object(fields) => fields.values().for_each(|v| walk(v, name, found)),
+            Value::Array(list) => list.iter().for_each(|v| walk(v, name, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for resource in world.set(view, ty).iter() {
+        walk(&decode(ty.as_str(), &resource.body), name, &mut found);
+    }
+    found
+}
+
+const SERVICE_OF_CART: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: cart, namespace: shop}
+spec:
+  clusterIP: 10.2.0.1
+  selector: {app: cart}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: cart-0, namespace: shop, labels: {app: cart, security.istio.io/tlsMode: istio}}
+spec: {serviceAccountName: cart, containers: [{name: c}]}
+status: {phase: Running, podIP: 10.1.0.9, podIPs: [{ip: 10.1.0.9}], conditions: [{type: Ready, status: 'True'}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: cart, namespace: shop, labels: {kubernetes.io/service-name: cart}}
+addressType: IPv4
+endpoints: [{addresses: [10.1.0.9], conditions: {ready: true}, targetRef: {kind: Pod, name: cart-0, namespace: shop}}]
+ports: [{name: http, port: 8080, protocol: TCP}]
+";
+
+#[test]
+fn both_sides_of_a_proxy_without_an_agent_ask_here() {
+    let mut world = World::of(SERVICE_OF_CART);
+    let node = stock(Some("sa:shop:cart"), &json!({}));
+    for mode in ["PERMISSIVE", "STRICT"] {
+        world.put(&format!(
+            "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {{name: default, namespace: shop}}\n\
+             spec: {{mtls: {{mode: {mode}}}}}"
+        ));
+        let view = world.view(&node);
+        for ty in [TypeUrl::Listener, TypeUrl::Cluster] {
+            for name in ["default", "ROOTCA"] {
+                let found = references(&world, &view, ty, name);
+                assert!(!found.is_empty(), "{ty} {name} {mode}");
+                assert!(
+                    found.iter().all(|f| *f == ("ads".to_owned(), true)),
+                    "{found:?}"
+                );
+            }
+        }
+        assert!(
+            world
+                .get(&view.findings())
+                .iter()
+                .all(|f| f.code != code::NO_CERTIFICATES)
+        );
+    }
+}
+
+#[test]
+fn a_gateway_without_an_agent_asks_here_for_mutual_tls_of_the_mesh() {
+    let mut world = World::of(&gateway("shop", "", "ISTIO_MUTUAL"));
+    world.apply([
+        certificate("spiffe://cluster.local/ns/shop/sa/edge", EC),
+        roots(EC.0),
+    ]);
+    let metadata = json!({"PILOTHOUSE_CERTIFICATES": "ads"});
+    let view = proxy(&world, "Kubernetes", metadata);
+    let found = references(&world, &view, TypeUrl::Listener, "default");
+    assert_eq!(found, [("ads".to_owned(), true)]);
+    assert_eq!(names(&world, &view), ["ROOTCA", "default"]);
 }
 
 /// A world whose clusters are asked who may read Secrets.

@@ -137,7 +137,7 @@ async fn judge(api: &Api, token: &str, audiences: &[String]) -> Value {
         }
         Ok(Proven::User(who)) => (who, String::new(), json!({}), own.to_vec()),
         Err(error) => {
-            return json!({"authenticated": false, "user": {}, "error": error.to_string()});
+            return json!({"user": {}, "error": error.to_string()});
         }
     };
     let groups: Vec<&str> = who.groups.iter().map(|g| &**g).collect();
@@ -202,7 +202,7 @@ pub(super) async fn issue(
         .core_object("serviceaccounts", namespace, name)
         .filter(|account| !is_terminating(account))
         .ok_or_else(|| Failure::not_found(resource, name))?;
-    let wanted = wanted(api, &object["spec"], namespace, &account, resource)?;
+    let wanted = wanted(api, &object["spec"], namespace, &account)?;
     let accounts = api.service_accounts();
     object["apiVersion"] = "authentication.k8s.io/v1".into();
     object["kind"] = "TokenRequest".into();
@@ -220,15 +220,8 @@ pub(super) async fn issue(
 }
 
 /// What is asked for, if it can be had.
-fn wanted(
-    api: &Api,
-    spec: &Value,
-    namespace: &str,
-    account: &Value,
-    resource: &Resource,
-) -> Result<Wanted, Failure> {
+fn wanted(api: &Api, spec: &Value, namespace: &str, account: &Value) -> Result<Wanted, Failure> {
     let name = meta(account, "name");
-    let invalid = |cause: Cause| Failure::invalid(resource, name, vec![cause]);
     let mut audiences = texts(&spec["audiences"]);
     if audiences.is_empty() {
         audiences.push(api.service_accounts().issuer().to_owned());
@@ -256,7 +249,7 @@ fn wanted(
     }
     let (bound, node) = match &spec["boundObjectRef"] {
         Value::Null => (None, None),
-        reference => bound(api, reference, namespace, name).map_err(invalid)?,
+        reference => bound(api, reference, namespace, name)?,
     };
     Ok(Wanted {
         namespace: namespace.to_owned(),
@@ -272,11 +265,11 @@ fn wanted(
 type Binding = (Option<Bound>, Option<(String, Option<String>)>);
 
 /// The object that a token is to be bound to, and the node of a pod.
-fn bound(api: &Api, reference: &Value, namespace: &str, account: &str) -> Result<Binding, Cause> {
+fn bound(api: &Api, reference: &Value, namespace: &str, account: &str) -> Result<Binding, Failure> {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let wrong = |field: &str, why: &str| {
         let path = format!("spec.boundObjectRef.{field}");
-        Cause::invalid(path, &reference[field], why)
+        invalid(Cause::invalid(path, &reference[field], why))
     };
     let kind = BoundKind::of_name(text("kind"))
         .filter(|_| text("apiVersion") == "v1")
@@ -286,10 +279,14 @@ fn bound(api: &Api, reference: &Value, namespace: &str, account: &str) -> Result
         BoundKind::Pod | BoundKind::Secret => namespace,
     };
     let name = text("name");
+    let catalog = api.catalog();
+    let resource = catalog
+        .find("", kind.plural())
+        .ok_or_else(Failure::no_path)?;
     let object = api.core_object(kind.plural(), place, name);
     let object = object
         .filter(|object| !is_terminating(object))
-        .ok_or_else(|| wrong("name", "there is no such object"))?;
+        .ok_or_else(|| Failure::not_found(resource, name))?;
     let uid = meta(&object, "uid").to_owned();
     if !matches!(text("uid"), "" | "0") && text("uid") != uid {
         return Err(wrong("uid", "the object has another uid"));
@@ -314,6 +311,23 @@ fn bound(api: &Api, reference: &Value, namespace: &str, account: &str) -> Result
         uid,
     };
     Ok((Some(bound), node))
+}
+
+/// 422 of a TokenRequest, which has no name.
+fn invalid(cause: Cause) -> Failure {
+    let Cause {
+        reason,
+        field,
+        message,
+    } = cause;
+    let said = format!("TokenRequest.authentication.k8s.io \"\" is invalid: {field}: {message}");
+    let mut failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", said);
+    failure.details = json!({
+        "kind": "TokenRequest",
+        "group": "authentication.k8s.io",
+        "causes": [{"reason": reason, "message": message, "field": field}],
+    });
+    failure
 }
 
 fn texts(list: &Value) -> Vec<String> {

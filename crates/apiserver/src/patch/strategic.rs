@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn finalizers_are_merged_and_taken_out_by_value() {
         let after = patched(json!({"metadata": {"finalizers": ["b"]}}));
-        assert_eq!(after["metadata"]["finalizers"], json!(["a", "b"]));
+        assert_eq!(after["metadata"]["finalizers"], json!(["b", "a"]));
         let after = patched(json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}));
         assert_eq!(after["metadata"]["finalizers"], json!([]));
     }

@@ -1,7 +1,8 @@
 //! Scripts of kubectl commands with their outcomes, which for `commands.txt` are those of a real kube-apiserver as well.
 //!
 //! `commands.txt` holds the commands and `outcomes.txt` what they print, without what differs in each run; `gitops.txt` and
-//! `gitops-outcomes.txt` are how people edit and pipelines deploy. With `UPDATE_GOLDEN=1` outcomes are written anew; with
+//! `gitops-outcomes.txt` are how people edit and pipelines deploy, `tokens.txt` and `tokens-outcomes.txt` how service accounts get
+//! tokens. With `UPDATE_GOLDEN=1` outcomes are written anew; with
 //! `PILOTHOUSE_KUBECTL_CONFIG` naming a kubeconfig they are taken from that server into the folder `PILOTHOUSE_KUBECTL_OUT`,
 //! to be compared. Without kubectl on the path nothing is run.
 
@@ -81,6 +82,11 @@ async fn kubectl_sees_what_it_sees_of_kubernetes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn people_edit_and_pipelines_deploy() {
     run("gitops.txt", "gitops-outcomes.txt").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_accounts_get_tokens() {
+    run("tokens.txt", "tokens-outcomes.txt").await;
 }
 
 async fn run(script: &'static str, golden: &'static str) {

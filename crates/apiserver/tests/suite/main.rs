@@ -17,6 +17,7 @@ mod nulls;
 mod objects;
 mod oidc;
 mod printed;
+mod service_accounts;
 mod stored;
 mod tls;
 mod watch;

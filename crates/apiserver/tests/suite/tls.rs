@@ -24,6 +24,17 @@ async fn ask(
     client: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
     token: &str,
 ) -> String {
+    ask_for("/api/v1/namespaces", address, ca, client, token).await
+}
+
+/// The same for another path.
+pub(crate) async fn ask_for(
+    path: &str,
+    address: std::net::SocketAddr,
+    ca: &[u8],
+    client: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+    token: &str,
+) -> String {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(ca).unwrap())
@@ -50,9 +61,8 @@ async fn ask(
     } else {
         format!("Authorization: Bearer {token}\r\n")
     };
-    let request = format!(
-        "GET /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\n{bearer}Connection: close\r\n\r\n"
-    );
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{bearer}Connection: close\r\n\r\n");
     // One that hangs up on a certificate may do so before it has read.
     let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();

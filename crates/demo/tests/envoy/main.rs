@@ -14,6 +14,7 @@ mod extensions;
 mod grpc;
 mod ingress;
 mod load;
+mod mutual;
 mod policy;
 mod protocols;
 mod rig;
@@ -62,6 +63,8 @@ with_each_envoy! {
     security::a_redirected_sidecar_with_default_settings_refuses_nothing,
     security::permissive_without_certificates_is_plain_text,
     security::strict_without_certificates_takes_nothing,
+    mutual::strict_mutual_tls_outlives_rotations_of_certificates_and_of_the_root,
+    mutual::a_trust_domain_is_migrated_without_a_lost_request,
     policy::a_denied_request_is_denied_and_a_dry_run_only_logs,
     policy::a_denied_connection_is_closed,
     policy::an_authorizer_is_asked_over_http_and_obeyed,

@@ -86,16 +86,12 @@ fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
 }
 
 impl Bounded {
-    /// Asks `reviewer` within these limits, on the runtime of the caller.
-    ///
-    /// # Panics
-    ///
-    /// When called outside of a runtime.
-    pub fn new(reviewer: Arc<dyn Reviewer>, limits: ReviewLimits) -> Self {
+    /// Asks `reviewer` within these limits, on this runtime.
+    pub fn new(reviewer: Arc<dyn Reviewer>, limits: ReviewLimits, runtime: Handle) -> Self {
         Self {
             reviewer,
             limits,
-            runtime: Handle::current(),
+            runtime,
             slots: Arc::new(Semaphore::new(limits.at_once)),
             memory: Arc::default(),
         }

@@ -1,5 +1,7 @@
 //! `pilothouse bootstrap`: the file a sidecar or gateway Envoy starts with.
 
+mod secure;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -42,9 +44,13 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "NAME", default_value = "default")]
     service_account: String,
 
-    /// Address of Pilothouse's xDS port.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15010")]
-    xds: SocketAddr,
+    /// Address of Pilothouse's xDS port: the one for TLS with --root-cert.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = authority)]
+    xds: (String, u16),
+
+    /// How the connection is secured.
+    #[command(flatten)]
+    secure: secure::SecureOptions,
 
     /// Envoy's admin address; `none` for no admin page.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15000")]
@@ -89,6 +95,9 @@ enum InterceptionMode {
 /// Prints the bootstrap as JSON, which Envoy reads from a `.json` or `.yaml` file.
 pub(crate) fn run(options: &BootstrapOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let bootstrap = bootstrap(options)?;
+    options
+        .secure
+        .write_files(&format!("{}.{}", options.name, options.namespace))?;
     serde_json::to_writer_pretty(&mut *out, &bootstrap)?;
     writeln!(out)?;
     Ok(())
@@ -126,6 +135,9 @@ fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
         }
         .into();
     }
+    if o.secure.proves_identity() {
+        metadata["PILOTHOUSE_CERTIFICATES"] = "ads".into();
+    }
     for (key, value) in &o.metadata {
         metadata[key] = serde_json::from_str(value).unwrap_or_else(|_| value.clone().into());
     }
@@ -153,27 +165,7 @@ fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
             "cds_config": ads,
             "lds_config": ads,
         },
-        "static_resources": {
-            "clusters": [{
-                "name": "xds-grpc",
-                "type": "STATIC",
-                "connect_timeout": "1s",
-                "typed_extension_protocol_options": {
-                    "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-                        "explicit_http_config": {
-                            "http2_protocol_options": {
-                                "connection_keepalive": { "interval": "30s", "timeout": "5s" },
-                            },
-                        },
-                    },
-                },
-                "load_assignment": {
-                    "cluster_name": "xds-grpc",
-                    "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": socket(o.xds) } }] }],
-                },
-            }],
-        },
+        "static_resources": { "clusters": [control_plane(o)?] },
     });
     if let Some(token) = &o.token {
         let header = json!({ "key": "authorization", "value": format!("Bearer {token}") });
@@ -190,8 +182,60 @@ fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
     Ok(bootstrap)
 }
 
+/// The cluster of Pilothouse itself.
+fn control_plane(o: &BootstrapOptions) -> anyhow::Result<Value> {
+    const HTTP: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+    let (host, port) = &o.xds;
+    let is_address = host.parse::<IpAddr>().is_ok();
+    let address = json!({ "socket_address": { "address": host, "port_value": port } });
+    let mut http = json!({
+        "@type": format!("type.googleapis.com/{HTTP}"),
+        "explicit_http_config": {
+            "http2_protocol_options": {
+                "connection_keepalive": { "interval": "30s", "timeout": "5s" },
+            },
+        },
+    });
+    if let Some(filters) = o.secure.filters()? {
+        http["http_filters"] = filters;
+    }
+    let mut cluster = json!({
+        "name": "xds-grpc",
+        "type": if is_address { "STATIC" } else { "STRICT_DNS" },
+        "connect_timeout": "1s",
+        "typed_extension_protocol_options": { HTTP: http },
+        "load_assignment": {
+            "cluster_name": "xds-grpc",
+            "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": address } }] }],
+        },
+    });
+    let proxy = format!("{}.{}", o.name, o.namespace);
+    if let Some(socket) = o.secure.transport_socket(&proxy)? {
+        cluster["transport_socket"] = socket;
+    }
+    Ok(cluster)
+}
+
 fn socket(address: SocketAddr) -> Value {
     json!({ "socket_address": { "address": address.ip().to_string(), "port_value": address.port() } })
+}
+
+/// Reads HOST:PORT, where the host is an address or a name.
+fn authority(text: &str) -> Result<(String, u16), String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok((address.ip().to_string(), address.port()));
+    }
+    let parts = text.rsplit_once(':');
+    let is_name = |host: &str| {
+        !host.is_empty()
+            && host
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+    };
+    match parts.and_then(|(host, port)| Some((host, port.parse().ok()?))) {
+        Some((host, port)) if is_name(host) => Ok((host.to_owned(), port)),
+        _ => Err(format!("{text:?} is not HOST:PORT")),
+    }
 }
 
 #[cfg(test)]
@@ -247,5 +291,94 @@ mod tests {
         let value = bootstrap(&cli.options).unwrap();
         assert_eq!(value["node"]["metadata"]["DNS_CAPTURE"], true);
         assert_eq!(value["node"]["metadata"]["X"], "y");
+    }
+
+    fn made(flags: &[&str]) -> Value {
+        let line = ["x", "sidecar", "--name", "a"].iter().chain(flags);
+        bootstrap(&Cli::parse_from(line).options).unwrap()
+    }
+
+    fn cluster(bootstrap: &Value) -> &Value {
+        &bootstrap["static_resources"]["clusters"][0]
+    }
+
+    #[test]
+    fn the_server_is_an_address_or_a_name() {
+        let of = |xds| cluster(&made(&["--xds", xds]))["type"].clone();
+        assert_eq!(of("127.0.0.1:15010"), "STATIC");
+        assert_eq!(of("[::1]:15010"), "STATIC");
+        assert_eq!(of("istiod.istio-system.svc:15012"), "STRICT_DNS");
+        for wrong in ["localhost", "a:b", ":15010", "a b:1"] {
+            assert!(authority(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_read_for_each_stream_and_brings_certificates() {
+        let plain = made(&[]);
+        assert_eq!(cluster(&plain).get("transport_socket"), None);
+        assert_eq!(
+            plain["node"]["metadata"].get("PILOTHOUSE_CERTIFICATES"),
+            None
+        );
+        let bootstrap = made(&["--root-cert", "/r.pem", "--token-file", "/run/a\"b"]);
+        assert_eq!(
+            bootstrap["node"]["metadata"]["PILOTHOUSE_CERTIFICATES"],
+            "ads"
+        );
+        let options = &cluster(&bootstrap)["typed_extension_protocol_options"];
+        let filters = options.as_object().unwrap().values().next().unwrap();
+        let code = &filters["http_filters"][0]["typed_config"]["default_source_code"];
+        let code = code["inline_string"].as_str().unwrap();
+        assert!(code.contains(r#"io.open("/run/a\"b", "r")"#), "{code}");
+        let tls = &cluster(&bootstrap)["transport_socket"]["typed_config"];
+        assert_eq!(tls["sni"], "istiod.istio-system.svc");
+        let validation = &tls["common_tls_context"]["validation_context"];
+        assert_eq!(validation["trusted_ca"]["filename"], "/r.pem");
+        let names = &validation["match_typed_subject_alt_names"][0];
+        assert_eq!(names["matcher"]["exact"], "istiod.istio-system.svc");
+    }
+
+    #[test]
+    fn a_certificate_is_read_from_files_or_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let sds = dir.path().display().to_string();
+        let flags = [
+            "--root-cert",
+            "/c/r.pem",
+            "--client-cert",
+            "/c/a.pem",
+            "--client-key",
+            "/c/a.key",
+        ];
+        let once = made(&flags);
+        let context = &cluster(&once)["transport_socket"]["typed_config"]["common_tls_context"];
+        let pair = &context["tls_certificates"][0];
+        assert_eq!(pair["private_key"]["filename"], "/c/a.key");
+        let line = ["x", "sidecar", "--name", "a", "--sds-dir", &sds];
+        let options = Cli::parse_from(line.iter().chain(&flags)).options;
+        run(&options, &mut Vec::new()).unwrap();
+        let followed = bootstrap(&options).unwrap();
+        let context = &cluster(&followed)["transport_socket"]["typed_config"]["common_tls_context"];
+        let of = &context["tls_certificate_sds_secret_configs"][0]["sds_config"];
+        let path = of["path_config_source"]["path"].as_str().unwrap();
+        let written: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let pair = &written["resources"][0]["tls_certificate"];
+        assert_eq!(pair["watched_directory"]["path"], "/c");
+        assert_eq!(pair["certificate_chain"]["filename"], "/c/a.pem");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn credentials_are_not_sent_to_who_is_not_judged() {
+        for flags in [
+            &["--token-file", "/t"][..],
+            &["--client-cert", "/c", "--client-key", "/k"],
+            &["--root-cert", "/r", "--client-cert", "/c"],
+            &["--sds-dir", "/s"],
+        ] {
+            let line = ["x", "sidecar", "--name", "a"].iter().chain(flags);
+            assert!(Cli::try_parse_from(line).is_err(), "{flags:?}");
+        }
     }
 }

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use mesh::capabilities::{Capabilities, Loadable};
+use mesh::capabilities::{Capabilities, CertificateSource, Loadable};
 use mesh::class::Class;
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
@@ -270,7 +270,8 @@ fn lacks(
     match &extension.code {
         // An agent beside the proxy fetches modules, as it fetches certificates.
         Code::Wasm(wasm)
-            if url::scheme(&wasm.url).as_deref() != Some("file") && !capabilities.certificates =>
+            if url::scheme(&wasm.url).as_deref() != Some("file")
+                && capabilities.certificates != CertificateSource::Agent =>
         {
             Some("an agent that fetches Wasm modules".to_owned())
         }

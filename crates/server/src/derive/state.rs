@@ -468,6 +468,7 @@ impl State {
                 entry.set = Some(ResourceSet::clone(&set));
             }
             let newest = self.sets.get(&query).and_then(|entry| entry.set.as_ref());
+            let newest = newest.filter(|set| view.can_begin_with(*ty, set));
             if let Some(set) = newest.filter(|set| before.get(*ty) != Some(*set)) {
                 published.set(*ty, set.clone());
                 count += 1;

@@ -20,12 +20,16 @@ pub type NamesWanted = Arc<BTreeSet<Arc<str>>>;
 /// The workloads whose access to Secrets is to be reviewed.
 pub type ReviewsWanted = Arc<BTreeSet<AccessKey>>;
 
+/// The identities (`spiffe://...`) of connected proxies whose certificates are to be made.
+pub type CertificatesWanted = Arc<BTreeSet<Arc<str>>>;
+
 /// Where the derive thread says what it wants.
 #[derive(Default)]
 pub(super) struct Wants {
     pub(super) keys: watch::Sender<KeysWanted>,
     pub(super) names: watch::Sender<NamesWanted>,
     reviews: watch::Sender<ReviewsWanted>,
+    certificates: watch::Sender<CertificatesWanted>,
 }
 
 /// Where others hear it.
@@ -34,6 +38,7 @@ pub(super) struct Wanted {
     pub(super) keys: watch::Receiver<KeysWanted>,
     pub(super) names: watch::Receiver<NamesWanted>,
     pub(super) reviews: watch::Receiver<ReviewsWanted>,
+    pub(super) certificates: watch::Receiver<CertificatesWanted>,
 }
 
 impl Wants {
@@ -43,6 +48,7 @@ impl Wants {
             keys: self.keys.subscribe(),
             names: self.names.subscribe(),
             reviews: self.reviews.subscribe(),
+            certificates: self.certificates.subscribe(),
         }
     }
 
@@ -74,9 +80,54 @@ pub(super) fn tell<T: PartialEq>(others: &watch::Sender<Arc<T>>, list: &Arc<T>) 
 pub(super) struct OfViews {
     entries: FxHashMap<WantsOfView, Entry>,
     /// How many of the entries want each.
-    reviews: BTreeMap<AccessKey, usize>,
-    /// Whether others do not know of it yet.
+    reviews: Counted<AccessKey>,
+    certificates: Counted<Arc<str>>,
+}
+
+/// How many want each of some things.
+struct Counted<T> {
+    counts: BTreeMap<T, usize>,
+    /// Whether others do not know yet which there are.
     untold: bool,
+}
+
+impl<T> Default for Counted<T> {
+    fn default() -> Self {
+        Self {
+            counts: BTreeMap::new(),
+            untold: false,
+        }
+    }
+}
+
+impl<T: Ord + Clone> Counted<T> {
+    /// One wants another thing than before.
+    fn count(&mut self, before: Option<T>, after: Option<T>) {
+        if before == after {
+            return;
+        }
+        if let Some(after) = after {
+            let count = self.counts.entry(after).or_default();
+            *count += 1;
+            self.untold |= *count == 1;
+        }
+        if let Some(before) = before
+            && let Some(count) = self.counts.get_mut(&before)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&before);
+                self.untold = true;
+            }
+        }
+    }
+
+    /// Tells others which there are, if they do not know yet.
+    fn tell(&mut self, others: &watch::Sender<Arc<BTreeSet<T>>>) {
+        if std::mem::take(&mut self.untold) {
+            tell(others, &Arc::new(self.counts.keys().cloned().collect()));
+        }
+    }
 }
 
 /// Wants that views share.
@@ -98,23 +149,9 @@ impl OfViews {
     }
 
     fn count(&mut self, before: WantsOf, after: WantsOf) {
-        if before == after {
-            return;
-        }
-        if let Some(review) = after.review {
-            let count = self.reviews.entry(review).or_default();
-            *count += 1;
-            self.untold |= *count == 1;
-        }
-        if let Some(review) = before.review
-            && let Some(count) = self.reviews.get_mut(&review)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.reviews.remove(&review);
-                self.untold = true;
-            }
-        }
+        self.reviews.count(before.review, after.review);
+        self.certificates
+            .count(before.certificate, after.certificate);
     }
 }
 
@@ -159,9 +196,7 @@ impl State {
                 self.of_views.replace(&of, WantsOf::clone(&wants));
             }
         }
-        if std::mem::take(&mut self.of_views.untold) {
-            let reviews = self.of_views.reviews.keys().cloned().collect();
-            tell(&self.wants.reviews, &Arc::new(reviews));
-        }
+        self.of_views.reviews.tell(&self.wants.reviews);
+        self.of_views.certificates.tell(&self.wants.certificates);
     }
 }

@@ -67,6 +67,8 @@ pub(super) struct Wiring<'a> {
     pub(super) cluster: Option<kubernetes::Clients>,
     /// The APIs of all clusters.
     pub(super) apis: &'a Apis,
+    /// Our own store, once it is served.
+    pub(super) store: &'a OnceLock<Arc<apiserver::api::Api>>,
     /// Whether proxies are served from disk until the sources have been read.
     pub(super) warm: bool,
 }
@@ -149,6 +151,8 @@ impl Wiring<'_> {
         let (api, namespace) = (&self.options.api, &self.options.namespace);
         let (owner, api) = crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
         let store = api.store().clone();
+        // Set here only.
+        let _ = self.store.set(api.clone());
         let place = Arc::new(EmbeddedPlace::new(api));
         let target = Target {
             api: Api {

@@ -74,6 +74,7 @@ impl Model {
             }
             Change::Keys(..)
             | Change::Addresses(..)
+            | Change::Certificate(..)
             | Change::Access(..)
             | Change::Roots(_)
             | Change::Settings(_) => {}

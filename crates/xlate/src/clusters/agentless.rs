@@ -1,9 +1,10 @@
 //! TLS contexts for proxies without Istio's agent beside them: stock Envoys, whose bootstrap has no server of secrets.
 //!
 //! Envoy refuses a cluster or listener that names a cluster it does not know. What the agent would read from files such
-//! a proxy reads itself; for what only the agent has (the workload's own certificate, the mesh's roots) it asks here,
-//! and connects to nobody until there is an answer.
+//! a proxy reads itself; for the workload's own certificate and the mesh's roots it asks here. A proxy that gets none
+//! connects to nobody.
 
+use mesh::capabilities::CertificateSource;
 use proto_envoy::envoy::config::core::v3::DataSource;
 use proto_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use proto_envoy::envoy::config::core::v3::data_source::Specifier;
@@ -16,14 +17,20 @@ use proto_envoy::envoy::extensions::transport_sockets::tls::v3::{
 
 use super::sds;
 
-/// Rids the context of everything that the agent would have served.
-pub(crate) fn adapt(context: &mut CommonTlsContext) {
+/// Rids the context of everything that an agent would have served, if the proxy has none.
+pub(crate) fn adapt(context: &mut CommonTlsContext, certificate: CertificateSource) {
+    // What it will get is worth waiting for.
+    let waits = match certificate {
+        CertificateSource::Agent => return,
+        CertificateSource::Ads => true,
+        CertificateSource::Nowhere => false,
+    };
     for secret in std::mem::take(&mut context.tls_certificate_sds_secret_configs) {
-        match certificate(&secret) {
+        match from_files(&secret) {
             Some(certificate) => context.tls_certificates.push(certificate),
             None => context
                 .tls_certificate_sds_secret_configs
-                .push(asked_here(secret)),
+                .push(asked_here(secret, waits)),
         }
     }
     let Some(ValidationContextType::CombinedValidationContext(combined)) =
@@ -42,7 +49,7 @@ pub(crate) fn adapt(context: &mut CommonTlsContext) {
         context.validation_context_type =
             Some(ValidationContextType::ValidationContext(validation));
     } else {
-        combined.validation_context_sds_secret_config = Some(asked_here(secret));
+        combined.validation_context_sds_secret_config = Some(asked_here(secret, waits));
     }
 }
 
@@ -60,15 +67,15 @@ fn is_of_agent(secret: &SdsSecretConfig) -> bool {
     })
 }
 
-fn asked_here(secret: SdsSecretConfig) -> SdsSecretConfig {
+fn asked_here(secret: SdsSecretConfig, waits: bool) -> SdsSecretConfig {
     if is_of_agent(&secret) {
-        sds::without_agent(&secret.name)
+        sds::without_agent(&secret.name, waits)
     } else {
         secret
     }
 }
 
-fn certificate(secret: &SdsSecretConfig) -> Option<TlsCertificate> {
+fn from_files(secret: &SdsSecretConfig) -> Option<TlsCertificate> {
     let files = secret
         .name
         .strip_prefix("file-cert:")
@@ -103,13 +110,19 @@ mod tests {
     use super::*;
     use proto_envoy::envoy::extensions::transport_sockets::tls::v3::common_tls_context::CombinedCertificateValidationContext;
 
-    fn adapted(certificate: SdsSecretConfig, root: SdsSecretConfig) -> CommonTlsContext {
+    const NOWHERE: CertificateSource = CertificateSource::Nowhere;
+
+    fn adapted(
+        from: CertificateSource,
+        certificate: SdsSecretConfig,
+        root: SdsSecretConfig,
+    ) -> CommonTlsContext {
         let mut context = CommonTlsContext {
             tls_certificate_sds_secret_configs: vec![certificate],
             validation_context_type: Some(combined(root)),
             ..CommonTlsContext::default()
         };
-        adapt(&mut context);
+        adapt(&mut context, from);
         context
     }
 
@@ -123,7 +136,11 @@ mod tests {
     #[test]
     fn files_are_read_by_the_proxy_itself() {
         let of = |name: &str| sds::file(name.to_owned(), false);
-        let context = adapted(of("file-cert:/a.pem~/a.key"), of("file-root:/ca.pem"));
+        let context = adapted(
+            NOWHERE,
+            of("file-cert:/a.pem~/a.key"),
+            of("file-root:/ca.pem"),
+        );
         assert_eq!(
             context.tls_certificates[0].private_key,
             Some(file("/a.key"))
@@ -150,7 +167,7 @@ mod tests {
     #[test]
     fn credentials_that_are_served_here_stay() {
         let credential = |name: &str| sds::credential(name, false).unwrap();
-        let context = adapted(credential("shop"), credential("shop-cacert"));
+        let context = adapted(NOWHERE, credential("shop"), credential("shop-cacert"));
         assert_eq!(
             context.tls_certificate_sds_secret_configs,
             [credential("shop")]
@@ -162,15 +179,25 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_agent_has_is_asked_for_here() {
-        let context = adapted(sds::workload(sds::OWN), sds::workload(sds::ROOT));
-        assert_eq!(
-            context.tls_certificate_sds_secret_configs,
-            [sds::without_agent(sds::OWN)]
-        );
-        assert_eq!(
-            context.validation_context_type,
-            Some(combined(sds::without_agent(sds::ROOT)))
-        );
+    fn what_an_agent_would_have_is_asked_for_here() {
+        for (from, waits) in [(NOWHERE, false), (CertificateSource::Ads, true)] {
+            let context = adapted(from, sds::workload(sds::OWN), sds::workload(sds::ROOT));
+            assert_eq!(
+                context.tls_certificate_sds_secret_configs,
+                [sds::without_agent(sds::OWN, waits)]
+            );
+            assert_eq!(
+                context.validation_context_type,
+                Some(combined(sds::without_agent(sds::ROOT, waits)))
+            );
+        }
+    }
+
+    #[test]
+    fn an_agent_is_asked_for_all_that_it_has() {
+        let (own, root) = (sds::workload(sds::OWN), sds::workload(sds::ROOT));
+        let context = adapted(CertificateSource::Agent, own.clone(), root.clone());
+        assert_eq!(context.tls_certificate_sds_secret_configs, [own]);
+        assert_eq!(context.validation_context_type, Some(combined(root)));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mesh::capabilities::{Capabilities, Loadable};
+use mesh::capabilities::{Capabilities, CertificateSource, Loadable};
 use mesh::proxy::Traits;
 use mesh::proxy_options::proxy_config;
 use mesh::view::Families;
@@ -25,8 +25,8 @@ pub(crate) struct ClusterClient {
     pub(crate) metadata_exchange: bool,
     /// Whether it offers the metadata exchange by ALPN.
     pub(crate) peer_alpn: bool,
-    /// Whether an agent serves it certificates.
-    pub(crate) agent: bool,
+    /// Where its certificate comes from, unless it is in those files.
+    pub(crate) certificate: CertificateSource,
     /// Whether it has the c-ares resolver.
     pub(crate) cares: bool,
     /// Whether a server of the user's serves credentials.
@@ -63,7 +63,7 @@ impl ClusterClient {
             families: proxy.families(),
             keep_header_case: keeps_header_case(proxy, settings),
             certificates,
-            agent: capabilities.certificates,
+            certificate: capabilities.certificates,
             metadata_exchange,
             peer_alpn: metadata_exchange && !settings.features.disable_mx_alpn,
             cares: Loadable::of(proxy).has("envoy.network.dns_resolver.cares"),

@@ -64,12 +64,13 @@ pub(crate) fn workload(name: &str) -> SdsSecretConfig {
     over_grpc(name.to_owned(), AGENT, true)
 }
 
-/// [`OWN`] or [`ROOT`] for a proxy without an agent: it asks here, and connects to nobody until there is an answer.
-pub(super) fn without_agent(name: &str) -> SdsSecretConfig {
-    over_ads(name.to_owned())
+/// [`OWN`] or [`ROOT`] for a proxy without an agent: it asks here, waits without limit if it may, and connects to nobody
+/// until there is an answer.
+pub(super) fn without_agent(name: &str, waits: bool) -> SdsSecretConfig {
+    over_ads(name.to_owned(), waits)
 }
 
-fn over_ads(name: String) -> SdsSecretConfig {
+fn over_ads(name: String, wait: bool) -> SdsSecretConfig {
     SdsSecretConfig {
         name,
         sds_config: Some(ConfigSource {
@@ -77,6 +78,7 @@ fn over_ads(name: String) -> SdsSecretConfig {
                 AggregatedConfigSource::default(),
             )),
             resource_api_version: ApiVersion::V3 as i32,
+            initial_fetch_timeout: wait.then(Duration::default),
             ..ConfigSource::default()
         }),
     }
@@ -112,5 +114,5 @@ pub(crate) fn credential(name: &str, socket: bool) -> Option<SdsSecretConfig> {
         return Some(over_grpc(name.to_owned(), EXTERNAL, false));
     }
     let name = name.strip_prefix(EXTERNAL_PREFIX).unwrap_or(name);
-    Some(over_ads(resource_name(name)))
+    Some(over_ads(resource_name(name), false))
 }

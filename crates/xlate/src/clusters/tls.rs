@@ -118,7 +118,7 @@ impl<'a> Tls<'a> {
         let identities = || peer.identities.iter().map(|i| &**i).collect();
         let Some(settings) = settings else {
             let auto = mesh.enable_auto_mtls != Some(false)
-                && (client.agent || client.certificates.is_some())
+                && (client.certificate.is_any() || client.certificates.is_some())
                 && !peer.external
                 && matches!(
                     peer.accepts,
@@ -178,12 +178,8 @@ pub(super) fn apply(
     let Some(mut context) = context(draft, client, mesh, &tls, peer) else {
         return;
     };
-    if let Some(common) = context
-        .common_tls_context
-        .as_mut()
-        .filter(|_| !client.agent)
-    {
-        agentless::adapt(common);
+    if let Some(common) = &mut context.common_tls_context {
+        agentless::adapt(common, client.certificate);
     }
     let socket = TransportSocket {
         name: TLS.to_owned(),

@@ -65,7 +65,7 @@ impl Query<Snapshot> for FindingsOfView {
         let parts = self.listeners.parts();
         of_size(cx, &parts, &mut found);
         if let Some(side) = parts.first() {
-            if !side.capabilities.certificates {
+            if !side.capabilities.certificates.is_any() {
                 of_clients(cx, &side.scope.namespace, &mut found);
             }
             self.of_patches(cx, side, &mut found);
@@ -228,7 +228,7 @@ fn of_certificates(
             .help("put it into the namespace of the workload"),
         );
     }
-    if proxy.parts.capabilities.certificates {
+    if proxy.parts.capabilities.certificates.is_any() {
         return;
     }
     for port in ports.iter().filter(|p| p.mode == MutualTls::Strict) {

@@ -68,6 +68,7 @@ fn listeners(
         .tcp
         .capabilities
         .certificates
+        .is_any()
         .then(|| Keyed::new(MutualTls::of(&proxy.files, mesh, parts.tcp.capabilities)));
     let scope = cx.query(&ScopeOf(proxy.scope().clone()));
     let chains = ports::chains(cx, proxy, &scope);

@@ -3,28 +3,17 @@
 //! Istio: pilot/pkg/security/authn/utils/utils.go BuildInboundTLS and pilot/pkg/security/model/authentication.go
 //! ApplyToCommonTLSContext, 1.32.
 
-use mesh::capabilities::{Capabilities, name};
+use mesh::capabilities::{Capabilities, CertificateSource, name};
 use mesh::proxy::Traits;
 use policy::authn::trust_domains;
-use prost_types::Duration;
-use proto_envoy::envoy::config::core::v3::{
-    ApiConfigSource, ApiVersion, ConfigSource, GrpcService, TransportSocket, api_config_source,
-    config_source, grpc_service, transport_socket,
-};
+use proto_envoy::envoy::config::core::v3::{TransportSocket, transport_socket};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
 use proto_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher};
 use proto_istio::mesh::MeshConfig;
 use proto_istio::mesh::mesh_config::tls_config::TlsProtocol;
 use xds::any;
 
-/// The secret that holds the workload's certificate.
-pub const WORKLOAD_SECRET: &str = "default";
-/// The secret that holds the roots by which peers are judged.
-pub const ROOT_SECRET: &str = "ROOTCA";
-/// The cluster of the bootstrap that serves secrets.
-const SECRETS_CLUSTER: &str = "sds-grpc";
-/// The cluster of the bootstrap that serves secrets from files.
-const FILE_SECRETS_CLUSTER: &str = "sds-files-grpc";
+use crate::clusters::{agentless, sds};
 
 /// Cipher suites of mutual TLS where the mesh states none.
 const CIPHER_SUITES: [&str; 6] = [
@@ -93,6 +82,8 @@ impl OwnFiles {
 pub struct MutualTls {
     certificate: tls::SdsSecretConfig,
     root: tls::SdsSecretConfig,
+    /// Where they come from, unless they are files.
+    from: CertificateSource,
     peers: Vec<StringMatcher>,
     cipher_suites: Vec<String>,
     minimum: i32,
@@ -109,8 +100,9 @@ impl MutualTls {
             TlsProtocol::Tlsv12 | TlsProtocol::TlsAuto => tls::tls_parameters::TlsProtocol::TlSv12,
         };
         Self {
-            certificate: file_or_workload(own.files.certificate(), WORKLOAD_SECRET, files),
-            root: file_or_workload(own.files.root(), ROOT_SECRET, files),
+            certificate: file_or_workload(own.files.certificate(), sds::OWN, files),
+            root: file_or_workload(own.files.root(), sds::ROOT, files),
+            from: capabilities.certificates,
             peers: trust_domains(mesh)
                 .into_iter()
                 .map(|domain| StringMatcher {
@@ -149,24 +141,26 @@ impl MutualTls {
             validation_context_sds_secret_config: Some(self.root.clone()),
             ..Default::default()
         };
-        socket(&tls::DownstreamTlsContext {
-            require_client_certificate: Some(true),
-            common_tls_context: Some(tls::CommonTlsContext {
-                alpn_protocols: alpn.iter().map(|p| (*p).to_owned()).collect(),
-                tls_params: Some(tls::TlsParameters {
-                    tls_minimum_protocol_version: self.minimum,
-                    tls_maximum_protocol_version: tls::tls_parameters::TlsProtocol::TlSv13 as i32,
-                    cipher_suites: self.cipher_suites.clone(),
-                    ..Default::default()
-                }),
-                tls_certificate_sds_secret_configs: vec![self.certificate.clone()],
-                validation_context_type: Some(
-                    tls::common_tls_context::ValidationContextType::CombinedValidationContext(
-                        validation,
-                    ),
-                ),
+        let mut common = tls::CommonTlsContext {
+            alpn_protocols: alpn.iter().map(|p| (*p).to_owned()).collect(),
+            tls_params: Some(tls::TlsParameters {
+                tls_minimum_protocol_version: self.minimum,
+                tls_maximum_protocol_version: tls::tls_parameters::TlsProtocol::TlSv13 as i32,
+                cipher_suites: self.cipher_suites.clone(),
                 ..Default::default()
             }),
+            tls_certificate_sds_secret_configs: vec![self.certificate.clone()],
+            validation_context_type: Some(
+                tls::common_tls_context::ValidationContextType::CombinedValidationContext(
+                    validation,
+                ),
+            ),
+            ..Default::default()
+        };
+        agentless::adapt(&mut common, self.from);
+        socket(&tls::DownstreamTlsContext {
+            require_client_certificate: Some(true),
+            common_tls_context: Some(common),
             ..Default::default()
         })
     }
@@ -180,48 +174,10 @@ pub fn socket(context: &tls::DownstreamTlsContext) -> TransportSocket {
     }
 }
 
-/// A secret of the agent beside the proxy.
-///
-/// Istio: pkg/model/authentication.go ConstructSdsSecretConfig, 1.32.
-pub fn agent_secret(name: &str) -> tls::SdsSecretConfig {
-    // Without its own certificate a proxy cannot serve: it waits for it, and for no other.
-    let waits = name == WORKLOAD_SECRET || name == ROOT_SECRET;
-    secret(name, SECRETS_CLUSTER, waits)
-}
-
+/// The secret of a file, or of the workload where there is none.
 fn file_or_workload(file: Option<String>, workload: &str, files: bool) -> tls::SdsSecretConfig {
     match file {
-        Some(file) if files => secret(&file, FILE_SECRETS_CLUSTER, false),
-        file => agent_secret(file.as_deref().unwrap_or(workload)),
-    }
-}
-
-fn secret(name: &str, cluster: &str, waits: bool) -> tls::SdsSecretConfig {
-    let service = GrpcService {
-        target_specifier: Some(grpc_service::TargetSpecifier::EnvoyGrpc(
-            grpc_service::EnvoyGrpc {
-                cluster_name: cluster.to_owned(),
-                ..Default::default()
-            },
-        )),
-        ..Default::default()
-    };
-    let source = ApiConfigSource {
-        api_type: api_config_source::ApiType::Grpc as i32,
-        transport_api_version: ApiVersion::V3 as i32,
-        set_node_on_first_message_only: true,
-        grpc_services: vec![service],
-        ..Default::default()
-    };
-    tls::SdsSecretConfig {
-        name: name.to_owned(),
-        sds_config: Some(ConfigSource {
-            resource_api_version: ApiVersion::V3 as i32,
-            initial_fetch_timeout: waits.then(Duration::default),
-            config_source_specifier: Some(config_source::ConfigSourceSpecifier::ApiConfigSource(
-                source,
-            )),
-            ..Default::default()
-        }),
+        Some(file) => sds::file(file, files),
+        None => sds::workload(workload),
     }
 }

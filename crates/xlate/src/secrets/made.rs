@@ -153,30 +153,7 @@ impl SecretOf {
         let Some(((chain, key), staple)) = generic.or_else(for_tls) else {
             return Made::default();
         };
-        let mut certificate = tls::TlsCertificate {
-            certificate_chain: Some(inline(chain)),
-            ..Default::default()
-        };
-        match &self.keys {
-            KeyProvider::Envoy => {
-                certificate.private_key = Some(inline(key));
-                certificate.ocsp_staple = staple.map(inline);
-            }
-            KeyProvider::Hardware {
-                name,
-                poll_delay,
-                fallback,
-            } => {
-                certificate.private_key_provider =
-                    Some(tls::PrivateKeyProvider {
-                        provider_name: (*name).to_owned(),
-                        config_type: Some(tls::private_key_provider::ConfigType::TypedConfig(
-                            method(name, *poll_delay, key),
-                        )),
-                        fallback: *fallback,
-                    });
-            }
-        }
+        let certificate = certificate(&self.keys, chain, key, staple);
         let content = tls::secret::Type::TlsCertificate(certificate);
         let of = ObjectKey {
             kind: Kind::Secret,
@@ -197,17 +174,57 @@ impl SecretOf {
         let Some((roots, revoked)) = generic.or_else(for_tls) else {
             return Made::default();
         };
-        let content = tls::secret::Type::ValidationContext(tls::CertificateValidationContext {
-            trusted_ca: Some(inline(roots)),
-            crl: revoked.map(inline),
-            ..Default::default()
-        });
+        let content = validation(roots, revoked);
         let of = ObjectKey {
             kind,
             name: object.clone(),
         };
         self.made(content, check_roots(roots, revoked), of)
     }
+}
+
+/// A certificate with its key, for what uses private keys.
+pub(super) fn certificate(
+    keys: &KeyProvider,
+    chain: &[u8],
+    key: &[u8],
+    staple: Option<&[u8]>,
+) -> tls::TlsCertificate {
+    let mut certificate = tls::TlsCertificate {
+        certificate_chain: Some(inline(chain)),
+        ..Default::default()
+    };
+    match keys {
+        KeyProvider::Envoy => {
+            certificate.private_key = Some(inline(key));
+            certificate.ocsp_staple = staple.map(inline);
+        }
+        KeyProvider::Hardware {
+            name,
+            poll_delay,
+            fallback,
+        } => {
+            certificate.private_key_provider = Some(tls::PrivateKeyProvider {
+                provider_name: (*name).to_owned(),
+                config_type: Some(tls::private_key_provider::ConfigType::TypedConfig(method(
+                    name,
+                    *poll_delay,
+                    key,
+                ))),
+                fallback: *fallback,
+            });
+        }
+    }
+    certificate
+}
+
+/// Roots, and the certificates that they revoked.
+pub(super) fn validation(roots: &[u8], revoked: Option<&[u8]>) -> tls::secret::Type {
+    tls::secret::Type::ValidationContext(tls::CertificateValidationContext {
+        trusted_ca: Some(inline(roots)),
+        crl: revoked.map(inline),
+        ..Default::default()
+    })
 }
 
 fn method(name: &str, poll_delay: Option<(i64, i32)>, key: &[u8]) -> prost_types::Any {

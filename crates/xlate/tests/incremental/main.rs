@@ -67,6 +67,10 @@ fn proxies() -> Vec<Arc<Node>> {
             "sidecar~10.9.0.2~n1.two~two.svc.cluster.local",
             metadata("two", json!({"CLUSTER_ID": "west", "NETWORK": "south"})),
         ),
+        (
+            "sidecar~10.9.0.5~stock-0.one~one.svc.cluster.local",
+            metadata("one", json!({"PILOTHOUSE_CERTIFICATES": "ads"})),
+        ),
     ];
     let locality = json!({"region": "r0", "zone": "z"});
     described

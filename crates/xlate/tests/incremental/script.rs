@@ -6,12 +6,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use model::access::{Access, AccessKey};
+use model::certificate::{PrivateKey, WorkloadCertificate};
 use model::change::{Change, Collection, Contents, ServiceKey, ShardKey};
 use model::jwks::{FetchedKeys, KeySource};
 use model::mesh::read_mesh_networks;
 use model::node::Identity;
 use model::service::{Address, Endpoint};
 use model::settings::{AccessReviews, Features, Settings};
+use model::trust::MeshRoots;
 use model::{AnyObject, Hostname, Owner, SourceId};
 use testkit::{World, settings};
 
@@ -31,6 +33,10 @@ pub(crate) enum Step {
     Keys(u8, u8),
     /// The addresses of the name of a gateway between networks.
     Addresses(u8, u8),
+    /// The roots of our authority.
+    Roots(u8),
+    /// What was made for an identity.
+    Certificate(u8, u8),
     /// What the API of a cluster says of the access of a gateway to Secrets.
     Access(u8, u8),
     /// An owner tells a kind again, or the endpoints; these objects are what it has of it.
@@ -40,7 +46,7 @@ pub(crate) enum Step {
     Toggle(u8),
 }
 
-pub(crate) const PROXIES: u8 = 6;
+pub(crate) const PROXIES: u8 = 7;
 /// The remote clusters, of the owners from the third on.
 const CLUSTERS: [&str; 2] = ["remote", "west"];
 const OWNERS: u8 = 4;
@@ -72,7 +78,7 @@ impl Draw {
     }
 
     fn step(&mut self) -> Step {
-        match self.below(26) {
+        match self.below(28) {
             0..=9 => Step::Put(self.owner(), self.picks(4)),
             10..=13 => Step::Delete(self.owner(), self.pick()),
             14 | 15 => {
@@ -86,6 +92,8 @@ impl Draw {
             20 => Step::Gone(self.owner()),
             21 => Step::Addresses(self.below(2), self.below(4)),
             22 => Step::Access(self.below(4), self.below(4)),
+            24 => Step::Roots(self.below(3)),
+            23 => Step::Certificate(self.below(2), self.below(3)),
             _ => Step::Toggle(self.below(PROXIES)),
         }
     }
@@ -256,6 +264,30 @@ impl Step {
                 let name = format!("lb{name}.example.com").into();
                 vec![Change::Addresses(name, found.map(Into::into))]
             }
+            Step::Roots(variant) => {
+                let texts = [
+                    include_str!("../../../model/src/x509/keys/ec.crt"),
+                    include_str!("../../../model/src/x509/keys/rsa.crt"),
+                ];
+                let known = texts.get(usize::from(*variant)).map(|text| {
+                    Arc::new(MeshRoots {
+                        roots: (*text).into(),
+                        revoked: None,
+                    })
+                });
+                vec![Change::Roots(known)]
+            }
+            Step::Certificate(identity, variant) => {
+                let made = (*variant > 0).then(|| {
+                    Arc::new(WorkloadCertificate {
+                        chain: format!("chain {variant}").into(),
+                        key: PrivateKey::from_pem(format!("key {variant}")),
+                    })
+                });
+                let account = ["gateway", "other"][usize::from(*identity)];
+                let identity = format!("spiffe://cluster.local/ns/one/sa/{account}");
+                vec![Change::Certificate(identity.into(), made)]
+            }
             Step::Access(of, answer) => {
                 let namespace = ["one", "two"][usize::from(of % 2)];
                 let identity = Identity::of_test_token(&format!("sa:{namespace}:gateway"));
@@ -309,6 +341,8 @@ impl fmt::Display for Step {
             Step::Settings(variant) => write!(f, "settings {variant}"),
             Step::Keys(issuer, variant) => write!(f, "keys {issuer} {variant}"),
             Step::Addresses(name, variant) => write!(f, "addresses {name} {variant}"),
+            Step::Roots(variant) => write!(f, "roots {variant}"),
+            Step::Certificate(of, variant) => write!(f, "certificate {of} {variant}"),
             Step::Access(of, answer) => write!(f, "access {of} {answer}"),
             Step::Again(by, list) => {
                 write!(f, "again {by}")?;
@@ -340,6 +374,8 @@ impl FromStr for Step {
             ("settings", [variant]) => Step::Settings(*variant),
             ("keys", [issuer, variant]) => Step::Keys(*issuer, *variant),
             ("addresses", [name, variant]) => Step::Addresses(*name, *variant),
+            ("roots", [variant]) => Step::Roots(*variant),
+            ("certificate", [of, variant]) => Step::Certificate(*of, *variant),
             ("access", [of, answer]) => Step::Access(*of, *answer),
             ("again", [by, list @ ..]) => Step::Again(*by, picks(list)),
             ("gone", [by]) => Step::Gone(*by),

@@ -37,7 +37,7 @@ impl Reviewer for Server {
 }
 
 fn bounded(server: &Arc<Server>, limits: ReviewLimits) -> Bounded {
-    Bounded::new(server.clone(), limits)
+    Bounded::new(server.clone(), limits, Handle::current())
 }
 
 async fn ask(bounded: &Bounded, token: &str, host: u8) -> Answer {

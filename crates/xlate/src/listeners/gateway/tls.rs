@@ -4,7 +4,7 @@
 //! 1.32.
 
 use incr::Cx;
-use mesh::capabilities::Capabilities;
+use mesh::capabilities::{Capabilities, CertificateSource};
 use mesh::gateways::{GatewayServer, is_http, is_passthrough};
 use policy::provider_cluster::{ProviderCluster, lookup};
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
@@ -36,8 +36,8 @@ pub(in crate::listeners) struct Contexts {
     /// The proxy's own certificates.
     own: OwnFiles,
     exchanges_metadata: bool,
-    /// Whether an agent beside the proxy has its certificates and reads files.
-    agent: bool,
+    /// Where its certificate comes from, unless it is in files.
+    certificate: CertificateSource,
 }
 
 impl Contexts {
@@ -59,7 +59,7 @@ impl Contexts {
             provider,
             own: own.clone(),
             exchanges_metadata: capabilities.metadata_exchange,
-            agent: capabilities.certificates,
+            certificate: capabilities.certificates,
         }
     }
 
@@ -118,9 +118,7 @@ impl Contexts {
         ) {
             common.tls_params = self.parameters(stated);
         }
-        if !self.agent {
-            agentless::adapt(&mut common);
-        }
+        agentless::adapt(&mut common, self.certificate);
         tls::DownstreamTlsContext {
             common_tls_context: Some(common),
             require_client_certificate: Some(required),
