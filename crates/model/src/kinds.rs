@@ -260,9 +260,10 @@ impl Kind {
     ///
     /// Istio: pilot/pkg/serviceregistry/kube/controller/multicluster.go, 1.32.
     pub fn is_read_remotely(self) -> bool {
+        // Webhooks that inject sidecars are called by our roots there, too.
         let of_api_server = matches!(
             self,
-            Kind::MutatingWebhook | Kind::ValidatingWebhook | Kind::CustomResourceDefinition
+            Kind::ValidatingWebhook | Kind::CustomResourceDefinition
         );
         self.is_per_cluster() && !of_api_server && self != Kind::Deployment
     }

@@ -50,9 +50,14 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub writing: crate::writing::WriteOptions,
 
+    /// How the roots of the mesh are distributed.
+    #[command(flatten)]
+    pub trust: crate::trust::TrustOptions,
+
     /// Certificates of workloads that have no agent.
     #[command(flatten)]
     pub certificates: crate::certificates::CertificateOptions,
+
     /// Who may read Secrets.
     #[command(flatten)]
     pub access: crate::access::AccessOptions,

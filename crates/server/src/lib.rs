@@ -24,6 +24,7 @@ pub mod settings;
 pub mod shadows;
 pub mod streams;
 pub mod supervisor;
+pub mod trust;
 pub mod unsupported;
 pub mod warm;
 mod watched;

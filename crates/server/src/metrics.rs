@@ -57,6 +57,8 @@ pub struct Metrics {
     pub keys_failed: IntCounter,
     /// Reviews of access to Secrets, by what came of them.
     pub access_reviews: IntCounterVec,
+    /// Objects that hold roots of the mesh, by kind and by what became of a write.
+    pub root_writes: IntCounterVec,
     /// Documents that were refused.
     pub rejected_configs: IntCounterVec,
     /// Events by kind.
@@ -203,6 +205,17 @@ impl Metrics {
                 "Reviews of who may read Secrets, by result: allowed, denied or failed.",
                 "result",
             )?,
+            root_writes: {
+                let writes = IntCounterVec::new(
+                    Opts::new(
+                        "pilothouse_root_writes_total",
+                        "Writes of the mesh's roots into objects, by kind and result: written, failed (tried again), refused or contended.",
+                    ),
+                    &["kind", "result"],
+                )?;
+                r.register(Box::new(writes.clone()))?;
+                writes
+            },
             keys_fetched: counter(
                 r,
                 "pilot_jwks_resolver_network_fetch_success_total",

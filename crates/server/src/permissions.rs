@@ -16,6 +16,12 @@ pub enum Feature {
     Reading,
     /// Reviews of tokens, by which proxies prove who they are, and of who may read Secrets (`--review-secret-access`).
     Reviews,
+    /// Roots of the mesh in each namespace (`--distribute-roots`).
+    Roots,
+    /// Roots in the ClusterTrustBundle of a cluster (`--cluster-trust-bundles`).
+    TrustBundles,
+    /// Roots in webhook configurations (`--injection-webhook`, `--validation-webhook`).
+    Webhooks,
     /// Statuses and the addresses of ServiceEntries (`--write-status`).
     Statuses,
     /// Findings in the status of Istio's kinds (`--write-analysis`).
@@ -76,6 +82,18 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             review("authentication.k8s.io", "tokenreviews"),
             review("authorization.k8s.io", "subjectaccessreviews"),
         ],
+        (Reach::Cluster, Feature::Roots) => config_maps(),
+        (Reach::Remote, Feature::Roots) => {
+            [config_maps(), leases(&["get", "create", "update"])].concat()
+        }
+        (Reach::Cluster | Reach::Remote, Feature::TrustBundles) => trust_bundles(),
+        (Reach::Cluster, Feature::Webhooks) => [
+            webhooks(&[Kind::MutatingWebhook, Kind::ValidatingWebhook]),
+            // A bad one is offered, and not made.
+            of_kinds([Kind::Gateway].into_iter(), "", &["create"]),
+        ]
+        .concat(),
+        (Reach::Remote, Feature::Webhooks) => webhooks(&[Kind::MutatingWebhook]),
         (Reach::Cluster, Feature::Statuses) => statuses([Kind::Ingress, Kind::ServiceEntry]),
         (Reach::Cluster, Feature::Analysis) => statuses(all().filter(|k| k.has_analysis_status())),
         (Reach::Cluster, Feature::Registration) => {
@@ -90,7 +108,9 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             verbs: &["get", "create", "update"],
         }],
         (Reach::Cluster, Feature::Ca) => Vec::new(),
-        (Reach::Namespace, Feature::Statuses) => leases(&["get", "create", "update"]),
+        (Reach::Namespace, Feature::Statuses | Feature::Roots | Feature::TrustBundles) => {
+            leases(&["get", "create", "update"])
+        }
         (Reach::Namespace, Feature::Registration) => leases(&["get", "create", "update", "delete"]),
         (Reach::Namespace | Reach::Remote, _) => Vec::new(),
     }
@@ -112,18 +132,43 @@ fn leases(verbs: &'static [&'static str]) -> Vec<Rule> {
     }]
 }
 
-/// What it takes to have requests signed, by any signer.
-fn signers() -> Vec<Rule> {
-    let rule = |resource: &str, verbs| Rule {
+/// What it takes to write roots.
+fn config_maps() -> Vec<Rule> {
+    vec![Rule {
+        group: "",
+        resources: vec!["configmaps".to_owned()],
+        verbs: &["get", "create", "update"],
+    }]
+}
+
+fn of_certificates(resource: &str, verbs: &'static [&'static str]) -> Rule {
+    Rule {
         group: "certificates.k8s.io",
         resources: vec![resource.to_owned()],
         verbs,
-    };
+    }
+}
+
+/// What it takes to write a bundle that workloads get in a volume.
+fn trust_bundles() -> Vec<Rule> {
     vec![
-        rule("certificatesigningrequests", &["get", "create", "delete"]),
-        rule("certificatesigningrequests/approval", REPLACE),
-        rule("signers", &["approve"]),
+        of_certificates("clustertrustbundles", &["get", "create", "update"]),
+        of_certificates("signers", &["attest"]),
     ]
+}
+
+/// What it takes to have requests signed, by any signer.
+fn signers() -> Vec<Rule> {
+    vec![
+        of_certificates("certificatesigningrequests", &["get", "create", "delete"]),
+        of_certificates("certificatesigningrequests/approval", REPLACE),
+        of_certificates("signers", &["approve"]),
+    ]
+}
+
+/// What it takes to change webhook configurations.
+fn webhooks(kinds: &[Kind]) -> Vec<Rule> {
+    of_kinds(kinds.iter().copied(), "", &["get", "update"])
 }
 
 /// What it takes to write the statuses of these kinds.

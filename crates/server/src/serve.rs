@@ -42,6 +42,7 @@ use crate::settings::{self, Composer, ConfigMaps, SettingsSource, Settled};
 use crate::shadows::Shadows;
 use crate::streams::Proxies;
 use crate::supervisor::Supervisor;
+use crate::trust;
 use crate::warm::{Keeper, Saver, Warm};
 use crate::webhooks::InjectorSource;
 use crate::welcome;
@@ -136,20 +137,26 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let settings = settings::settled(settled.subscribe(), core.config_maps.told());
     first_read(&supervisor, settings, clusters, &derive, &stop).await?;
     registration.complete();
-    if warm.is_serving() {
-        derive.let_go()?;
-        warm.end();
-        tracing::info!(ms = milliseconds(start), "The sources have been read.");
-    }
+    let_go(&warm, &derive, start)?;
     doors.can_show(shown, &stop).await;
     doors.begin("Ready.");
-    write::begin(target, &options, &pages, &tasks, &stop);
+    write::Begun::new(&options, &pages, &apis, &core.of_trust).write_to(target, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
     signal(&stop).await;
     drain(&pages, saver).await;
     stop.cancel();
     drop((doors, pages, derive, supervisor));
     finish(tasks, core.thread, options.shutdown_duration).await
+}
+
+/// Serves proxies from here on by what the sources have told, where they were served from disk.
+fn let_go(warm: &Warm, derive: &Derive, start: Instant) -> anyhow::Result<()> {
+    if warm.is_serving() {
+        derive.let_go()?;
+        warm.end();
+        tracing::info!(ms = milliseconds(start), "The sources have been read.");
+    }
+    Ok(())
 }
 
 /// Starts the CA.
@@ -404,6 +411,7 @@ struct Thread {
     injection: Arc<InjectorSource>,
     registration: Registration,
     remote_secrets: Arc<Secrets>,
+    of_trust: Arc<trust::Seen>,
 }
 
 impl Thread {
@@ -434,6 +442,8 @@ impl Thread {
         let namespace = namespace.unwrap_or(&options.namespace);
         let remote_secrets = Arc::new(Secrets::new(namespace));
         let (of_settings, of_remotes) = (config_maps.clone(), remote_secrets.clone());
+        let of_trust = Arc::new(trust::Seen::default());
+        let seen_roots = of_trust.clone();
         let on_batch = move |batch: &Batch| {
             report::on_batch(batch, &metrics);
             seen.see(batch);
@@ -441,6 +451,7 @@ impl Thread {
             of_settings.see(batch);
             of_injection.see(batch);
             of_remotes.see(batch);
+            seen_roots.see(batch);
             if !batch.changes.is_empty() {
                 of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
@@ -459,6 +470,7 @@ impl Thread {
             injection,
             registration,
             remote_secrets,
+            of_trust,
         })
     }
 }

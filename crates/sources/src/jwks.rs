@@ -263,7 +263,12 @@ impl Keeping {
                 let wait = doubled.min(LONGEST_RETRY).min(self.options.refresh);
                 entry.failures += 1;
                 entry.due = now + spread(wait, jitter);
-                tracing::debug!(%source, %error, failures = entry.failures, "Keys cannot be fetched.");
+                // Of keys it is a finding of whoever names them; of bundles there is nobody else to tell.
+                if matches!(source, KeySource::Bundle(_)) && entry.failures == 1 {
+                    tracing::warn!(%source, %error, "Roots cannot be fetched; it is tried again.");
+                } else {
+                    tracing::debug!(%source, %error, failures = entry.failures, "Keys cannot be fetched.");
+                }
                 let kept = entry.good.is_some_and(|good| now - good < KEPT);
                 let before = entry.current.as_ref().filter(|_| kept);
                 FetchedKeys {

@@ -119,7 +119,7 @@ fn selects_some(settings: &Settings) -> bool {
 
 /// Whether the mesh takes notice of a namespace: where one of the selectors matches its labels, or there are none.
 /// What is in no namespace is always seen.
-fn discovers(snapshot: &Snapshot, namespace: &ObjectName) -> bool {
+pub fn discovers(snapshot: &Snapshot, namespace: &ObjectName) -> bool {
     if namespace.name.is_empty() || !selects_some(&snapshot.settings) {
         return true;
     }

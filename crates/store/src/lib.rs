@@ -15,6 +15,7 @@ pub mod snapshot;
 pub mod store;
 pub mod table;
 
+pub use discovery::discovers;
 pub use index::{Indexed, ObjectIndex};
 pub use input::Input;
 pub use label_reader::{LabelReader, Reading};

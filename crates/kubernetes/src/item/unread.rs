@@ -75,8 +75,6 @@ const DEFINITION: &[Path] = &[
     &["spec", "versions", "*", "additionalPrinterColumns"],
 ];
 
-const WEBHOOKS: &[Path] = &[&["webhooks", "*", "clientConfig", "caBundle"]];
-
 /// What nobody reads of objects of a kind.
 pub(super) fn unread(kind: &str) -> &'static [Path] {
     match kind {
@@ -84,7 +82,6 @@ pub(super) fn unread(kind: &str) -> &'static [Path] {
         "Node" => NODE,
         "Deployment" => DEPLOYMENT,
         "CustomResourceDefinition" => DEFINITION,
-        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => WEBHOOKS,
         _ => &[],
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct PermissionsOptions {
         long,
         value_name = "FEATURE",
         value_delimiter = ',',
-        default_value = "reading,reviews,statuses,ca"
+        default_value = "reading,reviews,roots,webhooks,statuses,ca"
     )]
     features: Vec<Feature>,
 

@@ -73,7 +73,9 @@ impl Composer {
     pub fn start(options: &ServeOptions) -> anyhow::Result<(Self, Composed)> {
         let flags = crate::config::environment();
         let handled: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let (features, of_environment) = Features::read_env(std::env::vars(), &handled);
+        let (mut features, of_environment) = Features::read_env(std::env::vars(), &handled);
+        // A flag of its own, as the CA goes by it, too.
+        features.multi_root |= options.ca.multiroot_mesh;
         let features = Arc::new(features);
         let base = Settings {
             mesh: Arc::new(default_mesh_config()),

@@ -17,7 +17,7 @@ const LONGEST_LEASE: Duration = Duration::from_secs(600);
 #[derive(Args, Clone, Debug)]
 pub struct WriteOptions {
     /// Write statuses and addresses of ServiceEntries into the Kubernetes API that objects come from (a cluster, or the
-    /// store of --data). With `false` nothing is written and no leader is elected.
+    /// store of --data). With `false` none are.
     #[arg(long, env = "PILOT_ENABLE_STATUS", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub write_status: bool,
 

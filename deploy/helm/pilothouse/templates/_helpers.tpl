@@ -44,7 +44,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{/* What needs rights, as `pilothouse permissions --features` names it, separated by spaces. */}}
 {{- define "pilothouse.features" -}}
-reading reviews
+reading reviews roots webhooks
 {{- if .Values.write.statuses }} statuses{{ end }}
 {{- if .Values.write.analysis }} analysis{{ end }}
 {{- if .Values.xds.insecureRegistration }} registration{{ end }}

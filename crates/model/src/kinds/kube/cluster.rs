@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::kinds::gateway_api::LabelSelector;
+use crate::kinds::kube::config::Base64;
 
 /// Webhooks that change objects.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
@@ -34,6 +35,8 @@ pub struct Webhook {
     pub namespace_selector: Option<LabelSelector>,
     /// Objects that it sees; all where absent.
     pub object_selector: Option<LabelSelector>,
+    /// What happens to objects while nobody answers: `Fail` or `Ignore`.
+    pub failure_policy: Option<Arc<str>>,
 }
 
 /// How a webhook is called.
@@ -44,6 +47,8 @@ pub struct WebhookClient {
     pub url: Option<Arc<str>>,
     /// By Service.
     pub service: Option<WebhookService>,
+    /// The roots that its certificate is judged by, in PEM.
+    pub ca_bundle: Base64,
 }
 
 /// The Service of a webhook.
