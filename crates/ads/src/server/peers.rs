@@ -156,7 +156,7 @@ impl Peer {
         let ours = self.handshakes.load(Ordering::Relaxed);
         let fits = |taken: usize| {
             let after = taken + 1;
-            (after <= limit && (ours == 0 || ours + 1 <= limit - after)).then_some(after)
+            (after <= limit && (ours == 0 || ours < limit - after)).then_some(after)
         };
         all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
             .ok()?;

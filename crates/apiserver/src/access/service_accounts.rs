@@ -284,8 +284,8 @@ fn bound_account(
         return Err(gone(format!("the service account {namespace}/{name}")));
     }
     // A pod may name its node besides, which is information and no bond.
-    let kinds = BoundKind::ALL.into_iter();
-    let kind = kinds.filter(|kind| !binding[kind.claim()].is_null()).next();
+    let mut kinds = BoundKind::ALL.into_iter();
+    let kind = kinds.find(|kind| !binding[kind.claim()].is_null());
     let bound = match kind {
         None => None,
         Some(kind) => {

@@ -294,7 +294,10 @@ async fn what_istiod_keeps_is_read_and_what_is_kept_here_istiod_can_read() {
         CancellationToken::new(),
     );
     authority.ready().await;
-    assert_eq!(authority.roots().borrow().pems, [certificate.clone()]);
+    assert_eq!(
+        authority.roots().borrow().pems,
+        std::slice::from_ref(&certificate)
+    );
     assert_eq!(place.written().len(), 1, "nothing is written that is there");
     tokio::time::sleep(230 * HOUR).await;
     let kept = place.object(&reference(SECRET));

@@ -21,9 +21,11 @@ pub(super) struct Judges {
     store: Option<Arc<apiserver::api::Api>>,
     /// Where API servers are asked.
     runtime: Handle,
-    /// Those that were asked, with the place at which each is asked: it changes with its credentials.
-    asked: Mutex<BTreeMap<ClusterId, (Arc<dyn Place>, Arc<Bounded>)>>,
+    asked: Mutex<BTreeMap<ClusterId, Asked>>,
 }
+
+/// An API server that was asked, with the place it was asked at, which changes with its credentials.
+type Asked = (Arc<dyn Place>, Arc<Bounded>);
 
 impl Judges {
     /// The judges of the clusters that there are, which are asked on the runtime of the caller.

@@ -35,6 +35,7 @@ fn settings() -> Settings {
         domain: "cluster.local".into(),
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
+        access_reviews: Default::default(),
     }
 }
 

@@ -105,7 +105,9 @@ pub(super) fn read(
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let found = (text(&review["apiVersion"]), text(&review["kind"]));
     let known = ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"].contains(&found.0.as_str());
-    if !(known && found.1 == "AdmissionReview") && !(found.0.is_empty() && found.1.is_empty()) {
+    let untyped = found.0.is_empty() && found.1.is_empty();
+    let reviewed = known && found.1 == "AdmissionReview";
+    if !(untyped || reviewed) {
         return Err(format!(
             "failed to call webhook: converting ({}, Kind={}) to (AdmissionReview): unknown conversion",
             found.0, found.1

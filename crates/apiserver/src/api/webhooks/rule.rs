@@ -103,7 +103,7 @@ impl Hook {
             Ok(met) => Ok(met.then_some(version)),
             Err(_) if self.ignore => Ok(None),
             Err(fault) => {
-                let name = asked.name(&object);
+                let name = asked.name(object);
                 Err(Failure::forbidden(&asked.call.resource, &name, &fault))
             }
         }
