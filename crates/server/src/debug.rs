@@ -176,21 +176,15 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             Page::Json(registry::findings(&read, &generated))
         }
         "configz" => {
-            let objects = pages.derive.ask(registry::objects).await?;
+            let mut objects = pages.derive.ask(registry::objects).await?;
             let kind = parameter(query, "kind");
-            let objects: Vec<Value> = objects
-                .into_iter()
-                .filter(|o| kind.is_none() || o["kind"].as_str() == kind)
-                .collect();
+            objects.retain(|o| kind.is_none() || o["kind"].as_str() == kind);
             Page::Json(objects.into())
         }
         "config_dump" => {
-            let Some(proxy) = parameter(query, "proxyID") else {
-                return Err(PageError::new(
-                    StatusCode::BAD_REQUEST,
-                    "which proxy? add ?proxyID=NAME.NAMESPACE (see /debug/syncz)",
-                ));
-            };
+            let which = "which proxy? add ?proxyID=NAME.NAMESPACE (see /debug/syncz)";
+            let proxy = parameter(query, "proxyID");
+            let proxy = proxy.ok_or_else(|| PageError::new(StatusCode::BAD_REQUEST, which))?;
             let found = connected(pages, proxy, |_, found| found).await?;
             Page::Json(dumps::config_dump(&found))
         }
@@ -222,10 +216,8 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             Page::Json(revisions(pages.derive.revisions(), after.unwrap_or(0)))
         }
         _ => {
-            return Err(PageError::new(
-                StatusCode::NOT_FOUND,
-                "no such page; /debug lists what there is",
-            ));
+            let what = "no such page; /debug lists what there is";
+            return Err(PageError::new(StatusCode::NOT_FOUND, what));
         }
     })
 }

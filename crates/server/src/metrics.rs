@@ -2,16 +2,15 @@
 
 mod authority;
 mod certificates;
+mod connected;
+mod registrations;
 mod remotes;
+mod stages;
 mod webhooks;
 mod writing;
 
-mod registrations;
-
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
-use model::node::Node;
 use model::{Diagnostic, Severity};
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -23,8 +22,10 @@ use xds::{ByType, TypeUrl};
 use crate::derive::Batch;
 pub use authority::Authority;
 pub use certificates::Certificates;
+pub use connected::Connected;
 pub use registrations::Registrations;
 pub use remotes::Remotes;
+pub use stages::Stages;
 pub use webhooks::Webhooks;
 pub use writing::Writing;
 
@@ -407,64 +408,6 @@ impl Metrics {
     }
 }
 
-/// Connected proxies by the version they state. Clients state what they like, so few versions are told apart at one time,
-/// and one that no proxy has is forgotten.
-pub struct Connected {
-    gauge: IntGaugeVec,
-    counts: Mutex<BTreeMap<String, i64>>,
-}
-
-impl Connected {
-    /// Versions that are told apart at one time; what comes then counts as `other`.
-    const VERSIONS: usize = 32;
-
-    fn new(gauge: IntGaugeVec) -> Self {
-        Self {
-            gauge,
-            counts: Mutex::default(),
-        }
-    }
-
-    /// Counts a proxy; returns the label under which it counts, for [`Connected::left`].
-    pub fn joined(&self, node: &Node) -> String {
-        let mut label = version_label(node);
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.len() >= Self::VERSIONS && !counts.contains_key(&label) {
-            label = "other".to_owned();
-        }
-        let count = counts.entry(label.clone()).or_default();
-        *count += 1;
-        self.gauge.with_label_values(&[&label]).set(*count);
-        label
-    }
-
-    /// A proxy that counts under this label is gone.
-    pub fn left(&self, label: &str) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(count) = counts.get_mut(label) else {
-            return;
-        };
-        *count -= 1;
-        if *count > 0 {
-            self.gauge.with_label_values(&[label]).set(*count);
-        } else {
-            counts.remove(label);
-            // It is there: the count was.
-            let _ = self.gauge.remove_label_values(&[label]);
-        }
-    }
-}
-
-/// `1.32.1`, or `1.32` without a patch; `unknown` where none is stated, `other` where it is no version.
-fn version_label(node: &Node) -> String {
-    match node.version {
-        Some(v) if v.patch == u16::MAX => format!("{}.{}", v.major, v.minor),
-        Some(v) => format!("{}.{}.{}", v.major, v.minor, v.patch),
-        None if node.metadata.contains_key("ISTIO_VERSION") => "other".to_owned(),
-        None => "unknown".to_owned(),
-    }
-}
-
 /// What is counted of each type, under its label `type` (`cds`, `eds`, ...).
 pub struct OfType {
     /// Responses sent.
@@ -507,55 +450,6 @@ impl OfType {
                 expired_nonces: expired_nonces.with_label_values(&label),
             }
         }))
-    }
-}
-
-/// Seconds of each stage of a push, `pilothouse_stage_seconds`.
-pub struct Stages {
-    /// A source reads what changed.
-    pub read: Histogram,
-    /// The store takes a batch in.
-    pub apply: Histogram,
-    /// What the batch may affect is marked.
-    pub dirty: Histogram,
-    /// Derivations, and the encoding of resources.
-    pub evaluate: Histogram,
-    /// What changed is handed to the streams, and findings are gathered.
-    pub publish: Histogram,
-    /// A stream works out what its proxy lacks.
-    pub merge: Histogram,
-    /// A response is encoded, once for all streams that send the same.
-    pub encode: Histogram,
-    /// From a change until a response with it is given to the connection.
-    pub write: Histogram,
-    /// From a response until its acknowledgement.
-    pub ack: Histogram,
-}
-
-impl Stages {
-    fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let stages = HistogramVec::new(
-            HistogramOpts::new("pilothouse_stage_seconds", "Time of a push, by stage.").buckets(
-                vec![
-                    1e-6, 1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1,
-                    0.5, 1.0, 5.0,
-                ],
-            ),
-            &["stage"],
-        )?;
-        registry.register(Box::new(stages.clone()))?;
-        let stage = |name| stages.with_label_values(&[name]);
-        Ok(Self {
-            read: stage("read"),
-            apply: stage("apply"),
-            dirty: stage("dirty"),
-            evaluate: stage("evaluate"),
-            publish: stage("publish"),
-            merge: stage("merge"),
-            encode: stage("encode"),
-            write: stage("write"),
-            ack: stage("ack"),
-        })
     }
 }
 
@@ -612,35 +506,6 @@ fn histogram(registry: &Registry, name: &str, help: &str) -> prometheus::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_few_and_go_with_their_proxies() {
-        let metrics = Metrics::new().unwrap();
-        let node = |version: &str| {
-            testkit::node(&serde_json::json!({
-                "id": "sidecar~10.0.0.1~a.b~c",
-                "metadata": {"ISTIO_VERSION": version},
-            }))
-        };
-        let mut labels = Vec::new();
-        for n in 0..1000 {
-            labels.push(
-                metrics
-                    .connected
-                    .joined(&node(&format!("1.{n}.2{}", "x".repeat(200)))),
-            );
-            labels.push(metrics.connected.joined(&node(&"y".repeat(1000))));
-        }
-        let text = metrics.text().unwrap();
-        let lines = text.lines().filter(|l| l.starts_with("pilot_xds{"));
-        assert_eq!(lines.count(), Connected::VERSIONS);
-        assert!(text.contains("pilot_xds{version=\"1.7.2\"} 1"), "{text}");
-        assert!(text.contains("pilot_xds{version=\"other\"} 1969"), "{text}");
-        for label in labels {
-            metrics.connected.left(&label);
-        }
-        assert!(!metrics.text().unwrap().contains("pilot_xds{"));
-    }
 
     #[test]
     fn names_are_exposed_as_istio_has_them() {

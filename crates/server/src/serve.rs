@@ -1,52 +1,41 @@
 //! `pilothouse serve`: starts everything, watches over it, and takes it down in order.
 
 mod check;
+mod core;
+mod doors;
+mod identity;
 mod remotes;
 mod report;
 mod webhooks;
 mod wiring;
 mod write;
+mod xds;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ads::server::{Door, Secure};
 use anyhow::Context;
-use ca::Authority;
-use futures::channel::mpsc::{UnboundedSender, unbounded};
-use model::labels::Labels;
-use model::names::Namespace;
-use model::settings::Settings;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::analysis::Analyst;
+use self::core::Core;
 use crate::apis::Apis;
-use crate::authentication;
-use crate::authority;
-use crate::certificates;
 use crate::config::ServeOptions;
-use crate::derive::{Batch, Derive, OriginLimits};
+use crate::derive::Derive;
 use crate::findings::Findings;
 use crate::http::{self, Pages};
-use crate::issuing::{self, Issuing};
 use crate::metrics::Metrics;
-use crate::registration::Registration;
 use crate::remotes::Secrets;
-use crate::secure::{self, Shown, Trust};
+use crate::secure::Trust;
 use crate::settings::{self, Composer, ConfigMaps, SettingsSource, Settled};
-use crate::shadows::Shadows;
-use crate::streams::Proxies;
 use crate::supervisor::Supervisor;
-use crate::trust;
 use crate::warm::{Keeper, Saver, Warm};
-use crate::webhooks::InjectorSource;
-use crate::welcome;
 use crate::writing::Target;
+use doors::Doors;
 use report::report;
 use wiring::{Wiring, first_answers};
 
@@ -68,7 +57,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let cluster = connect(&options).await?;
     let (warm, keeper) = Warm::open(&options, &first.settings, &metrics);
     let (warm, stop, tasks) = (Arc::new(warm), CancellationToken::new(), TaskTracker::new());
-    let core = Thread::start(&options, first.settings, &metrics, &tasks, &stop)?;
+    let core = Core::start(&options, first.settings, &metrics, &tasks, &stop)?;
     let (derive, registration) = (core.derive, core.registration);
     let remotes = watch::Sender::new(crate::remotes::Settled::default());
     let supervisor = supervisor(&derive, &findings, &metrics, &stop);
@@ -90,16 +79,11 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     });
     serve_pages(&options, &pages, &tasks, &stop).await?;
     let trust = Trust::default();
-    let server = xds_server(&options, &trust, &pages, &registration)?;
+    let server = xds::server(&options, &trust, &pages, &registration)?;
     let mut doors = Doors::new(&options, server, &pages, &tasks, &stop, start)?;
-    if warm.is_serving() {
-        derive.hold()?;
-        doors.begin("Ready, from disk.");
-    }
-    let (apis, store) = (
-        Apis::new(options.cluster_id.as_str().into()),
-        OnceLock::new(),
-    );
+    doors.begin_from_disk(&warm, &derive)?;
+    let apis = Apis::new(options.cluster_id.as_str().into());
+    let store = OnceLock::new();
     let sources = Sources {
         wiring: Wiring {
             options: &options,
@@ -118,20 +102,11 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         tasks: &tasks,
     };
     let target = sources.wiring.add_to(&supervisor).await?;
-    begin_ca(&options, target.as_ref(), &pages, &stop).await?;
-    let shown = begin_tls(&sources.wiring, &trust, &pages, &mut doors)?;
-    let webhooks = webhooks::Parts {
-        options: &options,
-        pages: &pages,
-        source: &core.injection,
-        keys: shown.as_ref().map(|shown| shown.key.clone()),
-        authority: pages.authority.get(),
-        api: store.get(),
-    };
-    webhooks::begin(webhooks, &tasks, &stop).await?;
-    registration.write_to(target.as_ref().map(|t| t.entries.clone()), &derive);
+    let own = target.as_ref();
+    let shown = identity::begin(&sources, own, &trust, &core.injection, &mut doors).await?;
+    registration.write_to(own.map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
-    let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
+    let clusters = sources.begin_remotes(own, &core.remote_secrets, remotes);
     sources.tell_shadowed();
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     let settings = settings::settled(settled.subscribe(), core.config_maps.told());
@@ -142,9 +117,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     doors.begin("Ready.");
     write::Begun::new(&options, &pages, &apis, &core.of_trust).write_to(target, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
-    signal(&stop).await;
-    drain(&pages, saver).await;
-    stop.cancel();
+    drain(&pages, saver, &stop).await;
     drop((doors, pages, derive, supervisor));
     finish(tasks, core.thread, options.shutdown_duration).await
 }
@@ -159,98 +132,12 @@ fn let_go(warm: &Warm, derive: &Derive, start: Instant) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the CA.
-async fn begin_ca(
-    options: &ServeOptions,
-    target: Option<&Target>,
-    pages: &Pages,
-    stop: &CancellationToken,
-) -> anyhow::Result<()> {
-    let parts = authority::Parts {
-        options: &options.ca,
-        namespace: &options.namespace,
-        place: target.map(|t| t.leases.clone()),
-        requests: target.map(|t| t.api.place.clone()),
-        settled: pages.settled.clone(),
-        stop,
-    };
-    if let Some(authority) = authority::start(parts).await? {
-        certificates::add(pages, &authority, &options.certificates, stop)?;
-        // Set here only.
-        let _ = pages.authority.set(authority);
-    }
-    Ok(())
-}
-
-/// Opens the port for TLS, if there is something to show.
-fn begin_tls(
-    wiring: &Wiring<'_>,
-    trust: &Trust,
-    pages: &Pages,
-    doors: &mut Doors<'_>,
-) -> anyhow::Result<Option<Shown>> {
-    let authority = pages.authority.get();
-    let shown = secure::start(wiring.options, authority, wiring.stop)?;
-    if let Some(shown) = &shown {
-        let authenticators = authentication::start(authentication::Parts {
-            options: wiring.options,
-            settled: pages.settled.clone(),
-            apis: wiring.apis,
-            store: wiring.store.get().cloned(),
-            metrics: wiring.metrics,
-            stop: wiring.stop,
-        })?;
-        trust.tell(authenticators, authority.map(Authority::signer));
-        doors.secure(shown)?;
-    }
-    Ok(shown)
-}
-
 /// Clients of the cluster that the options name, if they name one.
 async fn connect(options: &ServeOptions) -> anyhow::Result<Option<kubernetes::Clients>> {
     Ok(match options.reads_cluster() {
         true => Some(options.cluster.connect().await?),
         false => None,
     })
-}
-
-/// The server of xDS, with what else is served on its ports.
-fn xds_server(
-    options: &ServeOptions,
-    trust: &Trust,
-    pages: &Pages,
-    registration: &Registration,
-) -> anyhow::Result<ads::server::Server> {
-    let proxies = proxies(options, trust, pages, registration);
-    let accounts = &options.secure.ca_trusted_node_accounts;
-    let issuing = Issuing::new(
-        trust.clone(),
-        accounts.iter().cloned().collect(),
-        pages.derive.clone(),
-        pages.metrics.clone(),
-    );
-    let server = ads::server::Server::new(Arc::new(proxies), xds_options(options))
-        .context("cannot start the threads that serve proxies")?;
-    Ok(server.mount(issuing::SERVICE, Arc::new(issuing)))
-}
-
-/// What streams of proxies are served with.
-fn proxies(
-    options: &ServeOptions,
-    trust: &Trust,
-    pages: &Pages,
-    registration: &Registration,
-) -> Proxies {
-    Proxies {
-        trust: trust.clone(),
-        derive: pages.derive.clone(),
-        metrics: pages.metrics.clone(),
-        connections: pages.connections.clone(),
-        warm: pages.warm.clone(),
-        unsupported: Arc::default(),
-        registration: registration.clone(),
-        test_identities: options.insecure_test_identities,
-    }
 }
 
 /// Starts to save what is served, where that is wanted.
@@ -372,13 +259,15 @@ async fn first_read(
     Ok(())
 }
 
-/// Says that no more clients are to come, and saves what is served.
-async fn drain(pages: &Pages, saver: Option<Saver>) {
+/// Waits for the end: then no more clients are to come, and what is served is saved.
+async fn drain(pages: &Pages, saver: Option<Saver>, stop: &CancellationToken) {
+    signal(stop).await;
     tracing::info!("Draining.");
     pages.ready.store(false, Ordering::Release);
     if let Some(saver) = saver {
         saver.finish().await;
     }
+    stop.cancel();
 }
 
 /// Waits for what was started to end.
@@ -399,210 +288,6 @@ async fn finish(
 
 fn milliseconds(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The derive thread, and those who hear of each batch.
-struct Thread {
-    derive: Derive,
-    thread: JoinHandle<()>,
-    analyst: Analyst,
-    shadows: Arc<Shadows>,
-    config_maps: Arc<ConfigMaps>,
-    injection: Arc<InjectorSource>,
-    registration: Registration,
-    remote_secrets: Arc<Secrets>,
-    of_trust: Arc<trust::Seen>,
-}
-
-impl Thread {
-    fn start(
-        options: &ServeOptions,
-        settings: Arc<Settings>,
-        metrics: &Arc<Metrics>,
-        tasks: &TaskTracker,
-        stop: &CancellationToken,
-    ) -> anyhow::Result<Self> {
-        let analyst = Analyst::start().context("cannot start the analysis thread")?;
-        let nothing = store::Store::new(settings.clone()).snapshot();
-        let shadows = Arc::new(Shadows::new(nothing.clone()));
-        let home = wiring::home(options);
-        let registration = Registration::start(options, home, nothing, metrics, tasks, stop);
-        let limits = OriginLimits {
-            unknown: options.max_unknown_namespaces,
-            unknown_per_address: options.max_unknown_namespaces.div_ceil(8),
-            places_per_namespace: options.max_places_per_namespace,
-            ..OriginLimits::default()
-        };
-        let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
-        let (metrics, seen, registered) = (metrics.clone(), shadows.clone(), registration.clone());
-        let config_maps = Arc::new(ConfigMaps::new(options));
-        let injection = Arc::new(InjectorSource::new(options));
-        let of_injection = injection.clone();
-        let namespace = options.remotes.secrets_namespace.as_ref();
-        let namespace = namespace.unwrap_or(&options.namespace);
-        let remote_secrets = Arc::new(Secrets::new(namespace));
-        let (of_settings, of_remotes) = (config_maps.clone(), remote_secrets.clone());
-        let of_trust = Arc::new(trust::Seen::default());
-        let seen_roots = of_trust.clone();
-        let on_batch = move |batch: &Batch| {
-            report::on_batch(batch, &metrics);
-            seen.see(batch);
-            registered.see(batch);
-            of_settings.see(batch);
-            of_injection.see(batch);
-            of_remotes.see(batch);
-            seen_roots.see(batch);
-            if !batch.changes.is_empty() {
-                of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
-            }
-        };
-        let on_proxy = move |namespace: &Namespace, labels: &Labels, seen| {
-            of_proxies.seen(namespace, labels, seen);
-        };
-        let (derive, thread) = Derive::start_watched(settings, limits, on_batch, on_proxy)
-            .context("cannot start the derive thread")?;
-        Ok(Self {
-            derive,
-            thread,
-            analyst,
-            shadows,
-            config_maps,
-            injection,
-            registration,
-            remote_secrets,
-            of_trust,
-        })
-    }
-}
-
-/// The ports of xDS. They answer once there is something to serve. That for plaintext is bound from the start, that for TLS when
-/// it is known what it shows.
-struct Doors<'a> {
-    closed: Vec<Door>,
-    open: UnboundedSender<Door>,
-    begun: bool,
-    options: &'a ServeOptions,
-    pages: Arc<Pages>,
-    start: Instant,
-}
-
-impl<'a> Doors<'a> {
-    fn new(
-        options: &'a ServeOptions,
-        server: ads::server::Server,
-        pages: &Arc<Pages>,
-        tasks: &TaskTracker,
-        stop: &CancellationToken,
-        start: Instant,
-    ) -> anyhow::Result<Self> {
-        let listener = ads::server::listen(options.grpc_addr)
-            .with_context(|| format!("cannot listen on {} (--grpc-addr)", options.grpc_addr))?;
-        let (open, doors) = unbounded();
-        tasks.spawn(ads::server::serve(doors, Arc::new(server), stop.clone()));
-        Ok(Self {
-            closed: vec![Door::Plaintext(listener)],
-            open,
-            begun: false,
-            options,
-            pages: pages.clone(),
-            start,
-        })
-    }
-
-    /// Serves TLS as well. Where that was asked for, it must be possible.
-    fn secure(&mut self, shown: &Shown) -> anyhow::Result<()> {
-        let Some((address, asked)) = self.options.secure.address() else {
-            return Ok(());
-        };
-        let listener = match ads::server::listen(address) {
-            Ok(listener) => listener,
-            Err(error) if asked => {
-                let context = format!("cannot listen on {address} (--secure-grpc-addr)");
-                return Err(error).context(context);
-            }
-            Err(error) => {
-                tracing::warn!(%address, %error, "xDS is not served over TLS (--secure-grpc-addr).");
-                return Ok(());
-            }
-        };
-        let secure = Secure::new(listener, shown.tls.clone());
-        let secure = secure.context("cannot start the threads for TLS handshakes")?;
-        self.closed.push(Door::Secure(secure));
-        if self.begun {
-            self.open();
-        }
-        Ok(())
-    }
-
-    /// Waits until there is a certificate to show, if TLS was asked for.
-    async fn can_show(&self, shown: Option<Shown>, stop: &CancellationToken) {
-        let asked = self
-            .options
-            .secure
-            .address()
-            .is_some_and(|(_, asked)| asked);
-        if let Some(mut shown) = shown.filter(|_| asked) {
-            tokio::select! {
-                // Nothing is told any more where it fails: the process is going down.
-                _ = shown.tls.wait_for(Option::is_some) => {}
-                () = stop.cancelled() => {}
-            }
-        }
-    }
-
-    fn open(&mut self) {
-        for door in self.closed.drain(..) {
-            // Whoever would accept has ended where this fails: the process is going down.
-            let _ = self.open.unbounded_send(door);
-        }
-    }
-
-    /// Answers from here on, if it did not before.
-    fn begin(&mut self, words: &str) {
-        if std::mem::replace(&mut self.begun, true) {
-            return;
-        }
-        self.open();
-        self.pages.ready.store(true, Ordering::Release);
-        let startup = &self.pages.metrics.startup;
-        startup.set(self.start.elapsed().as_secs_f64());
-        tracing::info!(
-            xds = %self.options.grpc_addr,
-            http = %self.options.http_addr,
-            ms = milliseconds(self.start),
-            "{words}"
-        );
-        for line in welcome::lines(self.options) {
-            tracing::info!("{line}");
-        }
-    }
-}
-
-fn xds_options(options: &ServeOptions) -> ads::server::Options {
-    ads::server::Options {
-        max_request_bytes: options.max_request_bytes,
-        max_connections: options.max_connections,
-        max_connections_per_address: options.max_connections_per_address,
-        max_partial_bytes: options.max_partial_bytes,
-        request_timeout: options.request_timeout,
-        max_streams: options.max_streams,
-        max_names_memory: options.max_names_memory,
-        limits: ads::Limits {
-            names_per_type: options.max_names,
-            bytes_per_stream: options.max_name_bytes,
-            ..ads::Limits::default()
-        },
-        streams_per_second: (options.max_streams_per_second > 0.0)
-            .then_some(options.max_streams_per_second),
-        handshakes_per_second: (options.secure.max_handshakes_per_second > 0.0)
-            .then_some(options.secure.max_handshakes_per_second),
-        keepalive_interval: options.keepalive_interval,
-        keepalive_timeout: options.keepalive_timeout,
-        drain_timeout: options.shutdown_duration,
-        threads: options.xds_threads,
-        pin_threads: options.pin_xds_threads,
-        ..ads::server::Options::default()
-    }
 }
 
 /// Waits for SIGTERM, SIGINT or an internal reason to stop.

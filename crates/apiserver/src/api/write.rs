@@ -17,6 +17,7 @@ use crate::object::{
     is_terminating, map_mut, meta, meta_list, meta_mut, new_suffix, new_uid, now, set_meta,
 };
 use crate::patch::{PatchKind, patch};
+use crate::resource::Resource;
 use crate::schema::zero_nulls;
 use crate::status::{Cause, Failure};
 use crate::store::{Expect, ObjectId, Stored};
@@ -434,25 +435,7 @@ impl Api {
                 keep_parts(call, &old, &mut object);
             }
         }
-        if is_terminating(&old) {
-            let before = meta_list(&old, "finalizers");
-            let added: Vec<Value> = meta_list(&object, "finalizers")
-                .iter()
-                .filter(|f| !before.contains(f))
-                .map(|f| (*f).into())
-                .collect();
-            if !added.is_empty() {
-                let cause = Cause {
-                    reason: "FieldValueForbidden",
-                    field: "metadata.finalizers".to_owned(),
-                    message: format!(
-                        "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {}",
-                        Value::from(added)
-                    ),
-                };
-                return Err(Failure::invalid(resource, &name, vec![cause]));
-            }
-        }
+        check_finalizers(resource, &old, &object)?;
         admit::check(call, &object, Some(&old), warnings)?;
         check_immutable(resource, &old, &object)?;
         if resource.has_generation && wanted_differs(&old, &object) {
@@ -483,6 +466,31 @@ impl Api {
         self.put(call, Expect::Revision(update.old.revision), object)
             .await
     }
+}
+
+/// An object that is being deleted gets no new finalizers.
+fn check_finalizers(resource: &Resource, old: &Value, object: &Value) -> Result<(), Failure> {
+    if !is_terminating(old) {
+        return Ok(());
+    }
+    let before = meta_list(old, "finalizers");
+    let added: Vec<Value> = meta_list(object, "finalizers")
+        .iter()
+        .filter(|f| !before.contains(f))
+        .map(|f| (*f).into())
+        .collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let cause = Cause {
+        reason: "FieldValueForbidden",
+        field: "metadata.finalizers".to_owned(),
+        message: format!(
+            "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {}",
+            Value::from(added)
+        ),
+    };
+    Err(Failure::invalid(resource, meta(old, "name"), vec![cause]))
 }
 
 /// Whether a failed change is worth another try.

@@ -145,14 +145,7 @@ pub async fn run_scenario(
     let applier = options.apply.as_deref();
     let applier = applier.map(|line| Applier::start(line, &folder));
     let applier = applier.transpose().map_err(failed)?;
-    let program = match &options.program {
-        Some(program) => program.clone(),
-        None => std::env::current_exe().map_err(failed)?,
-    };
-    let launch = match &options.command {
-        Some(line) => Launch::Line(line.clone()),
-        None => Launch::Program(program.clone(), scenario.through),
-    };
+    let (program, launch) = launch(&options, &scenario).map_err(failed)?;
     let limit = Duration::from_secs_f64(options.timeout.max(0.0));
     let ca = (scenario.over == Over::MutualTls).then(|| scratch.join("ca"));
     let mint = ca.as_deref().map(Mint::new).transpose().map_err(failed)?;
@@ -213,6 +206,19 @@ pub async fn run_scenario(
     result.rss_growth_bytes_per_minute = growth(&result.samples);
     write_results(&options, &result, out)?;
     Ok(result)
+}
+
+/// The program, which also imports what a scenario has, and how the server is started.
+fn launch(options: &LoadOptions, scenario: &Scenario) -> std::io::Result<(PathBuf, Launch)> {
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()?,
+    };
+    let launch = match &options.command {
+        Some(line) => Launch::Line(line.clone()),
+        None => Launch::Program(program.clone(), scenario.through),
+    };
+    Ok((program, launch))
 }
 
 /// How the simulated proxies of a scenario behave.

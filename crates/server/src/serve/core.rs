@@ -1,0 +1,97 @@
+//! The derive thread, and those who hear of each batch.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::Context;
+use model::labels::Labels;
+use model::names::Namespace;
+use model::settings::Settings;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{report, wiring};
+use crate::analysis::Analyst;
+use crate::config::ServeOptions;
+use crate::derive::{Batch, Derive, OriginLimits};
+use crate::metrics::Metrics;
+use crate::registration::Registration;
+use crate::remotes::Secrets;
+use crate::settings::ConfigMaps;
+use crate::shadows::Shadows;
+use crate::trust;
+use crate::webhooks::InjectorSource;
+
+/// The derive thread, and those who hear of each batch.
+pub(super) struct Core {
+    pub(super) derive: Derive,
+    pub(super) thread: JoinHandle<()>,
+    pub(super) analyst: Analyst,
+    pub(super) shadows: Arc<Shadows>,
+    pub(super) config_maps: Arc<ConfigMaps>,
+    pub(super) injection: Arc<InjectorSource>,
+    pub(super) registration: Registration,
+    pub(super) remote_secrets: Arc<Secrets>,
+    pub(super) of_trust: Arc<trust::Seen>,
+}
+
+impl Core {
+    pub(super) fn start(
+        options: &ServeOptions,
+        settings: Arc<Settings>,
+        metrics: &Arc<Metrics>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let analyst = Analyst::start().context("cannot start the analysis thread")?;
+        let nothing = store::Store::new(settings.clone()).snapshot();
+        let shadows = Arc::new(Shadows::new(nothing.clone()));
+        let home = wiring::home(options);
+        let registration = Registration::start(options, home, nothing, metrics, tasks, stop);
+        let limits = OriginLimits {
+            unknown: options.max_unknown_namespaces,
+            unknown_per_address: options.max_unknown_namespaces.div_ceil(8),
+            places_per_namespace: options.max_places_per_namespace,
+            ..OriginLimits::default()
+        };
+        let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
+        let (metrics, seen, registered) = (metrics.clone(), shadows.clone(), registration.clone());
+        let config_maps = Arc::new(ConfigMaps::new(options));
+        let injection = Arc::new(InjectorSource::new(options));
+        let of_injection = injection.clone();
+        let namespace = options.remotes.secrets_namespace.as_ref();
+        let namespace = namespace.unwrap_or(&options.namespace);
+        let remote_secrets = Arc::new(Secrets::new(namespace));
+        let (of_settings, of_remotes) = (config_maps.clone(), remote_secrets.clone());
+        let of_trust = Arc::new(trust::Seen::default());
+        let seen_roots = of_trust.clone();
+        let on_batch = move |batch: &Batch| {
+            report::on_batch(batch, &metrics);
+            seen.see(batch);
+            registered.see(batch);
+            of_settings.see(batch);
+            of_injection.see(batch);
+            of_remotes.see(batch);
+            seen_roots.see(batch);
+            if !batch.changes.is_empty() {
+                of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
+            }
+        };
+        let on_proxy = move |namespace: &Namespace, labels: &Labels, seen| {
+            of_proxies.seen(namespace, labels, seen);
+        };
+        let (derive, thread) = Derive::start_watched(settings, limits, on_batch, on_proxy)
+            .context("cannot start the derive thread")?;
+        Ok(Self {
+            derive,
+            thread,
+            analyst,
+            shadows,
+            config_maps,
+            injection,
+            registration,
+            remote_secrets,
+            of_trust,
+        })
+    }
+}
