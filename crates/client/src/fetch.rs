@@ -107,12 +107,12 @@ pub async fn fetch(
     let received = tokio::time::timeout(limit, async {
         let mut connection = Connection::open(&dialer, delta, WINDOW).await?;
         for request in proxy.start() {
-            connection.send(&request)?;
+            connection.send(&request);
         }
         while !proxy.is_configured() {
             let message = Message::read(connection.receive().await?, delta)?;
             for request in proxy.on_response(message, false) {
-                connection.send(&request)?;
+                connection.send(&request);
             }
         }
         Ok::<_, Error>(())

@@ -34,6 +34,7 @@ fn cases() -> Vec<Value> {
             "account",
             "pod",
             "before",
+            "cluster",
             "accepted",
             "refused",
             "asked",
@@ -68,11 +69,12 @@ async fn run(world: &World, case: &Value) -> Outcome {
         certificates: &shown.certificates,
         headers: &shown.headers,
     };
-    let caller = match world.authenticators.authenticate(&evidence).await {
+    let authenticators = world.authenticators(case);
+    let caller = match authenticators.authenticate(&evidence).await {
         Ok(caller) => caller,
         Err(refusal) => return Outcome::Refused(refusal),
     };
-    match world.authenticators.authorize(&caller, &world::node(case)) {
+    match authenticators.authorize(&caller, &world::node(case)) {
         Ok(_) => Outcome::Accepted(format!("{:?}", caller.source)),
         Err(refusal) => Outcome::Refused(refusal),
     }

@@ -396,8 +396,8 @@ async fn a_proxy_gets_what_its_token_proves_while_its_account_is_there() {
         );
         file
     };
-    let written = |text: &str| {
-        let file = dir.path().join("written");
+    let written = |name: &str, text: &str| {
+        let file = dir.path().join(name);
         fs::write(&file, text).unwrap();
         file
     };
@@ -415,15 +415,18 @@ async fn a_proxy_gets_what_its_token_proves_while_its_account_is_there() {
         (issued("shop", "web", "vault"), 16, "audience"),
         (issued("shop", "db", "istio-ca"), 7, "identity"),
         (issued("else", "web", "istio-ca"), 7, "identity"),
-        (written("hello"), 16, "malformed"),
+        (written("hello", "hello"), 16, "malformed"),
         // {"alg":"none"}
         (
-            written(&format!("eyJhbGciOiJub25lIn0.{claims}.")),
+            written("none", &format!("eyJhbGciOiJub25lIn0.{claims}.")),
             16,
             "algorithm",
         ),
         (
-            written(&format!("{signed}.{}", signature.to_lowercase())),
+            written(
+                "other",
+                &format!("{signed}.{}", "A".repeat(signature.len())),
+            ),
             16,
             "rejected",
         ),

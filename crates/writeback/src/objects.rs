@@ -204,12 +204,17 @@ struct Desk<W> {
 impl<W: Wish> Desk<W> {
     /// The next object to be written.
     fn next_job(&mut self, now: Instant) -> Option<(ObjectRef, Arc<Unmet<W>>)> {
-        let due = |object: &ObjectRef, unmet: &Arc<Unmet<W>>| match self.records.get(object) {
+        // What is wanted anew goes before another look at what was tried.
+        let is_new = |object: &ObjectRef, unmet: &Arc<Unmet<W>>| match self.records.get(object) {
             None => true,
-            Some(Record { hold: None, .. }) => false,
-            Some(record) => record.hold.is_some_and(|hold| hold <= now) || record.is_news(unmet),
+            Some(record) => record.hold.is_some() && record.is_news(unmet),
         };
-        let (object, unmet) = self.wanted.iter().find(|(o, u)| due(o, u))?;
+        let due = |object: &ObjectRef| {
+            let record = self.records.get(object);
+            record.is_some_and(|r| r.hold.is_some_and(|hold| hold <= now))
+        };
+        let new = self.wanted.iter().find(|(o, u)| is_new(o, u));
+        let (object, unmet) = new.or_else(|| self.wanted.iter().find(|(o, _)| due(o)))?;
         let (object, unmet) = (object.clone(), unmet.clone());
         if !self.pace.take(now) {
             return None;

@@ -312,7 +312,7 @@ impl Shared {
         let mut reconnects = self.reconnects.subscribe();
         let mut connection = Connection::open(dialer, self.delta, window).await?;
         for request in proxy.start() {
-            connection.send(&request)?;
+            connection.send(&request);
         }
         let seen = &self.seen[i];
         loop {
@@ -339,7 +339,7 @@ impl Shared {
             let message = Message::read(data, self.delta)?;
             self.told.fetch_add(message.told as u64, Ordering::Relaxed);
             for request in proxy.on_response(message, refused) {
-                connection.send(&request)?;
+                connection.send(&request);
             }
             if !is_configured && proxy.is_configured() {
                 seen.configured.store(now, Ordering::Relaxed);

@@ -104,7 +104,9 @@ pub(crate) struct Shown {
 }
 
 pub(crate) struct World {
-    pub(crate) authenticators: Authenticators,
+    authenticators: Authenticators,
+    /// The same without an API server that judges tokens.
+    alone: Authenticators,
     api: Arc<Api>,
     counter: Arc<Counter>,
     ca: Ca,
@@ -133,9 +135,13 @@ impl World {
         let pem = std::fs::read_to_string(data.join("pki/sa.key")).unwrap();
         let keys = Keys::new(&pem);
         let counter = Arc::new(Counter::default());
-        let authenticators = authenticators(&api, &counter, &keys);
+        let of = |cluster| {
+            let all = authenticators(&api, &counter, &keys, cluster);
+            Authenticators::new(all, counter.clone())
+        };
         Self {
-            authenticators: Authenticators::new(authenticators, counter.clone()),
+            authenticators: of(true),
+            alone: of(false),
             api,
             counter,
             ca: Ca::new(),
@@ -205,6 +211,14 @@ impl World {
         }
     }
 
+    /// Those that judge a case.
+    pub(crate) fn authenticators(&self, case: &Value) -> &Authenticators {
+        match case["cluster"] == false {
+            true => &self.alone,
+            false => &self.authenticators,
+        }
+    }
+
     /// The token of the last case.
     pub(crate) fn last_token(&self) -> String {
         self.token.lock().unwrap().clone()
@@ -215,6 +229,7 @@ fn authenticators(
     api: &Arc<Api>,
     counter: &Arc<Counter>,
     keys: &Keys,
+    cluster: bool,
 ) -> Vec<Box<dyn Authenticator>> {
     let domains = Domains::constant(TrustDomains {
         own: "mesh.test".into(),
@@ -230,12 +245,16 @@ fn authenticators(
     let audiences = Arc::from(["istio-ca".to_owned()]);
     let fetcher = Fetcher::trusting(None).unwrap();
     let trusted = "10.9.0.0/16".parse().unwrap();
-    vec![
+    let mut all: Vec<Box<dyn Authenticator>> = vec![
         Box::new(ClientCertificate::new(domains.clone())),
         Box::new(IdTokens::new(rule, fetcher, domains.clone())),
-        Box::new(KubernetesTokens::new(clusters, audiences, domains.clone())),
-        Box::new(ForwardedCertificates::new(trusted, domains)),
-    ]
+    ];
+    if cluster {
+        let tokens = KubernetesTokens::new(clusters, audiences, domains.clone());
+        all.push(Box::new(tokens));
+    }
+    all.push(Box::new(ForwardedCertificates::new(trusted, domains)));
+    all
 }
 
 /// The proxy that a case says it is.
