@@ -6,7 +6,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-/// Whether a user may list the Secrets of a namespace.
+/// Whether a user may list the Secrets of a namespace, by their own name or as a member of one of the groups.
 ///
 /// # Errors
 ///
@@ -14,11 +14,13 @@ use kube::{Api, Client};
 pub async fn may_list_secrets(
     client: &Client,
     user: String,
+    groups: Vec<String>,
     namespace: &str,
 ) -> Result<bool, kube::Error> {
     let asked = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
             user: Some(user),
+            groups: Some(groups),
             resource_attributes: Some(ResourceAttributes {
                 namespace: Some(namespace.to_owned()),
                 verb: Some("list".to_owned()),

@@ -26,6 +26,15 @@ impl AccessKey {
         } = &self.identity;
         format!("system:serviceaccount:{namespace}:{service_account}")
     }
+
+    /// The groups that Kubernetes has this user in. istiod leaves them out of its reviews, and so refuses who may.
+    pub fn groups(&self) -> Vec<String> {
+        vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{}", self.identity.namespace),
+            "system:authenticated".to_owned(),
+        ]
+    }
 }
 
 impl fmt::Display for AccessKey {

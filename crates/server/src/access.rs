@@ -232,7 +232,7 @@ async fn review(key: AccessKey, client: Option<kubernetes::Client>) -> Answer {
         return (key, Err(why));
     };
     let namespace = &key.identity.namespace;
-    let asked = kubernetes::review::may_list_secrets(&client, key.user(), namespace);
+    let asked = kubernetes::review::may_list_secrets(&client, key.user(), key.groups(), namespace);
     let answer = match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok(allowed)) => Ok(allowed),
         Ok(Err(error)) => Err(chain(&error)),

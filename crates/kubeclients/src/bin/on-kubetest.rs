@@ -172,6 +172,7 @@ async fn ready(slot: &Slot, crds: &Path) -> anyhow::Result<RealApi> {
     if process.exists() {
         let api = RealApi::connect(&kubeconfig(slot)).await?;
         api.empty().await?;
+        let_read_secrets(&api).await?;
         return Ok(api);
     }
     let mut options = Options::new(&slot.dir);
@@ -184,7 +185,25 @@ async fn ready(slot: &Slot, crds: &Path) -> anyhow::Result<RealApi> {
     let mut api = RealApi::connect(&kubetest.kubeconfig()).await?;
     api.define(&definitions(crds)?).await?;
     std::fs::write(&process, kubetest.leave().to_string())?;
+    let_read_secrets(&api).await?;
     Ok(api)
+}
+
+/// The accounts of proxies may read Secrets, as wherever the recordings were made.
+async fn let_read_secrets(api: &RealApi) -> anyhow::Result<()> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let (version, name) = (format!("{GROUP}/v1"), "proxies-read-secrets");
+    let secrets =
+        json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]});
+    let accounts = json!({"apiGroup": GROUP, "kind": "Group", "name": "system:serviceaccounts"});
+    api.write(&json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [secrets]}))
+        .await?;
+    let role = json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": name});
+    api.write(
+        &json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": role, "subjects": [accounts]}),
+    )
+    .await
 }
 
 fn definitions(dir: &Path) -> anyhow::Result<Vec<Value>> {
