@@ -176,9 +176,9 @@ impl MeshShape {
         }
         text += "  endpoints:\n";
         for endpoint in 0..self.endpoints {
-            // The last one moves.
+            // The last one moves, each time that it is the service's turn.
             let moved = if endpoint + 1 == self.endpoints {
-                round % 250
+                round.div_ceil(self.services.max(1))
             } else {
                 0
             };
@@ -241,6 +241,30 @@ impl MeshShape {
                 16 + a,
                 number % 2 + 1
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_of_a_scenario_changes_its_object() {
+        let mesh = r#"{"namespaces": 1, "services": 7, "rules": true}"#;
+        let mesh: MeshShape = serde_json::from_str(mesh).unwrap();
+        for change in [Change::Endpoint, Change::Rule] {
+            let text = |service, round| match change {
+                Change::Rule => mesh.rules(0, service, round),
+                _ => mesh.service(0, service, round),
+            };
+            let mut texts: Vec<String> = (0..7).map(|service| text(service, 0)).collect();
+            for round in 0..60 {
+                let service = mesh.changed(change, round);
+                let after = text(service, round + 1);
+                let before = std::mem::replace(&mut texts[service], after.clone());
+                assert_ne!(before, after, "{change:?}, round {round}");
+            }
         }
     }
 }
