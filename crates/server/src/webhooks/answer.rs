@@ -93,6 +93,9 @@ impl Service {
             let why = "invalid Content-Type, want `application/json`";
             return self.no_body(path, StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
         }
+        if is_injection(path) {
+            self.injector.settle().await;
+        }
         let (service, asked) = (self.clone(), path.to_owned());
         // Templates and rules may take a while; a panic is this request's alone.
         let work = move || match is_injection(&asked) {

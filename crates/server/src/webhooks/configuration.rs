@@ -91,6 +91,13 @@ impl InjectorSource {
         self.told.borrow().snapshot.clone()
     }
 
+    /// Waits until there is a configuration, good or bad, but no longer than this.
+    pub async fn configured(&self, patience: Duration) {
+        let mut configured = self.configured.subscribe();
+        let there = configured.wait_for(|c| c.injection.is_some() || c.fault.is_some());
+        let _ = tokio::time::timeout(patience, there).await;
+    }
+
     /// What counts now.
     pub fn configuration(&self) -> Configuration {
         self.configured.borrow().clone()

@@ -2,6 +2,7 @@
 // Istio: pkg/kube/inject/webhook.go inject, 1.32.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use admission::{Request, Response};
 use inject::{Outcome as Injected, Settings, effective_proxy_config};
@@ -15,6 +16,9 @@ use super::configuration::InjectorSource;
 
 /// The oldest minor version of Kubernetes whose nodes keep such containers running.
 const NATIVE: u32 = 33;
+
+/// How long a configuration that was just written may take to arrive.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// What became of a request.
 #[derive(Debug)]
@@ -55,6 +59,13 @@ impl Injector {
             },
             compliance_policy: variable("COMPLIANCE_POLICY"),
             openshift: variable("PLATFORM") == "openshift",
+        }
+    }
+
+    /// Waits a moment for the configuration if there is none: whoever has just written it may ask before it has arrived here.
+    pub(super) async fn settle(&self) {
+        if self.enabled {
+            self.source.configured(MOMENT).await;
         }
     }
 

@@ -53,6 +53,14 @@ pub async fn serve(
     service: Arc<Service>,
     stop: CancellationToken,
 ) {
+    // Clients queue until there is something to show them.
+    let mut known = keys.clone();
+    tokio::select! {
+        known = known.wait_for(Option::is_some) => if known.is_err() {
+            return;
+        },
+        () = stop.cancelled() => return,
+    }
     let clients = Clients::new();
     let port = Arc::new(Port {
         service,
@@ -81,7 +89,6 @@ pub async fn serve(
 }
 
 async fn connection(stream: TcpStream, slot: Arc<Connection>, port: Arc<Port>) {
-    // Until there is a certificate there is nothing to say.
     let Some(key) = port.keys.borrow().clone() else {
         return;
     };
