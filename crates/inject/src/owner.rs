@@ -1,6 +1,7 @@
 //! The workload that a pod is an instance of.
 // Istio: pkg/kube/util.go GetDeployMetaFromPod, 1.32.
 
+use model::kinds::kube::{Maker, maker};
 use serde_json::Value;
 
 use crate::pod::Pod;
@@ -42,48 +43,22 @@ impl Workload {
 
     fn made_by(&mut self, owner: &Value, pod: &Pod) {
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        let name = text("name");
-        name.clone_into(&mut self.name);
         text("kind").clone_into(&mut self.kind);
         text("apiVersion").clone_into(&mut self.api_version);
-        let label = |name: &str| pod.label(name).filter(|value| !value.is_empty());
-        let without_hash = |of: &str| {
-            let hash = label(of)?;
-            let rest = name.strip_suffix(hash)?;
-            Some(rest.strip_suffix('-').unwrap_or(name).to_owned())
-        };
-        match text("kind") {
-            "ReplicaSet" => {
-                if let Some(name) = without_hash("pod-template-hash") {
-                    self.name = name;
-                    "Deployment".clone_into(&mut self.kind);
-                } else if let Some(name) = without_hash("rollouts-pod-template-hash") {
-                    self.name = name;
-                    "Rollout".clone_into(&mut self.kind);
-                    "v1alpha1".clone_into(&mut self.api_version);
-                }
+        let (maker, name) = maker(text("kind"), text("name"), |label| pod.label(label));
+        name.clone_into(&mut self.name);
+        match maker {
+            Maker::Owner => {}
+            Maker::Deployment => "Deployment".clone_into(&mut self.kind),
+            Maker::DeploymentConfig => "DeploymentConfig".clone_into(&mut self.kind),
+            Maker::Rollout => {
+                "Rollout".clone_into(&mut self.kind);
+                "v1alpha1".clone_into(&mut self.api_version);
             }
-            "ReplicationController" => {
-                if let Some(name) = label("deploymentconfig") {
-                    name.clone_into(&mut self.name);
-                    "DeploymentConfig".clone_into(&mut self.kind);
-                }
+            Maker::CronJob => {
+                "CronJob".clone_into(&mut self.kind);
+                "batch/v1".clone_into(&mut self.api_version);
             }
-            "Job" => {
-                if let Some(name) = without_time(name) {
-                    name.clone_into(&mut self.name);
-                    "CronJob".clone_into(&mut self.kind);
-                    "batch/v1".clone_into(&mut self.api_version);
-                }
-            }
-            _ => {}
         }
     }
-}
-
-/// The name of a CronJob, from that of a Job that it made: a time of 8 to 10 digits follows it.
-fn without_time(job: &str) -> Option<&str> {
-    let (name, time) = job.rsplit_once('-')?;
-    let is_time = (8..=10).contains(&time.len()) && time.bytes().all(|b| b.is_ascii_digit());
-    (is_time && !name.is_empty()).then_some(name)
 }

@@ -8,6 +8,7 @@ mod cluster;
 mod config;
 mod deployment;
 mod ingress;
+mod maker;
 mod node;
 mod pod;
 mod service;
@@ -28,6 +29,7 @@ pub use ingress::{
     Ingress, IngressBackend, IngressClass, IngressPath, IngressPaths, IngressPort, IngressRule,
     IngressServiceBackend, IngressTls, PathType, ResourceRef,
 };
+pub use maker::{Maker, maker};
 pub use node::{NamespaceSpec, Node, NodeAddress, NodeInfo, NodeStatus};
 pub use pod::{
     Container, ContainerPort, EnvVar, Pod, PodCondition, PodIp, PodStatus, SecurityContext,

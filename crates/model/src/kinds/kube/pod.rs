@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::Maker;
 use crate::object::Object;
 
 /// What a Pod asks for.
@@ -41,28 +42,11 @@ impl Object<Pod> {
         let Some(maker) = &self.meta.maker else {
             return self.meta.name.name.as_arc().clone();
         };
-        // A Deployment or a Rollout names its ReplicaSets after itself and the hash of the template.
-        let without_hash = |label: &str| {
-            let hash = labels.get(label).filter(|hash| !hash.is_empty())?;
-            let rest = maker.name.strip_suffix(hash)?;
-            Some(rest.strip_suffix('-').unwrap_or(&maker.name))
-        };
-        let name = match &*maker.kind {
-            "ReplicaSet" => without_hash("pod-template-hash")
-                .or_else(|| without_hash("rollouts-pod-template-hash")),
-            "ReplicationController" => labels.get("deploymentconfig").filter(|n| !n.is_empty()),
-            "Job" => without_time(&maker.name),
-            _ => None,
-        };
-        name.map_or_else(|| maker.name.clone(), Arc::from)
+        match super::maker(&maker.kind, &maker.name, |label| labels.get(label)) {
+            (Maker::Owner, _) => maker.name.clone(),
+            (_, name) => Arc::from(name),
+        }
     }
-}
-
-/// The name of a CronJob, from that of a Job that it made: a time of 8 to 10 digits follows it.
-fn without_time(job: &str) -> Option<&str> {
-    let (name, time) = job.rsplit_once('-')?;
-    let is_time = (8..=10).contains(&time.len()) && time.bytes().all(|b| b.is_ascii_digit());
-    (is_time && !name.is_empty()).then_some(name)
 }
 
 /// The user that processes run as.
