@@ -1,7 +1,7 @@
 //! Objects made of objects: the stage before generation.
 //!
-//! A *translator* turns objects of one kind into internal objects of Istio's kinds: an Ingress into a Gateway and
-//! VirtualServices. The [`Stage`] runs them, as queries of an engine of its own, over what the store holds, and puts
+//! A *translator* turns objects of one kind into internal objects of Istio's kinds: an Ingress, or the Gateway API,
+//! into Gateways and VirtualServices. The [`Stage`] runs them, as queries of an engine of its own, over what the store holds, and puts
 //! what they make back into the store within the same batch, under a source of its own. So generation reads derived
 //! objects by name and by every index as it reads written ones, and needs no word of this crate.
 //!
@@ -10,6 +10,7 @@
 //!
 //! Everything here is a pure function of the snapshot; there is no I/O, and nothing of Envoy.
 
+pub mod gateway_api;
 pub mod ingress;
 mod outcome;
 mod reader;

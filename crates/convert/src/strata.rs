@@ -24,14 +24,14 @@
 //! }
 //! ```
 
-use model::kinds::{istio, kube};
+use model::kinds::{gateway_api, istio, kube};
 use store::snapshot::Stored;
 
 /// Kinds that are only ever written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Written {}
 
-/// Gateways and routes, made of Ingresses.
+/// Gateways, routes and settings of backends, made of Ingresses and of the Gateway API.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Routes {}
 
@@ -53,6 +53,11 @@ macro_rules! layers {
 }
 
 layers! {
-    Written: kube::Ingress, kube::IngressClass, kube::Service, kube::Pod, kube::Node;
-    Routes: istio::Gateway, istio::VirtualService;
+    Written: kube::Ingress, kube::IngressClass, kube::Service, kube::EndpointSlice, kube::Pod, kube::Node,
+        kube::NamespaceSpec, kube::Secret, kube::ConfigMap, istio::ServiceEntry,
+        gateway_api::GatewayClass, gateway_api::Gateway, gateway_api::ListenerSet, gateway_api::HttpRoute,
+        gateway_api::GrpcRoute, gateway_api::TlsRoute, gateway_api::TcpRoute, gateway_api::UdpRoute,
+        gateway_api::ReferenceGrant, gateway_api::BackendTlsPolicy, gateway_api::XBackend,
+        gateway_api::XBackendTrafficPolicy, gateway_api::XMesh;
+    Routes: istio::Gateway, istio::VirtualService, istio::DestinationRule;
 }

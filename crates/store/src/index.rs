@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use model::kinds::Kinded;
 use model::kinds::istio::ServiceEntry;
-use model::{Labels, Namespace, Object};
+use model::{Kind, Labels, Namespace, Object, ObjectKey};
 use proto_istio::networking::service_entry::Resolution;
 
 use crate::label_reader::{LabelReader, Reading};
@@ -34,6 +34,14 @@ pub enum ObjectIndex {
     /// Objects for which labels of workloads decide whom they concern: under their namespace, those of
     /// [`LabelReader::MESH_WIDE`] kinds under [`ANYWHERE`]. Under [`PLACE`] those that look at where a workload stands.
     LabelReader,
+    /// [`reference_value`] of an object that a route or a ListenerSet attaches to.
+    Parent,
+    /// [`parent_host_value`] of an object that a route attaches to and a host of the route, `*` where it states none.
+    ParentHost,
+    /// [`reference_value`] of an object that a route sends requests to, or that a policy is about.
+    Target,
+    /// [`grant_value`] of who may refer to what by a ReferenceGrant.
+    Grant,
 }
 
 /// The value of [`ObjectIndex::LabelReader`] for objects that concern workloads of any namespace.
@@ -53,6 +61,10 @@ impl ObjectIndex {
             Self::Selector => "selector",
             Self::Allocation => "allocation",
             Self::LabelReader => "label reader",
+            Self::Parent => "parent",
+            Self::ParentHost => "parent and host",
+            Self::Target => "target",
+            Self::Grant => "grant",
         }
     }
 }
@@ -80,6 +92,31 @@ pub trait Indexed: Kinded {
 /// The value under which [`ObjectIndex::Label`] and [`ObjectIndex::Selector`] hold a pair.
 pub fn label_value(namespace: &Namespace, key: &str, value: &str) -> String {
     format!("{namespace}/{key}={value}")
+}
+
+/// The value under which [`ObjectIndex::Parent`] and [`ObjectIndex::Target`] hold an object.
+pub fn reference_value(key: &ObjectKey) -> String {
+    let ObjectKey { kind, name } = key;
+    format!(
+        "{}.{}/{}/{}",
+        kind.name(),
+        kind.group(),
+        name.namespace,
+        name.name
+    )
+}
+
+/// The value under which [`ObjectIndex::ParentHost`] holds a host of an object.
+pub fn parent_host_value(parent: &ObjectKey, host: &str) -> String {
+    format!("{}/{}", reference_value(parent), host.to_ascii_lowercase())
+}
+
+/// The value under which [`ObjectIndex::Grant`] holds that objects of a kind in a namespace may refer to objects of a kind
+/// in another.
+pub fn grant_value(from: Kind, from_namespace: &str, to: Kind, to_namespace: &str) -> String {
+    let (from_group, to_group) = (from.group(), to.group());
+    let (from, to) = (from.name(), to.name());
+    format!("{from}.{from_group}/{from_namespace}>{to}.{to_group}/{to_namespace}")
 }
 
 /// Whether hosts of a ServiceEntry may get allocated addresses: it has none, and the proxy would use them.
@@ -322,8 +359,9 @@ mod kube {
 }
 
 mod gateway_api {
-    use super::{Indexed, Object, ObjectIndex};
+    use super::{Indexed, Object, ObjectIndex, grant_value, parent_host_value, reference_value};
     use model::kinds::gateway_api::*;
+    use model::{Kind, Namespace};
 
     impl Indexed for GatewayClass {}
     impl Indexed for Gateway {
@@ -331,16 +369,96 @@ mod gateway_api {
             super::emit_network_gateway(&object.meta.labels, emit);
         }
     }
-    impl Indexed for ListenerSet {}
-    impl Indexed for HttpRoute {}
-    impl Indexed for GrpcRoute {}
-    impl Indexed for TlsRoute {}
-    impl Indexed for TcpRoute {}
-    impl Indexed for UdpRoute {}
-    impl Indexed for ReferenceGrant {}
-    impl Indexed for BackendTlsPolicy {}
-    impl Indexed for XBackend {}
-    impl Indexed for XBackendTrafficPolicy {}
+    impl Indexed for ListenerSet {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            if let Some(parent) = object.spec.parent_ref.key(object.namespace()) {
+                emit(ObjectIndex::Parent, reference_value(&parent));
+            }
+        }
+    }
+
+    fn index_route<T: Route>(object: &Object<T>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+        let namespace = object.namespace();
+        let parents = object.spec.parent_refs().iter();
+        for parent in parents.filter_map(|parent| parent.key(namespace)) {
+            emit(ObjectIndex::Parent, reference_value(&parent));
+            for host in object.spec.hostnames() {
+                emit(ObjectIndex::ParentHost, parent_host_value(&parent, host));
+            }
+            if object.spec.hostnames().is_empty() {
+                emit(ObjectIndex::ParentHost, parent_host_value(&parent, "*"));
+            }
+        }
+        object.spec.backends(&mut |backend| {
+            if let Some(backend) = backend.key(namespace) {
+                emit(ObjectIndex::Target, reference_value(&backend));
+            }
+        });
+    }
+
+    macro_rules! routes {
+        ($($kind:ty),+) => {$(
+            impl Indexed for $kind {
+                fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+                    index_route(object, emit);
+                }
+            }
+        )+};
+    }
+    routes!(HttpRoute, GrpcRoute, TlsRoute, TcpRoute, UdpRoute);
+
+    impl Indexed for ReferenceGrant {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            for from in &object.spec.from {
+                let Some(by) = Kind::find(&from.group, &from.kind) else {
+                    continue;
+                };
+                for to in &object.spec.to {
+                    if let Some(to) = Kind::find(&to.group, &to.kind) {
+                        let value = grant_value(by, &from.namespace, to, object.namespace());
+                        emit(ObjectIndex::Grant, value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn emit_target(
+        namespace: &Namespace,
+        (group, kind, name): (&str, &str, &str),
+        emit: &mut dyn FnMut(ObjectIndex, String),
+    ) {
+        let target = Reference {
+            group,
+            kind,
+            namespace: None,
+            name,
+        };
+        if let Some(target) = target.key(namespace) {
+            emit(ObjectIndex::Target, reference_value(&target));
+        }
+    }
+    impl Indexed for BackendTlsPolicy {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            for to in &object.spec.target_refs {
+                emit_target(object.namespace(), (&to.group, &to.kind, &to.name), emit);
+            }
+        }
+    }
+    impl Indexed for XBackendTrafficPolicy {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            for to in &object.spec.target_refs {
+                emit_target(object.namespace(), (&to.group, &to.kind, &to.name), emit);
+            }
+        }
+    }
+    impl Indexed for XBackend {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            if let Some(host) = &object.spec.external_hostname {
+                emit(ObjectIndex::Host, host.hostname.to_ascii_lowercase());
+            }
+        }
+    }
     impl Indexed for XMesh {}
 }
 

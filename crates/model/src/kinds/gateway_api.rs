@@ -10,6 +10,7 @@ mod http_route;
 mod listener;
 mod policy;
 mod reference;
+mod route;
 mod status;
 mod stream_routes;
 
@@ -45,5 +46,6 @@ pub use reference::{
     ParametersRef, ParentRef, PolicyTargetRef, SecretRef, SelectorOperator, SelectorRequirement,
     UseDefaultGateways,
 };
+pub use route::{Reference, Route};
 pub use status::{GatewayStatus, ParentStatus, RouteStatus};
 pub use stream_routes::{StreamRule, TcpRoute, TlsRoute, UdpRoute};

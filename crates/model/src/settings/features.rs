@@ -8,7 +8,7 @@ mod known;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::names::Namespace;
+use crate::names::{Name, Namespace};
 use crate::parse::{code, nearest};
 
 /// A feature flag, for help pages.
@@ -127,6 +127,18 @@ declare_features! {
         "Resolve the names of gateways between networks, for endpoints that are sent by address.";
     "PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API" gateway_api_network_gateways: bool = true,
         "Take Gateways of the Gateway API that are labelled with a network for gateways between networks.";
+    "PILOT_ENABLE_GATEWAY_API" gateway_api: bool = true,
+        "Translate the Gateway API.";
+    "PILOT_ENABLE_ALPHA_GATEWAY_API" alpha_gateway_api: bool = false,
+        "Translate what the Gateway API tries out as well: XBackend, XBackendTrafficPolicy, XMesh.";
+    "PILOT_GATEWAY_API_CONTROLLER_NAME" gateway_controller: Name = "istio.io/gateway-controller",
+        "The controller of GatewayClasses whose Gateways are ours.";
+    "PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME" default_gateway_class: Name = "istio",
+        "The GatewayClass that is ours without an object of that name.";
+    "ENABLE_GATEWAY_API_MANUAL_DEPLOYMENT" gateway_manual_deployment: bool = true,
+        "Let Gateways name the Service of proxies that were deployed otherwise, as an address of the type Hostname.";
+    "ENABLE_GATEWAY_API_INFERENCE_EXTENSION" inference_extension: bool = false,
+        "Translate InferencePools.";
     "ISTIO_MULTIROOT_MESH" multi_root: bool = false,
         "Tell agents all roots of the mesh: those of its own authority, of caCertificates of the mesh config, and of SPIFFE bundles.";
     "ENABLE_PROXY_FIND_POD_BY_IP" pods_by_address: bool = false,
@@ -285,6 +297,15 @@ impl Assign for bool {
 }
 
 impl Assign for Namespace {
+    fn assign(&mut self, text: &str) -> bool {
+        if !text.is_empty() {
+            *self = text.into();
+        }
+        !text.is_empty()
+    }
+}
+
+impl Assign for Name {
     fn assign(&mut self, text: &str) -> bool {
         if !text.is_empty() {
             *self = text.into();
