@@ -60,7 +60,14 @@ const GRAPH: &[(&str, &[&str])] = &[
     ),
     (
         "analysis",
-        &["model", "store", "incr", "convert", "validate", "proto-istio"],
+        &[
+            "model",
+            "store",
+            "incr",
+            "convert",
+            "validate",
+            "proto-istio",
+        ],
     ),
     ("http2", &[]),
     ("ads", &["model", "proto-envoy", "xds", "http2"]),
