@@ -5,9 +5,7 @@ mod service;
 
 use std::sync::Arc;
 
-use model::kinds::gateway_api::{
-    GrpcRoute, HttpRoute, ParentRef, TcpRoute, TlsRoute, UdpRoute,
-};
+use model::kinds::gateway_api::{GrpcRoute, HttpRoute, ParentRef, TcpRoute, TlsRoute, UdpRoute};
 use model::{Kind, Namespace, ObjectKey, host};
 
 use super::listener::{Listener, ListenersOf};
@@ -95,7 +93,9 @@ fn attachments<T: WrittenRoute>(
             continue;
         };
         match parent.kind {
-            Kind::Service | Kind::ServiceEntry => all.extend(attaching.at_service(reference, parent)),
+            Kind::Service | Kind::ServiceEntry => {
+                all.extend(attaching.at_service(reference, parent));
+            }
             _ => attaching.at_listeners(reference, &parent, &mut all),
         }
     }
@@ -115,12 +115,7 @@ impl Attaching<'_, '_, '_> {
     fn at_listeners(&self, reference: &ParentRef, parent: &ObjectKey, all: &mut Vec<Attachment>) {
         let listeners = self.read.derived(ListenersOf(parent.clone()));
         all.extend(listeners.iter().map(|listener| {
-            let refused = refusal::at_listener(
-                self.route,
-                self.hostnames,
-                reference,
-                listener,
-            );
+            let refused = refusal::at_listener(self.route, self.hostnames, reference, listener);
             let hosts = match refused {
                 None => self.hosts(listener, &listeners),
                 Some(_) => Arc::from([]),

@@ -39,7 +39,9 @@ impl Derive for HostOfParent {
         }
         let mut merging = Merging::new(read, parent);
         for gateway in gateways {
-            let ObjectName { namespace, name, .. } = gateway;
+            let ObjectName {
+                namespace, name, ..
+            } = gateway;
             let here = parts.iter();
             let here = here.filter(|part| part.gateways(is_here).any(|own| own == gateway));
             merging.add(

@@ -20,6 +20,8 @@ const ROUTE_BYTES: usize = 512;
 
 /// What routes weigh.
 pub(super) fn weight<'m, M: Message + 'm>(routes: impl IntoIterator<Item = &'m M>) -> usize {
-    let weights = routes.into_iter().map(|route| route.encoded_len() + ROUTE_BYTES);
+    let weights = routes
+        .into_iter()
+        .map(|route| route.encoded_len() + ROUTE_BYTES);
     weights.sum()
 }

@@ -57,7 +57,9 @@ impl Derive for StreamsOf {
 fn gateway(attachment: &Attachment) -> String {
     match &attachment.listener {
         Some(listener) => {
-            let ObjectName { namespace, name, .. } = &listener.gateway;
+            let ObjectName {
+                namespace, name, ..
+            } = &listener.gateway;
             format!("{namespace}/{name}")
         }
         None => "mesh".to_owned(),
@@ -84,7 +86,9 @@ impl StreamsOf {
         let from = std::iter::once(self.0.clone());
         let from = from.chain(rules.others.iter().cloned());
         let derived = derived(from.chain(basis.iter().cloned()), GatewayRole::default());
-        let ObjectName { namespace, name, .. } = &self.0.name;
+        let ObjectName {
+            namespace, name, ..
+        } = &self.0.name;
         let created = *read.derived(CreatedOf(self.0.clone()));
         for host in attachment.hosts.iter() {
             let mut spec = VirtualService {
@@ -156,6 +160,8 @@ fn server_names(rules: &StreamRules, attachment: &Attachment, service: &str) -> 
         false => &rules.server_names,
     };
     let all = attachment.listener.is_some() || names.len() == 1;
-    let names = names.iter().filter(|name| all || host::matches(service, name));
+    let names = names
+        .iter()
+        .filter(|name| all || host::matches(service, name));
     names.map(|name| name.to_string()).collect()
 }

@@ -113,11 +113,7 @@ fn by_kind(kind: Kind, listener: &Listener) -> Option<Refused> {
     }
     let message = match kind {
         Kind::UdpRoute => "no listener serves UDP".to_owned(),
-        _ => format!(
-            "listener {} takes no {}s",
-            listener.section,
-            kind.name()
-        ),
+        _ => format!("listener {} takes no {}s", listener.section, kind.name()),
     };
     refused(RefusedReason::NotAllowedByListeners, message)
 }

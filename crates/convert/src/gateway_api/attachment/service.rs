@@ -78,7 +78,9 @@ impl Attaching<'_, '_, '_> {
             });
         }
         let service = self.read.get::<Service>(&key.name)?;
-        let ObjectName { namespace, name, .. } = &key.name;
+        let ObjectName {
+            namespace, name, ..
+        } = &key.name;
         let domain = &self.read.settings().domain;
         Some(Parent {
             labels: service.meta.labels.clone(),
