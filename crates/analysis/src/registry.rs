@@ -9,8 +9,8 @@ use store::{Reads, Snapshot};
 
 use crate::analyzers::{
     annotations, attachment, authentication, authorization, conditions, deployment, deprecation,
-    destination_rule, envoy_filter, external_control_plane, gateway, gateway_conflict, grant, higress,
-    ingress, injection, kube_gateway, mesh_networks, multicluster, policy, route, service,
+    destination_rule, envoy_filter, external_control_plane, gateway, gateway_conflict, grant,
+    higress, ingress, injection, kube_gateway, mesh_networks, multicluster, policy, route, service,
     service_entry, shared_host, sidecar, telemetry, virtual_service, webhook,
 };
 use crate::finding::Report;
@@ -337,10 +337,7 @@ pub const DESCRIPTIONS: &[(&str, &str)] = &[
         "pilothouse.Attachment",
         "routes and listeners of the Gateway API that are not served, and why",
     ),
-    (
-        "pilothouse.Grant",
-        "ReferenceGrants that nothing uses",
-    ),
+    ("pilothouse.Grant", "ReferenceGrants that nothing uses"),
     (
         "pilothouse.HiddenRule",
         "rules of a VirtualService that an earlier rule hides",

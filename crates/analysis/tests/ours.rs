@@ -116,10 +116,11 @@ fn listeners_that_conflict_or_are_not_served_are_told() {
 
 #[test]
 fn a_class_that_does_not_exist_is_told_and_one_of_others_is_not() {
-    let of = |class: &str| {
-        gateway("{name: web, port: 80, protocol: HTTP}").replace("istio", class)
-    };
-    assert_eq!(places(&of("other")), ["PIL0114 Gateway default/g: spec.gatewayClassName"]);
+    let of = |class: &str| gateway("{name: web, port: 80, protocol: HTTP}").replace("istio", class);
+    assert_eq!(
+        places(&of("other")),
+        ["PIL0114 Gateway default/g: spec.gatewayClassName"]
+    );
     assert_eq!(places(&of("pilothouse")), [""; 0]);
     let class = "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: other}, spec: {controllerName: example.com/other}}";
     assert_eq!(places(&format!("{}\n---\n{class}\n", of("other"))), [""; 0]);
@@ -134,7 +135,10 @@ fn a_grant_that_nothing_uses_is_told() {
 {{apiVersion: gateway.networking.k8s.io/v1, kind: ReferenceGrant, metadata: {{name: g, namespace: other}}, spec: {{from: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: default}}, {{group: gateway.networking.k8s.io, kind: TCPRoute, namespace: default}}, {{group: example.com, kind: Thing, namespace: default}}], to: [{{group: '', kind: Service, name: b}}]}}}}
 "
     );
-    assert_eq!(places(&yaml), ["PIL0115 ReferenceGrant other/g: spec.from[1]"]);
+    assert_eq!(
+        places(&yaml),
+        ["PIL0115 ReferenceGrant other/g: spec.from[1]"]
+    );
 }
 
 #[test]

@@ -53,7 +53,13 @@ pub(crate) fn route<T: Route>(cx: &Cx<'_, Snapshot>, route: &Object<T>, report: 
                 named.name,
                 of.message.trim_end_matches('.')
             );
-            of.add(report, route, &code::NOT_ATTACHED, format!("spec.parentRefs[{at}]"), text);
+            of.add(
+                report,
+                route,
+                &code::NOT_ATTACHED,
+                format!("spec.parentRefs[{at}]"),
+                text,
+            );
         }
     }
 }
@@ -91,7 +97,10 @@ fn class(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>, report: &mut Report<'
     }
     let class = &gateway.spec.gateway_class_name;
     // What an object gives to another controller is served elsewhere.
-    if cx.get::<GatewayClass>(&ObjectName::new("", class.clone())).is_none() {
+    if cx
+        .get::<GatewayClass>(&ObjectName::new("", class.clone()))
+        .is_none()
+    {
         report
             .add(
                 gateway,
@@ -123,9 +132,10 @@ fn listeners<T: Kinded>(
                 ("Accepted", false) if !is_conflict(of.reason) => {
                     (&code::LISTENER_NOT_SERVED, "is not served")
                 }
-                ("ResolvedRefs", false) => {
-                    (&code::LISTENER_NOT_SERVED, "refers to something that cannot be used")
-                }
+                ("ResolvedRefs", false) => (
+                    &code::LISTENER_NOT_SERVED,
+                    "refers to something that cannot be used",
+                ),
                 _ => continue,
             };
             let text = format!("the listener {name} {what}: {}", of.message);
@@ -135,7 +145,10 @@ fn listeners<T: Kinded>(
 }
 
 fn is_conflict(reason: &str) -> bool {
-    matches!(reason, "ProtocolConflict" | "HostnameConflict" | "ListenerConflict")
+    matches!(
+        reason,
+        "ProtocolConflict" | "HostnameConflict" | "ListenerConflict"
+    )
 }
 
 /// A condition of a status.
@@ -168,8 +181,13 @@ impl<'a> Condition<'a> {
         if FOUND_ELSEWHERE.contains(&self.reason) {
             return;
         }
-        let help = format!("its status has the condition {} with the reason {}", self.kind, self.reason);
-        report.add(object, code, path, text.trim_end_matches('.')).help(help);
+        let help = format!(
+            "its status has the condition {} with the reason {}",
+            self.kind, self.reason
+        );
+        report
+            .add(object, code, path, text.trim_end_matches('.'))
+            .help(help);
     }
 }
 

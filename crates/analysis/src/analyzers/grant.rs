@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use incr::Cx;
 use model::kinds::gateway_api::{
-    BackendObjectRef, Gateway, GrpcRoute, HttpRoute, Listener, ListenerSet, ReferenceGrant, ReferenceGrantFrom,
-    ReferenceGrantTo, Route, SecretRef, TcpRoute, TlsRoute, UdpRoute,
+    BackendObjectRef, Gateway, GrpcRoute, HttpRoute, Listener, ListenerSet, ReferenceGrant,
+    ReferenceGrantFrom, ReferenceGrantTo, Route, SecretRef, TcpRoute, TlsRoute, UdpRoute,
 };
 use model::{Kind, Namespace, Object};
 use store::snapshot::Stored;
@@ -64,7 +64,9 @@ impl Asking<'_, '_> {
                 gateway_refs(gateway, each);
                 listeners(&gateway.listeners, each);
             }),
-            Kind::ListenerSet => self.any::<ListenerSet>(|set, each| listeners(&set.listeners, each)),
+            Kind::ListenerSet => {
+                self.any::<ListenerSet>(|set, each| listeners(&set.listeners, each))
+            }
             _ => return None,
         })
     }
@@ -133,10 +135,16 @@ fn gateway_refs(gateway: &Gateway, each: &mut dyn FnMut(Named<'_>)) {
     if let Some(reference) = backend.and_then(|backend| backend.client_certificate_ref.as_ref()) {
         each(secret(reference));
     }
-    let Some(frontend) = &tls.frontend else { return };
+    let Some(frontend) = &tls.frontend else {
+        return;
+    };
     let per_port = frontend.per_port.iter().map(|of| &of.tls);
     for client in std::iter::once(&frontend.default).chain(per_port) {
-        for root in client.validation.iter().flat_map(|v| &v.ca_certificate_refs) {
+        for root in client
+            .validation
+            .iter()
+            .flat_map(|v| &v.ca_certificate_refs)
+        {
             let namespace = root.namespace.as_ref().map(Arc::as_ref);
             each((&root.group, &root.kind, namespace, &root.name));
         }
@@ -144,7 +152,9 @@ fn gateway_refs(gateway: &Gateway, each: &mut dyn FnMut(Named<'_>)) {
 }
 
 fn listeners(listeners: &[Listener], each: &mut dyn FnMut(Named<'_>)) {
-    let tls = listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let tls = listeners
+        .iter()
+        .filter_map(|listener| listener.tls.as_ref());
     for reference in tls.flat_map(|tls| &tls.certificate_refs) {
         each(secret(reference));
     }
