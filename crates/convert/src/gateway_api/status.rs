@@ -6,6 +6,7 @@ mod gateway;
 mod listener_set;
 mod listeners;
 mod reach;
+mod route;
 
 use model::{Kind, ObjectKey};
 use serde_json::Value;
@@ -29,6 +30,11 @@ impl Derive for StatusOf {
             Kind::GatewayClass => class::status(read, name),
             Kind::KubeGateway => gateway::status(read, &self.0),
             Kind::ListenerSet => listener_set::status(read, &self.0),
+            Kind::HttpRoute
+            | Kind::GrpcRoute
+            | Kind::TlsRoute
+            | Kind::TcpRoute
+            | Kind::UdpRoute => route::status(read, &self.0),
             _ => None,
         }
     }
