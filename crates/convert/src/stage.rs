@@ -217,13 +217,7 @@ impl Stage {
     }
 
     /// A root gives something else.
-    fn replace(
-        &mut self,
-        root: &Root,
-        before: &Given,
-        after: &Given,
-        touched: &mut Touched,
-    ) {
+    fn replace(&mut self, root: &Root, before: &Given, after: &Given, touched: &mut Touched) {
         for made in before.objects() {
             let key = made.key();
             self.touch(&key, touched);

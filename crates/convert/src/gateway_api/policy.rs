@@ -30,8 +30,8 @@ use crate::strata::Routes;
 pub(super) use ancestors::GatewaysOf;
 pub(super) use target::{TargetOf, TlsPoliciesOf, section};
 pub(super) use trust::{Trust, trust};
-pub(super) use xbackend::{in_force, tls_of_xbackend};
 pub(crate) use xbackend::{RuleOfXBackend, ServiceOfXBackend};
+pub(super) use xbackend::{in_force, tls_of_xbackend};
 
 /// Whether the author of a policy says that it is not for us.
 pub(super) fn is_ignored(annotations: &Labels) -> bool {
@@ -82,12 +82,7 @@ struct Merged {
 
 impl Merged {
     /// Takes in how a port, or every port that nothing else is said of, is spoken to.
-    fn take_tls(
-        &mut self,
-        read: &Reader<'_, '_, Routes>,
-        port: Option<u32>,
-        policy: &ObjectName,
-    ) {
+    fn take_tls(&mut self, read: &Reader<'_, '_, Routes>, port: Option<u32>, policy: &ObjectName) {
         let Some(policy) = read.get::<BackendTlsPolicy>(policy) else {
             return;
         };
@@ -157,8 +152,7 @@ fn traffic_policy(
     if target.kind != Kind::Service || !read.settings().features.alpha_gateway_api {
         return None;
     }
-    let all =
-        read.list_by::<XBackendTrafficPolicy>(ObjectIndex::Target, &reference_value(target));
+    let all = read.list_by::<XBackendTrafficPolicy>(ObjectIndex::Target, &reference_value(target));
     let ours = all
         .into_iter()
         .filter(|policy| !is_ignored(&policy.meta.annotations));

@@ -95,7 +95,8 @@ impl Derive for TlsPoliciesOf {
         for policy in policies {
             let refs = policy.spec.target_refs.iter();
             let ours = refs.filter(|to| {
-                *to.name == *self.0.name.name && Kind::find(&to.group, &to.kind) == Some(self.0.kind)
+                *to.name == *self.0.name.name
+                    && Kind::find(&to.group, &to.kind) == Some(self.0.kind)
             });
             for to in ours {
                 let winner = winners.entry(section(to).cloned());

@@ -102,7 +102,10 @@ fn key(name: &ObjectName) -> ObjectKey {
 }
 
 /// An XBackend, if such are read at all, with its host, or why it cannot be used.
-#[expect(clippy::type_complexity, reason = "both parts are of use to each caller")]
+#[expect(
+    clippy::type_complexity,
+    reason = "both parts are of use to each caller"
+)]
 pub(in super::super) fn in_force<S>(
     read: &Reader<'_, '_, S>,
     name: &ObjectName,

@@ -4,7 +4,8 @@ use model::ObjectName;
 use model::kinds::gateway_api::XMesh;
 use serde_json::{Value, json};
 
-use super::{Conditions, MESH_CONTROLLER};
+use super::Conditions;
+use crate::gateway_api::class::MESH_CONTROLLER;
 use crate::reader::Reader;
 use crate::strata::Routes;
 
@@ -35,7 +36,10 @@ pub(super) fn status(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> Option
     match &mesh.spec.parameters_ref {
         None => conditions.holds("Accepted", "Accepted", "handled by Pilothouse"),
         Some(reference) => {
-            let message = format!("no parameters are read, so not from {} {}", reference.kind, reference.name);
+            let message = format!(
+                "no parameters are read, so not from {} {}",
+                reference.kind, reference.name
+            );
             conditions.fails("Accepted", "InvalidParameters", message);
         }
     }

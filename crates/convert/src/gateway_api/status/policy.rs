@@ -10,7 +10,8 @@ use model::kinds::gateway_api::{
 use model::{Kind, Namespace, ObjectKey, ObjectName};
 use serde_json::{Value, json};
 
-use super::{Conditions, MESH_CONTROLLER};
+use super::Conditions;
+use crate::gateway_api::class::MESH_CONTROLLER;
 use crate::gateway_api::policy::{
     GatewaysOf, TargetOf, TlsPoliciesOf, Trust, in_force, is_ignored, section, tls_of_xbackend,
     trust,
@@ -39,7 +40,8 @@ pub(super) fn backend_tls(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> O
     let generation = policy.meta.generation;
     let refs = policy.spec.target_refs.iter().take(ANCESTORS);
     if is_ignored(&policy.meta.annotations) {
-        let entries = refs.map(|to| ancestor(target_ref(to), MESH_CONTROLLER, &ignored(), generation));
+        let entries =
+            refs.map(|to| ancestor(target_ref(to), MESH_CONTROLLER, &ignored(), generation));
         return Some(ancestors(entries));
     }
     let of_trust = conditions_of(&trust(read, &name.namespace, &policy.spec.validation));
@@ -48,10 +50,17 @@ pub(super) fn backend_tls(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> O
     let mut gateways: BTreeMap<ObjectName, Conditions> = BTreeMap::new();
     for to in refs {
         let (target, conditions) = of_target(read, name, to, of_trust.clone());
-        entries.push(ancestor(target_ref(to), MESH_CONTROLLER, &conditions, generation));
+        entries.push(ancestor(
+            target_ref(to),
+            MESH_CONTROLLER,
+            &conditions,
+            generation,
+        ));
         let Some(target) = target else { continue };
         for gateway in read.derived(GatewaysOf(target)).iter() {
-            let told = gateways.entry(gateway.clone()).or_insert_with(|| conditions.clone());
+            let told = gateways
+                .entry(gateway.clone())
+                .or_insert_with(|| conditions.clone());
             if *told == of_trust {
                 told.clone_from(&conditions);
             }
@@ -116,7 +125,9 @@ pub(super) fn xbackend(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> Opti
     });
     let gateways = read.derived(GatewaysOf(key));
     let controller = read.settings().features.gateway_controller.as_str();
-    let of_gateways = gateways.iter().map(|gateway| (gateway_ref(gateway), controller));
+    let of_gateways = gateways
+        .iter()
+        .map(|gateway| (gateway_ref(gateway), controller));
     let entries = std::iter::once((itself, MESH_CONTROLLER)).chain(of_gateways);
     let entries = entries.take(PARENTS).map(|(parent, controller)| {
         json!({
@@ -152,8 +163,14 @@ fn of_target(
         return (None, conditions);
     }
     let winners = read.derived(TlsPoliciesOf(target.clone()));
-    if let Some(winner) = winners.get(&section.cloned()).filter(|winner| *winner != policy) {
-        let message = format!("BackendTLSPolicy {} is older, or first by name, and about the same", winner.name);
+    if let Some(winner) = winners
+        .get(&section.cloned())
+        .filter(|winner| *winner != policy)
+    {
+        let message = format!(
+            "BackendTLSPolicy {} is older, or first by name, and about the same",
+            winner.name
+        );
         conditions.fails(ACCEPTED, "Conflicted", message);
     }
     (Some(target), conditions)
@@ -174,7 +191,10 @@ fn traffic_target(
 ) -> Result<(), String> {
     let target = target_key(namespace, &to.group, &to.kind, &to.name);
     let Some(target) = target.filter(|target| target.kind == Kind::Service) else {
-        return Err(format!("a {} is nothing that the policy can be about", to.kind));
+        return Err(format!(
+            "a {} is nothing that the policy can be about",
+            to.kind
+        ));
     };
     match read.derived(TargetOf(target.clone())).as_ref() {
         Some(_) => Ok(()),
