@@ -2,12 +2,9 @@
 
 mod class;
 mod condition;
-<<<<<<< HEAD
 mod mesh;
 mod policy;
-=======
 mod route;
->>>>>>> gw
 
 use model::{Kind, ObjectKey};
 use serde_json::Value;
@@ -29,18 +26,15 @@ impl Derive for StatusOf {
         let name = &self.0.name;
         match self.0.kind {
             Kind::GatewayClass => class::status(read, name),
-<<<<<<< HEAD
             Kind::BackendTlsPolicy => policy::backend_tls(read, name),
             Kind::XBackendTrafficPolicy => policy::backend_traffic(read, name),
             Kind::XBackend => policy::xbackend(read, name),
             Kind::XMesh => mesh::status(read, name),
-=======
             Kind::HttpRoute
             | Kind::GrpcRoute
             | Kind::TlsRoute
             | Kind::TcpRoute
             | Kind::UdpRoute => route::status(read, &self.0),
->>>>>>> gw
             _ => None,
         }
     }
