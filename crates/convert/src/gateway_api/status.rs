@@ -5,9 +5,9 @@ mod condition;
 mod gateway;
 mod listener_set;
 mod listeners;
-mod reach;
 mod mesh;
 mod policy;
+mod reach;
 mod route;
 
 use model::{Kind, ObjectKey};
