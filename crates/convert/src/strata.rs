@@ -24,7 +24,7 @@
 //! }
 //! ```
 
-use model::kinds::{gateway_api, istio, kube};
+use model::kinds::{gateway_api, istio, kube, multicluster};
 use store::snapshot::Stored;
 
 /// Kinds that are only ever written.
@@ -58,6 +58,6 @@ layers! {
         gateway_api::GatewayClass, gateway_api::Gateway, gateway_api::ListenerSet, gateway_api::HttpRoute,
         gateway_api::GrpcRoute, gateway_api::TlsRoute, gateway_api::TcpRoute, gateway_api::UdpRoute,
         gateway_api::ReferenceGrant, gateway_api::BackendTlsPolicy, gateway_api::XBackend,
-        gateway_api::XBackendTrafficPolicy, gateway_api::XMesh;
+        gateway_api::XBackendTrafficPolicy, gateway_api::XMesh, multicluster::ServiceImport;
     Routes: istio::Gateway, istio::VirtualService, istio::DestinationRule;
 }

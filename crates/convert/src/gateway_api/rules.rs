@@ -1,10 +1,29 @@
 //! What the rules of a route mean: routes of Istio's VirtualService.
+//!
+//! Every match of a rule becomes a route of its own, since precedence is decided match by match: see [`precedence`].
+//!
+//! Istio: pilot/pkg/config/kube/gateway/conversion.go convertHTTPRoute, convertGRPCRoute, 1.32.
 
+pub(super) mod backend;
+mod cors;
+mod filters;
+mod limits;
+mod matches;
+mod precedence;
+mod rule;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::ObjectKey;
+use model::kinds::gateway_api::{GrpcRoute, HttpRoute as KubeHttpRoute, Route};
+use model::{Diagnostic, Kind, Object, ObjectKey};
+use prost::Message;
 use proto_istio::networking::HttpRoute;
 
+pub(crate) use precedence::sort;
+
+use self::limits::Budget;
+use self::rule::Rule;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -17,6 +36,41 @@ pub(crate) struct RouteError {
     pub message: String,
 }
 
+/// The reasons of [`RouteError`].
+pub(crate) mod reason {
+    /// The object that takes requests does not exist.
+    pub(crate) const BACKEND_NOT_FOUND: &str = "BackendNotFound";
+    /// No ReferenceGrant lets the route refer to an object of another namespace.
+    pub(crate) const REF_NOT_PERMITTED: &str = "RefNotPermitted";
+    /// Nothing of that kind takes requests.
+    pub(crate) const INVALID_KIND: &str = "InvalidKind";
+    /// A backend is named in a way that has no meaning.
+    pub(crate) const INVALID_DESTINATION: &str = "InvalidDestination";
+    /// A filter is wrong, or there is none of its type.
+    pub(crate) const INVALID_FILTER: &str = "InvalidFilter";
+    /// Something else is wrong.
+    pub(crate) const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
+    /// What is asked for cannot be done.
+    pub(crate) const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
+}
+
+impl RouteError {
+    /// An error with a reason of [`reason`].
+    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// This error, and what is wrong besides.
+    fn and(mut self, other: Self) -> Self {
+        self.message.push_str("; ");
+        self.message.push_str(&other.message);
+        self
+    }
+}
+
 /// The rules of a route of HTTP or gRPC requests.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct HttpRules {
@@ -24,6 +78,10 @@ pub(crate) struct HttpRules {
     pub routes: Vec<Arc<HttpRoute>>,
     /// The last thing that is wrong.
     pub error: Option<RouteError>,
+    /// Objects besides the route without which the routes would be others.
+    pub others: BTreeSet<ObjectKey>,
+    /// Why nothing is made of the route, where that would be too much.
+    pub excess: Option<Diagnostic>,
 }
 
 /// The rules of an HTTPRoute or GRPCRoute, at gateways or in the mesh.
@@ -40,7 +98,92 @@ impl Derive for HttpRulesOf {
     type Value = HttpRules;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> HttpRules {
-        let _ = read;
-        HttpRules::default()
+        let name = &self.route.name;
+        match self.route.kind {
+            Kind::HttpRoute => {
+                let route = read.get::<KubeHttpRoute>(name);
+                route.map(|route| {
+                    self.rules(read, &route, route.spec.rules.iter().map(Rule::of_http))
+                })
+            }
+            Kind::GrpcRoute => {
+                let route = read.get::<GrpcRoute>(name);
+                route.map(|route| {
+                    self.rules(read, &route, route.spec.rules.iter().map(Rule::of_grpc))
+                })
+            }
+            _ => None,
+        }
+        .unwrap_or_default()
+    }
+}
+
+impl HttpRulesOf {
+    fn rules<'r, T: Route>(
+        &self,
+        read: &Reader<'_, '_, Routes>,
+        route: &Object<T>,
+        rules: impl Iterator<Item = Rule<'r>>,
+    ) -> HttpRules {
+        let mut made = HttpRules::default();
+        let mut budget = Budget::of(&self.route, &route.spec);
+        for (index, rule) in rules.enumerate() {
+            if let Err(error) = self.rule(read, (index, &rule), &mut budget, &mut made) {
+                // A rule that has no meaning takes the others of its route with it, as in Istio.
+                return HttpRules {
+                    error: Some(error),
+                    excess: budget.excess(),
+                    ..HttpRules::default()
+                };
+            }
+        }
+        made
+    }
+
+    /// Adds the routes of a rule.
+    ///
+    /// # Errors
+    /// The rule has no meaning.
+    fn rule(
+        &self,
+        read: &Reader<'_, '_, Routes>,
+        (index, rule): (usize, &Rule<'_>),
+        budget: &mut Budget<'_>,
+        made: &mut HttpRules,
+    ) -> Result<(), RouteError> {
+        let first = rule
+            .matches
+            .first()
+            .map(|first| first.request())
+            .transpose()?;
+        let resolving = backend::Resolving {
+            read,
+            route: &self.route,
+            in_mesh: self.in_mesh,
+        };
+        let (mut base, error) = rule.base(&resolving, &mut made.others)?;
+        base.name = match rule.name {
+            Some(name) => name.to_string(),
+            None => format!(
+                "{}.{}.{index}",
+                self.route.name.namespace, self.route.name.name
+            ),
+        };
+        made.error = error.or(made.error.take());
+        budget.take_copies(index, base.encoded_len(), rule.matches.len())?;
+        let Some(first) = first else {
+            made.routes.push(Arc::new(base));
+            return Ok(());
+        };
+        let others = rule.matches.iter().skip(1).map(|other| other.request());
+        for matched in std::iter::once(Ok(first)).chain(others) {
+            let matched = matched?;
+            budget.take(index, matched.encoded_len())?;
+            made.routes.push(Arc::new(HttpRoute {
+                r#match: vec![matched],
+                ..base.clone()
+            }));
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,257 @@
+//! What a rule does to requests and responses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::ObjectKey;
+use model::kinds::gateway_api::{
+    Cors, GrpcFilter, GrpcFilterType, Header, HeaderModifier, HttpFilter, HttpFilterType,
+    PathModifierType, RequestMirror, RequestRedirect, UrlRewrite,
+};
+use proto_istio::networking::headers::HeaderOperations;
+use proto_istio::networking::http_redirect::{RedirectPort, RedirectPortSelection};
+use proto_istio::networking::{
+    Headers, HttpMirrorPolicy, HttpRedirect, HttpRewrite, HttpRoute, Percent, RegexRewrite,
+};
+
+use super::backend::Resolving;
+use super::{RouteError, cors, reason};
+
+/// A filter of either kind of route.
+pub(super) enum Action<'a> {
+    RequestHeaders(&'a HeaderModifier),
+    ResponseHeaders(&'a HeaderModifier),
+    Redirect(&'a RequestRedirect),
+    Mirror(&'a RequestMirror),
+    Rewrite(&'a UrlRewrite),
+    Cors(&'a Cors),
+    /// The field that its type names is absent.
+    Nothing,
+    /// There is no filter of that type here.
+    Unsupported(&'static str),
+}
+
+impl<'a> From<&'a HttpFilter> for Action<'a> {
+    fn from(filter: &'a HttpFilter) -> Self {
+        let action = match filter.filter_type {
+            HttpFilterType::RequestHeaderModifier => filter
+                .request_header_modifier
+                .as_ref()
+                .map(Self::RequestHeaders),
+            HttpFilterType::ResponseHeaderModifier => filter
+                .response_header_modifier
+                .as_ref()
+                .map(Self::ResponseHeaders),
+            HttpFilterType::RequestMirror => filter.request_mirror.as_ref().map(Self::Mirror),
+            HttpFilterType::RequestRedirect => filter.request_redirect.as_ref().map(Self::Redirect),
+            HttpFilterType::UrlRewrite => filter.url_rewrite.as_ref().map(Self::Rewrite),
+            HttpFilterType::Cors => filter.cors.as_ref().map(Self::Cors),
+            HttpFilterType::ExtensionRef => Some(Self::Unsupported("ExtensionRef")),
+            HttpFilterType::ExternalAuth => Some(Self::Unsupported("ExternalAuth")),
+        };
+        action.unwrap_or(Self::Nothing)
+    }
+}
+
+impl<'a> From<&'a GrpcFilter> for Action<'a> {
+    fn from(filter: &'a GrpcFilter) -> Self {
+        let action = match filter.filter_type {
+            GrpcFilterType::RequestHeaderModifier => filter
+                .request_header_modifier
+                .as_ref()
+                .map(Self::RequestHeaders),
+            GrpcFilterType::ResponseHeaderModifier => filter
+                .response_header_modifier
+                .as_ref()
+                .map(Self::ResponseHeaders),
+            GrpcFilterType::RequestMirror => filter.request_mirror.as_ref().map(Self::Mirror),
+            GrpcFilterType::ExtensionRef => Some(Self::Unsupported("ExtensionRef")),
+        };
+        action.unwrap_or(Self::Nothing)
+    }
+}
+
+impl Action<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::RequestHeaders(_) => "RequestHeaderModifier",
+            Self::ResponseHeaders(_) => "ResponseHeaderModifier",
+            Self::Redirect(_) => "RequestRedirect",
+            Self::Mirror(_) => "RequestMirror",
+            Self::Rewrite(_) => "URLRewrite",
+            Self::Cors(_) => "CORS",
+            Self::Nothing => "none",
+            Self::Unsupported(name) => name,
+        }
+    }
+}
+
+/// Puts the filters of a rule into a route, and gives the last thing that is wrong with a mirror, which is then left out.
+///
+/// # Errors
+/// A filter is wrong, or there is none of its type.
+pub(super) fn apply(
+    filters: &[Action<'_>],
+    resolving: &Resolving<'_, '_, '_>,
+    route: &mut HttpRoute,
+    others: &mut BTreeSet<ObjectKey>,
+) -> Result<Option<RouteError>, RouteError> {
+    let mut error = None;
+    for filter in filters {
+        match filter {
+            Action::Redirect(to) => route.redirect = Some(redirect(to)),
+            Action::Rewrite(to) => route.rewrite = rewrite(to),
+            Action::Cors(cors) => route.cors_policy = Some(cors::policy(cors)),
+            Action::Mirror(mirror) => {
+                let found = resolving.resolve(&(&mirror.backend_ref).into());
+                match found.and_then(|found| found.error.clone().map_or(Ok(found), Err)) {
+                    Ok(found) => {
+                        others.extend(found.by);
+                        route.mirrors.push(HttpMirrorPolicy {
+                            destination: Some(found.destination),
+                            percentage: share(mirror),
+                        });
+                    }
+                    Err(wrong) => error = Some(wrong),
+                }
+            }
+            Action::Nothing => {}
+            Action::RequestHeaders(_) | Action::ResponseHeaders(_) => {
+                change_headers(filter, &mut route.headers)?;
+            }
+            Action::Unsupported(_) => return Err(unsupported(filter, "a rule")),
+        }
+    }
+    Ok(error)
+}
+
+/// The filters of a backend, which can only change headers.
+///
+/// # Errors
+/// A filter is wrong, or of another type.
+pub(super) fn headers(filters: &[Action<'_>]) -> Result<Option<Headers>, RouteError> {
+    let mut headers = None;
+    for filter in filters {
+        match filter {
+            Action::RequestHeaders(_) | Action::ResponseHeaders(_) => {
+                change_headers(filter, &mut headers)?
+            }
+            Action::Nothing => {}
+            _ => return Err(unsupported(filter, "a backend")),
+        }
+    }
+    Ok(headers)
+}
+
+fn unsupported(filter: &Action<'_>, of: &str) -> RouteError {
+    let message = format!("{of} cannot have a filter of the type {}", filter.name());
+    RouteError::new(reason::INVALID_FILTER, message)
+}
+
+fn change_headers(filter: &Action<'_>, headers: &mut Option<Headers>) -> Result<(), RouteError> {
+    match filter {
+        Action::RequestHeaders(change) => {
+            headers.get_or_insert_default().request = Some(operations(change)?);
+        }
+        Action::ResponseHeaders(change) => {
+            headers.get_or_insert_default().response = Some(operations(change)?);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn operations(change: &HeaderModifier) -> Result<HeaderOperations, RouteError> {
+    let is_valid = |byte: u8| byte == b'\t' || (byte >= b' ' && byte != 0x7f);
+    let mut written = change.set.iter().chain(&change.add);
+    if let Some(wrong) = written.find(|header| !header.value.bytes().all(is_valid)) {
+        let message = format!(
+            "the value of the header {:?} has characters that no header can have",
+            wrong.name
+        );
+        return Err(RouteError::new(reason::INVALID_FILTER, message));
+    }
+    Ok(HeaderOperations {
+        set: by_name(&change.set),
+        add: by_name(&change.add),
+        remove: change.remove.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// Headers by name. Of those with one name the first counts.
+fn by_name(headers: &[Header]) -> BTreeMap<String, String> {
+    let mut by_name = BTreeMap::new();
+    for header in headers {
+        let name = header.name.to_ascii_lowercase();
+        by_name
+            .entry(name)
+            .or_insert_with(|| header.value.to_string());
+    }
+    by_name
+}
+
+fn share(mirror: &RequestMirror) -> Option<Percent> {
+    let value = match (&mirror.fraction, mirror.percent) {
+        (Some(part), _) => 100.0 * f64::from(part.numerator) / f64::from(part.denominator.max(1)),
+        (None, percent) => percent?.into(),
+    };
+    Some(Percent { value })
+}
+
+fn redirect(to: &RequestRedirect) -> HttpRedirect {
+    let port = match (to.port, &to.scheme) {
+        (Some(port), _) => RedirectPort::Port(port.into()),
+        (None, Some(_)) => {
+            RedirectPort::DerivePort(RedirectPortSelection::FromProtocolDefault.into())
+        }
+        (None, None) => RedirectPort::DerivePort(RedirectPortSelection::FromRequestPort.into()),
+    };
+    let text = |text: &Option<_>| text.as_deref().map(str::to_owned).unwrap_or_default();
+    let mut redirect = HttpRedirect {
+        redirect_code: to.status_code.into(),
+        authority: text(&to.hostname),
+        scheme: text(&to.scheme),
+        redirect_port: Some(port),
+        ..HttpRedirect::default()
+    };
+    if let Some(path) = &to.path {
+        match path.modifier_type {
+            PathModifierType::ReplaceFullPath => redirect.uri = text(&path.replace_full_path),
+            PathModifierType::ReplacePrefixMatch => {
+                redirect.prefix_rewrite = text(&path.replace_prefix_match)
+            }
+        }
+    }
+    redirect
+}
+
+fn rewrite(to: &UrlRewrite) -> Option<HttpRewrite> {
+    let mut rewrite = HttpRewrite {
+        authority: to
+            .hostname
+            .as_deref()
+            .map(str::to_owned)
+            .unwrap_or_default(),
+        ..HttpRewrite::default()
+    };
+    if let Some(path) = &to.path {
+        match path.modifier_type {
+            PathModifierType::ReplacePrefixMatch => {
+                let prefix = path.replace_prefix_match.as_deref().unwrap_or_default();
+                let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+                // Nothing in place of the prefix leaves the slash of the root.
+                rewrite.uri = if prefix.is_empty() { "/" } else { prefix }.to_owned();
+            }
+            PathModifierType::ReplaceFullPath => {
+                rewrite.uri_regex_rewrite = Some(RegexRewrite {
+                    r#match: "/.*".to_owned(),
+                    rewrite: path
+                        .replace_full_path
+                        .as_deref()
+                        .unwrap_or_default()
+                        .to_owned(),
+                });
+            }
+        }
+    }
+    (rewrite != HttpRewrite::default()).then_some(rewrite)
+}
