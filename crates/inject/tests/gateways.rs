@@ -102,15 +102,12 @@ fn applied(case: &Value, templates: &Value) -> Vec<Value> {
         return Vec::new();
     };
     let settings = settings(case, templates);
-    let distroless = networking::ProxyConfig {
-        selector: Some(proto_istio::type_::WorkloadSelector {
-            match_labels: [("gateway.networking.k8s.io/gateway-name".into(), "default".into())].into(),
-        }),
-        image: Some(proto_istio::networking::ProxyImage {
-            image_type: "distroless".to_owned(),
-        }),
-        ..networking::ProxyConfig::default()
-    };
+    // The test's, which is not recorded.
+    let distroless: networking::ProxyConfig = testkit::message(&json!({
+        "selector": {"matchLabels": {"gateway.networking.k8s.io/gateway-name": "default"}},
+        "image": {"imageType": "distroless"},
+    }))
+    .unwrap();
     let name = gateway.meta.name.name.as_str();
     let configs = match case["proxyConfigs"].is_null() {
         true => Vec::new(),

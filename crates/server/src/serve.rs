@@ -115,7 +115,14 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let_go(&warm, &derive, start)?;
     doors.can_show(shown, &stop).await;
     doors.begin("Ready.");
-    write::Begun::new(&options, &pages, &apis, &core.of_trust).write_to(target, &tasks, &stop);
+    write::Begun::new(
+        &options,
+        &pages,
+        &apis,
+        &core.of_trust,
+        (&core.of_deployments, &core.injection),
+    )
+    .write_to(target, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
     drain(&pages, saver, &stop).await;
     drop((doors, pages, derive, supervisor));

@@ -45,7 +45,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The objects of an owner.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Set {
     /// The identity of the owner. Nothing is applied for another object of its name.
     pub uid: Arc<str>,
@@ -165,7 +165,7 @@ fn fingerprint(object: &Value) -> u64 {
     let meta = ["uid", "labels", "annotations", "ownerReferences"].map(|field| &meta[field]);
     let rest = fields
         .iter()
-        .filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status"));
+        .filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
     let rest: Vec<String> = rest.map(|(name, value)| format!("{name}{value}")).collect();
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     hasher.hash_one((meta.map(Value::to_string), rest))
@@ -251,7 +251,8 @@ impl<M: Manner> Led for SetWriter<M> {
 struct Done {
     owner: ObjectRef,
     set: Arc<Set>,
-    result: Result<Outcome, (ObjectRef, WriteError)>,
+    /// Nothing where the owner is gone, another one or somebody else's.
+    result: Result<Option<Outcome>, (ObjectRef, WriteError)>,
 }
 
 #[derive(Default)]
@@ -281,7 +282,7 @@ impl<M: Manner> Work<M> {
         }
     }
 
-    async fn all(&self) -> Result<Outcome, (ObjectRef, WriteError)> {
+    async fn all(&self) -> Result<Option<Outcome>, (ObjectRef, WriteError)> {
         let mut outcome = Outcome::default();
         let at = |object: &ObjectRef| {
             let object = object.clone();
@@ -294,11 +295,11 @@ impl<M: Manner> Work<M> {
         };
         // What is wanted for another one is about to be told, and of one that is gone nothing is left to do.
         let Some(owner) = owner.filter(is_it) else {
-            return Ok(outcome);
+            return Ok(None);
         };
         match self.manner.claim(&owner) {
             Claim::Held => {}
-            Claim::Theirs => return Ok(outcome),
+            Claim::Theirs => return Ok(None),
             Claim::Taken(claim) => {
                 let place = &self.place;
                 let applied = place.apply(&self.owner, Part::Status, claim, self.manner.manager());
@@ -317,7 +318,7 @@ impl<M: Manner> Work<M> {
         for object in &self.set.unwanted {
             self.remove(object, &owner).await.map_err(at(object))?;
         }
-        Ok(outcome)
+        Ok(Some(outcome))
     }
 
     /// Applies an object. Its fingerprint, and whether it was otherwise before; `None` where it is somebody else's.
@@ -462,7 +463,14 @@ impl Desk {
         };
         record.under_way = false;
         match result {
-            Ok(outcome) => {
+            Ok(None) => {
+                touched.remember(&owner, Vec::new());
+                let pause = (LONGEST_PAUSE * 2u32.pow(record.failures.min(16))).min(LONGEST_TRUCE);
+                record.failures += 1;
+                record.again = true;
+                record.hold = now + pause;
+            }
+            Ok(Some(outcome)) => {
                 record.failures = 0;
                 touched.remember(&owner, outcome.applied);
                 if outcome.differed {

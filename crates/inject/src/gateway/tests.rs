@@ -134,7 +134,7 @@ fn overlays_come_in_turn_and_bring_what_is_on_demand() {
     let class = overlay(&[
         ("deployment", "spec: {replicas: 2, template: {spec: {containers: [{name: istio-proxy, image: a}]}}}"),
         ("horizontalPodAutoscaler", "spec: {minReplicas: 2, maxReplicas: 5}"),
-        ("podDisruptionBudget", "spec: {minAvailable: 1, selector: {matchLabels: {x: y}}}"),
+        ("podDisruptionBudget", "spec: {minAvailable: 1, selector: {matchLabels: {x: z}}}"),
     ]);
     let own = overlay(&[
         ("deployment", "spec: {replicas: 3}"),
@@ -155,7 +155,7 @@ fn overlays_come_in_turn_and_bring_what_is_on_demand() {
     assert_eq!((&http["name"], &http["nodePort"]), (&json!("http"), &json!(30080)));
     assert_eq!(objects[3]["spec"]["maxReplicas"], 5);
     // Kubernetes replaces this selector as a whole.
-    assert_eq!(objects[4]["spec"]["selector"], json!({"matchLabels": {"x": "y"}}));
+    assert_eq!(objects[4]["spec"]["selector"], json!({"matchLabels": {"x": "z"}}));
 }
 
 #[test]
