@@ -53,7 +53,12 @@ pub const KINDS: [Kind; 5] = [
         "HorizontalPodAutoscaler",
         "horizontalpodautoscalers",
     ),
-    Kind::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    Kind::new(
+        "policy",
+        "v1",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+    ),
 ];
 
 /// A kind of objects that are deployed.

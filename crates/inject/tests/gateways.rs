@@ -59,7 +59,9 @@ fn overlays(case: &Value, gateway: &Gateway) -> Vec<BTreeMap<Arc<str>, Arc<str>>
         return Vec::new();
     };
     let objects = case["objects"].as_array().unwrap();
-    let map = objects.iter().find(|o| o["ObjectMeta"]["name"] == *named.name);
+    let map = objects
+        .iter()
+        .find(|o| o["ObjectMeta"]["name"] == *named.name);
     let data = map.unwrap()["Data"].as_object().unwrap().iter();
     let data = data.map(|(k, v)| (k.as_str().into(), v.as_str().unwrap().into()));
     vec![data.collect()]
@@ -113,9 +115,17 @@ fn applied(case: &Value, templates: &Value) -> Vec<Value> {
         true => Vec::new(),
         false => vec![("default", &distroless)],
     };
-    let labels = [("gateway.networking.k8s.io/gateway-name", name)].into_iter().collect();
+    let labels = [("gateway.networking.k8s.io/gateway-name", name)]
+        .into_iter()
+        .collect();
     let namespace = gateway.meta.name.namespace.as_str();
-    let proxy = effective_proxy_config(&settings.mesh, configs.into_iter(), namespace, &labels, None);
+    let proxy = effective_proxy_config(
+        &settings.mesh,
+        configs.into_iter(),
+        namespace,
+        &labels,
+        None,
+    );
     let features = &case["features"];
     let overlays = overlays(case, &gateway.spec);
     let overlays: Vec<_> = overlays.iter().collect();
@@ -156,7 +166,9 @@ fn what_is_deployed_is_what_istiod_deploys() {
         return;
     };
     let Some(charts) = charts() else {
-        eprintln!("skipped: Istio's charts are not beside the repository, see PILOTHOUSE_ISTIO_SOURCE");
+        eprintln!(
+            "skipped: Istio's charts are not beside the repository, see PILOTHOUSE_ISTIO_SOURCE"
+        );
         return;
     };
     let template = |name: &str| std::fs::read_to_string(charts.join(name)).unwrap();
@@ -171,7 +183,11 @@ fn what_is_deployed_is_what_istiod_deploys() {
             continue;
         }
         let wanted = model::parse::to_json(case["applied"].as_str().unwrap());
-        let wanted: Vec<Value> = wanted.into_iter().map(Result::unwrap).filter(|d| !d.is_null()).collect();
+        let wanted: Vec<Value> = wanted
+            .into_iter()
+            .map(Result::unwrap)
+            .filter(|d| !d.is_null())
+            .collect();
         let got = applied(case, &templates);
         let found = differences(&Value::Array(wanted), &Value::Array(got));
         score.count(case["test"].as_str().unwrap(), &found);

@@ -39,7 +39,7 @@ use crate::writing::{Target, Told};
 
 use manner::Manner;
 pub use options::DeploymentOptions;
-use plan::{Plan, PlaceOf, World};
+use plan::{PlaceOf, Plan, World};
 use tags::Tags;
 
 /// Nothing can be deployed for a Gateway.

@@ -163,9 +163,9 @@ fn fingerprint(object: &Value) -> u64 {
     };
     let meta = &object["metadata"];
     let meta = ["uid", "labels", "annotations", "ownerReferences"].map(|field| &meta[field]);
-    let rest = fields
-        .iter()
-        .filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status"));
+    let rest = fields.iter().filter(|(name, _)| {
+        !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status")
+    });
     let rest: Vec<String> = rest.map(|(name, value)| format!("{name}{value}")).collect();
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     hasher.hash_one((meta.map(Value::to_string), rest))
@@ -408,7 +408,9 @@ impl Desk {
             None => true,
             Some(record) if record.under_way => false,
             // What is wanted anew does not wait for what was refused.
-            Some(record) => record.is_due(set) && (record.hold <= now || !Record::same(&record.set, set)),
+            Some(record) => {
+                record.is_due(set) && (record.hold <= now || !Record::same(&record.set, set))
+            }
         };
         let (owner, set) = self.wanted.iter().find(|(o, s)| is_due(o, s))?;
         let (owner, set) = (owner.clone(), set.clone());
@@ -435,12 +437,15 @@ impl Desk {
     /// When there may be a job.
     fn wake(&self, now: Instant) -> Instant {
         let far = now + LONGEST_TRUCE;
-        let due = self.wanted.iter().filter_map(|(owner, set)| match self.records.get(owner) {
-            None => Some(now),
-            Some(record) if record.under_way || !record.is_due(set) => None,
-            Some(record) if !Record::same(&record.set, set) => Some(now),
-            Some(record) => Some(record.hold),
-        });
+        let due = self
+            .wanted
+            .iter()
+            .filter_map(|(owner, set)| match self.records.get(owner) {
+                None => Some(now),
+                Some(record) if record.under_way || !record.is_due(set) => None,
+                Some(record) if !Record::same(&record.set, set) => Some(now),
+                Some(record) => Some(record.hold),
+            });
         due.min().unwrap_or(far).max(self.pace.next()).min(far)
     }
 

@@ -29,7 +29,11 @@ pub(super) fn data(of: &Deployment<'_>) -> Result<Value, Fault> {
         "ObjectMeta",
     );
     let annotated = meta.annotations.get("sidecar.istio.io/proxyImageType");
-    let image_type = of.proxy.image.as_ref().map_or("", |image| &image.image_type);
+    let image_type = of
+        .proxy
+        .image
+        .as_ref()
+        .map_or("", |image| &image.image_type);
     let (uid, gid) = openshift::ids(of.namespace_annotations);
     let number = |number| Value::Int(number, IntType::Int64);
     let listeners = gateway.spec.listeners.iter().chain(of.more_listeners);

@@ -54,7 +54,10 @@ pub(super) fn applied(
     let before = object["metadata"].clone();
     let mut is_wanted = !ON_DEMAND.contains(&kind.as_str());
     for overlay in overlays {
-        if let Some(odd) = overlay.keys().find(|k| KEYS.iter().all(|(of, _)| *of != &***k)) {
+        if let Some(odd) = overlay
+            .keys()
+            .find(|k| KEYS.iter().all(|(of, _)| *of != &***k))
+        {
             let known: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
             return Err(Fault::new(format!(
                 "the ConfigMap has the key {odd:?}, which is none of {}",
@@ -71,7 +74,10 @@ pub(super) fn applied(
         }
         is_wanted = true;
     }
-    if let Some(field) = FIXED.iter().find(|f| object["metadata"][**f] != before[**f]) {
+    if let Some(field) = FIXED
+        .iter()
+        .find(|f| object["metadata"][**f] != before[**f])
+    {
         return Err(Fault::new(format!(
             "key {key} of the ConfigMap changes metadata.{field}, which it must not"
         )));

@@ -42,7 +42,8 @@ pub(super) fn ports<'l>(listeners: impl Iterator<Item = &'l Listener>, quic: boo
         };
         let name = unique(&name, listener.port, &mut names);
         let over_quic = quic && app_protocol == "https";
-        let quic_name = over_quic.then(|| unique(&format!("{name}-quic"), listener.port, &mut names));
+        let quic_name =
+            over_quic.then(|| unique(&format!("{name}-quic"), listener.port, &mut names));
         let protocols = [Some((name, "TCP")), quic_name.map(|name| (name, "UDP"))];
         for (name, protocol) in protocols.into_iter().flatten() {
             out.push(Port {

@@ -83,7 +83,10 @@ fn a_stock_envoy_is_deployed_without_templates_of_an_operator() {
         assert_eq!(object["metadata"]["name"], "shop-istio");
         assert_eq!(object["metadata"]["annotations"]["note"], "b");
         let labels = &object["metadata"]["labels"];
-        assert_eq!((&labels["team"], &labels[NAME_LABEL]), (&json!("a"), &json!("shop")));
+        assert_eq!(
+            (&labels["team"], &labels[NAME_LABEL]),
+            (&json!("a"), &json!("shop"))
+        );
         assert_eq!(labels[MANAGED_LABEL], "istio.io-gateway-controller");
         assert_eq!(object["metadata"]["ownerReferences"][0]["kind"], "Gateway");
     }
@@ -97,7 +100,10 @@ fn a_stock_envoy_is_deployed_without_templates_of_an_operator() {
     let bootstrap = model::parse::to_json(proxy["args"][1].as_str().unwrap());
     let bootstrap = bootstrap[0].clone().unwrap();
     let node = &bootstrap["node"];
-    assert!(node["id"].as_str().unwrap().starts_with("router~"), "{node}");
+    assert!(
+        node["id"].as_str().unwrap().starts_with("router~"),
+        "{node}"
+    );
     let metadata = &node["metadata"];
     assert_eq!(metadata["WORKLOAD_NAME"], "shop-istio");
     assert_eq!(
@@ -106,7 +112,9 @@ fn a_stock_envoy_is_deployed_without_templates_of_an_operator() {
     );
     assert_eq!(metadata["LABELS"], template["metadata"]["labels"]);
     let cluster = proxy["env"].as_array().unwrap().iter();
-    let cluster = cluster.clone().find(|v| v["name"] == "ISTIO_META_CLUSTER_ID");
+    let cluster = cluster
+        .clone()
+        .find(|v| v["name"] == "ISTIO_META_CLUSTER_ID");
     assert_eq!(cluster.unwrap()["value"], "west");
     let root = template["metadata"]["annotations"]["pilothouse.io/root"].as_str();
     let root: Value = serde_json::from_str(root.unwrap()).unwrap();
@@ -115,26 +123,43 @@ fn a_stock_envoy_is_deployed_without_templates_of_an_operator() {
     let service = &objects[2]["spec"];
     assert_eq!(service["type"], "LoadBalancer");
     let ports = service["ports"].as_array().unwrap().iter();
-    let ports: Vec<_> = ports.map(|p| (p["name"].as_str().unwrap(), p["port"].as_i64())).collect();
+    let ports: Vec<_> = ports
+        .map(|p| (p["name"].as_str().unwrap(), p["port"].as_i64()))
+        .collect();
     assert_eq!(ports, [("status-port", Some(15021)), ("http", Some(80))]);
 }
 
 #[test]
 fn a_waypoint_is_named_as_its_gateway_and_stays_within_the_cluster() {
-    let gateway = gateway(&PLAIN.replace("gatewayClassName: istio", "gatewayClassName: istio-waypoint"));
+    let gateway = gateway(&PLAIN.replace(
+        "gatewayClassName: istio",
+        "gatewayClassName: istio-waypoint",
+    ));
     let objects = made(&gateway, &Class::WAYPOINT, &[]).unwrap();
     assert_eq!(objects[1]["metadata"]["name"], "shop");
     assert_eq!(objects[2]["spec"]["type"], "ClusterIP");
     let args = &objects[1]["spec"]["template"]["spec"]["containers"][0]["args"];
-    assert!(args[1].as_str().unwrap().contains("id: waypoint~"), "{args}");
+    assert!(
+        args[1].as_str().unwrap().contains("id: waypoint~"),
+        "{args}"
+    );
 }
 
 #[test]
 fn overlays_come_in_turn_and_bring_what_is_on_demand() {
     let class = overlay(&[
-        ("deployment", "spec: {replicas: 2, template: {spec: {containers: [{name: istio-proxy, image: a}]}}}"),
-        ("horizontalPodAutoscaler", "spec: {minReplicas: 2, maxReplicas: 5}"),
-        ("podDisruptionBudget", "spec: {minAvailable: 1, selector: {matchLabels: {x: z}}}"),
+        (
+            "deployment",
+            "spec: {replicas: 2, template: {spec: {containers: [{name: istio-proxy, image: a}]}}}",
+        ),
+        (
+            "horizontalPodAutoscaler",
+            "spec: {minReplicas: 2, maxReplicas: 5}",
+        ),
+        (
+            "podDisruptionBudget",
+            "spec: {minAvailable: 1, selector: {matchLabels: {x: z}}}",
+        ),
     ]);
     let own = overlay(&[
         ("deployment", "spec: {replicas: 3}"),
@@ -144,29 +169,58 @@ fn overlays_come_in_turn_and_bring_what_is_on_demand() {
     let objects = made(&gateway(PLAIN), &Class::GATEWAY, &[&class, &own]).unwrap();
     assert_eq!(
         kinds(&objects),
-        ["ServiceAccount", "Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget"]
+        [
+            "ServiceAccount",
+            "Deployment",
+            "Service",
+            "HorizontalPodAutoscaler",
+            "PodDisruptionBudget"
+        ]
     );
     assert_eq!(objects[0]["metadata"]["annotations"]["role"], "r");
     assert_eq!(objects[1]["spec"]["replicas"], 3);
-    let containers = objects[1]["spec"]["template"]["spec"]["containers"].as_array().unwrap();
-    assert_eq!((containers.len(), &containers[0]["image"]), (1, &json!("a")));
+    let containers = objects[1]["spec"]["template"]["spec"]["containers"]
+        .as_array()
+        .unwrap();
+    assert_eq!(
+        (containers.len(), &containers[0]["image"]),
+        (1, &json!("a"))
+    );
     let ports = objects[2]["spec"]["ports"].as_array().unwrap();
     let http = ports.iter().find(|p| p["port"] == 80).unwrap();
-    assert_eq!((&http["name"], &http["nodePort"]), (&json!("http"), &json!(30080)));
+    assert_eq!(
+        (&http["name"], &http["nodePort"]),
+        (&json!("http"), &json!(30080))
+    );
     assert_eq!(objects[3]["spec"]["maxReplicas"], 5);
     // Kubernetes replaces this selector as a whole.
-    assert_eq!(objects[4]["spec"]["selector"], json!({"matchLabels": {"x": "z"}}));
+    assert_eq!(
+        objects[4]["spec"]["selector"],
+        json!({"matchLabels": {"x": "z"}})
+    );
 }
 
 #[test]
 fn an_overlay_that_makes_no_sense_is_told_of() {
     for (key, text, told) in [
         ("deployment", "metadata: {name: other}", "metadata.name"),
-        ("service", "metadata: {ownerReferences: [{uid: x}]}", "metadata.ownerReferences"),
+        (
+            "service",
+            "metadata: {ownerReferences: [{uid: x}]}",
+            "metadata.ownerReferences",
+        ),
         ("daemonSet", "spec: {}", "daemonSet"),
         ("service", "a: [", "key service of the ConfigMap"),
-        ("service", "metadata: {namespace: other}", "metadata.namespace"),
-        ("deployment", "kind: Secret", "not among what may be deployed"),
+        (
+            "service",
+            "metadata: {namespace: other}",
+            "metadata.namespace",
+        ),
+        (
+            "deployment",
+            "kind: Secret",
+            "not among what may be deployed",
+        ),
     ] {
         let overlay = overlay(&[(key, text)]);
         let fault = made(&gateway(PLAIN), &Class::GATEWAY, &[&overlay]).unwrap_err();
@@ -177,14 +231,19 @@ fn an_overlay_that_makes_no_sense_is_told_of() {
 #[test]
 fn a_template_makes_no_object_of_another_kind_namespace_or_name() {
     let object = |kind: &str, namespace: &str, name: &str| {
-        format!("apiVersion: v1\nkind: {kind}\nmetadata: {{namespace: {namespace}, name: {name}}}\n")
+        format!(
+            "apiVersion: v1\nkind: {kind}\nmetadata: {{namespace: {namespace}, name: {name}}}\n"
+        )
     };
     for (template, told) in [
         (object("Service", "web", "shop-x"), None),
         (object("Secret", "web", "shop-istio"), Some("Secret")),
         (object("Service", "other", "shop-istio"), Some("namespace")),
         (object("Service", "web", "other"), Some("does not begin")),
-        (format!("---\n{}", object("Service", "web", "shop")).repeat(17), Some("17 objects")),
+        (
+            format!("---\n{}", object("Service", "web", "shop")).repeat(17),
+            Some("17 objects"),
+        ),
     ] {
         let config = json!({"templates": {"kube-gateway": template}}).to_string();
         let mut settings = settings();
@@ -243,7 +302,10 @@ fn the_selector_of_a_deployment_stays() {
     let now = json!({"spec": {"selector": {"matchLabels": {"a": "1", "old": "x"}}}});
     let over = over(object.clone(), &now);
     assert_eq!(over["spec"]["selector"], now["spec"]["selector"]);
-    assert_eq!(over["spec"]["template"]["metadata"]["labels"], json!({"a": "1", "old": "x"}));
+    assert_eq!(
+        over["spec"]["template"]["metadata"]["labels"],
+        json!({"a": "1", "old": "x"})
+    );
     assert_eq!(super::over(object.clone(), &Value::Null), object);
 }
 
@@ -264,6 +326,9 @@ fn ports_have_names_of_their_own() {
     let ports = ports::ports(all.iter(), true);
     let names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
     let (cut, other) = ("x".repeat(63), format!("{}-83", "x".repeat(60)));
-    assert_eq!(names, ["status-port", "a-b", "a-b-81", &cut, &other, "s", "s-quic"]);
+    assert_eq!(
+        names,
+        ["status-port", "a-b", "a-b-81", &cut, &other, "s", "s-quic"]
+    );
     assert_eq!(ports[6].protocol, "UDP");
 }

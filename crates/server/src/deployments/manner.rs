@@ -1,8 +1,6 @@
 //! How objects of Gateways are applied: whose they are, and what of them never changes.
 
-use inject::gateway::{
-    MANAGED_LABEL, Managed, VERSION, VERSION_ANNOTATION, managed, over,
-};
+use inject::gateway::{MANAGED_LABEL, Managed, VERSION, VERSION_ANNOTATION, managed, over};
 use model::labels::Labels;
 use serde_json::Value;
 use writeback::sets::{self, Claim};

@@ -71,13 +71,23 @@ impl Plan {
     /// Plans everything anew.
     pub(super) fn all(&mut self, world: &World<'_>) {
         *self = Self::default();
-        let maps = world.snapshot.tables.config_maps.iter_in(&world.place.system);
+        let maps = world
+            .snapshot
+            .tables
+            .config_maps
+            .iter_in(&world.place.system);
         for map in maps {
             if let Some(class) = default_of(map) {
                 self.defaults.insert(map.meta.name.clone(), class);
             }
         }
-        let all: Vec<_> = world.snapshot.tables.kube_gateways.iter().cloned().collect();
+        let all: Vec<_> = world
+            .snapshot
+            .tables
+            .kube_gateways
+            .iter()
+            .cloned()
+            .collect();
         for gateway in all {
             self.plan(world, &gateway.meta.name);
         }
@@ -220,7 +230,9 @@ impl<'a> One<'a> {
         };
         let discovered = ObjectName::new("", meta.namespace().as_arc().clone());
         let ours = store::discovers(world.snapshot, &discovered)
-            && world.tags.are_of(&meta.labels, namespace.map(|n| &n.labels))
+            && world
+                .tags
+                .are_of(&meta.labels, namespace.map(|n| &n.labels))
             && is_deployed(spec, features.gateway_manual_deployment)
             && managed(&meta.annotations) != Managed::Theirs;
         ours.then(|| self.deployed(controller, &class, namespace))
@@ -264,7 +276,9 @@ impl<'a> One<'a> {
         let objects: Vec<_> = objects
             .filter_map(|object| Some((reference(&object)?, object)))
             .collect();
-        let on_demand = KINDS.iter().filter(|kind| !["", "apps"].contains(&kind.group));
+        let on_demand = KINDS
+            .iter()
+            .filter(|kind| !["", "apps"].contains(&kind.group));
         let on_demand = on_demand.map(|kind| {
             let namespace = gateway.meta.namespace().as_arc().clone();
             named(*kind, namespace, deployment.name().into())
@@ -347,7 +361,9 @@ impl<'a> One<'a> {
             let name = ObjectName::new(namespace, named.name.clone());
             self.reads(Kind::ConfigMap, &name);
             let map = maps.get(&name);
-            let map = map.ok_or_else(|| format!("there is no ConfigMap {name}, which its parametersRef names"))?;
+            let map = map.ok_or_else(|| {
+                format!("there is no ConfigMap {name}, which its parametersRef names")
+            })?;
             overlays.push(map.clone());
         }
         let entries = overlays.iter().flat_map(|map| &map.spec.data);
@@ -368,7 +384,9 @@ impl<'a> One<'a> {
             .iter()
             .map(|object| (object.meta.namespace().as_str(), &object.spec));
         let meta = &self.gateway.meta;
-        let labels = [(NAME_LABEL, meta.name.name.as_str())].into_iter().collect();
+        let labels = [(NAME_LABEL, meta.name.name.as_str())]
+            .into_iter()
+            .collect();
         let namespace = meta.namespace().as_str();
         effective_proxy_config(&self.world.settings.mesh, all, namespace, &labels, None)
     }

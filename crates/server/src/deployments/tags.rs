@@ -38,7 +38,7 @@ impl Tags {
         };
         let webhooks = tables.mutating_webhooks.iter();
         names.extend(webhooks.filter_map(|object| of_us(&object.meta)));
-        let services = tables.services.iter_in(system);
+        let services = tables.kube_services.iter_in(system);
         names.extend(services.filter_map(|object| of_us(&object.meta)));
         let default_tag = ObjectName::new("", DEFAULT_TAG);
         let default_revision = ObjectName::new("", DEFAULT_REVISION);

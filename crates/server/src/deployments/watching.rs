@@ -21,11 +21,17 @@ use super::plan;
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Watches what is ours of each kind, until `stop`.
-pub(super) fn start(client: &Client, touched: &Touched, tasks: &TaskTracker, stop: &CancellationToken) {
+pub(super) fn start(
+    client: &Client,
+    touched: &Touched,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) {
     for kind in KINDS {
         let (client, touched, stop) = (client.clone(), touched.clone(), stop.clone());
         tasks.spawn(async move {
-            stop.run_until_cancelled(follow(kind, client, touched)).await;
+            stop.run_until_cancelled(follow(kind, client, touched))
+                .await;
         });
     }
 }

@@ -194,7 +194,11 @@ impl<T: Transport> Place for T {
         value: Value,
         manager: &'a str,
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        Box::pin(ask(self, object, Asked::apply(object, part, value, manager)))
+        Box::pin(ask(
+            self,
+            object,
+            Asked::apply(object, part, value, manager),
+        ))
     }
 
     fn delete<'a>(

@@ -77,7 +77,14 @@ impl Rig {
         });
         let as_place: Arc<dyn Place> = client.clone();
         let leading = Leading::always();
-        let writer = SetWriter::new(&as_place, &leading, Marked, wanted, touched.clone(), listener);
+        let writer = SetWriter::new(
+            &as_place,
+            &leading,
+            Marked,
+            wanted,
+            touched.clone(),
+            listener,
+        );
         let stop = CancellationToken::new();
         tokio::spawn(writer.run(leading, stop.clone()));
         Self {
@@ -94,7 +101,9 @@ impl Rig {
         let objects = objects.iter();
         let set = Set {
             uid: "uid-1".into(),
-            objects: objects.map(|(n, v)| (object("Service", n), service(*v))).collect(),
+            objects: objects
+                .map(|(n, v)| (object("Service", n), service(*v)))
+                .collect(),
             unwanted: unwanted.iter().map(|n| object("Service", n)).collect(),
         };
         let sets = [(object("Gateway", "web"), Arc::new(set))];
@@ -137,7 +146,11 @@ async fn a_set_is_applied_once_and_its_owner_claimed() {
 #[tokio::test(start_paused = true)]
 async fn what_is_somebody_elses_stays() {
     let rig = Rig::start();
-    rig.place.put("kubectl", &object("Service", "a"), json!({"spec": {"data": 7}}));
+    rig.place.put(
+        "kubectl",
+        &object("Service", "a"),
+        json!({"spec": {"data": 7}}),
+    );
     rig.want(&[("a", 1), ("b", 2)], &[]);
     settle().await;
     assert_eq!((rig.data("a"), rig.data("b")), (json!(7), json!(2)));
@@ -160,7 +173,11 @@ async fn what_is_left_over_goes() {
     let rig = Rig::start();
     rig.want(&[("a", 1), ("b", 2)], &[]);
     settle().await;
-    rig.place.put("kubectl", &object("Service", "c"), json!({"spec": {"data": 7}}));
+    rig.place.put(
+        "kubectl",
+        &object("Service", "c"),
+        json!({"spec": {"data": 7}}),
+    );
     rig.want(&[("a", 1)], &["b", "c", "d"]);
     settle().await;
     assert_eq!((rig.data("b"), rig.data("c")), (Value::Null, json!(7)));
@@ -174,7 +191,8 @@ async fn what_others_change_is_applied_again_and_left_to_them_in_the_end() {
     let object = object("Service", "a");
     let tell = |rig: &Rig| rig.touched.tell(&object, &rig.place.object(&object));
     // What is as it was applied is no news, whatever its status says.
-    rig.place.put_status("kubelet", &object, json!({"ready": true}));
+    rig.place
+        .put_status("kubelet", &object, json!({"ready": true}));
     let requests = rig.client.requests();
     tell(&rig);
     settle().await;

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use inject::{Injection, builtin};
-use model::settings::Settings as MeshSettings;
-use model::{Change, Owner, ObjectKey};
+use model::{Change, ObjectKey, Owner};
 use serde_json::Value;
 use store::Store;
 
@@ -24,7 +23,7 @@ impl Rig {
         let owner = Owner::new(100, "kubernetes:test");
         let injection = Injection::read(&builtin::config(), builtin::VALUES, [].into()).unwrap();
         let mut rig = Self {
-            store: Store::new(Arc::new(MeshSettings::default())),
+            store: Store::new(Arc::new(testkit::settings(""))),
             plan: Plan::default(),
             injection: Arc::new(injection),
             place: PlaceOf {
@@ -88,21 +87,29 @@ impl Rig {
         assert_eq!(anew.sets(), self.plan.sets());
         assert_eq!(anew.readers, self.plan.readers);
         let faults = |plan: &Plan| -> Vec<String> {
-            plan.faults().map(|(name, why)| format!("{name} {why}")).collect()
+            plan.faults()
+                .map(|(name, why)| format!("{name} {why}"))
+                .collect()
         };
         assert_eq!(faults(&anew), faults(&self.plan));
     }
 
     fn set(&self, name: &str) -> Option<Arc<Set>> {
         let name = ObjectName::new("web", name);
-        self.plan.sets().get(&ObjectRef::of(Kind::KubeGateway, &name)).cloned()
+        self.plan
+            .sets()
+            .get(&ObjectRef::of(Kind::KubeGateway, &name))
+            .cloned()
     }
 
     fn object(&self, gateway: &str, kind: &str) -> Value {
         let set = self.set(gateway);
         let objects = set.iter().flat_map(|set| &set.objects);
         let mut found = objects.filter(|(of, _)| &*of.kind == kind);
-        found.next().map(|(_, object)| object.clone()).unwrap_or_default()
+        found
+            .next()
+            .map(|(_, object)| object.clone())
+            .unwrap_or_default()
     }
 
     fn faults(&self) -> Vec<&str> {
@@ -147,18 +154,29 @@ fn a_change_plans_the_gateways_that_read_it() {
 fn a_config_map_counts_for_all_gateways_of_a_class() {
     let mut rig = Rig::new(&gateway("a", ""));
     let label = "gateway.istio.io/defaults-for-class: istio";
-    rig.put(&config_map("istio-system", "defaults", label, "spec: {replicas: 4}"));
+    rig.put(&config_map(
+        "istio-system",
+        "defaults",
+        label,
+        "spec: {replicas: 4}",
+    ));
     assert_eq!(rig.object("a", "Deployment")["spec"]["replicas"], 4);
     // Anybody could label one elsewhere.
     rig.put(&config_map("web", "defaults", label, "spec: {replicas: 5}"));
     assert_eq!(rig.object("a", "Deployment")["spec"]["replicas"], 4);
-    rig.put(&config_map("istio-system", "defaults", "", "spec: {replicas: 4}"));
+    rig.put(&config_map(
+        "istio-system",
+        "defaults",
+        "",
+        "spec: {replicas: 4}",
+    ));
     assert!(rig.object("a", "Deployment")["spec"]["replicas"].is_null());
 }
 
 #[test]
 fn listener_sets_add_ports_where_the_gateway_lets_them() {
-    let open = "  allowedListeners: {namespaces: {from: Selector, selector: {matchLabels: {team: x}}}}\n";
+    let open =
+        "  allowedListeners: {namespaces: {from: Selector, selector: {matchLabels: {team: x}}}}\n";
     let mut rig = Rig::new(&gateway("a", open));
     let ports = |rig: &Rig| -> Vec<Value> {
         let service = rig.object("a", "Service");
@@ -180,13 +198,17 @@ fn what_is_not_ours_is_not_deployed() {
             "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {{name: istio}}\nspec: {{controllerName: {controller}}}\n"
         )
     };
-    let mut rig = Rig::new(&(gateway("a", "") + &gateway("b", "  addresses: [{type: Hostname, value: x.y}]\n")));
+    let mut rig = Rig::new(
+        &(gateway("a", "") + &gateway("b", "  addresses: [{type: Hostname, value: x.y}]\n")),
+    );
     assert!(rig.set("a").is_some() && rig.set("b").is_none());
     rig.put(&class("example.com/other"));
     assert!(rig.set("a").is_none());
     rig.put(&class("istio.io/gateway-controller"));
     assert!(rig.set("a").is_some());
-    rig.put("apiVersion: v1\nkind: Namespace\nmetadata: {name: web, labels: {istio.io/rev: other}}\n");
+    rig.put(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: web, labels: {istio.io/rev: other}}\n",
+    );
     assert!(rig.set("a").is_none());
 }
 
@@ -195,12 +217,27 @@ fn autoscalers_and_budgets_go_with_what_asked_for_them() {
     let mut rig = Rig::new(&gateway("a", PARAMETERS));
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: options, namespace: web}\ndata: {podDisruptionBudget: 'spec: {minAvailable: 1}'}\n";
     rig.put(map);
-    assert_eq!(rig.object("a", "PodDisruptionBudget")["spec"]["minAvailable"], 1);
+    assert_eq!(
+        rig.object("a", "PodDisruptionBudget")["spec"]["minAvailable"],
+        1
+    );
     let kinds = |rig: &Rig| -> Vec<Arc<str>> {
         let set = rig.set("a").unwrap();
-        set.unwanted.iter().map(|object| object.kind.clone()).collect()
+        set.unwanted
+            .iter()
+            .map(|object| object.kind.clone())
+            .collect()
     };
     assert_eq!(kinds(&rig), ["HorizontalPodAutoscaler".into()]);
-    rig.put(&map.replace("podDisruptionBudget: 'spec: {minAvailable: 1}'", "service: ''"));
-    assert_eq!(kinds(&rig), ["HorizontalPodAutoscaler".into(), "PodDisruptionBudget".into()]);
+    rig.put(&map.replace(
+        "podDisruptionBudget: 'spec: {minAvailable: 1}'",
+        "service: ''",
+    ));
+    assert_eq!(
+        kinds(&rig),
+        [
+            "HorizontalPodAutoscaler".into(),
+            "PodDisruptionBudget".into()
+        ]
+    );
 }
