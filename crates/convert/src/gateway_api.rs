@@ -7,11 +7,14 @@
 //! Istio: pilot/pkg/config/kube/gateway and gatewaycommon, 1.32.
 
 mod attachment;
+mod basis;
 mod class;
 mod grant;
 mod host;
+mod limits;
 mod listener;
 mod policy;
+mod route;
 mod rules;
 mod status;
 mod stream;
@@ -23,7 +26,7 @@ use model::{AnyObject, Kind, Object, ObjectKey, ObjectName};
 pub use class::Controller;
 pub(crate) use host::{HostOfMesh, HostOfParent};
 pub(crate) use listener::ServersOf;
-pub(crate) use policy::{RuleOfTarget, RuleOfXBackend};
+pub(crate) use policy::{RuleOfTarget, RuleOfXBackend, ServiceOfXBackend};
 pub use status::StatusOf;
 pub(crate) use stream::StreamsOf;
 
@@ -77,7 +80,10 @@ pub(crate) fn roots(object: &AnyObject, emit: &mut dyn FnMut(Root)) {
             let refs = refs.map(|to| (&*to.group, &*to.kind, &*to.name));
             targets(&policy.meta.name, refs, emit);
         }
-        AnyObject::XBackend(backend) => emit(Root::XBackendRule(backend.meta.name.clone())),
+        AnyObject::XBackend(backend) => {
+            emit(Root::XBackendService(backend.meta.name.clone()));
+            emit(Root::XBackendRule(backend.meta.name.clone()));
+        }
         _ => {}
     }
 }

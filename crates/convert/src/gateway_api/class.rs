@@ -11,6 +11,9 @@ use model::settings::Features;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
+/// The controller of waypoints and of what concerns the mesh.
+pub(crate) const MESH_CONTROLLER: &str = "istio.io/mesh-controller";
+
 /// Our own class, which means what Istio's default one does.
 const OWN: &str = "pilothouse";
 
@@ -41,7 +44,7 @@ impl Controller {
         match self {
             Self::Gateway => &features.gateway_controller,
             Self::Remote => "istio.io/unmanaged-gateway",
-            Self::Waypoint => "istio.io/mesh-controller",
+            Self::Waypoint => MESH_CONTROLLER,
             Self::EastWest => "istio.io/eastwest-controller",
         }
     }
@@ -71,7 +74,7 @@ impl Controller {
     }
 
     /// That of a class that is ours without an object.
-    fn built_in(class: &str, features: &Features) -> Option<Self> {
+    pub(crate) fn built_in(class: &str, features: &Features) -> Option<Self> {
         let found = match class {
             "istio-remote" => Self::Remote,
             "istio-waypoint" => Self::Waypoint,
