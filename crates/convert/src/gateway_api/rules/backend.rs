@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use model::kinds::gateway_api::{
-    BackendObjectRef, BackendRef, GrpcBackendRef, HttpBackendRef, Reference, XBackend,
+    BackendObjectRef, BackendRef, FIRST_POOL_PORT, GrpcBackendRef, HttpBackendRef, InferencePool,
+    Reference, XBackend, pool_host,
 };
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::Service;
@@ -116,6 +117,7 @@ impl Resolving<'_, '_, '_> {
             Kind::Service => self.service(to, key),
             Kind::ServiceImport => self.import(to, key),
             Kind::XBackend => Ok(self.x_backend(to, key)),
+            Kind::InferencePool => self.pool(to, key),
             _ => Ok(unsupported(to)),
         }
     }
@@ -195,6 +197,31 @@ impl Resolving<'_, '_, '_> {
             backend.error = Some(not_found(message));
         }
         Ok(backend)
+    }
+
+    /// A pool stands under the host of a Service, whose first port leads to all its endpoints.
+    fn pool(&self, to: &Named<'_>, key: ObjectKey) -> Result<Backend, RouteError> {
+        let settings = self.read.settings();
+        if !settings.features.inference_extension {
+            let message = "InferencePools are not translated unless ENABLE_GATEWAY_API_INFERENCE_EXTENSION is set";
+            return Ok(Backend::nowhere(reason::INVALID_KIND, message.to_owned()));
+        }
+        if key.name.name.contains('.') {
+            let message = format!(
+                "{:?} is no name of an InferencePool: the name is needed, not the host",
+                to.object.name
+            );
+            return Err(RouteError::new(reason::INVALID_DESTINATION, message));
+        }
+        let message = match *self.read.derived(PickerOf(key.name.clone())) {
+            None => format!("{key} does not exist"),
+            Some(false) => format!("{key} names no Service and port as its endpoint picker"),
+            Some(true) => {
+                let host = pool_host(&key.name, &settings.domain).to_string();
+                return Ok(Backend::to(host, FIRST_POOL_PORT));
+            }
+        };
+        Ok(Backend::nowhere(reason::BACKEND_NOT_FOUND, message))
     }
 
     fn x_backend(&self, to: &Named<'_>, key: ObjectKey) -> Backend {
@@ -303,6 +330,21 @@ impl Derive for HostExists {
                     .names_by::<XBackend>(ObjectIndex::Host, &host)
                     .iter()
                     .any(is_here)
+    }
+}
+
+/// Whether an InferencePool names a Service and port as its endpoint picker; `None` where there is no such pool.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct PickerOf(ObjectName);
+
+impl Derive for PickerOf {
+    type Stratum = Routes;
+    type Value = Option<bool>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Option<bool> {
+        let pool = read.get::<InferencePool>(&self.0)?;
+        let picker = &pool.spec.endpoint_picker_ref;
+        Some(picker.is_service() && picker.port.is_some())
     }
 }
 
