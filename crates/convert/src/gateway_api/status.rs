@@ -2,6 +2,7 @@
 
 mod class;
 mod condition;
+mod route;
 
 use model::{Kind, ObjectKey};
 use serde_json::Value;
@@ -23,6 +24,11 @@ impl Derive for StatusOf {
         let name = &self.0.name;
         match self.0.kind {
             Kind::GatewayClass => class::status(read, name),
+            Kind::HttpRoute
+            | Kind::GrpcRoute
+            | Kind::TlsRoute
+            | Kind::TcpRoute
+            | Kind::UdpRoute => route::status(read, &self.0),
             _ => None,
         }
     }
