@@ -162,13 +162,21 @@ fn asked(configs: &Value) -> (String, bool) {
 fn every_port_of_every_ready_pod_is_an_endpoint_of_one_cluster() {
     let mut world = world();
     let cluster = format!("outbound|54321||{CHAT}");
-    let both = ["10.1.0.1:8000", "10.1.0.1:8001", "10.1.0.2:8000", "10.1.0.2:8001"];
+    let both = [
+        "10.1.0.1:8000",
+        "10.1.0.1:8001",
+        "10.1.0.2:8000",
+        "10.1.0.2:8001",
+    ];
     assert_eq!(addresses(&world, &cluster), both);
     let clusters = sent(&world, &gateway(), TypeUrl::Cluster);
     assert!(!clusters.contains_key(&format!("outbound|54322||{CHAT}")));
     let policy = &clusters[&cluster]["loadBalancingPolicy"]["policies"][0];
     let policy = &policy["typedExtensionConfig"];
-    assert_eq!(policy["name"], "envoy.load_balancing_policies.override_host");
+    assert_eq!(
+        policy["name"],
+        "envoy.load_balancing_policies.override_host"
+    );
     assert_eq!(
         policy["typedConfig"]["overrideHostSources"][0]["metadata"],
         json!({"key": "envoy.lb", "path": [{"key": "x-gateway-destination-endpoint"}]})
@@ -265,7 +273,11 @@ ports: [{name: http-0, port: 8000}, {name: http-1, port: 8001}]
 fn the_proxy_of_a_pod_serves_the_ports_of_its_pool() {
     let world = world();
     let clusters = sent(&world, &sidecar(), TypeUrl::Cluster);
-    assert!(clusters.contains_key("inbound|8000||"), "{:?}", clusters.keys());
+    assert!(
+        clusters.contains_key("inbound|8000||"),
+        "{:?}",
+        clusters.keys()
+    );
     assert!(clusters.contains_key("inbound|8001||"));
 }
 

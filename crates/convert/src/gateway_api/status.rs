@@ -2,6 +2,7 @@
 
 mod class;
 mod condition;
+mod pool;
 mod route;
 
 use model::{Kind, ObjectKey};
@@ -29,6 +30,7 @@ impl Derive for StatusOf {
             | Kind::TlsRoute
             | Kind::TcpRoute
             | Kind::UdpRoute => route::status(read, &self.0),
+            Kind::InferencePool => pool::status(read, name),
             _ => None,
         }
     }
