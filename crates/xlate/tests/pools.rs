@@ -125,10 +125,10 @@ fn addresses(world: &World, cluster: &str) -> Vec<String> {
     let assignments = sent(world, &gateway(), TypeUrl::Endpoint);
     let localities = assignments[cluster]["endpoints"].as_array().cloned();
     let endpoints = localities.into_iter().flatten();
-    let endpoints = endpoints.flat_map(|l| l["lbEndpoints"].as_array().cloned().unwrap());
-    let address = endpoints.map(|e| e["endpoint"]["address"]["socketAddress"].clone());
+    let endpoints = endpoints.flat_map(|l| l["lb_endpoints"].as_array().cloned().unwrap());
+    let address = endpoints.map(|e| e["endpoint"]["address"]["socket_address"].clone());
     let mut all: Vec<String> = address
-        .map(|a| format!("{}:{}", a["address"].as_str().unwrap(), a["portValue"]))
+        .map(|a| format!("{}:{}", a["address"].as_str().unwrap(), a["port_value"]))
         .collect();
     all.sort();
     all
@@ -137,9 +137,9 @@ fn addresses(world: &World, cluster: &str) -> Vec<String> {
 /// The names of the filters of the gateway's requests.
 fn filters(world: &World) -> Vec<String> {
     let listeners = sent(world, &gateway(), TypeUrl::Listener);
-    let manager = &listeners["0.0.0.0_80"]["filterChains"][0]["filters"];
+    let manager = &listeners["0.0.0.0_80"]["filter_chains"][0]["filters"];
     let manager = manager.as_array().unwrap().last().unwrap();
-    let filters = manager["typedConfig"]["httpFilters"].as_array().unwrap();
+    let filters = manager["typed_config"]["http_filters"].as_array().unwrap();
     let names = filters.iter().map(|f| f["name"].as_str().unwrap());
     names.map(str::to_owned).collect()
 }
@@ -147,14 +147,16 @@ fn filters(world: &World) -> Vec<String> {
 /// The one route of the gateway.
 fn route(world: &World) -> Value {
     let routes = sent(world, &gateway(), TypeUrl::Route);
-    routes["http.80"]["virtualHosts"][0]["routes"][0].clone()
+    routes["http.80"]["virtual_hosts"][0]["routes"][0].clone()
 }
 
 /// The cluster of the picker that is asked, and whether requests go on without it.
 fn asked(configs: &Value) -> (String, bool) {
     let overrides = &configs[EXT_PROC]["overrides"];
-    let cluster = &overrides["grpcService"]["envoyGrpc"]["clusterName"];
-    let allowed = overrides["failureModeAllow"].as_bool().unwrap_or_default();
+    let cluster = &overrides["grpc_service"]["envoy_grpc"]["cluster_name"];
+    let allowed = overrides["failure_mode_allow"]
+        .as_bool()
+        .unwrap_or_default();
     (cluster.as_str().unwrap().to_owned(), allowed)
 }
 
@@ -171,19 +173,19 @@ fn every_port_of_every_ready_pod_is_an_endpoint_of_one_cluster() {
     assert_eq!(addresses(&world, &cluster), both);
     let clusters = sent(&world, &gateway(), TypeUrl::Cluster);
     assert!(!clusters.contains_key(&format!("outbound|54322||{CHAT}")));
-    let policy = &clusters[&cluster]["loadBalancingPolicy"]["policies"][0];
-    let policy = &policy["typedExtensionConfig"];
+    let policy = &clusters[&cluster]["load_balancing_policy"]["policies"][0];
+    let policy = &policy["typed_extension_config"];
     assert_eq!(
         policy["name"],
         "envoy.load_balancing_policies.override_host"
     );
     assert_eq!(
-        policy["typedConfig"]["overrideHostSources"][0]["metadata"],
+        policy["typed_config"]["override_host_sources"][0]["metadata"],
         json!({"key": "envoy.lb", "path": [{"key": "x-gateway-destination-endpoint"}]})
     );
     // Sidecars choose by themselves.
     let clusters = sent(&world, &sidecar(), TypeUrl::Cluster);
-    assert!(clusters[&cluster]["loadBalancingPolicy"].is_null());
+    assert!(clusters[&cluster]["load_balancing_policy"].is_null());
     world.put(&pod("chat-1", "10.1.0.2", false));
     assert_eq!(addresses(&world, &cluster), both[..2]);
 }
@@ -191,12 +193,12 @@ fn every_port_of_every_ready_pod_is_an_endpoint_of_one_cluster() {
 #[test]
 fn a_route_asks_the_picker_of_its_pool() {
     let world = world();
-    let configs = &route(&world)["typedPerFilterConfig"];
+    let configs = &route(&world)["typed_per_filter_config"];
     let picker = "outbound|9002||picker.models.svc.cluster.local".to_owned();
     assert_eq!(asked(configs), (picker, false));
     assert!(configs["envoy.filters.http.cors"].is_object());
-    let mode = &configs[EXT_PROC]["overrides"]["processingMode"];
-    assert_eq!(mode["requestBodyMode"], "FULL_DUPLEX_STREAMED");
+    let mode = &configs[EXT_PROC]["overrides"]["processing_mode"];
+    assert_eq!(mode["request_body_mode"], "FULL_DUPLEX_STREAMED");
     let filters = filters(&world);
     let at = |name: &str| filters.iter().position(|f| f == name).unwrap();
     assert!(at(EXT_PROC) < at("envoy.filters.http.router"));
@@ -207,9 +209,9 @@ fn of_several_destinations_each_has_its_own_picker() {
     let mut world = world();
     world.put(&rule(&[CHAT, DRAW, "picker.models.svc.cluster.local"]));
     let route = route(&world);
-    assert!(route["typedPerFilterConfig"][EXT_PROC].is_null());
-    let clusters = route["route"]["weightedClusters"]["clusters"].clone();
-    let configs = |at: usize| &clusters[at]["typedPerFilterConfig"];
+    assert!(route["typed_per_filter_config"][EXT_PROC].is_null());
+    let clusters = route["route"]["weighted_clusters"]["clusters"].clone();
+    let configs = |at: usize| &clusters[at]["typed_per_filter_config"];
     let of = |service: &str, port| format!("outbound|{port}||{service}.models.svc.cluster.local");
     assert_eq!(asked(configs(0)), (of("picker", 9002), false));
     assert_eq!(asked(configs(1)), (of("other", 9003), true));
@@ -229,7 +231,7 @@ fn gateways_that_send_to_no_pool_have_no_filter() {
     };
     world.delete(&pool);
     assert!(!filters(&world).contains(&EXT_PROC.to_owned()));
-    assert!(route(&world)["typedPerFilterConfig"][EXT_PROC].is_null());
+    assert!(route(&world)["typed_per_filter_config"][EXT_PROC].is_null());
     let clusters = sent(&world, &gateway(), TypeUrl::Cluster);
     assert!(!clusters.contains_key(&format!("outbound|54321||{CHAT}")));
 }
