@@ -11,6 +11,8 @@ mod limits;
 mod matches;
 mod precedence;
 mod rule;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
