@@ -1,12 +1,15 @@
 //! Objects with the status that they would get, as queries over the same stage.
 
 use incr::{Cx, Engine, Query};
+use model::kinds::gateway_api;
 use model::kinds::kube::{Ingress, LoadBalancerIngress};
-use model::{Kind, ObjectKey};
+use model::{Kind, ObjectKey, ObjectName};
 use serde_json::{Value, json};
+use store::snapshot::Stored;
 use store::{Reads, Snapshot};
 
-use crate::ingress::StatusOf;
+use crate::gateway_api::StatusOf;
+use crate::ingress;
 use crate::reader::Derivation;
 
 /// An object and its status.
@@ -49,24 +52,63 @@ impl Query<Snapshot> for Statuses {
     type Value = Vec<Status>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        let namespaces = cx.namespaces::<Ingress>().into_iter();
-        let names = namespaces.flat_map(|namespace| cx.names_in::<Ingress>(&namespace));
-        let of = names.filter_map(|name| {
-            let status = cx.query(&Derivation(StatusOf(name.clone())));
-            let addresses = status.as_ref().as_ref()?;
-            let addresses: Vec<Value> = addresses.iter().map(address).collect();
-            Some(Status {
-                object: ObjectKey {
-                    kind: Kind::Ingress,
-                    name,
-                },
-                status: json!({ "loadBalancer": { "ingress": addresses } }),
-            })
-        });
-        let mut all: Vec<Status> = of.collect();
+        let mut all: Vec<Status> = of_ingresses(cx).collect();
+        macro_rules! of_gateway_api {
+            ($($kind:ident),+) => {
+                $(all.extend(of_kind::<gateway_api::$kind>(cx));)+
+            };
+        }
+        of_gateway_api!(
+            GatewayClass,
+            Gateway,
+            ListenerSet,
+            HttpRoute,
+            GrpcRoute,
+            TlsRoute,
+            TcpRoute,
+            UdpRoute,
+            BackendTlsPolicy,
+            XBackend,
+            XBackendTrafficPolicy,
+            XMesh
+        );
         all.sort_by(|a, b| a.object.cmp(&b.object));
         all
     }
+}
+
+fn names<T: Stored>(cx: &Cx<'_, Snapshot>) -> impl Iterator<Item = ObjectName> {
+    let namespaces = cx.namespaces::<T>().into_iter();
+    namespaces.flat_map(|namespace| cx.names_in::<T>(&namespace))
+}
+
+fn of_ingresses(cx: &Cx<'_, Snapshot>) -> impl Iterator<Item = Status> {
+    names::<Ingress>(cx).filter_map(|name| {
+        let status = cx.query(&Derivation(ingress::StatusOf(name.clone())));
+        let addresses = status.as_ref().as_ref()?;
+        let addresses: Vec<Value> = addresses.iter().map(address).collect();
+        Some(Status {
+            object: ObjectKey {
+                kind: Kind::Ingress,
+                name,
+            },
+            status: json!({ "loadBalancer": { "ingress": addresses } }),
+        })
+    })
+}
+
+/// Other clusters tell the statuses of their own objects.
+fn of_kind<T: Stored>(cx: &Cx<'_, Snapshot>) -> impl Iterator<Item = Status> {
+    let names = names::<T>(cx).filter(|name| name.cluster.is_none());
+    names.filter_map(|name| {
+        let object = ObjectKey {
+            kind: T::KIND,
+            name,
+        };
+        let status = cx.query(&Derivation(StatusOf(object.clone())));
+        let status = status.as_ref().clone()?;
+        Some(Status { object, status })
+    })
 }
 
 /// Every object that gets a status, by kind, namespace and name.

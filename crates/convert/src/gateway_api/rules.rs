@@ -5,12 +5,13 @@
 //! Istio: pilot/pkg/config/kube/gateway/conversion.go convertHTTPRoute, convertGRPCRoute, 1.32.
 
 pub(super) mod backend;
+mod budget;
 mod cors;
 mod filters;
-mod limits;
 mod matches;
 mod precedence;
 mod rule;
+pub(super) mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use proto_istio::networking::HttpRoute;
 
 pub(crate) use precedence::sort;
 
-use self::limits::Budget;
+use self::budget::Budget;
 use self::rule::Rule;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -128,7 +129,7 @@ impl HttpRulesOf {
         rules: impl Iterator<Item = Rule<'r>>,
     ) -> HttpRules {
         let mut made = HttpRules::default();
-        let mut budget = Budget::of(&self.route, &route.spec);
+        let mut budget = Budget::of(&self.route);
         for (index, rule) in rules.enumerate() {
             if let Err(error) = self.rule(read, (index, &rule), &mut budget, &mut made) {
                 // A rule that has no meaning takes the others of its route with it, as in Istio.

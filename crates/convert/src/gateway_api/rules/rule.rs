@@ -134,7 +134,7 @@ impl<'a> Rule<'a> {
 }
 
 /// The weight of one of so many destinations: none where it is the only one.
-pub(in super::super) fn weight_among(weight: u32, count: usize) -> i32 {
+pub(super) fn weight_among(weight: u32, count: usize) -> i32 {
     match count {
         1 => 0,
         _ => i32::try_from(weight).unwrap_or(i32::MAX),
