@@ -18,8 +18,8 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::kinds::gateway_api::{GrpcRoute, HttpRoute as KubeHttpRoute, Route};
-use model::{Diagnostic, Kind, Object, ObjectKey};
+use model::kinds::gateway_api::{GrpcRoute, HttpRoute as KubeHttpRoute};
+use model::{Diagnostic, Kind, ObjectKey};
 use prost::Message;
 use proto_istio::networking::HttpRoute;
 
@@ -59,7 +59,7 @@ pub(crate) mod reason {
 
 impl RouteError {
     /// An error with a reason of [`reason`].
-    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             reason,
             message: message.into(),
@@ -105,15 +105,11 @@ impl Derive for HttpRulesOf {
         match self.route.kind {
             Kind::HttpRoute => {
                 let route = read.get::<KubeHttpRoute>(name);
-                route.map(|route| {
-                    self.rules(read, &route, route.spec.rules.iter().map(Rule::of_http))
-                })
+                route.map(|route| self.rules(read, route.spec.rules.iter().map(Rule::of_http)))
             }
             Kind::GrpcRoute => {
                 let route = read.get::<GrpcRoute>(name);
-                route.map(|route| {
-                    self.rules(read, &route, route.spec.rules.iter().map(Rule::of_grpc))
-                })
+                route.map(|route| self.rules(read, route.spec.rules.iter().map(Rule::of_grpc)))
             }
             _ => None,
         }
@@ -122,10 +118,9 @@ impl Derive for HttpRulesOf {
 }
 
 impl HttpRulesOf {
-    fn rules<'r, T: Route>(
+    fn rules<'r>(
         &self,
         read: &Reader<'_, '_, Routes>,
-        route: &Object<T>,
         rules: impl Iterator<Item = Rule<'r>>,
     ) -> HttpRules {
         let mut made = HttpRules::default();

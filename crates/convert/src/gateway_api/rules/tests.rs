@@ -226,6 +226,8 @@ fn backends_that_are_wrong_leave_the_others_alone() {
             ["b.shop.svc.cluster.local", host],
             "{backend}"
         );
+        // The route would be another without the grant.
+        assert_eq!(rules.others.len(), usize::from(host.starts_with("open")));
     }
 }
 
@@ -279,7 +281,7 @@ fn experimental_backends_and_shared_services_have_their_own_hosts() {
             "",
         ),
         (
-            format!("{{{x}, name: y}}"),
+            format!("{{{x}, name: none}}"),
             Some(reason::BACKEND_NOT_FOUND),
             "",
         ),
@@ -416,7 +418,7 @@ fn filters_that_are_wrong_take_the_route_with_them() {
     for route in [
         of_rule(&header("a\\nb")),
         of_backend(&header("a\\x7fb")),
-        of_rule("{type: ExtensionRef, extensionRef: {group: g, kind: k, name: n}}"),
+        of_rule("{type: ExtensionRef, extensionRef: {group: g, kind: Kind, name: one}}"),
         of_backend("{type: URLRewrite, urlRewrite: {hostname: h}}"),
     ] {
         let rules = of(&route);
@@ -449,6 +451,15 @@ fn requests_have_time_limits_and_tries() {
             assert_eq!(made.get(key), expected.get(key), "{stated}");
         }
     }
+}
+
+#[test]
+fn sessions_that_are_not_kept_are_told_of() {
+    let rules = of(&http(
+        "[{sessionPersistence: {}, backendRefs: [{name: a, port: 80}]}, {backendRefs: [{name: b, port: 80}]}]",
+    ));
+    assert_eq!(rules.routes.len(), 2);
+    assert_eq!(reason_of(&rules), Some(reason::UNSUPPORTED_VALUE));
 }
 
 #[test]
