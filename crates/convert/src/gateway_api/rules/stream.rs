@@ -134,7 +134,6 @@ fn connect(
         route.push(RouteDestination {
             destination: Some(backend.destination),
             weight: weight_among(to.weight, count),
-            ..RouteDestination::default()
         });
     }
     Ok(StreamRule {
