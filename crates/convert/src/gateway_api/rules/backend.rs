@@ -59,8 +59,8 @@ pub(crate) struct Backend {
     pub destination: Destination,
     /// What is wrong with the backend, which leaves the others alone.
     pub error: Option<RouteError>,
-    /// The object that decides where requests go, where the reference alone does not.
-    pub by: Option<ObjectKey>,
+    /// Objects that decide where requests go, where the reference alone does not.
+    pub by: Vec<ObjectKey>,
 }
 
 impl Backend {
@@ -102,11 +102,18 @@ impl Resolving<'_, '_, '_> {
     /// # Errors
     /// The reference has no meaning, and neither has its rule.
     pub(crate) fn resolve(&self, to: &Named<'_>) -> Result<Backend, RouteError> {
-        let own = &self.route.name.namespace;
-        let key = to.object.key(own);
-        if let Some(refused) = self.refused(to, key.as_ref()) {
-            return Ok(refused);
+        let key = to.object.key(&self.route.name.namespace);
+        match self.grant(to, key.as_ref()) {
+            Ok(grant) => {
+                let mut backend = self.find(to, key)?;
+                backend.by.extend(grant);
+                Ok(backend)
+            }
+            Err(refused) => Ok(refused),
         }
+    }
+
+    fn find(&self, to: &Named<'_>, key: Option<ObjectKey>) -> Result<Backend, RouteError> {
         let Some(key) = key else {
             return match (to.object.group, to.object.kind) == HOSTNAME {
                 true => self.host(to),
@@ -122,20 +129,26 @@ impl Resolving<'_, '_, '_> {
         }
     }
 
-    /// The backend of another namespace, unless a grant lets the route refer to it.
-    fn refused(&self, to: &Named<'_>, key: Option<&ObjectKey>) -> Option<Backend> {
+    /// The grant that the reference needs, if it needs one.
+    ///
+    /// # Errors
+    /// There is none, and this is the backend that takes no requests.
+    fn grant(&self, to: &Named<'_>, key: Option<&ObjectKey>) -> Result<Option<ObjectKey>, Backend> {
         let from = &self.route.name.namespace;
-        let namespace = to.object.namespace.filter(|stated| *stated != &**from)?;
-        let may_refer = |key| grant::may_refer(self.read, self.route.kind, from, key);
-        if self.in_mesh || key.is_some_and(may_refer) {
-            return None;
-        }
-        let Reference { kind, name, .. } = to.object;
-        let message = format!(
-            "no ReferenceGrant of namespace {namespace:?} lets a {} of namespace {from:?} refer to {kind} {name:?}",
-            self.route.kind.name()
-        );
-        Some(Backend::nowhere(reason::REF_NOT_PERMITTED, message))
+        let elsewhere = to.object.namespace.filter(|stated| *stated != &**from);
+        let Some(namespace) = elsewhere.filter(|_| !self.in_mesh) else {
+            return Ok(None);
+        };
+        let kind = self.route.kind;
+        let found = key.and_then(|key| grant::grant(self.read, kind, from, key));
+        found.map(Some).ok_or_else(|| {
+            let route = kind.name();
+            let Reference { kind, name, .. } = to.object;
+            let message = format!(
+                "no ReferenceGrant of namespace {namespace:?} lets {route}s of namespace {from:?} refer to {kind} {name:?}"
+            );
+            Backend::nowhere(reason::REF_NOT_PERMITTED, message)
+        })
     }
 
     fn service(&self, to: &Named<'_>, key: ObjectKey) -> Result<Backend, RouteError> {
@@ -244,7 +257,7 @@ impl Resolving<'_, '_, '_> {
             }
             Found::Host(host, port) => (host, *port),
         };
-        let by = Some(key.clone());
+        let by = vec![key.clone()];
         if let Some(port) = to.port.filter(|port| *port != stated) {
             let message = format!("{key} has the port {stated}, not {port}");
             return Backend {
