@@ -126,6 +126,7 @@ async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyho
         wanted.service_account(),
         options.port_offset,
         server.xds.clone(),
+        server.token(),
     );
     let mut proxy = Proxy::start(&envoy, &settings, kept.path())?;
     eprintln!("Envoy: {}.", envoy.from);
