@@ -11,6 +11,7 @@ use store::{ChangeSet, Snapshot, Store};
 
 use crate::outcome::{Outcome, code, finding, owner};
 use crate::root::Root;
+use crate::status::{LiveStatuses, StatusChange};
 use crate::strata::Routes;
 
 /// What derived objects are made of, kept up to date with a store.
@@ -26,6 +27,8 @@ pub struct Stage {
     /// What is wrong with derived objects as others have their names.
     taken: KeyedMap<ObjectKey, Arc<[Diagnostic]>>,
     found: Vec<FindingsChange>,
+    /// `None` where nobody asks for statuses.
+    statuses: Option<LiveStatuses>,
     panics: u64,
 }
 
@@ -55,6 +58,7 @@ impl Default for Stage {
             makers: KeyedMap::default(),
             taken: KeyedMap::default(),
             found: Vec::new(),
+            statuses: None,
             panics: 0,
         }
     }
@@ -64,6 +68,14 @@ impl Default for Stage {
 type Touched = BTreeMap<ObjectKey, Option<AnyObject>>;
 
 impl Stage {
+    /// A stage that keeps statuses as well; whoever has it takes them after each batch.
+    pub fn with_statuses() -> Self {
+        Self {
+            statuses: Some(LiveStatuses::default()),
+            ..Self::default()
+        }
+    }
+
     /// Applies a batch to the store, and then what is to be derived differently because of it, as one set of changes.
     /// Every batch of a store must go through the same stage.
     pub fn apply(
@@ -101,6 +113,18 @@ impl Stage {
         for key in named {
             self.judge(store, key);
         }
+        changes
+    }
+
+    /// Derives the statuses that may have changed, at the snapshot that the last batch made; returns those that did. Costs
+    /// nothing where nobody asked for statuses.
+    pub fn take_statuses(&mut self, snapshot: &Snapshot) -> Vec<StatusChange> {
+        let Some(statuses) = &mut self.statuses else {
+            return Vec::new();
+        };
+        let (changes, panics) = statuses.pull(&self.engine, snapshot);
+        self.panics += panics;
+        self.engine.collect();
         changes
     }
 
@@ -144,6 +168,10 @@ impl Stage {
         after: &Snapshot,
         touched: &mut Touched,
     ) {
+        if let Some(statuses) = &mut self.statuses {
+            let is_there = after.tables.get_any(key.kind, &key.name).is_some();
+            statuses.take_in(&mut self.engine, key, is_there);
+        }
         let roots = |snapshot: &Snapshot| {
             let mut roots = BTreeSet::new();
             if let Some(object) = snapshot.tables.get_any(key.kind, &key.name) {
@@ -185,8 +213,14 @@ impl Stage {
 
     /// Derives what may have changed.
     fn pull(&mut self, snapshot: &Snapshot, touched: &mut Touched) {
+        if let Some(statuses) = &mut self.statuses {
+            statuses.begin();
+        }
         for id in self.engine.changed_roots() {
             let Some(root) = self.by_id.get(&id).cloned() else {
+                if let Some(statuses) = &mut self.statuses {
+                    statuses.note(id);
+                }
                 continue;
             };
             let pulled = catch_unwind(AssertUnwindSafe(|| root.pull(&self.engine, snapshot)));

@@ -42,16 +42,28 @@ pub enum Lock {
     Addresses,
     /// The roots of the mesh in each namespace, or in a ClusterTrustBundle.
     Roots,
+    /// Status of the Gateway API's kinds.
+    GatewayStatus,
 }
 
 impl Lock {
-    /// The name of the Lease, as istiod has it.
+    /// The name of the lock, as istiod has it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ingress => "istio-leader",
             Self::Analysis => "istio-analyze-leader",
             Self::Addresses => "istio-ip-autoallocate",
             Self::Roots => "istio-namespace-controller-election",
+            Self::GatewayStatus => "istio-gateway-status-leader",
+        }
+    }
+
+    /// The name of the Lease for replicas of a revision. What a revision writes to objects of its own alone is led by one
+    /// replica of each.
+    fn lease(self, revision: &str) -> Arc<str> {
+        match self {
+            Self::GatewayStatus => format!("{}-{revision}", self.name()).into(),
+            _ => self.name().into(),
         }
     }
 
@@ -62,6 +74,9 @@ impl Lock {
             Self::Analysis => "findings in the status of Istio's kinds",
             Self::Addresses => "addresses of ServiceEntries",
             Self::Roots => "the roots of the mesh in each namespace",
+            Self::GatewayStatus => {
+                "the status of Gateways, routes and other objects of the Gateway API"
+            }
         }
     }
 }
@@ -136,7 +151,7 @@ impl Elector {
             kind: "Lease".into(),
             plural: "leases".into(),
             namespace: candidate.namespace.clone(),
-            name: lock.name().into(),
+            name: lock.lease(&candidate.revision),
         };
         let elector = Self {
             place,

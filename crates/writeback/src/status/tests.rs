@@ -36,12 +36,13 @@ fn wanted(value: Value) -> Arc<Wanted> {
             name: "ours",
             value,
             over: None,
+            merge: Merge::Whole,
         }],
     })
 }
 
 fn statuses<'a>(all: impl IntoIterator<Item = (&'a str, Arc<Wanted>)>) -> Statuses {
-    Arc::new(all.into_iter().map(|(name, w)| (key(name), w)).collect())
+    all.into_iter().map(|(name, w)| (key(name), w)).collect()
 }
 
 #[test]
@@ -51,9 +52,9 @@ fn only_what_differs_is_written_and_the_rest_is_kept() {
         "spec": {"x": 1},
         "status": {"ours": [], "theirs": {"y": 2}},
     });
-    assert_eq!(wanted(json!([])).step(&now), Step::Keep);
-    assert_eq!(wanted(Value::Null).step(&now), Step::Keep);
-    let Step::Write(next) = wanted(json!(["a"])).step(&now) else {
+    assert_eq!(wanted(json!([])).step(&now, "now"), Step::Keep);
+    assert_eq!(wanted(Value::Null).step(&now, "now"), Step::Keep);
+    let Step::Write(next) = wanted(json!(["a"])).step(&now, "now") else {
         panic!("it differs");
     };
     assert_eq!(next["status"], json!({"ours": ["a"], "theirs": {"y": 2}}));
@@ -64,21 +65,21 @@ fn only_what_differs_is_written_and_the_rest_is_kept() {
         observed: true,
         ..(*wanted(value)).clone()
     };
-    assert_eq!(observed(2, json!(["a"])).step(&now), Step::Wait);
-    assert_eq!(observed(3, Value::Null).step(&now), Step::Keep);
-    let Step::Write(next) = observed(3, json!(["a"])).step(&now) else {
+    assert_eq!(observed(2, json!(["a"])).step(&now, "now"), Step::Wait);
+    assert_eq!(observed(3, Value::Null).step(&now, "now"), Step::Keep);
+    let Step::Write(next) = observed(3, json!(["a"])).step(&now, "now") else {
         panic!("it differs");
     };
     assert_eq!(next["status"]["observedGeneration"], "3");
-    assert_eq!(observed(3, json!(["a"])).step(&next), Step::Keep);
+    assert_eq!(observed(3, json!(["a"])).step(&next, "now"), Step::Keep);
     let other = Wanted {
         uid: "v".into(),
         ..(*wanted(json!(["a"]))).clone()
     };
-    assert_eq!(other.step(&now), Step::Wait);
+    assert_eq!(other.step(&now, "now"), Step::Wait);
     let mut over = (*wanted(json!(["a"]))).clone();
     over.fields[0].over = Some(json!(["b"]));
-    assert_eq!(over.step(&now), Step::Wait);
+    assert_eq!(over.step(&now, "now"), Step::Wait);
 }
 
 #[test]
@@ -94,8 +95,12 @@ fn what_is_known_says_the_same_as_the_object() {
         let object = json!({"metadata": {}, "status": {"ours": held}});
         for value in &values {
             let wanted = wanted(value.clone());
-            let known = Known::of(&object, &wanted).holds(&wanted);
-            assert_eq!(known, wanted.step(&object) == Step::Keep, "{held} {value}");
+            let known = Known::of(&object, &wanted).holds(&wanted, "");
+            assert_eq!(
+                known,
+                wanted.step(&object, "now") == Step::Keep,
+                "{held} {value}"
+            );
         }
     }
 }
