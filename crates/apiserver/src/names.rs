@@ -1,5 +1,7 @@
 //! What names may be written with.
 
+use validate::text::is_label_value;
+
 /// What is said of a name that may have a prefix.
 pub(crate) const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 /// What is said of a value of a label.
@@ -50,17 +52,6 @@ pub(crate) fn path_fault(name: &str) -> Option<&'static str> {
         }
         _ => None,
     }
-}
-
-/// Whether a text may be the value of a label.
-pub(crate) fn is_label_value(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
-    text.is_empty()
-        || (text.len() <= 63
-            && text.bytes().all(inner)
-            && edge(text.bytes().next())
-            && edge(text.bytes().last()))
 }
 
 /// Whether a text is a name with or without a prefix.

@@ -7,11 +7,14 @@
 //! Istio: pilot/pkg/config/kube/gateway and gatewaycommon, 1.32.
 
 mod attachment;
+mod basis;
 mod class;
 mod grant;
 mod host;
+mod limits;
 mod listener;
 mod policy;
+mod route;
 mod rules;
 mod status;
 mod stream;

@@ -58,6 +58,7 @@ layers! {
         gateway_api::GatewayClass, gateway_api::Gateway, gateway_api::ListenerSet, gateway_api::HttpRoute,
         gateway_api::GrpcRoute, gateway_api::TlsRoute, gateway_api::TcpRoute, gateway_api::UdpRoute,
         gateway_api::ReferenceGrant, gateway_api::BackendTlsPolicy, gateway_api::XBackend,
-        gateway_api::XBackendTrafficPolicy, gateway_api::XMesh, multicluster::ServiceImport;
+        gateway_api::XBackendTrafficPolicy, gateway_api::XMesh, gateway_api::InferencePool,
+        multicluster::ServiceImport;
     Routes: istio::Gateway, istio::VirtualService, istio::DestinationRule;
 }

@@ -151,7 +151,7 @@ fn role(kind: Kind) -> &'static str {
         Kind::Gateway | Kind::KubeGateway | Kind::ListenerSet | Kind::GatewayClass => "gateway",
         Kind::Ingress | Kind::IngressClass => "ingress",
         Kind::ServiceEntry | Kind::Service | Kind::ServiceImport | Kind::ServiceExport => "service",
-        Kind::XBackend => "backend",
+        Kind::XBackend | Kind::InferencePool => "backend",
         Kind::Sidecar => "scope",
         Kind::WorkloadEntry | Kind::EndpointSlice => "endpoints",
         Kind::Pod | Kind::WorkloadGroup | Kind::Deployment => "workload",

@@ -87,6 +87,8 @@ macro_rules! for_each_kind {
             (XBackendTrafficPolicy, $crate::kinds::gateway_api::XBackendTrafficPolicy, (), x_backend_traffic_policies, "gateway.networking.x-k8s.io", "XBackendTrafficPolicy", "xbackendtrafficpolicies", Namespaced, ["v1alpha1"]),
             (XMesh, $crate::kinds::gateway_api::XMesh, (), x_meshes, "gateway.networking.x-k8s.io", "XMesh", "xmeshes", Cluster, ["v1alpha1"]),
 
+            (InferencePool, $crate::kinds::gateway_api::InferencePool, (), inference_pools, "inference.networking.k8s.io", "InferencePool", "inferencepools", Namespaced, ["v1"]),
+
             (ServiceExport, $crate::kinds::multicluster::ServiceExport, $crate::kinds::multicluster::ServiceExportStatus, service_exports, "multicluster.x-k8s.io", "ServiceExport", "serviceexports", Namespaced, ["v1alpha1"]),
             (ServiceImport, $crate::kinds::multicluster::ServiceImport, (), service_imports, "multicluster.x-k8s.io", "ServiceImport", "serviceimports", Namespaced, ["v1alpha1"]),
 

@@ -460,6 +460,15 @@ mod gateway_api {
         }
     }
     impl Indexed for XMesh {}
+    impl Indexed for InferencePool {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            let (namespace, name) = (object.namespace(), &object.meta.name.name);
+            let service = pool_service_name(name);
+            emit(ObjectIndex::Service, format!("{namespace}/{service}"));
+            let pairs = object.spec.selector.match_labels.iter();
+            super::emit_selector(namespace, pairs.map(|(k, v)| (&**k, &**v)), emit);
+        }
+    }
 }
 
 mod multicluster {

@@ -97,6 +97,17 @@ pub fn is_label(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || *b == b'-')
 }
 
+/// Whether a text may be the value of a label.
+pub fn is_label_value(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
+    text.is_empty()
+        || (text.len() <= 63
+            && text.bytes().all(inner)
+            && edge(text.bytes().next())
+            && edge(text.bytes().last()))
+}
+
 /// The name of a port.
 pub fn port_name(text: &str) -> Check {
     if is_label(text) {

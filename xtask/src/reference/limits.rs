@@ -7,10 +7,11 @@ use anyhow::Context;
 
 /// Where the tables are.
 const FOLDER: &str = "crates/validate/src/written";
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "limits.rs",
     "gateway_api.rs",
     "gateway_api/experimental.rs",
+    "gateway_api/inference.rs",
     "kubernetes.rs",
     "higress.rs",
     "multicluster.rs",

@@ -11,11 +11,12 @@ use serde_json::Value;
 use validate::Rules;
 use validate::report::{At, Report};
 use validate::schema::{Schema, reason};
+use validate::text::is_label_value;
 
 use super::{Call, defaults};
 use crate::names::{
-    LABEL_VALUE, QUALIFIED, is_label_value, is_qualified_name, label_fault, path_fault,
-    service_fault, subdomain_fault,
+    LABEL_VALUE, QUALIFIED, is_qualified_name, label_fault, path_fault, service_fault,
+    subdomain_fault,
 };
 use crate::object::{is_terminating, meta};
 use crate::resource::Resource;

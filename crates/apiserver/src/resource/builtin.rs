@@ -38,6 +38,7 @@ const SHORT_NAMES: &[(Kind, &[&str])] = &[
     (Kind::XBackend, &["xbackend"]),
     (Kind::XBackendTrafficPolicy, &["xbtrafficpolicy"]),
     (Kind::XMesh, &["mesh"]),
+    (Kind::InferencePool, &["infpool"]),
     (Kind::ServiceExport, &["svcex"]),
     (Kind::ServiceImport, &["svcim"]),
 ];

@@ -1,14 +1,23 @@
 //! What a route attaches to.
 
-use std::collections::BTreeSet;
+mod refusal;
+mod service;
+
 use std::sync::Arc;
 
-use model::ObjectKey;
-use model::kinds::gateway_api::ParentRef;
+use model::kinds::gateway_api::{GrpcRoute, HttpRoute, ParentRef, TcpRoute, TlsRoute, UdpRoute};
+use model::{Kind, Namespace, ObjectKey, host};
 
-use super::listener::Listener;
+use super::listener::{Listener, ListenersOf};
+use super::route::{WrittenRoute, with_route_type};
+use super::rules::HttpRulesOf;
+use super::rules::stream::StreamRulesOf;
+use super::{ANY_HOST, limits};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
+
+pub(crate) use refusal::Refused;
+pub(crate) use service::NoWaypoint;
 
 /// A route at one listener of a parent, or at a service of the mesh.
 ///
@@ -21,37 +30,16 @@ pub(crate) struct Attachment {
     pub parent: ObjectKey,
     /// The listener; `None` for a service.
     pub listener: Option<Arc<Listener>>,
+    /// The hosts that the route serves there: not those that a more specific listener takes, and none where it is refused.
+    pub hosts: Arc<[Arc<str>]>,
     /// Why it is refused, if it is.
     pub refused: Option<Refused>,
-    /// Hosts that other listeners of the same port and protocol take.
-    pub taken: BTreeSet<Arc<str>>,
-    /// Why no waypoint would route by it, for a service.
-    pub no_waypoint: Option<&'static str>,
+    /// Why no waypoint would route by it, for a service in the ambient mode.
+    pub no_waypoint: Option<NoWaypoint>,
 }
 
-/// Why a route may not attach.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Refused {
-    /// The reason of the condition `Accepted`.
-    pub reason: RefusedReason,
-    /// For people.
-    pub message: Arc<str>,
-}
-
-/// A reason why a route may not attach, the one that outweighs the others first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum RefusedReason {
-    /// Its kind or namespace is not allowed.
-    NotAllowedByListeners,
-    /// None of its hosts is one of the listener.
-    NoMatchingListenerHostname,
-    /// Another reference names the same parent.
-    ParentRefConflict,
-    /// The parent, section or port is not there.
-    NoMatchingParent,
-}
-
-/// The attachments of a route of any kind, in the order of its references as text.
+/// The attachments of a route of any kind, in the order of its references as text; those of one reference in the order of
+/// the listeners.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct AttachmentsOf(pub ObjectKey);
 
@@ -60,7 +48,174 @@ impl Derive for AttachmentsOf {
     type Value = Arc<[Attachment]>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        let _ = read;
-        Arc::from([])
+        if !read.settings().features.gateway_api {
+            return Arc::from([]);
+        }
+        with_route_type!(self.0.kind, attachments(read, &self.0), Arc::from([]))
+    }
+}
+
+/// A reference as text, by which references are ordered.
+///
+/// Istio: pilot/pkg/config/kube/gateway/conversion.go parentRefString, 1.32.
+pub(super) fn reference_text(reference: &ParentRef, namespace: &Namespace) -> String {
+    format!(
+        "{}/{}/{}/{}/{}.{}",
+        reference.group,
+        reference.kind,
+        reference.name,
+        reference.section_name.as_deref().unwrap_or_default(),
+        reference.port.unwrap_or_default(),
+        reference.namespace.as_deref().unwrap_or(namespace),
+    )
+}
+
+/// Istio: pilot/pkg/config/kube/gateway/conversion.go extractParentReferenceInfo, 1.32.
+fn attachments<T: WrittenRoute>(
+    read: &Reader<'_, '_, Routes>,
+    key: &ObjectKey,
+) -> Arc<[Attachment]> {
+    let Some(route) = read.get::<T>(&key.name) else {
+        return Arc::from([]);
+    };
+    let stated = route.spec.hostnames();
+    let any = [ANY_HOST.into()];
+    let attaching = Attaching {
+        read,
+        route: key,
+        hostnames: if stated.is_empty() { &any } else { stated },
+    };
+    let mut references: Vec<&ParentRef> = route.spec.parent_refs().iter().collect();
+    references.sort_by_cached_key(|reference| reference_text(reference, &key.name.namespace));
+    let mut all: Vec<Attachment> = Vec::new();
+    for reference in references {
+        let Some(parent) = reference.key(&key.name.namespace) else {
+            continue;
+        };
+        match parent.kind {
+            Kind::Service | Kind::ServiceEntry => {
+                all.extend(attaching.at_service(reference, parent));
+            }
+            _ => attaching.at_listeners(reference, &parent, &mut all),
+        }
+    }
+    attaching.bound(&mut all);
+    all.into()
+}
+
+/// A route being attached.
+struct Attaching<'r, 'a, 'b> {
+    read: &'r Reader<'a, 'b, Routes>,
+    route: &'r ObjectKey,
+    /// Its hosts; any where it states none.
+    hostnames: &'r [Arc<str>],
+}
+
+impl Attaching<'_, '_, '_> {
+    fn at_listeners(&self, reference: &ParentRef, parent: &ObjectKey, all: &mut Vec<Attachment>) {
+        let listeners = self.read.derived(ListenersOf(parent.clone()));
+        all.extend(listeners.iter().map(|listener| {
+            let refused = refusal::at_listener(self.route, self.hostnames, reference, listener);
+            let hosts = match refused {
+                None => self.hosts(listener, &listeners),
+                Some(_) => Arc::from([]),
+            };
+            Attachment {
+                reference: reference.clone(),
+                parent: parent.clone(),
+                listener: Some(listener.clone()),
+                hosts,
+                refused,
+                no_waypoint: None,
+            }
+        }));
+    }
+
+    /// The hosts that the route serves at a listener.
+    fn hosts(&self, listener: &Listener, all: &[Arc<Listener>]) -> Arc<[Arc<str>]> {
+        match self.route.kind {
+            Kind::TlsRoute if !listener.hostname.is_empty() => {
+                let hosts: Vec<&str> = self.hostnames.iter().map(|host| &**host).collect();
+                let both = host::intersection(&hosts, &[&listener.hostname]);
+                both.into_iter().map(Arc::from).collect()
+            }
+            Kind::HttpRoute | Kind::GrpcRoute => {
+                let alike = all.iter().filter(|other| {
+                    other.port == listener.port && other.protocol == listener.protocol
+                });
+                let mut taken: Vec<&str> = alike.map(|other| &*other.hostname).collect();
+                taken.retain(|host| *host != &*listener.hostname);
+                let own = self.hostnames.iter();
+                own.filter(|host| is_served(host, &listener.hostname, &taken))
+                    .cloned()
+                    .collect()
+            }
+            _ => self.hostnames.into(),
+        }
+    }
+
+    /// Refuses the route where the copies of its rules would weigh too much.
+    fn bound(&self, all: &mut [Attachment]) {
+        for in_mesh in [false, true] {
+            let there = all.iter_mut().filter(|a| a.listener.is_none() == in_mesh);
+            let mut accepted: Vec<&mut Attachment> =
+                there.filter(|a| a.refused.is_none()).collect();
+            let copies: usize = accepted.iter().map(|a| a.hosts.len()).sum();
+            if copies <= limits::FEW_COPIES {
+                continue;
+            }
+            let weight = self.weight(in_mesh);
+            if weight.saturating_mul(copies) <= limits::COPIED_BYTES {
+                continue;
+            }
+            let refused = refusal::too_much(copies, weight);
+            for attachment in &mut accepted {
+                attachment.refused = Some(refused.clone());
+                attachment.hosts = Arc::from([]);
+            }
+        }
+    }
+
+    fn weight(&self, in_mesh: bool) -> usize {
+        let route = self.route.clone();
+        match self.route.kind {
+            Kind::HttpRoute | Kind::GrpcRoute => {
+                let rules = HttpRulesOf { route, in_mesh };
+                limits::weight(self.read.derived(rules).routes.iter().map(AsRef::as_ref))
+            }
+            _ => self.read.derived(StreamRulesOf { route, in_mesh }).weight(),
+        }
+    }
+}
+
+/// Whether a listener serves a host of a route; `taken` are the hosts of the other listeners of its port and protocol.
+///
+/// Istio: pilot/pkg/config/kube/gateway/conversion.go hostnameAllowedByIsolation, 1.32.
+fn is_served(route_host: &str, listener: &str, taken: &[&str]) -> bool {
+    if !listener.is_empty() && !listener.starts_with('*') {
+        return true;
+    }
+    if !listener.is_empty() && !host::matches(route_host, listener) {
+        return false;
+    }
+    let mut better = taken.iter().filter(|other| listener.len() <= other.len());
+    !better.any(|other| host::subset_of(route_host, other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_served;
+
+    #[test]
+    fn a_more_specific_listener_takes_its_hosts() {
+        let taken = ["*.example.com", "*.foo.example.com", "abc.foo.example.com"];
+        let any = |host| is_served(host, "", &taken);
+        assert!(any("bar.com") && any("*"));
+        assert!(!any("*.example.com") && !any("a.example.com") && !any("abc.foo.example.com"));
+        let wide = |host| is_served(host, "*.example.com", &["", "*.foo.example.com"]);
+        assert!(wide("*.example.com") && wide("a.example.com") && wide("*"));
+        assert!(!wide("x.foo.example.com") && !wide("bar.com"));
+        // A listener of one host serves nothing else, whatever the route states.
+        assert!(is_served("bar.com", "foo.com", &["bar.com"]));
     }
 }

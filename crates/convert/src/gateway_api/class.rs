@@ -1,12 +1,18 @@
-//! Which GatewayClasses are ours, and what is told of each.
+//! Which GatewayClasses are ours, and what Gateways of each are.
+//!
+//! Istio: pilot/pkg/config/kube/gatewaycommon/{classinfo.go,gatewayclass_collection.go}, 1.32.
 
 use std::sync::Arc;
 
 use model::ObjectName;
 use model::kinds::gateway_api::GatewayClass;
+use model::settings::Features;
 
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
+
+/// Our own class, which means what Istio's default one does.
+const OWN: &str = "pilothouse";
 
 /// What Gateways of a class are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,25 +27,65 @@ pub(crate) enum Controller {
     EastWest,
 }
 
-/// A class that is ours.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Class {
-    /// The name of the controller, as statuses say it.
-    pub controller_name: Arc<str>,
-    /// What its Gateways are.
-    pub controller: Controller,
+impl Controller {
+    /// The controller of that name, where the features let us be it.
+    pub(crate) fn find(name: &str, features: &Features) -> Option<Self> {
+        let all = [
+            (&*features.gateway_controller, Self::Gateway),
+            ("istio.io/unmanaged-gateway", Self::Remote),
+            ("istio.io/mesh-controller", Self::Waypoint),
+            ("istio.io/eastwest-controller", Self::EastWest),
+        ];
+        let (_, found) = all.into_iter().find(|(known, _)| *known == name)?;
+        (features.gateway_api && found.is_enabled(features)).then_some(found)
+    }
+
+    /// That of a class that is ours without an object.
+    fn built_in(class: &str, features: &Features) -> Option<Self> {
+        let found = match class {
+            "istio-remote" => Self::Remote,
+            "istio-waypoint" => Self::Waypoint,
+            "istio-east-west" => Self::EastWest,
+            _ if class == OWN || class == features.default_gateway_class.as_str() => Self::Gateway,
+            _ => return None,
+        };
+        (features.gateway_api && found.is_enabled(features)).then_some(found)
+    }
+
+    fn is_enabled(self, features: &Features) -> bool {
+        match self {
+            Self::Gateway => true,
+            Self::Remote => features.gateway_api_network_gateways,
+            Self::Waypoint => features.ambient_waypoints,
+            Self::EastWest => features.ambient_multi_network,
+        }
+    }
+
+    /// Whether ListenerSets can add to its Gateways.
+    pub(crate) fn takes_listener_sets(self) -> bool {
+        self == Self::Gateway
+    }
+
+    /// Whether what is deployed for a Gateway has the class in its name.
+    pub(crate) fn names_class(self) -> bool {
+        self == Self::Gateway
+    }
 }
 
-/// The class of a name; `None` where it is not there or not ours.
+/// The class of a name; `None` where it is not there or not ours. One that an object gives to another controller is not
+/// ours, whatever its name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ClassOf(pub Arc<str>);
 
 impl Derive for ClassOf {
     type Stratum = Routes;
-    type Value = Option<Class>;
+    type Value = Option<Controller>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        let _ = read.get::<GatewayClass>(&ObjectName::new("", self.0.clone()));
-        None
+        let features = &read.settings().features;
+        match read.get::<GatewayClass>(&ObjectName::new("", self.0.clone())) {
+            Some(class) => Controller::find(&class.spec.controller_name, features),
+            None => Controller::built_in(&self.0, features),
+        }
     }
 }

@@ -1,9 +1,18 @@
 //! The routes of one host of one parent, merged of all HTTPRoutes and GRPCRoutes that attach there.
+//!
+//! Istio: pilot/pkg/config/kube/gateway/route_collections.go mergeHTTPRoutes, 1.32.
 
+mod merge;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{Namespace, ObjectKey};
+use model::kinds::gateway_api::{GrpcRoute, HttpRoute};
+use model::{Kind, Namespace, ObjectKey, ObjectName};
+use store::index::{ObjectIndex, parent_host_value, reference_value};
 
+use self::merge::{Merging, Part};
+use super::attachment::{Attachment, AttachmentsOf};
 use crate::outcome::Outcome;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -17,8 +26,33 @@ impl Derive for HostOfParent {
     type Value = Outcome<Routes>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
-        let _ = read;
-        Outcome::default()
+        let Self(parent, host) = self;
+        let value = parent_host_value(parent, host);
+        let is_here = |attachment: &Attachment| {
+            attachment.parent == *parent && attachment.hosts.contains(host)
+        };
+        let routes = routes_by(read, ObjectIndex::ParentHost, &value);
+        let parts = parts(read, routes, false, is_here);
+        let mut gateways = BTreeSet::new();
+        for part in &parts {
+            gateways.extend(part.gateways(is_here));
+        }
+        let mut merging = Merging::new(read, parent);
+        for gateway in gateways {
+            let ObjectName {
+                namespace, name, ..
+            } = gateway;
+            let here = parts.iter();
+            let here = here.filter(|part| part.gateways(is_here).any(|own| own == gateway));
+            merging.add(
+                format!("{namespace}~{name}~{host}"),
+                format!("{namespace}/{name}"),
+                host,
+                None,
+                here,
+            );
+        }
+        merging.outcome()
     }
 }
 
@@ -38,7 +72,52 @@ impl Derive for HostOfMesh {
     type Value = Outcome<Routes>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
-        let _ = read;
-        Outcome::default()
+        let value = reference_value(&self.parent);
+        let mut routes = routes_by(read, ObjectIndex::Parent, &value);
+        routes.retain(|route| route.name.namespace == self.namespace);
+        let is_here = |attachment: &Attachment| {
+            attachment.parent == self.parent && attachment.reference.port == self.port
+        };
+        let parts = parts(read, routes, true, is_here);
+        let hosts: BTreeSet<&Arc<str>> = parts.iter().flat_map(|p| p.hosts(is_here)).collect();
+        let mut merging = Merging::new(read, &self.parent);
+        for host in hosts {
+            let name = match self.port {
+                Some(port) => format!("{}~{port}~{host}", self.namespace),
+                None => format!("{}~{host}", self.namespace),
+            };
+            merging.add(name, "mesh".to_owned(), host, self.port, parts.iter());
+        }
+        merging.outcome()
     }
+}
+
+/// The HTTPRoutes and GRPCRoutes with an index value.
+fn routes_by(read: &Reader<'_, '_, Routes>, index: ObjectIndex, value: &str) -> Vec<ObjectKey> {
+    let of_kind = |kind, names: Vec<ObjectName>| {
+        // The routes of other clusters are theirs.
+        let names = names.into_iter().filter(|name| name.cluster.is_none());
+        names.map(move |name| ObjectKey { kind, name })
+    };
+    let http = of_kind(Kind::HttpRoute, read.names_by::<HttpRoute>(index, value));
+    let grpc = of_kind(Kind::GrpcRoute, read.names_by::<GrpcRoute>(index, value));
+    http.chain(grpc).collect()
+}
+
+/// Those of the routes that are accepted somewhere here, the oldest first.
+fn parts(
+    read: &Reader<'_, '_, Routes>,
+    routes: Vec<ObjectKey>,
+    in_mesh: bool,
+    is_here: impl Fn(&Attachment) -> bool,
+) -> Vec<Part> {
+    let parts = routes.into_iter().filter_map(|route| {
+        let attachments = read.derived(AttachmentsOf(route.clone()));
+        let accepted = |a: &Attachment| a.refused.is_none() && is_here(a);
+        let is_part = attachments.iter().any(accepted);
+        is_part.then(|| Part::new(read, route, in_mesh, attachments))
+    });
+    let mut parts: Vec<Part> = parts.collect();
+    parts.sort_by(Part::cmp_age);
+    parts
 }

@@ -11,6 +11,7 @@ mod limits;
 mod matches;
 mod precedence;
 mod rule;
+pub(super) mod stream;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,10 +1,16 @@
 //! What is told of objects of the Gateway API in their statuses.
 
-use model::ObjectKey;
+mod class;
+mod condition;
+mod route;
+
+use model::{Kind, ObjectKey};
 use serde_json::Value;
 
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
+
+pub(crate) use condition::Conditions;
 
 /// The status of an object of the Gateway API: the fields that are ours; `None` where it is not for us to tell.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -15,7 +21,15 @@ impl Derive for StatusOf {
     type Value = Option<Value>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        let _ = read;
-        None
+        let name = &self.0.name;
+        match self.0.kind {
+            Kind::GatewayClass => class::status(read, name),
+            Kind::HttpRoute
+            | Kind::GrpcRoute
+            | Kind::TlsRoute
+            | Kind::TcpRoute
+            | Kind::UdpRoute => route::status(read, &self.0),
+            _ => None,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The kinds of the Kubernetes Gateway API, in its experimental channel, which holds all that the standard one does.
+//! The kinds of the Kubernetes Gateway API, in its experimental channel, which holds all that the standard one does, and of
+//! its inference extension.
 //!
 //! What the API's schemas default is defaulted here, so that a manifest from a file means what it means in a cluster.
 //! Of statuses only conditions are read, by analysis.
@@ -7,6 +8,7 @@ mod experimental;
 mod grpc_route;
 mod http_filter;
 mod http_route;
+mod inference;
 mod listener;
 mod policy;
 mod reference;
@@ -30,6 +32,11 @@ pub use http_route::{
     CookieConfig, CookieLifetime, HeaderConfig, HttpBackendRef, HttpMatch, HttpPathMatch,
     HttpRoute, HttpRule, MatchType, NamedMatch, PathMatchType, Retry, SessionPersistence,
     SessionType, Timeouts,
+};
+pub use inference::{
+    EndpointPickerRef, FAILURE_MODE_LABEL, FIRST_POOL_PORT, InferencePool, PICKER_LABEL,
+    PICKER_PORT_LABEL, POOL_LABEL, POOL_SEMANTICS, PickerFailureMode, PoolProtocol, PoolSelector,
+    SEMANTICS_LABEL, TargetPort, pool_host, pool_service, pool_service_name,
 };
 pub use listener::{
     AllowedListeners, AllowedRoutes, BackendTls, CertificateValidation, ClientTls, FromNamespaces,

@@ -320,6 +320,7 @@ defined_kinds!(gateway_api:
     XBackend,
     XBackendTrafficPolicy,
     XMesh,
+    InferencePool,
 );
 defined_kinds!(multicluster: ServiceExport with ServiceExportStatus, ServiceImport);
 defined_kinds!(higress: McpBridge, Http2Rpc, WasmPlugin);

@@ -131,6 +131,12 @@ declare_features! {
         "Translate the Gateway API.";
     "PILOT_ENABLE_ALPHA_GATEWAY_API" alpha_gateway_api: bool = false,
         "Translate what the Gateway API tries out as well: XBackend, XBackendTrafficPolicy, XMesh.";
+    "PILOT_ENABLE_AMBIENT" ambient: bool = false,
+        "Allow the ambient mode; without it the other settings of that mode have no effect.";
+    "PILOT_ENABLE_AMBIENT_WAYPOINTS" ambient_waypoints: bool = false,
+        "Serve the GatewayClass istio-waypoint; with PILOT_ENABLE_AMBIENT, on unless it is set to false.";
+    "AMBIENT_ENABLE_MULTI_NETWORK" ambient_multi_network: bool = false,
+        "Serve the GatewayClass istio-east-west; needs PILOT_ENABLE_AMBIENT.";
     "PILOT_GATEWAY_API_CONTROLLER_NAME" gateway_controller: Name = "istio.io/gateway-controller",
         "The controller of GatewayClasses whose Gateways are ours.";
     "PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME" default_gateway_class: Name = "istio",
@@ -331,9 +337,32 @@ impl Features {
         variables.sort_unstable();
         let findings = variables
             .iter()
-            .filter_map(|(name, value)| features.read_variable(name, value, handled))
-            .collect();
+            .filter_map(|(name, value)| features.read_variable(name, value, handled));
+        let mut findings: Vec<Diagnostic> = findings.collect();
+        findings.extend(features.settle_ambient(&variables));
         (features, findings)
+    }
+
+    /// Settings of the ambient mode have an effect only with that mode, which turns some of them on.
+    ///
+    /// Istio: pilot/pkg/features/ambient.go registerAmbient, 1.32.
+    fn settle_ambient(&mut self, variables: &[(String, String)]) -> Vec<Diagnostic> {
+        let names = [
+            "PILOT_ENABLE_AMBIENT_WAYPOINTS",
+            "AMBIENT_ENABLE_MULTI_NETWORK",
+        ];
+        let is_set = |name: &str| variables.iter().any(|(set, _)| set == name);
+        if self.ambient {
+            self.ambient_waypoints |= !is_set(names[0]);
+            return Vec::new();
+        }
+        (self.ambient_waypoints, self.ambient_multi_network) = (false, false);
+        let ignored = names.into_iter().filter(|name| is_set(name));
+        let ignored = ignored.map(|name| {
+            let message = "this setting has no effect without PILOT_ENABLE_AMBIENT";
+            Diagnostic::new(code::ENVIRONMENT, Severity::Info, message).at(name)
+        });
+        ignored.collect()
     }
 
     fn read_variable(&mut self, name: &str, value: &str, handled: &[&str]) -> Option<Diagnostic> {
@@ -406,6 +435,17 @@ mod tests {
                 "info[PIL0007]: XDS_AUTH: this setting of Istio has no effect",
             ]
         );
+    }
+
+    #[test]
+    fn the_ambient_mode_turns_its_settings_on() {
+        let ambient = ("PILOT_ENABLE_AMBIENT", "true");
+        let waypoints = "PILOT_ENABLE_AMBIENT_WAYPOINTS";
+        assert!(read(&[ambient]).0.ambient_waypoints);
+        assert!(!read(&[ambient, (waypoints, "false")]).0.ambient_waypoints);
+        let (features, findings) = read(&[(waypoints, "true")]);
+        assert_eq!(features, Features::default());
+        assert_eq!(findings.len(), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod conditions;
 mod experimental;
+mod inference;
 
 use model::Kind;
 
@@ -13,6 +14,7 @@ use crate::text::is_label;
 
 use conditions as c;
 pub(super) use experimental::ROWS as EXPERIMENTAL;
+pub(super) use inference::ROWS as INFERENCE;
 
 /// The shape of each kind's spec.
 pub(super) const SPECS: &[(Kind, &str, Spec)] = &[
@@ -33,6 +35,7 @@ pub(super) const SPECS: &[(Kind, &str, Spec)] = &[
         Spec::Needed,
     ),
     (Kind::XMesh, "XMesh", Spec::Needed),
+    (Kind::InferencePool, "InferencePool", Spec::Needed),
 ];
 
 const PORT: Limit = Between(1.0, 65_535.0);

@@ -39,9 +39,10 @@ pub(super) enum Spec {
 /// Shape, field (empty for the shape, with `[]` for the items of a list or map), what it is.
 type Entry = (&'static str, &'static str, Row);
 
-const TABLES: [&[Entry]; 6] = [
+const TABLES: [&[Entry]; 7] = [
     gateway_api::ROWS,
     gateway_api::EXPERIMENTAL,
+    gateway_api::INFERENCE,
     kubernetes::ROWS,
     higress::ROWS,
     multicluster::ROWS,
