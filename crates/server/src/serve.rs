@@ -69,6 +69,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         connections: Arc::default(),
         findings: findings.clone(),
         analyst: core.analyst,
+        statuses: core.statuses,
         warm: warm.clone(),
         supervisor: supervisor.clone(),
         settled: settled.subscribe(),

@@ -49,7 +49,8 @@ pub(crate) async fn run(options: &StatusOptions) -> anyhow::Result<()> {
         Some(address) => debug_page(address, "/debug/status").await?,
         None => {
             let snapshot = snapshot(&options.config_dir, options.mesh_config.as_deref())?;
-            convert::status::list(&server::writing::wanted::documents(&snapshot))
+            let derived = convert::status::all(&snapshot);
+            convert::status::list(&server::writing::wanted::documents(&snapshot, derived))
         }
     };
     let Some(items) = list["items"].as_array() else {

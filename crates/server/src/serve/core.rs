@@ -19,6 +19,7 @@ use crate::registration::Registration;
 use crate::remotes::Secrets;
 use crate::settings::ConfigMaps;
 use crate::shadows::Shadows;
+use crate::statuses::Book;
 use crate::trust;
 use crate::webhooks::InjectorSource;
 
@@ -33,6 +34,7 @@ pub(super) struct Core {
     pub(super) registration: Registration,
     pub(super) remote_secrets: Arc<Secrets>,
     pub(super) of_trust: Arc<trust::Seen>,
+    pub(super) statuses: Arc<Book>,
 }
 
 impl Core {
@@ -46,6 +48,8 @@ impl Core {
         let analyst = Analyst::start().context("cannot start the analysis thread")?;
         let nothing = store::Store::new(settings.clone()).snapshot();
         let shadows = Arc::new(Shadows::new(nothing.clone()));
+        let statuses = Arc::new(Book::new(nothing.clone()));
+        let of_statuses = statuses.clone();
         let home = wiring::home(options);
         let registration = Registration::start(options, home, nothing, metrics, tasks, stop);
         let limits = OriginLimits {
@@ -67,6 +71,7 @@ impl Core {
         let seen_roots = of_trust.clone();
         let on_batch = move |batch: &Batch| {
             report::on_batch(batch, &metrics);
+            of_statuses.see(batch);
             seen.see(batch);
             registered.see(batch);
             of_settings.see(batch);
@@ -92,6 +97,7 @@ impl Core {
             registration,
             remote_secrets,
             of_trust,
+            statuses,
         })
     }
 }

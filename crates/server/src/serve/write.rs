@@ -85,7 +85,7 @@ impl<'a> Begun<'a> {
         let writing = Writing::start(
             target,
             &replica,
-            &pages.analyst,
+            (&pages.statuses, &pages.analyst),
             &pages.metrics,
             told,
             (tasks, stop),
