@@ -4,7 +4,7 @@ mod live;
 
 use std::sync::Arc;
 
-use incr::{Engine, RootId};
+use incr::{Cx, Engine, Query, RootId};
 use model::kinds::kube::LoadBalancerIngress;
 use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
@@ -106,6 +106,21 @@ pub(crate) fn pull(
         json!({ "loadBalancer": { "ingress": addresses } })
     });
     Arc::new(status)
+}
+
+/// The status of an object of the Gateway API; `None` where it is not for us to tell.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct OfGatewayApi(pub ObjectKey);
+
+impl Query<Snapshot> for OfGatewayApi {
+    type Value = Option<Value>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        match self.0.name.cluster {
+            Some(_) => None,
+            None => (*cx.query(&Derivation(StatusOf(self.0.clone())))).clone(),
+        }
+    }
 }
 
 /// Every object that gets a status, by kind, namespace and name.

@@ -2,6 +2,8 @@
 
 mod class;
 mod condition;
+mod mesh;
+mod policy;
 mod route;
 
 use model::{Kind, ObjectKey};
@@ -24,6 +26,10 @@ impl Derive for StatusOf {
         let name = &self.0.name;
         match self.0.kind {
             Kind::GatewayClass => class::status(read, name),
+            Kind::BackendTlsPolicy => policy::backend_tls(read, name),
+            Kind::XBackendTrafficPolicy => policy::backend_traffic(read, name),
+            Kind::XBackend => policy::xbackend(read, name),
+            Kind::XMesh => mesh::status(read, name),
             Kind::HttpRoute
             | Kind::GrpcRoute
             | Kind::TlsRoute

@@ -6,4 +6,5 @@
 
 mod fixture;
 mod goldens;
+mod scenarios;
 mod shown;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use analysis::Finding;
+use convert::gateway_api::MESH_CONTROLLER;
 use convert::status::Status;
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::MutatingWebhookConfiguration;
@@ -57,9 +58,10 @@ fn field(name: &'static str, value: Value, merge: Merge) -> Field {
 
 /// The fields that are ours in the status of objects of a kind, and how they go into what is there.
 ///
-/// Of lists that several controllers write, ours are the entries of `controller`.
+/// Of lists that several controllers write, ours are the entries of `controller`, and of the mesh's.
 fn fields_of(kind: Kind, controller: &str) -> Vec<(&'static str, Merge)> {
-    let ours = || Merge::ByController(controller.into());
+    let of_routes = || Merge::ByController([controller.into()].into());
+    let of_both = || Merge::ByController([controller.into(), MESH_CONTROLLER.into()].into());
     let conditions = ("conditions", Merge::Conditions);
     match kind {
         Kind::Ingress => vec![("loadBalancer", Merge::Whole)],
@@ -76,9 +78,9 @@ fn fields_of(kind: Kind, controller: &str) -> Vec<(&'static str, Merge)> {
         | Kind::TlsRoute
         | Kind::TcpRoute
         | Kind::UdpRoute
-        | Kind::XBackend
-        | Kind::InferencePool => vec![("parents", ours())],
-        Kind::BackendTlsPolicy | Kind::XBackendTrafficPolicy => vec![("ancestors", ours())],
+        | Kind::InferencePool => vec![("parents", of_routes())],
+        Kind::XBackend => vec![("parents", of_both())],
+        Kind::BackendTlsPolicy | Kind::XBackendTrafficPolicy => vec![("ancestors", of_both())],
         _ => Vec::new(),
     }
 }

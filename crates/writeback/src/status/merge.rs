@@ -25,8 +25,9 @@ pub enum Merge {
     Conditions,
     /// A list of entries by name, all of them ours, with conditions.
     ByName,
-    /// A list of entries by what they are about, with conditions; ours have this as `controllerName`.
-    ByController(Arc<str>),
+    /// A list of entries by controller and what they are about, with conditions; ours have one of these as
+    /// `controllerName`.
+    ByController(Arc<[Arc<str>]>),
 }
 
 impl Merge {
@@ -59,9 +60,9 @@ impl Merge {
                 entries.collect()
             }
             Self::ByController(ours) => {
-                let ours = |entry: &&Value| entry["controllerName"] == **ours;
                 let key = |entry: &Value| reference(entry, namespace);
-                let mut left: Vec<&Value> = items(held).iter().filter(ours).collect();
+                let held = items(held).iter();
+                let mut left: Vec<&Value> = held.filter(|at| is_of(at, ours)).collect();
                 let mut part = Vec::new();
                 for wanted in items(wanted) {
                     let about = key(wanted);
@@ -123,11 +124,23 @@ fn with_conditions(held: Option<&Value>, wanted: &Value, now: &str) -> Value {
     entry
 }
 
-fn by_controller(held: &Value, wanted: &Value, ours: &str, namespace: &str, now: &str) -> Value {
+fn is_of(entry: &Value, controllers: &[Arc<str>]) -> bool {
+    controllers
+        .iter()
+        .any(|name| entry["controllerName"] == **name)
+}
+
+fn by_controller(
+    held: &Value,
+    wanted: &Value,
+    ours: &[Arc<str>],
+    namespace: &str,
+    now: &str,
+) -> Value {
     let mut left: Vec<&Value> = items(wanted).iter().collect();
     let mut all = Vec::new();
     for there in items(held) {
-        if there["controllerName"] != *ours {
+        if !is_of(there, ours) {
             all.push(there.clone());
             continue;
         }
@@ -142,7 +155,7 @@ fn by_controller(held: &Value, wanted: &Value, ours: &str, namespace: &str, now:
     all.into()
 }
 
-/// What an entry is about, with what is there by default.
+/// Whose an entry is and what it is about, with what is there by default.
 fn reference(entry: &Value, namespace: &str) -> Value {
     let mut found = REFERENCES.iter().map(|field| &entry[*field]);
     let reference = found.find(|reference| reference.is_object());
@@ -152,6 +165,7 @@ fn reference(entry: &Value, namespace: &str) -> Value {
         stated => stated.clone(),
     };
     json!([
+        entry["controllerName"],
         or("group", "gateway.networking.k8s.io"),
         or("kind", "Gateway"),
         or("namespace", namespace),

@@ -71,7 +71,7 @@ fn entry(by: &str, reference: Value, since: Option<&str>) -> Value {
 
 #[test]
 fn entries_of_other_controllers_stay_where_they_are() {
-    let merge = Merge::ByController("us".into());
+    let merge = Merge::ByController(["us".into()].into());
     let held = json!([
         entry("them", json!({"name": "a"}), None),
         entry("us", json!({"name": "gone"}), Some(THEN)),
@@ -102,7 +102,7 @@ fn entries_of_other_controllers_stay_where_they_are() {
 
 #[test]
 fn defaults_that_an_api_server_fills_in_are_no_difference() {
-    let merge = Merge::ByController("us".into());
+    let merge = Merge::ByController(["us".into()].into());
     let wanted = json!([entry("us", json!({"name": "a"}), None)]);
     let mut held = merge.merged(&Value::Null, &wanted, "shop", NOW);
     held[0]["parentRef"]["kind"] = "Gateway".into();
