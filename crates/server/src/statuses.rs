@@ -147,3 +147,6 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

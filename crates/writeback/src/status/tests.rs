@@ -195,6 +195,46 @@ async fn many_statuses_are_written_at_the_rate_and_none_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn in_a_storm_each_object_is_written_once_a_second_and_has_the_newest_in_the_end() {
+    let place = FakePlace::new();
+    let names: Vec<String> = (0..50).map(|i| format!("route-{i}")).collect();
+    for name in &names {
+        place.put("user", &object(name), json!({"spec": {}}));
+    }
+    let first = names.iter().map(|n| (&**n, wanted(json!([0]))));
+    let wants = watch::Sender::new(statuses(first));
+    let running = start(&place, "us", &wants, Options::default());
+    seconds(10).await;
+    let begin = place.written().len();
+    for edit in 1..=2000u64 {
+        let name = &names[(edit * 7 % 50) as usize];
+        wants.send_modify(|all| _ = all.insert_mut(key(name), wanted(json!([edit]))));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    seconds(2).await;
+    let mut last: BTreeMap<ObjectRef, tokio::time::Instant> = BTreeMap::new();
+    let written = place.written().split_off(begin);
+    for write in &written {
+        if let Some(before) = last.insert(write.object.clone(), write.at) {
+            let passed = write.at - before;
+            assert!(passed >= Duration::from_secs(1), "{passed:?}");
+        }
+    }
+    assert!((150..=300).contains(&written.len()), "{}", written.len());
+    for name in &names {
+        let newest = wants.borrow()[&key(name)].fields[0].value.clone();
+        assert_eq!(place.object(&object(name))["status"]["ours"], newest);
+    }
+    // After a quiet second, nothing waits.
+    seconds(2).await;
+    wants.send_modify(|all| _ = all.insert_mut(key("route-3"), wanted(json!(["quiet"]))));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let status = &place.object(&object("route-3"))["status"];
+    assert_eq!(status["ours"], json!(["quiet"]));
+    running.stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_keeps_changing_a_field_is_let_be() {
     let place = FakePlace::new();
     place.put("user", &object("a"), json!({"spec": {}}));
