@@ -49,7 +49,7 @@ const OBJECTS: &[Drawn] = drawn! {
     "HTTPRoute" GATEWAY, "name: web, namespace: one": [
         "spec: {parentRefs: [{name: gate}], rules: [{backendRefs: [{name: s0, port: 80}]}]}",
         "spec: {parentRefs: [{name: gate, sectionName: http}], hostnames: [a.example.com], rules: [{matches: [{path: {value: /a}}], backendRefs: [{name: s0, port: 80, weight: 3}, {name: s1, namespace: two, port: 80, weight: 1}]}]}",
-        "spec: {parentRefs: [{name: gate, port: 8080}, {group: '', kind: Service, name: s0}], hostnames: [b.com, a.example.com], rules: [{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: x, value: y}]}}], backendRefs: [{name: absent, port: 80}]}]}",
+        "spec: {parentRefs: [{name: gate, port: 8080}, {group: '', kind: Service, name: s0}], hostnames: [b.com, a.example.com], rules: [{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: x, value: why}]}}], backendRefs: [{name: absent, port: 80}]}]}",
     ];
     "HTTPRoute" GATEWAY, "name: api, namespace: two, creationTimestamp: '2026-01-01T00:00:00Z'": [
         "spec: {parentRefs: [{name: gate, namespace: one}], hostnames: [a.example.com], rules: [{matches: [{path: {type: Exact, value: /a}}], backendRefs: [{name: s1, port: 80}]}]}",
@@ -82,7 +82,7 @@ const OBJECTS: &[Drawn] = drawn! {
         "spec: {targetRefs: [{group: '', kind: Service, name: s0}], sessionPersistence: {type: Cookie, sessionName: c}}",
     ];
     "XBackend" TRIED, "name: out, namespace: one": [
-        "spec: {type: ExternalHostname, port: 443, protocol: HTTP, externalHostname: {hostname: out.example.com}}",
+        "spec: {type: ExternalHostname, port: {port: 443}, protocol: HTTP, externalHostname: {hostname: out.example.com}}",
     ];
     "Service" "v1", "name: s0, namespace: one": [
         "spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}",
