@@ -6,4 +6,5 @@
 
 mod fixture;
 mod goldens;
+mod incremental;
 mod shown;
