@@ -41,7 +41,7 @@ impl Controller {
     }
 
     /// That of a class that is ours without an object.
-    fn built_in(class: &str, features: &Features) -> Option<Self> {
+    pub(crate) fn built_in(class: &str, features: &Features) -> Option<Self> {
         let found = match class {
             "istio-remote" => Self::Remote,
             "istio-waypoint" => Self::Waypoint,

@@ -2,6 +2,10 @@
 
 mod class;
 mod condition;
+mod gateway;
+mod listener_set;
+mod listeners;
+mod reach;
 mod route;
 
 use model::{Kind, ObjectKey};
@@ -24,6 +28,8 @@ impl Derive for StatusOf {
         let name = &self.0.name;
         match self.0.kind {
             Kind::GatewayClass => class::status(read, name),
+            Kind::KubeGateway => gateway::status(read, &self.0),
+            Kind::ListenerSet => listener_set::status(read, &self.0),
             Kind::HttpRoute
             | Kind::GrpcRoute
             | Kind::TlsRoute
