@@ -7,13 +7,19 @@ use std::sync::Arc;
 use model::settings::Settings;
 use model::{AnyObject, Change, Diagnostic, Kind, ObjectKey, ObjectName, Owner};
 use pilothouse_convert::status;
+use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::{World, settings};
 
 const NAMESPACES: [&str; 2] = ["one", "two"];
 const NAMES: [&str; 3] = ["a", "a-b", "b"];
-const HOSTS: [&str; 4] = ["*.example.com", "a.example.com", "b.example.com", "other.test"];
+const HOSTS: [&str; 4] = [
+    "*.example.com",
+    "a.example.com",
+    "b.example.com",
+    "other.test",
+];
 const ROUTES: [(Kind, &str); 5] = [
     (Kind::HttpRoute, "HTTPRoute"),
     (Kind::GrpcRoute, "GRPCRoute"),
@@ -35,7 +41,13 @@ const LISTENERS: [(&str, u16, &str, Option<&str>, &str); 6] = [
 /// What routes attach to: group, kind, name, section and port.
 const PARENTS: [(&str, &str, &str, Option<&str>, Option<u16>); 7] = [
     ("gateway.networking.k8s.io", "Gateway", "a", None, None),
-    ("gateway.networking.k8s.io", "Gateway", "a", Some("wide"), None),
+    (
+        "gateway.networking.k8s.io",
+        "Gateway",
+        "a",
+        Some("wide"),
+        None,
+    ),
     ("gateway.networking.k8s.io", "Gateway", "b", None, Some(80)),
     ("gateway.networking.k8s.io", "ListenerSet", "a", None, None),
     ("", "Service", "a", None, None),
@@ -78,14 +90,13 @@ fn place() -> impl Strategy<Value = Place> + Clone {
 }
 
 fn route() -> impl Strategy<Value = Route> {
-    let some = proptest::collection::vec;
     (
         0..ROUTES.len() + 4,
         place(),
         proptest::option::of(0..3u8),
-        some((0..PARENTS.len(), 0..NAMESPACES.len()), 0..3),
-        some(0..HOSTS.len(), 0..3),
-        some((0..NAMES.len(), 0..NAMESPACES.len(), 0..2u8), 0..3),
+        vec((0..PARENTS.len(), 0..NAMESPACES.len()), 0..3),
+        vec(0..HOSTS.len(), 0..3),
+        vec((0..NAMES.len(), 0..NAMESPACES.len(), 0..2u8), 0..3),
     )
         .prop_map(|(kind, at, created, parents, hosts, backends)| Route {
             // Most are of HTTP requests.
@@ -99,7 +110,7 @@ fn route() -> impl Strategy<Value = Route> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let listeners = || proptest::collection::vec(0..LISTENERS.len(), 0..4);
+    let listeners = || vec(0..LISTENERS.len(), 0..4);
     let waypoint = prop_oneof![Just(None), Just(Some("a")), Just(Some("none"))];
     prop_oneof![
         8 => route().prop_map(|route| Step::Route(Box::new(route))),
@@ -109,7 +120,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (place(), proptest::option::of(listeners())).prop_map(|(at, of)| Step::ListenerSet(at, of)),
         1 => proptest::option::of(any::<bool>()).prop_map(Step::Class),
         3 => (place(), proptest::option::of(waypoint)).prop_map(|(at, label)| Step::Service(at, label)),
-        2 => (place(), proptest::option::of(proptest::collection::vec(0..HOSTS.len(), 1..3)))
+        2 => (place(), proptest::option::of(vec(0..HOSTS.len(), 1..3)))
             .prop_map(|(at, hosts)| Step::Entry(at, hosts)),
         1 => (0..NAMESPACES.len(), proptest::option::of(0..NAMESPACES.len()))
             .prop_map(|(of, from)| Step::Grant(of, from)),
@@ -227,7 +238,11 @@ fn change(step: &Step) -> Result<Value, ObjectKey> {
         }
         Step::Class(None) => return Err(cluster_scoped(Kind::GatewayClass, "mine")),
         Step::Class(Some(ours)) => {
-            let controller = if *ours { "istio.io/gateway-controller" } else { "other.test/controller" };
+            let controller = if *ours {
+                "istio.io/gateway-controller"
+            } else {
+                "other.test/controller"
+            };
             json!({
                 "apiVersion": GATEWAY_API, "kind": "GatewayClass", "metadata": {"name": "mine"},
                 "spec": {"controllerName": controller},
@@ -255,13 +270,22 @@ fn change(step: &Step) -> Result<Value, ObjectKey> {
                 "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": NAMESPACES[*from],
             }]);
             let spec = json!({"from": from, "to": [{"group": "", "kind": "Service"}]});
-            document("gateway.networking.k8s.io/v1beta1", "ReferenceGrant", (*of, 0), spec)
+            document(
+                "gateway.networking.k8s.io/v1beta1",
+                "ReferenceGrant",
+                (*of, 0),
+                spec,
+            )
         }
         Step::Namespace(name, None) => {
             return Err(cluster_scoped(Kind::Namespace, NAMESPACES[*name]));
         }
         Step::Namespace(name, Some(allowed)) => {
-            let labels = if *allowed { json!({"routes": "yes"}) } else { json!({"istio.io/use-waypoint": "b"}) };
+            let labels = if *allowed {
+                json!({"routes": "yes"})
+            } else {
+                json!({"istio.io/use-waypoint": "b"})
+            };
             json!({
                 "apiVersion": "v1", "kind": "Namespace",
                 "metadata": {"name": NAMESPACES[*name], "labels": labels},
@@ -317,7 +341,7 @@ proptest! {
     })]
 
     #[test]
-    fn piece_by_piece_is_as_from_nothing(steps in proptest::collection::vec(step(), 1..24)) {
+    fn piece_by_piece_is_as_from_nothing(steps in vec(step(), 1..24)) {
         let source = Owner::new(0, "test");
         let mut current = configured(true, false);
         let mut world = World::new(current.clone());
