@@ -60,7 +60,14 @@ const GRAPH: &[(&str, &[&str])] = &[
     ),
     (
         "analysis",
-        &["model", "store", "incr", "validate", "proto-istio"],
+        &[
+            "model",
+            "store",
+            "incr",
+            "convert",
+            "validate",
+            "proto-istio",
+        ],
     ),
     ("http2", &[]),
     ("ads", &["model", "proto-envoy", "xds", "http2"]),
@@ -145,6 +152,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         "pilothouse",
         &[
             "analysis",
+            "envoy",
             "explain",
             "apiserver",
             "ca",
@@ -187,7 +195,8 @@ const GRAPH: &[(&str, &[&str])] = &[
         ],
     ),
     ("attack", &[]),
-    ("demo", &[]),
+    ("envoy", &[]),
+    ("demo", &["envoy"]),
     ("kubeclients", &["known-differences", "model"]),
     ("known-differences", &[]),
     ("xtask", &["known-differences"]),

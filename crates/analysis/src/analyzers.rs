@@ -1,6 +1,7 @@
 //! The analyzers. Each module holds those about one subject; `registry` names them.
 
 pub(crate) mod annotations;
+pub(crate) mod attachment;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
 mod certificate;
@@ -13,6 +14,7 @@ pub(crate) mod envoy_filter;
 pub(crate) mod external_control_plane;
 pub(crate) mod gateway;
 pub(crate) mod gateway_conflict;
+pub(crate) mod grant;
 pub(crate) mod higress;
 pub(crate) mod ingress;
 pub(crate) mod injection;

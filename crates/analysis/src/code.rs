@@ -90,6 +90,11 @@ codes! {
     REFERENCE_NOT_GRANTED = "PIL0108" Error "ReferenceNotGranted" "An object of another namespace may not be referred to.";
     PORT_NOT_FOUND = "PIL0109" Warning "PortNotFound" "Settings are for a port that the host does not have.";
     DELEGATE_NOT_FOUND = "PIL0110" Error "DelegateNotFound" "A rule is delegated to a VirtualService that does not exist.";
+    NOT_ATTACHED = "PIL0111" Error "NotAttached" "A route, or a ListenerSet, is not accepted by its parent.";
+    LISTENER_CONFLICT = "PIL0112" Error "ListenerConflict" "A listener has the port and host of another, or a protocol that does not go with it.";
+    LISTENER_NOT_SERVED = "PIL0113" Error "ListenerNotServed" "A listener says what is not supported, or refers to what cannot be used.";
+    CLASS_NOT_FOUND = "PIL0114" Error "GatewayClassNotFound" "The class of a Gateway does not exist, so nobody serves it.";
+    GRANT_UNUSED = "PIL0115" Info "GrantUnused" "A ReferenceGrant allows what nothing asks for.";
 }
 
 /// The code of that id.

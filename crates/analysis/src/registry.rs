@@ -8,9 +8,9 @@ use model::{Kind, Namespace, Object};
 use store::{Reads, Snapshot};
 
 use crate::analyzers::{
-    annotations, authentication, authorization, conditions, deployment, deprecation,
-    destination_rule, envoy_filter, external_control_plane, gateway, gateway_conflict, higress,
-    ingress, injection, kube_gateway, mesh_networks, multicluster, policy, route, service,
+    annotations, attachment, authentication, authorization, conditions, deployment, deprecation,
+    destination_rule, envoy_filter, external_control_plane, gateway, gateway_conflict, grant,
+    higress, ingress, injection, kube_gateway, mesh_networks, multicluster, policy, route, service,
     service_entry, shared_host, sidecar, telemetry, virtual_service, webhook,
 };
 use crate::finding::Report;
@@ -148,21 +148,36 @@ object_analyzers! {
     gateway_api::GatewayClass: [],
     gateway_api::Gateway: [
         "conditions.ConditionAnalyzer" => conditions::kube_gateway,
+        "pilothouse.Attachment" => attachment::gateway,
         "pilothouse.Reference" => route::gateway,
     ],
-    gateway_api::ListenerSet: ["pilothouse.Reference" => route::listener_set],
+    gateway_api::ListenerSet: [
+        "pilothouse.Attachment" => attachment::listener_set,
+        "pilothouse.Reference" => route::listener_set,
+    ],
     gateway_api::HttpRoute: [
         "conditions.ConditionAnalyzer" => conditions::http_route,
+        "pilothouse.Attachment" => attachment::route,
         "pilothouse.Reference" => route::http,
     ],
     gateway_api::GrpcRoute: [
         "conditions.ConditionAnalyzer" => conditions::grpc_route,
+        "pilothouse.Attachment" => attachment::route,
         "pilothouse.Reference" => route::grpc,
     ],
-    gateway_api::TlsRoute: ["pilothouse.Reference" => route::tls],
-    gateway_api::TcpRoute: ["pilothouse.Reference" => route::tcp],
-    gateway_api::UdpRoute: ["pilothouse.Reference" => route::udp],
-    gateway_api::ReferenceGrant: [],
+    gateway_api::TlsRoute: [
+        "pilothouse.Attachment" => attachment::route,
+        "pilothouse.Reference" => route::tls,
+    ],
+    gateway_api::TcpRoute: [
+        "pilothouse.Attachment" => attachment::route,
+        "pilothouse.Reference" => route::tcp,
+    ],
+    gateway_api::UdpRoute: [
+        "pilothouse.Attachment" => attachment::route,
+        "pilothouse.Reference" => route::udp,
+    ],
+    gateway_api::ReferenceGrant: ["pilothouse.Grant" => grant::check],
     gateway_api::BackendTlsPolicy: ["pilothouse.Reference" => route::backend_tls_policy],
     gateway_api::XBackend: [],
     gateway_api::XBackendTrafficPolicy: [
@@ -318,6 +333,11 @@ pub const DESCRIPTIONS: &[(&str, &str)] = &[
         "meshnetworks.MeshNetworksAnalyzer",
         "networks with registries that do not exist",
     ),
+    (
+        "pilothouse.Attachment",
+        "routes and listeners of the Gateway API that are not served, and why",
+    ),
+    ("pilothouse.Grant", "ReferenceGrants that nothing uses"),
     (
         "pilothouse.HiddenRule",
         "rules of a VirtualService that an earlier rule hides",

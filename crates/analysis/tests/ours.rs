@@ -56,6 +56,91 @@ fn a_grant_allows_a_reference_into_its_namespace() {
     assert_eq!(ours(&yaml), [""; 0]);
 }
 
+/// A Gateway whose listeners are as it says.
+fn gateway(listeners: &str) -> String {
+    format!(
+        "{{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {{name: g}}, spec: {{gatewayClassName: istio, listeners: [{listeners}]}}}}"
+    )
+}
+
+/// The code, object and field of what our own analyzers say.
+fn places(yaml: &str) -> Vec<String> {
+    let place = |said: String| {
+        let mut parts = said.split(": ");
+        let (about, path) = (parts.next().unwrap(), parts.next().unwrap());
+        format!("{about}: {path}")
+    };
+    ours(yaml).into_iter().map(place).collect()
+}
+
+#[test]
+fn a_route_that_nothing_accepts_is_told() {
+    let yaml = format!(
+        "{SERVICES}---
+{}
+---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: far, namespace: other}}, spec: {{parentRefs: [{{name: g, namespace: default}}], rules: [{{backendRefs: [{{name: b, port: 80}}]}}]}}}}
+---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: host}}, spec: {{hostnames: [b.example.com], parentRefs: [{{name: g}}], rules: [{{backendRefs: [{{name: a, port: 80}}]}}]}}}}
+---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: port}}, spec: {{parentRefs: [{{name: g, port: 81}}], rules: [{{backendRefs: [{{name: a, port: 80}}]}}]}}}}
+---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: good}}, spec: {{parentRefs: [{{name: g}}], rules: [{{backendRefs: [{{name: a, port: 80}}]}}]}}}}
+",
+        gateway("{name: web, port: 80, protocol: HTTP, hostname: a.example.com}")
+    );
+    assert_eq!(
+        places(&yaml),
+        [
+            "PIL0111 HTTPRoute default/host: spec.parentRefs[0]",
+            "PIL0111 HTTPRoute default/port: spec.parentRefs[0]",
+            "PIL0111 HTTPRoute other/far: spec.parentRefs[0]",
+        ]
+    );
+}
+
+#[test]
+fn listeners_that_conflict_or_are_not_served_are_told() {
+    let yaml = gateway(
+        "{name: one, port: 80, protocol: HTTP}, {name: two, port: 80, protocol: HTTP}, {name: odd, port: 81, protocol: ODD}",
+    );
+    assert_eq!(
+        places(&yaml),
+        [
+            "PIL0112 Gateway default/g: spec.listeners[0]",
+            "PIL0112 Gateway default/g: spec.listeners[1]",
+            "PIL0113 Gateway default/g: spec.listeners[2]",
+        ]
+    );
+}
+
+#[test]
+fn a_class_that_does_not_exist_is_told_and_one_of_others_is_not() {
+    let of = |class: &str| gateway("{name: web, port: 80, protocol: HTTP}").replace("istio", class);
+    assert_eq!(
+        places(&of("other")),
+        ["PIL0114 Gateway default/g: spec.gatewayClassName"]
+    );
+    assert_eq!(places(&of("pilothouse")), [""; 0]);
+    let class = "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: other}, spec: {controllerName: example.com/other}}";
+    assert_eq!(places(&format!("{}\n---\n{class}\n", of("other"))), [""; 0]);
+}
+
+#[test]
+fn a_grant_that_nothing_uses_is_told() {
+    let yaml = format!(
+        "{SERVICES}---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: r}}, spec: {{rules: [{{filters: [{{type: RequestMirror, requestMirror: {{backendRef: {{name: b, namespace: other, port: 80}}}}}}], backendRefs: [{{name: a, port: 80}}]}}]}}}}
+---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: ReferenceGrant, metadata: {{name: g, namespace: other}}, spec: {{from: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: default}}, {{group: gateway.networking.k8s.io, kind: TCPRoute, namespace: default}}, {{group: example.com, kind: Thing, namespace: default}}], to: [{{group: '', kind: Service, name: b}}]}}}}
+"
+    );
+    assert_eq!(
+        places(&yaml),
+        ["PIL0115 ReferenceGrant other/g: spec.from[1]"]
+    );
+}
+
 #[test]
 fn an_ingress_is_told_which_of_its_backends_do_not_exist() {
     let yaml = format!(

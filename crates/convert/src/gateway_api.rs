@@ -25,7 +25,7 @@ use model::{AnyObject, Kind, Object, ObjectKey, ObjectName};
 
 pub(crate) use host::{HostOfMesh, HostOfParent};
 pub(crate) use listener::ServersOf;
-pub(crate) use policy::{RuleOfTarget, RuleOfXBackend};
+pub(crate) use policy::{RuleOfTarget, RuleOfXBackend, ServiceOfXBackend};
 pub use status::StatusOf;
 pub(crate) use stream::StreamsOf;
 
@@ -79,7 +79,10 @@ pub(crate) fn roots(object: &AnyObject, emit: &mut dyn FnMut(Root)) {
             let refs = refs.map(|to| (&*to.group, &*to.kind, &*to.name));
             targets(&policy.meta.name, refs, emit);
         }
-        AnyObject::XBackend(backend) => emit(Root::XBackendRule(backend.meta.name.clone())),
+        AnyObject::XBackend(backend) => {
+            emit(Root::XBackendService(backend.meta.name.clone()));
+            emit(Root::XBackendRule(backend.meta.name.clone()));
+        }
         _ => {}
     }
 }

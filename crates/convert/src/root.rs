@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use incr::{Engine, RootId};
-use model::{AnyObject, Namespace, ObjectKey, ObjectName};
+use model::{AnyObject, Diagnostic, Namespace, ObjectKey, ObjectName};
 use store::Snapshot;
 
 use crate::gateway_api::{self, HostOfMesh, HostOfParent, RuleOfTarget, RuleOfXBackend};
-use crate::gateway_api::{ServersOf, StreamsOf};
+use crate::gateway_api::{ServersOf, ServiceOfXBackend, StreamsOf};
 use crate::ingress::{GatewayOf, RoutesOfHost, hosts};
-use crate::outcome::Outcome;
+use crate::outcome::{Made, Outcome};
 use crate::reader::{Derivation, Derive};
-use crate::strata::Routes;
+use crate::strata::{Routes, Services};
 
 /// A derivation whose objects go into the store.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -39,6 +39,8 @@ pub enum Root {
     TargetRule(ObjectKey),
     /// The DestinationRule of an XBackend.
     XBackendRule(ObjectName),
+    /// The ServiceEntry of an XBackend.
+    XBackendService(ObjectName),
 }
 
 /// Calls `$act!(derivation)` with the derivation of a root.
@@ -61,6 +63,7 @@ macro_rules! with_derivation {
             Root::StreamRoutes(key) => $act!(StreamsOf(key.clone())),
             Root::TargetRule(key) => $act!(RuleOfTarget(key.clone())),
             Root::XBackendRule(name) => $act!(RuleOfXBackend(name.clone())),
+            Root::XBackendService(name) => $act!(ServiceOfXBackend(name.clone())),
         }
     };
 }
@@ -88,11 +91,7 @@ impl Root {
     }
 
     /// What it gives at the last commit.
-    pub(crate) fn pull(
-        &self,
-        engine: &Engine<Snapshot>,
-        snapshot: &Snapshot,
-    ) -> Arc<Outcome<Routes>> {
+    pub(crate) fn pull(&self, engine: &Engine<Snapshot>, snapshot: &Snapshot) -> Given {
         fn get<D: Derive>(
             engine: &Engine<Snapshot>,
             snapshot: &Snapshot,
@@ -102,9 +101,63 @@ impl Root {
         }
         macro_rules! pull {
             ($derivation:expr) => {
-                get(engine, snapshot, $derivation)
+                get(engine, snapshot, $derivation).into()
             };
         }
         with_derivation!(self, pull)
+    }
+}
+
+/// What a root of any stratum gives.
+#[derive(Clone)]
+pub(crate) enum Given {
+    /// One that makes services.
+    Services(Arc<Outcome<Services>>),
+    /// One that makes routes.
+    Routes(Arc<Outcome<Routes>>),
+}
+
+impl Default for Given {
+    fn default() -> Self {
+        Self::Routes(Arc::default())
+    }
+}
+
+impl From<Arc<Outcome<Services>>> for Given {
+    fn from(outcome: Arc<Outcome<Services>>) -> Self {
+        Self::Services(outcome)
+    }
+}
+
+impl From<Arc<Outcome<Routes>>> for Given {
+    fn from(outcome: Arc<Outcome<Routes>>) -> Self {
+        Self::Routes(outcome)
+    }
+}
+
+impl Given {
+    /// Whether it is the very same as what was given before.
+    pub(crate) fn is(&self, before: &Self) -> bool {
+        match (self, before) {
+            (Self::Services(now), Self::Services(before)) => Arc::ptr_eq(now, before),
+            (Self::Routes(now), Self::Routes(before)) => Arc::ptr_eq(now, before),
+            _ => false,
+        }
+    }
+
+    /// The objects that it makes.
+    pub(crate) fn objects(&self) -> Vec<&AnyObject> {
+        match self {
+            Self::Services(outcome) => outcome.objects.iter().map(Made::object).collect(),
+            Self::Routes(outcome) => outcome.objects.iter().map(Made::object).collect(),
+        }
+    }
+
+    /// What is wrong with the objects that it is made from.
+    pub(crate) fn findings(&self) -> &Arc<[Diagnostic]> {
+        match self {
+            Self::Services(outcome) => &outcome.findings,
+            Self::Routes(outcome) => &outcome.findings,
+        }
     }
 }

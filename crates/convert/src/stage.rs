@@ -9,9 +9,8 @@ use model::settings::Settings;
 use model::{AnyObject, Change, Diagnostic, ObjectKey, Severity};
 use store::{ChangeSet, Snapshot, Store};
 
-use crate::outcome::{Outcome, code, finding, owner};
-use crate::root::Root;
-use crate::strata::Routes;
+use crate::outcome::{code, finding, owner};
+use crate::root::{Given, Root};
 
 /// What derived objects are made of, kept up to date with a store.
 ///
@@ -34,7 +33,7 @@ struct Live {
     id: RootId,
     /// How many objects do.
     objects: usize,
-    outcome: Arc<Outcome<Routes>>,
+    outcome: Given,
 }
 
 /// What was found wrong with one thing before a batch and after it.
@@ -78,14 +77,34 @@ impl Stage {
         for key in &changes.objects {
             self.take_in(key, &before, &snapshot, &mut touched);
         }
-        // No translator reads what is derived, so what follows from here changes nothing that the engine knows of.
-        self.engine.commit(changes.keys.iter().copied());
-        self.pull(&snapshot, &mut touched);
+        let written = changes.objects.clone();
+        let mut named = BTreeSet::new();
+        let mut keys = changes.keys.clone();
+        // What one stratum makes the next may read, so this ends as there is an end of strata.
+        loop {
+            self.engine.commit(keys);
+            self.pull(&store.snapshot(), &mut touched);
+            named.extend(touched.keys().cloned());
+            let derived = self.amendments(std::mem::take(&mut touched));
+            if derived.is_empty() {
+                break;
+            }
+            let amended = store.amend(derived);
+            keys = amended.keys.clone();
+            changes.merge(amended);
+        }
         self.engine.collect();
-        let written = changes.objects.iter();
-        let written = written.filter(|key| self.makers.contains_key(key));
-        let named: BTreeSet<ObjectKey> = written.chain(touched.keys()).cloned().collect();
-        let derived = touched.into_iter().filter_map(|(key, before)| {
+        let written = written.into_iter();
+        named.extend(written.filter(|key| self.makers.contains_key(key)));
+        for key in named {
+            self.judge(store, key);
+        }
+        changes
+    }
+
+    /// What differs of the derived objects of these names.
+    fn amendments(&self, touched: Touched) -> Vec<Change> {
+        let changes = touched.into_iter().filter_map(|(key, before)| {
             let after = self.made(&key);
             match (before, after) {
                 (Some(before), Some(after)) if before.means_the_same(after) => None,
@@ -94,14 +113,7 @@ impl Stage {
                 (Some(_), None) => Some(Change::Delete(owner(), key)),
             }
         });
-        let derived: Vec<Change> = derived.collect();
-        if !derived.is_empty() {
-            changes.merge(store.amend(derived));
-        }
-        for key in named {
-            self.judge(store, key);
-        }
-        changes
+        changes.collect()
     }
 
     /// How what was found wrong has changed since this was last asked.
@@ -114,7 +126,7 @@ impl Stage {
         let of_roots = self
             .roots
             .values()
-            .flat_map(|live| live.outcome.findings.iter());
+            .flat_map(|live| live.outcome.findings().iter());
         let all = of_roots.chain(self.taken.values().flat_map(|found| found.iter()));
         let all: BTreeSet<&Diagnostic> = all.collect();
         all.into_iter().cloned().collect()
@@ -161,7 +173,7 @@ impl Stage {
                     let live = Live {
                         id,
                         objects: 1,
-                        outcome: Arc::default(),
+                        outcome: Given::default(),
                     };
                     self.roots.insert(root.clone(), live);
                 }
@@ -179,7 +191,7 @@ impl Stage {
             self.roots.remove(root);
             self.by_id.remove(&id);
             self.engine.release(id);
-            self.replace(root, &outcome, &Arc::default(), touched);
+            self.replace(root, &outcome, &Given::default(), touched);
         }
     }
 
@@ -198,22 +210,16 @@ impl Stage {
                 continue;
             };
             let before = std::mem::replace(&mut live.outcome, after.clone());
-            if !Arc::ptr_eq(&before, &after) {
+            if !after.is(&before) {
                 self.replace(&root, &before, &after, touched);
             }
         }
     }
 
     /// A root gives something else.
-    fn replace(
-        &mut self,
-        root: &Root,
-        before: &Outcome<Routes>,
-        after: &Outcome<Routes>,
-        touched: &mut Touched,
-    ) {
-        for made in &before.objects {
-            let key = made.object().key();
+    fn replace(&mut self, root: &Root, before: &Given, after: &Given, touched: &mut Touched) {
+        for made in before.objects() {
+            let key = made.key();
             self.touch(&key, touched);
             if let Some(makers) = self.makers.get_mut(&key) {
                 makers.retain(|(maker, _)| maker != root);
@@ -222,14 +228,14 @@ impl Stage {
                 }
             }
         }
-        for made in &after.objects {
-            let key = made.object().key();
+        for made in after.objects() {
+            let key = made.key();
             self.touch(&key, touched);
             let makers = self.makers.entry(key).or_default();
             let at = makers.partition_point(|(maker, _)| maker < root);
-            makers.insert(at, (root.clone(), made.object().clone()));
+            makers.insert(at, (root.clone(), made.clone()));
         }
-        self.note(&before.findings, &after.findings);
+        self.note(before.findings(), after.findings());
     }
 
     fn touch(&self, key: &ObjectKey, touched: &mut Touched) {

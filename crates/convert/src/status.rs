@@ -111,6 +111,21 @@ fn of_kind<T: Stored>(cx: &Cx<'_, Snapshot>) -> impl Iterator<Item = Status> {
     })
 }
 
+/// The status of an object of the Gateway API; `None` where it is not for us to tell.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct OfGatewayApi(pub ObjectKey);
+
+impl Query<Snapshot> for OfGatewayApi {
+    type Value = Option<Value>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        match self.0.name.cluster {
+            Some(_) => None,
+            None => (*cx.query(&Derivation(StatusOf(self.0.clone())))).clone(),
+        }
+    }
+}
+
 /// Every object that gets a status, by kind, namespace and name.
 pub fn all(snapshot: &Snapshot) -> Vec<Status> {
     Engine::new().get(snapshot, &Statuses).to_vec()

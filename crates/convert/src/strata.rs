@@ -31,6 +31,10 @@ use store::snapshot::Stored;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Written {}
 
+/// Services, made of backends that are none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Services {}
+
 /// Gateways, routes and settings of backends, made of Ingresses and of the Gateway API.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Routes {}
@@ -38,7 +42,9 @@ pub enum Routes {}
 /// What is there before the translators of `S` run.
 pub trait Before<S> {}
 
+impl Before<Services> for Written {}
 impl Before<Routes> for Written {}
+impl Before<Routes> for Services {}
 
 /// A kind that translators read or make.
 pub trait Layered: Stored {
@@ -54,11 +60,12 @@ macro_rules! layers {
 
 layers! {
     Written: kube::Ingress, kube::IngressClass, kube::Service, kube::EndpointSlice, kube::Pod, kube::Node,
-        kube::NamespaceSpec, kube::Secret, kube::ConfigMap, istio::ServiceEntry,
+        kube::NamespaceSpec, kube::Secret, kube::ConfigMap,
         gateway_api::GatewayClass, gateway_api::Gateway, gateway_api::ListenerSet, gateway_api::HttpRoute,
         gateway_api::GrpcRoute, gateway_api::TlsRoute, gateway_api::TcpRoute, gateway_api::UdpRoute,
         gateway_api::ReferenceGrant, gateway_api::BackendTlsPolicy, gateway_api::XBackend,
         gateway_api::XBackendTrafficPolicy, gateway_api::XMesh, gateway_api::InferencePool,
         multicluster::ServiceImport;
+    Services: istio::ServiceEntry;
     Routes: istio::Gateway, istio::VirtualService, istio::DestinationRule;
 }

@@ -6,10 +6,8 @@
 pub mod admin;
 pub mod check;
 pub mod control;
-pub mod envoy;
 pub mod http;
 pub mod mesh;
-pub mod process;
 pub mod routed;
 pub mod shop;
 pub mod syncz;

@@ -8,7 +8,6 @@ use anstream::{eprintln, print, println};
 use anyhow::Context;
 use clap::Parser;
 use demo::check::{self, Findings};
-use demo::envoy;
 use demo::mesh::{Mesh, Setup, pilothouse_beside_us};
 use demo::routed::{QUESTIONS, Routed, ask};
 use demo::shop::{Block, HOST};
@@ -84,7 +83,7 @@ async fn demo(cli: &Cli, slot: &mut Option<Mesh>) -> anyhow::Result<bool> {
         .pilothouse
         .clone()
         .map_or_else(pilothouse_beside_us, Ok)?;
-    let envoy = envoy::find(&cache.join("envoy"))?;
+    let envoy = envoy::program::find(&cache.join("envoy"))?;
     done(&format!("Envoy: {}", envoy.from));
 
     let run = cache.join("demo");

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use envoy::process::{self, Process};
+use envoy::program::Envoy;
 use tokio::net::TcpStream;
 
-use crate::envoy::Envoy;
-use crate::process::{self, Process};
 use crate::shop::{Block, GATEWAY, NAMESPACE, WORKLOADS, Workload};
 use crate::{admin, control};
 

@@ -33,7 +33,24 @@ pub struct GatewayKey {
     pub labels: Labels,
     /// The service ports that it serves, oldest service first.
     pub instances: Arc<[Instance]>,
+    /// The Gateway that it says it runs for.
+    pub runs: Option<Runs>,
 }
+
+/// A proxy that runs for one Gateway of the Gateway API in its namespace, which clients reach at the proxy itself: there
+/// need be no Service.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Runs {
+    /// The name of the Gateway.
+    pub gateway: Arc<str>,
+    /// What is added to the ports of its listeners.
+    pub port_offset: u16,
+}
+
+/// The metadata by which a proxy says for which Gateway it runs.
+const RUNS_FOR: &str = "PILOTHOUSE_GATEWAY";
+/// The metadata by which it says what to add to ports.
+const PORT_OFFSET: &str = "PILOTHOUSE_PORT_OFFSET";
 
 /// A service port that a gateway proxy serves.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -70,6 +87,10 @@ pub fn key_of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> GatewayKey {
                 untranslated: target.service.labels.contains(UNTRANSLATED),
             })
             .collect(),
+        runs: proxy.text(RUNS_FOR).map(|gateway| Runs {
+            gateway: gateway.into(),
+            port_offset: proxy.port(PORT_OFFSET).unwrap_or(0),
+        }),
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod cert;
 pub(crate) mod crds;
 pub(crate) mod echo;
 pub(crate) mod explain;
+pub(crate) mod gateway;
 pub(crate) mod inject;
 mod input;
 pub(crate) mod kubeconfig;

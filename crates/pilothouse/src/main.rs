@@ -34,6 +34,8 @@ enum Command {
     Serve(Box<server::config::ServeOptions>),
     /// Print the bootstrap that a sidecar or gateway Envoy starts with.
     Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
+    /// Run Envoy for a Gateway of the Gateway API: from a folder of manifests to a gateway that listens, in one command.
+    Gateway(commands::gateway::GatewayOptions),
     /// Show the certificates that a proxy or a service account gets: names, expiry, and who issued them.
     Cert(commands::cert::CertOptions),
     /// Connect many simulated proxies to any xDS server and measure how fast and how much it sends.
@@ -100,6 +102,10 @@ fn main() -> ExitCode {
         }
         Command::Bootstrap(options) => {
             commands::bootstrap::run(&options, &mut std::io::stdout().lock())
+        }
+        Command::Gateway(options) => {
+            log(&options.log, false);
+            block_on(commands::gateway::run(options, &mut out()))
         }
         Command::Cert(options) => block_on(commands::cert::run(&options, &mut std::io::stdout())),
         Command::Load(options) => load(*options),

@@ -11,6 +11,7 @@ mod wiring;
 mod write;
 mod xds;
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -46,6 +47,29 @@ use wiring::{Wiring, first_answers};
 /// When something that was asked for cannot start, as when an address is taken. A folder that does not exist is no error: it
 /// is read once it is there.
 pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
+    serve_until(options, CancellationToken::new(), |_| {}).await
+}
+
+/// Where a server answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Addresses {
+    /// Plaintext xDS.
+    pub xds: SocketAddr,
+    /// The pages.
+    pub http: SocketAddr,
+}
+
+/// [`serve`], until `stop` is cancelled as well. `ready` is called once there is something to serve: with port 0 the system
+/// chooses the ports.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_until(
+    options: ServeOptions,
+    stop: CancellationToken,
+    ready: impl FnOnce(Addresses),
+) -> anyhow::Result<()> {
     check::check(&options)?;
     let start = Instant::now();
     ads::server::raise_descriptor_limit();
@@ -56,7 +80,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     report(&findings, &metrics, &settings::source(), first.found);
     let cluster = connect(&options).await?;
     let (warm, keeper) = Warm::open(&options, &first.settings, &metrics);
-    let (warm, stop, tasks) = (Arc::new(warm), CancellationToken::new(), TaskTracker::new());
+    let (warm, tasks) = (Arc::new(warm), TaskTracker::new());
     let core = Core::start(&options, first.settings, &metrics, &tasks, &stop)?;
     let (derive, registration) = (core.derive, core.registration);
     let remotes = watch::Sender::new(crate::remotes::Settled::default());
@@ -77,7 +101,7 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         writing: OnceLock::new(),
         authority: OnceLock::new(),
     });
-    serve_pages(&options, &pages, &tasks, &stop).await?;
+    let http = serve_pages(&options, &pages, &tasks, &stop).await?;
     let trust = Trust::default();
     let server = xds::server(&options, &trust, &pages, &registration)?;
     let mut doors = Doors::new(&options, server, &pages, &tasks, &stop, start)?;
@@ -115,6 +139,8 @@ pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let_go(&warm, &derive, start)?;
     doors.can_show(shown, &stop).await;
     doors.begin("Ready.");
+    let xds = doors.address;
+    ready(Addresses { xds, http });
     write::Begun::new(&options, &pages, &apis, &core.of_trust).write_to(target, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
     drain(&pages, saver, &stop).await;
@@ -228,12 +254,13 @@ async fn serve_pages(
     pages: &Arc<Pages>,
     tasks: &TaskTracker,
     stop: &CancellationToken,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(options.http_addr)
         .await
         .with_context(|| format!("cannot listen on {} (--http-addr)", options.http_addr))?;
+    let address = listener.local_addr()?;
     tasks.spawn(http::serve(listener, pages.clone(), stop.clone()));
-    Ok(())
+    Ok(address)
 }
 
 /// Waits until every source is in sync, settings are those that they say, and so are the remote clusters that they name, or

@@ -11,6 +11,9 @@ use model::settings::Features;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
+/// The controller of waypoints and of what concerns the mesh.
+pub(crate) const MESH_CONTROLLER: &str = "istio.io/mesh-controller";
+
 /// Our own class, which means what Istio's default one does.
 const OWN: &str = "pilothouse";
 
@@ -33,7 +36,7 @@ impl Controller {
         let all = [
             (&*features.gateway_controller, Self::Gateway),
             ("istio.io/unmanaged-gateway", Self::Remote),
-            ("istio.io/mesh-controller", Self::Waypoint),
+            (MESH_CONTROLLER, Self::Waypoint),
             ("istio.io/eastwest-controller", Self::EastWest),
         ];
         let (_, found) = all.into_iter().find(|(known, _)| *known == name)?;

@@ -5,6 +5,8 @@ mod condition;
 mod gateway;
 mod listener_set;
 mod listeners;
+mod mesh;
+mod policy;
 mod reach;
 mod route;
 
@@ -30,6 +32,10 @@ impl Derive for StatusOf {
             Kind::GatewayClass => class::status(read, name),
             Kind::KubeGateway => gateway::status(read, &self.0),
             Kind::ListenerSet => listener_set::status(read, &self.0),
+            Kind::BackendTlsPolicy => policy::backend_tls(read, name),
+            Kind::XBackendTrafficPolicy => policy::backend_traffic(read, name),
+            Kind::XBackend => policy::xbackend(read, name),
+            Kind::XMesh => mesh::status(read, name),
             Kind::HttpRoute
             | Kind::GrpcRoute
             | Kind::TlsRoute

@@ -7,4 +7,5 @@
 mod fixture;
 mod goldens;
 mod incremental;
+mod scenarios;
 mod shown;

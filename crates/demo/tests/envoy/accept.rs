@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use demo::http::get;
-use demo::process::Process;
+use envoy::process::Process;
 use hcm::http_connection_manager::RouteSpecifier;
 use hcm::{HttpConnectionManager, HttpFilter, http_filter};
 use model::node::Node;
@@ -252,7 +252,7 @@ async fn extensions(rig: &Rig) -> Vec<String> {
     };
     until("an empty Envoy answers", answers).await;
     let info = get(admin, "/server_info").await.unwrap().json().unwrap();
-    demo::process::stop(vec![process]).await;
+    envoy::process::stop(vec![process]).await;
     let listed = info["node"]["extensions"].as_array().cloned();
     let names = listed.unwrap_or_default();
     let names = names.iter().filter_map(|e| e["name"].as_str());

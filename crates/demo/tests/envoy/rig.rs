@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use demo::envoy::{self, Envoy};
 use demo::http::{Client, Reply};
 use demo::mesh::{Mesh, Setup};
 use demo::shop::{Block, HOST};
+use envoy::program::{self, Envoy};
 use hyper::Method;
 use tempfile::TempDir;
 
@@ -27,7 +27,7 @@ pub(crate) struct Rig {
 /// Runs a test with Envoy of that version, if it can be had.
 pub(crate) async fn with(version: &str, test: impl AsyncFnOnce(Rig)) {
     let cache = root().join(".cache/envoy");
-    match envoy::fetch(version, &cache) {
+    match program::fetch(version, &cache) {
         Ok(envoy) => {
             // Bootstraps and logs of a test that fails stay.
             let dir = tempfile::Builder::new()

@@ -15,9 +15,9 @@ use proto_istio::networking::Server;
 use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use store::{Reads, Snapshot};
 
-use super::select::Selected;
+use super::select::{Reached, Selected};
 use super::server::{is_http, is_passthrough, is_tls, terminates_https};
-use super::{GatewayServer, Instance, MergedGateway, PortServers, ServerPort};
+use super::{GatewayServer, MergedGateway, PortServers, ServerPort};
 use crate::finding::{about, code};
 
 pub(super) fn merge(cx: &Cx<'_, Snapshot>, selected: &[Selected]) -> MergedGateway {
@@ -69,14 +69,14 @@ impl Merging {
             sni_hosts: Vec::new(),
         });
         let number = u16::try_from(port.number).unwrap_or(0);
-        for resolved in resolve(number, &selected.instances, selected.by_labels) {
+        for resolved in resolve(number, &selected.reached) {
             let socket = ServerPort {
                 number: resolved,
                 protocol: port.protocol.as_str().into(),
                 bind: stated.bind.as_str().into(),
             };
             let route = route_name(stated, resolved, gateway);
-            let udp = selected.instances.iter().any(|i| i.udp && i.port == number);
+            let udp = selected.reached.over_udp(number);
             let placed = self
                 .tls(at, &socket, &route)
                 .and_then(|()| self.place(at, socket, route, udp));
@@ -229,19 +229,35 @@ fn hosts(stated: &[String], namespace: &Namespace) -> Vec<String> {
 }
 
 /// The ports that a proxy binds for a Gateway's port: those behind the service ports of that number. A Gateway that
-/// selects by labels takes the first, and its own number where there is none.
+/// selects by labels takes the first, and its own number where there is none. An offset that leads beyond all ports binds none.
 ///
 /// Istio: pilot/pkg/model/gateway.go resolvePorts, 1.32.
-fn resolve(number: u16, instances: &[Instance], by_labels: bool) -> Vec<u16> {
-    let mut behind = instances
-        .iter()
-        .filter(|i| i.port == number && !(by_labels && i.untranslated))
-        .map(|i| i.target_port);
-    if by_labels {
-        return vec![behind.next().unwrap_or(number)];
+fn resolve(number: u16, reached: &Reached) -> Vec<u16> {
+    match reached {
+        Reached::Anyhow(instances) => {
+            let mut behind = instances.iter();
+            let behind = behind.find(|i| i.port == number && !i.untranslated);
+            vec![behind.map_or(number, |i| i.target_port)]
+        }
+        Reached::Services(instances) => {
+            let behind = instances.iter().filter(|i| i.port == number);
+            let ports: BTreeSet<u16> = behind.map(|i| i.target_port).collect();
+            ports.into_iter().collect()
+        }
+        Reached::Directly(offset) => number.checked_add(*offset).into_iter().collect(),
     }
-    let ports: BTreeSet<u16> = behind.collect();
-    ports.into_iter().collect()
+}
+
+impl Reached {
+    /// Whether clients also come over UDP.
+    fn over_udp(&self, port: u16) -> bool {
+        match self {
+            Self::Anyhow(instances) | Self::Services(instances) => {
+                instances.iter().any(|i| i.udp && i.port == port)
+            }
+            Self::Directly(_) => false,
+        }
+    }
 }
 
 /// The name of a server's route configuration; empty where requests are not read.

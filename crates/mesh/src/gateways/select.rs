@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use model::Namespace;
 use model::kinds::istio::Gateway;
-use model::object::Object;
+use model::object::{Object, ObjectKey};
+use model::{Kind, Namespace};
 use store::{Reads, Snapshot};
 
 use super::{GatewayKey, Instance};
@@ -16,10 +16,18 @@ use super::{GatewayKey, Instance};
 /// A Gateway that selects a proxy.
 pub(super) struct Selected {
     pub(super) gateway: Arc<Object<Gateway>>,
-    /// The service ports through which it is reached.
-    pub(super) instances: Vec<Instance>,
-    /// Whether it selects by labels rather than by naming a service.
-    pub(super) by_labels: bool,
+    /// How clients get to the proxy.
+    pub(super) reached: Reached,
+}
+
+/// How clients get to the proxy of a Gateway.
+pub(super) enum Reached {
+    /// Through any service whose ports the proxy serves: the Gateway selects by labels.
+    Anyhow(Vec<Instance>),
+    /// Through the services that the Gateway names.
+    Services(Vec<Instance>),
+    /// At the ports of the Gateway, with that added to them.
+    Directly(u16),
 }
 
 /// Every Gateway, oldest first.
@@ -62,11 +70,16 @@ pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
         if let Some((role, services)) = role.and_then(|r| Some((r, r.services.as_ref()?))) {
             let home = role.parent_namespace.as_ref();
             let home = home.unwrap_or(gateway.namespace());
-            let instances = reached_through(services, home, key);
-            return (!instances.is_empty()).then(|| Selected {
+            let reached = match runs(gateway, home, key) {
+                Some(port_offset) => Reached::Directly(port_offset),
+                None => {
+                    let instances = reached_through(services, home, key);
+                    (!instances.is_empty()).then_some(Reached::Services(instances))?
+                }
+            };
+            return Some(Selected {
                 gateway: gateway.clone(),
-                instances,
-                by_labels: false,
+                reached,
             });
         }
         // Without selector it is for everyone.
@@ -74,8 +87,7 @@ pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
             .matches_map(&gateway.spec.selector)
             .then(|| Selected {
                 gateway: gateway.clone(),
-                instances: key.instances.to_vec(),
-                by_labels: true,
+                reached: Reached::Anyhow(key.instances.to_vec()),
             })
     });
     let selected = selected.collect();
@@ -84,6 +96,18 @@ pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
     } else {
         selected
     }
+}
+
+/// What the proxy adds to the ports of a Gateway of the Gateway API, or of a ListenerSet of it, if it runs for that.
+fn runs(gateway: &Object<Gateway>, home: &Namespace, key: &GatewayKey) -> Option<u16> {
+    let runs = key.runs.as_ref().filter(|_| key.namespace == *home)?;
+    let mut from = gateway.meta.derived.as_ref()?.from.iter();
+    let is_for = |from: &ObjectKey| {
+        from.kind == Kind::KubeGateway
+            && from.name.namespace == *home
+            && *from.name.name == *runs.gateway
+    };
+    from.any(is_for).then_some(runs.port_offset)
 }
 
 /// The proxy's instances of these services of a namespace.

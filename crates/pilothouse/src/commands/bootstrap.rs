@@ -4,13 +4,17 @@ mod secure;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use model::ObjectName;
 use serde_json::{Value, json};
 
 use super::proxy::{Role, pair};
+
+/// The label of the proxies of a Gateway, by which policies with its name in `targetRefs` find them.
+const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 
 /// Flags of `pilothouse bootstrap`.
 #[derive(Args, Debug)]
@@ -43,6 +47,15 @@ pub(crate) struct BootstrapOptions {
     /// Service account of the workload.
     #[arg(long, value_name = "NAME", default_value = "default")]
     service_account: String,
+
+    /// The Gateway of the Gateway API that this proxy runs for, where clients reach it itself: its listeners are served
+    /// without a Service. `pilothouse gateway` does all of it.
+    #[arg(long, value_name = "NAME")]
+    gateway: Option<String>,
+
+    /// Added to the ports of the listeners of --gateway: 8000 makes 8080 of 80, which needs no privileges.
+    #[arg(long, value_name = "PORTS", default_value_t = 0, requires = "gateway")]
+    port_offset: u16,
 
     /// Address of Pilothouse's xDS port: the one for TLS with --root-cert.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = authority)]
@@ -92,6 +105,37 @@ enum InterceptionMode {
     Tproxy,
 }
 
+impl BootstrapOptions {
+    /// The proxy of a Gateway that `pilothouse gateway` runs.
+    pub(super) fn of_gateway(
+        gateway: &ObjectName,
+        service_account: String,
+        port_offset: u16,
+        xds: (String, u16),
+    ) -> Self {
+        Self {
+            role: Role::Gateway,
+            name: format!("{}-local", gateway.name),
+            namespace: gateway.namespace.to_string(),
+            ip: vec![Ipv4Addr::LOCALHOST.into()],
+            label: Vec::new(),
+            service_account,
+            gateway: Some(gateway.name.to_string()),
+            port_offset,
+            xds,
+            secure: secure::SecureOptions::default(),
+            // The system chooses the port.
+            admin: "127.0.0.1:0".to_owned(),
+            interception: InterceptionMode::None,
+            locality: String::new(),
+            cluster_id: "Kubernetes".to_owned(),
+            domain: "cluster.local".to_owned(),
+            token: None,
+            metadata: Vec::new(),
+        }
+    }
+}
+
 /// Prints the bootstrap as JSON, which Envoy reads from a `.json` or `.yaml` file.
 pub(crate) fn run(options: &BootstrapOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let bootstrap = bootstrap(options)?;
@@ -109,11 +153,9 @@ fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
         o.ip.first()
             .context("at least one address is needed (--ip)")?;
     let role = o.role.in_id();
-    let labels: BTreeMap<&str, &str> = o
-        .label
-        .iter()
-        .map(|(k, v)| (k.as_str(), v.as_str()))
-        .collect();
+    let of_gateway = o.gateway.iter().map(|name| (GATEWAY_NAME, name.as_str()));
+    let stated = o.label.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+    let labels: BTreeMap<&str, &str> = of_gateway.chain(stated).collect();
     let ips =
         o.ip.iter()
             .map(IpAddr::to_string)
@@ -138,6 +180,10 @@ fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
     if o.secure.proves_identity() {
         metadata["PILOTHOUSE_CERTIFICATES"] = "ads".into();
     }
+    if let Some(gateway) = &o.gateway {
+        metadata["PILOTHOUSE_GATEWAY"] = gateway.as_str().into();
+        metadata["PILOTHOUSE_PORT_OFFSET"] = o.port_offset.into();
+    }
     for (key, value) in &o.metadata {
         metadata[key] = serde_json::from_str(value).unwrap_or_else(|_| value.clone().into());
     }
@@ -151,7 +197,7 @@ fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
     }))
 }
 
-fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
+pub(super) fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
     let ads = json!({ "ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s" });
     let mut bootstrap = json!({
         "node": node(o)?,
@@ -221,7 +267,7 @@ fn socket(address: SocketAddr) -> Value {
 }
 
 /// Reads HOST:PORT, where the host is an address or a name.
-fn authority(text: &str) -> Result<(String, u16), String> {
+pub(super) fn authority(text: &str) -> Result<(String, u16), String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok((address.ip().to_string(), address.port()));
     }
@@ -274,6 +320,15 @@ mod tests {
             value["admin"]["address"]["socket_address"]["port_value"],
             15000
         );
+    }
+
+    #[test]
+    fn a_proxy_says_for_which_gateway_it_runs() {
+        let flags = ["--gateway", "web", "--port-offset", "8000"];
+        let metadata = made(&flags)["node"]["metadata"].clone();
+        assert_eq!(metadata["PILOTHOUSE_GATEWAY"], "web");
+        assert_eq!(metadata["PILOTHOUSE_PORT_OFFSET"], 8000);
+        assert_eq!(metadata["LABELS"][GATEWAY_NAME], "web");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The ports of xDS.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -25,6 +26,8 @@ pub(super) struct Doors<'a> {
     open: UnboundedSender<Door>,
     begun: bool,
     options: &'a ServeOptions,
+    /// Where plaintext is served.
+    pub(super) address: SocketAddr,
     pub(super) pages: Arc<Pages>,
     start: Instant,
 }
@@ -40,6 +43,7 @@ impl<'a> Doors<'a> {
     ) -> anyhow::Result<Self> {
         let listener = ads::server::listen(options.grpc_addr)
             .with_context(|| format!("cannot listen on {} (--grpc-addr)", options.grpc_addr))?;
+        let address = listener.local_addr()?;
         let (open, doors) = unbounded();
         tasks.spawn(ads::server::serve(doors, Arc::new(server), stop.clone()));
         Ok(Self {
@@ -47,6 +51,7 @@ impl<'a> Doors<'a> {
             open,
             begun: false,
             options,
+            address,
             pages: pages.clone(),
             start,
         })

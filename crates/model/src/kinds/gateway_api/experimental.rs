@@ -9,7 +9,7 @@ use super::http_route::SessionPersistence;
 use super::policy::BackendValidation;
 use super::reference::{GatewayDuration, LocalObjectRef, ParametersRef, SecretRef};
 
-/// A backend that is no Service. Read and validated; nothing is generated from it.
+/// A backend that is no Service.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct XBackend {
@@ -98,7 +98,7 @@ pub enum XBackendTlsMode {
     ClientAndServer,
 }
 
-/// How requests to backends are tried again and kept together. Read and validated; nothing is generated from it.
+/// How requests to backends are tried again and kept together.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct XBackendTrafficPolicy {
@@ -160,7 +160,7 @@ impl Default for RetryRate {
     }
 }
 
-/// A mesh: an implementation that handles traffic between services. Read and validated; nothing is generated from it.
+/// A mesh: an implementation that handles traffic between services.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct XMesh {

