@@ -15,6 +15,7 @@ pub mod ingress;
 mod outcome;
 mod reader;
 mod root;
+mod service;
 mod stage;
 pub mod status;
 pub mod strata;

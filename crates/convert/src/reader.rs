@@ -55,6 +55,14 @@ impl<S: Debug + Send + Sync + 'static> Reader<'_, '_, S> {
         self.cx.get(name)
     }
 
+    /// The objects of a name in all clusters, that of the configured one first.
+    pub fn namesakes<T: Layered>(&self, name: &ObjectName) -> Vec<Arc<Object<T>>>
+    where
+        T::MadeIn: Before<S>,
+    {
+        self.cx.namesakes(name)
+    }
+
     /// Every object with that index value, by name.
     pub fn list_by<T: Layered>(&self, index: ObjectIndex, value: &str) -> Vec<Arc<Object<T>>>
     where

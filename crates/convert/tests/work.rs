@@ -102,117 +102,112 @@ fn an_ingress_of_many_hosts_is_read_once() {
     assert!(world.stage.stats().runs - before <= 510);
 }
 
-mod routes {
-    //! The same for the Gateway API: the objects that an edit makes different, and the statuses.
+/// Gateways, of which there are as many however many routes there are.
+const GATEWAYS: usize = 10;
 
-    use model::{Kind, ObjectKey, ObjectName};
-    use testkit::World;
+/// An HTTPRoute of a host of its own at one of the Gateways, and at a service of its own.
+fn route(index: usize, port: u16) -> String {
+    format!(
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: r{index}, namespace: n{}}}\nspec:\n  \
+         parentRefs: [{{name: g{}, namespace: infra}}, {{group: '', kind: Service, name: s{index}}}]\n  \
+         hostnames: [h{index}.example.com]\n  \
+         rules: [{{backendRefs: [{{name: s{index}, port: {port}}}]}}]\n",
+        index % 20,
+        index % GATEWAYS
+    )
+}
 
-    /// How many routes each Gateway has.
-    const OF_EACH: usize = 10;
+fn service(index: usize) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Service, metadata: {{name: s{index}, namespace: n{}}}, spec: {{ports: [{{port: 80}}]}}}}\n",
+        index % 20
+    )
+}
 
-    fn gateway(index: usize) -> String {
-        format!(
-            "{{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {{name: g{index}, namespace: shop}}, spec: \
-             {{gatewayClassName: istio, listeners: [{{name: http, port: 80, protocol: HTTP}}]}}}}\n"
-        )
-    }
+fn gateway(index: usize, listeners: &str) -> String {
+    format!(
+        "{{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {{name: g{index}, namespace: infra}}, spec: \
+         {{gatewayClassName: istio, listeners: [{listeners}]}}}}\n"
+    )
+}
 
-    fn route(index: usize, host: &str, path: &str) -> String {
-        let gateway = index / OF_EACH;
-        format!(
-            "{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: r{index}, namespace: shop}}, spec: \
-             {{parentRefs: [{{name: g{gateway}}}], hostnames: [{host}], rules: [{{matches: [{{path: {{value: {path}}}}}], \
-             backendRefs: [{{name: s, port: 80}}]}}]}}}}\n"
-        )
-    }
+const LISTENER: &str =
+    "{name: a, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}";
+const ANOTHER: &str = "{name: b, port: 81, protocol: HTTP, hostname: other.example.com, \
+                       allowedRoutes: {namespaces: {from: All}}}";
 
-    fn world(count: usize) -> World {
-        let gateways = (0..count / OF_EACH).map(gateway);
-        let host = |index: usize| format!("h{index}.example.com");
-        let routes = (0..count).map(|index| route(index, &host(index), "/"));
-        let service = "{apiVersion: v1, kind: Service, metadata: {name: s, namespace: shop}, spec: {ports: [{port: 80}]}}\n";
-        let all = gateways.chain(routes).chain([service.to_owned()]);
-        World::of(&all.collect::<Vec<_>>().join("---\n"))
-    }
+fn routed(count: usize) -> World {
+    let mut world = World::new(settings(""));
+    let gateways = (0..GATEWAYS).map(|index| gateway(index, LISTENER));
+    let routes = (0..count).flat_map(|index| [service(index), route(index, 80)]);
+    let all: Vec<String> = gateways.chain(routes).collect();
+    world.put(&all.join("---\n"));
+    world
+}
 
-    /// Evaluations, objects that differ, and the statuses that were told anew, of a few edits.
-    fn edits(count: usize) -> Vec<(u64, usize)> {
-        let mut world = world(count);
-        let snapshot = world.store.snapshot();
-        assert_eq!(snapshot.tables.count(Kind::Gateway), count / OF_EACH);
-        assert_eq!(snapshot.tables.count(Kind::VirtualService), count);
-        // The class is ours without an object.
-        assert_eq!(world.statuses.len(), count + count / OF_EACH);
-        let mut measured = |yaml: String| {
-            let before = world.stage.stats().runs;
-            let changes = world.put(&yaml);
-            (world.stage.stats().runs - before, changes.objects.len())
-        };
-        vec![
-            // Another path.
-            measured(route(7, "h7.example.com", "/b")),
-            // Another host.
-            measured(route(7, "other.example.com", "/b")),
-            // One more, of the first Gateway.
-            measured(route(count, "new.example.com", "/").replace(
-                &format!("g{}", count / OF_EACH),
-                "g0",
-            )),
-            // Nothing.
-            measured(route(8, "h8.example.com", "/")),
-            // A service that no route names.
-            measured(
-                "{apiVersion: v1, kind: Service, metadata: {name: t, namespace: shop}, spec: {ports: [{port: 80}]}}"
-                    .to_owned(),
-            ),
-        ]
-    }
+/// Evaluations, and objects that differ, of a few edits of routes.
+fn route_edits(count: usize) -> Vec<(u64, usize)> {
+    let mut world = routed(count);
+    let snapshot = world.store.snapshot();
+    assert_eq!(snapshot.tables.count(Kind::VirtualService), 2 * count);
+    let mut measured = |yaml: String| {
+        let before = world.stage.stats().runs;
+        let changes = world.put(&yaml);
+        (world.stage.stats().runs - before, changes.objects.len())
+    };
+    vec![
+        // Another port.
+        measured(route(7, 81)),
+        // Another host.
+        measured(route(7, 81).replace("h7.", "other.")),
+        // A host of two routes, and then a rule of one of them.
+        measured(route(17, 80).replace("h17.", "other.")),
+        measured(route(17, 81).replace("h17.", "other.")),
+        // One more.
+        measured(format!("{}---\n{}", service(count), route(count, 80))),
+        // Nothing that counts: a label.
+        measured(route(8, 80).replace("name: r8,", "name: r8, labels: {a: b},")),
+        // What a route sends requests to.
+        measured(service(9).replace("port: 80", "port: 90")),
+    ]
+}
 
-    #[test]
-    fn an_edit_costs_the_same_among_few_and_among_many() {
-        let few = edits(50);
-        assert_eq!(few, edits(2_000));
-        // The route itself and the VirtualService of its host.
-        assert_eq!(few[0].1, 2, "{few:?}");
-        assert_eq!(few[1].1, 3, "{few:?}");
-        assert_eq!(few[2].1, 2, "{few:?}");
-        assert_eq!(few[3], (0, 0), "{few:?}");
-        assert!(few[4].0 <= 1, "{few:?}");
-        assert!(few.iter().all(|(runs, _)| *runs <= 20), "{few:?}");
-    }
+#[test]
+fn an_edited_route_costs_the_same_among_few_and_among_many() {
+    let few = route_edits(50);
+    assert_eq!(few, route_edits(2_000));
+    // The route itself, the VirtualService of its host, and that of its service.
+    assert_eq!(few[0].1, 3);
+    assert_eq!(few[1].1, 3);
+    assert_eq!(few[3].1, 3);
+    // Two objects of which nothing else changes.
+    assert_eq!((few[5].1, few[6].1), (1, 1));
+    assert!(few.iter().all(|(runs, _)| *runs <= 16), "{few:?}");
+}
 
-    #[test]
-    fn a_status_tells_how_many_routes_there_are_after_each_edit() {
-        let mut world = world(50);
-        let attached = |world: &World| {
-            let key = ObjectKey {
-                kind: Kind::KubeGateway,
-                name: ObjectName::new("shop", "g0"),
-            };
-            world.statuses[&key]["listeners"][0]["attachedRoutes"].clone()
-        };
-        assert_eq!(attached(&world), OF_EACH);
-        world.delete(&ObjectKey {
-            kind: Kind::HttpRoute,
-            name: ObjectName::new("shop", "r3"),
-        });
-        assert_eq!(attached(&world), OF_EACH - 1);
-        world.put(&route(3, "h3.example.com", "/"));
-        assert_eq!(attached(&world), OF_EACH);
-    }
-
-    #[test]
-    fn what_goes_leaves_nothing() {
-        let mut world = world(20);
-        for kind in [Kind::HttpRoute, Kind::KubeGateway, Kind::Service] {
-            let all = world.store.snapshot();
-            for object in all.tables.iter_any(kind) {
-                world.delete(&object.key());
-            }
+#[test]
+fn routes_that_go_leave_nothing() {
+    let mut world = routed(30);
+    let snapshot = world.store.snapshot();
+    for kind in [Kind::HttpRoute, Kind::KubeGateway] {
+        for object in snapshot.tables.iter_any(kind) {
+            world.delete(&object.key());
         }
-        assert!(world.statuses.is_empty(), "{:?}", world.statuses);
-        let stats = world.stage.stats();
-        assert_eq!((stats.roots, stats.memos, stats.inputs), (0, 0, 0));
     }
+    let (snapshot, stats) = (world.store.snapshot(), world.stage.stats());
+    assert_eq!(snapshot.tables.count(Kind::Gateway), 0);
+    assert_eq!(snapshot.tables.count(Kind::VirtualService), 0);
+    assert_eq!((stats.roots, stats.memos, stats.inputs), (0, 0, 0));
+}
+
+#[test]
+fn a_listener_that_serves_no_host_of_the_routes_changes_none() {
+    let mut world = routed(40);
+    let before = world.stage.stats().runs;
+    let changes = world.put(&gateway(3, &format!("{LISTENER}, {ANOTHER}")));
+    // The Gateway, and the Istio Gateway of the new listener.
+    assert_eq!(changes.objects.len(), 2);
+    // What is made of the Gateway, and what the four routes that name it attach to.
+    let runs = world.stage.stats().runs - before;
+    assert!(runs <= 40, "{runs}");
 }

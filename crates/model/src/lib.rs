@@ -6,6 +6,7 @@
 pub mod access;
 pub mod certificate;
 pub mod change;
+pub mod cipher;
 pub mod civil;
 pub mod derived;
 pub mod diagnostic;

@@ -5,12 +5,14 @@
 //! understood is taken to fit: a verdict here is one that any reader of the same bytes would come to.
 
 mod der;
+mod held;
 mod key;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 pub use der::{Certificate, Validity, certificate};
+pub use held::{Pair, Roots, pair_of, roots_of};
 use key::PrivateKey;
 
 /// A block of PEM.

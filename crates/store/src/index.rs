@@ -17,7 +17,8 @@ use crate::label_reader::{LabelReader, Reading};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ObjectIndex {
-    /// `namespace/label=value`, for every label of a workload (WorkloadEntry, Pod).
+    /// `namespace/label=value`, for every label of a workload (WorkloadEntry, Pod), and `/label=value` of a Namespace, which
+    /// [`EVERY`] holds as well.
     Label = 1,
     /// An IP address of the object.
     Address,
@@ -44,6 +45,8 @@ pub enum ObjectIndex {
     Grant,
 }
 
+/// The value of [`ObjectIndex::Label`] that holds all Namespaces.
+pub const EVERY: &str = "?every";
 /// The value of [`ObjectIndex::LabelReader`] for objects that concern workloads of any namespace.
 pub const ANYWHERE: &str = "?anywhere";
 /// The value of [`ObjectIndex::LabelReader`] for objects by which endpoints are ordered, or left out, by labels of the
@@ -334,6 +337,8 @@ mod kube {
     impl Indexed for Node {}
     impl Indexed for NamespaceSpec {
         fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            emit_labels(object.namespace(), &object.meta.labels, emit);
+            emit(ObjectIndex::Label, super::EVERY.to_owned());
             emit_reader(object, emit);
         }
     }

@@ -42,28 +42,22 @@ pub enum Lock {
     Addresses,
     /// The roots of the mesh in each namespace, or in a ClusterTrustBundle.
     Roots,
+    /// What is deployed for Gateways, and GatewayClasses.
+    Deployments,
     /// Status of the Gateway API's kinds.
     GatewayStatus,
 }
 
 impl Lock {
-    /// The name of the lock, as istiod has it.
+    /// The name of the Lease, as istiod has it; where each revision has one, without the revision.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ingress => "istio-leader",
             Self::Analysis => "istio-analyze-leader",
             Self::Addresses => "istio-ip-autoallocate",
             Self::Roots => "istio-namespace-controller-election",
+            Self::Deployments => "istio-gateway-deployment",
             Self::GatewayStatus => "istio-gateway-status-leader",
-        }
-    }
-
-    /// The name of the Lease for replicas of a revision. What a revision writes to objects of its own alone is led by one
-    /// replica of each.
-    fn lease(self, revision: &str) -> Arc<str> {
-        match self {
-            Self::GatewayStatus => format!("{}-{revision}", self.name()).into(),
-            _ => self.name().into(),
         }
     }
 
@@ -74,9 +68,23 @@ impl Lock {
             Self::Analysis => "findings in the status of Istio's kinds",
             Self::Addresses => "addresses of ServiceEntries",
             Self::Roots => "the roots of the mesh in each namespace",
+            Self::Deployments => "what is deployed for Gateways",
             Self::GatewayStatus => {
                 "the status of Gateways, routes and other objects of the Gateway API"
             }
+        }
+    }
+
+    /// Whether each revision has a leader of its own.
+    fn is_per_revision(self) -> bool {
+        matches!(self, Self::Deployments | Self::GatewayStatus)
+    }
+
+    /// The Lease of a revision.
+    fn lease(self, revision: &str) -> String {
+        match self.is_per_revision() {
+            true => format!("{}-{revision}", self.name()),
+            false => self.name().to_owned(),
         }
     }
 }
@@ -151,7 +159,7 @@ impl Elector {
             kind: "Lease".into(),
             plural: "leases".into(),
             namespace: candidate.namespace.clone(),
-            name: lock.lease(&candidate.revision),
+            name: lock.lease(&candidate.revision).into(),
         };
         let elector = Self {
             place,

@@ -2,8 +2,13 @@
 
 mod class;
 mod condition;
+mod gateway;
+mod listener_set;
+mod listeners;
 mod mesh;
 mod policy;
+mod pool;
+mod reach;
 mod route;
 
 use model::{Kind, ObjectKey};
@@ -26,6 +31,8 @@ impl Derive for StatusOf {
         let name = &self.0.name;
         match self.0.kind {
             Kind::GatewayClass => class::status(read, name),
+            Kind::KubeGateway => gateway::status(read, &self.0),
+            Kind::ListenerSet => listener_set::status(read, &self.0),
             Kind::BackendTlsPolicy => policy::backend_tls(read, name),
             Kind::XBackendTrafficPolicy => policy::backend_traffic(read, name),
             Kind::XBackend => policy::xbackend(read, name),
@@ -35,6 +42,7 @@ impl Derive for StatusOf {
             | Kind::TlsRoute
             | Kind::TcpRoute
             | Kind::UdpRoute => route::status(read, &self.0),
+            Kind::InferencePool => pool::status(read, name),
             _ => None,
         }
     }

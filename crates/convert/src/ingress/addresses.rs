@@ -12,6 +12,7 @@ use store::index::{ObjectIndex, label_value};
 use super::class::ServedBy;
 use super::gateway::selector;
 use crate::reader::{Derive, Reader};
+use crate::service::outside_addresses;
 use crate::strata::Routes;
 
 /// The addresses of the proxies that serve Ingresses, in order.
@@ -67,18 +68,7 @@ fn of_service(read: &Reader<'_, '_, Routes>, name: &str) -> Vec<Arc<str>> {
     if &*service.spec.service_type == "ExternalName" {
         return vec![service.spec.external_name.clone()];
     }
-    let balanced = service.status.load_balancer.ingress.iter();
-    let balanced = balanced.map(|at| {
-        if at.ip.is_empty() {
-            &at.hostname
-        } else {
-            &at.ip
-        }
-    });
-    balanced
-        .chain(&service.spec.external_ips)
-        .cloned()
-        .collect()
+    outside_addresses(&service).collect()
 }
 
 /// The outer addresses of the first node that is known to run such a proxy.

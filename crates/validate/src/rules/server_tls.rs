@@ -2,29 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use model::cipher;
 use proto_istio::networking::ServerTlsSettings;
 use proto_istio::networking::server_tls_settings::{TlSmode as Mode, TlsProtocol};
 
 use crate::report::{At, Report};
 
-/// Ciphers that Envoy knows by name.
-const CIPHERS: [&str; 15] = [
-    "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "ECDHE-RSA-AES128-GCM-SHA256",
-    "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "ECDHE-RSA-AES256-GCM-SHA384",
-    "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "ECDHE-RSA-CHACHA20-POLY1305",
-    "ECDHE-ECDSA-AES128-SHA",
-    "ECDHE-RSA-AES128-SHA",
-    "ECDHE-ECDSA-AES256-SHA",
-    "ECDHE-RSA-AES256-SHA",
-    "AES128-GCM-SHA256",
-    "AES256-GCM-SHA384",
-    "AES128-SHA",
-    "AES256-SHA",
-    "DES-CBC3-SHA",
-];
 /// Certificates that one server can have, one for each kind of key.
 const MOST_CERTIFICATES: usize = 2;
 
@@ -132,12 +115,12 @@ fn ciphers(suites: &[String], at: &At<'_>, report: &mut Report) {
     for (at, suite) in at.each(suites) {
         // Signs start operators on groups of ciphers, which Envoy checks.
         let named = suite.starts_with(char::is_alphanumeric) && suite != "ALL";
-        if named && !CIPHERS.contains(&suite.as_str()) {
+        if named && !cipher::SUITES.contains(&suite.as_str()) {
             report.warning(
                 &at,
                 format!("the cipher {suite:?} is not known, and left out"),
             );
-            if let Some(near) = model::parse::nearest(suite, CIPHERS.into_iter()) {
+            if let Some(near) = model::parse::nearest(suite, cipher::SUITES.into_iter()) {
                 report.help(format!("did you mean `{near}`?"));
             }
         } else if !seen.insert(suite) {

@@ -9,7 +9,7 @@ use mesh::proxy_options::proxy_config;
 use model::kinds::Kind;
 use model::kinds::kube::{ConfigMap, Secret};
 use model::object::{ObjectKey, ObjectName};
-use model::x509::{Fault, check_pair, check_roots};
+use model::x509::{Fault, Pair, check_pair, check_roots, pair_of, roots_of};
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
@@ -144,13 +144,7 @@ impl SecretOf {
         object: &ObjectName,
         data: impl Fn(&str) -> Option<&'a [u8]>,
     ) -> Made {
-        let value = |key: &str| data(key).filter(|v| !v.is_empty());
-        let generic = value("cert").zip(value("key")).map(|pair| (pair, None));
-        let for_tls = || {
-            let pair = value("tls.crt").zip(value("tls.key"))?;
-            Some((pair, value("tls.ocsp-staple")))
-        };
-        let Some(((chain, key), staple)) = generic.or_else(for_tls) else {
+        let Some(Pair { chain, key, staple }) = pair_of(data) else {
             return Made::default();
         };
         let certificate = certificate(&self.keys, chain, key, staple);
@@ -168,12 +162,10 @@ impl SecretOf {
         (kind, object): (Kind, &ObjectName),
         data: impl Fn(&str) -> Option<&'a [u8]>,
     ) -> Made {
-        let value = |key: &str| data(key).filter(|v| !v.is_empty());
-        let generic = value("cacert").map(|roots| (roots, data("crl")));
-        let for_tls = || Some((value("ca.crt")?, data("ca.crl")));
-        let Some((roots, revoked)) = generic.or_else(for_tls) else {
+        let Some(held) = roots_of(data) else {
             return Made::default();
         };
+        let (roots, revoked) = (held.certificates, held.revoked);
         let content = validation(roots, revoked);
         let of = ObjectKey {
             kind,

@@ -6,6 +6,7 @@
 use incr::Cx;
 use mesh::capabilities::{Capabilities, CertificateSource};
 use mesh::gateways::{GatewayServer, is_http, is_passthrough};
+use model::cipher;
 use policy::provider_cluster::{ProviderCluster, lookup};
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
@@ -250,7 +251,7 @@ impl Contexts {
         if !stated.ecdh_curves.is_empty() {
             parameters.ecdh_curves.clone_from(&stated.ecdh_curves);
         }
-        let suites = known_suites(&stated.cipher_suites);
+        let suites = cipher::known(stated.cipher_suites.iter().map(String::as_str));
         if !suites.is_empty() {
             parameters.cipher_suites = suites;
         }
@@ -273,38 +274,4 @@ fn verification(stated: &ServerTlsSettings) -> i32 {
         Some(true) => TrustChainVerification::AcceptUntrusted as i32,
         _ => TrustChainVerification::VerifyTrustChain as i32,
     }
-}
-
-/// Cipher suites by OpenSSL's names, those that Envoy knows.
-const CIPHER_SUITES: [&str; 15] = [
-    "AES128-GCM-SHA256",
-    "AES128-SHA",
-    "AES256-GCM-SHA384",
-    "AES256-SHA",
-    "DES-CBC3-SHA",
-    "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "ECDHE-ECDSA-AES128-SHA",
-    "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "ECDHE-ECDSA-AES256-SHA",
-    "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "ECDHE-RSA-AES128-GCM-SHA256",
-    "ECDHE-RSA-AES128-SHA",
-    "ECDHE-RSA-AES256-GCM-SHA384",
-    "ECDHE-RSA-AES256-SHA",
-    "ECDHE-RSA-CHACHA20-POLY1305",
-];
-
-/// The suites that Envoy takes, each once; an unknown one would make it refuse the listener. Expressions are let through.
-///
-/// Istio: pkg/config/security/security.go FilterCipherSuites, 1.32.
-fn known_suites(stated: &[String]) -> Vec<String> {
-    let mut known: Vec<String> = Vec::new();
-    for suite in stated {
-        let expression = !suite.starts_with(char::is_alphanumeric);
-        let valid = expression || suite == "ALL" || CIPHER_SUITES.contains(&suite.as_str());
-        if valid && !known.contains(suite) {
-            known.push(suite.clone());
-        }
-    }
-    known
 }

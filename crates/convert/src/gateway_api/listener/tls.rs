@@ -1,0 +1,301 @@
+//! How a listener meets TLS.
+//!
+//! Istio: pilot/pkg/config/kube/gateway/conversion.go buildTLS, 1.32.
+
+use model::kinds::gateway_api::{
+    CertificateValidation, ClientTls, GatewayTls, ListenerTls, ObjectRef, Reference, SecretRef,
+    TlsMode, ValidationMode,
+};
+use model::{Kind, Labels, Namespace, ObjectKey, cipher};
+use proto_istio::networking::ServerTlsSettings;
+use proto_istio::networking::server_tls_settings::TlSmode as Mode;
+
+use super::Problem;
+use super::credential::{CertificateOf, RootsOf};
+use crate::gateway_api::grant::may_refer;
+use crate::reader::Reader;
+use crate::strata::Routes;
+
+/// Whether clients show certificates, and whose the listener's own is.
+const TERMINATE_MODE: &str = "gateway.istio.io/tls-terminate-mode";
+/// Cipher suites, with commas between them.
+const CIPHER_SUITES: &str = "gateway.istio.io/tls-cipher-suites";
+/// What passes through a listener.
+const LISTENER_PROTOCOL: &str = "gateway.istio.io/listener-protocol";
+/// The network behind a gateway.
+const NETWORK: &str = "topology.istio.io/network";
+/// The port on which a gateway takes traffic of other networks.
+const NETWORK_PORT: &str = "networking.istio.io/gatewayPort";
+/// That port where nothing else is stated.
+const DEFAULT_NETWORK_PORT: &str = "15443";
+
+const BAD_CERTIFICATE: &str = "InvalidCertificateRef";
+const BAD_AUTHORITY: &str = "InvalidCACertificateRef";
+/// What names an object of another namespace without leave.
+pub(super) const NOT_PERMITTED: &str = "RefNotPermitted";
+
+/// A listener of an object, with its TLS.
+pub(super) struct Met<'a> {
+    /// The kind of the object that the listener is in.
+    pub(super) kind: Kind,
+    /// Its namespace.
+    pub(super) namespace: &'a Namespace,
+    /// Its labels.
+    pub(super) labels: &'a Labels,
+    /// The port of the listener.
+    pub(super) port: u16,
+    /// What its Gateway says of clients.
+    pub(super) gateway: Option<&'a GatewayTls>,
+    /// What the listener says.
+    pub(super) tls: &'a ListenerTls,
+}
+
+/// What became of a listener's TLS.
+#[derive(Default)]
+pub(super) struct Settings {
+    /// The settings of the server.
+    pub(super) server: ServerTlsSettings,
+    /// What is wrong.
+    pub(super) problem: Option<Problem>,
+    /// Whether clients can be served in spite of that.
+    pub(super) is_usable: bool,
+    /// Objects that are used.
+    pub(super) from: Vec<ObjectKey>,
+}
+
+impl Met<'_> {
+    /// The settings of the server that is made of the listener.
+    pub(super) fn settings(&self, read: &Reader<'_, '_, Routes>) -> Settings {
+        let mut made = Settings {
+            is_usable: true,
+            ..Settings::default()
+        };
+        match self.tls.mode {
+            TlsMode::Passthrough if self.is_between_networks() => {
+                made.server.set_mode(Mode::AutoPassthrough)
+            }
+            TlsMode::Passthrough => made.server.set_mode(Mode::Passthrough),
+            TlsMode::Terminate => {
+                let option = self.tls.options.get(TERMINATE_MODE);
+                match option.map_or("", |option| &**option) {
+                    "ISTIO_SIMPLE" => {
+                        made.server.set_mode(Mode::Simple);
+                        made.server.credential_name = "builtin://".to_owned();
+                        return made;
+                    }
+                    "ISTIO_MUTUAL" => {
+                        made.server.set_mode(Mode::IstioMutual);
+                        return made;
+                    }
+                    "MUTUAL" => made.server.set_mode(Mode::Mutual),
+                    "OPTIONAL_MUTUAL" => made.server.set_mode(Mode::OptionalMutual),
+                    _ => made.server.set_mode(Mode::Simple),
+                }
+                let ended = self
+                    .certificates(read, &mut made)
+                    .and_then(|()| self.authorities(read, &mut made));
+                if let Err(problem) = ended {
+                    made.problem = Some(problem);
+                    made.is_usable = false;
+                    return made;
+                }
+            }
+        }
+        if let Some(stated) = self.tls.options.get(CIPHER_SUITES) {
+            made.server.cipher_suites = cipher::known(stated.split(',').map(str::trim));
+        }
+        made
+    }
+
+    /// Whether what passes through goes to services of this network as its name says.
+    ///
+    /// Istio: pilot/pkg/serviceregistry/kube/conversion.go IsAutoPassthrough, 1.32.
+    fn is_between_networks(&self) -> bool {
+        let option = self.tls.options.get(LISTENER_PROTOCOL);
+        let port = self
+            .labels
+            .get(NETWORK_PORT)
+            .unwrap_or(DEFAULT_NETWORK_PORT);
+        option.is_some_and(|option| &**option == "auto-passthrough")
+            || (self.labels.contains(NETWORK) && port == self.port.to_string())
+    }
+
+    fn may_refer(&self, read: &Reader<'_, '_, Routes>, to: &ObjectKey) -> Result<(), Problem> {
+        if may_refer(read, self.kind, self.namespace, to) {
+            return Ok(());
+        }
+        // Whether it is there is told to nobody who may not refer to it.
+        let message = format!(
+            "no ReferenceGrant of the namespace lets a {} of {} refer to {to}",
+            self.kind.name(),
+            self.namespace
+        );
+        Err(Problem::new(NOT_PERMITTED, message))
+    }
+
+    /// Names the certificates that the listener shows. One that can be used suffices.
+    fn certificates(
+        &self,
+        read: &Reader<'_, '_, Routes>,
+        made: &mut Settings,
+    ) -> Result<(), Problem> {
+        let refs = &self.tls.certificate_refs;
+        if refs.is_empty() {
+            return Err(Problem::new(
+                BAD_CERTIFICATE,
+                "`tls.certificateRefs` names no certificate",
+            ));
+        }
+        if refs.len() > 2 {
+            let message = "a listener can show two certificates at most, one of each kind of key";
+            return Err(Problem::new(BAD_CERTIFICATE, message));
+        }
+        let mut names = Vec::new();
+        for reference in refs {
+            match self.certificate(read, reference) {
+                Ok(secret) => {
+                    names.push(credential_name("kubernetes-gateway", &secret, ""));
+                    made.from.push(secret);
+                }
+                Err(problem) => made.problem = Some(joined(made.problem.take(), problem)),
+            }
+        }
+        match (names.len(), names.pop()) {
+            (0, _) | (_, None) => {
+                let none = || Problem::new(BAD_CERTIFICATE, "no certificate can be used");
+                return Err(made.problem.take().unwrap_or_else(none));
+            }
+            (1, Some(name)) => made.server.credential_name = name,
+            (_, Some(name)) => {
+                names.push(name);
+                made.server.credential_names = names;
+            }
+        }
+        Ok(())
+    }
+
+    fn certificate(
+        &self,
+        read: &Reader<'_, '_, Routes>,
+        reference: &SecretRef,
+    ) -> Result<ObjectKey, Problem> {
+        let to = secret_of(reference, self.namespace)
+            .ok_or_else(|| Problem::new(BAD_CERTIFICATE, not_a_secret(reference)))?;
+        self.may_refer(read, &to)?;
+        match *read.derived(CertificateOf(to.name.clone())) {
+            None => Ok(to),
+            Some(fault) => Err(Problem::new(BAD_CERTIFICATE, format!("{to} {fault}"))),
+        }
+    }
+
+    /// Has clients show certificates, where the Gateway wants that on this port.
+    fn authorities(
+        &self,
+        read: &Reader<'_, '_, Routes>,
+        made: &mut Settings,
+    ) -> Result<(), Problem> {
+        let validation = self.gateway.and_then(|tls| client_tls(tls, self.port));
+        let Some(CertificateValidation {
+            ca_certificate_refs,
+            mode,
+        }) = validation
+        else {
+            return Ok(());
+        };
+        let reference = match &ca_certificate_refs[..] {
+            [] => return Ok(()),
+            [reference] => reference,
+            _ => {
+                let message =
+                    "`caCertificateRefs` can name one object only; put all authorities into it";
+                return Err(Problem::new(BAD_AUTHORITY, message));
+            }
+        };
+        let roots = self.roots(read, reference)?;
+        let scheme = match roots.kind {
+            Kind::ConfigMap => "configmap",
+            _ => "kubernetes-gateway",
+        };
+        made.server.ca_cert_credential_name = credential_name(scheme, &roots, "-cacert");
+        made.from.push(roots);
+        let option = self.tls.options.get(TERMINATE_MODE);
+        let (mode, skip_verify) = match (option.map_or("", |option| &**option), mode) {
+            ("MUTUAL", _) => (Mode::Mutual, false),
+            ("OPTIONAL_MUTUAL", _) => (Mode::OptionalMutual, false),
+            (_, ValidationMode::AllowInsecureFallback) => (Mode::OptionalMutual, true),
+            (_, ValidationMode::AllowValidOnly) => (Mode::Mutual, false),
+        };
+        made.server.set_mode(mode);
+        made.server.insecure_skip_verify = Some(skip_verify);
+        Ok(())
+    }
+
+    fn roots(
+        &self,
+        read: &Reader<'_, '_, Routes>,
+        reference: &ObjectRef,
+    ) -> Result<ObjectKey, Problem> {
+        let named = Reference {
+            group: &reference.group,
+            kind: &reference.kind,
+            namespace: reference.namespace.as_deref(),
+            name: &reference.name,
+        };
+        let to = named.key(self.namespace);
+        let known = to.filter(|to| matches!(to.kind, Kind::ConfigMap | Kind::Secret));
+        let Some(to) = known else {
+            let message = format!(
+                "authorities are read from ConfigMaps and Secrets, not from a {}",
+                reference.kind
+            );
+            return Err(Problem::new("InvalidCACertificateKind", message));
+        };
+        self.may_refer(read, &to)?;
+        match *read.derived(RootsOf(to.clone())) {
+            None => Ok(to),
+            Some(fault) => Err(Problem::new(BAD_AUTHORITY, format!("{to} {fault}"))),
+        }
+    }
+}
+
+/// What a Gateway says of clients of a port, where it wants certificates of them.
+fn client_tls(tls: &GatewayTls, port: u16) -> Option<&CertificateValidation> {
+    let frontend = tls.frontend.as_ref()?;
+    let of_port = frontend.per_port.iter().find(|of| of.port == port);
+    let ClientTls { validation } = of_port.map_or(&frontend.default, |of| &of.tls);
+    validation.as_ref()
+}
+
+/// The Secret that a reference names; `None` where it names something else.
+pub(crate) fn secret_of(reference: &SecretRef, namespace: &Namespace) -> Option<ObjectKey> {
+    let named = Reference {
+        group: &reference.group,
+        kind: &reference.kind,
+        namespace: reference.namespace.as_deref(),
+        name: &reference.name,
+    };
+    named.key(namespace).filter(|to| to.kind == Kind::Secret)
+}
+
+/// That a reference for a certificate names something else than a Secret.
+pub(crate) fn not_a_secret(reference: &SecretRef) -> String {
+    format!(
+        "certificates are read from Secrets, not from a {}",
+        reference.kind
+    )
+}
+
+/// The name by which proxies ask for what an object holds.
+fn credential_name(scheme: &str, of: &ObjectKey, suffix: &str) -> String {
+    format!("{scheme}://{}/{}{suffix}", of.name.namespace, of.name.name)
+}
+
+fn joined(before: Option<Problem>, next: Problem) -> Problem {
+    match before {
+        Some(before) => Problem::new(
+            before.reason,
+            format!("{}; {}", before.message, next.message),
+        ),
+        None => next,
+    }
+}
