@@ -16,6 +16,7 @@ pub(crate) mod agentless;
 mod client;
 mod draft;
 mod fixed;
+mod hbone;
 mod inbound;
 mod load_balancer;
 mod metadata;
@@ -61,6 +62,7 @@ use crate::load_assignment::{EndpointClient, NetworkWays, Place};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 
 pub(crate) use fixed::allow_any_dns_cache;
+pub(crate) use hbone::CONNECT_ORIGINATE;
 pub(crate) use outbound::{ServiceClusters, carries_endpoints, extent, lets_pass, uses_eds};
 
 /// Proxies that have the same clusters.
