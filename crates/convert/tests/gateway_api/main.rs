@@ -6,5 +6,6 @@
 
 mod fixture;
 mod goldens;
+mod incremental;
 mod scenarios;
 mod shown;
