@@ -16,18 +16,25 @@ pub(super) fn may_refer(
     namespace: &str,
     to: &ObjectKey,
 ) -> bool {
-    if *to.name.namespace == *namespace {
-        return true;
-    }
+    *to.name.namespace == *namespace || !granting(read, from, namespace, to).is_empty()
+}
+
+/// The ReferenceGrants that let an object of the kind `from` in `namespace` refer to an object of another namespace.
+pub(super) fn granting(
+    read: &Reader<'_, '_, Routes>,
+    from: Kind,
+    namespace: &str,
+    to: &ObjectKey,
+) -> Vec<ObjectKey> {
     let value = grant_value(from, namespace, to.kind, &to.name.namespace);
-    let grants = read.list_by::<ReferenceGrant>(ObjectIndex::Grant, &value);
-    let mut parts = grants.iter().flat_map(|grant| &grant.spec.to);
-    parts.any(|part| {
-        let is_kind = Kind::find(&part.group, &part.kind) == Some(to.kind);
-        is_kind
-            && part
-                .name
-                .as_ref()
-                .is_none_or(|name| **name == *to.name.name)
-    })
+    let mut grants = read.list_by::<ReferenceGrant>(ObjectIndex::Grant, &value);
+    grants.retain(|grant| {
+        let mut parts = grant.spec.to.iter();
+        parts.any(|part| {
+            let is_kind = Kind::find(&part.group, &part.kind) == Some(to.kind);
+            let name = part.name.as_ref();
+            is_kind && name.is_none_or(|name| **name == *to.name.name)
+        })
+    });
+    grants.iter().map(|grant| grant.key()).collect()
 }

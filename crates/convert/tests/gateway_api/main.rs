@@ -6,5 +6,6 @@
 
 mod fixture;
 mod goldens;
+mod listeners;
 mod scenarios;
 mod shown;
