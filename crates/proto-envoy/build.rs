@@ -71,6 +71,7 @@ const ROOTS: &[&str] = &[
     "envoy/extensions/internal_redirect/allow_listed_routes/v3/allow_listed_routes_config.proto",
     "envoy/extensions/load_balancing_policies/common/v3/common.proto",
     "envoy/extensions/load_balancing_policies/least_request/v3/least_request.proto",
+    "envoy/extensions/load_balancing_policies/override_host/v3/override_host.proto",
     "envoy/extensions/load_balancing_policies/round_robin/v3/round_robin.proto",
     "envoy/extensions/matching/common_inputs/network/v3/network_inputs.proto",
     "envoy/extensions/network/dns_resolver/cares/v3/cares_dns_resolver.proto",

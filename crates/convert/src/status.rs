@@ -70,7 +70,8 @@ impl Query<Snapshot> for Statuses {
             BackendTlsPolicy,
             XBackend,
             XBackendTrafficPolicy,
-            XMesh
+            XMesh,
+            InferencePool
         );
         all.sort_by(|a, b| a.object.cmp(&b.object));
         all

@@ -111,6 +111,7 @@ async fn demo(cli: &Cli, slot: &mut Option<Mesh>) -> anyhow::Result<bool> {
         run: run.clone(),
         block: Block(0),
         flags: Vec::new(),
+        variables: Vec::new(),
     };
     let mesh = slot.insert(Mesh::start(setup).await?);
     done(&format!("Pilothouse, serving {shown}"));

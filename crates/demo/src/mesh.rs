@@ -31,6 +31,8 @@ pub struct Setup {
     pub block: Block,
     /// Further flags of `pilothouse serve`.
     pub flags: Vec<String>,
+    /// Further environment variables of it.
+    pub variables: Vec<(&'static str, &'static str)>,
 }
 
 /// A proxy of the mesh.
@@ -109,10 +111,11 @@ impl Mesh {
             format!("--http-addr={}", block.pages()),
         ];
         args.extend_from_slice(&self.setup.flags);
-        let mut process = Process::start(
+        let mut process = Process::start_with(
             "pilothouse",
             &self.setup.pilothouse,
             &args,
+            &self.setup.variables,
             &self.log("pilothouse"),
         )?;
         wait("pilothouse", &mut process, async || {

@@ -30,6 +30,21 @@ impl Process {
     ///
     /// When the program cannot be started.
     pub fn start(name: &str, program: &Path, args: &[String], log: &Path) -> anyhow::Result<Self> {
+        Self::start_with(name, program, args, &[], log)
+    }
+
+    /// [`Process::start`] with further environment variables.
+    ///
+    /// # Errors
+    ///
+    /// When the program cannot be started.
+    pub fn start_with(
+        name: &str,
+        program: &Path,
+        args: &[String],
+        variables: &[(&str, &str)],
+        log: &Path,
+    ) -> anyhow::Result<Self> {
         use std::os::unix::process::CommandExt;
 
         let out = File::options()
@@ -47,6 +62,7 @@ impl Process {
         // A group of its own, so that Ctrl-C reaches only us and we end things in order.
         command
             .args(args)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(out.try_clone()?)
             .stderr(out)

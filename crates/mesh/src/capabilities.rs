@@ -62,6 +62,8 @@ pub mod name {
     pub const EXT_AUTHZ_NETWORK: &str = "envoy.filters.network.ext_authz";
     /// JSON web tokens.
     pub const JWT_AUTHN: &str = "envoy.filters.http.jwt_authn";
+    /// Lets a server look at requests and change them.
+    pub const EXT_PROC: &str = "envoy.filters.http.ext_proc";
     /// Detection of TLS.
     pub const TLS_INSPECTOR: &str = "envoy.filters.listener.tls_inspector";
     /// Detection of HTTP.

@@ -3,6 +3,7 @@
 //! ```text
 //! ServiceEntry ──▶ EntryServices ─┐
 //! Service ───────▶ KubeService ───┼▶ InNamespace ──▶ VisibleTo        OfHost
+//! InferencePool ──▶ KubeService ───┤
 //! ServiceImport ─▶ ImportedService ┘
 //! ServiceEntry, WorkloadEntry, Pod, EndpointSlice, shards ──▶ EndpointsOf
 //! ```
@@ -23,6 +24,7 @@ mod kube_endpoints;
 mod mcs;
 pub(crate) mod network;
 mod pod;
+mod pool;
 mod targets;
 mod trust_domain;
 mod visibility;
@@ -53,6 +55,7 @@ pub use kube::{ClusterService, KubeService, host_of, name_of, protocol};
 pub use mcs::ImportedService;
 pub use network::network_of;
 pub use pod::{PodOf, WorkloadOfPod, pod_of};
+pub use pool::PoolHosts;
 pub use targets::{labels_at, targets_of};
 pub use workload::{Topology, with_topology};
 pub use workload::{Workload, WorkloadOfEntry};
@@ -80,7 +83,10 @@ impl Query<Snapshot> for InNamespace {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ServiceList {
         let mut services = Vec::new();
-        for name in once(cx.names_in::<KubeObject>(&self.0)) {
+        let mut names = cx.names_in::<KubeObject>(&self.0);
+        names.extend(pool::names_in(cx, &self.0));
+        names.sort();
+        for name in once(names) {
             services.extend((*cx.query(&KubeService(name))).clone());
         }
         if cx.settings().features.mcs_host {
@@ -156,6 +162,7 @@ impl Query<Snapshot> for ServiceNamespaces {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Namespace]> {
         let mut all = cx.namespaces::<ServiceEntry>();
         all.extend(cx.namespaces::<KubeObject>());
+        all.extend(pool::namespaces(cx));
         all.sort();
         all.dedup();
         all.into()

@@ -98,6 +98,19 @@ pub struct Service {
     pub race_first_connect: bool,
     /// Kubernetes attributes; defaults for a ServiceEntry.
     pub kube: KubeAttributes,
+    /// Who picks the endpoint of each request, of those of all its ports together: for an InferencePool.
+    pub picker: Option<Arc<Picker>>,
+}
+
+/// An endpoint picker: a server of Envoy's `ext_proc`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Picker {
+    /// The host of its service.
+    pub host: Hostname,
+    /// The port of that.
+    pub port: u16,
+    /// Whether requests go to any endpoint while it does not answer.
+    pub fails_open: bool,
 }
 
 /// Another name of a service.
@@ -151,6 +164,18 @@ pub enum Visibility {
     Public,
     /// Only the namespaces listed (own namespace already written out), sorted; empty is nobody (`~`).
     Namespaces(Arc<[Namespace]>),
+}
+
+impl Service {
+    /// The ports that have clusters. Of a service with an endpoint picker that is the first, with the endpoints of all.
+    ///
+    /// Istio: pilot/pkg/networking/core/cluster.go buildOutboundClusters, 1.32.
+    pub fn cluster_ports(&self) -> &[Port] {
+        match self.picker {
+            Some(_) => self.ports.get(..1).unwrap_or_default(),
+            None => &self.ports,
+        }
+    }
 }
 
 impl Visibility {

@@ -7,7 +7,14 @@ use std::collections::BTreeMap;
 use prost::{Message, Name};
 use prost_types::value::Kind;
 use prost_types::{Any, Struct, Value};
+use proto_envoy::envoy::config::core::v3::GrpcService;
+use proto_envoy::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};
 use proto_envoy::envoy::config::listener::v3 as listener;
+use proto_envoy::envoy::extensions::filters::http::ext_proc::v3::metadata_options::MetadataNamespaces;
+use proto_envoy::envoy::extensions::filters::http::ext_proc::v3::processing_mode::HeaderSendMode;
+use proto_envoy::envoy::extensions::filters::http::ext_proc::v3::{
+    ExternalProcessor, MetadataOptions, ProcessingMode,
+};
 use proto_envoy::envoy::extensions::filters::http::{
     cors::v3::Cors,
     fault::v3::HttpFault,
@@ -101,6 +108,49 @@ pub fn tls_inspector() -> listener::ListenerFilter {
 /// Finds out whether the client speaks HTTP.
 pub fn http_inspector() -> listener::ListenerFilter {
     of_listener(name::HTTP_INSPECTOR, &HttpInspector::default())
+}
+
+/// The namespace of a request's metadata in which an endpoint picker and load balancing speak to each other.
+pub const PICKER_METADATA: &str = "envoy.lb";
+/// How long a connection to an endpoint picker may take.
+const PICKER_TIMEOUT: i64 = 10;
+/// How long it may take to answer.
+const PICKER_MESSAGE_TIMEOUT: i64 = 1000;
+
+/// Endpoint pickers, configured by routes; where a route says nothing, it does nothing.
+pub fn endpoint_picker() -> hcm::HttpFilter {
+    let namespaces = || {
+        Some(MetadataNamespaces {
+            untyped: vec![PICKER_METADATA.to_owned()],
+            ..MetadataNamespaces::default()
+        })
+    };
+    let seconds = |seconds| prost_types::Duration { seconds, nanos: 0 };
+    let config = ExternalProcessor {
+        grpc_service: Some(GrpcService {
+            // Routes name the picker's.
+            target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
+                cluster_name: "dummy".to_owned(),
+                ..EnvoyGrpc::default()
+            })),
+            timeout: Some(seconds(PICKER_TIMEOUT)),
+            ..GrpcService::default()
+        }),
+        failure_mode_allow: true,
+        processing_mode: Some(ProcessingMode {
+            request_header_mode: HeaderSendMode::Skip as i32,
+            response_header_mode: HeaderSendMode::Skip as i32,
+            ..ProcessingMode::default()
+        }),
+        message_timeout: Some(seconds(PICKER_MESSAGE_TIMEOUT)),
+        metadata_options: Some(MetadataOptions {
+            forwarding_namespaces: namespaces(),
+            receiving_namespaces: namespaces(),
+            ..MetadataOptions::default()
+        }),
+        ..ExternalProcessor::default()
+    };
+    http(name::EXT_PROC, any(&config))
 }
 
 /// CORS, configured by routes.

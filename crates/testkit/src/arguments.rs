@@ -43,5 +43,6 @@ pub fn service(host: &str, namespace: &str) -> Service {
         passthrough_ports: Arc::from([]),
         race_first_connect: false,
         kube: Default::default(),
+        picker: None,
     }
 }

@@ -259,7 +259,7 @@ fn cluster_names<'a>(
     if extent == Extent::Nothing {
         return found;
     }
-    for port in service.ports.iter() {
+    for port in service.cluster_ports() {
         let whole = Policy::of_rule(rule, "", port.number);
         if port.protocol == Protocol::Udp || clusters::lets_pass(whole) {
             continue;

@@ -1,40 +1,41 @@
 //! Who may refer to objects of other namespaces.
 
+use std::sync::Arc;
+
 use model::kinds::gateway_api::ReferenceGrant;
-use model::{Kind, ObjectKey};
+use model::{Kind, Object, ObjectKey};
 use store::index::{ObjectIndex, grant_value};
 
 use crate::reader::Reader;
 use crate::strata::Routes;
 
 /// Whether an object of the kind `from` in `namespace` may refer to an object; always within a namespace.
-///
-/// Istio: pilot/pkg/config/kube/gatewaycommon/references.go, 1.32.
 pub(super) fn may_refer(
     read: &Reader<'_, '_, Routes>,
     from: Kind,
     namespace: &str,
     to: &ObjectKey,
 ) -> bool {
-    *to.name.namespace == *namespace || !granting(read, from, namespace, to).is_empty()
+    *to.name.namespace == *namespace || grant(read, from, namespace, to).is_some()
 }
 
-/// The ReferenceGrants that let an object of the kind `from` in `namespace` refer to an object of another namespace.
-pub(super) fn granting(
+/// The first ReferenceGrant that lets an object of the kind `from` in `namespace` refer to an object of another namespace.
+///
+/// Istio: pilot/pkg/config/kube/gatewaycommon/references.go, 1.32.
+pub(super) fn grant(
     read: &Reader<'_, '_, Routes>,
     from: Kind,
     namespace: &str,
     to: &ObjectKey,
-) -> Vec<ObjectKey> {
+) -> Option<ObjectKey> {
     let value = grant_value(from, namespace, to.kind, &to.name.namespace);
-    let mut grants = read.list_by::<ReferenceGrant>(ObjectIndex::Grant, &value);
-    grants.retain(|grant| {
-        let mut parts = grant.spec.to.iter();
-        parts.any(|part| {
+    let grants = read.list_by::<ReferenceGrant>(ObjectIndex::Grant, &value);
+    let allows = |grant: &Arc<Object<ReferenceGrant>>| {
+        grant.spec.to.iter().any(|part| {
             let is_kind = Kind::find(&part.group, &part.kind) == Some(to.kind);
-            let name = part.name.as_ref();
-            is_kind && name.is_none_or(|name| **name == *to.name.name)
+            let is_name = |name: &Arc<str>| **name == *to.name.name;
+            is_kind && part.name.as_ref().is_none_or(is_name)
         })
-    });
-    grants.iter().map(|grant| grant.key()).collect()
+    };
+    Some(grants.iter().find(|grant| allows(grant))?.key())
 }

@@ -16,7 +16,7 @@ pub(super) const COPIED_BYTES: usize = 64 << 20;
 pub(super) const HOST_BYTES: usize = 16 << 20;
 
 /// What one route of a VirtualService costs beside what it says.
-const ROUTE_BYTES: usize = 512;
+pub(super) const ROUTE_BYTES: usize = 512;
 
 /// What routes weigh.
 pub(super) fn weight<'m, M: Message + 'm>(routes: impl IntoIterator<Item = &'m M>) -> usize {

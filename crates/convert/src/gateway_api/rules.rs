@@ -5,25 +5,27 @@
 //! Istio: pilot/pkg/config/kube/gateway/conversion.go convertHTTPRoute, convertGRPCRoute, 1.32.
 
 pub(super) mod backend;
+mod budget;
 mod cors;
 mod filters;
-mod limits;
 mod matches;
 mod precedence;
 mod rule;
 pub(super) mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::kinds::gateway_api::{GrpcRoute, HttpRoute as KubeHttpRoute, Route};
-use model::{Diagnostic, Kind, Object, ObjectKey};
+use model::kinds::gateway_api::{GrpcRoute, HttpRoute as KubeHttpRoute};
+use model::{Diagnostic, Kind, ObjectKey};
 use prost::Message;
 use proto_istio::networking::HttpRoute;
 
 pub(crate) use precedence::sort;
 
-use self::limits::Budget;
+use self::budget::Budget;
 use self::rule::Rule;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -57,7 +59,7 @@ pub(crate) mod reason {
 
 impl RouteError {
     /// An error with a reason of [`reason`].
-    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             reason,
             message: message.into(),
@@ -103,15 +105,11 @@ impl Derive for HttpRulesOf {
         match self.route.kind {
             Kind::HttpRoute => {
                 let route = read.get::<KubeHttpRoute>(name);
-                route.map(|route| {
-                    self.rules(read, &route, route.spec.rules.iter().map(Rule::of_http))
-                })
+                route.map(|route| self.rules(read, route.spec.rules.iter().map(Rule::of_http)))
             }
             Kind::GrpcRoute => {
                 let route = read.get::<GrpcRoute>(name);
-                route.map(|route| {
-                    self.rules(read, &route, route.spec.rules.iter().map(Rule::of_grpc))
-                })
+                route.map(|route| self.rules(read, route.spec.rules.iter().map(Rule::of_grpc)))
             }
             _ => None,
         }
@@ -120,14 +118,13 @@ impl Derive for HttpRulesOf {
 }
 
 impl HttpRulesOf {
-    fn rules<'r, T: Route>(
+    fn rules<'r>(
         &self,
         read: &Reader<'_, '_, Routes>,
-        route: &Object<T>,
         rules: impl Iterator<Item = Rule<'r>>,
     ) -> HttpRules {
         let mut made = HttpRules::default();
-        let mut budget = Budget::of(&self.route, &route.spec);
+        let mut budget = Budget::of(&self.route);
         for (index, rule) in rules.enumerate() {
             if let Err(error) = self.rule(read, (index, &rule), &mut budget, &mut made) {
                 // A rule that has no meaning takes the others of its route with it, as in Istio.

@@ -7,6 +7,7 @@ mod listener_set;
 mod listeners;
 mod mesh;
 mod policy;
+mod pool;
 mod reach;
 mod route;
 
@@ -41,6 +42,7 @@ impl Derive for StatusOf {
             | Kind::TlsRoute
             | Kind::TcpRoute
             | Kind::UdpRoute => route::status(read, &self.0),
+            Kind::InferencePool => pool::status(read, name),
             _ => None,
         }
     }

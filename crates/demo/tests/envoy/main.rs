@@ -16,6 +16,7 @@ mod ingress;
 mod load;
 mod mutual;
 mod policy;
+mod pool;
 mod protocols;
 mod rig;
 mod rotation;
@@ -56,6 +57,8 @@ with_each_envoy! {
     edge::tls_ends_at_the_gateway_or_passes_it,
     edge::a_sidecar_lets_out_what_its_sidecar_lists,
     rotation::a_rotated_certificate_is_served_and_no_connection_ends,
+    pool::requests_go_to_the_endpoint_that_the_picker_names,
+    pool::a_pool_that_fails_open_is_served_without_its_picker,
     ingress::an_ingress_routes_paths_over_plain_text_and_tls,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,

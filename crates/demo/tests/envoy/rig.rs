@@ -22,6 +22,7 @@ pub(crate) struct Rig {
     pub(crate) block: Block,
     dir: TempDir,
     envoy: Envoy,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 /// Runs a test with Envoy of that version, if it can be had.
@@ -41,6 +42,7 @@ pub(crate) async fn with(version: &str, test: impl AsyncFnOnce(Rig)) {
                 block: Block::free(),
                 dir,
                 envoy,
+                variables: Vec::new(),
             })
             .await;
             std::fs::remove_dir_all(path).unwrap();
@@ -55,6 +57,11 @@ pub(crate) async fn with(version: &str, test: impl AsyncFnOnce(Rig)) {
 }
 
 impl Rig {
+    /// Sets an environment variable of Pilothouse.
+    pub(crate) fn set(&mut self, name: &'static str, value: &'static str) {
+        self.variables.push((name, value));
+    }
+
     /// The folder that is served.
     pub(crate) fn folder(&self) -> PathBuf {
         self.dir.path().join("config")
@@ -116,6 +123,7 @@ impl Rig {
             run: self.dir.path().join("run"),
             block: self.block,
             flags,
+            variables: self.variables.clone(),
         };
         Mesh::start(setup).await.unwrap()
     }

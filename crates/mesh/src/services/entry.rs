@@ -108,6 +108,7 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
             .annotations
             .get("istio.io/connect-strategy")
             .is_some_and(|s| s.eq_ignore_ascii_case("RACE_FIRST_TCP_CONNECT")),
+        picker: None,
         kube: KubeAttributes {
             traffic_distribution: kube::traffic_distribution(
                 cx,

@@ -17,6 +17,7 @@ use model::{Hostname, Labels};
 use store::{Reads, Snapshot};
 
 use super::entry::UNSPECIFIED;
+use super::pool::Pool;
 use super::trust_domain::trust_domain;
 use super::workload::identity;
 use super::{alias, visibility};
@@ -24,7 +25,8 @@ use super::{alias, visibility};
 /// Node ports of gateways are reached at the nodes that this annotation selects.
 const NODE_SELECTOR: &str = "traffic.istio.io/nodeSelector";
 
-/// A Kubernetes Service as a service; `None` while no cluster has it. Where several clusters have it, it is one service
+/// A Kubernetes Service, or an InferencePool under the name of the Service that stands for it, as a service; `None` while
+/// no cluster has it. Where several clusters have it, it is one service
 /// with the addresses and identities of each, and else what the first of them says: the configured cluster, or that whose
 /// name sorts first.
 ///
@@ -36,9 +38,14 @@ impl Query<Snapshot> for KubeService {
     type Value = Option<Arc<Service>>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Service>> {
-        let all = cx.namesakes::<kube::Service>(&self.0);
+        let pool = Pool::find(cx, &self.0);
+        let all = objects(cx, &self.0, pool.as_ref());
         let (first, others) = all.split_first()?;
         let mut service = convert(cx, first);
+        if let Some(pool) = pool {
+            service.object = pool.key();
+            service.picker = Some(pool.picker);
+        }
         for other in others {
             let other = convert(cx, other);
             let mut accounts = service.service_accounts.to_vec();
@@ -54,6 +61,20 @@ impl Query<Snapshot> for KubeService {
     }
 }
 
+/// The Services of a name in all clusters. In the configured one a pool comes before the Service that may be written for it.
+pub(super) fn objects(
+    cx: &Cx<'_, Snapshot>,
+    name: &ObjectName,
+    pool: Option<&Pool>,
+) -> Vec<Arc<Object<kube::Service>>> {
+    let mut all = cx.namesakes::<kube::Service>(name);
+    if let Some(pool) = pool {
+        all.retain(|object| object.meta.name.cluster.is_some());
+        all.insert(0, pool.service.clone());
+    }
+    all
+}
+
 /// What one cluster alone says of a Service; `None` while it has none of the name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ClusterService(pub ObjectName);
@@ -62,7 +83,8 @@ impl Query<Snapshot> for ClusterService {
     type Value = Option<Arc<Service>>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Option<Arc<Service>> {
-        let all = cx.namesakes::<kube::Service>(&self.0);
+        let pool = Pool::find(cx, &self.0);
+        let all = objects(cx, &self.0, pool.as_ref());
         let own = all.iter().find(|o| o.meta.name == self.0)?;
         if all.len() == 1 {
             return (*cx.query(&KubeService(self.0.in_cluster(None)))).clone();
@@ -160,6 +182,7 @@ fn convert(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Service {
             external_ports: of_cluster(cluster, external_ports(object)),
             object_name: Default::default(),
         },
+        picker: None,
         host,
     }
 }

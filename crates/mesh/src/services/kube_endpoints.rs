@@ -13,10 +13,11 @@ use model::service::{Address, Endpoint, Health, Resolution};
 use store::{ObjectIndex, Reads, Snapshot};
 
 use super::endpoints::at_port;
-use super::kube::resolution;
+use super::kube::{objects, resolution};
 use super::mcs;
 use super::network::network_of;
 use super::pod::{PodOf, ready_at};
+use super::pool::Pool;
 use super::workload::{Topology, Workload, selected_entries, with_topology};
 
 /// Slices with this label belong to a service of several clusters.
@@ -40,12 +41,17 @@ pub(super) fn of_service(
     name: &ObjectName,
     imported: bool,
 ) -> Vec<Endpoint> {
+    let pool = Pool::find(cx, name);
     let mut all = Vec::new();
-    for cluster in clusters(cx, name).into_values() {
+    for cluster in clusters(cx, name, pool.as_ref()).into_values() {
         let mut endpoints = Vec::new();
         let object = cluster.service.as_deref();
-        for slice in &cluster.slices {
-            of_slice(cx, slice, object, &mut endpoints);
+        match pool.as_ref().filter(|_| cluster.name.cluster.is_none()) {
+            Some(pool) => endpoints = pool.endpoints(cx),
+            None => cluster
+                .slices
+                .iter()
+                .for_each(|slice| of_slice(cx, slice, object, &mut endpoints)),
         }
         let mut seen = BTreeSet::new();
         endpoints.retain(|e: &Endpoint| {
@@ -66,7 +72,11 @@ pub(super) fn of_service(
 }
 
 /// What each cluster has of a Service.
-fn clusters(cx: &Cx<'_, Snapshot>, name: &ObjectName) -> BTreeMap<ClusterId, OfCluster> {
+fn clusters(
+    cx: &Cx<'_, Snapshot>,
+    name: &ObjectName,
+    pool: Option<&Pool>,
+) -> BTreeMap<ClusterId, OfCluster> {
     let mut clusters: BTreeMap<ClusterId, OfCluster> = BTreeMap::new();
     let mut of = |object: &ObjectName, put: &mut dyn FnMut(&mut OfCluster)| {
         let cluster = cx.settings().cluster_of(object).clone();
@@ -76,7 +86,7 @@ fn clusters(cx: &Cx<'_, Snapshot>, name: &ObjectName) -> BTreeMap<ClusterId, OfC
         });
         put(entry);
     };
-    for service in cx.namesakes::<kube::Service>(name) {
+    for service in objects(cx, name, pool) {
         of(&service.meta.name, &mut |c| {
             c.service = Some(service.clone())
         });

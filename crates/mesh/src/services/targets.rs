@@ -24,6 +24,7 @@ use super::kube::ClusterService;
 use super::kube_endpoints::workload_port;
 use super::mcs::{self, ImportedService};
 use super::pod::{WorkloadOfPod, ready_at, same_protocol, target_port};
+use super::pool::Pool;
 use super::workload::{Workload, WorkloadOfEntry};
 use crate::services::Identity;
 use crate::view::ServiceTarget;
@@ -258,6 +259,10 @@ fn services_selecting(
         .filter(|service| service.meta.name.cluster == workload.cluster)
         .filter(|service| labels.matches(&service.spec.selector))
         .collect();
+    if workload.cluster.is_none() {
+        // Before the Services that may be written for them.
+        services.splice(0..0, Pool::selecting(cx, namespace, labels));
+    }
     services.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
     services.dedup_by(|b, a| a.meta.name == b.meta.name);
     services

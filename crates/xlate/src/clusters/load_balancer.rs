@@ -5,6 +5,8 @@
 use model::protocol::Protocol;
 use model::service::Service;
 use model::settings::Settings;
+use policy::filters;
+use prost_types::Any;
 use proto_envoy::envoy::config::cluster::v3::cluster::common_lb_config::{
     LocalityConfigSpecifier, LocalityWeightedLbConfig, ZoneAwareLbConfig,
 };
@@ -12,7 +14,13 @@ use proto_envoy::envoy::config::cluster::v3::cluster::{
     ClusterDiscoveryType, DiscoveryType, LbConfig, LbPolicy, LeastRequestLbConfig, MaglevLbConfig,
     RingHashLbConfig, RoundRobinLbConfig, SlowStartConfig,
 };
-use proto_envoy::envoy::config::core::v3::RuntimeDouble;
+use proto_envoy::envoy::config::cluster::v3::{LoadBalancingPolicy, load_balancing_policy};
+use proto_envoy::envoy::config::core::v3::{RuntimeDouble, TypedExtensionConfig};
+use proto_envoy::envoy::extensions::load_balancing_policies::override_host::v3::OverrideHost;
+use proto_envoy::envoy::extensions::load_balancing_policies::override_host::v3::override_host::OverrideHostSource;
+use proto_envoy::envoy::extensions::load_balancing_policies::round_robin::v3::RoundRobin;
+use proto_envoy::envoy::r#type::metadata::v3::MetadataKey;
+use proto_envoy::envoy::r#type::metadata::v3::metadata_key::{PathSegment, path_segment};
 use proto_envoy::envoy::r#type::v3::Percent;
 use proto_istio::networking::LoadBalancerSettings;
 use proto_istio::networking::load_balancer_settings::consistent_hash_lb::HashAlgorithm;
@@ -24,6 +32,7 @@ use super::draft::Draft;
 use crate::load_assignment::EndpointClient;
 use crate::load_assignment::locality::LocalityLb;
 use crate::load_assignment::select::always_sends_unhealthy;
+use xds::any;
 
 /// The simple algorithm that settings name.
 pub(crate) fn simple(settings: Option<&LoadBalancerSettings>) -> SimpleLb {
@@ -94,6 +103,43 @@ pub(super) fn apply(
     if let Some(Wanted::ConsistentHash(hash)) = wanted.and_then(|w| w.lb_policy.as_ref()) {
         apply_hash(draft, hash);
     }
+}
+
+/// Sends each request to the endpoint that a picker has put into the request's metadata, and to any where it has put none
+/// there. Where it went to is told to the picker.
+///
+/// Istio: pilot/pkg/networking/core/cluster_builder.go applyOverrideHostPolicy, 1.32.
+pub(super) fn follow_picker(draft: &mut Draft<'_>) {
+    const PICKED: &str = "x-gateway-destination-endpoint";
+    const SERVED: &str = "x-gateway-destination-endpoint-served";
+    let key = |name: &str| MetadataKey {
+        key: filters::PICKER_METADATA.to_owned(),
+        path: vec![PathSegment {
+            segment: Some(path_segment::Segment::Key(name.to_owned())),
+        }],
+    };
+    let policies = |name: &str, config: Any| LoadBalancingPolicy {
+        policies: vec![load_balancing_policy::Policy {
+            typed_extension_config: Some(TypedExtensionConfig {
+                name: format!("envoy.load_balancing_policies.{name}"),
+                typed_config: Some(config),
+            }),
+        }],
+    };
+    let override_host = OverrideHost {
+        override_host_sources: vec![OverrideHostSource {
+            metadata: Some(key(PICKED)),
+            ..OverrideHostSource::default()
+        }],
+        selected_host_key: Some(key(SERVED)),
+        fallback_policy: Some(policies("round_robin", any(&RoundRobin::default()))),
+        ..OverrideHost::default()
+    };
+    // Envoy refuses weights of localities beside a policy.
+    draft.common_lb().locality_config_specifier = None;
+    let cluster = &mut draft.cluster;
+    cluster.lb_policy = LbPolicy::ClusterProvided as i32;
+    cluster.load_balancing_policy = Some(policies("override_host", any(&override_host)));
 }
 
 fn apply_locality(

@@ -110,7 +110,8 @@ impl Query<Snapshot> for ServiceClusters {
             accepts: accepts.of_namespace().unwrap_or(MutualTls::Permissive),
         };
         let mut made = Vec::new();
-        for port in service.ports.iter().filter(|p| p.protocol != Protocol::Udp) {
+        let ports = service.cluster_ports().iter();
+        for port in ports.filter(|p| p.protocol != Protocol::Udp) {
             builder.port(port, &mut made);
         }
         made.into()
@@ -247,6 +248,10 @@ impl<'a> Builder<'a> {
         if let Some(rule) = self.rule {
             metadata::set_rule(&mut draft.cluster, rule.name());
             keep_alpn(&mut draft, policy);
+        }
+        let picked = self.service.picker.is_some() && !self.key.sni;
+        if picked && self.key.client.role == Role::Router {
+            load_balancer::follow_picker(&mut draft);
         }
         self.add(draft, made);
 
@@ -467,6 +472,7 @@ impl<'a> Builder<'a> {
                 .endpoints
                 .iter()
                 .filter(|e| match e.service_port {
+                    _ if self.service.picker.is_some() => true,
                     0 => e.port_name == port.name,
                     number => number == port.number,
                 })

@@ -18,6 +18,8 @@ use mesh::capabilities::name;
 use mesh::gateways::{GatewayServer, MergedGateway, PortServers, ServerPort};
 use mesh::keyed::Keyed;
 use mesh::limits::Budget;
+use mesh::services::PoolHosts;
+use mesh::virtual_service::{DestinationsOf, VirtualServicesFor};
 use mesh::{gateways, limits, proxy_options};
 use model::kinds::Kind;
 use model::object::ObjectName;
@@ -78,6 +80,7 @@ enum Serves {
         /// A name for statistics that the Gateway states.
         stat_prefix: Option<String>,
         grpc_web: bool,
+        picks: bool,
     },
     /// Bytes.
     Tcp {
@@ -108,6 +111,12 @@ pub(super) fn listeners(
         merged,
         tls: tls::Contexts::of(cx, &proxy.files, parts.tcp.capabilities),
         stat_name: &parts.tcp.cluster_stat_name,
+        picks: merged.names().into_iter().any(|gateway| {
+            *cx.query(&RoutesToPools(VirtualServicesFor {
+                namespace: proxy.gateway.namespace.clone(),
+                gateway: gateway.clone(),
+            }))
+        }),
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
         refused: RefCell::default(),
     };
@@ -140,12 +149,40 @@ pub(super) fn listeners(
     listeners
 }
 
+/// Whether a gateway routes requests to services whose endpoints are picked.
+///
+/// Istio: pilot/pkg/config/kube/gateway/controller.go HasInferencePool, 1.32.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct RoutesToPools(VirtualServicesFor);
+
+impl Query<Snapshot> for RoutesToPools {
+    type Value = bool;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
+        let pools = cx.query(&PoolHosts);
+        if pools.is_empty() {
+            return false;
+        }
+        let rules = cx.query(&self.0);
+        let mut rules = rules.in_order().into_iter().flatten();
+        rules.any(|rule| {
+            let destinations = cx.query(&DestinationsOf {
+                rule: rule.name.clone(),
+                source: None,
+            });
+            destinations.keys().any(|host| pools.contains(host))
+        })
+    }
+}
+
 struct Planning<'a> {
     cx: &'a Cx<'a, Snapshot>,
     proxy: &'a GatewayProxy,
     merged: &'a MergedGateway,
     tls: tls::Contexts,
     stat_name: &'a str,
+    /// Whether endpoint pickers choose where some requests go.
+    picks: bool,
     /// What chains that pass TLS through may still weigh.
     budget: Cell<Budget>,
     /// The Gateways for whose servers that was not enough.
@@ -235,6 +272,7 @@ impl Planning<'_> {
                     routes: servers.route.clone(),
                     stat_prefix: None,
                     grpc_web: protocol == Protocol::GrpcWeb,
+                    picks: self.picks,
                 },
             }];
         }
@@ -260,6 +298,7 @@ impl Planning<'_> {
                 routes: server.tls_route.clone(),
                 stat_prefix: (!stated.is_empty()).then(|| stated.clone()),
                 grpc_web: false,
+                picks: self.picks,
             },
         }
     }
@@ -350,6 +389,7 @@ impl GatewayListener {
                 routes,
                 stat_prefix,
                 grpc_web,
+                picks,
             } => {
                 let options = Options {
                     stat_prefix: stat_prefix
@@ -358,6 +398,7 @@ impl GatewayListener {
                     stat_prefix_stated: stat_prefix.is_some(),
                     routes: Routes::Named(routes.to_string()),
                     grpc_web: *grpc_web,
+                    picks: *picks,
                     http3: self.spec.quic,
                     port: self.spec.port,
                     use_remote_address: true,

@@ -101,6 +101,8 @@ pub struct Options {
     pub http3: bool,
     /// Its routes.
     pub routes: Routes,
+    /// Whether endpoint pickers choose where some of its requests go.
+    pub picks: bool,
     /// Whether gRPC-Web is translated.
     pub grpc_web: bool,
     /// Whether the port speaks HTTP/2.
@@ -230,8 +232,10 @@ impl HttpParts {
                 .get_or_insert_with(Http1ProtocolOptions::default)
                 .allow_absolute_url = Some(true);
         }
-        manager.http_filters =
-            self.filters(options.port, options.grpc_web, options.forward_proxies);
+        let mut after_security = Vec::new();
+        after_security.extend(options.picks.then(filters::endpoint_picker));
+        after_security.extend(options.grpc_web.then(filters::grpc_web));
+        manager.http_filters = self.filters(options.port, after_security, options.forward_proxies);
         manager
     }
 
@@ -246,16 +250,15 @@ impl HttpParts {
     fn filters(
         &self,
         port: u16,
-        grpc_web: bool,
+        after_security: Vec<hcm::HttpFilter>,
         forward_proxies: Vec<hcm::HttpFilter>,
     ) -> Vec<hcm::HttpFilter> {
-        let web = grpc_web.then(filters::grpc_web);
         let router = filters::router(self.headers.suppress_debug_headers);
         self.first
             .iter()
             .cloned()
             .chain(self.security.of_port(port))
-            .chain(web)
+            .chain(after_security)
             .chain(self.then.iter().cloned())
             .chain(forward_proxies)
             .chain([router])

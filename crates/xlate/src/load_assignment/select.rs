@@ -116,7 +116,7 @@ impl<'a> Selection<'a> {
     fn serves(&self, endpoint: &Endpoint, port: &Port, by: By) -> bool {
         match by {
             By::Name => {
-                endpoint.port_name == port.name
+                (endpoint.port_name == port.name || self.service.picker.is_some())
                     && match &endpoint.address {
                         // Names cannot be sent. Empty addresses stand for gateways.
                         Address::Socket { hosts, port } => hosts.first().is_none_or(|host| {

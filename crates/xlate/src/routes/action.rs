@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use prost_types::Duration;
+use prost_types::{Any, Duration};
 use proto_envoy::envoy::config::core::v3::{DataSource, Metadata, data_source};
 use proto_envoy::envoy::config::route::v3::redirect_action::{
     PathRewriteSpecifier, RedirectResponseCode, SchemeRewriteSpecifier,
@@ -338,6 +338,11 @@ fn send_to_one(
 ) -> bool {
     let cluster = building.cluster(stated.destination.as_ref());
     action.cluster_specifier = Some(ClusterSpecifier::Cluster(cluster));
+    ask_picker(
+        building,
+        stated.destination.as_ref(),
+        &mut route.typed_per_filter_config,
+    );
     if let Some(stated) = &stated.headers {
         let operations = headers::operations(stated);
         route.request_headers_to_add.extend(operations.request_add);
@@ -369,6 +374,11 @@ fn weigh(
         weight: Some(stated.weight.cast_unsigned()),
         ..ClusterWeight::default()
     };
+    ask_picker(
+        building,
+        stated.destination.as_ref(),
+        &mut weight.typed_per_filter_config,
+    );
     if let Some(stated) = &stated.headers {
         let operations = headers::operations(stated);
         weight.request_headers_to_add = operations.request_add;
@@ -383,6 +393,19 @@ fn weigh(
     }
     add_hash(building, stated.destination.as_ref(), action);
     weight
+}
+
+/// Lets the endpoint picker of a destination choose, where it has one.
+fn ask_picker(
+    building: &Building<'_>,
+    destination: Option<&Destination>,
+    configs: &mut BTreeMap<String, Any>,
+) {
+    let target = destination.and_then(|d| building.target(&d.host));
+    if let Some(picker) = target.and_then(|t| t.picker.as_ref()) {
+        let config = any(&filters::picker(picker));
+        configs.insert(filters::PICKER.to_owned(), config);
+    }
 }
 
 fn add_hash(

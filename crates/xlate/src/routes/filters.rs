@@ -1,9 +1,18 @@
 //! What a route or virtual host tells HTTP filters: faults, CORS, sticky sessions.
 
 use model::grpc::STATUS_NAMES;
+use model::service::Picker;
+use proto_envoy::envoy::config::core::v3::GrpcService;
+use proto_envoy::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};
 use proto_envoy::envoy::config::core::v3::{RuntimeFractionalPercent, TypedExtensionConfig};
 use proto_envoy::envoy::extensions::filters::common::fault::v3::{FaultDelay, fault_delay};
 use proto_envoy::envoy::extensions::filters::http::cors::v3::CorsPolicy as EnvoyCors;
+use proto_envoy::envoy::extensions::filters::http::ext_proc::v3::processing_mode::{
+    BodySendMode, HeaderSendMode,
+};
+use proto_envoy::envoy::extensions::filters::http::ext_proc::v3::{
+    ExtProcOverrides, ExtProcPerRoute, ProcessingMode, ext_proc_per_route,
+};
 use proto_envoy::envoy::extensions::filters::http::fault::v3::{
     FaultAbort, HttpFault, fault_abort,
 };
@@ -22,11 +31,12 @@ use proto_istio::networking::http_fault_injection::delay::HttpDelayType;
 use proto_istio::networking::{CorsPolicy, HttpFaultInjection, Percent};
 
 use super::matching::text_matcher;
-use super::rule::Session;
+use super::rule::{Session, cluster_name};
 use xds::any;
 
 pub(super) const FAULT: &str = "envoy.filters.http.fault";
 pub(super) const CORS: &str = "envoy.filters.http.cors";
+pub(super) const PICKER: &str = "envoy.filters.http.ext_proc";
 pub(super) const SESSION: &str = "envoy.filters.http.stateful_session";
 
 /// A share of requests that may have fractions of a percent.
@@ -131,6 +141,35 @@ fn exact(text: &str) -> StringMatcher {
     StringMatcher {
         match_pattern: Some(string_matcher::MatchPattern::Exact(text.to_owned())),
         ..StringMatcher::default()
+    }
+}
+
+/// What an endpoint picker is shown: whole requests and responses, as they come.
+///
+/// Istio: pilot/pkg/networking/core/route/route.go translateRoute, 1.32.
+pub(super) fn picker(picker: &Picker) -> ExtProcPerRoute {
+    let headers = HeaderSendMode::Send as i32;
+    let body = BodySendMode::FullDuplexStreamed as i32;
+    ExtProcPerRoute {
+        r#override: Some(ext_proc_per_route::Override::Overrides(ExtProcOverrides {
+            failure_mode_allow: Some(picker.fails_open),
+            grpc_service: Some(GrpcService {
+                target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
+                    cluster_name: cluster_name(picker.port.into(), "", &picker.host),
+                    ..EnvoyGrpc::default()
+                })),
+                ..GrpcService::default()
+            }),
+            processing_mode: Some(ProcessingMode {
+                request_header_mode: headers,
+                request_body_mode: body,
+                request_trailer_mode: headers,
+                response_header_mode: headers,
+                response_body_mode: body,
+                response_trailer_mode: headers,
+            }),
+            ..ExtProcOverrides::default()
+        })),
     }
 }
 

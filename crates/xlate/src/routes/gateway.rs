@@ -248,6 +248,7 @@ impl Hosts<'_, '_> {
                     .as_ref()
                     .filter(|_| sessions)
                     .and_then(|s| Session::of(s)),
+                picker: service.and_then(|s| s.picker.clone()),
             })
         });
         RuleRoutes {

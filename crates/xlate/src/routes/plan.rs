@@ -288,6 +288,7 @@ fn rule_routes(
             session: on_port
                 .filter(|_| sessions)
                 .and_then(|s| Session::of(&s.service)),
+            picker: on_port.and_then(|s| s.service.picker.clone()),
             host: host.clone(),
         };
         (target.namespace.is_some() || on_port.is_some()).then_some(target)

@@ -10,7 +10,7 @@ use model::host::Hostname;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::object::ObjectName;
-use model::service::Service;
+use model::service::{Picker, Service};
 use proto_envoy::envoy::config::route::v3::Route;
 use proto_istio::networking::load_balancer_settings::ConsistentHashLb;
 use proto_istio::networking::{Destination, HttpMatchRequest, HttpRetry};
@@ -64,6 +64,8 @@ pub(super) struct Target {
     pub(super) alias: Option<Hostname>,
     /// Its sticky sessions.
     pub(super) session: Option<Session>,
+    /// Who picks its endpoints.
+    pub(super) picker: Option<Arc<Picker>>,
 }
 
 /// The routes of a rule on a port, for all clients alike.

@@ -6,6 +6,7 @@ use incr::Engine;
 use model::change::{Change, Owner};
 use model::kinds::istio::VirtualService;
 use model::object::{Meta, Object, ObjectName, Origin};
+use model::service::Picker;
 use model::settings::Settings;
 use model::{Kinded, Labels};
 use prost::Message;
@@ -98,6 +99,7 @@ fn routes(case: &Value) -> Value {
             port: Some(8080),
             alias: None,
             session: None,
+            picker: picker(input),
         }]),
     };
     let engine = Engine::new();
@@ -110,10 +112,21 @@ fn routes(case: &Value) -> Value {
     routes.collect()
 }
 
-/// What cannot be made from the recorded input: DestinationRules, inference pools and labels of services are not in it.
+/// The endpoint picker of the one service, as the first of the rule's routes has it.
+fn picker(input: &Value) -> Option<Arc<Picker>> {
+    let pickers = input["opts"]["InferencePoolExtensionRefs"].as_object()?;
+    let picker = pickers.values().next()?;
+    Some(Arc::new(Picker {
+        host: picker["FQDN"].as_str().unwrap().into(),
+        port: picker["Port"].as_str().unwrap().parse().unwrap(),
+        fails_open: picker["FailureModeAllow"] == true,
+    }))
+}
+
+/// What cannot be made from the recorded input: DestinationRules and labels of services are not in it.
 fn is_opaque(case: &Value) -> bool {
     let out = case["out"].to_string();
-    let unseen = ["hashPolicy", "stateful", "ext_proc"];
+    let unseen = ["hashPolicy", "stateful"];
     unseen.iter().any(|u| out.contains(u)) || case["in"]["node"].is_null()
 }
 

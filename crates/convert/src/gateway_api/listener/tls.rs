@@ -12,7 +12,7 @@ use proto_istio::networking::server_tls_settings::TlSmode as Mode;
 
 use super::Problem;
 use super::credential::{CertificateOf, RootsOf};
-use crate::gateway_api::grant::granting;
+use crate::gateway_api::grant::grant;
 use crate::reader::Reader;
 use crate::strata::Routes;
 
@@ -238,15 +238,14 @@ fn check_leave(
     if to.name.namespace == *namespace {
         return Ok(());
     }
-    let mut grants = granting(read, kind, namespace, to);
-    if grants.is_empty() {
+    let Some(grant) = grant(read, kind, namespace, to) else {
         // Whether it is there is told to nobody who may not refer to it.
         let kind = kind.name();
         let message =
             format!("no ReferenceGrant lets a {kind} of the namespace {namespace} refer to {to}");
         return Err(Problem::new(NOT_PERMITTED, message));
-    }
-    from.append(&mut grants);
+    };
+    from.push(grant);
     Ok(())
 }
 

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use model::kinds::gateway_api::{
-    BackendObjectRef, BackendRef, GrpcBackendRef, HttpBackendRef, Reference, XBackend,
+    BackendObjectRef, BackendRef, FIRST_POOL_PORT, GrpcBackendRef, HttpBackendRef, InferencePool,
+    Reference, XBackend, pool_host,
 };
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::Service;
@@ -58,8 +59,8 @@ pub(crate) struct Backend {
     pub destination: Destination,
     /// What is wrong with the backend, which leaves the others alone.
     pub error: Option<RouteError>,
-    /// The object that decides where requests go, where the reference alone does not.
-    pub by: Option<ObjectKey>,
+    /// Objects that decide where requests go, where the reference alone does not.
+    pub by: Vec<ObjectKey>,
 }
 
 impl Backend {
@@ -101,11 +102,18 @@ impl Resolving<'_, '_, '_> {
     /// # Errors
     /// The reference has no meaning, and neither has its rule.
     pub(crate) fn resolve(&self, to: &Named<'_>) -> Result<Backend, RouteError> {
-        let own = &self.route.name.namespace;
-        let key = to.object.key(own);
-        if let Some(refused) = self.refused(to, key.as_ref()) {
-            return Ok(refused);
+        let key = to.object.key(&self.route.name.namespace);
+        match self.grant(to, key.as_ref()) {
+            Ok(grant) => {
+                let mut backend = self.find(to, key)?;
+                backend.by.extend(grant);
+                Ok(backend)
+            }
+            Err(refused) => Ok(refused),
         }
+    }
+
+    fn find(&self, to: &Named<'_>, key: Option<ObjectKey>) -> Result<Backend, RouteError> {
         let Some(key) = key else {
             return match (to.object.group, to.object.kind) == HOSTNAME {
                 true => self.host(to),
@@ -116,24 +124,31 @@ impl Resolving<'_, '_, '_> {
             Kind::Service => self.service(to, key),
             Kind::ServiceImport => self.import(to, key),
             Kind::XBackend => Ok(self.x_backend(to, key)),
+            Kind::InferencePool => self.pool(to, key),
             _ => Ok(unsupported(to)),
         }
     }
 
-    /// The backend of another namespace, unless a grant lets the route refer to it.
-    fn refused(&self, to: &Named<'_>, key: Option<&ObjectKey>) -> Option<Backend> {
+    /// The grant that the reference needs, if it needs one.
+    ///
+    /// # Errors
+    /// There is none, and this is the backend that takes no requests.
+    fn grant(&self, to: &Named<'_>, key: Option<&ObjectKey>) -> Result<Option<ObjectKey>, Backend> {
         let from = &self.route.name.namespace;
-        let namespace = to.object.namespace.filter(|stated| *stated != &**from)?;
-        let may_refer = |key| grant::may_refer(self.read, self.route.kind, from, key);
-        if self.in_mesh || key.is_some_and(may_refer) {
-            return None;
-        }
-        let Reference { kind, name, .. } = to.object;
-        let message = format!(
-            "no ReferenceGrant of namespace {namespace:?} lets a {} of namespace {from:?} refer to {kind} {name:?}",
-            self.route.kind.name()
-        );
-        Some(Backend::nowhere(reason::REF_NOT_PERMITTED, message))
+        let elsewhere = to.object.namespace.filter(|stated| *stated != &**from);
+        let Some(namespace) = elsewhere.filter(|_| !self.in_mesh) else {
+            return Ok(None);
+        };
+        let kind = self.route.kind;
+        let found = key.and_then(|key| grant::grant(self.read, kind, from, key));
+        found.map(Some).ok_or_else(|| {
+            let route = kind.name();
+            let Reference { kind, name, .. } = to.object;
+            let message = format!(
+                "no ReferenceGrant of namespace {namespace:?} lets {route}s of namespace {from:?} refer to {kind} {name:?}"
+            );
+            Backend::nowhere(reason::REF_NOT_PERMITTED, message)
+        })
     }
 
     fn service(&self, to: &Named<'_>, key: ObjectKey) -> Result<Backend, RouteError> {
@@ -197,6 +212,31 @@ impl Resolving<'_, '_, '_> {
         Ok(backend)
     }
 
+    /// A pool stands under the host of a Service, whose first port leads to all its endpoints.
+    fn pool(&self, to: &Named<'_>, key: ObjectKey) -> Result<Backend, RouteError> {
+        let settings = self.read.settings();
+        if !settings.features.inference_extension {
+            let message = "InferencePools are not translated unless ENABLE_GATEWAY_API_INFERENCE_EXTENSION is set";
+            return Ok(Backend::nowhere(reason::INVALID_KIND, message.to_owned()));
+        }
+        if key.name.name.contains('.') {
+            let message = format!(
+                "{:?} is no name of an InferencePool: the name is needed, not the host",
+                to.object.name
+            );
+            return Err(RouteError::new(reason::INVALID_DESTINATION, message));
+        }
+        let message = match *self.read.derived(PickerOf(key.name.clone())) {
+            None => format!("{key} does not exist"),
+            Some(false) => format!("{key} names no Service and port as its endpoint picker"),
+            Some(true) => {
+                let host = pool_host(&key.name, &settings.domain).to_string();
+                return Ok(Backend::to(host, FIRST_POOL_PORT));
+            }
+        };
+        Ok(Backend::nowhere(reason::BACKEND_NOT_FOUND, message))
+    }
+
     fn x_backend(&self, to: &Named<'_>, key: ObjectKey) -> Backend {
         if !self.read.settings().features.alpha_gateway_api {
             let message =
@@ -217,7 +257,7 @@ impl Resolving<'_, '_, '_> {
             }
             Found::Host(host, port) => (host, *port),
         };
-        let by = Some(key.clone());
+        let by = vec![key.clone()];
         if let Some(port) = to.port.filter(|port| *port != stated) {
             let message = format!("{key} has the port {stated}, not {port}");
             return Backend {
@@ -303,6 +343,21 @@ impl Derive for HostExists {
                     .names_by::<XBackend>(ObjectIndex::Host, &host)
                     .iter()
                     .any(is_here)
+    }
+}
+
+/// Whether an InferencePool names a Service and port as its endpoint picker; `None` where there is no such pool.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct PickerOf(ObjectName);
+
+impl Derive for PickerOf {
+    type Stratum = Routes;
+    type Value = Option<bool>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Option<bool> {
+        let pool = read.get::<InferencePool>(&self.0)?;
+        let picker = &pool.spec.endpoint_picker_ref;
+        Some(picker.is_service() && picker.port.is_some())
     }
 }
 

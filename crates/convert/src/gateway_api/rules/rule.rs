@@ -10,10 +10,10 @@ use model::kinds::gateway_api::{
 use proto_istio::networking::{HttpDirectResponse, HttpRetry, HttpRoute, HttpRouteDestination};
 use proto_istio::wkt;
 
-use super::RouteError;
 use super::backend::{Named, Resolving};
 use super::filters::{self, Action};
 use super::matches::Matched;
+use super::{RouteError, reason};
 
 /// How often requests are tried again where that is not said.
 const ATTEMPTS: u32 = 2;
@@ -37,6 +37,7 @@ pub(super) struct Rule<'a> {
     backends: Vec<Backend<'a>>,
     timeouts: Option<&'a Timeouts>,
     retry: Option<&'a Retry>,
+    keeps_sessions: bool,
 }
 
 /// A backend with its share of the requests.
@@ -60,6 +61,7 @@ impl<'a> Rule<'a> {
             backends: rule.backend_refs.iter().map(backend).collect(),
             timeouts: rule.timeouts.as_ref(),
             retry: rule.retry.as_ref(),
+            keeps_sessions: rule.session_persistence.is_some(),
         }
     }
 
@@ -76,6 +78,7 @@ impl<'a> Rule<'a> {
             backends: rule.backend_refs.iter().map(backend).collect(),
             timeouts: None,
             retry: None,
+            keeps_sessions: rule.session_persistence.is_some(),
         }
     }
 
@@ -90,6 +93,7 @@ impl<'a> Rule<'a> {
     ) -> Result<(HttpRoute, Option<RouteError>), RouteError> {
         let mut route = HttpRoute::default();
         let of_mirrors = filters::apply(&self.filters, resolving, &mut route, others)?;
+        let unsupported = self.keeps_sessions.then(sessions);
         route.retries = self.retry.map(retries);
         if let Some(timeouts) = self.timeouts {
             limit(&mut route, timeouts);
@@ -100,15 +104,11 @@ impl<'a> Rule<'a> {
                 status: NO_BACKEND,
                 body: None,
             });
-            return Ok((route, of_mirrors));
+            return Ok((route, joined([of_mirrors, unsupported])));
         }
         let (destinations, of_backends) = self.destinations(resolving, others)?;
         route.route = destinations;
-        let error = match (of_backends, of_mirrors) {
-            (Some(one), Some(other)) => Some(one.and(other)),
-            (one, other) => one.or(other),
-        };
-        Ok((route, error))
+        Ok((route, joined([of_backends, of_mirrors, unsupported])))
     }
 
     fn destinations(
@@ -133,8 +133,19 @@ impl<'a> Rule<'a> {
     }
 }
 
+/// One error with the reason of the first and what all say.
+fn joined<const N: usize>(errors: [Option<RouteError>; N]) -> Option<RouteError> {
+    errors.into_iter().flatten().reduce(RouteError::and)
+}
+
+/// What is wrong with a rule that keeps sessions with a backend. Istio says nothing of it.
+fn sessions() -> RouteError {
+    let message = "sessionPersistence of a rule has no effect: an XBackendTrafficPolicy can keep sessions with a backend";
+    RouteError::new(reason::UNSUPPORTED_VALUE, message)
+}
+
 /// The weight of one of so many destinations: none where it is the only one.
-pub(in super::super) fn weight_among(weight: u32, count: usize) -> i32 {
+pub(super) fn weight_among(weight: u32, count: usize) -> i32 {
     match count {
         1 => 0,
         _ => i32::try_from(weight).unwrap_or(i32::MAX),

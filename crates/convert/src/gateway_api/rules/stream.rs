@@ -9,6 +9,7 @@ use proto_istio::networking::{Destination, PortSelector, RouteDestination};
 
 use super::RouteError;
 use super::backend::{Named, Resolving};
+use super::rule::weight_among;
 use crate::gateway_api::{ANY_HOST, limits};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -124,19 +125,15 @@ fn connect(
     if backends.is_empty() {
         return Ok(refusal());
     }
-    let is_alone = backends.len() == 1;
-    let mut route = Vec::with_capacity(backends.len());
+    let count = backends.len();
+    let mut route = Vec::with_capacity(count);
     for to in backends {
         let backend = resolving.resolve(&Named::from(to))?;
         made.error = backend.error.or(made.error.take());
         made.others.extend(backend.by);
         route.push(RouteDestination {
             destination: Some(backend.destination),
-            weight: match is_alone {
-                true => 0,
-                false => i32::try_from(to.weight).unwrap_or(i32::MAX),
-            },
-            ..RouteDestination::default()
+            weight: weight_among(to.weight, count),
         });
     }
     Ok(StreamRule {

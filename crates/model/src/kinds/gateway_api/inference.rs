@@ -15,6 +15,8 @@ use crate::object::{Object, ObjectName};
 
 /// The ports of the Service of a pool, from this one on, stand for its target ports.
 pub const FIRST_POOL_PORT: u16 = 54_321;
+/// How many target ports a pool may have; further ones do not count.
+const MOST_PORTS: usize = 8;
 /// How long the name of a Service may be.
 const NAME_LENGTH: usize = 63;
 /// What stands before the hash in the name of a pool's Service.
@@ -161,7 +163,8 @@ pub fn pool_service(pool: &Object<InferencePool>) -> Option<Object<kube::Service
         PoolProtocol::Http => "http",
         PoolProtocol::H2c => "kubernetes.io/h2c",
     };
-    let ports = (FIRST_POOL_PORT..).zip(&spec.target_ports).enumerate();
+    let targets = spec.target_ports.iter().take(MOST_PORTS);
+    let ports = (FIRST_POOL_PORT..).zip(targets).enumerate();
     let ports = ports.map(|(at, (number, target))| ServicePort {
         name: format!("http-{at}").into(),
         protocol: "TCP".into(),

@@ -1,0 +1,543 @@
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::sync::Arc;
+
+use incr::Engine;
+use model::settings::Features;
+use model::{Kind, ObjectKey, ObjectName};
+use serde_json::{Value, json};
+use store::Snapshot;
+use testkit::{World, settings};
+
+use super::{HttpRules, HttpRulesOf, RouteError, reason, sort};
+use crate::reader::Derivation;
+
+/// Services, grants and other backends.
+const WORLD: &str = r"
+{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop}, spec: {ports: [{name: http, port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: b, namespace: shop}, spec: {ports: [{name: http, port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: open, namespace: other}, spec: {ports: [{name: http, port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: closed, namespace: other}, spec: {ports: [{name: http, port: 80}]}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {name: g, namespace: other}
+spec:
+  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: shop}]
+  to: [{group: '', kind: Service, name: open}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: far, namespace: shop}
+spec: {hosts: [far.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: further, namespace: other}
+spec: {hosts: [further.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}
+---
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+kind: XBackend
+metadata: {name: x, namespace: shop}
+spec: {type: ExternalHostname, externalHostname: {hostname: x.example.com}, port: {port: 443}}
+";
+
+fn world(features: Features) -> World {
+    let mut settings = settings("");
+    settings.features = Arc::new(features);
+    let mut world = World::new(settings);
+    world.put(WORLD);
+    world
+}
+
+fn http(rules: &str) -> String {
+    format!(
+        "{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: r, namespace: shop}}, spec: \
+         {{parentRefs: [{{name: gw}}], rules: {rules}}}}}"
+    )
+}
+
+fn grpc(rules: &str) -> String {
+    http(rules).replace("HTTPRoute", "GRPCRoute")
+}
+
+fn query(kind: Kind, in_mesh: bool) -> Derivation<HttpRulesOf> {
+    Derivation(HttpRulesOf {
+        route: ObjectKey {
+            kind,
+            name: ObjectName::new("shop", "r"),
+        },
+        in_mesh,
+    })
+}
+
+fn read(world: &mut World, route: &str, in_mesh: bool) -> Arc<HttpRules> {
+    world.put(route);
+    let kind = match route.contains("GRPCRoute") {
+        true => Kind::GrpcRoute,
+        false => Kind::HttpRoute,
+    };
+    Engine::<Snapshot>::new().get(&world.store.snapshot(), &query(kind, in_mesh))
+}
+
+/// The rules of a route at gateways.
+fn of(route: &str) -> Arc<HttpRules> {
+    read(&mut world(Features::default()), route, false)
+}
+
+fn routes(rules: &HttpRules) -> Vec<Value> {
+    let routes = rules.routes.iter();
+    routes
+        .map(|r| serde_json::to_value(&**r).unwrap())
+        .collect()
+}
+
+fn reason_of(rules: &HttpRules) -> Option<&'static str> {
+    rules.error.as_ref().map(|error| error.reason)
+}
+
+fn hosts(rules: &HttpRules) -> Vec<&str> {
+    let sent = rules.routes.iter().flat_map(|route| &route.route);
+    sent.map(|to| to.destination.as_ref().map_or("", |to| &to.host))
+        .collect()
+}
+
+#[test]
+fn each_match_is_a_route_of_its_own() {
+    let rules = of(&http(
+        "[{matches: [{path: {value: /a/}, method: GET}, {path: {type: Exact, value: /b/}, headers: [{name: h, value: v}], \
+         queryParams: [{name: q, type: RegularExpression, value: 'x.*'}]}], backendRefs: [{name: a, port: 80}]}, \
+         {name: all, backendRefs: [{name: b, port: 80, weight: 3}, {name: a, port: 80}, {name: a, port: 81, weight: 0}]}]",
+    ));
+    assert_eq!(rules.error, None);
+    let to = |host: &str| json!({"host": format!("{host}.shop.svc.cluster.local"), "port": {"number": 80}});
+    assert_eq!(
+        routes(&rules),
+        [
+            json!({"name": "shop.r.0", "match": [{"uri": {"prefix": "/a"}, "method": {"exact": "GET"}}],
+                   "route": [{"destination": to("a")}]}),
+            json!({"name": "shop.r.0", "match": [{"uri": {"exact": "/b/"}, "headers": {"h": {"exact": "v"}},
+                   "queryParams": {"q": {"regex": "x.*"}}}], "route": [{"destination": to("a")}]}),
+            json!({"name": "all", "match": [{"uri": {"prefix": "/"}}],
+                   "route": [{"destination": to("b"), "weight": 3}, {"destination": to("a"), "weight": 1}]}),
+        ]
+    );
+}
+
+#[test]
+fn methods_of_grpc_are_paths() {
+    let cases = [
+        ("{service: s, method: m}", json!({"exact": "/s/m"})),
+        ("{service: s}", json!({"prefix": "/s/"})),
+        ("{method: m}", json!({"regex": "/[^/]+/m"})),
+        (
+            "{type: RegularExpression, service: s, method: 'm+'}",
+            json!({"regex": "/s/m+"}),
+        ),
+        (
+            "{type: RegularExpression, service: s}",
+            json!({"regex": "/s/.+"}),
+        ),
+        (
+            "{type: RegularExpression, method: m}",
+            json!({"regex": "/[^/]+/m"}),
+        ),
+    ];
+    for (method, expected) in cases {
+        let rules = of(&grpc(&format!(
+            "[{{matches: [{{method: {method}}}], backendRefs: [{{name: a, port: 80}}]}}]"
+        )));
+        assert_eq!(
+            routes(&rules)[0]["match"],
+            json!([{"uri": expected}]),
+            "{method}"
+        );
+    }
+    let everything = of(&grpc("[{backendRefs: [{name: a, port: 80}]}]"));
+    assert!(everything.routes[0].r#match.is_empty());
+    let nothing = of(&grpc(
+        "[{matches: [{}, {method: {}}], backendRefs: [{name: a, port: 80}]}]",
+    ));
+    assert_eq!(reason_of(&nothing), Some(reason::INVALID_CONFIGURATION));
+    assert!(nothing.routes.is_empty());
+}
+
+#[test]
+fn backends_that_are_wrong_leave_the_others_alone() {
+    let cases = [
+        ("{name: a, port: 80}", None, "a.shop.svc.cluster.local"),
+        (
+            "{name: nobody, port: 80}",
+            Some(reason::BACKEND_NOT_FOUND),
+            "nobody.shop.svc.cluster.local",
+        ),
+        (
+            "{name: open, namespace: other, port: 80}",
+            None,
+            "open.other.svc.cluster.local",
+        ),
+        (
+            "{name: closed, namespace: other, port: 80}",
+            Some(reason::REF_NOT_PERMITTED),
+            "",
+        ),
+        (
+            "{name: bucket, kind: Bucket}",
+            Some(reason::INVALID_KIND),
+            "",
+        ),
+        ("{name: a, kind: ConfigMap}", Some(reason::INVALID_KIND), ""),
+        (
+            "{group: networking.istio.io, kind: Hostname, name: far.example.com, port: 80}",
+            None,
+            "far.example.com",
+        ),
+        (
+            "{group: networking.istio.io, kind: Hostname, name: b.shop.svc.cluster.local, port: 80}",
+            None,
+            "b.shop.svc.cluster.local",
+        ),
+        (
+            "{group: networking.istio.io, kind: Hostname, name: further.example.com, port: 80}",
+            Some(reason::BACKEND_NOT_FOUND),
+            "further.example.com",
+        ),
+        (
+            "{group: multicluster.x-k8s.io, kind: ServiceImport, name: a, port: 80}",
+            None,
+            "a.shop.svc.cluster.local",
+        ),
+        (
+            "{group: gateway.networking.x-k8s.io, kind: XBackend, name: x}",
+            Some(reason::INVALID_KIND),
+            "",
+        ),
+    ];
+    for (backend, error, host) in cases {
+        let rules = of(&http(&format!(
+            "[{{backendRefs: [{{name: b, port: 80}}, {backend}]}}]"
+        )));
+        assert_eq!(reason_of(&rules), error, "{backend}");
+        assert_eq!(
+            hosts(&rules),
+            ["b.shop.svc.cluster.local", host],
+            "{backend}"
+        );
+        // The route would be another without the grant.
+        assert_eq!(rules.others.len(), usize::from(host.starts_with("open")));
+    }
+}
+
+#[test]
+fn references_without_a_meaning_take_the_route_with_them() {
+    for backend in [
+        "{name: a}",
+        "{name: a.shop, port: 80}",
+        "{group: networking.istio.io, kind: Hostname, name: far.example.com, namespace: shop, port: 80}",
+    ] {
+        let rules = of(&http(&format!(
+            "[{{backendRefs: [{{name: b, port: 80}}]}}, {{backendRefs: [{backend}]}}]"
+        )));
+        assert_eq!(
+            reason_of(&rules),
+            Some(reason::INVALID_DESTINATION),
+            "{backend}"
+        );
+        assert!(rules.routes.is_empty());
+    }
+}
+
+#[test]
+fn the_mesh_needs_no_grants() {
+    let route = http("[{backendRefs: [{name: closed, namespace: other, port: 80}]}]");
+    let rules = read(&mut world(Features::default()), &route, true);
+    assert_eq!(
+        (reason_of(&rules), hosts(&rules)),
+        (None, vec!["closed.other.svc.cluster.local"])
+    );
+}
+
+#[test]
+fn experimental_backends_and_shared_services_have_their_own_hosts() {
+    let features = Features {
+        alpha_gateway_api: true,
+        mcs_host: true,
+        ..Features::default()
+    };
+    let x = "group: gateway.networking.x-k8s.io, kind: XBackend";
+    let cases = [
+        (format!("{{{x}, name: x}}"), None, "x.example.com"),
+        (
+            format!("{{{x}, name: x, port: 443}}"),
+            None,
+            "x.example.com",
+        ),
+        (
+            format!("{{{x}, name: x, port: 80}}"),
+            Some(reason::BACKEND_NOT_FOUND),
+            "",
+        ),
+        (
+            format!("{{{x}, name: none}}"),
+            Some(reason::BACKEND_NOT_FOUND),
+            "",
+        ),
+        (
+            "{group: networking.istio.io, kind: Hostname, name: x.example.com, port: 443}"
+                .to_owned(),
+            None,
+            "x.example.com",
+        ),
+        (
+            "{group: multicluster.x-k8s.io, kind: ServiceImport, name: a, port: 80}".to_owned(),
+            None,
+            "a.shop.svc.clusterset.local",
+        ),
+    ];
+    for (backend, error, host) in cases {
+        let route = http(&format!("[{{backendRefs: [{backend}]}}]"));
+        let rules = read(&mut world(features.clone()), &route, false);
+        assert_eq!(
+            (reason_of(&rules), hosts(&rules)),
+            (error, vec![host]),
+            "{backend}"
+        );
+        assert_eq!(
+            rules.others.len(),
+            usize::from(backend.contains("name: x,") || backend.contains("name: x}"))
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_mirror_leaves_its_rule_alone() {
+    let filters = "filters: [{type: RequestMirror, requestMirror: {backendRef: {name: nobody, port: 80}}}, {type: \
+                   RequestMirror, requestMirror: {backendRef: {name: a, port: 80}, fraction: {numerator: 1, denominator: 8}}}]";
+    for route in [
+        http(&format!(
+            "[{{{filters}, backendRefs: [{{name: gone, port: 80}}]}}]"
+        )),
+        grpc(&format!(
+            "[{{{filters}, backendRefs: [{{name: gone, port: 80}}]}}]"
+        )),
+    ] {
+        let rules = of(&route);
+        let RouteError { reason, message } = rules.error.clone().unwrap();
+        assert_eq!(reason, reason::BACKEND_NOT_FOUND);
+        assert!(
+            message.contains("gone") && message.contains("; ") && message.contains("nobody"),
+            "{message}"
+        );
+        assert_eq!(
+            routes(&rules)[0]["mirrors"],
+            json!([{"destination": {"host": "a.shop.svc.cluster.local", "port": {"number": 80}},
+                    "percentage": {"value": 12.5}}])
+        );
+    }
+}
+
+#[test]
+fn rules_without_weight_answer_themselves() {
+    for backends in ["[]", "[{name: nobody, port: 80, weight: 0}]"] {
+        let rules = of(&http(&format!("[{{backendRefs: {backends}}}]")));
+        assert_eq!(rules.error, None);
+        assert_eq!(
+            routes(&rules),
+            [
+                json!({"name": "shop.r.0", "match": [{"uri": {"prefix": "/"}}], "directResponse": {"status": 500}})
+            ]
+        );
+    }
+}
+
+#[test]
+fn filters_become_what_istio_calls_them() {
+    let cases = [
+        (
+            "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: A, value: '1'}, {name: a, value: '2'}], \
+             add: [{name: b, value: '3'}], remove: [C]}}",
+            json!({"headers": {"request": {"set": {"a": "1"}, "add": {"b": "3"}, "remove": ["C"]}}}),
+        ),
+        (
+            "{type: RequestRedirect, requestRedirect: {hostname: h}}",
+            json!({"redirect": {"authority": "h", "redirectCode": 302, "derivePort": "FROM_REQUEST_PORT"}}),
+        ),
+        (
+            "{type: RequestRedirect, requestRedirect: {scheme: https, statusCode: 308, path: {type: ReplacePrefixMatch, \
+          replacePrefixMatch: /p}}}",
+            json!({"redirect": {"scheme": "https", "redirectCode": 308, "prefixRewrite": "/p",
+                   "derivePort": "FROM_PROTOCOL_DEFAULT"}}),
+        ),
+        (
+            "{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}",
+            json!({"rewrite": {"uri": "/"}}),
+        ),
+        (
+            "{type: URLRewrite, urlRewrite: {hostname: h, path: {type: ReplaceFullPath, replaceFullPath: /f}}}",
+            json!({"rewrite": {"authority": "h", "uriRegexRewrite": {"match": "/.*", "rewrite": "/f"}}}),
+        ),
+        (
+            "{type: CORS, cors: {allowOrigins: ['https://a.com', 'https://b.com:*', 'https://*.c.com'], maxAge: 7}}",
+            json!({"corsPolicy": {"allowOrigins": [{"exact": "https://a.com"}, {"prefix": "https://b.com:"},
+                   {"regex": r"^https://.*\.c\.com$"}], "maxAge": "7s", "unmatchedPreflights": "IGNORE"}}),
+        ),
+    ];
+    for (filter, expected) in cases {
+        let rules = of(&http(&format!(
+            "[{{filters: [{filter}], backendRefs: [{{name: a, port: 80}}]}}]"
+        )));
+        let mut made = routes(&rules).remove(0);
+        for key in ["name", "match", "route"] {
+            made.as_object_mut().unwrap().remove(key);
+        }
+        assert_eq!(made, expected, "{filter}");
+    }
+}
+
+#[test]
+fn filters_that_are_wrong_take_the_route_with_them() {
+    let header = |value: &str| {
+        format!(
+            "{{type: RequestHeaderModifier, requestHeaderModifier: {{set: [{{name: a, value: \"{value}\"}}]}}}}"
+        )
+    };
+    let of_rule = |filter: &str| {
+        http(&format!(
+            "[{{filters: [{filter}], backendRefs: [{{name: a, port: 80}}]}}]"
+        ))
+    };
+    let of_backend = |filter: &str| {
+        http(&format!(
+            "[{{backendRefs: [{{name: a, port: 80, filters: [{filter}]}}]}}]"
+        ))
+    };
+    assert_eq!(of(&of_rule(&header("a\\tb"))).error, None);
+    for route in [
+        of_rule(&header("a\\nb")),
+        of_backend(&header("a\\x7fb")),
+        of_rule("{type: ExtensionRef, extensionRef: {group: g, kind: Kind, name: one}}"),
+        of_backend("{type: URLRewrite, urlRewrite: {hostname: h}}"),
+    ] {
+        let rules = of(&route);
+        assert_eq!(reason_of(&rules), Some(reason::INVALID_FILTER), "{route}");
+        assert!(rules.routes.is_empty(), "{route}");
+    }
+}
+
+#[test]
+fn requests_have_time_limits_and_tries() {
+    let cases = [
+        (
+            "timeouts: {request: 2s, backendRequest: 1ms}",
+            json!({"timeout": "0.001s"}),
+        ),
+        ("timeouts: {request: 0s}", json!({})),
+        (
+            "timeouts: {request: 2s, backendRequest: 1s}, retry: {codes: [503, 429], backoff: 3ms}",
+            json!({"timeout": "2s", "retries": {"attempts": 2, "perTryTimeout": "1s", "backoff": "0.003s",
+                   "retryOn": "connect-failure,refused-stream,unavailable,cancelled,503,429"}}),
+        ),
+        ("retry: {attempts: 0, codes: [500]}", json!({"retries": {}})),
+    ];
+    for (stated, expected) in cases {
+        let rules = of(&http(&format!(
+            "[{{{stated}, backendRefs: [{{name: a, port: 80}}]}}]"
+        )));
+        let made = &routes(&rules)[0];
+        for key in ["timeout", "retries"] {
+            assert_eq!(made.get(key), expected.get(key), "{stated}");
+        }
+    }
+}
+
+#[test]
+fn sessions_that_are_not_kept_are_told_of() {
+    let rules = of(&http(
+        "[{sessionPersistence: {}, backendRefs: [{name: a, port: 80}]}, {backendRefs: [{name: b, port: 80}]}]",
+    ));
+    assert_eq!(rules.routes.len(), 2);
+    assert_eq!(reason_of(&rules), Some(reason::UNSUPPORTED_VALUE));
+}
+
+#[test]
+fn the_more_specific_match_is_first_and_older_ones_before_younger() {
+    let rules = of(&http(
+        "[{name: root, matches: [{}]}, {name: regex, matches: [{path: {type: RegularExpression, value: /longest/of/all}}]}, \
+         {name: short, matches: [{path: {value: /a}}]}, {name: exact, matches: [{path: {type: Exact, value: /a}}]}, \
+         {name: query, matches: [{path: {value: /a}, queryParams: [{name: q, value: v}]}]}, \
+         {name: header, matches: [{path: {value: /a}, headers: [{name: q, value: v}]}]}, \
+         {name: method, matches: [{path: {value: /a}, method: GET}]}, {name: long, matches: [{path: {value: /aa}}]}, \
+         {name: again, matches: [{path: {value: /b}}]}]",
+    ));
+    let all = of(&grpc(
+        "[{name: all}, {name: named, matches: [{headers: [{name: a, value: b}]}]}]",
+    ));
+    let mut routes: Vec<_> = all.routes.iter().chain(&rules.routes).cloned().collect();
+    sort(&mut routes);
+    let names: Vec<&str> = routes.iter().map(|route| route.name.as_str()).collect();
+    let expected = [
+        "exact", "long", "method", "header", "query", "short", "again", "root", "regex", "named",
+        "all",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_route_whose_matches_repeat_too_much_is_left_out_as_a_whole() {
+    let matches = |count: usize| {
+        let matches: Vec<String> = (0..count)
+            .map(|i| format!("{{path: {{value: /{i}}}}}"))
+            .collect();
+        let backends = vec!["{name: a, port: 80}"; 200].join(", ");
+        format!(
+            "[{{matches: [{}], backendRefs: [{backends}]}}]",
+            matches.join(", ")
+        )
+    };
+    let fits = of(&http(&matches(500)));
+    assert_eq!((fits.routes.len(), fits.excess.clone()), (500, None));
+    let too_large = of(&http(&matches(5_000)));
+    assert!(too_large.routes.is_empty());
+    assert_eq!(reason_of(&too_large), Some(reason::UNSUPPORTED_VALUE));
+    assert_eq!(
+        too_large.excess.as_ref().map(|found| found.code),
+        Some(crate::code::OVER_LIMIT)
+    );
+}
+
+#[test]
+fn an_edit_of_a_backend_that_stays_derives_no_route() {
+    let mut world = world(Features::default());
+    world.put(&http(
+        "[{backendRefs: [{name: a, port: 80}, {group: networking.istio.io, kind: Hostname, name: far.example.com, port: 80}]}]",
+    ));
+    let mut engine = Engine::<Snapshot>::new();
+    let query = query(Kind::HttpRoute, false);
+    engine.root(&query);
+    let mut runs = |world: &World, changes: Option<store::ChangeSet>| {
+        let before = engine.stats().runs;
+        if let Some(changes) = changes {
+            engine.commit(changes.keys.iter().copied());
+        }
+        let rules = engine.get(&world.store.snapshot(), &query);
+        (engine.stats().runs - before, rules.error.is_some())
+    };
+    assert_eq!(runs(&world, None), (3, false));
+    let labelled = "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop, labels: {x: y}}, spec: {ports: [{name: \
+                    http, port: 81}]}}";
+    let changes = world.put(labelled);
+    // Whether it is there is asked again, and nothing else.
+    assert_eq!(runs(&world, Some(changes)), (1, false));
+    let changes =
+        world.put("{apiVersion: v1, kind: Service, metadata: {name: c, namespace: shop}}");
+    assert_eq!(runs(&world, Some(changes)), (0, false));
+    let gone = ObjectKey {
+        kind: Kind::Service,
+        name: ObjectName::new("shop", "a"),
+    };
+    let changes = world.delete(&gone);
+    assert_eq!(runs(&world, Some(changes)), (2, true));
+}
