@@ -7,5 +7,6 @@
 mod fixture;
 mod goldens;
 mod incremental;
+mod listeners;
 mod scenarios;
 mod shown;
