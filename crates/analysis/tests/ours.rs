@@ -437,9 +437,23 @@ fn a_subset_of_a_service_entry_is_judged_by_its_endpoints() {
 
 #[test]
 fn our_own_examples_have_no_errors_and_no_warnings() {
-    assert!(world_of_example("shop").store.snapshot().tables.count(model::Kind::Sidecar) > 0);
+    assert!(
+        world_of_example("shop")
+            .store
+            .snapshot()
+            .tables
+            .count(model::Kind::Sidecar)
+            > 0
+    );
     let gateways = world_of_example("gateway-api");
-    assert!(gateways.store.snapshot().tables.count(model::Kind::HttpRoute) > 0);
+    assert!(
+        gateways
+            .store
+            .snapshot()
+            .tables
+            .count(model::Kind::HttpRoute)
+            > 0
+    );
 }
 
 /// The world of a folder of examples, of which nothing bad is said.

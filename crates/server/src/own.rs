@@ -19,7 +19,8 @@ impl OwnProxies {
     /// When the system gives no random numbers.
     pub fn new() -> anyhow::Result<Self> {
         let mut random = [0; 32];
-        getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
+        getrandom::fill(&mut random)
+            .map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
         let digits = random.iter().map(|byte| format!("{byte:02x}"));
         Ok(Self(digits.collect::<String>().into()))
     }
@@ -35,7 +36,10 @@ impl OwnProxies {
         let Some(shown) = shown.and_then(|value| value.as_bytes().strip_prefix(b"Bearer ")) else {
             return false;
         };
-        let differ = shown.iter().zip(self.0.as_bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+        let differ = shown
+            .iter()
+            .zip(self.0.as_bytes())
+            .fold(0, |all, (a, b)| all | (a ^ b));
         shown.len() == self.0.len() && differ == 0
     }
 }

@@ -62,16 +62,31 @@ pub(crate) async fn one_command_makes_a_listening_gateway_of_a_manifest(rig: Rig
         let paths = [rig.folder(), rig.envoy().to_owned(), rig.beside("run")];
         let [folder, envoy, run] = paths.map(|path| path.display().to_string());
         let offset = offset.to_string();
-        let flags = ["gateway", gateway, "-n", "shop", "--config-dir", &folder, "--envoy", &envoy];
+        let flags = [
+            "gateway",
+            gateway,
+            "-n",
+            "shop",
+            "--config-dir",
+            &folder,
+            "--envoy",
+            &envoy,
+        ];
         let more = ["--run-dir", &run, "--port-offset", &offset];
         let all = flags.iter().chain(&more);
         all.map(|flag| (*flag).to_owned()).collect::<Vec<String>>()
     };
 
-    let none = Command::new(pilothouse()).args(flags("none")).output().unwrap();
+    let none = Command::new(pilothouse())
+        .args(flags("none"))
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&none.stderr);
     assert_eq!(none.status.code(), Some(2), "{said}");
-    assert!(said.contains("there is no Gateway shop/none; there are shop/web"), "{said}");
+    assert!(
+        said.contains("there is no Gateway shop/none; there are shop/web"),
+        "{said}"
+    );
 
     let log = rig.beside("gateway.log");
     let mut gateway = Process::start("gateway", pilothouse(), &flags("web"), &log).unwrap();
@@ -81,7 +96,12 @@ pub(crate) async fn one_command_makes_a_listening_gateway_of_a_manifest(rig: Rig
     })
     .await;
     let url = format!("http://127.0.0.1:{port}  for *.example.com");
-    for wanted in [&url, "odd   not served", "Listener odd is not accepted", "HTTPRoute shop/lost is not accepted"] {
+    for wanted in [
+        &url,
+        "odd   not served",
+        "Listener odd is not accepted",
+        "HTTPRoute shop/lost is not accepted",
+    ] {
         assert!(said().contains(wanted), "no {wanted:?} in {}", said());
     }
     assert!(!said().contains("HTTPRoute shop/blue"), "{}", said());
@@ -103,6 +123,9 @@ pub(crate) async fn one_command_makes_a_listening_gateway_of_a_manifest(rig: Rig
     until("the command has ended", async || gateway.check().is_err()).await;
     let end = gateway.check().unwrap_err().to_string();
     assert!(end.contains("exit status: 0"), "{end}");
-    assert!(TcpStream::connect(address).await.is_err(), "Envoy still listens");
+    assert!(
+        TcpStream::connect(address).await.is_err(),
+        "Envoy still listens"
+    );
     process::stop(vec![gateway]).await;
 }

@@ -150,7 +150,11 @@ impl Proxy {
         let text = serde_json::to_string_pretty(&bootstrap::bootstrap(settings)?)?;
         // It holds the secret.
         let _ = std::fs::remove_file(&file);
-        let written = File::options().write(true).create_new(true).mode(0o600).open(&file);
+        let written = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&file);
         written
             .and_then(|mut out| out.write_all(text.as_bytes()))
             .with_context(|| format!("cannot write {}", file.display()))?;
