@@ -23,6 +23,7 @@ use model::derived::{Derived, GatewayRole, Semantics};
 use model::{ObjectKey, ObjectName};
 
 pub use class::Controller;
+pub use class::MESH_CONTROLLER;
 pub(crate) use host::{HostOfMesh, HostOfParent};
 pub(crate) use listener::ServersOf;
 pub(crate) use policy::{RuleOfTarget, RuleOfXBackend, ServiceOfXBackend};

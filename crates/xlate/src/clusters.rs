@@ -16,6 +16,7 @@ pub(crate) mod agentless;
 mod client;
 mod draft;
 mod fixed;
+mod hbone;
 mod inbound;
 mod load_balancer;
 mod metadata;
@@ -60,6 +61,7 @@ use crate::load_assignment::{EndpointClient, NetworkWays, Place};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 
 pub(crate) use fixed::allow_any_dns_cache;
+pub(crate) use hbone::CONNECT_ORIGINATE;
 pub(crate) use outbound::{ServiceClusters, carries_endpoints, extent, lets_pass, uses_eds};
 
 /// Proxies that have the same clusters.
@@ -371,7 +373,7 @@ fn allows_any_dynamic_dns(cx: &Cx<'_, Snapshot>, scope: &ScopeKey) -> bool {
     policy.is_some_and(|p| p.mode == OutboundMode::AllowAnyDynamicDns as i32)
 }
 
-/// Whether a Gateway that the proxy serves passes TLS through to services by SNI.
+/// Whether a gateway passes TLS through to services by SNI.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct PassesTls(GatewayKey);
 

@@ -8,5 +8,6 @@ mod attached;
 mod fixture;
 mod goldens;
 mod incremental;
+mod listeners;
 mod scenarios;
 mod shown;

@@ -147,7 +147,13 @@ fn walk(at: &str, value: &Value, found: &mut Places) {
             );
         }
         Value::Object(fields) => {
-            for (name, value) in fields {
+            // Go leaves out what is empty.
+            let is_empty = |name: &str, value: &Value| match name {
+                "listeners" => value == &json!([]),
+                "attachedListenerSets" => value == &json!(0),
+                _ => false,
+            };
+            for (name, value) in fields.iter().filter(|(name, value)| !is_empty(name, value)) {
                 walk(&format!("{at} {name}"), value, found);
             }
         }
