@@ -23,6 +23,7 @@ use model::derived::{Derived, GatewayRole, Semantics};
 use model::kinds::gateway_api::Route;
 use model::{AnyObject, Kind, Object, ObjectKey, ObjectName};
 
+pub use class::Controller;
 pub(crate) use host::{HostOfMesh, HostOfParent};
 pub(crate) use listener::ServersOf;
 pub(crate) use policy::{RuleOfTarget, RuleOfXBackend, ServiceOfXBackend};

@@ -55,7 +55,7 @@ pub(crate) fn data(of: &Of<'_>, settings: &Settings) -> Result<Value, Fault> {
         .into())
 }
 
-fn message<M: prost::Message + prost::Name>(of: &M) -> Result<Value, Fault> {
+pub(crate) fn message<M: prost::Message + prost::Name>(of: &M) -> Result<Value, Fault> {
     let message = Message::of(of).ok_or_else(|| Fault::new("a message has no descriptor"))?;
     Ok(Value::Object(Rc::new(message)))
 }

@@ -13,6 +13,7 @@ mod containers;
 mod data;
 mod diff;
 mod functions;
+pub mod gateway;
 mod go;
 mod message;
 mod numbers;

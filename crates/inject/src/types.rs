@@ -123,6 +123,7 @@ fn field(row: &'static str) -> Field {
             ("go", name) => name.clone_into(&mut field.go),
             ("merge", "") => field.strategy = Strategy::Merge,
             ("merge", key) => field.strategy = Strategy::MergeBy(key),
+            ("replace", _) => field.strategy = Strategy::Replace,
             _ => {}
         }
     }
@@ -174,10 +175,20 @@ impl Known {
     /// A whole Pod.
     pub(crate) fn pod() -> Self {
         static POD: Kind = Kind::Struct("Pod");
-        Self {
-            kind: &POD,
-            strategy: Strategy::Plain,
-        }
+        Self::plain(&POD)
+    }
+
+    /// A whole object of a kind that is deployed for Gateways; `None` for any other.
+    pub(crate) fn deployed(kind: &str) -> Option<Self> {
+        static KINDS: [Kind; 5] = [
+            Kind::Struct("ServiceAccount"),
+            Kind::Struct("Deployment"),
+            Kind::Struct("Service"),
+            Kind::Struct("HorizontalPodAutoscaler"),
+            Kind::Struct("PodDisruptionBudget"),
+        ];
+        let is_it = |of: &&Kind| matches!(of, Kind::Struct(name) if *name == kind);
+        KINDS.iter().find(is_it).map(Self::plain)
     }
 
     fn plain(kind: &'static Kind) -> Self {

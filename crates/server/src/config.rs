@@ -54,6 +54,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub trust: crate::trust::TrustOptions,
 
+    /// What is deployed for Gateways.
+    #[command(flatten)]
+    pub deployments: crate::deployments::DeploymentOptions,
+
     /// Certificates of workloads that have no agent.
     #[command(flatten)]
     pub certificates: crate::certificates::CertificateOptions,
@@ -363,6 +367,18 @@ impl ServeOptions {
     /// Whether objects come from elsewhere than from a cluster.
     pub fn has_other_sources(&self) -> bool {
         !self.config_dir.is_empty() || self.api.data.is_some()
+    }
+
+    /// Whether proxies are deployed for Gateways.
+    pub fn deploys_gateways(&self) -> bool {
+        let stated = self.deployments.deploy_gateways;
+        stated.unwrap_or_else(|| self.reads_cluster())
+    }
+
+    /// Whether GatewayClasses are created.
+    pub fn creates_gateway_classes(&self) -> bool {
+        let stated = self.deployments.create_gateway_classes;
+        stated.unwrap_or_else(|| self.reads_cluster())
     }
 
     /// Whether objects are read from a cluster.

@@ -9,6 +9,7 @@ pub mod authority;
 pub mod certificates;
 pub mod config;
 pub mod debug;
+pub mod deployments;
 pub mod derive;
 pub mod findings;
 pub mod http;

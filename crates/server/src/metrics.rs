@@ -60,6 +60,8 @@ pub struct Metrics {
     pub access_reviews: IntCounterVec,
     /// Objects that hold roots of the mesh, by kind and by what became of a write.
     pub root_writes: IntCounterVec,
+    /// What became of deployments of Gateways, by result.
+    pub deployments: IntCounterVec,
     /// Documents that were refused.
     pub rejected_configs: IntCounterVec,
     /// Events by kind.
@@ -217,6 +219,12 @@ impl Metrics {
                 r.register(Box::new(writes.clone()))?;
                 writes
             },
+            deployments: counters(
+                r,
+                "pilothouse_gateway_deployments_total",
+                "Deployments of Gateways and creations of GatewayClasses, by result: applied, foreign, failed (tried again), refused or contended.",
+                "result",
+            )?,
             keys_fetched: counter(
                 r,
                 "pilot_jwks_resolver_network_fetch_success_total",

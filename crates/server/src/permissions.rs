@@ -26,6 +26,8 @@ pub enum Feature {
     Statuses,
     /// Findings in the status of Istio's kinds (`--write-analysis`).
     Analysis,
+    /// What is deployed for Gateways, and GatewayClasses (`--deploy-gateways`, `--create-gateway-classes`).
+    Deployments,
     /// WorkloadEntries of workloads that connect (`--register-workloads`).
     Registration,
     /// The CA, in a Secret (`--enable-ca-server`).
@@ -96,6 +98,7 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
         (Reach::Remote, Feature::Webhooks) => webhooks(&[Kind::MutatingWebhook]),
         (Reach::Cluster, Feature::Statuses) => statuses([Kind::Ingress, Kind::ServiceEntry]),
         (Reach::Cluster, Feature::Analysis) => statuses(all().filter(|k| k.has_analysis_status())),
+        (Reach::Cluster, Feature::Deployments) => deployments(),
         (Reach::Cluster, Feature::Registration) => {
             let entry = || [Kind::WorkloadEntry].into_iter();
             let written = of_kinds(entry(), "", &["get", "create", "update", "delete"]);
@@ -108,9 +111,10 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             verbs: &["get", "create", "update"],
         }],
         (Reach::Cluster, Feature::Ca) => Vec::new(),
-        (Reach::Namespace, Feature::Statuses | Feature::Roots | Feature::TrustBundles) => {
-            leases(&["get", "create", "update"])
-        }
+        (
+            Reach::Namespace,
+            Feature::Statuses | Feature::Roots | Feature::TrustBundles | Feature::Deployments,
+        ) => leases(&["get", "create", "update"]),
         (Reach::Namespace, Feature::Registration) => leases(&["get", "create", "update", "delete"]),
         (Reach::Namespace | Reach::Remote, _) => Vec::new(),
     }
@@ -169,6 +173,29 @@ fn signers() -> Vec<Rule> {
 /// What it takes to change webhook configurations.
 fn webhooks(kinds: &[Kind]) -> Vec<Rule> {
     of_kinds(kinds.iter().copied(), "", &["get", "update"])
+}
+
+/// What it takes to deploy Gateways: their objects, a mark on each Gateway, and classes.
+fn deployments() -> Vec<Rule> {
+    const KEEP: &[&str] = &["list", "watch", "get", "create", "patch"];
+    const KEEP_ON_DEMAND: &[&str] = &["list", "watch", "get", "create", "patch", "delete"];
+    let kept = inject::gateway::KINDS.iter().map(|kind| Rule {
+        group: kind.group,
+        resources: vec![kind.plural.to_owned()],
+        verbs: match kind.group {
+            "" | "apps" => KEEP,
+            _ => KEEP_ON_DEMAND,
+        },
+    });
+    let gateway = || [Kind::KubeGateway].into_iter();
+    kept.chain(of_kinds(gateway(), "", LOOK))
+        .chain(of_kinds(gateway(), STATUS, &["patch"]))
+        .chain(of_kinds(
+            [Kind::GatewayClass].into_iter(),
+            "",
+            &["get", "create"],
+        ))
+        .collect()
 }
 
 /// What it takes to write the statuses of these kinds.

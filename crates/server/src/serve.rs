@@ -141,7 +141,14 @@ pub async fn serve_until(
     doors.begin("Ready.");
     let xds = doors.address;
     ready(Addresses { xds, http });
-    write::Begun::new(&options, &pages, &apis, &core.of_trust).write_to(target, &tasks, &stop);
+    write::Begun::new(
+        &options,
+        &pages,
+        &apis,
+        &core.of_trust,
+        (&core.of_deployments, &core.injection),
+    )
+    .write_to(target, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
     drain(&pages, saver, &stop).await;
     drop((doors, pages, derive, supervisor));

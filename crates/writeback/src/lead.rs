@@ -239,6 +239,16 @@ impl Place for Guarded {
         Box::pin(self.write(self.place.replace(object, part, value)))
     }
 
+    fn apply<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        part: Part,
+        value: Value,
+        manager: &'a str,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        Box::pin(self.write(self.place.apply(object, part, value, manager)))
+    }
+
     fn delete<'a>(
         &'a self,
         object: &'a ObjectRef,

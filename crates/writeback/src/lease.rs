@@ -42,16 +42,19 @@ pub enum Lock {
     Addresses,
     /// The roots of the mesh in each namespace, or in a ClusterTrustBundle.
     Roots,
+    /// What is deployed for Gateways, and GatewayClasses.
+    Deployments,
 }
 
 impl Lock {
-    /// The name of the Lease, as istiod has it.
+    /// The name of the Lease, as istiod has it; where each revision has one, without the revision.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ingress => "istio-leader",
             Self::Analysis => "istio-analyze-leader",
             Self::Addresses => "istio-ip-autoallocate",
             Self::Roots => "istio-namespace-controller-election",
+            Self::Deployments => "istio-gateway-deployment",
         }
     }
 
@@ -62,6 +65,20 @@ impl Lock {
             Self::Analysis => "findings in the status of Istio's kinds",
             Self::Addresses => "addresses of ServiceEntries",
             Self::Roots => "the roots of the mesh in each namespace",
+            Self::Deployments => "what is deployed for Gateways",
+        }
+    }
+
+    /// Whether each revision has a leader of its own.
+    fn is_per_revision(self) -> bool {
+        self == Self::Deployments
+    }
+
+    /// The Lease of a revision.
+    fn lease(self, revision: &str) -> String {
+        match self.is_per_revision() {
+            true => format!("{}-{revision}", self.name()),
+            false => self.name().to_owned(),
         }
     }
 }
@@ -136,7 +153,7 @@ impl Elector {
             kind: "Lease".into(),
             plural: "leases".into(),
             namespace: candidate.namespace.clone(),
-            name: lock.name().into(),
+            name: lock.lease(&candidate.revision).into(),
         };
         let elector = Self {
             place,

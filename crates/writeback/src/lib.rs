@@ -8,6 +8,7 @@ pub mod lease;
 pub mod objects;
 mod pace;
 pub mod place;
+pub mod sets;
 pub mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

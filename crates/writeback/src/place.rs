@@ -142,6 +142,20 @@ pub trait Place: Send + Sync + 'static {
         value: Value,
     ) -> BoxFuture<'a, Result<Value, WriteError>>;
 
+    /// Applies a part of an object server-side, and returns the object as stored: what `manager` applied before and `value`
+    /// does not hold goes, and what others hold of the rest becomes the manager's. Makes the object where there is none.
+    /// Where `value` has a `metadata.resourceVersion`, only that version is changed. Not every place can.
+    fn apply<'a>(
+        &'a self,
+        _object: &'a ObjectRef,
+        _part: Part,
+        _value: Value,
+        _manager: &'a str,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        let why = format!("{} cannot apply", self.name());
+        Box::pin(async move { Err(WriteError::Refused(why)) })
+    }
+
     /// Deletes an object: only the given version, if one is given.
     fn delete<'a>(
         &'a self,

@@ -129,8 +129,11 @@ impl FakePlace {
                 after["status"] = value["status"].clone();
                 after
             }
-            Change::Create | Change::Replace(Part::Object) => {
-                let mut after = value;
+            Change::Create | Change::Replace(Part::Object) | Change::Apply => {
+                let mut after = match change {
+                    Change::Apply => laid_over(before.clone(), value),
+                    _ => value,
+                };
                 if after["metadata"].is_null() {
                     after["metadata"] = json!({});
                 }
@@ -176,7 +179,22 @@ impl FakePlace {
 enum Change {
     Create,
     Replace(Part),
+    /// As if one manager had all fields: none goes that is not applied any more.
+    Apply,
     Delete,
+}
+
+fn laid_over(before: Value, value: Value) -> Value {
+    match (before, value) {
+        (Value::Object(mut before), Value::Object(value)) => {
+            for (key, value) in value {
+                let now = before.remove(&key).unwrap_or_default();
+                before.insert(key, laid_over(now, value));
+            }
+            Value::Object(before)
+        }
+        (_, value) => value,
+    }
 }
 
 /// A way to a [`FakePlace`].
@@ -273,6 +291,16 @@ impl Place for FakeClient {
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
         let change = Change::Replace(part);
         Box::pin(self.ask(move || self.place.change(&self.name, object, change, value)))
+    }
+
+    fn apply<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        _part: Part,
+        value: Value,
+        _manager: &'a str,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        Box::pin(self.ask(move || self.place.change(&self.name, object, Change::Apply, value)))
     }
 
     fn delete<'a>(

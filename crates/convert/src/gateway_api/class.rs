@@ -19,7 +19,7 @@ const OWN: &str = "pilothouse";
 
 /// What Gateways of a class are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Controller {
+pub enum Controller {
     /// Gateways.
     Gateway,
     /// Gateways of another cluster, which are only named here.
@@ -31,15 +31,45 @@ pub(crate) enum Controller {
 }
 
 impl Controller {
+    /// What Gateways of a class are, which may be known without an object; `None` where the class is not ours.
+    pub fn of(class: &str, object: Option<&GatewayClass>, features: &Features) -> Option<Self> {
+        match object {
+            Some(object) => Self::find(&object.controller_name, features),
+            None => Self::built_in(class, features),
+        }
+    }
+
+    /// The name of the controller.
+    pub fn name(self, features: &Features) -> &str {
+        match self {
+            Self::Gateway => &features.gateway_controller,
+            Self::Remote => "istio.io/unmanaged-gateway",
+            Self::Waypoint => MESH_CONTROLLER,
+            Self::EastWest => "istio.io/eastwest-controller",
+        }
+    }
+
+    /// The classes that are there without anybody making them, with what their Gateways are.
+    pub fn built_in_classes(features: &Features) -> Vec<(String, Self)> {
+        let mut names = vec![
+            OWN,
+            features.default_gateway_class.as_str(),
+            "istio-remote",
+            "istio-waypoint",
+            "istio-east-west",
+        ];
+        names.sort_unstable();
+        names.dedup();
+        let known = names.into_iter();
+        known
+            .filter_map(|name| Some((name.to_owned(), Self::built_in(name, features)?)))
+            .collect()
+    }
+
     /// The controller of that name, where the features let us be it.
     pub(crate) fn find(name: &str, features: &Features) -> Option<Self> {
-        let all = [
-            (&*features.gateway_controller, Self::Gateway),
-            ("istio.io/unmanaged-gateway", Self::Remote),
-            (MESH_CONTROLLER, Self::Waypoint),
-            ("istio.io/eastwest-controller", Self::EastWest),
-        ];
-        let (_, found) = all.into_iter().find(|(known, _)| *known == name)?;
+        let all = [Self::Gateway, Self::Remote, Self::Waypoint, Self::EastWest];
+        let found = all.into_iter().find(|c| c.name(features) == name)?;
         (features.gateway_api && found.is_enabled(features)).then_some(found)
     }
 
@@ -65,7 +95,7 @@ impl Controller {
     }
 
     /// Whether ListenerSets can add to its Gateways.
-    pub(crate) fn takes_listener_sets(self) -> bool {
+    pub fn takes_listener_sets(self) -> bool {
         self == Self::Gateway
     }
 
@@ -86,9 +116,7 @@ impl Derive for ClassOf {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         let features = &read.settings().features;
-        match read.get::<GatewayClass>(&ObjectName::new("", self.0.clone())) {
-            Some(class) => Controller::find(&class.spec.controller_name, features),
-            None => Controller::built_in(&self.0, features),
-        }
+        let object = read.get::<GatewayClass>(&ObjectName::new("", self.0.clone()));
+        Controller::of(&self.0, object.as_deref().map(|o| &o.spec), features)
     }
 }

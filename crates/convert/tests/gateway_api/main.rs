@@ -6,5 +6,7 @@
 
 mod fixture;
 mod goldens;
+mod incremental;
+mod listeners;
 mod scenarios;
 mod shown;

@@ -29,6 +29,9 @@
           {{- with .interception }}
           INTERCEPTION_MODE: {{ . }}
           {{- end }}
+          {{- with .view }}
+          REQUESTED_NETWORK_VIEW: {{ quote . }}
+          {{- end }}
           PILOTHOUSE_CERTIFICATES: ads
           LABELS: {{ toJson .labels }}
           {{- range $key, $value := $of.ProxyConfig.ProxyMetadata }}
@@ -146,7 +149,7 @@
 {{- end }}
 {{- /* What the container of a proxy has besides its bootstrap. */}}
 {{- define "proxy" }}
-{{- $values := .Values }}
+{{- $values := .of.Values }}
     env:
     - name: POD_NAME
       valueFrom: { fieldRef: { fieldPath: metadata.name } }
@@ -161,9 +164,9 @@
     - name: SERVICE_ACCOUNT
       valueFrom: { fieldRef: { fieldPath: spec.serviceAccountName } }
     - name: ISTIO_META_CLUSTER_ID
-      value: {{ valueOrDefault $values.global.multiCluster.clusterName "Kubernetes" | quote }}
+      value: {{ valueOrDefault .cluster "Kubernetes" | quote }}
     - name: ISTIO_META_NETWORK
-      value: {{ valueOrDefault $values.global.network "" | quote }}
+      value: {{ valueOrDefault .network "" | quote }}
     ports:
     - name: http-envoy-prom
       containerPort: 15090
@@ -187,8 +190,8 @@
       capabilities: { drop: [ALL] }
       privileged: false
       readOnlyRootFilesystem: true
-      runAsUser: {{ .ProxyUID }}
-      runAsGroup: {{ .ProxyGID }}
+      runAsUser: {{ .of.ProxyUID }}
+      runAsGroup: {{ .of.ProxyGID }}
       runAsNonRoot: true
     volumeMounts:
     - { name: istiod-ca-cert, mountPath: /var/run/secrets/istio, readOnly: true }

@@ -20,5 +20,5 @@ spec:
     command: [envoy]
     args:
 {{- template "bootstrap" (dict "of" . "role" "router" "name" $name "labels" $labels "interception" "") }}
-{{- template "proxy" . }}
+{{- template "proxy" (dict "of" . "cluster" .Values.global.multiCluster.clusterName "network" .Values.global.network) }}
 {{- template "volumes" . }}

@@ -73,5 +73,5 @@ spec:
       timeoutSeconds: 3
       failureThreshold: 600
     {{- end }}
-{{- template "proxy" . }}
+{{- template "proxy" (dict "of" . "cluster" .Values.global.multiCluster.clusterName "network" .Values.global.network) }}
 {{- template "volumes" . }}

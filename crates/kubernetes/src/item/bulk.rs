@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 /// An entry that is larger, in bytes as the API sends it, is kept only under a key that is read.
 const LARGE: usize = 4096;
 
-/// The keys that are read: of certificates, of pull secrets, of mesh config, and of what istiod injects.
+/// The keys that are read: of certificates, of pull secrets, of mesh config, of what istiod injects, and of what is laid over
+/// what is deployed for Gateways.
 const READ: &[&str] = &[
     "cert",
     "key",
@@ -21,6 +22,11 @@ const READ: &[&str] = &[
     "mesh",
     "meshNetworks",
     "values",
+    "deployment",
+    "horizontalPodAutoscaler",
+    "podDisruptionBudget",
+    "service",
+    "serviceAccount",
 ];
 
 /// The ConfigMap with the templates of injection, of any revision, and their key.

@@ -34,7 +34,7 @@ pub(crate) struct PermissionsOptions {
         long,
         value_name = "FEATURE",
         value_delimiter = ',',
-        default_value = "reading,reviews,roots,webhooks,statuses,ca"
+        default_value = "reading,reviews,roots,webhooks,statuses,deployments,ca"
     )]
     features: Vec<Feature>,
 

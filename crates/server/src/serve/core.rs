@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::{report, wiring};
 use crate::analysis::Analyst;
 use crate::config::ServeOptions;
+use crate::deployments;
 use crate::derive::{Batch, Derive, OriginLimits};
 use crate::metrics::Metrics;
 use crate::registration::Registration;
@@ -33,6 +34,7 @@ pub(super) struct Core {
     pub(super) registration: Registration,
     pub(super) remote_secrets: Arc<Secrets>,
     pub(super) of_trust: Arc<trust::Seen>,
+    pub(super) of_deployments: Arc<deployments::Seen>,
 }
 
 impl Core {
@@ -65,6 +67,9 @@ impl Core {
         let (of_settings, of_remotes) = (config_maps.clone(), remote_secrets.clone());
         let of_trust = Arc::new(trust::Seen::default());
         let seen_roots = of_trust.clone();
+        let of_deployments = Arc::new(deployments::Seen::new(&options.namespace));
+        let deployed = (options.deploys_gateways() || options.creates_gateway_classes())
+            .then(|| of_deployments.clone());
         let on_batch = move |batch: &Batch| {
             report::on_batch(batch, &metrics);
             seen.see(batch);
@@ -73,6 +78,9 @@ impl Core {
             of_injection.see(batch);
             of_remotes.see(batch);
             seen_roots.see(batch);
+            if let Some(deployed) = &deployed {
+                deployed.see(batch);
+            }
             if !batch.changes.is_empty() {
                 of_batches.changed(batch.snapshot.clone(), &batch.changes.keys);
             }
@@ -92,6 +100,7 @@ impl Core {
             registration,
             remote_secrets,
             of_trust,
+            of_deployments,
         })
     }
 }

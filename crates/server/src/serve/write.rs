@@ -10,9 +10,11 @@ use super::report::report;
 use super::wiring::CLUSTER_RANK;
 use crate::apis::Apis;
 use crate::config::ServeOptions;
+use crate::deployments;
 use crate::http::Pages;
 use crate::trust;
-use crate::writing::{Replica, Target, Writing};
+use crate::webhooks::InjectorSource;
+use crate::writing::{Replica, Target, Told, Writing};
 
 /// What there is to write from, once every source has been read.
 pub(super) struct Begun<'a> {
@@ -22,6 +24,8 @@ pub(super) struct Begun<'a> {
     apis: &'a Apis,
     /// The objects in force, for whoever distributes roots.
     seen: &'a trust::Seen,
+    /// The same, for whoever deploys Gateways, and the templates.
+    deployments: (&'a Arc<deployments::Seen>, &'a Arc<InjectorSource>),
 }
 
 impl<'a> Begun<'a> {
@@ -30,12 +34,14 @@ impl<'a> Begun<'a> {
         pages: &'a Arc<Pages>,
         apis: &'a Apis,
         seen: &'a trust::Seen,
+        deployments: (&'a Arc<deployments::Seen>, &'a Arc<InjectorSource>),
     ) -> Self {
         Self {
             options,
             pages,
             apis,
             seen,
+            deployments,
         }
     }
 
@@ -48,6 +54,7 @@ impl<'a> Begun<'a> {
     ) {
         let Some(target) = target else { return };
         self.roots(&target, tasks, stop);
+        self.deployments(&target, tasks, stop);
         if self.options.writing.write_status {
             self.statuses(&target, tasks, stop);
         }
@@ -72,6 +79,26 @@ impl<'a> Begun<'a> {
         trust::start(&parts, tasks, stop);
     }
 
+    fn deployments(&self, target: &Target, tasks: &TaskTracker, stop: &CancellationToken) {
+        let parts = deployments::Parts {
+            options: self.options,
+            target,
+            seen: self.deployments.0,
+            injection: self.deployments.1,
+            metrics: &self.pages.metrics,
+            told: self.told("deployments"),
+        };
+        deployments::start(&parts, tasks, stop);
+    }
+
+    /// Reports what a part finds.
+    fn told(&self, part: &str) -> Told {
+        let findings = self.pages.findings.clone();
+        let metrics = self.pages.metrics.clone();
+        let source = Owner::new(0, part.to_owned()).source;
+        Arc::new(move |found| report(&findings, &metrics, &source, found))
+    }
+
     fn statuses(&self, target: &Target, tasks: &TaskTracker, stop: &CancellationToken) {
         let Self { options, pages, .. } = self;
         let replica = Replica {
@@ -79,15 +106,12 @@ impl<'a> Begun<'a> {
             namespace: &options.namespace,
             revision: &options.revision,
         };
-        let (findings, metrics) = (pages.findings.clone(), pages.metrics.clone());
-        let source = Owner::new(0, "writing").source;
-        let told = Arc::new(move |found| report(&findings, &metrics, &source, found));
         let writing = Writing::start(
             target,
             &replica,
             &pages.analyst,
             &pages.metrics,
-            told,
+            self.told("writing"),
             (tasks, stop),
         );
         // Set here only.

@@ -103,6 +103,11 @@ impl InjectorSource {
         self.configured.borrow().clone()
     }
 
+    /// What counts, whenever that changes.
+    pub fn changes(&self) -> watch::Receiver<Configuration> {
+        self.configured.subscribe()
+    }
+
     /// The ConfigMap that is looked for.
     pub fn config_map(&self) -> &ObjectName {
         &self.map

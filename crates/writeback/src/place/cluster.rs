@@ -87,7 +87,7 @@ impl ClusterPlace {
             .method(asked.method)
             .uri(asked.uri)
             .header(header::ACCEPT, "application/json")
-            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::CONTENT_TYPE, asked.content)
             .body(Body::from(body.unwrap_or_default()))
             .map_err(|e| WriteError::Refused(e.to_string()))?;
         let response = self

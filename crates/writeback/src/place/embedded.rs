@@ -43,7 +43,7 @@ impl EmbeddedPlace {
         let mut request = Request::new(asked.method, &asked.uri, self.who.clone());
         request.user_agent = MANAGER.to_owned();
         if let Some(body) = asked.body {
-            request = request.with_body("application/json", body.to_string());
+            request = request.with_body(asked.content, body.to_string());
         }
         let done = async {
             let response = self.api.handle(request).await;

@@ -15,6 +15,10 @@ const PAGE: usize = 100;
 /// The longest text of an answer that is repeated in an error.
 const LONGEST_MESSAGE: usize = 512;
 
+/// The types of bodies.
+const JSON: &str = "application/json";
+const APPLY: &str = "application/apply-patch+yaml";
+
 /// A request, whichever way it travels.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -22,6 +26,8 @@ pub(super) struct Asked {
     /// Path and query.
     pub(super) uri: String,
     pub(super) body: Option<Value>,
+    /// The type of the body.
+    pub(super) content: &'static str,
 }
 
 impl Asked {
@@ -30,6 +36,7 @@ impl Asked {
             method: Method::GET,
             uri: path(object, true, None),
             body: None,
+            content: JSON,
         }
     }
 
@@ -47,6 +54,7 @@ impl Asked {
             method: Method::GET,
             uri,
             body: None,
+            content: JSON,
         }
     }
 
@@ -55,6 +63,7 @@ impl Asked {
             method: Method::POST,
             uri: with_manager(path(object, false, None)),
             body: Some(identified(object, value)),
+            content: JSON,
         }
     }
 
@@ -65,15 +74,23 @@ impl Asked {
     }
 
     pub(super) fn replace(object: &ObjectRef, part: Part, value: Value) -> Self {
-        let part = match part {
-            Part::Object => None,
-            Part::Status => Some("status"),
-            Part::Approval => Some("approval"),
-        };
         Self {
             method: Method::PUT,
-            uri: with_manager(path(object, true, part)),
+            uri: with_manager(path(object, true, named(part))),
             body: Some(identified(object, value)),
+            content: JSON,
+        }
+    }
+
+    pub(super) fn apply(object: &ObjectRef, part: Part, value: Value, manager: &str) -> Self {
+        let mut uri = path(object, true, named(part));
+        uri.push_str("?force=true&fieldManager=");
+        uri.extend(manager.bytes().map(escaped));
+        Self {
+            method: Method::PATCH,
+            uri,
+            body: Some(identified(object, value)),
+            content: APPLY,
         }
     }
 
@@ -86,7 +103,17 @@ impl Asked {
             method: Method::DELETE,
             uri: path(object, true, None),
             body: Some(options),
+            content: JSON,
         }
+    }
+}
+
+/// What a part is called in paths.
+fn named(part: Part) -> Option<&'static str> {
+    match part {
+        Part::Object => None,
+        Part::Status => Some("status"),
+        Part::Approval => Some("approval"),
     }
 }
 
@@ -158,6 +185,20 @@ impl<T: Transport> Place for T {
         value: Value,
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
         Box::pin(ask(self, object, Asked::replace(object, part, value)))
+    }
+
+    fn apply<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+        part: Part,
+        value: Value,
+        manager: &'a str,
+    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+        Box::pin(ask(
+            self,
+            object,
+            Asked::apply(object, part, value, manager),
+        ))
     }
 
     fn delete<'a>(
@@ -336,6 +377,15 @@ mod tests {
         assert_eq!(
             Asked::list(&object("shop"), Some("a b=")).uri,
             "/apis/networking.istio.io/v1/serviceentries?limit=100&continue=a%20b%3D"
+        );
+        let asked = Asked::apply(&core, Part::Status, json!({}), "a.b/c d");
+        assert_eq!(
+            (asked.method, asked.uri.as_str(), asked.content),
+            (
+                Method::PATCH,
+                "/api/v1/serviceentries/a/status?force=true&fieldManager=a.b%2Fc%20d",
+                "application/apply-patch+yaml"
+            )
         );
         let asked = Asked::delete(&core, Some("7"));
         assert_eq!(asked.body.unwrap()["preconditions"]["resourceVersion"], "7");

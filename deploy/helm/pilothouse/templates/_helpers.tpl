@@ -47,6 +47,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 reading reviews roots webhooks
 {{- if .Values.write.statuses }} statuses{{ end }}
 {{- if .Values.write.analysis }} analysis{{ end }}
+{{- if .Values.write.gateways }} deployments{{ end }}
 {{- if .Values.xds.insecureRegistration }} registration{{ end }}
 {{- if .Values.ca.enabled }} ca{{ end }}
 {{- end }}
