@@ -24,6 +24,7 @@ use model::kinds::gateway_api::Route;
 use model::{AnyObject, Kind, Object, ObjectKey, ObjectName};
 
 pub use class::Controller;
+pub use class::MESH_CONTROLLER;
 pub(crate) use host::{HostOfMesh, HostOfParent};
 pub(crate) use listener::ServersOf;
 pub(crate) use policy::{RuleOfTarget, RuleOfXBackend, ServiceOfXBackend};
