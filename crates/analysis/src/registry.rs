@@ -184,7 +184,7 @@ object_analyzers! {
         "pilothouse.Reference" => route::x_backend_traffic_policy,
     ],
     gateway_api::XMesh: [],
-    gateway_api::InferencePool: [],
+    gateway_api::InferencePool: ["pilothouse.Reference" => route::inference_pool],
     multicluster_kinds::ServiceExport: ["pilothouse.Reference" => multicluster::service_export],
     multicluster_kinds::ServiceImport: [],
     higress_kinds::McpBridge: ["pilothouse.Reference" => higress::mcp_bridge],

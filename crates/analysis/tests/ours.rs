@@ -45,6 +45,36 @@ fn routes_are_told_what_they_lead_to_does_not_exist() {
 }
 
 #[test]
+fn a_pool_its_picker_and_grants_for_it_are_looked_for() {
+    let to = |name: &str, namespace: &str| {
+        format!(
+            "{{group: inference.networking.k8s.io, kind: InferencePool, name: {name}, namespace: {namespace}, port: 80}}"
+        )
+    };
+    let yaml = format!(
+        "{SERVICES}---
+{{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {{name: p}}, spec: {{selector: {{matchLabels: {{app: p}}}}, targetPorts: [{{number: 8000}}], endpointPickerRef: {{name: a, port: {{number: 9002}}}}}}}}
+---
+{{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {{name: q, namespace: other}}, spec: {{selector: {{matchLabels: {{app: q}}}}, targetPorts: [{{number: 8000}}], endpointPickerRef: {{name: none, port: {{number: 9002}}}}}}}}
+---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: r}}, spec: {{rules: [{{backendRefs: [{}, {}, {}]}}]}}}}
+",
+        to("p", "default"),
+        to("q", "other"),
+        to("absent", "default"),
+    );
+    assert_eq!(
+        ours(&yaml),
+        [
+            "PIL0105 HTTPRoute default/r: spec.rules[0].backendRefs[2]: there is no InferencePool default/absent",
+            "PIL0105 InferencePool default/p: spec.endpointPickerRef.port: the Service default/a has no port 9002",
+            "PIL0105 InferencePool other/q: spec.endpointPickerRef: there is no Service other/none",
+            "PIL0108 HTTPRoute default/r: spec.rules[0].backendRefs[1]: InferencePool other/q may not be referred to from default",
+        ]
+    );
+}
+
+#[test]
 fn a_grant_allows_a_reference_into_its_namespace() {
     let yaml = format!(
         "{SERVICES}---

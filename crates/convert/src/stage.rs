@@ -11,6 +11,7 @@ use store::{ChangeSet, Snapshot, Store};
 
 use crate::outcome::{code, finding, owner};
 use crate::root::{Given, Root};
+use crate::status::{LiveStatuses, StatusChange};
 
 /// What derived objects are made of, kept up to date with a store.
 ///
@@ -25,6 +26,8 @@ pub struct Stage {
     /// What is wrong with derived objects as others have their names.
     taken: KeyedMap<ObjectKey, Arc<[Diagnostic]>>,
     found: Vec<FindingsChange>,
+    /// `None` where nobody asks for statuses.
+    statuses: Option<LiveStatuses>,
     panics: u64,
 }
 
@@ -54,6 +57,7 @@ impl Default for Stage {
             makers: KeyedMap::default(),
             taken: KeyedMap::default(),
             found: Vec::new(),
+            statuses: None,
             panics: 0,
         }
     }
@@ -63,6 +67,14 @@ impl Default for Stage {
 type Touched = BTreeMap<ObjectKey, Option<AnyObject>>;
 
 impl Stage {
+    /// A stage that keeps statuses as well; whoever has it takes them after each batch.
+    pub fn with_statuses() -> Self {
+        Self {
+            statuses: Some(LiveStatuses::default()),
+            ..Self::default()
+        }
+    }
+
     /// Applies a batch to the store, and then what is to be derived differently because of it, as one set of changes.
     /// Every batch of a store must go through the same stage.
     pub fn apply(
@@ -116,6 +128,18 @@ impl Stage {
         changes.collect()
     }
 
+    /// Derives the statuses that may have changed, at the snapshot that the last batch made; returns those that did. Costs
+    /// nothing where nobody asked for statuses.
+    pub fn take_statuses(&mut self, snapshot: &Snapshot) -> Vec<StatusChange> {
+        let Some(statuses) = &mut self.statuses else {
+            return Vec::new();
+        };
+        let (changes, panics) = statuses.pull(&self.engine, snapshot);
+        self.panics += panics;
+        self.engine.collect();
+        changes
+    }
+
     /// How what was found wrong has changed since this was last asked.
     pub fn take_findings(&mut self) -> Vec<FindingsChange> {
         std::mem::take(&mut self.found)
@@ -156,6 +180,10 @@ impl Stage {
         after: &Snapshot,
         touched: &mut Touched,
     ) {
+        if let Some(statuses) = &mut self.statuses {
+            let is_there = after.tables.get_any(key.kind, &key.name).is_some();
+            statuses.take_in(&mut self.engine, key, is_there);
+        }
         let roots = |snapshot: &Snapshot| {
             let mut roots = BTreeSet::new();
             if let Some(object) = snapshot.tables.get_any(key.kind, &key.name) {
@@ -197,8 +225,14 @@ impl Stage {
 
     /// Derives what may have changed.
     fn pull(&mut self, snapshot: &Snapshot, touched: &mut Touched) {
+        if let Some(statuses) = &mut self.statuses {
+            statuses.begin();
+        }
         for id in self.engine.changed_roots() {
             let Some(root) = self.by_id.get(&id).cloned() else {
+                if let Some(statuses) = &mut self.statuses {
+                    statuses.note(id);
+                }
                 continue;
             };
             let pulled = catch_unwind(AssertUnwindSafe(|| root.pull(&self.engine, snapshot)));

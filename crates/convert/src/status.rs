@@ -1,16 +1,20 @@
 //! Objects with the status that they would get, as queries over the same stage.
 
-use incr::{Cx, Engine, Query};
-use model::kinds::gateway_api;
-use model::kinds::kube::{Ingress, LoadBalancerIngress};
-use model::{Kind, ObjectKey, ObjectName};
+mod live;
+
+use std::sync::Arc;
+
+use incr::{Cx, Engine, Query, RootId};
+use model::kinds::kube::LoadBalancerIngress;
+use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
-use store::snapshot::Stored;
-use store::{Reads, Snapshot};
+use store::Snapshot;
 
 use crate::gateway_api::StatusOf;
 use crate::ingress;
 use crate::reader::Derivation;
+
+pub(crate) use live::LiveStatuses;
 
 /// An object and its status.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,72 +48,64 @@ pub fn list(statuses: &[Status]) -> Value {
     json!({ "apiVersion": "v1", "kind": "List", "items": items })
 }
 
-/// The statuses of all objects that get one, kept up to date by an engine that has this as a root.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Statuses;
+/// An object whose status became another.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StatusChange {
+    /// Which object.
+    pub object: ObjectKey,
+    /// Its status; `None` where it is not for us to tell.
+    pub status: Arc<Option<Value>>,
+}
 
-impl Query<Snapshot> for Statuses {
-    type Value = Vec<Status>;
+/// The kinds whose objects get a status.
+pub const KINDS: [Kind; 14] = [
+    Kind::Ingress,
+    Kind::GatewayClass,
+    Kind::KubeGateway,
+    Kind::ListenerSet,
+    Kind::HttpRoute,
+    Kind::GrpcRoute,
+    Kind::TlsRoute,
+    Kind::TcpRoute,
+    Kind::UdpRoute,
+    Kind::BackendTlsPolicy,
+    Kind::XBackend,
+    Kind::XBackendTrafficPolicy,
+    Kind::XMesh,
+    Kind::InferencePool,
+];
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        let mut all: Vec<Status> = of_ingresses(cx).collect();
-        macro_rules! of_gateway_api {
-            ($($kind:ident),+) => {
-                $(all.extend(of_kind::<gateway_api::$kind>(cx));)+
-            };
-        }
-        of_gateway_api!(
-            GatewayClass,
-            Gateway,
-            ListenerSet,
-            HttpRoute,
-            GrpcRoute,
-            TlsRoute,
-            TcpRoute,
-            UdpRoute,
-            BackendTlsPolicy,
-            XBackend,
-            XBackendTrafficPolicy,
-            XMesh,
-            InferencePool
-        );
-        all.sort_by(|a, b| a.object.cmp(&b.object));
-        all
+/// Whether an object gets a status: those of other clusters get theirs there.
+pub(crate) fn is_told(object: &ObjectKey) -> bool {
+    object.name.cluster.is_none() && KINDS.contains(&object.kind)
+}
+
+/// Keeps the status of an object up to date from here on.
+pub(crate) fn register(engine: &mut Engine<Snapshot>, object: &ObjectKey) -> RootId {
+    match object.kind {
+        Kind::Ingress => engine.root(&Derivation(ingress::StatusOf(object.name.clone()))),
+        _ => engine.root(&Derivation(StatusOf(object.clone()))),
     }
 }
 
-fn names<T: Stored>(cx: &Cx<'_, Snapshot>) -> impl Iterator<Item = ObjectName> {
-    let namespaces = cx.namespaces::<T>().into_iter();
-    namespaces.flat_map(|namespace| cx.names_in::<T>(&namespace))
-}
-
-fn of_ingresses(cx: &Cx<'_, Snapshot>) -> impl Iterator<Item = Status> {
-    names::<Ingress>(cx).filter_map(|name| {
-        let status = cx.query(&Derivation(ingress::StatusOf(name.clone())));
-        let addresses = status.as_ref().as_ref()?;
+/// The status of an object at the last commit.
+pub(crate) fn pull(
+    engine: &Engine<Snapshot>,
+    snapshot: &Snapshot,
+    object: &ObjectKey,
+) -> Arc<Option<Value>> {
+    if object.kind != Kind::Ingress {
+        return engine.get(snapshot, &Derivation(StatusOf(object.clone())));
+    }
+    let status = engine.get(
+        snapshot,
+        &Derivation(ingress::StatusOf(object.name.clone())),
+    );
+    let status = status.as_ref().as_ref().map(|addresses| {
         let addresses: Vec<Value> = addresses.iter().map(address).collect();
-        Some(Status {
-            object: ObjectKey {
-                kind: Kind::Ingress,
-                name,
-            },
-            status: json!({ "loadBalancer": { "ingress": addresses } }),
-        })
-    })
-}
-
-/// Other clusters tell the statuses of their own objects.
-fn of_kind<T: Stored>(cx: &Cx<'_, Snapshot>) -> impl Iterator<Item = Status> {
-    let names = names::<T>(cx).filter(|name| name.cluster.is_none());
-    names.filter_map(|name| {
-        let object = ObjectKey {
-            kind: T::KIND,
-            name,
-        };
-        let status = cx.query(&Derivation(StatusOf(object.clone())));
-        let status = status.as_ref().clone()?;
-        Some(Status { object, status })
-    })
+        json!({ "loadBalancer": { "ingress": addresses } })
+    });
+    Arc::new(status)
 }
 
 /// The status of an object of the Gateway API; `None` where it is not for us to tell.
@@ -129,7 +125,19 @@ impl Query<Snapshot> for OfGatewayApi {
 
 /// Every object that gets a status, by kind, namespace and name.
 pub fn all(snapshot: &Snapshot) -> Vec<Status> {
-    Engine::new().get(snapshot, &Statuses).to_vec()
+    let engine = Engine::new();
+    let objects = KINDS
+        .iter()
+        .flat_map(|kind| snapshot.tables.iter_any(*kind));
+    let keys = objects.map(|object| object.key()).filter(is_told);
+    let statuses = keys.filter_map(|object| {
+        let status = pull(&engine, snapshot, &object);
+        let status = status.as_ref().clone()?;
+        Some(Status { object, status })
+    });
+    let mut all: Vec<Status> = statuses.collect();
+    all.sort_by(|a, b| a.object.cmp(&b.object));
+    all
 }
 
 fn address(at: &LoadBalancerIngress) -> Value {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use model::node::Node;
 use model::{AnyObject, Change, Diagnostic, Kind, ObjectKey, Owner};
-use pilothouse_convert::status;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::{World, node, settings};
@@ -207,7 +206,7 @@ fn configured(mode: usize, selector: bool) -> model::settings::Settings {
 struct Seen {
     objects: BTreeMap<String, Value>,
     findings: Vec<Diagnostic>,
-    statuses: Vec<Value>,
+    statuses: BTreeMap<ObjectKey, Value>,
     resources: BTreeMap<String, Vec<(String, u64)>>,
 }
 
@@ -237,10 +236,7 @@ fn seen(world: &World, gateway: &Arc<Node>) -> Seen {
     Seen {
         objects: objects.map(shown).collect(),
         findings: world.stage.current_findings(),
-        statuses: status::all(&snapshot)
-            .iter()
-            .map(status::Status::document)
-            .collect(),
+        statuses: world.statuses.clone(),
         resources: resources.into(),
     }
 }

@@ -26,9 +26,6 @@ use crate::services::network::NETWORK_LABEL;
 const GATEWAY_PORT: &str = "networking.istio.io/gatewayPort";
 const DEFAULT_PORT: u16 = 15443;
 
-/// The option of a listener that says that TLS passes by its server name.
-const LISTENER_PROTOCOL: &str = "gateway.istio.io/listener-protocol";
-
 /// Where another network is entered. Ordered as Istio orders gateways: by address, then port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NetworkGateway {
@@ -240,8 +237,10 @@ fn of_gateway(
     let known = |kind: &str| matches!(kind, "IPAddress" | "Hostname");
     let addresses = spec.addresses.iter().filter(|a| known(&a.address_type));
     for address in addresses.filter_map(|a| a.value.as_ref()) {
+        let labels = &gateway.meta.labels;
         let listeners = spec.listeners.iter();
-        for listener in listeners.filter(|l| passes_tls(&gateway.meta.labels, l)) {
+        for listener in listeners.filter(|l| l.is_auto_passthrough() || l.has_network_port(labels))
+        {
             all.insert(NetworkGateway {
                 address: address.clone(),
                 port: listener.port,
@@ -250,19 +249,6 @@ fn of_gateway(
             });
         }
     }
-}
-
-/// Whether TLS passes a listener by its server name: as its option says, or it has the port of such.
-///
-/// Istio: pilot/pkg/serviceregistry/kube/conversion.go IsAutoPassthrough, 1.32.
-fn passes_tls(labels: &model::Labels, listener: &gateway_api::Listener) -> bool {
-    let Some(tls) = &listener.tls else {
-        return false;
-    };
-    let stated = tls.options.get(LISTENER_PROTOCOL);
-    let port = labels.get(GATEWAY_PORT).map(str::to_owned);
-    stated.is_some_and(|mode| &**mode == "auto-passthrough")
-        || listener.port.to_string() == port.unwrap_or_else(|| DEFAULT_PORT.to_string())
 }
 
 /// A label that is not empty.

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use analysis::suppress::Wanted;
 use analysis::{Analysis, Finding};
-use convert::status::{Status, Statuses};
 use incr::{Engine, InputKey};
 use model::{Labels, Namespace, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -50,15 +49,13 @@ impl Analyzed {
     }
 }
 
-/// An analysis with what it is of, and the statuses that objects get by the same snapshot.
+/// An analysis with what it is of.
 #[derive(Debug)]
 pub struct Judged {
     /// The objects.
     pub snapshot: Arc<Snapshot>,
     /// What was found.
     pub analyzed: Analyzed,
-    /// The statuses that translators give.
-    pub statuses: Arc<Vec<Status>>,
 }
 
 /// What waits to be analysed.
@@ -234,7 +231,6 @@ fn run(shared: &Shared) {
     let _ = rustix::process::nice(NICE);
     let mut engine = Engine::new();
     engine.root(&Analysis);
-    engine.root(&Statuses);
     let mut connected = Connected::default();
     let mut latest: Option<Arc<Snapshot>> = None;
     while let Some(Next {
@@ -259,12 +255,9 @@ fn run(shared: &Shared) {
         };
         let before = engine.stats().runs;
         engine.commit(changed);
-        let found = catch_unwind(AssertUnwindSafe(|| {
-            let found = engine.get(&snapshot, &Analysis);
-            (found, engine.get(&snapshot, &Statuses))
-        }));
+        let found = catch_unwind(AssertUnwindSafe(|| engine.get(&snapshot, &Analysis)));
         engine.collect();
-        let Ok((found, statuses)) = found else {
+        let Ok(found) = found else {
             tracing::error!("Analysis panicked; the previous result stays on display.");
             finished(shared, &snapshot);
             continue;
@@ -292,7 +285,6 @@ fn run(shared: &Shared) {
         shared.judged.send_replace(Some(Arc::new(Judged {
             snapshot: Arc::new(snapshot.clone()),
             analyzed,
-            statuses,
         })));
         finished(shared, &snapshot);
     }

@@ -190,7 +190,8 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         }
         "status" => {
             let snapshot = pages.derive.ask(|state| state.store().snapshot()).await?;
-            let evaluated = move || registry::statuses(&snapshot);
+            let derived = pages.statuses.all();
+            let evaluated = move || registry::statuses(&snapshot, derived);
             let statuses = tokio::task::spawn_blocking(evaluated).await;
             Page::Json(statuses.map_err(|_| Closed)?)
         }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ads::latest;
+use convert::status::StatusChange;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Node;
@@ -345,6 +346,8 @@ pub struct Batch {
     pub snapshot: Arc<Snapshot>,
     /// What changed.
     pub changes: store::ChangeSet,
+    /// The statuses that became others.
+    pub statuses: Vec<StatusChange>,
     /// When its oldest change was noticed.
     pub since: Instant,
     /// Proxies that were connected.

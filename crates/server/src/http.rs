@@ -30,6 +30,7 @@ use crate::findings::Findings;
 use crate::metrics::Metrics;
 use crate::remotes;
 use crate::settings::Settled;
+use crate::statuses::Book;
 use crate::streams::Connections;
 use crate::supervisor::Supervisor;
 use crate::warm::Warm;
@@ -52,6 +53,8 @@ pub struct Pages {
     pub findings: Arc<Findings>,
     /// What is found between objects.
     pub analyst: Analyst,
+    /// The statuses of objects.
+    pub statuses: Arc<Book>,
     /// What is kept on disk.
     pub warm: Arc<Warm>,
     /// The sources of configuration.

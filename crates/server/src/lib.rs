@@ -23,6 +23,7 @@ pub mod secure;
 pub mod serve;
 pub mod settings;
 pub mod shadows;
+pub mod statuses;
 pub mod streams;
 pub mod supervisor;
 pub mod trust;

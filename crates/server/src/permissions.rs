@@ -96,7 +96,10 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
         ]
         .concat(),
         (Reach::Remote, Feature::Webhooks) => webhooks(&[Kind::MutatingWebhook]),
-        (Reach::Cluster, Feature::Statuses) => statuses([Kind::Ingress, Kind::ServiceEntry]),
+        (Reach::Cluster, Feature::Statuses) => {
+            let derived = convert::status::KINDS.into_iter();
+            statuses(derived.chain([Kind::ServiceEntry]))
+        }
         (Reach::Cluster, Feature::Analysis) => statuses(all().filter(|k| k.has_analysis_status())),
         (Reach::Cluster, Feature::Deployments) => deployments(),
         (Reach::Cluster, Feature::Registration) => {

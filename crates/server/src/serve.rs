@@ -93,6 +93,7 @@ pub async fn serve_until(
         connections: Arc::default(),
         findings: findings.clone(),
         analyst: core.analyst,
+        statuses: core.statuses,
         warm: warm.clone(),
         supervisor: supervisor.clone(),
         settled: settled.subscribe(),

@@ -1,6 +1,7 @@
 //! Writing into the API that objects come from: statuses, and addresses of ServiceEntries.
 //!
-//! What is wanted is derived after analysis, from the same snapshot ([`wanted`]). For each lock there is an election, where
+//! Statuses that are derived are wanted as soon as a batch has them ([`crate::statuses`]); the rest is derived after analysis,
+//! from the same snapshot ([`wanted`]). For each lock there is an election, where
 //! others may write the place as well, and a writer that writes while this replica leads. Written are only objects that
 //! the source of the place told of: not those of folders, of other revisions, or of remote clusters.
 
@@ -25,6 +26,7 @@ use writeback::status::{Event, Listener, StatusWriter, Statuses};
 use crate::analysis::{Analyst, Judged};
 use crate::apis::Api;
 use crate::metrics::Metrics;
+use crate::statuses::Book;
 
 pub use options::WriteOptions;
 
@@ -89,7 +91,6 @@ pub struct Writing {
 
 /// What wants come out of, and go to.
 struct Wants {
-    ingresses: watch::Sender<Statuses>,
     analysis: Option<watch::Sender<Statuses>>,
     facts: watch::Sender<Option<Arc<Facts>>>,
     default_revision: watch::Sender<Arc<str>>,
@@ -152,7 +153,7 @@ impl Writing {
     pub fn start(
         target: &Target,
         replica: &Replica<'_>,
-        analyst: &Analyst,
+        (book, analyst): (&Book, &Analyst),
         metrics: &Arc<Metrics>,
         told: Told,
         (tasks, stop): (&TaskTracker, &CancellationToken),
@@ -165,7 +166,6 @@ impl Writing {
             statuses: Mutex::default(),
         });
         let wants = Wants {
-            ingresses: watch::Sender::default(),
             analysis: options.write_analysis.then(watch::Sender::default),
             facts: watch::Sender::default(),
             default_revision: watch::Sender::new("".into()),
@@ -202,11 +202,12 @@ impl Writing {
                 figures,
             });
         };
-        write(
-            Lock::Ingress,
-            elect(Lock::Ingress),
-            wants.ingresses.subscribe(),
-        );
+        let derived = book.write_to(&target.source);
+        write(Lock::Ingress, elect(Lock::Ingress), derived.ingresses);
+        if options.write_gateway_status {
+            let leading = elect(Lock::GatewayStatus);
+            write(Lock::GatewayStatus, leading, derived.gateways);
+        }
         if let Some(analysis) = &wants.analysis {
             write(Lock::Analysis, elect(Lock::Analysis), analysis.subscribe());
         }
@@ -342,8 +343,6 @@ async fn follow(
                     *known = revision;
                     differs
                 });
-                let ingresses = wanted::of_ingresses(snapshot, &now.statuses, &source);
-                replace(&wants.ingresses, ingresses);
                 if let Some(of_analysis) = &wants.analysis {
                     let found = now.analyzed.current();
                     replace(of_analysis, wanted::of_analysis(snapshot, found, &source));

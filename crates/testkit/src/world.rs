@@ -1,5 +1,6 @@
 //! A store and an engine over it, fed with YAML.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub struct World {
     pub store: Store,
     /// What derives objects from others.
     pub stage: Stage,
+    /// The statuses of objects, kept up to date.
+    pub statuses: BTreeMap<ObjectKey, Value>,
     /// What is derived.
     pub engine: Engine<Snapshot>,
     owner: Owner,
@@ -118,7 +121,8 @@ impl World {
     pub fn new(settings: Settings) -> Self {
         Self {
             store: Store::new(Arc::new(settings)),
-            stage: Stage::default(),
+            stage: Stage::with_statuses(),
+            statuses: BTreeMap::new(),
             engine: Engine::new(),
             owner: Owner::new(0, "test"),
         }
@@ -180,6 +184,12 @@ impl World {
     pub fn apply(&mut self, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
         let changes = self.stage.apply(&mut self.store, batch);
         self.engine.commit(changes.keys.iter().copied());
+        for change in self.stage.take_statuses(&self.store.snapshot()) {
+            match change.status.as_ref() {
+                Some(status) => _ = self.statuses.insert(change.object, status.clone()),
+                None => _ = self.statuses.remove(&change.object),
+            }
+        }
         changes
     }
 

@@ -20,7 +20,7 @@ use model::object::Timestamp;
 use model::{Kind, ObjectKey, ObjectName};
 use serde_json::{Value, json};
 
-use crate::status::{Field, Statuses, Wanted};
+use crate::status::{Field, Merge, Statuses, Wanted};
 
 pub use allocator::{Allocator, Report};
 
@@ -333,6 +333,7 @@ pub fn statuses(facts: &Facts, allocated: &Allocated) -> Statuses {
                     false => value(all.iter().copied()),
                 },
                 over: Some(held),
+                merge: Merge::Whole,
             }],
         };
         let key = ObjectKey {
@@ -341,7 +342,7 @@ pub fn statuses(facts: &Facts, allocated: &Allocated) -> Statuses {
         };
         Some((key, Arc::new(wanted)))
     });
-    Arc::new(of.collect())
+    of.collect()
 }
 
 /// Addresses as a status holds them.

@@ -44,6 +44,8 @@ pub enum Lock {
     Roots,
     /// What is deployed for Gateways, and GatewayClasses.
     Deployments,
+    /// Status of the Gateway API's kinds.
+    GatewayStatus,
 }
 
 impl Lock {
@@ -55,6 +57,7 @@ impl Lock {
             Self::Addresses => "istio-ip-autoallocate",
             Self::Roots => "istio-namespace-controller-election",
             Self::Deployments => "istio-gateway-deployment",
+            Self::GatewayStatus => "istio-gateway-status-leader",
         }
     }
 
@@ -66,12 +69,15 @@ impl Lock {
             Self::Addresses => "addresses of ServiceEntries",
             Self::Roots => "the roots of the mesh in each namespace",
             Self::Deployments => "what is deployed for Gateways",
+            Self::GatewayStatus => {
+                "the status of Gateways, routes and other objects of the Gateway API"
+            }
         }
     }
 
     /// Whether each revision has a leader of its own.
     fn is_per_revision(self) -> bool {
-        self == Self::Deployments
+        matches!(self, Self::Deployments | Self::GatewayStatus)
     }
 
     /// The Lease of a revision.

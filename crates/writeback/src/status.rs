@@ -1,21 +1,23 @@
 //! What the statuses of objects are to hold, and how that is put into what they hold.
 //!
 //! Whoever derives statuses owns some of their fields, and says what those are to hold. Everything else in a status belongs
-//! to others and is written back as it was read.
+//! to others and is written back as it was read. A field may be a list that others write as well: see [`Merge`].
 
+mod merge;
 mod writer;
 
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use model::ObjectKey;
+use rpds::RedBlackTreeMapSync;
 use serde_json::{Value, json};
 
+pub use merge::Merge;
 pub use writer::{Event, Listener, Options, StatusWriter};
 
-/// Statuses by object; clones share them.
-pub type Statuses = Arc<BTreeMap<ObjectKey, Arc<Wanted>>>;
+/// Statuses by object; clones share them, and one that differs in a few shares the rest.
+pub type Statuses = RedBlackTreeMapSync<ObjectKey, Arc<Wanted>>;
 
 /// The field with the generation that a status was derived from.
 const OBSERVED: &str = "observedGeneration";
@@ -42,6 +44,20 @@ pub struct Field {
     pub value: Value,
     /// What it must hold for it to be written: what the value was derived from. `None` where it was derived from other things.
     pub over: Option<Value>,
+    /// How the value goes into what is there.
+    pub merge: Merge,
+}
+
+impl Field {
+    /// What of the field is ours, as it is held.
+    fn part_of(&self, held: &Value, namespace: &str) -> Value {
+        self.merge.part(held, &self.value, namespace)
+    }
+
+    /// What of the field is ours, as it is wanted.
+    fn part(&self, namespace: &str) -> Value {
+        self.part_of(&self.value, namespace)
+    }
 }
 
 /// What is to be done with an object.
@@ -56,9 +72,10 @@ enum Step {
 }
 
 impl Wanted {
-    /// What is to be done with an object as it was read.
-    fn step(&self, object: &Value) -> Step {
+    /// What is to be done with an object as it was read, at a time (RFC 3339).
+    fn step(&self, object: &Value, now: &str) -> Step {
         let metadata = &object["metadata"];
+        let namespace = metadata["namespace"].as_str().unwrap_or_default();
         if !self.uid.is_empty() && metadata["uid"] != *self.uid {
             return Step::Wait;
         }
@@ -68,15 +85,15 @@ impl Wanted {
         let held = &object["status"];
         let mut differs = false;
         for field in &self.fields {
-            let now = &held[field.name];
-            if means_the_same(now, &field.value) {
+            let there = &held[field.name];
+            if means_the_same(&field.part_of(there, namespace), &field.part(namespace)) {
                 continue;
             }
             differs = true;
             if field
                 .over
                 .as_ref()
-                .is_some_and(|over| !means_the_same(over, now))
+                .is_some_and(|over| !means_the_same(over, there))
             {
                 return Step::Wait;
             }
@@ -88,6 +105,12 @@ impl Wanted {
         {
             return Step::Keep;
         }
+        let merged = self.fields.iter().map(|field| {
+            let there = &held[field.name];
+            let value = field.merge.merged(there, &field.value, namespace, now);
+            (field.name, value)
+        });
+        let merged: Vec<(&str, Value)> = merged.collect();
         let mut object = object.clone();
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
@@ -96,10 +119,10 @@ impl Wanted {
             object["status"] = json!({});
         }
         if let Some(status) = object["status"].as_object_mut() {
-            for field in &self.fields {
-                match field.value.is_null() {
-                    true => _ = status.remove(field.name),
-                    false => _ = status.insert(field.name.to_owned(), field.value.clone()),
+            for (name, value) in merged {
+                match value.is_null() {
+                    true => _ = status.remove(name),
+                    false => _ = status.insert(name.to_owned(), value),
                 }
             }
             if self.observed && self.generation != 0 {
@@ -163,23 +186,24 @@ struct Known {
 impl Known {
     /// What a status is known to hold of the fields of `wanted`.
     fn of(object: &Value, wanted: &Wanted) -> Self {
-        let status = &object["status"];
-        let names = wanted.fields.iter().map(|field| field.name);
+        let (metadata, status) = (&object["metadata"], &object["status"]);
+        let namespace = metadata["namespace"].as_str().unwrap_or_default();
+        let fields = wanted.fields.iter().map(|field| {
+            let part = field.part_of(&status[field.name], namespace);
+            (field.name, digest(&part))
+        });
         Self {
-            uid: object["metadata"]["uid"]
-                .as_str()
-                .unwrap_or_default()
-                .into(),
+            uid: metadata["uid"].as_str().unwrap_or_default().into(),
             observed: observed(status),
-            fields: names.map(|name| (name, digest(&status[name]))).collect(),
+            fields: fields.collect(),
         }
     }
 
-    /// Whether the status holds what is wanted, as far as is known.
-    fn holds(&self, wanted: &Wanted) -> bool {
+    /// Whether the status of an object in `namespace` holds what is wanted, as far as is known.
+    fn holds(&self, wanted: &Wanted, namespace: &str) -> bool {
         let holds = |field: &Field| {
             let known = self.fields.iter().find(|(name, _)| *name == field.name);
-            known.is_some_and(|(_, known)| *known == digest(&field.value))
+            known.is_some_and(|(_, known)| *known == digest(&field.part(namespace)))
         };
         let says = wanted.says();
         (wanted.uid.is_empty() || wanted.uid == self.uid)

@@ -16,6 +16,7 @@ pub(crate) mod agentless;
 mod client;
 mod draft;
 mod fixed;
+mod hbone;
 mod inbound;
 mod load_balancer;
 mod metadata;
@@ -37,11 +38,11 @@ use mesh::capabilities::name::METADATA_EXCHANGE;
 use mesh::destination_rule::{
     Client, DestinationRuleKey, HasDestinationRules, Side, rule_for, rule_for_all,
 };
+use mesh::gateways::{self, GatewayKey, MergedGatewayOf};
 use mesh::label_names::Reader;
 use mesh::proxy::Traits;
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::view::ServiceTarget;
-use model::kinds::istio::Gateway;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::{Interception, Role};
@@ -53,7 +54,6 @@ use prost_types::{Struct, Value};
 use proto_envoy::envoy::config::cluster::v3::{Cluster, Filter};
 use proto_envoy::udpa::r#type::v1::TypedStruct;
 use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode as OutboundMode;
-use proto_istio::networking::server_tls_settings::TlSmode;
 use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet, any};
 
@@ -61,6 +61,7 @@ use crate::load_assignment::{EndpointClient, NetworkWays, Place};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 
 pub(crate) use fixed::allow_any_dns_cache;
+pub(crate) use hbone::CONNECT_ORIGINATE;
 pub(crate) use outbound::{ServiceClusters, carries_endpoints, extent, lets_pass, uses_eds};
 
 /// Proxies that have the same clusters.
@@ -299,10 +300,9 @@ pub(crate) struct Outbound {
 impl Outbound {
     pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         let gateway = proxy.node.role == Role::Router;
-        let selected = || proxy.labels_for(cx, Reader::Gateways);
         Self {
             scope: proxy.scope.clone(),
-            sni: gateway && *cx.query(&PassesTls(selected())),
+            sni: gateway && *cx.query(&PassesTls(gateways::key_of(cx, proxy))),
             labels: proxy.labels_for(cx, Reader::DestinationRules),
             place: Arc::new(Place::of(cx, proxy)),
         }
@@ -373,21 +373,19 @@ fn allows_any_dynamic_dns(cx: &Cx<'_, Snapshot>, scope: &ScopeKey) -> bool {
     policy.is_some_and(|p| p.mode == OutboundMode::AllowAnyDynamicDns as i32)
 }
 
-/// Whether a Gateway that selects these labels passes TLS through to services by SNI.
+/// Whether a gateway passes TLS through to services by SNI.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct PassesTls(Labels);
+struct PassesTls(GatewayKey);
 
 impl Query<Snapshot> for PassesTls {
     type Value = bool;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
-        cx.list::<Gateway>().iter().any(|gateway| {
-            self.0.matches_map(&gateway.spec.selector)
-                && gateway.spec.servers.iter().any(|server| {
-                    let mode = server.tls.as_ref().map(|t| t.mode);
-                    mode == Some(TlSmode::AutoPassthrough as i32)
-                })
-        })
+        let merged = cx.query(&MergedGatewayOf(self.0.clone()));
+        merged
+            .as_ref()
+            .as_ref()
+            .is_some_and(|merged| merged.auto_passthrough)
     }
 }
 

@@ -9,6 +9,7 @@ mod config_metadata;
 pub mod dns;
 mod forward;
 mod gateway;
+mod hbone;
 pub mod hcm;
 pub mod inbound;
 pub mod metrics;
@@ -52,15 +53,18 @@ fn of_sidecar(
     outbound: &Hashed<OutboundClient>,
     inbound: &Hashed<InboundServer>,
 ) -> ResourceSet {
+    let tunnels = cx.query(&hbone::ConnectOriginate(outbound.parts.clone()));
     let outbound = cx.query(&outbound::Listeners(outbound.clone()));
     let inbound = cx.query(&inbound::Listeners(inbound.clone()));
-    outbound.and(inbound.iter().cloned())
+    outbound.and(inbound.iter().cloned().chain((*tunnels).clone()))
 }
 
 fn of_gateway(cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy) -> ResourceSet {
     let patches = patches(cx, &proxy.parts);
     let mut listeners = gateway::listeners(cx, proxy, &patches);
     listeners.extend(added(&patches, Context::Gateway));
+    let tunnels = cx.query(&hbone::ConnectOriginate(proxy.parts.clone()));
+    listeners.extend((*tunnels).clone());
     ResourceSet::new(listeners)
 }
 

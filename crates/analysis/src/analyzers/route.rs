@@ -5,8 +5,8 @@ use std::sync::Arc;
 use incr::Cx;
 use model::kinds::Kinded;
 use model::kinds::gateway_api::{
-    BackendTlsPolicy, Gateway, GrpcRoute, HttpRoute, Listener, ListenerSet, ParentRef,
-    ReferenceGrant, SecretRef, StreamRule, TcpRoute, TlsRoute, UdpRoute, XBackend,
+    BackendTlsPolicy, Gateway, GrpcRoute, HttpRoute, InferencePool, Listener, ListenerSet,
+    ParentRef, ReferenceGrant, SecretRef, StreamRule, TcpRoute, TlsRoute, UdpRoute, XBackend,
     XBackendTrafficPolicy,
 };
 use model::kinds::istio::ServiceEntry;
@@ -21,6 +21,7 @@ use crate::finding::Report;
 
 const GROUP: &str = "gateway.networking.k8s.io";
 const X_GROUP: &str = "gateway.networking.x-k8s.io";
+const POOL_GROUP: &str = "inference.networking.k8s.io";
 
 /// An object that takes requests, as the different routes name it.
 struct Backend<'a> {
@@ -171,6 +172,10 @@ fn leads<T: Kinded>(
         (X_GROUP, "XBackend") => cx
             .get::<XBackend>(&name)
             .map(|b| vec![u32::from(b.spec.port.port)]),
+        // The port of a reference to a pool means nothing.
+        (POOL_GROUP, "InferencePool") => cx
+            .get::<InferencePool>(&name)
+            .map(|_| backend.port.map(u32::from).into_iter().collect()),
         ("networking.istio.io", "Hostname") => {
             hosts::find(cx, route.namespace(), &[], backend.name).map(|d| d.ports)
         }
@@ -200,13 +205,13 @@ fn leads<T: Kinded>(
         }
         _ => {}
     }
-    if backend.kind == "Service" {
+    if matches!(backend.kind, "Service" | "InferencePool") {
         let kind = T::KIND;
         granted(
             cx,
             route,
             (kind.group(), kind.name()),
-            ("", "Service"),
+            (backend.group, backend.kind),
             &name,
             path,
             report,
@@ -384,5 +389,42 @@ fn targets_of<'a, T: Kinded>(
                 )
                 .help("correct the name: a policy applies to backends of its own namespace");
         }
+    }
+}
+
+/// Reports an endpoint picker that is not there.
+pub(crate) fn inference_pool(
+    cx: &Cx<'_, Snapshot>,
+    pool: &Object<InferencePool>,
+    report: &mut Report<'_>,
+) {
+    let picker = &pool.spec.endpoint_picker_ref;
+    let Some(port) = picker.port.as_ref().filter(|_| picker.is_service()) else {
+        return;
+    };
+    let path = "spec.endpointPickerRef";
+    let name = ObjectName::new(pool.namespace().clone(), picker.name.clone());
+    let Some(service) = cx.get::<Service>(&name) else {
+        report
+            .add(
+                pool,
+                &code::BACKEND_NOT_FOUND,
+                path.to_owned(),
+                format!("there is no Service {name}"),
+            )
+            .help("without it requests go to any Pod (FailOpen) or are refused (FailClose)");
+        return;
+    };
+    let ports = service.spec.ports.iter();
+    let ports: Vec<u32> = ports.filter_map(|p| u32::try_from(p.port).ok()).collect();
+    if !ports.contains(&u32::from(port.number)) {
+        report
+            .add(
+                pool,
+                &code::BACKEND_NOT_FOUND,
+                format!("{path}.port"),
+                format!("the Service {name} has no port {}", port.number),
+            )
+            .help(format!("its ports are {}", several(&ports)));
     }
 }

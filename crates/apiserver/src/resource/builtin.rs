@@ -85,6 +85,13 @@ const COLUMNS: &[(Kind, &[(&str, &str)])] = &[
         ],
     ),
     (
+        Kind::XMesh,
+        &[(
+            "Accepted",
+            ".status.conditions[?(@.type==\"Accepted\")].status",
+        )],
+    ),
+    (
         Kind::ServiceImport,
         &[("Type", ".spec.type"), ("IP", ".spec.ips")],
     ),

@@ -6,15 +6,18 @@ mod service;
 use std::sync::Arc;
 
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute, ParentRef, TcpRoute, TlsRoute, UdpRoute};
-use model::{Kind, Namespace, ObjectKey, host};
+use model::{Diagnostic, Kind, Namespace, ObjectKey, Severity, host};
 
 use super::listener::{Listener, ListenersOf};
 use super::route::{WrittenRoute, with_route_type};
 use super::rules::HttpRulesOf;
 use super::rules::stream::StreamRulesOf;
 use super::{ANY_HOST, limits};
+use crate::outcome::{code, finding};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
+
+use refusal::RefusedReason;
 
 pub(crate) use refusal::Refused;
 pub(crate) use service::NoWaypoint;
@@ -53,6 +56,15 @@ impl Derive for AttachmentsOf {
         }
         with_route_type!(self.0.kind, attachments(read, &self.0), Arc::from([]))
     }
+}
+
+/// That a route is served nowhere as it would make too much, if that is so.
+pub(super) fn excess(route: &ObjectKey, attachments: &[Attachment]) -> Option<Diagnostic> {
+    let refused = attachments.iter().filter_map(|a| a.refused.as_ref());
+    let mut refused = refused.filter(|refused| refused.reason == RefusedReason::UnsupportedValue);
+    let message = format!("is not served: {}", refused.next()?.message);
+    let (severity, at) = (Severity::Error, "spec.parentRefs".to_owned());
+    Some(finding(route, code::OVER_LIMIT, severity, at, message))
 }
 
 /// A reference as text, by which references are ordered.

@@ -12,7 +12,7 @@ use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
 /// The controller of waypoints and of what concerns the mesh.
-pub(crate) const MESH_CONTROLLER: &str = "istio.io/mesh-controller";
+pub const MESH_CONTROLLER: &str = "istio.io/mesh-controller";
 
 /// Our own class, which means what Istio's default one does.
 const OWN: &str = "pilothouse";

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute};
-use model::{Kind, Namespace, ObjectKey, ObjectName};
+use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName};
 use store::index::{ObjectIndex, parent_host_value, reference_value};
 
 use self::merge::{Merging, Part};
-use super::attachment::{Attachment, AttachmentsOf};
+use super::attachment::{Attachment, AttachmentsOf, excess};
 use crate::outcome::Outcome;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -32,12 +32,13 @@ impl Derive for HostOfParent {
             attachment.parent == *parent && attachment.hosts.contains(host)
         };
         let routes = routes_by(read, ObjectIndex::ParentHost, &value);
-        let parts = parts(read, routes, false, is_here);
+        let mut findings = BTreeSet::new();
+        let parts = parts(read, routes, false, is_here, &mut findings);
         let mut gateways = BTreeSet::new();
         for part in &parts {
             gateways.extend(part.gateways(is_here));
         }
-        let mut merging = Merging::new(read, parent);
+        let mut merging = Merging::new(read, parent, findings);
         for gateway in gateways {
             let ObjectName {
                 namespace, name, ..
@@ -78,9 +79,10 @@ impl Derive for HostOfMesh {
         let is_here = |attachment: &Attachment| {
             attachment.parent == self.parent && attachment.reference.port == self.port
         };
-        let parts = parts(read, routes, true, is_here);
+        let mut findings = BTreeSet::new();
+        let parts = parts(read, routes, true, is_here, &mut findings);
         let hosts: BTreeSet<&Arc<str>> = parts.iter().flat_map(|p| p.hosts(is_here)).collect();
-        let mut merging = Merging::new(read, &self.parent);
+        let mut merging = Merging::new(read, &self.parent, findings);
         for host in hosts {
             let name = match self.port {
                 Some(port) => format!("{}~{port}~{host}", self.namespace),
@@ -110,9 +112,11 @@ fn parts(
     routes: Vec<ObjectKey>,
     in_mesh: bool,
     is_here: impl Fn(&Attachment) -> bool,
+    findings: &mut BTreeSet<Diagnostic>,
 ) -> Vec<Part> {
     let parts = routes.into_iter().filter_map(|route| {
         let attachments = read.derived(AttachmentsOf(route.clone()));
+        findings.extend(excess(&route, &attachments));
         let accepted = |a: &Attachment| a.refused.is_none() && is_here(a);
         let is_part = attachments.iter().any(accepted);
         is_part.then(|| Part::new(read, route, in_mesh, attachments))

@@ -11,7 +11,7 @@ use proto_istio::networking::{
     L4MatchAttributes, TcpRoute, TlsMatchAttributes, TlsRoute, VirtualService,
 };
 
-use super::attachment::{Attachment, AttachmentsOf};
+use super::attachment::{Attachment, AttachmentsOf, excess};
 use super::basis::BasisOf;
 use super::route::CreatedOf;
 use super::rules::stream::{StreamRules, StreamRulesOf};
@@ -48,7 +48,7 @@ impl Derive for StreamsOf {
         }
         Outcome {
             objects: made,
-            ..Outcome::default()
+            findings: excess(&self.0, &attachments).into_iter().collect(),
         }
     }
 }

@@ -73,6 +73,8 @@ pub(crate) fn mesh() -> Settings {
     settings.domain = "domain.suffix".into();
     let mut features = settings.features.as_ref().clone();
     features.alpha_gateway_api = true;
+    features.ambient_waypoints = true;
+    features.ambient_multi_network = true;
     features.inference_extension = true;
     settings.features = features.into();
     settings

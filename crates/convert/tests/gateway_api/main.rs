@@ -4,7 +4,10 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
+mod attached;
 mod fixture;
 mod goldens;
+mod incremental;
+mod listeners;
 mod scenarios;
 mod shown;

@@ -19,7 +19,7 @@ pub(crate) fn made(object: &AnyObject) -> (String, Value) {
     let from: BTreeSet<String> = match kind {
         Kind::Gateway => from.take(1).map(ToString::to_string).collect(),
         _ => from
-            .filter(|key| is_parent(key.kind))
+            .filter(|key| is_parent(key.kind, kind))
             .map(ToString::to_string)
             .collect(),
     };
@@ -69,7 +69,7 @@ fn shown(
 ) -> (String, Value) {
     let service_account = role.and_then(|role| role.service_account.as_deref());
     let mut shown = json!({
-        "spec": object.spec_json(),
+        "spec": without_default_match(object.spec_json()),
         "from": from,
         "services": role.and_then(|role| role.services.clone()),
         "parent namespace": role.and_then(|role| role.parent_namespace.as_deref().map(str::to_owned)),
@@ -83,19 +83,37 @@ fn shown(
     (name, shown)
 }
 
-/// Whether Istio names objects of the kind where it says what an object was made of.
-fn is_parent(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::HttpRoute
-            | Kind::GrpcRoute
-            | Kind::TlsRoute
-            | Kind::TcpRoute
-            | Kind::UdpRoute
-            | Kind::BackendTlsPolicy
-            | Kind::XBackendTrafficPolicy
-            | Kind::XBackend
-    )
+/// Whether Istio names objects of the kind where it says what an object of the kind `made` was made of.
+fn is_parent(kind: Kind, made: Kind) -> bool {
+    match made {
+        Kind::VirtualService => matches!(
+            kind,
+            Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute
+        ),
+        _ => matches!(
+            kind,
+            Kind::BackendTlsPolicy | Kind::XBackendTrafficPolicy | Kind::XBackend
+        ),
+    }
+}
+
+/// Istio's cases go around the API, which gives a rule of an HTTPRoute that matches nothing in particular the prefix `/`.
+fn without_default_match(mut spec: Value) -> Value {
+    let routes = spec["http"].as_array_mut();
+    for route in routes.into_iter().flatten() {
+        let Some(matches) = route.get_mut("match").and_then(Value::as_array_mut) else {
+            continue;
+        };
+        for matched in &mut *matches {
+            if matched.get("uri") == Some(&json!({"prefix": "/"})) {
+                matched.as_object_mut().unwrap().remove("uri");
+            }
+        }
+        if matches.iter().all(|matched| *matched == json!({})) {
+            route.as_object_mut().unwrap().remove("match");
+        }
+    }
+    spec
 }
 
 /// The places of a status, below the name of its object.
@@ -129,7 +147,13 @@ fn walk(at: &str, value: &Value, found: &mut Places) {
             );
         }
         Value::Object(fields) => {
-            for (name, value) in fields {
+            // Go leaves out what is empty.
+            let is_empty = |name: &str, value: &Value| match name {
+                "listeners" => value == &json!([]),
+                "attachedListenerSets" => value == &json!(0),
+                _ => false,
+            };
+            for (name, value) in fields.iter().filter(|(name, value)| !is_empty(name, value)) {
                 walk(&format!("{at} {name}"), value, found);
             }
         }
@@ -158,7 +182,14 @@ fn insert(at: &str, value: Value, found: &mut Places) {
 fn key(item: &Value) -> Option<String> {
     for name in ["parentRef", "ancestorRef"] {
         if let Some(reference) = item[name].as_object() {
-            let sorted: BTreeMap<&String, &Value> = reference.iter().collect();
+            // What the API defaults, the cases leave out.
+            let default = [
+                ("group", json!("gateway.networking.k8s.io")),
+                ("kind", json!("Gateway")),
+            ];
+            let mut sorted: BTreeMap<&str, &Value> =
+                default.iter().map(|(name, value)| (*name, value)).collect();
+            sorted.extend(reference.iter().map(|(name, value)| (name.as_str(), value)));
             let parts = sorted.iter().map(|(name, value)| format!("{name}={value}"));
             let parts: Vec<String> = parts.collect();
             let by = item["controllerName"].as_str().unwrap_or_default();

@@ -154,7 +154,8 @@ async fn start(rig: &mut Rig, mode: &str) -> (Backend, Backend, demo::mesh::Mesh
 async fn post(rig: &Rig, path: &str) -> (u16, String) {
     let body = Bytes::from_static(b"{\"model\": \"chat\"}");
     let headers = [("content-type", "application/json")];
-    let reply = rig.client().send_body(Method::POST, path, &headers, body);
+    let mut client = rig.client();
+    let reply = client.send_body(Method::POST, path, &headers, body);
     let reply = reply.await.unwrap();
     (reply.status, reply.text())
 }

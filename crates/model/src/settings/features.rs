@@ -135,6 +135,8 @@ declare_features! {
         "Allow the ambient mode; without it the other settings of that mode have no effect.";
     "PILOT_ENABLE_AMBIENT_WAYPOINTS" ambient_waypoints: bool = false,
         "Serve the GatewayClass istio-waypoint; with PILOT_ENABLE_AMBIENT, on unless it is set to false.";
+    "PILOT_ENABLE_SENDING_HBONE" sending_hbone: bool = false,
+        "Give sidecars and gateways what it takes to reach endpoints through tunnels; with PILOT_ENABLE_AMBIENT, on unless it is set to false.";
     "AMBIENT_ENABLE_MULTI_NETWORK" ambient_multi_network: bool = false,
         "Serve the GatewayClass istio-east-west; needs PILOT_ENABLE_AMBIENT.";
     "PILOT_GATEWAY_API_CONTROLLER_NAME" gateway_controller: Name = "istio.io/gateway-controller",
@@ -349,14 +351,17 @@ impl Features {
     fn settle_ambient(&mut self, variables: &[(String, String)]) -> Vec<Diagnostic> {
         let names = [
             "PILOT_ENABLE_AMBIENT_WAYPOINTS",
+            "PILOT_ENABLE_SENDING_HBONE",
             "AMBIENT_ENABLE_MULTI_NETWORK",
         ];
         let is_set = |name: &str| variables.iter().any(|(set, _)| set == name);
         if self.ambient {
             self.ambient_waypoints |= !is_set(names[0]);
+            self.sending_hbone |= !is_set(names[1]);
             return Vec::new();
         }
-        (self.ambient_waypoints, self.ambient_multi_network) = (false, false);
+        (self.ambient_waypoints, self.sending_hbone) = (false, false);
+        self.ambient_multi_network = false;
         let ignored = names.into_iter().filter(|name| is_set(name));
         let ignored = ignored.map(|name| {
             let message = "this setting has no effect without PILOT_ENABLE_AMBIENT";
@@ -442,7 +447,8 @@ mod tests {
         let ambient = ("PILOT_ENABLE_AMBIENT", "true");
         let waypoints = "PILOT_ENABLE_AMBIENT_WAYPOINTS";
         assert!(read(&[ambient]).0.ambient_waypoints);
-        assert!(!read(&[ambient, (waypoints, "false")]).0.ambient_waypoints);
+        let (features, _) = read(&[ambient, (waypoints, "false")]);
+        assert!(features.sending_hbone && !features.ambient_waypoints);
         let (features, findings) = read(&[(waypoints, "true")]);
         assert_eq!(features, Features::default());
         assert_eq!(findings.len(), 1);

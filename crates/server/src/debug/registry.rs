@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use convert::status::Status;
 use mesh::services::EndpointsOf;
 use model::change::ServiceKey;
 use model::service::{
@@ -193,8 +194,8 @@ fn derived(made: &Derived, snapshot: &Snapshot) -> Value {
 }
 
 /// `/debug/status`: objects with the status that they get, as kubectl lists them.
-pub(super) fn statuses(snapshot: &Snapshot) -> Value {
-    convert::status::list(&writing::wanted::documents(snapshot))
+pub(super) fn statuses(snapshot: &Snapshot, derived: Vec<Status>) -> Value {
+    convert::status::list(&writing::wanted::documents(snapshot, derived))
 }
 
 /// `/debug/configz?findings`: what was found when objects were read, then what generation found.

@@ -186,7 +186,7 @@ impl State {
         roots.insert(engine.root(&FindingsOfMesh), Root::FindingsOfMesh);
         Self {
             store: Store::new(settings),
-            stage: Stage::default(),
+            stage: Stage::with_statuses(),
             engine,
             proxies: BTreeMap::new(),
             views: FxHashMap::default(),
@@ -320,6 +320,8 @@ impl State {
         }
         let (views, sets) = self.publish();
         self.engine.collect();
+        // Nobody waits for statuses: first the proxies.
+        let statuses = self.stage.take_statuses(&self.store.snapshot());
         let found = self.found.take_new(&self.store.snapshot());
         if !had_changes && sets == 0 && found.is_empty() {
             return None;
@@ -328,6 +330,7 @@ impl State {
             revision: self.store.snapshot().revision,
             snapshot: self.store.snapshot(),
             changes: changed,
+            statuses,
             since,
             proxies: self.proxies.len(),
             views,

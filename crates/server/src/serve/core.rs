@@ -20,6 +20,7 @@ use crate::registration::Registration;
 use crate::remotes::Secrets;
 use crate::settings::ConfigMaps;
 use crate::shadows::Shadows;
+use crate::statuses::Book;
 use crate::trust;
 use crate::webhooks::InjectorSource;
 
@@ -34,6 +35,7 @@ pub(super) struct Core {
     pub(super) registration: Registration,
     pub(super) remote_secrets: Arc<Secrets>,
     pub(super) of_trust: Arc<trust::Seen>,
+    pub(super) statuses: Arc<Book>,
     pub(super) of_deployments: Arc<deployments::Seen>,
 }
 
@@ -48,6 +50,8 @@ impl Core {
         let analyst = Analyst::start().context("cannot start the analysis thread")?;
         let nothing = store::Store::new(settings.clone()).snapshot();
         let shadows = Arc::new(Shadows::new(nothing.clone()));
+        let statuses = Arc::new(Book::new(nothing.clone()));
+        let of_statuses = statuses.clone();
         let home = wiring::home(options);
         let registration = Registration::start(options, home, nothing, metrics, tasks, stop);
         let limits = OriginLimits {
@@ -72,6 +76,7 @@ impl Core {
             .then(|| of_deployments.clone());
         let on_batch = move |batch: &Batch| {
             report::on_batch(batch, &metrics);
+            of_statuses.see(batch);
             seen.see(batch);
             registered.see(batch);
             of_settings.see(batch);
@@ -100,6 +105,7 @@ impl Core {
             registration,
             remote_secrets,
             of_trust,
+            statuses,
             of_deployments,
         })
     }

@@ -109,7 +109,7 @@ impl<'a> Begun<'a> {
         let writing = Writing::start(
             target,
             &replica,
-            &pages.analyst,
+            (&pages.statuses, &pages.analyst),
             &pages.metrics,
             self.told("writing"),
             (tasks, stop),

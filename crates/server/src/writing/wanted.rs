@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use analysis::Finding;
+use convert::gateway_api::MESH_CONTROLLER;
 use convert::status::Status;
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::MutatingWebhookConfiguration;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use store::Snapshot;
 use store::index::may_allocate;
 use writeback::addresses::{Allocated, Entry, Facts, Given, value};
-use writeback::status::{Field, Statuses, Wanted};
+use writeback::status::{Field, Merge, Statuses, Wanted};
 
 /// An address of ServiceEntries that two had.
 const CONFLICT: &str = "PIL0801";
@@ -45,33 +46,68 @@ fn is_of(meta: &Meta, source: &SourceId) -> bool {
         && matches!(&meta.origin, Origin::Source(of) if of == source)
 }
 
-fn wanted(meta: &Meta, observed: bool, name: &'static str, value: Value) -> Arc<Wanted> {
-    let field = Field {
+/// What the status of an object is to hold of one field.
+fn field(name: &'static str, value: Value, merge: Merge) -> Field {
+    Field {
         name,
         value,
         over: None,
-    };
-    Arc::new(Wanted {
-        uid: meta.uid.clone(),
-        // What was derived from other objects holds for any version of this one.
-        generation: if observed { meta.generation } else { 0 },
-        observed,
-        fields: vec![field],
-    })
+        merge,
+    }
 }
 
-/// The statuses of Ingresses of a source.
-pub fn of_ingresses(snapshot: &Snapshot, statuses: &[Status], source: &SourceId) -> Statuses {
-    const FIELD: &str = "loadBalancer";
-    let all = statuses.iter().filter_map(|status| {
-        let ObjectKey { kind, name } = &status.object;
-        let object = snapshot.tables.get_any(*kind, name)?;
-        let meta = object.meta();
-        let value = status.status[FIELD].clone();
-        let wanted = is_of(meta, source).then(|| wanted(meta, false, FIELD, value))?;
-        Some((status.object.clone(), wanted))
-    });
-    Arc::new(all.collect())
+/// The fields that are ours in the status of objects of a kind, and how they go into what is there.
+///
+/// Of lists that several controllers write, ours are the entries of `controller`, and of the mesh's.
+fn fields_of(kind: Kind, controller: &str) -> Vec<(&'static str, Merge)> {
+    let of_routes = || Merge::ByController([controller.into()].into());
+    let of_both = || Merge::ByController([controller.into(), MESH_CONTROLLER.into()].into());
+    let conditions = ("conditions", Merge::Conditions);
+    match kind {
+        Kind::Ingress => vec![("loadBalancer", Merge::Whole)],
+        Kind::GatewayClass | Kind::XMesh => vec![conditions, ("supportedFeatures", Merge::Whole)],
+        Kind::KubeGateway => vec![
+            ("addresses", Merge::Whole),
+            ("attachedListenerSets", Merge::Whole),
+            conditions,
+            ("listeners", Merge::ByName),
+        ],
+        Kind::ListenerSet => vec![conditions, ("listeners", Merge::ByName)],
+        Kind::HttpRoute
+        | Kind::GrpcRoute
+        | Kind::TlsRoute
+        | Kind::TcpRoute
+        | Kind::UdpRoute
+        | Kind::InferencePool => vec![("parents", of_routes())],
+        Kind::XBackend => vec![("parents", of_both())],
+        Kind::BackendTlsPolicy | Kind::XBackendTrafficPolicy => vec![("ancestors", of_both())],
+        _ => Vec::new(),
+    }
+}
+
+/// What the status of an object of a source is to hold; `None` for objects of other sources.
+pub fn of_status(
+    snapshot: &Snapshot,
+    object: &ObjectKey,
+    status: &Value,
+    source: &SourceId,
+) -> Option<Wanted> {
+    let found = snapshot.tables.get_any(object.kind, &object.name)?;
+    let meta = found.meta();
+    let controller = snapshot.settings.features.gateway_controller.as_str();
+    let fields = fields_of(object.kind, controller).into_iter();
+    let fields = fields.map(|(name, merge)| field(name, status[name].clone(), merge));
+    // What is said of an Ingress holds for any version of it.
+    let generation = match object.kind {
+        Kind::Ingress => 0,
+        _ => meta.generation,
+    };
+    is_of(meta, source).then(|| Wanted {
+        uid: meta.uid.clone(),
+        generation,
+        observed: false,
+        fields: fields.collect(),
+    })
 }
 
 /// What analysis says of each object of Istio's kinds of a source; of most that there is nothing to say.
@@ -91,7 +127,7 @@ pub fn of_analysis<'f>(
         let message = message(&finding.diagnostic);
         messages.entry(key).or_default().push((code, message));
     }
-    let mut all = BTreeMap::new();
+    let mut all = Statuses::default();
     for kind in Kind::ALL.iter().filter(|kind| kind.has_analysis_status()) {
         for object in snapshot.tables.iter_any(*kind) {
             if !is_of(object.meta(), source) {
@@ -105,11 +141,17 @@ pub fn of_analysis<'f>(
                 }
                 None => Value::Null,
             };
-            let wanted = wanted(object.meta(), true, "validationMessages", value);
-            all.insert(key, wanted);
+            let meta = object.meta();
+            let wanted = Wanted {
+                uid: meta.uid.clone(),
+                generation: meta.generation,
+                observed: true,
+                fields: vec![field("validationMessages", value, Merge::Whole)],
+            };
+            all.insert_mut(key, Arc::new(wanted));
         }
     }
-    Arc::new(all)
+    all
 }
 
 fn message(found: &Diagnostic) -> Value {
@@ -191,9 +233,10 @@ pub fn findings(allocated: &Allocated) -> Vec<Diagnostic> {
     conflicts.chain(exhausted).collect()
 }
 
-/// Every object with the status that it gets where it is in an API, by kind, namespace and name.
-pub fn documents(snapshot: &Snapshot) -> Vec<Status> {
-    let mut all = convert::status::all(snapshot);
+/// Every object with the status that it gets where it is in an API, by kind, namespace and name: those that were derived, and
+/// addresses of ServiceEntries.
+pub fn documents(snapshot: &Snapshot, derived: Vec<Status>) -> Vec<Status> {
+    let mut all = derived;
     if let Some(facts) = facts(snapshot, None) {
         let allocated = Given::default().allocate(&facts);
         let entries = allocated.addresses.into_iter();

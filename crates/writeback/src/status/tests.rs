@@ -36,12 +36,13 @@ fn wanted(value: Value) -> Arc<Wanted> {
             name: "ours",
             value,
             over: None,
+            merge: Merge::Whole,
         }],
     })
 }
 
 fn statuses<'a>(all: impl IntoIterator<Item = (&'a str, Arc<Wanted>)>) -> Statuses {
-    Arc::new(all.into_iter().map(|(name, w)| (key(name), w)).collect())
+    all.into_iter().map(|(name, w)| (key(name), w)).collect()
 }
 
 #[test]
@@ -51,9 +52,9 @@ fn only_what_differs_is_written_and_the_rest_is_kept() {
         "spec": {"x": 1},
         "status": {"ours": [], "theirs": {"y": 2}},
     });
-    assert_eq!(wanted(json!([])).step(&now), Step::Keep);
-    assert_eq!(wanted(Value::Null).step(&now), Step::Keep);
-    let Step::Write(next) = wanted(json!(["a"])).step(&now) else {
+    assert_eq!(wanted(json!([])).step(&now, "now"), Step::Keep);
+    assert_eq!(wanted(Value::Null).step(&now, "now"), Step::Keep);
+    let Step::Write(next) = wanted(json!(["a"])).step(&now, "now") else {
         panic!("it differs");
     };
     assert_eq!(next["status"], json!({"ours": ["a"], "theirs": {"y": 2}}));
@@ -64,21 +65,21 @@ fn only_what_differs_is_written_and_the_rest_is_kept() {
         observed: true,
         ..(*wanted(value)).clone()
     };
-    assert_eq!(observed(2, json!(["a"])).step(&now), Step::Wait);
-    assert_eq!(observed(3, Value::Null).step(&now), Step::Keep);
-    let Step::Write(next) = observed(3, json!(["a"])).step(&now) else {
+    assert_eq!(observed(2, json!(["a"])).step(&now, "now"), Step::Wait);
+    assert_eq!(observed(3, Value::Null).step(&now, "now"), Step::Keep);
+    let Step::Write(next) = observed(3, json!(["a"])).step(&now, "now") else {
         panic!("it differs");
     };
     assert_eq!(next["status"]["observedGeneration"], "3");
-    assert_eq!(observed(3, json!(["a"])).step(&next), Step::Keep);
+    assert_eq!(observed(3, json!(["a"])).step(&next, "now"), Step::Keep);
     let other = Wanted {
         uid: "v".into(),
         ..(*wanted(json!(["a"]))).clone()
     };
-    assert_eq!(other.step(&now), Step::Wait);
+    assert_eq!(other.step(&now, "now"), Step::Wait);
     let mut over = (*wanted(json!(["a"]))).clone();
     over.fields[0].over = Some(json!(["b"]));
-    assert_eq!(over.step(&now), Step::Wait);
+    assert_eq!(over.step(&now, "now"), Step::Wait);
 }
 
 #[test]
@@ -94,8 +95,12 @@ fn what_is_known_says_the_same_as_the_object() {
         let object = json!({"metadata": {}, "status": {"ours": held}});
         for value in &values {
             let wanted = wanted(value.clone());
-            let known = Known::of(&object, &wanted).holds(&wanted);
-            assert_eq!(known, wanted.step(&object) == Step::Keep, "{held} {value}");
+            let known = Known::of(&object, &wanted).holds(&wanted, "");
+            assert_eq!(
+                known,
+                wanted.step(&object, "now") == Step::Keep,
+                "{held} {value}"
+            );
         }
     }
 }
@@ -187,6 +192,46 @@ async fn many_statuses_are_written_at_the_rate_and_none_after_a_restart() {
     assert_eq!(written(&place), 2000);
     assert_eq!(second.client.requests(), 1, "one list told all");
     assert_eq!(first.told.lock().unwrap().get("written"), Some(&2000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_storm_each_object_is_written_once_a_second_and_has_the_newest_in_the_end() {
+    let place = FakePlace::new();
+    let names: Vec<String> = (0..50).map(|i| format!("route-{i}")).collect();
+    for name in &names {
+        place.put("user", &object(name), json!({"spec": {}}));
+    }
+    let first = names.iter().map(|n| (&**n, wanted(json!([0]))));
+    let wants = watch::Sender::new(statuses(first));
+    let running = start(&place, "us", &wants, Options::default());
+    seconds(10).await;
+    let begin = place.written().len();
+    for edit in 1..=2000u64 {
+        let name = &names[(edit * 7 % 50) as usize];
+        wants.send_modify(|all| _ = all.insert_mut(key(name), wanted(json!([edit]))));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    seconds(2).await;
+    let mut last: BTreeMap<ObjectRef, tokio::time::Instant> = BTreeMap::new();
+    let written = place.written().split_off(begin);
+    for write in &written {
+        if let Some(before) = last.insert(write.object.clone(), write.at) {
+            let passed = write.at - before;
+            assert!(passed >= Duration::from_secs(1), "{passed:?}");
+        }
+    }
+    assert!((150..=300).contains(&written.len()), "{}", written.len());
+    for name in &names {
+        let newest = wants.borrow()[&key(name)].fields[0].value.clone();
+        assert_eq!(place.object(&object(name))["status"]["ours"], newest);
+    }
+    // After a quiet second, nothing waits.
+    seconds(2).await;
+    wants.send_modify(|all| _ = all.insert_mut(key("route-3"), wanted(json!(["quiet"]))));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let status = &place.object(&object("route-3"))["status"];
+    assert_eq!(status["ours"], json!(["quiet"]));
+    running.stop.cancel();
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,15 +1,17 @@
 //! Keeps the statuses of objects as they are wanted, while this replica leads.
 //!
-//! Each object has at most one write under way, and of several wanted statuses only the newest is written. What a status
+//! Each object has at most one write under way and at most one a second, and of several wanted statuses only the newest is
+//! written. What a status
 //! holds is known from a list when this replica begins to lead and again every few minutes, and from each answer; nothing
 //! is written that is known to be there. Each write replaces the version that was read just before, so what others write
 //! meanwhile is read again and kept. An object whose field others keep changing is left to them for longer and longer.
 //!
 //! Grants needed for each kind: `get` and `list` of the kind, `update` of its `/status`.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -48,6 +50,8 @@ pub struct Options {
     pub workers: usize,
     /// How often all statuses are read again, to find what others have changed.
     pub resync: Duration,
+    /// How long an object is let be after a write; then the newest status that is wanted is written.
+    pub interval: Duration,
 }
 
 impl Default for Options {
@@ -58,6 +62,7 @@ impl Default for Options {
             burst: 500,
             workers: 100,
             resync: Duration::from_secs(300),
+            interval: Duration::from_secs(1),
         }
     }
 }
@@ -202,7 +207,7 @@ impl Job {
 
     async fn once(&self, place: &dyn Place) -> Result<Outcome, WriteError> {
         let now = place.get(&self.object).await?.ok_or(WriteError::Missing)?;
-        Ok(match self.wanted.step(&now) {
+        Ok(match self.wanted.step(&now, &time()) {
             Step::Keep => Outcome::Kept(Known::of(&now, &self.wanted)),
             Step::Wait => Outcome::Wait,
             Step::Write(next) => {
@@ -213,14 +218,23 @@ impl Job {
     }
 }
 
+/// The time, as conditions tell it.
+fn time() -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.map_or(0, |since| since.as_secs());
+    model::civil::timestamp(i64::try_from(seconds).unwrap_or(i64::MAX))
+}
+
 /// What is known of an object besides its status.
 #[derive(Default)]
 struct Record {
     failures: u32,
     /// What was written last, and how often.
     last: Option<(Arc<Wanted>, u32)>,
-    /// Not before then.
+    /// Not before then, unless something else is wanted.
     hold: Option<Instant>,
+    /// Not before then: something was written just before.
+    rest: Option<Instant>,
 }
 
 /// What waits, what is under way, and what is known.
@@ -237,6 +251,7 @@ struct Desk {
     /// The kinds of which all statuses were read, as far as that is possible.
     read: BTreeSet<Kind>,
     pace: Pace,
+    interval: Duration,
 }
 
 impl Desk {
@@ -251,29 +266,25 @@ impl Desk {
             versions: BTreeMap::new(),
             read: BTreeSet::new(),
             pace: Pace::new(options.per_second, options.burst),
+            interval: options.interval,
         }
     }
 
     /// Takes up other wants: costs a look at each, and work for those that differ.
     fn want(&mut self, wanted: Statuses) {
-        let before = std::mem::replace(&mut self.wanted, wanted.clone());
-        for key in before.keys().filter(|key| !wanted.contains_key(key)) {
-            self.known.remove(key);
-            self.records.remove(key);
-            self.dequeue(key);
-        }
-        for (key, now) in &*wanted {
-            match before.get(key) {
-                Some(then) if Arc::ptr_eq(then, now) || then == now => {}
-                _ => {
-                    if let Some(record) = self.records.get_mut(key) {
-                        record.hold = None;
-                        record.failures = 0;
-                    }
-                    self.dequeue(key);
-                    self.consider(key);
-                }
+        let before = std::mem::replace(&mut self.wanted, wanted);
+        for key in differing(&before, &self.wanted) {
+            self.dequeue(&key);
+            if !self.wanted.contains_key(&key) {
+                self.known.remove(&key);
+                self.records.remove(&key);
+                continue;
             }
+            if let Some(record) = self.records.get_mut(&key) {
+                record.hold = None;
+                record.failures = 0;
+            }
+            self.consider(&key);
         }
     }
 
@@ -292,9 +303,9 @@ impl Desk {
         }
     }
 
-    /// Whether a kind is wanted of which not all statuses were read.
+    /// Whether an object waits of whose kind not all statuses were read.
     fn has_unread(&self) -> bool {
-        self.wanted.keys().any(|key| !self.read.contains(&key.kind))
+        self.queue.keys().any(|key| !self.read.contains(&key.kind))
     }
 
     async fn read_kind(&mut self, place: &dyn Place, kind: Kind) -> Result<(), WriteError> {
@@ -352,13 +363,16 @@ impl Desk {
         if self.under_way.contains(key) {
             return;
         }
-        if self.known.get(key).is_some_and(|known| known.holds(wanted)) {
+        let namespace = &key.name.namespace;
+        let known = self.known.get(key);
+        if known.is_some_and(|known| known.holds(wanted, namespace)) {
             self.dequeue(key);
             return;
         }
-        let now = Instant::now();
-        let hold = self.records.get(key).and_then(|record| record.hold);
-        let at = hold.map_or(now, |hold| hold.max(now));
+        let record = self.records.get(key);
+        let holds = record.map(|record| [record.hold, record.rest]);
+        let holds = holds.into_iter().flatten().flatten();
+        let at = holds.fold(Instant::now(), Instant::max);
         if !self.queue.contains_key(key) {
             self.queue.insert(key.clone(), at);
             self.due.insert((at, key.clone()));
@@ -407,15 +421,14 @@ impl Desk {
         let now = Instant::now();
         match result {
             Ok(Outcome::Kept(known)) => {
-                *record = Record {
-                    last: record.last.take(),
-                    ..Record::default()
-                };
+                record.failures = 0;
+                record.hold = None;
                 self.known.insert(key.clone(), known);
             }
             Ok(Outcome::Written(known)) => {
                 listener(Event::Written(&key));
                 let truce = record.written(wanted, now);
+                record.rest = Some(now + self.interval);
                 if let Some(truce) = truce {
                     listener(Event::Contended(&key, truce));
                 }
@@ -435,6 +448,28 @@ impl Desk {
             }
         }
         self.consider(&key);
+    }
+}
+
+/// The objects of which two have different wants.
+fn differing(before: &Statuses, now: &Statuses) -> Vec<ObjectKey> {
+    let mut found = Vec::new();
+    let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
+    loop {
+        let order = match (before.peek(), now.peek()) {
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return found,
+        };
+        let then = before.next_if(|_| order.is_le());
+        let next = now.next_if(|_| order.is_ge());
+        let key = match (then, next) {
+            (Some((_, a)), Some((_, b))) if Arc::ptr_eq(a, b) || a == b => continue,
+            (Some((key, _)), _) | (None, Some((key, _))) => key,
+            (None, None) => return found,
+        };
+        found.push(key.clone());
     }
 }
 

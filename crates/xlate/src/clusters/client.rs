@@ -27,6 +27,8 @@ pub(crate) struct ClusterClient {
     pub(crate) peer_alpn: bool,
     /// Where its certificate comes from, unless it is in those files.
     pub(crate) certificate: CertificateSource,
+    /// Whether it can reach endpoints through tunnels. Without an agent it lacks the extension for listeners inside of it.
+    pub(crate) tunnels: bool,
     /// Whether it has the c-ares resolver.
     pub(crate) cares: bool,
     /// Whether a server of the user's serves credentials.
@@ -64,6 +66,8 @@ impl ClusterClient {
             keep_header_case: keeps_header_case(proxy, settings),
             certificates,
             certificate: capabilities.certificates,
+            tunnels: settings.features.sending_hbone
+                && capabilities.certificates == CertificateSource::Agent,
             metadata_exchange,
             peer_alpn: metadata_exchange && !settings.features.disable_mx_alpn,
             cares: Loadable::of(proxy).has("envoy.network.dns_resolver.cares"),

@@ -28,7 +28,7 @@ use store::{Reads, Snapshot};
 use super::client::ClusterClient;
 use super::draft::{Draft, as_client, header_case};
 use super::outbound::{NO_REGISTRY, lookup_family};
-use super::{encode, metadata_exchange, sds, tls, traffic_policy};
+use super::{encode, hbone, metadata_exchange, sds, tls, traffic_policy};
 use crate::load_assignment::groups;
 use mesh::cluster_names;
 use mesh::view::Families;
@@ -78,9 +78,13 @@ impl Query<Snapshot> for FixedClusters {
             .into_iter()
             .filter_map(|(context, cluster)| encode(&self.patches, context, cluster, &[]))
             .collect();
-        // The proxy's own way to its credentials is not patched.
+        // The proxy's own ways to its credentials and into tunnels are not patched.
         if client.credential_socket {
             let cluster = external_sds(settings);
+            encoded.push(Arc::new(Resource::encode(cluster.name.as_str(), &cluster)));
+        }
+        if client.tunnels {
+            let cluster = hbone::connect_originate(settings);
             encoded.push(Arc::new(Resource::encode(cluster.name.as_str(), &cluster)));
         }
         encoded.into()

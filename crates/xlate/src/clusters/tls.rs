@@ -29,6 +29,7 @@ use proto_istio::networking::client_tls_settings::TlSmode as Mode;
 use super::agentless;
 use super::client::ClusterClient;
 use super::draft::Draft;
+use super::hbone;
 use super::metadata::text;
 use super::sds;
 use policy::authn::MutualTls;
@@ -36,6 +37,7 @@ use xds::any;
 
 /// The name of the extension for TLS.
 pub(super) const TLS: &str = "envoy.transport_sockets.tls";
+const MUTUAL: &str = "tlsMode-istio";
 const RAW: &str = "envoy.transport_sockets.raw_buffer";
 const UPSTREAM_PROXY: &str = "envoy.transport_sockets.upstream_proxy_protocol";
 
@@ -174,35 +176,66 @@ pub(super) fn apply(
     peer: &Peer<'_>,
 ) {
     let (tls, found) = Tls::effective(settings, client, mesh, peer);
-    let Some(tls) = tls else { return };
-    let Some(mut context) = context(draft, client, mesh, &tls, peer) else {
-        return;
-    };
-    if let Some(common) = &mut context.common_tls_context {
-        agentless::adapt(common, client.certificate);
-    }
-    let socket = TransportSocket {
-        name: TLS.to_owned(),
-        config_type: Some(ConfigType::TypedConfig(any(&context))),
-    };
-    if found && tls.mode == Mode::IstioMutual && !draft.is_original_dst() {
+    let stated = tls.is_some();
+    let sockets = tls.and_then(|tls| {
+        let mut context = context(draft, client, mesh, &tls, peer)?;
+        if let Some(common) = &mut context.common_tls_context {
+            agentless::adapt(common, client.certificate);
+        }
+        let socket = TransportSocket {
+            name: TLS.to_owned(),
+            config_type: Some(ConfigType::TypedConfig(any(&context))),
+        };
+        Some((socket, tls.mode == Mode::IstioMutual))
+    });
+    let is_original_dst = draft.is_original_dst();
+    let cluster = &mut draft.cluster;
+    let tunnelled = |inner| client.tunnels.then(|| hbone::tunnelled(inner));
+    match sockets {
         // Endpoint by endpoint: those without a sidecar get plain text.
-        draft.cluster.transport_socket_matches = vec![
-            TransportSocketMatch {
-                name: "tlsMode-istio".to_owned(),
-                r#match: Some(Struct {
-                    fields: [("tlsMode".to_owned(), text("istio"))].into(),
-                }),
+        Some((socket, true)) if found && !is_original_dst => {
+            let own = [mutual_tls(socket), plain_text()];
+            let sockets = tunnelled(raw_buffer()).into_iter().chain(own);
+            cluster.transport_socket_matches = sockets.collect();
+        }
+        Some((socket, mutual)) if client.tunnels && !is_original_dst => {
+            let (inner, name) = match mutual {
+                true => (raw_buffer(), MUTUAL),
+                false => (socket.clone(), "user"),
+            };
+            let own = TransportSocketMatch {
+                name: name.to_owned(),
+                r#match: None,
                 transport_socket: Some(socket),
-            },
-            TransportSocketMatch {
-                name: "tlsMode-disabled".to_owned(),
-                r#match: Some(Struct::default()),
-                transport_socket: Some(raw_buffer()),
-            },
-        ];
-    } else {
-        draft.cluster.transport_socket = Some(socket);
+            };
+            cluster.transport_socket_matches = tunnelled(inner).into_iter().chain([own]).collect();
+        }
+        Some((socket, _)) => cluster.transport_socket = Some(socket),
+        None if client.tunnels && !(stated && is_original_dst) => {
+            let sockets = tunnelled(raw_buffer()).into_iter().chain([plain_text()]);
+            cluster.transport_socket_matches = sockets.collect();
+        }
+        None => {}
+    }
+}
+
+/// For endpoints whose sidecars take mutual TLS.
+fn mutual_tls(socket: TransportSocket) -> TransportSocketMatch {
+    TransportSocketMatch {
+        name: MUTUAL.to_owned(),
+        r#match: Some(Struct {
+            fields: [("tlsMode".to_owned(), text("istio"))].into(),
+        }),
+        transport_socket: Some(socket),
+    }
+}
+
+/// For all other endpoints.
+fn plain_text() -> TransportSocketMatch {
+    TransportSocketMatch {
+        name: "tlsMode-disabled".to_owned(),
+        r#match: Some(Struct::default()),
+        transport_socket: Some(raw_buffer()),
     }
 }
 
@@ -363,7 +396,11 @@ fn tls_params() -> TlsParameters {
     }
 }
 
-fn combined(names: CertificateValidationContext, root: SdsSecretConfig) -> ValidationContextType {
+/// Validation by names stated here, and roots from a secret.
+pub(super) fn combined(
+    names: CertificateValidationContext,
+    root: SdsSecretConfig,
+) -> ValidationContextType {
     ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
         default_validation_context: Some(names),
         validation_context_sds_secret_config: Some(root),

@@ -351,6 +351,28 @@ fn no_route_filter() -> accesslog::AccessLogFilter {
     )
 }
 
+/// The same loggers for connections that could not be made, alone.
+///
+/// Istio: setHboneOriginationAccessLog.
+pub(super) fn of_failures(logs: &[accesslog::AccessLog]) -> Vec<accesslog::AccessLog> {
+    let failed = filter(
+        accesslog::access_log_filter::FilterSpecifier::ResponseFlagFilter(
+            accesslog::ResponseFlagFilter {
+                flags: vec!["UF".to_owned()],
+            },
+        ),
+    );
+    let logs = logs.iter().map(|log| accesslog::AccessLog {
+        filter: both(
+            std::iter::once(failed.clone())
+                .chain(log.filter.clone())
+                .collect(),
+        ),
+        ..log.clone()
+    });
+    logs.collect()
+}
+
 fn cel_filter(expression: &str) -> accesslog::AccessLogFilter {
     let config = any(&ExpressionFilter {
         expression: expression.to_owned(),

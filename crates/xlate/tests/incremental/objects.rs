@@ -5,6 +5,8 @@ mod policies;
 
 use std::fmt;
 
+use model::ObjectName;
+use model::kinds::gateway_api::pool_host;
 use proptest::prelude::*;
 
 /// One object: of which kind, where, by which name, in which variant.
@@ -17,7 +19,7 @@ pub(crate) struct Pick {
 }
 
 /// How many kinds, namespaces, names and variants there are. Cases are kept by these numbers: add at the end.
-pub(crate) const PICKS: [u8; 4] = [29, 2, 3, 8];
+pub(crate) const PICKS: [u8; 4] = [31, 2, 3, 8];
 
 impl From<[u8; 4]> for Pick {
     fn from([kind, namespace, name, variant]: [u8; 4]) -> Self {
@@ -253,6 +255,22 @@ impl Pick {
                     if variant % 3 == 0 { ", name: n1" } else { "" },
                 ),
             ),
+            29 => (
+                "InferencePool",
+                "inference.networking.k8s.io/v1",
+                format!(
+                    "spec:\n  selector: {{matchLabels: {{app: {app}}}}}\n  targetPorts: [{{number: 8080}}{}]\n  \
+                     endpointPickerRef: {{name: n{}, port: {{number: 80}}, failureMode: {}}}\n",
+                    if variant % 3 == 0 {
+                        ", {number: 8081}"
+                    } else {
+                        ""
+                    },
+                    variant % 3,
+                    if variant < 4 { "FailOpen" } else { "FailClose" },
+                ),
+            ),
+            30 => ("VirtualService", ISTIO, self.route_to_pools()),
             clusters::FIRST.. => self.of_clusters(),
             14.. => self.policy(namespace),
             _ => (
@@ -282,6 +300,24 @@ impl Pick {
             .iter()
             .map(|(field, text)| format!("  {field}: {text:?}\n"));
         format!("stringData:\n  other: x\n{}", fields.collect::<String>())
+    }
+
+    /// A rule of gateways that sends to one pool, or to two.
+    fn route_to_pools(&self) -> String {
+        let to = |name: u8| {
+            let pool = ObjectName::new("one", format!("n{name}"));
+            let host = pool_host(&pool, "cluster.local");
+            format!("{{destination: {{host: {host}, port: {{number: 54321}}}}, weight: 1}}")
+        };
+        let (first, second) = (to(self.variant % 3), to(0));
+        let sent = match self.variant {
+            ..4 => first,
+            _ => format!("{first}, {second}"),
+        };
+        let gateways = ["one/n0", "two/n1"][usize::from(self.variant % 2)];
+        format!(
+            "spec:\n  hosts: [\"*\"]\n  gateways: [{gateways}]\n  http: [{{route: [{sent}]}}]\n"
+        )
     }
 
     /// A selector, or none.

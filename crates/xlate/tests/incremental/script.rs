@@ -176,6 +176,7 @@ fn settings_of(variant: u8) -> Settings {
         5 => "defaultServiceExportTo: [\".\"]",
         _ => "",
     });
+    all.features = features(&["ENABLE_GATEWAY_API_INFERENCE_EXTENSION"]);
     match variant {
         6 => {
             let networks = "{networks: {north: {endpoints: [{fromCidr: 10.9.0.0/24}], gateways: [{address: 1.1.1.1, port: 15443}]}}}";

@@ -84,12 +84,16 @@ pub(super) struct Merging<'r, 'a, 'b> {
 }
 
 impl<'r, 'a, 'b> Merging<'r, 'a, 'b> {
-    pub(super) fn new(read: &'r Reader<'a, 'b, Routes>, parent: &'r ObjectKey) -> Self {
+    pub(super) fn new(
+        read: &'r Reader<'a, 'b, Routes>,
+        parent: &'r ObjectKey,
+        findings: BTreeSet<Diagnostic>,
+    ) -> Self {
         Self {
             read,
             parent,
             made: Vec::new(),
-            findings: BTreeSet::new(),
+            findings,
         }
     }
 

@@ -177,7 +177,8 @@ impl Building<'_, '_, '_> {
             let met = tls::Met {
                 kind: self.kind,
                 namespace: self.meta.namespace(),
-                labels: &self.meta.labels,
+                gateway_namespace: self.gateway.namespace(),
+                is_between_networks: self.is_between_networks(written),
                 port: written.port,
                 gateway: self.gateway.spec.tls.as_ref(),
                 tls,
@@ -207,7 +208,7 @@ impl Building<'_, '_, '_> {
             conditions.fails("Programmed", "Invalid", message);
             is_valid = false;
         }
-        let hosts = self.hosts(written);
+        let hosts = self.hosts(written, &mut from);
         let server = (!lacks_tls).then(|| Server {
             port: Some(Port {
                 name: "default".to_owned(),
@@ -268,6 +269,14 @@ impl Building<'_, '_, '_> {
         }
     }
 
+    /// Whether what passes through a listener goes to services as its server name says: the listener's option says so, or
+    /// it has the port of such, of a gateway that is labelled with a network.
+    fn is_between_networks(&self, written: &Written) -> bool {
+        let labels = &self.meta.labels;
+        written.is_auto_passthrough()
+            || (labels.contains("topology.istio.io/network") && written.has_network_port(labels))
+    }
+
     /// Why a protocol is not served, where it is not.
     ///
     /// Istio: pilot/pkg/config/kube/gateway/conversion.go listenerProtocolToIstio, 1.32.
@@ -315,7 +324,7 @@ impl Building<'_, '_, '_> {
     /// no namespace, as it must name a host.
     ///
     /// Istio: pilot/pkg/config/kube/gateway/conversion.go buildHostnameMatch, 1.32.
-    fn hosts(&self, written: &Written) -> Vec<Arc<str>> {
+    fn hosts(&self, written: &Written, from: &mut Vec<ObjectKey>) -> Vec<Arc<str>> {
         let host = written.hostname.as_deref().unwrap_or("*");
         let allowed = &written.allowed_routes.namespaces;
         let of = |namespace: &str| Arc::from(format!("{namespace}/{host}"));
@@ -330,6 +339,10 @@ impl Building<'_, '_, '_> {
                     return vec![of("*")];
                 };
                 let selected = self.read.derived(SelectedBy(selector.clone()));
+                from.extend(selected.iter().map(|namespace| ObjectKey {
+                    kind: Kind::Namespace,
+                    name: ObjectName::new("", namespace.clone()),
+                }));
                 match selected.is_empty() {
                     true => vec![of("~")],
                     false => selected.iter().map(|namespace| of(namespace)).collect(),

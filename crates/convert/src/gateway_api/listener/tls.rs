@@ -6,13 +6,13 @@ use model::kinds::gateway_api::{
     CertificateValidation, ClientTls, GatewayTls, ListenerTls, ObjectRef, Reference, SecretRef,
     TlsMode, ValidationMode,
 };
-use model::{Kind, Labels, Namespace, ObjectKey, cipher};
+use model::{Kind, Namespace, ObjectKey, cipher};
 use proto_istio::networking::ServerTlsSettings;
 use proto_istio::networking::server_tls_settings::TlSmode as Mode;
 
 use super::Problem;
 use super::credential::{CertificateOf, RootsOf};
-use crate::gateway_api::grant::may_refer;
+use crate::gateway_api::grant::grant;
 use crate::reader::Reader;
 use crate::strata::Routes;
 
@@ -20,14 +20,6 @@ use crate::strata::Routes;
 const TERMINATE_MODE: &str = "gateway.istio.io/tls-terminate-mode";
 /// Cipher suites, with commas between them.
 const CIPHER_SUITES: &str = "gateway.istio.io/tls-cipher-suites";
-/// What passes through a listener.
-const LISTENER_PROTOCOL: &str = "gateway.istio.io/listener-protocol";
-/// The network behind a gateway.
-const NETWORK: &str = "topology.istio.io/network";
-/// The port on which a gateway takes traffic of other networks.
-const NETWORK_PORT: &str = "networking.istio.io/gatewayPort";
-/// That port where nothing else is stated.
-const DEFAULT_NETWORK_PORT: &str = "15443";
 
 const BAD_CERTIFICATE: &str = "InvalidCertificateRef";
 const BAD_AUTHORITY: &str = "InvalidCACertificateRef";
@@ -40,8 +32,10 @@ pub(super) struct Met<'a> {
     pub(super) kind: Kind,
     /// Its namespace.
     pub(super) namespace: &'a Namespace,
-    /// Its labels.
-    pub(super) labels: &'a Labels,
+    /// The namespace of the Gateway.
+    pub(super) gateway_namespace: &'a Namespace,
+    /// Whether it lets TLS pass between networks.
+    pub(super) is_between_networks: bool,
     /// The port of the listener.
     pub(super) port: u16,
     /// What its Gateway says of clients.
@@ -71,7 +65,7 @@ impl Met<'_> {
             ..Settings::default()
         };
         match self.tls.mode {
-            TlsMode::Passthrough if self.is_between_networks() => {
+            TlsMode::Passthrough if self.is_between_networks => {
                 made.server.set_mode(Mode::AutoPassthrough)
             }
             TlsMode::Passthrough => made.server.set_mode(Mode::Passthrough),
@@ -107,32 +101,6 @@ impl Met<'_> {
         made
     }
 
-    /// Whether what passes through goes to services of this network as its name says.
-    ///
-    /// Istio: pilot/pkg/serviceregistry/kube/conversion.go IsAutoPassthrough, 1.32.
-    fn is_between_networks(&self) -> bool {
-        let option = self.tls.options.get(LISTENER_PROTOCOL);
-        let port = self
-            .labels
-            .get(NETWORK_PORT)
-            .unwrap_or(DEFAULT_NETWORK_PORT);
-        option.is_some_and(|option| &**option == "auto-passthrough")
-            || (self.labels.contains(NETWORK) && port == self.port.to_string())
-    }
-
-    fn may_refer(&self, read: &Reader<'_, '_, Routes>, to: &ObjectKey) -> Result<(), Problem> {
-        if may_refer(read, self.kind, self.namespace, to) {
-            return Ok(());
-        }
-        // Whether it is there is told to nobody who may not refer to it.
-        let message = format!(
-            "no ReferenceGrant of the namespace lets a {} of {} refer to {to}",
-            self.kind.name(),
-            self.namespace
-        );
-        Err(Problem::new(NOT_PERMITTED, message))
-    }
-
     /// Names the certificates that the listener shows. One that can be used suffices.
     fn certificates(
         &self,
@@ -152,7 +120,7 @@ impl Met<'_> {
         }
         let mut names = Vec::new();
         for reference in refs {
-            match self.certificate(read, reference) {
+            match self.certificate(read, reference, &mut made.from) {
                 Ok(secret) => {
                     names.push(credential_name("kubernetes-gateway", &secret, ""));
                     made.from.push(secret);
@@ -178,10 +146,11 @@ impl Met<'_> {
         &self,
         read: &Reader<'_, '_, Routes>,
         reference: &SecretRef,
+        from: &mut Vec<ObjectKey>,
     ) -> Result<ObjectKey, Problem> {
         let to = secret_of(reference, self.namespace)
             .ok_or_else(|| Problem::new(BAD_CERTIFICATE, not_a_secret(reference)))?;
-        self.may_refer(read, &to)?;
+        check_leave(read, (self.kind, self.namespace), &to, from)?;
         match *read.derived(CertificateOf(to.name.clone())) {
             None => Ok(to),
             Some(fault) => Err(Problem::new(BAD_CERTIFICATE, format!("{to} {fault}"))),
@@ -211,7 +180,7 @@ impl Met<'_> {
                 return Err(Problem::new(BAD_AUTHORITY, message));
             }
         };
-        let roots = self.roots(read, reference)?;
+        let roots = self.roots(read, reference, &mut made.from)?;
         let scheme = match roots.kind {
             Kind::ConfigMap => "configmap",
             _ => "kubernetes-gateway",
@@ -234,6 +203,7 @@ impl Met<'_> {
         &self,
         read: &Reader<'_, '_, Routes>,
         reference: &ObjectRef,
+        from: &mut Vec<ObjectKey>,
     ) -> Result<ObjectKey, Problem> {
         let named = Reference {
             group: &reference.group,
@@ -241,7 +211,7 @@ impl Met<'_> {
             namespace: reference.namespace.as_deref(),
             name: &reference.name,
         };
-        let to = named.key(self.namespace);
+        let to = named.key(self.gateway_namespace);
         let known = to.filter(|to| matches!(to.kind, Kind::ConfigMap | Kind::Secret));
         let Some(to) = known else {
             let message = format!(
@@ -250,12 +220,33 @@ impl Met<'_> {
             );
             return Err(Problem::new("InvalidCACertificateKind", message));
         };
-        self.may_refer(read, &to)?;
+        check_leave(read, (Kind::KubeGateway, self.gateway_namespace), &to, from)?;
         match *read.derived(RootsOf(to.clone())) {
             None => Ok(to),
             Some(fault) => Err(Problem::new(BAD_AUTHORITY, format!("{to} {fault}"))),
         }
     }
+}
+
+/// Whether an object of a kind and namespace may refer to another; what lets it is noted.
+fn check_leave(
+    read: &Reader<'_, '_, Routes>,
+    (kind, namespace): (Kind, &Namespace),
+    to: &ObjectKey,
+    from: &mut Vec<ObjectKey>,
+) -> Result<(), Problem> {
+    if to.name.namespace == *namespace {
+        return Ok(());
+    }
+    let Some(grant) = grant(read, kind, namespace, to) else {
+        // Whether it is there is told to nobody who may not refer to it.
+        let kind = kind.name();
+        let message =
+            format!("no ReferenceGrant lets a {kind} of the namespace {namespace} refer to {to}");
+        return Err(Problem::new(NOT_PERMITTED, message));
+    };
+    from.push(grant);
+    Ok(())
 }
 
 /// What a Gateway says of clients of a port, where it wants certificates of them.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::labels::Labels;
+
 use super::reference::{
     LabelSelector, LocalObjectRef, ObjectRef, ParametersRef, ParentRef, SecretRef,
     UseDefaultGateways, group,
@@ -108,6 +110,25 @@ pub struct Listener {
     /// Which routes may attach.
     #[serde(default)]
     pub allowed_routes: AllowedRoutes,
+}
+
+impl Listener {
+    /// Whether its option says that TLS passes by its server name, between networks.
+    ///
+    /// Istio: pilot/pkg/serviceregistry/kube/conversion.go IsAutoPassthrough, 1.32.
+    pub fn is_auto_passthrough(&self) -> bool {
+        let option = "gateway.istio.io/listener-protocol";
+        let option = self.tls.as_ref().and_then(|tls| tls.options.get(option));
+        option.is_some_and(|option| &**option == "auto-passthrough")
+    }
+
+    /// Whether it meets TLS on the port for traffic between networks, which labels of its object can state.
+    pub fn has_network_port(&self, labels: &Labels) -> bool {
+        let port = labels
+            .get("networking.istio.io/gatewayPort")
+            .unwrap_or("15443");
+        self.tls.is_some() && self.port.to_string() == port
+    }
 }
 
 /// How a listener meets TLS.

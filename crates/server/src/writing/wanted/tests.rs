@@ -73,7 +73,7 @@ fn facts_are_those_that_istio_goes_by() {
     let entry = &facts.entries[0];
     assert!(entry.writable && entry.generation == 2);
     assert_eq!(&*entry.held[0].1, "240.240.3.4");
-    let documents: Vec<Status> = documents(&snapshot);
+    let documents: Vec<Status> = documents(&snapshot, Vec::new());
     let addresses = &documents[0].status["addresses"];
     assert_eq!(
         addresses[0],

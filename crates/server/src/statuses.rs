@@ -1,0 +1,152 @@
+//! The statuses of objects, as the derive thread derives them, and which of them are to be written.
+//!
+//! A batch tells which statuses became others, so that an edit costs those that it touches: here, and for who writes them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use convert::status::{Status, StatusChange};
+use model::{Kind, ObjectKey, SourceId};
+use serde_json::Value;
+use store::Snapshot;
+use tokio::sync::watch;
+
+use crate::derive::Batch;
+use crate::writing::wanted;
+
+/// Statuses to be written, by object.
+type Wanted = writeback::status::Statuses;
+
+/// The statuses of objects.
+pub struct Book {
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    snapshot: Arc<Snapshot>,
+    statuses: BTreeMap<ObjectKey, Arc<Option<Value>>>,
+    writing: Option<Writing>,
+}
+
+/// What is to be written of objects that a source told of.
+struct Writing {
+    source: SourceId,
+    ingresses: watch::Sender<Wanted>,
+    gateways: watch::Sender<Wanted>,
+}
+
+/// What is to be written, by the lock that it is written under.
+pub struct ToWrite {
+    /// Of Ingresses.
+    pub ingresses: watch::Receiver<Wanted>,
+    /// Of the Gateway API.
+    pub gateways: watch::Receiver<Wanted>,
+}
+
+impl Book {
+    /// No statuses yet.
+    pub fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                snapshot,
+                statuses: BTreeMap::new(),
+                writing: None,
+            }),
+        }
+    }
+
+    /// A panic elsewhere leaves each status as it was or as it is to be.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what a batch made.
+    pub fn see(&self, batch: &Batch) {
+        let mut inner = self.lock();
+        inner.snapshot = batch.snapshot.clone();
+        // What is written depends on the generation of the object as well.
+        let told = |key: &&ObjectKey| inner.statuses.contains_key(*key);
+        let objects = batch.changes.objects.iter().filter(told);
+        let objects: Vec<ObjectKey> = objects.cloned().collect();
+        inner.take_in(&batch.statuses, objects);
+    }
+
+    /// Every object with its status.
+    pub fn all(&self) -> Vec<Status> {
+        let inner = self.lock();
+        let of = inner.statuses.iter();
+        let of = of.filter_map(|(object, status)| {
+            let (object, status) = (object.clone(), status.as_ref().clone()?);
+            Some(Status { object, status })
+        });
+        of.collect()
+    }
+
+    /// What is to be written to objects that a source tells of, from here on.
+    pub fn write_to(&self, source: &SourceId) -> ToWrite {
+        let mut inner = self.lock();
+        let (ingresses, to_ingresses) = watch::channel(Wanted::default());
+        let (gateways, to_gateways) = watch::channel(Wanted::default());
+        inner.writing = Some(Writing {
+            source: source.clone(),
+            ingresses,
+            gateways,
+        });
+        let all = inner.statuses.keys().cloned().collect();
+        inner.take_in(&[], all);
+        ToWrite {
+            ingresses: to_ingresses,
+            gateways: to_gateways,
+        }
+    }
+}
+
+impl Inner {
+    /// Takes in statuses, and objects that changed.
+    fn take_in(&mut self, changes: &[StatusChange], mut objects: Vec<ObjectKey>) {
+        for StatusChange { object, status } in changes {
+            match status.is_some() {
+                true => _ = self.statuses.insert(object.clone(), status.clone()),
+                false => _ = self.statuses.remove(object),
+            }
+            objects.push(object.clone());
+        }
+        let Some(writing) = &self.writing else {
+            return;
+        };
+        let (ingresses, gateways): (Vec<_>, Vec<_>) = objects
+            .into_iter()
+            .partition(|object| object.kind == Kind::Ingress);
+        for (objects, to) in [
+            (ingresses, &writing.ingresses),
+            (gateways, &writing.gateways),
+        ] {
+            to.send_if_modified(|wanted| {
+                let mut differs = false;
+                for object in objects {
+                    differs |= self.want(&writing.source, object, wanted);
+                }
+                differs
+            });
+        }
+    }
+
+    /// Says what is wanted of one object; returns whether that is something else.
+    fn want(&self, source: &SourceId, object: ObjectKey, all: &mut Wanted) -> bool {
+        let status = self.statuses.get(&object);
+        let status = status.and_then(|status| status.as_ref().as_ref());
+        let wanted =
+            status.and_then(|status| wanted::of_status(&self.snapshot, &object, status, source));
+        match wanted {
+            Some(wanted) if all.get(&object).is_some_and(|known| **known == wanted) => false,
+            Some(wanted) => {
+                all.insert_mut(object, Arc::new(wanted));
+                true
+            }
+            None => all.remove_mut(&object),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

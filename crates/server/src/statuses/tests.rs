@@ -1,0 +1,88 @@
+use std::time::{Duration, Instant};
+
+use model::object::Origin;
+use model::{Change, Owner};
+use testkit::{World, settings};
+
+use super::*;
+use crate::derive::{Derive, OriginLimits};
+
+const GATEWAY: &str = "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: gate, namespace: shop, uid: g, generation: 1}, spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}]}}";
+
+fn route(name: &str, generation: i64, path: &str) -> String {
+    format!(
+        "{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: {name}, namespace: shop, uid: {name}, generation: {generation}}}, spec: {{parentRefs: [{{name: gate}}], rules: [{{matches: [{{path: {{value: {path}}}}}]}}]}}}}"
+    )
+}
+
+fn key(kind: Kind, name: &str) -> ObjectKey {
+    ObjectKey {
+        kind,
+        name: model::ObjectName::new("shop", name),
+    }
+}
+
+/// The newest wants, once there are others than before.
+async fn next(wanted: &mut watch::Receiver<Wanted>) -> Wanted {
+    let changed = tokio::time::timeout(Duration::from_secs(60), wanted.changed());
+    changed.await.unwrap().unwrap();
+    wanted.borrow_and_update().clone()
+}
+
+#[tokio::test]
+async fn an_edit_changes_what_is_wanted_of_what_it_touches() {
+    let settings: Arc<model::settings::Settings> = settings("").into();
+    let nothing = store::Store::new(settings.clone()).snapshot();
+    let book = Arc::new(Book::new(nothing));
+    let seen = book.clone();
+    let (derive, thread) = Derive::start(settings, OriginLimits::default(), move |batch| {
+        seen.see(batch)
+    })
+    .unwrap();
+    let owner = Owner::new(0, "api");
+    let put = |yaml: String| {
+        let objects = World::objects(&yaml).into_iter().map(|mut object| {
+            object.set_origin(Origin::Source(owner.source.clone()));
+            Change::Put(owner.clone(), object)
+        });
+        let changes = objects.collect();
+        derive.change(changes, Instant::now())
+    };
+    let mut to_write = book.write_to(&owner.source).gateways;
+    let elsewhere = Owner::new(0, "folder").source;
+    let all = [GATEWAY, &route("a", 1, "/a"), &route("b", 1, "/b")].join("\n---\n");
+    put(all).await.unwrap();
+    let first = next(&mut to_write).await;
+    assert_eq!(first.size(), 3);
+    let names: Vec<&str> = first[&key(Kind::KubeGateway, "gate")]
+        .fields
+        .iter()
+        .map(|field| field.name)
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "addresses",
+            "attachedListenerSets",
+            "conditions",
+            "listeners"
+        ]
+    );
+    put(route("a", 2, "/c")).await.unwrap();
+    let second = next(&mut to_write).await;
+    let (a, b) = (key(Kind::HttpRoute, "a"), key(Kind::HttpRoute, "b"));
+    assert_eq!((first[&a].generation, second[&a].generation), (1, 2));
+    // What the edit does not touch is the same value, not an equal one.
+    assert!(Arc::ptr_eq(&first[&b], &second[&b]));
+    assert_eq!(book.all().len(), 3);
+    let gone = Change::Delete(owner.clone(), a.clone());
+    derive.change(vec![gone], Instant::now()).await.unwrap();
+    let third = next(&mut to_write).await;
+    assert!(!third.contains_key(&a) && third.contains_key(&b));
+    let gate = &third[&key(Kind::KubeGateway, "gate")];
+    assert_eq!(gate.fields[3].value[0]["attachedRoutes"], 1);
+    // Objects of folders get none written.
+    assert!(book.write_to(&elsewhere).gateways.borrow().is_empty());
+    drop(derive);
+    thread.join().unwrap();
+}
