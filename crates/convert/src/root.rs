@@ -1,12 +1,14 @@
 //! What is derived from which objects: the list of translators.
 
+mod gateway_api;
+
 use std::sync::Arc;
 
 use incr::{Engine, RootId};
 use model::{AnyObject, Diagnostic, Namespace, ObjectKey, ObjectName};
 use store::Snapshot;
 
-use crate::gateway_api::{self, HostOfMesh, HostOfParent, RuleOfTarget, RuleOfXBackend};
+use crate::gateway_api::{HostOfMesh, HostOfParent, RuleOfTarget, RuleOfXBackend};
 use crate::gateway_api::{ServersOf, ServiceOfXBackend, StreamsOf};
 use crate::ingress::{GatewayOf, RoutesOfHost, hosts};
 use crate::outcome::{Made, Outcome};

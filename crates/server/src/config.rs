@@ -329,6 +329,10 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOTHOUSE_INSECURE_TEST_IDENTITIES", hide = true)]
     pub insecure_test_identities: bool,
 
+    /// The secret of proxies that this process starts.
+    #[arg(skip)]
+    pub own_proxies: Option<crate::own::OwnProxies>,
+
     /// Log lines as JSON.
     #[arg(long, alias = "log_as_json", env = "PILOTHOUSE_LOG_JSON")]
     pub log_json: bool,

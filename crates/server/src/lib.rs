@@ -15,6 +15,7 @@ pub mod findings;
 pub mod http;
 pub mod issuing;
 pub mod metrics;
+pub mod own;
 pub mod permissions;
 pub mod quiet;
 pub mod registration;

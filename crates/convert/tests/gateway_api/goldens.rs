@@ -18,7 +18,7 @@ use crate::shown::{self, Places};
 const VARIABLE: &str = "GOLDEN";
 
 /// At least so many places are as recorded.
-const FLOOR: usize = 0;
+const FLOOR: usize = 1477;
 
 /// A recorded case.
 struct Case {

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
+mod attached;
 mod fixture;
 mod goldens;
 mod incremental;

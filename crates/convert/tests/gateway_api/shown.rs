@@ -101,11 +101,11 @@ fn is_parent(kind: Kind, made: Kind) -> bool {
 fn without_default_match(mut spec: Value) -> Value {
     let routes = spec["http"].as_array_mut();
     for route in routes.into_iter().flatten() {
-        let Some(matches) = route["match"].as_array_mut() else {
+        let Some(matches) = route.get_mut("match").and_then(Value::as_array_mut) else {
             continue;
         };
         for matched in &mut *matches {
-            if matched["uri"] == json!({"prefix": "/"}) {
+            if matched.get("uri") == Some(&json!({"prefix": "/"})) {
                 matched.as_object_mut().unwrap().remove("uri");
             }
         }

@@ -11,6 +11,7 @@ mod balance;
 mod dumps;
 mod edge;
 mod extensions;
+mod gateway_api;
 mod grpc;
 mod ingress;
 mod load;
@@ -60,6 +61,7 @@ with_each_envoy! {
     pool::requests_go_to_the_endpoint_that_the_picker_names,
     pool::a_pool_that_fails_open_is_served_without_its_picker,
     ingress::an_ingress_routes_paths_over_plain_text_and_tls,
+    gateway_api::one_command_makes_a_listening_gateway_of_a_manifest,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,
     survival::an_envoy_is_served_from_disk_until_the_folder_is_read,

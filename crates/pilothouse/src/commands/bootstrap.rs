@@ -112,6 +112,7 @@ impl BootstrapOptions {
         service_account: String,
         port_offset: u16,
         xds: (String, u16),
+        token: Option<String>,
     ) -> Self {
         Self {
             role: Role::Gateway,
@@ -130,7 +131,7 @@ impl BootstrapOptions {
             locality: String::new(),
             cluster_id: "Kubernetes".to_owned(),
             domain: "cluster.local".to_owned(),
-            token: None,
+            token,
             metadata: Vec::new(),
         }
     }

@@ -126,12 +126,13 @@ async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyho
         wanted.service_account(),
         options.port_offset,
         server.xds.clone(),
+        server.token(),
     );
     let mut proxy = Proxy::start(&envoy, &settings, kept.path())?;
     eprintln!("Envoy: {}.", envoy.from);
     let shown = async {
         let open = proxy.listening(&wanted).await?;
-        let problems = problems::read(&pages, &wanted, &open).await?;
+        let problems = problems::read(&pages, &wanted).await?;
         wanted.print(out, &open)?;
         problems::print(out, &problems)?;
         writeln!(out, "\nCtrl-C ends it.")?;

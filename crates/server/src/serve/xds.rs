@@ -47,6 +47,7 @@ fn proxies(
         unsupported: Arc::default(),
         registration: registration.clone(),
         test_identities: options.insecure_test_identities,
+        own: options.own_proxies.clone(),
     }
 }
 

@@ -1,6 +1,5 @@
 //! What statuses say is wrong with a Gateway and what belongs to it, in words.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde_json::Value;
@@ -13,13 +12,9 @@ use super::listeners::{Wanted, name_of, text};
 /// # Errors
 ///
 /// When it does not answer.
-pub(super) async fn read(
-    pages: &str,
-    wanted: &Wanted,
-    open: &BTreeSet<u16>,
-) -> anyhow::Result<Vec<String>> {
+pub(super) async fn read(pages: &str, wanted: &Wanted) -> anyhow::Result<Vec<String>> {
     let page = debug_page(pages, "/debug/status").await?;
-    Ok(of(&page, wanted, wanted.all_in(open)))
+    Ok(of(&page, wanted))
 }
 
 /// Prints them.
@@ -32,7 +27,7 @@ pub(super) fn print(out: &mut dyn Write, problems: &[String]) -> io::Result<()> 
         .try_for_each(|problem| writeln!(out, "  {problem}"))
 }
 
-fn of(page: &Value, wanted: &Wanted, all_open: bool) -> Vec<String> {
+fn of(page: &Value, wanted: &Wanted) -> Vec<String> {
     let mut problems = Vec::new();
     let mut has_status = false;
     for item in page["items"].as_array().into_iter().flatten() {
@@ -40,12 +35,10 @@ fn of(page: &Value, wanted: &Wanted, all_open: bool) -> Vec<String> {
         match kind.as_str() {
             "Gateway" if name == wanted.gateway => {
                 has_status = true;
-                let mut own = conditions("The Gateway", &status["conditions"]);
-                if all_open {
-                    // It has no address as no Service leads to it. Clients need none: they reach Envoy on this machine.
-                    own.retain(|problem| problem.condition != "Programmed");
-                }
-                problems.extend(own);
+                let own = conditions("The Gateway", &status["conditions"]);
+                // No Service leads to it, and clients need none: they reach Envoy on this machine.
+                let is_address = |problem: &Problem| problem.reason.starts_with("Address");
+                problems.extend(own.into_iter().filter(|problem| !is_address(problem)));
                 problems.extend(listeners("", status));
             }
             "ListenerSet" if wanted.sets.contains(&name) => {
@@ -80,7 +73,7 @@ fn of(page: &Value, wanted: &Wanted, all_open: bool) -> Vec<String> {
 
 /// A condition that is not as it should be.
 struct Problem {
-    condition: String,
+    reason: String,
     text: String,
 }
 
@@ -109,7 +102,7 @@ fn conditions(who: &str, list: &Value) -> Vec<Problem> {
         let (message, reason) = (text(&condition["message"]), text(&condition["reason"]));
         Some(Problem {
             text: format!("{who} {what}: {} ({reason})", message.trim_end_matches('.')),
-            condition: kind,
+            reason,
         })
     });
     problems.collect()

@@ -1,6 +1,9 @@
 //! The server and the Envoy of `pilothouse gateway`, from start to end.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,6 +12,7 @@ use clap::Parser;
 use envoy::process::Process;
 use envoy::program::Envoy;
 use server::config::ServeOptions;
+use server::own::OwnProxies;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -35,6 +39,8 @@ pub(super) struct Server {
 /// A server in this process.
 struct Own {
     serving: JoinHandle<anyhow::Result<()>>,
+    /// By which it knows our Envoy, which so gets the Secrets of the Gateway.
+    proxies: OwnProxies,
     // Ends it.
     _stop: DropGuard,
 }
@@ -84,8 +90,10 @@ impl Server {
             mesh.iter()
                 .flat_map(|file| ["--mesh-config", file.as_str()]),
         );
-        let serve =
+        let mut serve =
             Serve::try_parse_from(flags).context("the environment of the server is wrong")?;
+        let proxies = OwnProxies::new()?;
+        serve.options.own_proxies = Some(proxies.clone());
         let stop = CancellationToken::new();
         let (tell, ready) = oneshot::channel();
         // Nobody listens any more where this fails: the command ends.
@@ -104,9 +112,15 @@ impl Server {
             xds: (addresses.xds.ip().to_string(), addresses.xds.port()),
             own: Some(Own {
                 serving,
+                proxies,
                 _stop: stop.drop_guard(),
             }),
         })
+    }
+
+    /// What a server in this process knows our Envoy by.
+    pub(super) fn token(&self) -> Option<String> {
+        self.own.as_ref().map(|own| own.proxies.token().to_owned())
     }
 
     /// Resolves when a server in this process has ended.
@@ -134,7 +148,16 @@ impl Proxy {
     ) -> anyhow::Result<Self> {
         let file = dir.join("envoy.json");
         let text = serde_json::to_string_pretty(&bootstrap::bootstrap(settings)?)?;
-        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        // It holds the secret.
+        let _ = std::fs::remove_file(&file);
+        let written = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&file);
+        written
+            .and_then(|mut out| out.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write {}", file.display()))?;
         let admin = dir.join("admin-address");
         let _ = std::fs::remove_file(&admin);
         let text = |path: &Path| path.display().to_string();

@@ -1,0 +1,155 @@
+//! What routes attach to, and what their statuses say of it.
+
+use std::fmt::Write;
+
+use model::Kind;
+use pilothouse_convert::status;
+use serde_json::Value;
+use testkit::{World, settings};
+
+const GATEWAY: &str = "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g, namespace: one}\nspec:\n  gatewayClassName: istio\n  listeners:\n";
+
+/// What a condition of each parent of a route says: status, reason and message.
+fn told(world: &World, kind: Kind, condition: &str) -> Vec<(String, String, String)> {
+    let statuses = status::all(&world.store.snapshot());
+    let of_route = statuses.iter().find(|s| s.object.kind == kind).unwrap();
+    let parents = of_route.status["parents"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let told = parents.iter().map(|parent| {
+        let conditions = parent["conditions"].as_array().unwrap();
+        let found = conditions.iter().find(|c| c["type"] == condition).unwrap();
+        (
+            text(&found["status"]),
+            text(&found["reason"]),
+            text(&found["message"]),
+        )
+    });
+    told.collect()
+}
+
+fn route(kind: &str, parents: &str, hosts: &str, rules: &str) -> String {
+    format!(
+        "---\napiVersion: gateway.networking.k8s.io/{}\nkind: {kind}\nmetadata: {{name: r, namespace: one, generation: 3}}\nspec:\n  \
+         parentRefs: [{parents}]\n  {hosts}\n  rules: [{rules}]\n",
+        if kind == "UDPRoute" { "v1alpha2" } else { "v1" }
+    )
+}
+
+#[test]
+fn a_route_that_would_be_copied_too_often_is_refused_everywhere() {
+    let mut text = GATEWAY.to_owned();
+    for port in 1000..1064 {
+        writeln!(text, "  - {{name: l{port}, port: {port}, protocol: HTTP}}").unwrap();
+    }
+    let hosts: Vec<String> = (0..16).map(|host| format!("h{host}.test")).collect();
+    let hosts = format!("hostnames: [{}]", hosts.join(", "));
+    let long = "v".repeat(1000);
+    let rule = |value: &str| {
+        let matched = (0..8).map(|n| format!("{{headers: [{{name: h{n}, value: {value}}}]}}"));
+        let matches: Vec<String> = matched.collect();
+        format!("{{matches: [{}]}}", matches.join(", "))
+    };
+    let rules = |value: &str| vec![rule(value); 16].join(", ");
+    let mut world = World::new(settings(""));
+    world.put(&format!(
+        "{text}{}",
+        route("HTTPRoute", "{name: g}", &hosts, &rules(&long))
+    ));
+    let [(status, reason, message)] = &told(&world, Kind::HttpRoute, "Accepted")[..] else {
+        panic!("one parent");
+    };
+    assert_eq!((&**status, &**reason), ("False", "UnsupportedValue"));
+    assert!(message.contains("1024 times"), "{message}");
+    let snapshot = world.store.snapshot();
+    assert_eq!(snapshot.tables.count(Kind::VirtualService), 0);
+    let found = world.stage.current_findings();
+    assert!(found.iter().any(|f| f.code == "PIL0704"), "{found:?}");
+    // With less to copy it is served as often.
+    let less = route("HTTPRoute", "{name: g}", &hosts, &rule("v"));
+    world.put(less.trim_start_matches("---\n"));
+    let accepted = told(&world, Kind::HttpRoute, "Accepted");
+    assert_eq!(accepted[0].2, "attached to 64 listeners");
+    let snapshot = world.store.snapshot();
+    assert_eq!(snapshot.tables.count(Kind::VirtualService), 64 * 16);
+}
+
+#[test]
+fn a_udp_route_is_told_that_nothing_serves_it() {
+    let mut world = World::new(settings(""));
+    world.put(&format!(
+        "{GATEWAY}  - {{name: tcp, port: 90, protocol: TCP}}\n---\n\
+         {{apiVersion: v1, kind: Service, metadata: {{name: s, namespace: one}}, spec: {{ports: [{{port: 53, protocol: UDP}}]}}}}\n{}",
+        route(
+            "UDPRoute",
+            "{name: g}, {group: '', kind: Service, name: s}",
+            "",
+            "{backendRefs: [{name: s, port: 53}]}"
+        )
+    ));
+    let told = told(&world, Kind::UdpRoute, "Accepted");
+    let told: Vec<_> = told.iter().map(|(s, r, m)| (&**s, &**r, &**m)).collect();
+    let (no, reason) = ("False", "NotAllowedByListeners");
+    assert_eq!(
+        told,
+        [
+            (no, reason, "no listener serves UDP"),
+            (no, reason, "the mesh does not route UDP"),
+        ]
+    );
+}
+
+#[test]
+fn references_are_told_apart_and_what_is_missing_is_named() {
+    let mut world = World::new(settings(""));
+    world.put(&format!(
+        "{GATEWAY}  - {{name: any, port: 80, protocol: HTTP}}\n  - {{name: one, port: 80, protocol: HTTP, hostname: a.test}}\n{}",
+        route(
+            "HTTPRoute",
+            "{name: g, sectionName: any}, {name: g, sectionName: none}, {name: g, port: 81}, {name: absent}",
+            "hostnames: [a.test]",
+            "{}"
+        )
+    ));
+    let told = told(&world, Kind::HttpRoute, "Accepted");
+    let messages: Vec<&str> = told.iter().map(|(_, _, message)| &**message).collect();
+    assert_eq!(
+        messages,
+        [
+            "it has no listener named none",
+            "attached, but more specific listeners take all its hosts",
+            "it has no listener on port 81",
+        ]
+    );
+    assert_eq!(told[0].1, "NoMatchingParent");
+}
+
+#[test]
+fn waypoints_are_told_in_the_ambient_mode_alone() {
+    let objects = |label: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: one}}}}\n---\n\
+             {{apiVersion: v1, kind: Service, metadata: {{name: s, namespace: one{label}}}, spec: {{ports: [{{port: 80}}]}}}}\n{}",
+            route("HTTPRoute", "{group: '', kind: Service, name: s}", "", "{}")
+        )
+    };
+    let mut with = settings("");
+    let mut features = with.features.as_ref().clone();
+    features.ambient = true;
+    with.features = features.into();
+    let mut world = World::new(with);
+    world.put(&objects(""));
+    let missing = told(&world, Kind::HttpRoute, "ResolvedWaypoints");
+    assert_eq!(
+        (&*missing[0].0, &*missing[0].1),
+        ("False", "MissingUseWaypointLabel")
+    );
+    world.put(&objects(", labels: {istio.io/use-waypoint: w}"));
+    assert_eq!(
+        told(&world, Kind::HttpRoute, "ResolvedWaypoints")[0].0,
+        "True"
+    );
+    let mut without = World::new(settings(""));
+    without.put(&objects(""));
+    let statuses = status::all(&without.store.snapshot());
+    assert!(!format!("{statuses:?}").contains("ResolvedWaypoints"));
+}
