@@ -10,25 +10,25 @@ mod classes;
 mod manner;
 mod options;
 mod plan;
+mod reports;
 mod tags;
 mod watching;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inject::{Injection, Settings, builtin};
 use model::names::Namespace;
-use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
+use model::{Kind, ObjectKey};
 use store::Snapshot;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use writeback::ObjectRef;
 use writeback::lead::Leading;
 use writeback::lease::{Candidate, Elector, Lock};
-use writeback::objects::{self, ObjectWriter, Wanted};
-use writeback::sets::{Event, Listener, SetWriter, Sets, Touched};
+use writeback::objects::{ObjectWriter, Wanted};
+use writeback::sets::{SetWriter, Sets, Touched};
 
 use crate::apis::Api;
 use crate::config::ServeOptions;
@@ -40,19 +40,9 @@ use crate::writing::{Target, Told};
 use manner::Manner;
 pub use options::DeploymentOptions;
 use plan::{PlaceOf, Plan, World};
+use reports::Reports;
 use tags::Tags;
 
-/// Nothing can be deployed for a Gateway.
-const FAULT: &str = "PIL0805";
-/// Objects of its names are somebody else's.
-const FOREIGN: &str = "PIL0806";
-/// The API refuses what is to be deployed.
-const REFUSED: &str = "PIL0807";
-/// Others keep changing what is deployed.
-const CONTENDED: &str = "PIL0808";
-
-/// How many Gateways are kept of which there is something to say.
-const MOST_FINDINGS: usize = 1000;
 /// How many changed objects are kept apart.
 const MOST_CHANGED: usize = 10_000;
 /// How long the first plan waits for the operator's templates.
@@ -173,15 +163,12 @@ pub fn start(parts: &Parts<'_>, tasks: &TaskTracker, stop: &CancellationToken) {
     let leading = elect(parts, default_revision, tasks, stop);
     let classes = watch::Sender::default();
     if wants_classes {
-        let listener = of_classes(parts.metrics);
+        let listener = reports::of_classes(parts.metrics);
         let wanted = classes.subscribe();
         let writer = ObjectWriter::new(&target.api.place, &leading, wanted, listener);
         tasks.spawn(writer.run(leading.clone(), stop.clone()));
     }
-    let reports = Arc::new(Reports {
-        told: parts.told.clone(),
-        found: Mutex::default(),
-    });
+    let reports = Arc::new(Reports::new(parts.told.clone()));
     let sets = watch::Sender::default();
     if options.deploys_gateways() {
         // Without webhooks, nobody reads the templates yet.
@@ -192,7 +179,7 @@ pub fn start(parts: &Parts<'_>, tasks: &TaskTracker, stop: &CancellationToken) {
         let manner = Manner {
             controller: parts.seen.controller(),
         };
-        let listener = of_sets(&reports, parts.metrics);
+        let listener = reports::of_sets(&reports, parts.metrics);
         let place = &target.api.place;
         let wanted = sets.subscribe();
         let writer = SetWriter::new(place, &leading, manner, wanted, touched.clone(), listener);
@@ -409,124 +396,4 @@ fn replace<T: PartialEq>(to: &watch::Sender<T>, value: T) {
         *known = value;
         differs
     });
-}
-
-/// What there is to say about Gateways.
-struct Reports {
-    told: Told,
-    found: Mutex<BTreeMap<ObjectName, (&'static str, String)>>,
-}
-
-impl Reports {
-    fn found(&self) -> MutexGuard<'_, BTreeMap<ObjectName, (&'static str, String)>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes in what cannot be planned, and forgets Gateways that are no more.
-    fn planned(&self, plan: &Plan, sets: &Sets) {
-        let mut found = self.found();
-        let before = found.clone();
-        found.retain(|name, (code, _)| {
-            *code != FAULT && sets.contains_key(&ObjectRef::of(Kind::KubeGateway, name))
-        });
-        for (name, why) in plan.faults().take(MOST_FINDINGS) {
-            let message = format!("its proxies cannot be deployed: {why}");
-            found.insert(name.clone(), (FAULT, message));
-        }
-        let differs = *found != before;
-        drop(found);
-        if differs {
-            self.tell();
-        }
-    }
-
-    /// Takes in what became of a Gateway.
-    fn became(&self, gateway: &ObjectRef, what: Option<(&'static str, String)>) {
-        let name = ObjectName::new(&*gateway.namespace, &*gateway.name);
-        let mut found = self.found();
-        if found.get(&name) == what.as_ref() {
-            return;
-        }
-        match what {
-            Some(_) if found.len() >= MOST_FINDINGS && !found.contains_key(&name) => return,
-            Some(what) => _ = found.insert(name, what),
-            None => _ = found.remove(&name),
-        }
-        drop(found);
-        self.tell();
-    }
-
-    fn tell(&self) {
-        let found = self.found();
-        let all = found.iter().map(|(name, (code, message))| {
-            let mut finding = Diagnostic::new(code, Severity::Warning, message.clone());
-            finding.object = Some(ObjectKey {
-                kind: Kind::KubeGateway,
-                name: name.clone(),
-            });
-            finding
-        });
-        let all = all.collect();
-        drop(found);
-        (self.told)(all);
-    }
-}
-
-/// Counts what a writer of sets tells, and says what people have to know.
-fn of_sets(reports: &Arc<Reports>, metrics: &Arc<Metrics>) -> Listener {
-    let (reports, metrics) = (reports.clone(), metrics.clone());
-    Arc::new(move |event: Event<'_>| {
-        let (gateway, result, what) = match event {
-            Event::Applied(gateway) => (gateway, "applied", None),
-            Event::Foreign(gateway, objects) => {
-                let objects: Vec<String> = objects.iter().map(ToString::to_string).collect();
-                let objects = objects.join(", ");
-                let message = format!(
-                    "what it is to be deployed as is there already and was made by somebody else, who keeps it: {objects}"
-                );
-                (gateway, "foreign", Some((FOREIGN, message)))
-            }
-            Event::Refused(gateway, object, error, _) => {
-                let message = format!("{object} cannot be deployed for it: {error}");
-                (gateway, "refused", Some((REFUSED, message)))
-            }
-            Event::Contended(gateway, truce) => {
-                let message = format!(
-                    "another controller keeps changing what is deployed for it, and is let be for {} s",
-                    truce.as_secs()
-                );
-                (gateway, "contended", Some((CONTENDED, message)))
-            }
-            Event::Failed(gateway, object, error) => {
-                tracing::debug!(%gateway, %object, %error, "A Gateway could not be deployed; it is tried again.");
-                metrics.deployments.with_label_values(&["failed"]).inc();
-                return;
-            }
-        };
-        metrics.deployments.with_label_values(&[result]).inc();
-        reports.became(gateway, what);
-    })
-}
-
-/// Logs and counts what a writer of GatewayClasses tells.
-fn of_classes(metrics: &Arc<Metrics>) -> objects::Listener {
-    let metrics = metrics.clone();
-    Arc::new(move |event: objects::Event<'_>| {
-        let result = match event {
-            objects::Event::Written(object) => {
-                tracing::info!(%object, "A GatewayClass was created.");
-                "applied"
-            }
-            objects::Event::Refused(object, error, _) => {
-                tracing::warn!(%object, %error, "A GatewayClass cannot be created.");
-                "refused"
-            }
-            objects::Event::Contended(..) => "contended",
-            objects::Event::Failed(object, error) => {
-                tracing::debug!(%object, %error, "A GatewayClass could not be created; it is tried again.");
-                "failed"
-            }
-        };
-        metrics.deployments.with_label_values(&[result]).inc();
-    })
 }

@@ -43,9 +43,7 @@ pub(super) fn missing(snapshot: &Snapshot, in_cluster: bool) -> Wanted<Wish> {
             controller: controller.name(features).to_owned(),
             description: match controller {
                 Controller::Gateway => "Gateways at the edge of the mesh",
-                Controller::Remote => {
-                    "Gateways of other clusters, which are neither deployed nor configured here"
-                }
+                Controller::Remote => "Gateways of other clusters; nothing is deployed for them",
                 Controller::Waypoint => "Waypoints of the ambient mesh",
                 Controller::EastWest => "Gateways between networks of the ambient mesh",
             },

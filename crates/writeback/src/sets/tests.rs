@@ -1,7 +1,6 @@
 //! Sets over a place in memory.
 
-use serde_json::json;
-
+use super::desk::{LONGEST_PAUSE, LONGEST_TRUCE, ROUNDS};
 use super::*;
 use crate::testing::{FakeClient, FakePlace, Faults};
 
