@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use model::settings::Settings;
 use model::{AnyObject, Change, Kind, ObjectKey, ObjectName, Owner};
-use pilothouse_convert::status::{self, Status, Statuses};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::{World, settings};
@@ -294,8 +293,7 @@ proptest! {
             let mut fresh = World::new(current.clone());
             fresh.apply(there.values().cloned().map(|o| Change::Put(source.clone(), o)));
             prop_assert_eq!(made(&world), made(&fresh));
-            let told: Arc<Vec<Status>> = world.get(&Statuses);
-            prop_assert_eq!(&*told, &status::all(&fresh.store.snapshot()));
+            prop_assert_eq!(&world.statuses, &fresh.statuses);
             prop_assert_eq!(world.stage.panics(), 0);
         }
     }

@@ -194,8 +194,9 @@ pub(crate) async fn requests_go_to_the_endpoint_that_the_picker_names(mut rig: R
 
 pub(crate) async fn a_pool_that_fails_open_is_served_without_its_picker(mut rig: Rig) {
     let (blue, green, mesh) = start(&mut rig, "FailOpen").await;
+    // Without bodies: what Envoy has begun to show to a picker it cannot send on by itself.
     for _ in 0..10 {
-        assert_eq!(post(&rig, "/blue").await.0, 200);
+        assert_eq!(rig.get("/blue").await.status, 200);
     }
     assert!(blue.count() > 0 && green.count() > 0, "requests go to any");
     let picker = picker(&rig, Served::default()).await;
