@@ -58,7 +58,7 @@ fn findings_are_written_to_istios_kinds_of_the_place() {
     }]);
     assert_eq!(of(Kind::VirtualService, "bad"), (4, message));
     assert_eq!(of(Kind::ServiceEntry, "out"), (0, Value::Null));
-    assert_eq!(all.len(), 3, "no other kinds");
+    assert_eq!(all.size(), 3, "no other kinds");
     let elsewhere = Owner::new(1, "folder").source;
     assert!(of_analysis(&snapshot, found.iter(), &elsewhere).is_empty());
 }
