@@ -105,6 +105,7 @@ impl Server {
             registration,
             trust: Trust::default(),
             test_identities: true,
+            own: None,
         };
         Self {
             derive,

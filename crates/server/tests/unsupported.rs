@@ -49,6 +49,7 @@ async fn waypoints_and_ztunnels_are_refused_by_name_and_others_are_not() {
         unsupported: Arc::default(),
         trust: Trust::default(),
         test_identities: false,
+        own: None,
     };
     let join = |role: &str| {
         proxies.subscribe(Join {
