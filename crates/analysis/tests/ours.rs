@@ -96,9 +96,8 @@ fn gateway(listeners: &str) -> String {
 /// The code, object and field of what our own analyzers say.
 fn places(yaml: &str) -> Vec<String> {
     let place = |said: String| {
-        let mut parts = said.split(": ");
-        let (about, path) = (parts.next().unwrap(), parts.next().unwrap());
-        format!("{about}: {path}")
+        let parts: Vec<&str> = said.splitn(3, ": ").take(2).collect();
+        parts.join(": ")
     };
     ours(yaml).into_iter().map(place).collect()
 }

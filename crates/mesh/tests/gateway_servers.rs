@@ -7,9 +7,11 @@ use proto_istio::networking::Server;
 use serde_json::json;
 use testkit::{Score, cases, differences};
 
+type Predicate = fn(&Server) -> bool;
+
 #[test]
 fn servers_are_told_apart_as_recorded() {
-    let functions: [(&str, fn(&Server) -> bool); 6] = [
+    let functions: [(&str, Predicate); 6] = [
         ("IsTLSServer", is_tls),
         ("IsHTTPServer", is_http),
         ("IsHTTPSServerWithTLSTermination", terminates_https),

@@ -38,8 +38,17 @@ const LISTENERS: [(&str, u16, &str, Option<&str>, &str); 6] = [
     ("tcp", 90, "TCP", None, "All"),
 ];
 
-/// What routes attach to: group, kind, name, section and port.
-const PARENTS: [(&str, &str, &str, Option<&str>, Option<u16>); 7] = [
+/// Group, kind, name, section and port.
+type Parent = (
+    &'static str,
+    &'static str,
+    &'static str,
+    Option<&'static str>,
+    Option<u16>,
+);
+
+/// What routes attach to.
+const PARENTS: [Parent; 7] = [
     ("gateway.networking.k8s.io", "Gateway", "a", None, None),
     (
         "gateway.networking.k8s.io",

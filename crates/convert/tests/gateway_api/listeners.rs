@@ -156,7 +156,7 @@ fn classes_are_ours_without_an_object_as_recorded_and_not_with_the_object_of_ano
                 })
             };
             let told = |objects: &[Value]| statuses(objects).len();
-            assert_eq!(told(&[gateway.clone()]), 1, "{class}");
+            assert_eq!(told(std::slice::from_ref(&gateway)), 1, "{class}");
             assert_eq!(told(&[gateway.clone(), object(controller)]), 2, "{class}");
             assert_eq!(
                 told(&[gateway, object(&json!("example.com/other"))]),

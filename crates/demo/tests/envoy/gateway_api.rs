@@ -1,6 +1,7 @@
 //! `pilothouse gateway`: from a manifest to a gateway that listens.
 
 use std::process::Command;
+use std::time::Duration;
 
 use demo::http::Client;
 use demo::shop::WORKLOADS;
@@ -120,8 +121,16 @@ pub(crate) async fn one_command_makes_a_listening_gateway_of_a_manifest(rig: Rig
     .await;
 
     gateway.terminate();
-    until("the command has ended", async || gateway.check().is_err()).await;
-    let end = gateway.check().unwrap_err().to_string();
+    let ended = async {
+        loop {
+            match gateway.check() {
+                Ok(()) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(end) => break end.to_string(),
+            }
+        }
+    };
+    let end = tokio::time::timeout(Duration::from_secs(60), ended).await;
+    let end = end.expect("the command ends");
     assert!(end.contains("exit status: 0"), "{end}");
     assert!(
         TcpStream::connect(address).await.is_err(),

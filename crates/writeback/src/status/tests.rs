@@ -208,7 +208,7 @@ async fn in_a_storm_each_object_is_written_once_a_second_and_has_the_newest_in_t
     let begin = place.written().len();
     for edit in 1..=2000u64 {
         let name = &names[(edit * 7 % 50) as usize];
-        wants.send_modify(|all| _ = all.insert_mut(key(name), wanted(json!([edit]))));
+        wants.send_modify(|all| all.insert_mut(key(name), wanted(json!([edit]))));
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     seconds(2).await;
@@ -227,7 +227,7 @@ async fn in_a_storm_each_object_is_written_once_a_second_and_has_the_newest_in_t
     }
     // After a quiet second, nothing waits.
     seconds(2).await;
-    wants.send_modify(|all| _ = all.insert_mut(key("route-3"), wanted(json!(["quiet"]))));
+    wants.send_modify(|all| all.insert_mut(key("route-3"), wanted(json!(["quiet"]))));
     tokio::time::sleep(Duration::from_millis(50)).await;
     let status = &place.object(&object("route-3"))["status"];
     assert_eq!(status["ours"], json!(["quiet"]));

@@ -133,7 +133,6 @@ pub(super) fn follow_picker(draft: &mut Draft<'_>) {
         }],
         selected_host_key: Some(key(SERVED)),
         fallback_policy: Some(policies("round_robin", any(&RoundRobin::default()))),
-        ..OverrideHost::default()
     };
     // Envoy refuses weights of localities beside a policy.
     draft.common_lb().locality_config_specifier = None;
