@@ -12,7 +12,7 @@ mod write;
 mod xds;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -82,26 +82,11 @@ pub async fn serve_until(
     let (warm, keeper) = Warm::open(&options, &first.settings, &metrics);
     let (warm, tasks) = (Arc::new(warm), TaskTracker::new());
     let core = Core::start(&options, first.settings, &metrics, &tasks, &stop)?;
-    let (derive, registration) = (core.derive, core.registration);
+    let (derive, registration) = (core.derive.clone(), core.registration.clone());
     let remotes = watch::Sender::new(crate::remotes::Settled::default());
     let supervisor = supervisor(&derive, &findings, &metrics, &stop);
-    let pages = Arc::new(Pages {
-        ready: AtomicBool::new(false),
-        fault: OnceLock::new(),
-        derive: derive.clone(),
-        metrics: metrics.clone(),
-        connections: Arc::default(),
-        findings: findings.clone(),
-        analyst: core.analyst,
-        statuses: core.statuses,
-        warm: warm.clone(),
-        supervisor: supervisor.clone(),
-        settled: settled.subscribe(),
-        cluster: options.cluster_id.clone(),
-        remotes: remotes.subscribe(),
-        writing: OnceLock::new(),
-        authority: OnceLock::new(),
-    });
+    let known = (settled.subscribe(), remotes.subscribe());
+    let pages = core.pages(&options, &findings, &warm, &supervisor, known);
     let http = serve_pages(&options, &pages, &tasks, &stop).await?;
     let trust = Trust::default();
     let server = xds::server(&options, &trust, &pages, &registration)?;
@@ -153,7 +138,7 @@ pub async fn serve_until(
     let saver = save(keeper, &options, &settled, &pages)?;
     drain(&pages, saver, &stop).await;
     drop((doors, pages, derive, supervisor));
-    finish(tasks, core.thread, options.shutdown_duration).await
+    finish(tasks, core.end(), options.shutdown_duration).await
 }
 
 /// Serves proxies from here on by what the sources have told, where they were served from disk.

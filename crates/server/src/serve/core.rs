@@ -1,12 +1,14 @@
 //! The derive thread, and those who hear of each batch.
 
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::settings::Settings;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -15,19 +17,24 @@ use crate::analysis::Analyst;
 use crate::config::ServeOptions;
 use crate::deployments;
 use crate::derive::{Batch, Derive, OriginLimits};
+use crate::findings::Findings;
+use crate::http::Pages;
 use crate::metrics::Metrics;
 use crate::registration::Registration;
-use crate::remotes::Secrets;
-use crate::settings::ConfigMaps;
+use crate::remotes::{self, Secrets};
+use crate::settings::{ConfigMaps, Settled};
 use crate::shadows::Shadows;
 use crate::statuses::Book;
+use crate::supervisor::Supervisor;
 use crate::trust;
+use crate::warm::Warm;
 use crate::webhooks::InjectorSource;
 
 /// The derive thread, and those who hear of each batch.
 pub(super) struct Core {
     pub(super) derive: Derive,
-    pub(super) thread: JoinHandle<()>,
+    thread: JoinHandle<()>,
+    metrics: Arc<Metrics>,
     pub(super) analyst: Analyst,
     pub(super) shadows: Arc<Shadows>,
     pub(super) config_maps: Arc<ConfigMaps>,
@@ -40,6 +47,39 @@ pub(super) struct Core {
 }
 
 impl Core {
+    /// What pages show.
+    pub(super) fn pages(
+        &self,
+        options: &ServeOptions,
+        findings: &Arc<Findings>,
+        warm: &Arc<Warm>,
+        supervisor: &Supervisor,
+        (settled, remotes): (watch::Receiver<Settled>, watch::Receiver<remotes::Settled>),
+    ) -> Arc<Pages> {
+        Arc::new(Pages {
+            ready: AtomicBool::new(false),
+            fault: OnceLock::new(),
+            derive: self.derive.clone(),
+            metrics: self.metrics.clone(),
+            connections: Arc::default(),
+            findings: findings.clone(),
+            analyst: self.analyst.clone(),
+            statuses: self.statuses.clone(),
+            warm: warm.clone(),
+            supervisor: supervisor.clone(),
+            settled,
+            cluster: options.cluster_id.clone(),
+            remotes,
+            writing: OnceLock::new(),
+            authority: OnceLock::new(),
+        })
+    }
+
+    /// The derive thread, which ends when nobody asks it anything any more.
+    pub(super) fn end(self) -> JoinHandle<()> {
+        self.thread
+    }
+
     pub(super) fn start(
         options: &ServeOptions,
         settings: Arc<Settings>,
@@ -61,7 +101,8 @@ impl Core {
             ..OriginLimits::default()
         };
         let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
-        let (metrics, seen, registered) = (metrics.clone(), shadows.clone(), registration.clone());
+        let (seen, registered) = (shadows.clone(), registration.clone());
+        let counted = metrics.clone();
         let config_maps = Arc::new(ConfigMaps::new(options));
         let injection = Arc::new(InjectorSource::new(options));
         let of_injection = injection.clone();
@@ -75,7 +116,7 @@ impl Core {
         let deployed = (options.deploys_gateways() || options.creates_gateway_classes())
             .then(|| of_deployments.clone());
         let on_batch = move |batch: &Batch| {
-            report::on_batch(batch, &metrics);
+            report::on_batch(batch, &counted);
             of_statuses.see(batch);
             seen.see(batch);
             registered.see(batch);
@@ -98,6 +139,7 @@ impl Core {
         Ok(Self {
             derive,
             thread,
+            metrics: metrics.clone(),
             analyst,
             shadows,
             config_maps,
