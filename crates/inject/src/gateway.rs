@@ -32,10 +32,6 @@ pub const DEFAULTS_LABEL: &str = "gateway.istio.io/defaults-for-class";
 /// The label with the name of the Gateway.
 pub const NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
 
-/// Another name for what is deployed.
-const NAME_OVERRIDE: &str = "gateway.istio.io/name-override";
-/// A service account that the proxies run as.
-const SERVICE_ACCOUNT: &str = "gateway.istio.io/service-account";
 /// The type of the Service.
 const SERVICE_TYPE: &str = "networking.istio.io/service-type";
 
@@ -261,42 +257,16 @@ impl Deployment<'_> {
 
     /// The name of what is deployed.
     pub fn name(&self) -> String {
-        self.annotated(NAME_OVERRIDE)
-            .map_or_else(|| self.default_name(), str::to_owned)
+        self.gateway.deployed_name(self.class.names_class)
     }
 
     fn service_account(&self) -> String {
-        self.annotated(SERVICE_ACCOUNT)
-            .map_or_else(|| self.default_name(), str::to_owned)
+        self.gateway.deployed_account(self.class.names_class)
     }
 
     fn service_type(&self) -> &str {
         let stated = self.gateway.meta.annotations.get(SERVICE_TYPE);
         stated.unwrap_or(self.class.service_type)
-    }
-
-    fn default_name(&self) -> String {
-        let name = &self.gateway.meta.name.name;
-        match self.class.names_class {
-            true => format!("{name}-{}", self.gateway.spec.gateway_class_name),
-            false => name.to_string(),
-        }
-    }
-
-    /// An annotation that says something.
-    fn annotated(&self, name: &str) -> Option<&str> {
-        let stated = self.gateway.meta.annotations.get(name);
-        stated.filter(|value| !value.is_empty())
-    }
-}
-
-/// Whether proxies are deployed for a Gateway: not where it names those that somebody else deployed.
-pub fn is_deployed(gateway: &Gateway, manual_deployment: bool) -> bool {
-    match gateway.addresses.as_slice() {
-        _ if !manual_deployment => true,
-        [] => true,
-        [one] => &*one.address_type == "IPAddress",
-        _ => false,
     }
 }
 

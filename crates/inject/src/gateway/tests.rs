@@ -285,13 +285,13 @@ fn the_version_of_the_controller_says_who_deploys() {
 fn a_gateway_that_names_proxies_has_none_deployed() {
     let with = |addresses: &str| {
         let text = PLAIN.replace("spec:", &format!("spec:\n  addresses: {addresses}"));
-        is_deployed(&gateway(&text).spec, true)
+        gateway(&text).spec.is_deployed(true)
     };
     assert!(with("[]"));
     assert!(with("[{value: 1.2.3.4}]"));
     assert!(!with("[{type: Hostname, value: a.b}]"));
     assert!(!with("[{value: 1.2.3.4}, {value: 1.2.3.5}]"));
-    assert!(is_deployed(&gateway(PLAIN).spec, false));
+    assert!(gateway(PLAIN).spec.is_deployed(false));
 }
 
 #[test]

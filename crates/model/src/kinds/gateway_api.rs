@@ -4,6 +4,7 @@
 //! What the API's schemas default is defaulted here, so that a manifest from a file means what it means in a cluster.
 //! Of statuses only conditions are read, by analysis.
 
+mod deployed;
 mod experimental;
 mod grpc_route;
 mod http_filter;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use convert::gateway_api::Controller;
 use inject::gateway::{
     Class, DEFAULTS_LABEL, Deployment, KINDS, Kind as Deployed, Managed, NAME_LABEL, Switches,
-    is_deployed, managed,
+    managed,
 };
 use inject::{Settings, effective_proxy_config};
 use model::kinds::gateway_api::{FromNamespaces, Gateway, Listener};
@@ -233,7 +233,7 @@ impl<'a> One<'a> {
             && world
                 .tags
                 .are_of(&meta.labels, namespace.map(|n| &n.labels))
-            && is_deployed(spec, features.gateway_manual_deployment)
+            && spec.is_deployed(features.gateway_manual_deployment)
             && managed(&meta.annotations) != Managed::Theirs;
         ours.then(|| self.deployed(controller, &class, namespace))
     }

@@ -6,44 +6,16 @@ use std::sync::Arc;
 
 use model::Object;
 use model::kinds::gateway_api::Gateway;
-use model::settings::{Features, Settings};
+use model::settings::Settings;
 
 use super::Problem;
 use crate::gateway_api::class::Controller;
 
-/// The name of what is deployed for a Gateway, in place of the default one.
-const NAME_OVERRIDE: &str = "gateway.istio.io/name-override";
-/// The service account of proxies that are deployed for a Gateway, in place of the default one.
-const SERVICE_ACCOUNT: &str = "gateway.istio.io/service-account";
 /// What once said of which type the Service is that is deployed for a Gateway.
 const SERVICE_TYPE: &str = "networking.istio.io/service-type";
 
 /// The type of addresses that name the Service of proxies which were deployed otherwise.
 const HOSTNAME: &str = "Hostname";
-/// The type of addresses that are asked of what is deployed for a Gateway.
-const IP_ADDRESS: &str = "IPAddress";
-
-/// Whether proxies are deployed for a Gateway, rather than named by it.
-///
-/// Istio: pilot/pkg/config/kube/gatewaycommon/gateway_utils.go IsManaged, 1.32.
-fn is_managed(gateway: &Gateway, features: &Features) -> bool {
-    match &gateway.addresses[..] {
-        _ if !features.gateway_manual_deployment => true,
-        [] => true,
-        [only] => &*only.address_type == IP_ADDRESS,
-        _ => false,
-    }
-}
-
-/// The name of what is deployed for a Gateway, unless it is overridden.
-fn default_name(gateway: &Object<Gateway>, controller: Controller) -> String {
-    let name = &gateway.meta.name.name;
-    match controller.names_class() {
-        true => format!("{name}-{}", gateway.spec.gateway_class_name),
-        false => name.to_string(),
-    }
-}
-
 /// How a Gateway is reached.
 pub(super) struct Reached {
     /// The hosts of services, in order.
@@ -62,15 +34,13 @@ impl Reached {
         settings: &Settings,
     ) -> Self {
         let expand = |name: &str| format!("{name}.{}.svc.{}", gateway.namespace(), settings.domain);
-        if is_managed(&gateway.spec, &settings.features) {
-            let default = default_name(gateway, controller);
-            let stated = |annotation| {
-                let value = gateway.meta.annotations.get(annotation);
-                value.filter(|value| !value.is_empty()).unwrap_or(&default)
-            };
+        let manual_deployment = settings.features.gateway_manual_deployment;
+        if gateway.spec.is_deployed(manual_deployment) {
+            let names_class = controller.names_class();
+            let name = gateway.deployed_name(names_class);
             return Self {
-                services: Arc::from([Arc::from(expand(stated(NAME_OVERRIDE)))]),
-                service_account: Some(stated(SERVICE_ACCOUNT).into()),
+                services: Arc::from([Arc::from(expand(&name))]),
+                service_account: Some(gateway.deployed_account(names_class).into()),
                 problem: None,
             };
         }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::digest;
 use serde::{Deserialize, Serialize};
 
+use super::deployed::{NAME_LENGTH, short_hash};
 use super::reference::{core, service};
 use crate::host::Hostname;
 use crate::kinds::Kind;
@@ -17,8 +17,6 @@ use crate::object::{Object, ObjectName};
 pub const FIRST_POOL_PORT: u16 = 54_321;
 /// How many target ports a pool may have; further ones do not count.
 const MOST_PORTS: usize = 8;
-/// How long the name of a Service may be.
-const NAME_LENGTH: usize = 63;
 /// What stands before the hash in the name of a pool's Service.
 const INFIX: &str = "-ip-";
 
@@ -128,10 +126,7 @@ impl EndpointPickerRef {
 ///
 /// Istio: pilot/pkg/config/kube/gateway/inferencepool_collection.go InferencePoolServiceName, 1.32.
 pub fn pool_service_name(pool: &str) -> Name {
-    const HASH: usize = 4;
-    let hash = digest::digest(&digest::SHA256, pool.as_bytes());
-    let bytes = hash.as_ref().iter().take(HASH);
-    let hash: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+    let hash = short_hash(pool);
     let room = NAME_LENGTH - INFIX.len() - hash.len();
     let base = pool.get(..room).unwrap_or(pool);
     format!("{base}{INFIX}{hash}").into()
