@@ -1,7 +1,7 @@
 //! The workload that a pod is an instance of.
 // Istio: pkg/kube/util.go GetDeployMetaFromPod, 1.32.
 
-use model::kinds::kube::{Maker, maker};
+use model::kinds::kube::{WorkloadKind, workload_of};
 use serde_json::Value;
 
 use crate::pod::Pod;
@@ -45,17 +45,17 @@ impl Workload {
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
         text("kind").clone_into(&mut self.kind);
         text("apiVersion").clone_into(&mut self.api_version);
-        let (maker, name) = maker(text("kind"), text("name"), |label| pod.label(label));
+        let (kind, name) = workload_of(text("kind"), text("name"), |label| pod.label(label));
         name.clone_into(&mut self.name);
-        match maker {
-            Maker::Owner => {}
-            Maker::Deployment => "Deployment".clone_into(&mut self.kind),
-            Maker::DeploymentConfig => "DeploymentConfig".clone_into(&mut self.kind),
-            Maker::Rollout => {
+        match kind {
+            WorkloadKind::Owner => {}
+            WorkloadKind::Deployment => "Deployment".clone_into(&mut self.kind),
+            WorkloadKind::DeploymentConfig => "DeploymentConfig".clone_into(&mut self.kind),
+            WorkloadKind::Rollout => {
                 "Rollout".clone_into(&mut self.kind);
                 "v1alpha1".clone_into(&mut self.api_version);
             }
-            Maker::CronJob => {
+            WorkloadKind::CronJob => {
                 "CronJob".clone_into(&mut self.kind);
                 "batch/v1".clone_into(&mut self.api_version);
             }

@@ -8,11 +8,11 @@ mod cluster;
 mod config;
 mod deployment;
 mod ingress;
-mod maker;
 mod node;
 mod pod;
 mod service;
 mod slice;
+mod workload;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ pub use ingress::{
     Ingress, IngressBackend, IngressClass, IngressPath, IngressPaths, IngressPort, IngressRule,
     IngressServiceBackend, IngressTls, PathType, ResourceRef,
 };
-pub use maker::{Maker, maker};
 pub use node::{NamespaceSpec, Node, NodeAddress, NodeInfo, NodeStatus};
 pub use pod::{
     Container, ContainerPort, EnvVar, Pod, PodCondition, PodIp, PodStatus, SecurityContext,
 };
 pub use service::{LoadBalancerIngress, LoadBalancerStatus, Service, ServicePort, ServiceStatus};
 pub use slice::{EndpointConditions, EndpointPort, EndpointSlice, SliceEndpoint, TargetRef};
+pub use workload::{WorkloadKind, workload_of};
 
 /// A port by number or by name, as `targetPort` holds it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]

@@ -84,6 +84,13 @@ impl Service {
         Answer::said(status, why)
     }
 
+    /// Waits a moment for what a request to this path needs, where it is not there yet.
+    pub async fn settle(&self, path: &str) {
+        if is_injection(path) {
+            self.injector.settle().await;
+        }
+    }
+
     /// Answers a request to `/inject` or `/validate`, or below.
     pub async fn answer(self: &Arc<Self>, path: &str, content_type: &str, body: Bytes) -> Answer {
         if body.is_empty() {
@@ -92,9 +99,6 @@ impl Service {
         if content_type.split(';').next().map(str::trim) != Some("application/json") {
             let why = "invalid Content-Type, want `application/json`";
             return self.no_body(path, StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
-        }
-        if is_injection(path) {
-            self.injector.settle().await;
         }
         let (service, asked) = (self.clone(), path.to_owned());
         // Templates and rules may take a while; a panic is this request's alone.

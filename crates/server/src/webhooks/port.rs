@@ -144,6 +144,8 @@ async fn answer(request: Request<Incoming>, port: Arc<Port>) -> Result<Page, Inf
         path => {
             let kind = parts.headers.get(header::CONTENT_TYPE);
             let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+            // Before there is room for the body: who waits takes none from others.
+            port.service.settle(path).await;
             let answer = match whole(body, &port).await {
                 Ok((body, _room)) => port.service.answer(path, kind, body).await,
                 Err((status, why)) => port.service.no_body(path, status, &why),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Maker;
+use super::{WorkloadKind, workload_of};
 use crate::object::Object;
 
 /// What a Pod asks for.
@@ -42,8 +42,8 @@ impl Object<Pod> {
         let Some(maker) = &self.meta.maker else {
             return self.meta.name.name.as_arc().clone();
         };
-        match super::maker(&maker.kind, &maker.name, |label| labels.get(label)) {
-            (Maker::Owner, _) => maker.name.clone(),
+        match workload_of(&maker.kind, &maker.name, |label| labels.get(label)) {
+            (WorkloadKind::Owner, _) => maker.name.clone(),
             (_, name) => Arc::from(name),
         }
     }

@@ -1,10 +1,10 @@
-//! What a pod was made by, behind what made it at once.
+//! The workload of a pod, behind the object that owns it.
 // Istio: pkg/kube/util.go GetDeployMetaFromPod and GetWorkloadMetaFromPod, 1.32.
 
-/// Who stands behind the owner of a pod.
+/// The kind of a workload, as far as the owner of its pod does not say it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Maker {
-    /// The owner itself.
+pub enum WorkloadKind {
+    /// That of the owner, which is the workload.
     Owner,
     /// A Deployment.
     Deployment,
@@ -16,12 +16,12 @@ pub enum Maker {
     CronJob,
 }
 
-/// Who stands behind an owner of this kind and name, with the name of that, as the labels of the pod tell.
-pub fn maker<'a>(
+/// The workload of a pod whose owner has this kind and name: its kind and its name, as the labels of the pod tell.
+pub fn workload_of<'a>(
     kind: &str,
     name: &'a str,
     label: impl Fn(&str) -> Option<&'a str>,
-) -> (Maker, &'a str) {
+) -> (WorkloadKind, &'a str) {
     let stated = |of: &str| label(of).filter(|value| !value.is_empty());
     // A Deployment or a Rollout names its ReplicaSets after itself and the hash of the template.
     let without_hash = |of: &str| {
@@ -31,17 +31,17 @@ pub fn maker<'a>(
     let found = match kind {
         "ReplicaSet" => {
             let deployment =
-                without_hash("pod-template-hash").map(|name| (Maker::Deployment, name));
+                without_hash("pod-template-hash").map(|name| (WorkloadKind::Deployment, name));
             let rollout = || without_hash("rollouts-pod-template-hash");
-            deployment.or_else(|| rollout().map(|name| (Maker::Rollout, name)))
+            deployment.or_else(|| rollout().map(|name| (WorkloadKind::Rollout, name)))
         }
         "ReplicationController" => {
-            stated("deploymentconfig").map(|name| (Maker::DeploymentConfig, name))
+            stated("deploymentconfig").map(|name| (WorkloadKind::DeploymentConfig, name))
         }
-        "Job" => without_time(name).map(|name| (Maker::CronJob, name)),
+        "Job" => without_time(name).map(|name| (WorkloadKind::CronJob, name)),
         _ => None,
     };
-    found.unwrap_or((Maker::Owner, name))
+    found.unwrap_or((WorkloadKind::Owner, name))
 }
 
 /// The name of a CronJob, from that of a Job that it made: a time of 8 to 10 digits follows it.
