@@ -1,5 +1,9 @@
 //! An Ingress, as clients see it.
 
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering::Relaxed;
+
 use demo::check::nothing_refused;
 use demo::http::Client;
 use demo::shop::WORKLOADS;
@@ -40,11 +44,22 @@ spec:
   endpoints: [{address: 127.0.0.1, labels: {istio: ingressgateway}}]
 ";
 
+/// Ports for what is served at every address, as an Ingress is: none that anybody listens at, and none of those that
+/// systems give to outgoing connections, of which a single one keeps a server from such a port.
+fn ports_of_all_addresses() -> [u16; 2] {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok();
+    // Processes that run side by side start far apart.
+    let start = std::process::id() * 37;
+    let mut ports = std::iter::repeat_with(|| start + u32::from(NEXT.fetch_add(1, Relaxed)))
+        .map(|turn| 20_000 + u16::try_from(turn % 9_000).expect("below 9,000"))
+        .filter(is_free);
+    std::array::from_fn(|_| ports.next().expect("the numbers do not end"))
+}
+
 pub(crate) async fn an_ingress_routes_paths_over_plain_text_and_tls(rig: Rig) {
     let blue = Backend::start(rig.block.proxy(&WORKLOADS[0]), "blue", prompt).await;
-    // What an Ingress asks for is served at every address, so the ports are those of the block.
-    let plain = 40_000 + 2 * u16::from(rig.block.0);
-    let tls = plain + 1;
+    let [plain, tls] = ports_of_all_addresses();
     let roots = rig.beside("root.pem");
     std::fs::write(&roots, ROOT).unwrap();
     rig.write(
