@@ -53,11 +53,11 @@ def free_port():
 
 
 @contextlib.contextmanager
-def kubetest(work):
-    """A kube-apiserver with etcd; gives its kubeconfig."""
+def kubetest(work, *flags):
+    """A kube-apiserver, with further flags, and etcd; gives its kubeconfig."""
     subprocess.run([TOOLS / "backends/bin/kubetest.sh", "install"], check=True)
     program = pathlib.Path(os.environ.get("BACKENDS_CACHE", CACHE / "mesh-test-backends")) / "kubetest"
-    command = [program, "--dir", work / "api", "--controllers", "", "--", "--service-cluster-ip-range=10.64.0.0/10"]
+    command = [program, "--dir", work / "api", "--controllers", "", "--", "--service-cluster-ip-range=10.64.0.0/10", *flags]
     with (work / "api.log").open("wb") as log:
         api = subprocess.Popen(command, stdout=log, stderr=log)
     try:

@@ -18,8 +18,8 @@ mod wire;
 pub use error::Error;
 pub use fetch::{FetchOptions, Fetched, fetch};
 pub use load::{
-    Change, LoadOptions, MeshShape, Sample, Scenario, ScenarioResult, Sight, Step, StepResult,
-    Usage, run_load, run_scenario,
+    Change, Gateways, LoadOptions, MeshShape, Sample, Scenario, ScenarioResult, Sight, Step,
+    StepResult, Usage, run_load, run_scenario,
 };
 pub use node::{NodeOptions, node};
 pub use report::{Latencies, Reached, Report, Spread};

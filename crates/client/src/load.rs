@@ -3,12 +3,15 @@
 mod api;
 mod applied;
 mod fleet;
+mod gateways;
 mod mesh;
 mod mint;
 mod picture;
 mod process;
 mod run;
+mod sampling;
 mod scenario;
+mod statuses;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -28,9 +31,11 @@ use crate::report::{Latencies, Reached, Report};
 use crate::secure::SecureOptions;
 use fleet::{Conduct, Fleet};
 
+pub use gateways::Gateways;
 pub use mesh::{Change, MeshShape, Sight};
 pub use process::Usage;
-pub use run::{Sample, ScenarioResult, StepResult, run_scenario};
+pub use run::{ScenarioResult, StepResult, run_scenario};
+pub use sampling::Sample;
 pub use scenario::{Scenario, Step};
 
 /// What to load and how.
@@ -289,7 +294,7 @@ fn reached(
     begin: Duration,
     (responses, bytes): (u64, u64),
 ) -> Reached {
-    let times = fleet.round_times(begin);
+    let times = fleet.round_times(begin, |_| true);
     let (responses_now, bytes_now) = fleet.totals();
     Reached {
         label: label.to_owned(),

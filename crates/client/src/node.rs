@@ -100,6 +100,25 @@ fn beside_an_endpoint() -> Json {
     })
 }
 
+/// The proxy of a Gateway as it is in clusters.
+fn of_a_gateway() -> Json {
+    json!({
+        "id": "router~{ip}~{pod}.{ns}~{ns}.svc.cluster.local",
+        "cluster": "{service}.{ns}",
+        "locality": {"region": "region1", "zone": "{zone}"},
+        "metadata": {
+            "NAME": "{pod}", "NAMESPACE": "{ns}", "CLUSTER_ID": "Kubernetes", "MESH_ID": "cluster.local",
+            "SERVICE_ACCOUNT": "{service}", "WORKLOAD_NAME": "{service}", "NODE_NAME": "{machine}",
+            "OWNER": "kubernetes://apis/apps/v1/namespaces/{ns}/deployments/{service}",
+            "INSTANCE_IPS": "{ip}", "ISTIO_VERSION": "1.31.0",
+            "LABELS": {
+                "gateway.networking.k8s.io/gateway-name": "{app}", "pod-template-hash": "6b8f7d9c5",
+                "service.istio.io/canonical-name": "{service}", "service.istio.io/canonical-revision": "latest"
+            }
+        }
+    })
+}
+
 impl NodeOptions {
     /// Reads the template file, or makes a template of the flags.
     /// The first proxy, as it introduces itself.
@@ -111,8 +130,8 @@ impl NodeOptions {
     }
 
     pub(crate) fn template(&self) -> Result<Template, Error> {
-        let json = match &self.node {
-            Some(path) => {
+        let json = match (&self.node, &self.mesh) {
+            (Some(path), _) => {
                 let read = std::fs::read(path);
                 let text = read.map_err(|source| Error::Template {
                     path: path.clone(),
@@ -120,8 +139,9 @@ impl NodeOptions {
                 })?;
                 serde_json::from_slice(&text).map_err(Error::Node)?
             }
-            None if self.mesh.is_some() => beside_an_endpoint(),
-            None => {
+            (None, Some(mesh)) if mesh.gateways.is_some() => of_a_gateway(),
+            (None, Some(_)) => beside_an_endpoint(),
+            (None, None) => {
                 let map = |pairs: &[(String, String)]| {
                     pairs
                         .iter()
@@ -207,6 +227,7 @@ impl Template {
                     "{}-{}-6b8f7d9c5-x{i}",
                     workload.service, workload.version
                 )),
+                "app" => Some(workload.app),
                 "service" => Some(workload.service),
                 "version" => Some(workload.version),
                 "zone" => Some(workload.zone),

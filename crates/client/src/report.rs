@@ -259,12 +259,15 @@ impl ScenarioResult {
             "last p99",
             "write p50",
             "write p99",
+            "status p50",
+            "status p99",
             "responses",
             "bytes",
             "of resources",
             "server CPU",
             "per response",
             "missed",
+            "astray",
         ]);
         for step in &self.steps {
             if let Some(ready) = step.ready_ms {
@@ -279,12 +282,15 @@ impl ScenarioResult {
                 millis(step.last.p99_ms),
                 millis(step.write.p50_ms),
                 millis(step.write.p99_ms),
+                millis(step.status.p50_ms),
+                millis(step.status.p99_ms),
                 step.responses.to_string(),
                 size(step.bytes),
                 size(step.resource_bytes),
                 format!("{:.2} s", step.server_cpu_s),
                 format!("{:.1} µs", step.server_cpu_us_per_response),
                 step.missed.to_string(),
+                step.astray.to_string(),
             ]);
         }
         for column in table.column_iter_mut().skip(1) {

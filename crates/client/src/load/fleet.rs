@@ -178,10 +178,11 @@ impl Fleet {
         self.shared.reached.load(Ordering::Relaxed)
     }
 
-    /// Proxies that read what they are sent.
-    pub(super) fn reading(&self) -> usize {
-        let all = self.shared.seen.len();
-        all - all.checked_div(self.shared.conduct.slow).unwrap_or(0)
+    /// Those of the proxies that read what they are sent.
+    pub(super) fn reading(&self, of: impl Fn(usize) -> bool) -> usize {
+        let slow = self.shared.conduct.slow;
+        let reads = |i: &usize| of(*i) && !is_one_in(slow, *i);
+        (0..self.shared.seen.len()).filter(reads).count()
     }
 
     /// Makes every proxy connect again, and returns the time since the start.
@@ -210,13 +211,11 @@ impl Fleet {
         firsts.filter(|t| *t != 0).min().map(Duration::from_nanos)
     }
 
-    /// From `begin` to the last response of each proxy that had one in this round.
-    pub(super) fn round_times(&self, begin: Duration) -> Vec<Duration> {
-        let lasts = self
-            .shared
-            .seen
-            .iter()
-            .map(|s| s.last.load(Ordering::Relaxed));
+    /// From `begin` to the last response of each of these proxies that had one in this round.
+    pub(super) fn round_times(&self, begin: Duration, of: impl Fn(usize) -> bool) -> Vec<Duration> {
+        let seen = self.shared.seen.iter().enumerate();
+        let lasts = seen.filter(|(i, _)| of(*i));
+        let lasts = lasts.map(|(_, seen)| seen.last.load(Ordering::Relaxed));
         lasts
             .filter(|t| *t != 0)
             .map(|t| Duration::from_nanos(t).saturating_sub(begin))

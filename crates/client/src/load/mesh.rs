@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::api::Api;
+use super::api::{Api, Applied};
+use super::gateways::Gateways;
 
 /// The shape of a mesh.
 ///
@@ -32,6 +33,9 @@ pub struct MeshShape {
     /// WorkloadEntries in all, which are the endpoints in place of those listed in ServiceEntries.
     #[serde(default)]
     pub workloads: usize,
+    /// Gateways with their routes; proxies are theirs, and not beside the services.
+    #[serde(default)]
+    pub gateways: Option<Gateways>,
 }
 
 fn five() -> usize {
@@ -53,13 +57,16 @@ pub enum Sight {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Workload {
     pub(crate) namespace: String,
+    /// What it is of: a service, or a Gateway.
+    pub(crate) app: String,
+    /// The service that it belongs to.
     pub(crate) service: String,
     pub(crate) version: String,
     pub(crate) zone: String,
     pub(crate) address: String,
 }
 
-/// What a change is made to; all are in `n0`, which every proxy sees.
+/// What a change is made to; all but routes of Gateways are in `n0`, which every proxy sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -69,6 +76,8 @@ pub enum Change {
     Rule,
     /// A service comes or goes.
     Service,
+    /// An HTTPRoute matches another path: another Gateway's each time.
+    Route,
 }
 
 impl MeshShape {
@@ -82,6 +91,9 @@ impl MeshShape {
             let sidecar = "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: default, namespace: istio-system}\n\
                 spec: {egress: [{hosts: [./*, n0/*]}]}\n";
             fs::write(root.join("sidecar.yaml"), sidecar)?;
+        }
+        if let Some(gateways) = self.gateways {
+            gateways.write(root, self.namespaces)?;
         }
         for namespace in 0..self.namespaces {
             let mut text = String::new();
@@ -112,12 +124,15 @@ impl MeshShape {
     /// # Errors
     /// Those of writing.
     pub fn change(&self, root: &Path, change: Change, round: usize) -> io::Result<PathBuf> {
+        if change == Change::Route {
+            return self.routed()?.change(root, self.namespaces, round);
+        }
         let service = self.changed(change, round);
         let path = self.path(root, change, service);
         let text = match change {
             Change::Service if path.exists() => return fs::remove_file(&path).map(|()| path),
             Change::Endpoint | Change::Service => self.service(0, service, round + 1),
-            Change::Rule => self.rules(0, service, round + 1),
+            Change::Rule | Change::Route => self.rules(0, service, round + 1),
         };
         // Hidden files are not read; a rename shows the whole file at once.
         let part = root.join("n0/.part");
@@ -134,24 +149,46 @@ impl MeshShape {
         let service = self.changed(change, round);
         let name = format!("s{service}");
         match change {
-            Change::Service if round % 2 == 1 => api.delete("n0", "serviceentries", &name),
+            Change::Service if round % 2 == 1 => api.delete("n0", Applied::SERVICE_ENTRIES, &name),
             Change::Endpoint | Change::Service => {
                 let text = self.service(0, service, round + 1);
-                api.apply("n0", "serviceentries", &name, &text)
+                api.apply("n0", Applied::SERVICE_ENTRIES, &name, &text)
             }
             Change::Rule => {
                 let text = self.rules(0, service, round + 1);
                 // The definition of subsets stays as it is.
                 let (_, text) = text.rsplit_once("---\n").unwrap_or(("", &text));
-                api.apply("n0", "virtualservices", &name, text)
+                api.apply("n0", Applied::VIRTUAL_SERVICES, &name, text)
+            }
+            Change::Route => {
+                let edited = self.routed()?.edited(self.namespaces, round);
+                let (namespace, name) = (&edited.namespace, &edited.name);
+                api.apply(namespace, Applied::HTTP_ROUTES, name, &edited.text)
             }
         }
+    }
+
+    /// Whether a change that is made for the `round`th time concerns proxy number `proxy`.
+    pub(super) fn concerns(&self, change: Change, round: usize, proxy: usize) -> bool {
+        let gateways = self.gateways.filter(|_| change == Change::Route);
+        gateways.is_none_or(|gateways| gateways.concerns(round, proxy))
+    }
+
+    /// The HTTPRoute that is changed for the `round`th time.
+    pub(super) fn edited(&self, change: Change, round: usize) -> Option<String> {
+        let gateways = self.gateways.filter(|_| change == Change::Route)?;
+        Some(gateways.edited(self.namespaces, round).name)
+    }
+
+    fn routed(&self) -> io::Result<Gateways> {
+        let none = || io::Error::other("the mesh of the scenario has no gateways");
+        self.gateways.ok_or_else(none)
     }
 
     /// The service that a change is made to for the `round`th time.
     fn changed(&self, change: Change, round: usize) -> usize {
         match change {
-            Change::Endpoint => round % self.services.max(1),
+            Change::Endpoint | Change::Route => round % self.services.max(1),
             Change::Rule => round * 2 % self.services.max(1) / 2 * 2,
             Change::Service => self.services,
         }
@@ -203,12 +240,16 @@ impl MeshShape {
 
     /// The workload that proxy number `i` stands beside: an endpoint, the endpoints of a service one after the other.
     pub(crate) fn workload(&self, i: usize) -> Workload {
+        if let Some(gateways) = self.gateways {
+            return gateways.workload(self.namespaces, i);
+        }
         let (namespaces, services) = (self.namespaces.max(1), self.services.max(1));
         let endpoint = i % self.endpoints.max(1);
         let service = i / self.endpoints.max(1) % (namespaces * services);
         let (namespace, service) = (service % namespaces, service / namespaces);
         Workload {
             namespace: format!("n{namespace}"),
+            app: format!("s{service}"),
             service: format!("s{service}"),
             version: format!("v{}", endpoint % 2 + 1),
             zone: format!("zone{}", endpoint % 3 + 1),

@@ -1,26 +1,23 @@
 //! Runs a scenario against a server that is started for it.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::applied::Applier;
 use super::fleet::{Conduct, Fleet};
 use super::mesh::Change;
 use super::mint::Mint;
-use super::process::{Folders, Launch, Process, Usage};
+use super::process::{Folders, Launch, Process};
+use super::sampling::{Sample, Sampling, growth};
 use super::scenario::{Nodes, Over, Scenario, Step, Way};
+use super::statuses::Statuses;
 use super::{LoadOptions, picture};
 use crate::error::Error;
 use crate::report::{Latencies, Spread};
-
-/// How often the server's usage is looked at.
-const SAMPLING: Duration = Duration::from_millis(200);
 
 /// What a step came to.
 #[derive(Clone, Debug, Serialize)]
@@ -51,8 +48,13 @@ pub struct StepResult {
     pub last: Spread,
     /// From the moment the server noticed the change until it wrote its last response, over the rounds, as it tells.
     pub write: Spread,
+    /// From the change until the status of the changed object tells of it, over the rounds; of objects with a status, where
+    /// changes come through the API.
+    pub status: Spread,
     /// Proxies that a round should have reached and did not.
     pub missed: usize,
+    /// Proxies that a round reached though it does not concern them.
+    pub astray: usize,
     /// Every time, for the picture.
     #[serde(skip)]
     pub(super) times: Vec<Duration>,
@@ -65,6 +67,8 @@ struct Measured {
     rounds: usize,
     /// Proxies that a round should have reached and did not.
     missed: usize,
+    /// Proxies that a round reached though it does not concern them.
+    astray: usize,
     /// From the start of the server until it was ready.
     ready_ms: Option<f64>,
     /// From the change to each proxy's last response.
@@ -73,16 +77,8 @@ struct Measured {
     lasts: Vec<Duration>,
     /// From the moment the server noticed the change until it wrote its last response.
     writes: Vec<Duration>,
-}
-
-/// The server at one moment of the run.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Sample {
-    /// Seconds of the run.
-    pub at_s: f64,
-    /// What it had used.
-    #[serde(flatten)]
-    pub usage: Usage,
+    /// From the change until the status of the changed object tells of it.
+    statuses: Vec<Duration>,
 }
 
 /// All of a run.
@@ -122,7 +118,9 @@ struct Run {
     /// Who is told of changes, if the server does not read the folder.
     applier: Option<Applier>,
     /// How often each kind of change was made.
-    made: [usize; 3],
+    made: [usize; 4],
+    /// What the API tells of statuses, where routes are changed through it.
+    statuses: Option<Statuses>,
     /// The newest revision that the server told of.
     revision: u64,
 }
@@ -167,10 +165,12 @@ pub async fn run_scenario(
         limit,
         settle: Duration::from_millis(options.settle),
         applier,
-        made: [0; 3],
+        made: [0; 4],
+        statuses: None,
         revision: 0,
         scenario,
     };
+    run.settled().await?;
     let sampling = Sampling::start(Arc::clone(&run.server), run.start);
 
     let mut fleet_options = options.clone();
@@ -253,72 +253,6 @@ fn write_results(
     Ok(())
 }
 
-/// Looks at the server's usage until it is told to end.
-struct Sampling {
-    samples: Arc<Mutex<Vec<Sample>>>,
-    done: Arc<AtomicBool>,
-    task: JoinHandle<()>,
-}
-
-impl Sampling {
-    fn start(server: Arc<Process>, start: Instant) -> Self {
-        let samples = Arc::new(Mutex::new(Vec::new()));
-        let done = Arc::new(AtomicBool::new(false));
-        let watching = watch(server, start, Arc::clone(&samples), Arc::clone(&done));
-        Self {
-            samples,
-            done,
-            task: tokio::spawn(watching),
-        }
-    }
-
-    async fn finish(self) -> Vec<Sample> {
-        self.done.store(true, Ordering::Relaxed);
-        // It ends by itself; a panic of it costs the picture.
-        let _ = self.task.await;
-        std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-async fn watch(
-    server: Arc<Process>,
-    start: Instant,
-    samples: Arc<Mutex<Vec<Sample>>>,
-    done: Arc<AtomicBool>,
-) {
-    while !done.load(Ordering::Relaxed) {
-        let sample = Sample {
-            at_s: start.elapsed().as_secs_f64(),
-            usage: server.usage(),
-        };
-        samples
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(sample);
-        sleep(SAMPLING).await;
-    }
-}
-
-/// The slope of the line that fits memory best, from the sixth minute on.
-fn growth(samples: &[Sample]) -> Option<f64> {
-    const WARM: f64 = 300.0;
-    let late: Vec<(f64, f64)> = samples
-        .iter()
-        .filter(|s| s.at_s >= WARM)
-        .map(|s| (s.at_s / 60.0, s.usage.rss_bytes as f64))
-        .collect();
-    let (first, last) = (late.first()?, late.last()?);
-    if last.0 - first.0 < 1.0 {
-        return None;
-    }
-    let count = late.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| late.iter().map(of).sum::<f64>() / count;
-    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
-    let rise: f64 = late.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
-    let run: f64 = late.iter().map(|p| (p.0 - x).powi(2)).sum();
-    (run > 0.0).then(|| rise / run)
-}
-
 /// Removes the generated mesh.
 struct Cleanup(PathBuf);
 
@@ -347,6 +281,19 @@ impl Run {
                 });
             }
             sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until every route has its status, if these are followed.
+    async fn settled(&mut self) -> Result<(), Error> {
+        let gateways = self.scenario.mesh.gateways;
+        let gateways = gateways.filter(|_| self.scenario.through == Way::Api);
+        if let Some(gateways) = gateways {
+            let statuses = Statuses::watch(self.server.api).map_err(Error::Server)?;
+            let settled = statuses.settled(gateways.routes, self.limit).await;
+            settled.map_err(Error::Server)?;
+            self.statuses = Some(statuses);
         }
         Ok(())
     }
@@ -420,7 +367,9 @@ impl Run {
             proxy: Latencies::of(measured.times.clone()),
             last: Spread::of(measured.lasts),
             write: Spread::of(measured.writes),
+            status: Spread::of(measured.statuses),
             missed: measured.missed,
+            astray: measured.astray,
             times: measured.times,
         })
     }
@@ -435,15 +384,25 @@ impl Run {
         let mut measured = Measured::default();
         for _ in 0..times {
             fleet.quiet(self.settle).await;
-            let start = fleet.begin_round();
+            let round = self.made[what as usize];
+            let (start, changed) = (fleet.begin_round(), Instant::now());
             self.change(what)?;
-            let reached = self.follow(fleet, start).await;
-            measured.missed += fleet.reading().saturating_sub(reached.len());
+            let mesh = &self.scenario.mesh;
+            let concerned = |proxy: usize| mesh.concerns(what, round, proxy);
+            let expected = fleet.reading(&concerned);
+            self.follow(fleet, expected).await;
+            let reached = fleet.round_times(start, &concerned);
+            measured.missed += expected.saturating_sub(reached.len());
+            measured.astray += fleet.reached().saturating_sub(reached.len());
             measured.lasts.extend(reached.iter().max());
             measured.times.extend(reached);
             if let Some((revision, after)) = self.server.last_write(self.revision) {
                 self.revision = revision;
                 measured.writes.push(after);
+            }
+            if let Some((statuses, name)) = self.statuses.as_ref().zip(mesh.edited(what, round)) {
+                let told = statuses.told(&name, changed, self.limit).await;
+                measured.statuses.push(told.map_err(Error::Server)?);
             }
             measured.rounds += 1;
         }
@@ -495,15 +454,14 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until a change has reached every proxy that reads, and returns how long each took.
-    async fn follow(&self, fleet: &Fleet, start: Duration) -> Vec<Duration> {
+    /// Waits until a change has reached so many proxies, and all of it.
+    async fn follow(&self, fleet: &Fleet, expected: usize) {
         let begin = Instant::now();
-        while fleet.reached() < fleet.reading() && begin.elapsed() < self.limit {
+        while fleet.reached() < expected && begin.elapsed() < self.limit {
             sleep(Duration::from_millis(1)).await;
         }
         // A change may take more than one response.
         fleet.quiet(self.settle).await;
-        fleet.round_times(start)
     }
 
     async fn churn(&mut self, seconds: f64, rates: [f64; 3]) -> Result<usize, Error> {
@@ -527,29 +485,5 @@ impl Run {
             self.change(kinds[kind])?;
             made[kind] += 1;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn growth_is_the_slope_after_the_first_five_minutes() {
-        let sample = |second: usize, rss_bytes| Sample {
-            at_s: second as f64,
-            usage: Usage {
-                cpu_s: 0.0,
-                rss_bytes,
-            },
-        };
-        // Steep at first, then 6,000 bytes a minute.
-        let run = |seconds| {
-            (0..seconds).map(|s| sample(s, if s < 300 { 1000 * s } else { 100 * s } as u64))
-        };
-        let grown = growth(&run(900).collect::<Vec<_>>()).unwrap();
-        assert!((grown - 6_000.0).abs() < 1e-3, "{grown}");
-        assert_eq!(growth(&run(330).collect::<Vec<_>>()), None);
-        assert_eq!(growth(&[]), None);
     }
 }
