@@ -1,4 +1,4 @@
-//! The smallest scenario, from its file to its results.
+//! The smallest scenarios, from their files to their results.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
@@ -7,15 +7,16 @@ use std::process::Command;
 
 use serde_json::Value;
 
-#[test]
-fn the_small_scenario_reaches_every_proxy_in_every_step() {
-    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/scenarios/small.json");
+/// What a scenario comes to, and its picture.
+fn run(name: &str) -> (Value, String) {
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/scenarios");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (picture, results) = (folder.join("small.svg"), folder.join("small.json"));
+    let (picture, results) = (format!("{name}.svg"), format!("{name}.json"));
+    let (picture, results) = (folder.join(picture), folder.join(results));
     let run = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
         .args(["load", "--timeout", "120", "--settle", "300"])
         .arg("--scenario")
-        .arg(scenario)
+        .arg(scenarios.join(format!("{name}.json")))
         .arg("--svg")
         .arg(&picture)
         .arg("--results")
@@ -24,7 +25,27 @@ fn the_small_scenario_reaches_every_proxy_in_every_step() {
         .unwrap();
     let words = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{words}");
-    let result: Value = serde_json::from_slice(&std::fs::read(results).unwrap()).unwrap();
+    let result = serde_json::from_slice(&std::fs::read(results).unwrap()).unwrap();
+    (result, std::fs::read_to_string(picture).unwrap())
+}
+
+#[test]
+fn an_edited_route_reaches_the_proxies_of_its_gateway_and_its_status() {
+    let (result, _) = run("gateway-api-small");
+    let step = &result["steps"][0];
+    assert_eq!(
+        (&step["missed"], &step["astray"]),
+        (&0.into(), &0.into()),
+        "{step}"
+    );
+    // Four edits, each for two of eight proxies.
+    assert_eq!(step["responses"], 4 * 2, "{step}");
+    assert!(step["status"]["p50_ms"].as_f64().unwrap() > 0.0, "{step}");
+}
+
+#[test]
+fn the_small_scenario_reaches_every_proxy_in_every_step() {
+    let (result, picture) = run("small");
     let steps = result["steps"].as_array().unwrap();
     let labels: Vec<&str> = steps.iter().map(|s| s["label"].as_str().unwrap()).collect();
     assert_eq!(
@@ -56,6 +77,5 @@ fn the_small_scenario_reaches_every_proxy_in_every_step() {
         again < 1_500 * proxies,
         "nor after a restart: {again} bytes"
     );
-    let picture = std::fs::read_to_string(picture).unwrap();
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
 }

@@ -69,6 +69,8 @@ pub struct Replica<'a> {
 /// One lock: who leads, and how the writing goes.
 struct Line {
     lock: Lock,
+    /// The name of its Lease.
+    lease: String,
     leading: Leading,
     figures: Arc<Mutex<Figures>>,
 }
@@ -170,6 +172,10 @@ impl Writing {
             facts: watch::Sender::default(),
             default_revision: watch::Sender::new("".into()),
         };
+        let revision: Arc<str> = match replica.revision {
+            "" => "default".into(),
+            revision => revision.into(),
+        };
         let elect = |lock| {
             if !target.shared || !options.leader_election {
                 return Leading::always();
@@ -177,10 +183,7 @@ impl Writing {
             let candidate = Candidate {
                 namespace: replica.namespace.into(),
                 identity: identity.clone(),
-                revision: match replica.revision {
-                    "" => "default".into(),
-                    revision => revision.into(),
-                },
+                revision: revision.clone(),
                 duration: options.lease_duration,
                 default_revision: wants.default_revision.subscribe(),
             };
@@ -198,6 +201,7 @@ impl Writing {
             tasks.spawn(gauge(lock, leading.clone(), metrics.clone(), stop.clone()));
             lines.push(Line {
                 lock,
+                lease: lock.lease(&revision),
                 leading,
                 figures,
             });
@@ -239,7 +243,7 @@ impl Writing {
                 Lead::Theirs(holder) => holder,
             };
             json!({
-                "lock": line.lock.name(),
+                "lock": line.lease,
                 "writes": line.lock.about(),
                 "leads": line.leading.term().is_some(),
                 "holder": *holder,

@@ -99,10 +99,6 @@ pub(crate) fn ports(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>, report: &m
 ///
 /// Istio: pkg/config/analysis/analyzers/gateway/secret.go, 1.32.
 pub(crate) fn secrets(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>, report: &mut Report<'_>) {
-    // What one of the Gateway API refers to is looked at there.
-    if gateway.meta.gateway_api().is_some() {
-        return;
-    }
     let mut home = None;
     for_each_match(cx, &gateway.spec.selector, |workload| {
         home = Some(workload.name.namespace.clone());

@@ -17,9 +17,7 @@ use crate::outcome::{code, finding};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
-use refusal::RefusedReason;
-
-pub(crate) use refusal::Refused;
+pub(crate) use refusal::{Refused, RefusedReason};
 pub(crate) use service::NoWaypoint;
 
 /// A route at one listener of a parent, or at a service of the mesh.

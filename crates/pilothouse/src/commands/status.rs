@@ -78,17 +78,20 @@ fn table(out: &mut dyn Write, items: &[Value]) -> std::io::Result<()> {
         return writeln!(out, "No object gets a status.");
     }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let rows = items.iter().map(|item| {
+    let mut rows = vec![["KIND", "NAMESPACE", "NAME", "STATUS"].map(str::to_owned)];
+    for item in items {
         let metadata = &item["metadata"];
-        [
+        let mut parts = summary(&item["status"]).into_iter();
+        rows.push([
             text(&item["kind"]),
             text(&metadata["namespace"]),
             text(&metadata["name"]),
-            summary(&item["status"]),
-        ]
-    });
-    let titles = ["KIND", "NAMESPACE", "NAME", "STATUS"].map(str::to_owned);
-    let rows: Vec<[String; 4]> = std::iter::once(titles).chain(rows).collect();
+            parts.next().unwrap_or_default(),
+        ]);
+        // Each listener and each parent on a line of its own.
+        let below = |part| [String::new(), String::new(), String::new(), part];
+        rows.extend(parts.map(below));
+    }
     let width = |column: usize| rows.iter().map(|r| r[column].len()).max().unwrap_or(0);
     let (kind, namespace, name) = (width(0), width(1), width(2));
     for [of_kind, of_namespace, of_name, status] in &rows {
@@ -100,35 +103,34 @@ fn table(out: &mut dyn Write, items: &[Value]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A status on one line.
-fn summary(status: &Value) -> String {
+/// A status in a few words: what it says of the object, and of each of its listeners and parents.
+fn summary(status: &Value) -> Vec<String> {
     if let Some(addresses) = status["loadBalancer"]["ingress"].as_array() {
-        return match of_addresses(addresses, &["ip", "hostname"]) {
-            none if none.is_empty() => "no address".to_owned(),
-            addresses => addresses,
-        };
+        let addresses = of_addresses(addresses, &["ip", "hostname"]);
+        return vec![match addresses.is_empty() {
+            true => "no address".to_owned(),
+            false => addresses,
+        }];
     }
     let Some(fields) = status.as_object() else {
-        return status.to_string();
+        return vec![status.to_string()];
     };
     let list = |field: &str| fields.get(field).and_then(Value::as_array);
-    let mut parts = Vec::new();
-    if let Some(addresses) = list("addresses") {
-        parts.push(of_addresses(addresses, &["value"]));
-    }
-    if let Some(conditions) = list("conditions") {
-        parts.push(of_conditions(conditions));
-    }
+    let addresses = list("addresses").map(|all| of_addresses(all, &["value"]));
+    let conditions = list("conditions").map(|all| of_conditions(all));
+    let own: Vec<String> = addresses.into_iter().chain(conditions).collect();
+    let own = own.into_iter().filter(|part| !part.is_empty());
+    let mut parts = vec![own.collect::<Vec<_>>().join("; ")];
     for listener in list("listeners").into_iter().flatten() {
         let routes = listener["attachedRoutes"].as_u64().unwrap_or_default();
         let routes = match routes {
             1 => "1 route".to_owned(),
             many => format!("{many} routes"),
         };
-        let bad = listener["conditions"].as_array().into_iter().flatten();
-        let bad: Vec<&Value> = bad.filter(|condition| !is_good(condition)).collect();
-        let bad = bad.into_iter().map(of_condition).collect::<Vec<_>>();
-        let shown = std::iter::once(routes).chain(bad).collect::<Vec<_>>();
+        let conditions = listener["conditions"].as_array().into_iter().flatten();
+        let shown: Vec<String> = std::iter::once(routes)
+            .chain(of_bad(conditions.filter(|condition| !is_good(condition))))
+            .collect();
         parts.push(format!("{}: {}", text(&listener["name"]), shown.join(", ")));
     }
     for (list_of, reference) in [("parents", "parentRef"), ("ancestors", "ancestorRef")] {
@@ -142,7 +144,10 @@ fn summary(status: &Value) -> String {
         }
     }
     parts.retain(|part| !part.is_empty());
-    parts.join("; ")
+    if parts.is_empty() {
+        parts.push("nothing serves it".to_owned());
+    }
+    parts
 }
 
 fn text(value: &Value) -> &str {
@@ -161,16 +166,29 @@ fn of_addresses(addresses: &[Value], fields: &[&str]) -> String {
 
 /// Conditions: the types of those that are as one wishes, and what is the matter with others.
 fn of_conditions(conditions: &[Value]) -> String {
-    let one = |condition: &Value| match is_good(condition) {
-        true => text(&condition["type"]).to_owned(),
-        false => of_condition(condition),
-    };
-    conditions
+    let shown = conditions
         .iter()
-        .filter(|condition| !(is_good(condition) && condition["status"] == "False"))
-        .map(one)
-        .collect::<Vec<_>>()
-        .join(", ")
+        .filter(|condition| !(is_good(condition) && condition["status"] == "False"));
+    let (good, bad): (Vec<&Value>, Vec<&Value>) = shown.partition(|condition| is_good(condition));
+    let good = good.iter().map(|condition| text(&condition["type"]));
+    let all: Vec<String> = good.map(str::to_owned).chain(of_bad(bad)).collect();
+    all.join(", ")
+}
+
+/// What is the matter with conditions; several often have one cause, which is told once.
+fn of_bad<'a>(conditions: impl IntoIterator<Item = &'a Value>) -> Vec<String> {
+    let mut told = "";
+    let mut shown = Vec::new();
+    for condition in conditions {
+        let (kind, status) = (text(&condition["type"]), text(&condition["status"]));
+        let (reason, message) = (text(&condition["reason"]), text(&condition["message"]));
+        shown.push(match message == told {
+            true => format!("{kind}={status} ({reason})"),
+            false => format!("{kind}={status} ({reason}: {message})"),
+        });
+        told = message;
+    }
+    shown
 }
 
 /// Whether a condition is as one wishes: true, or a conflict that there is not.
@@ -182,12 +200,6 @@ fn is_good(condition: &Value) -> bool {
     condition["status"] == wished
 }
 
-fn of_condition(condition: &Value) -> String {
-    let (kind, status) = (text(&condition["type"]), text(&condition["status"]));
-    let (reason, message) = (text(&condition["reason"]), text(&condition["message"]));
-    format!("{kind}={status} ({reason}: {message})")
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -195,19 +207,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_tells_on_one_line_what_is_the_matter() {
+    fn a_status_tells_in_a_few_words_what_is_the_matter() {
         let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "message": "why"});
         let gateway = json!({
             "addresses": [{"type": "IPAddress", "value": "192.0.2.1"}],
             "conditions": [condition("Accepted", "True", "Accepted"), condition("Programmed", "False", "Invalid")],
             "listeners": [
                 {"name": "http", "attachedRoutes": 1, "conditions": [condition("Conflicted", "False", "NoConflicts")]},
-                {"name": "tls", "attachedRoutes": 0, "conditions": [condition("Conflicted", "True", "HostnameConflict")]},
+                {"name": "tls", "attachedRoutes": 0, "conditions": [
+                    condition("Accepted", "False", "HostnameConflict"), condition("Conflicted", "True", "HostnameConflict"),
+                ]},
             ],
         });
         assert_eq!(
             summary(&gateway),
-            "192.0.2.1; Accepted, Programmed=False (Invalid: why); http: 1 route; tls: 0 routes, Conflicted=True (HostnameConflict: why)"
+            [
+                "192.0.2.1; Accepted, Programmed=False (Invalid: why)",
+                "http: 1 route",
+                "tls: 0 routes, Accepted=False (HostnameConflict: why), Conflicted=True (HostnameConflict)",
+            ]
         );
         let route = json!({"parents": [{
             "parentRef": {"name": "gate", "sectionName": "http"},
@@ -215,9 +233,10 @@ mod tests {
         }]});
         assert_eq!(
             summary(&route),
-            "gate/http: Accepted, ResolvedRefs=False (BackendNotFound: why)"
+            ["gate/http: Accepted, ResolvedRefs=False (BackendNotFound: why)"]
         );
+        assert_eq!(summary(&json!({"parents": []})), ["nothing serves it"]);
         let ingress = json!({"loadBalancer": {"ingress": []}});
-        assert_eq!(summary(&ingress), "no address");
+        assert_eq!(summary(&ingress), ["no address"]);
     }
 }

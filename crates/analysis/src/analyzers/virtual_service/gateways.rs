@@ -19,10 +19,6 @@ pub(crate) fn check(
     object: &Object<VirtualService>,
     report: &mut Report<'_>,
 ) {
-    // One that is made of a route names the gateways that are made of its parents.
-    if object.meta.gateway_api().is_some() {
-        return;
-    }
     let hosts = &object.spec.hosts;
     for (i, stated) in object.spec.gateways.iter().enumerate() {
         if stated == "mesh" {

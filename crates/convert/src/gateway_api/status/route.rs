@@ -7,7 +7,9 @@ use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
 use super::Conditions;
-use crate::gateway_api::attachment::{Attachment, AttachmentsOf, NoWaypoint, Refused};
+use crate::gateway_api::attachment::{
+    Attachment, AttachmentsOf, NoWaypoint, Refused, RefusedReason,
+};
 use crate::gateway_api::route::generation;
 use crate::gateway_api::rules::stream::StreamRulesOf;
 use crate::gateway_api::rules::{HttpRulesOf, RouteError};
@@ -71,8 +73,13 @@ fn accepted(attached: &[Attachment], conditions: &mut Conditions) {
     let Some(reason) = refused.clone().map(|refused| refused.reason).min() else {
         return;
     };
+    // Where one listener serves other hosts and another no such routes, the hosts are what the author got wrong.
+    let hosts = RefusedReason::NoMatchingListenerHostname;
+    let told = refused.filter(|refused| [reason, hosts].contains(&refused.reason));
+    let mut told: Vec<&Refused> = told.collect();
+    told.sort_by_key(|refused| refused.reason != hosts);
     let mut messages: Vec<&str> = Vec::new();
-    for Refused { message, .. } in refused.filter(|refused| refused.reason == reason) {
+    for Refused { message, .. } in told {
         if !messages.contains(&&**message) {
             messages.push(message);
         }
