@@ -129,6 +129,25 @@ fn a_route_that_nothing_accepts_is_told() {
 }
 
 #[test]
+fn of_listeners_that_refuse_a_route_those_with_other_hosts_are_told_first() {
+    let yaml = format!(
+        "{SERVICES}---
+{}
+---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: host}}, spec: {{hostnames: [b.example.com], parentRefs: [{{name: g}}], rules: [{{backendRefs: [{{name: a, port: 80}}]}}]}}}}
+",
+        gateway("{name: tcp, port: 90, protocol: TCP}, {name: web, port: 80, protocol: HTTP, hostname: a.example.com}")
+    );
+    let said = ours(&yaml).join("");
+    let (hosts, kinds) = (
+        said.find("listener web"),
+        said.find("listener tcp takes no HTTPRoutes"),
+    );
+    assert!(hosts.is_some() && hosts < kinds, "{said}");
+    assert!(said.ends_with("takes no HTTPRoutes"), "{said}");
+}
+
+#[test]
 fn listeners_that_conflict_or_are_not_served_are_told() {
     let yaml = gateway(
         "{name: one, port: 80, protocol: HTTP}, {name: two, port: 80, protocol: HTTP}, {name: odd, port: 81, protocol: ODD}",

@@ -268,7 +268,13 @@ impl Elector {
         match result {
             Ok(()) | Err(WriteError::Conflict | WriteError::Exists) => self.told = None,
             Err(error) => {
-                let error = error.to_string();
+                let error = match error {
+                    // A lease that is missing is created: what is missing then is its namespace.
+                    WriteError::Missing => {
+                        format!("there is no namespace {}", self.object.namespace)
+                    }
+                    error => error.to_string(),
+                };
                 if self.told.as_ref() != Some(&error) {
                     tracing::warn!(
                         lock = %self.object.name, place = self.place.name(), %error,
