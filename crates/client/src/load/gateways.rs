@@ -11,6 +11,8 @@ use super::mesh::Workload;
 
 /// The class of Gateways; their Services are called after it.
 const CLASS: &str = "pilothouse";
+/// The label of the pods of a Gateway, which has its name.
+const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 
 /// Gateways and their routes.
 ///
@@ -102,10 +104,14 @@ impl Gateways {
         );
         let replicas = (0..self.replicas).map(|replica| address(gateway, replica));
         let replicas: Vec<String> = replicas.collect();
-        service(&format!("g{gateway}-{CLASS}"), &namespace, &replicas, text);
+        let selector = format!("{GATEWAY_NAME}: g{gateway}");
+        let name = format!("g{gateway}-{CLASS}");
+        service((&name, &namespace), &selector, &replicas, text);
         let (a, b) = (gateway >> 8, gateway & 255);
         let backend = format!("172.16.{a}.{b}");
-        service(&format!("b{gateway}"), &namespace, &[backend], text);
+        let name = format!("b{gateway}");
+        let selector = format!("app: {name}");
+        service((&name, &namespace), &selector, &[backend], text);
     }
 
     /// The workload that proxy number `i` is: a replica of a Gateway.
@@ -134,14 +140,19 @@ fn address(gateway: usize, replica: usize) -> String {
 }
 
 /// A Service for port 80, and its endpoints.
-fn service(name: &str, namespace: &str, addresses: &[String], text: &mut String) {
+fn service(
+    (name, namespace): (&str, &str),
+    selector: &str,
+    addresses: &[String],
+    text: &mut String,
+) {
     let endpoint = |address| format!("{{addresses: [{address}], conditions: {{ready: true}}}}");
     let endpoints: Vec<String> = addresses.iter().map(endpoint).collect();
     let endpoints = endpoints.join(", ");
     let _ = write!(
         text,
         "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: {namespace}}}\n\
-         spec: {{selector: {{app: {name}}}, ports: [{{name: http, port: 80}}]}}\n\
+         spec: {{selector: {{{selector}}}, ports: [{{name: http, port: 80}}]}}\n\
          ---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: {name}-1, namespace: {namespace}, \
          labels: {{kubernetes.io/service-name: {name}}}}}\naddressType: IPv4\nports: [{{name: http, port: 80, protocol: TCP}}]\n\
          endpoints: [{endpoints}]\n"
