@@ -335,14 +335,9 @@ impl Derive for HostExists {
         if settings.features.mcs_host && named(CLUSTERSET).is_some_and(is_shared) {
             return true;
         }
+        // Those of XBackends are among them.
         let entries = read.names_by::<ServiceEntry>(ObjectIndex::Host, &host);
-        let has_alpha = settings.features.alpha_gateway_api;
         entries.iter().any(is_here)
-            || has_alpha
-                && read
-                    .names_by::<XBackend>(ObjectIndex::Host, &host)
-                    .iter()
-                    .any(is_here)
     }
 }
 

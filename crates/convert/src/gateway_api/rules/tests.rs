@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use incr::Engine;
+use model::session::Session;
 use model::settings::Features;
 use model::{Kind, ObjectKey, ObjectName};
 use serde_json::{Value, json};
@@ -91,7 +93,7 @@ fn of(route: &str) -> Arc<HttpRules> {
 fn routes(rules: &HttpRules) -> Vec<Value> {
     let routes = rules.routes.iter();
     routes
-        .map(|r| serde_json::to_value(&**r).unwrap())
+        .map(|ruled| serde_json::to_value(&*ruled.route).unwrap())
         .collect()
 }
 
@@ -100,7 +102,7 @@ fn reason_of(rules: &HttpRules) -> Option<&'static str> {
 }
 
 fn hosts(rules: &HttpRules) -> Vec<&str> {
-    let sent = rules.routes.iter().flat_map(|route| &route.route);
+    let sent = rules.routes.iter().flat_map(|ruled| &ruled.route.route);
     sent.map(|to| to.destination.as_ref().map_or("", |to| &to.host))
         .collect()
 }
@@ -157,7 +159,7 @@ fn methods_of_grpc_are_paths() {
         );
     }
     let everything = of(&grpc("[{backendRefs: [{name: a, port: 80}]}]"));
-    assert!(everything.routes[0].r#match.is_empty());
+    assert!(everything.routes[0].route.r#match.is_empty());
     let nothing = of(&grpc(
         "[{matches: [{}, {method: {}}], backendRefs: [{name: a, port: 80}]}]",
     ));
@@ -325,7 +327,9 @@ fn what_is_wrong_with_a_mirror_leaves_its_rule_alone() {
         )),
     ] {
         let rules = of(&route);
-        let RouteError { reason, message } = rules.error.clone().unwrap();
+        let RouteError {
+            reason, message, ..
+        } = rules.error.clone().unwrap();
         assert_eq!(reason, reason::BACKEND_NOT_FOUND);
         assert!(
             message.contains("gone") && message.contains("; ") && message.contains("nobody"),
@@ -355,11 +359,28 @@ fn rules_without_weight_answer_themselves() {
 
 #[test]
 fn filters_become_what_istio_calls_them() {
+    let b = json!({"host": "b.shop.svc.cluster.local", "port": {"number": 80}});
     let cases = [
         (
             "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: A, value: '1'}, {name: a, value: '2'}], \
              add: [{name: b, value: '3'}], remove: [C]}}",
             json!({"headers": {"request": {"set": {"a": "1"}, "add": {"b": "3"}, "remove": ["C"]}}}),
+        ),
+        (
+            "{type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: a, value: '1'}], remove: [b]}}",
+            json!({"headers": {"response": {"add": {"a": "1"}, "remove": ["b"]}}}),
+        ),
+        (
+            "{type: RequestMirror, requestMirror: {backendRef: {name: b, port: 80}}}",
+            json!({"mirrors": [{"destination": b}]}),
+        ),
+        (
+            "{type: RequestMirror, requestMirror: {backendRef: {name: b, port: 80}, percent: 42}}",
+            json!({"mirrors": [{"destination": b, "percentage": {"value": 42.0}}]}),
+        ),
+        (
+            "{type: RequestMirror, requestMirror: {backendRef: {name: b, port: 80}, fraction: {numerator: 3}}}",
+            json!({"mirrors": [{"destination": b, "percentage": {"value": 3.0}}]}),
         ),
         (
             "{type: RequestRedirect, requestRedirect: {hostname: h}}",
@@ -395,6 +416,28 @@ fn filters_become_what_istio_calls_them() {
         }
         assert_eq!(made, expected, "{filter}");
     }
+}
+
+#[test]
+fn filters_of_a_backend_change_its_requests_alone() {
+    let change = |kind: &str, field: &str| {
+        format!("{{type: {kind}, {field}: {{set: [{{name: to, value: a}}]}}}}")
+    };
+    let request = change("RequestHeaderModifier", "requestHeaderModifier");
+    let response = change("ResponseHeaderModifier", "responseHeaderModifier");
+    let rules = of(&http(&format!(
+        "[{{backendRefs: [{{name: a, port: 80, filters: [{request}, {response}]}}, {{name: b, port: 80}}]}}]"
+    )));
+    let made = &routes(&rules)[0];
+    let operations = json!({"set": {"to": "a"}});
+    assert_eq!(
+        made["route"][0]["headers"],
+        json!({"request": operations, "response": operations})
+    );
+    assert_eq!(
+        (&made["route"][1]["headers"], &made["headers"]),
+        (&Value::Null, &Value::Null)
+    );
 }
 
 #[test]
@@ -453,13 +496,108 @@ fn requests_have_time_limits_and_tries() {
     }
 }
 
+/// The sessions of the routes of an HTTPRoute, or of a GRPCRoute with the same rules.
+fn sessions(rules: &HttpRules) -> Vec<Option<&Session>> {
+    let routes = rules.routes.iter();
+    routes.map(|ruled| ruled.session.as_deref()).collect()
+}
+
+#[test]
+fn sessions_of_a_rule_are_in_its_own_cookie_or_header() {
+    let mut world = world(Features {
+        persistent_session_filter: true,
+        ..Features::default()
+    });
+    let mut read = |stated: &str| {
+        let rules = format!(
+            "[{{sessionPersistence: {stated}, backendRefs: [{{name: a, port: 80}}]}}, {{backendRefs: [{{name: b, port: 80}}]}}]"
+        );
+        let of_http = read(&mut world, &http(&rules), false);
+        let of_grpc = read(&mut world, &grpc(&rules), false);
+        (of_http, of_grpc)
+    };
+    let cookie = |name: &str, path: &str, seconds: Option<u64>| Session::Cookie {
+        name: name.into(),
+        path: path.into(),
+        lifetime: seconds.map(Duration::from_secs),
+    };
+    let header = Session::Header("x-session".into());
+    let cases = [
+        (
+            "{cookie: {name: c, path: /p}}",
+            cookie("c", "/p", None),
+            true,
+        ),
+        (
+            "{absoluteTimeout: 1h, cookie: {name: c, lifetimeType: Permanent}}",
+            cookie("c", "/", Some(3600)),
+            true,
+        ),
+        (
+            "{type: Header, header: {name: x-session}}",
+            header.clone(),
+            true,
+        ),
+        // What Envoy cannot end goes on, and is told of.
+        (
+            "{absoluteTimeout: 1h, cookie: {name: c}}",
+            cookie("c", "/", None),
+            false,
+        ),
+        (
+            "{type: Header, absoluteTimeout: 1h, header: {name: x-session}}",
+            header,
+            false,
+        ),
+    ];
+    for (stated, wanted, whole) in cases {
+        let (of_http, of_grpc) = read(stated);
+        for rules in [&of_http, &of_grpc] {
+            assert_eq!(sessions(rules), [Some(&wanted), None], "{stated}");
+            let reason = (!whole).then_some(reason::UNSUPPORTED_VALUE);
+            assert_eq!(reason_of(rules), reason, "{stated}");
+        }
+    }
+    let names = |rules: &HttpRules| match &sessions(rules)[0] {
+        Some(Session::Cookie { name, .. }) => name.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let (of_http, of_grpc) = read("{cookie: {}}");
+    assert_ne!(
+        names(&of_http),
+        names(&of_grpc),
+        "each has a name of its own"
+    );
+    let (again, _) = read("{cookie: {}}");
+    assert_eq!(
+        names(&of_http),
+        names(&again),
+        "which is the same each time"
+    );
+}
+
 #[test]
 fn sessions_that_are_not_kept_are_told_of() {
     let rules = of(&http(
-        "[{sessionPersistence: {}, backendRefs: [{name: a, port: 80}]}, {backendRefs: [{name: b, port: 80}]}]",
+        "[{sessionPersistence: {cookie: {}}, backendRefs: [{name: a, port: 80}]}, {backendRefs: [{name: b, port: 80}]}]",
     ));
-    assert_eq!(rules.routes.len(), 2);
+    assert_eq!(sessions(&rules), [None, None]);
     assert_eq!(reason_of(&rules), Some(reason::UNSUPPORTED_VALUE));
+    assert!(!rules.error.as_ref().unwrap().refuses);
+}
+
+#[test]
+fn a_route_is_not_served_without_its_external_authorizer() {
+    let filter = "{type: ExternalAuth, externalAuth: {protocol: GRPC, backendRef: {name: b, port: 80}, grpc: {}}}";
+    for rules in [
+        format!("[{{filters: [{filter}], backendRefs: [{{name: a, port: 80}}]}}]"),
+        format!("[{{backendRefs: [{{name: a, port: 80, filters: [{filter}]}}]}}]"),
+    ] {
+        let rules = of(&http(&rules));
+        assert!(rules.routes.is_empty());
+        assert_eq!(reason_of(&rules), Some(reason::UNSUPPORTED_VALUE));
+        assert!(rules.error.as_ref().unwrap().refuses);
+    }
 }
 
 #[test]
@@ -477,7 +615,10 @@ fn the_more_specific_match_is_first_and_older_ones_before_younger() {
     ));
     let mut routes: Vec<_> = all.routes.iter().chain(&rules.routes).cloned().collect();
     sort(&mut routes);
-    let names: Vec<&str> = routes.iter().map(|route| route.name.as_str()).collect();
+    let names: Vec<&str> = routes
+        .iter()
+        .map(|ruled| ruled.route.name.as_str())
+        .collect();
     let expected = [
         "exact", "long", "method", "header", "query", "short", "again", "root", "regex", "named",
         "all",
