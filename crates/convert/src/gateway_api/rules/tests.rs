@@ -1,17 +1,18 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
+mod filters;
+mod sessions;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use incr::Engine;
-use model::session::Session;
 use model::settings::Features;
 use model::{Kind, ObjectKey, ObjectName};
 use serde_json::{Value, json};
 use store::Snapshot;
 use testkit::{World, settings};
 
-use super::{HttpRules, HttpRulesOf, RouteError, reason, sort};
+use super::{HttpRules, HttpRulesOf, reason, sort};
 use crate::reader::Derivation;
 
 /// Services, grants and other backends.
@@ -315,35 +316,6 @@ fn experimental_backends_and_shared_services_have_their_own_hosts() {
 }
 
 #[test]
-fn what_is_wrong_with_a_mirror_leaves_its_rule_alone() {
-    let filters = "filters: [{type: RequestMirror, requestMirror: {backendRef: {name: nobody, port: 80}}}, {type: \
-                   RequestMirror, requestMirror: {backendRef: {name: a, port: 80}, fraction: {numerator: 1, denominator: 8}}}]";
-    for route in [
-        http(&format!(
-            "[{{{filters}, backendRefs: [{{name: gone, port: 80}}]}}]"
-        )),
-        grpc(&format!(
-            "[{{{filters}, backendRefs: [{{name: gone, port: 80}}]}}]"
-        )),
-    ] {
-        let rules = of(&route);
-        let RouteError {
-            reason, message, ..
-        } = rules.error.clone().unwrap();
-        assert_eq!(reason, reason::BACKEND_NOT_FOUND);
-        assert!(
-            message.contains("gone") && message.contains("; ") && message.contains("nobody"),
-            "{message}"
-        );
-        assert_eq!(
-            routes(&rules)[0]["mirrors"],
-            json!([{"destination": {"host": "a.shop.svc.cluster.local", "port": {"number": 80}},
-                    "percentage": {"value": 12.5}}])
-        );
-    }
-}
-
-#[test]
 fn rules_without_weight_answer_themselves() {
     for backends in ["[]", "[{name: nobody, port: 80, weight: 0}]"] {
         let rules = of(&http(&format!("[{{backendRefs: {backends}}}]")));
@@ -354,119 +326,6 @@ fn rules_without_weight_answer_themselves() {
                 json!({"name": "shop.r.0", "match": [{"uri": {"prefix": "/"}}], "directResponse": {"status": 500}})
             ]
         );
-    }
-}
-
-#[test]
-fn filters_become_what_istio_calls_them() {
-    let b = json!({"host": "b.shop.svc.cluster.local", "port": {"number": 80}});
-    let cases = [
-        (
-            "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: A, value: '1'}, {name: a, value: '2'}], \
-             add: [{name: b, value: '3'}], remove: [C]}}",
-            json!({"headers": {"request": {"set": {"a": "1"}, "add": {"b": "3"}, "remove": ["C"]}}}),
-        ),
-        (
-            "{type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: a, value: '1'}], remove: [b]}}",
-            json!({"headers": {"response": {"add": {"a": "1"}, "remove": ["b"]}}}),
-        ),
-        (
-            "{type: RequestMirror, requestMirror: {backendRef: {name: b, port: 80}}}",
-            json!({"mirrors": [{"destination": b}]}),
-        ),
-        (
-            "{type: RequestMirror, requestMirror: {backendRef: {name: b, port: 80}, percent: 42}}",
-            json!({"mirrors": [{"destination": b, "percentage": {"value": 42.0}}]}),
-        ),
-        (
-            "{type: RequestMirror, requestMirror: {backendRef: {name: b, port: 80}, fraction: {numerator: 3}}}",
-            json!({"mirrors": [{"destination": b, "percentage": {"value": 3.0}}]}),
-        ),
-        (
-            "{type: RequestRedirect, requestRedirect: {hostname: h}}",
-            json!({"redirect": {"authority": "h", "redirectCode": 302, "derivePort": "FROM_REQUEST_PORT"}}),
-        ),
-        (
-            "{type: RequestRedirect, requestRedirect: {scheme: https, statusCode: 308, path: {type: ReplacePrefixMatch, \
-          replacePrefixMatch: /p}}}",
-            json!({"redirect": {"scheme": "https", "redirectCode": 308, "prefixRewrite": "/p",
-                   "derivePort": "FROM_PROTOCOL_DEFAULT"}}),
-        ),
-        (
-            "{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}",
-            json!({"rewrite": {"uri": "/"}}),
-        ),
-        (
-            "{type: URLRewrite, urlRewrite: {hostname: h, path: {type: ReplaceFullPath, replaceFullPath: /f}}}",
-            json!({"rewrite": {"authority": "h", "uriRegexRewrite": {"match": "/.*", "rewrite": "/f"}}}),
-        ),
-        (
-            "{type: CORS, cors: {allowOrigins: ['https://a.com', 'https://b.com:*', 'https://*.c.com'], maxAge: 7}}",
-            json!({"corsPolicy": {"allowOrigins": [{"exact": "https://a.com"}, {"prefix": "https://b.com:"},
-                   {"regex": r"^https://.*\.c\.com$"}], "maxAge": "7s", "unmatchedPreflights": "IGNORE"}}),
-        ),
-    ];
-    for (filter, expected) in cases {
-        let rules = of(&http(&format!(
-            "[{{filters: [{filter}], backendRefs: [{{name: a, port: 80}}]}}]"
-        )));
-        let mut made = routes(&rules).remove(0);
-        for key in ["name", "match", "route"] {
-            made.as_object_mut().unwrap().remove(key);
-        }
-        assert_eq!(made, expected, "{filter}");
-    }
-}
-
-#[test]
-fn filters_of_a_backend_change_its_requests_alone() {
-    let change = |kind: &str, field: &str| {
-        format!("{{type: {kind}, {field}: {{set: [{{name: to, value: a}}]}}}}")
-    };
-    let request = change("RequestHeaderModifier", "requestHeaderModifier");
-    let response = change("ResponseHeaderModifier", "responseHeaderModifier");
-    let rules = of(&http(&format!(
-        "[{{backendRefs: [{{name: a, port: 80, filters: [{request}, {response}]}}, {{name: b, port: 80}}]}}]"
-    )));
-    let made = &routes(&rules)[0];
-    let operations = json!({"set": {"to": "a"}});
-    assert_eq!(
-        made["route"][0]["headers"],
-        json!({"request": operations, "response": operations})
-    );
-    assert_eq!(
-        (&made["route"][1]["headers"], &made["headers"]),
-        (&Value::Null, &Value::Null)
-    );
-}
-
-#[test]
-fn filters_that_are_wrong_take_the_route_with_them() {
-    let header = |value: &str| {
-        format!(
-            "{{type: RequestHeaderModifier, requestHeaderModifier: {{set: [{{name: a, value: \"{value}\"}}]}}}}"
-        )
-    };
-    let of_rule = |filter: &str| {
-        http(&format!(
-            "[{{filters: [{filter}], backendRefs: [{{name: a, port: 80}}]}}]"
-        ))
-    };
-    let of_backend = |filter: &str| {
-        http(&format!(
-            "[{{backendRefs: [{{name: a, port: 80, filters: [{filter}]}}]}}]"
-        ))
-    };
-    assert_eq!(of(&of_rule(&header("a\\tb"))).error, None);
-    for route in [
-        of_rule(&header("a\\nb")),
-        of_backend(&header("a\\x7fb")),
-        of_rule("{type: ExtensionRef, extensionRef: {group: g, kind: Kind, name: one}}"),
-        of_backend("{type: URLRewrite, urlRewrite: {hostname: h}}"),
-    ] {
-        let rules = of(&route);
-        assert_eq!(reason_of(&rules), Some(reason::INVALID_FILTER), "{route}");
-        assert!(rules.routes.is_empty(), "{route}");
     }
 }
 
@@ -493,110 +352,6 @@ fn requests_have_time_limits_and_tries() {
         for key in ["timeout", "retries"] {
             assert_eq!(made.get(key), expected.get(key), "{stated}");
         }
-    }
-}
-
-/// The sessions of the routes of an HTTPRoute, or of a GRPCRoute with the same rules.
-fn sessions(rules: &HttpRules) -> Vec<Option<&Session>> {
-    let routes = rules.routes.iter();
-    routes.map(|ruled| ruled.session.as_deref()).collect()
-}
-
-#[test]
-fn sessions_of_a_rule_are_in_its_own_cookie_or_header() {
-    let mut world = world(Features {
-        persistent_session_filter: true,
-        ..Features::default()
-    });
-    let mut read = |stated: &str| {
-        let rules = format!(
-            "[{{sessionPersistence: {stated}, backendRefs: [{{name: a, port: 80}}]}}, {{backendRefs: [{{name: b, port: 80}}]}}]"
-        );
-        let of_http = read(&mut world, &http(&rules), false);
-        let of_grpc = read(&mut world, &grpc(&rules), false);
-        (of_http, of_grpc)
-    };
-    let cookie = |name: &str, path: &str, seconds: Option<u64>| Session::Cookie {
-        name: name.into(),
-        path: path.into(),
-        lifetime: seconds.map(Duration::from_secs),
-    };
-    let header = Session::Header("x-session".into());
-    let cases = [
-        (
-            "{cookie: {name: c, path: /p}}",
-            cookie("c", "/p", None),
-            true,
-        ),
-        (
-            "{absoluteTimeout: 1h, cookie: {name: c, lifetimeType: Permanent}}",
-            cookie("c", "/", Some(3600)),
-            true,
-        ),
-        (
-            "{type: Header, header: {name: x-session}}",
-            header.clone(),
-            true,
-        ),
-        // What Envoy cannot end goes on, and is told of.
-        (
-            "{absoluteTimeout: 1h, cookie: {name: c}}",
-            cookie("c", "/", None),
-            false,
-        ),
-        (
-            "{type: Header, absoluteTimeout: 1h, header: {name: x-session}}",
-            header,
-            false,
-        ),
-    ];
-    for (stated, wanted, whole) in cases {
-        let (of_http, of_grpc) = read(stated);
-        for rules in [&of_http, &of_grpc] {
-            assert_eq!(sessions(rules), [Some(&wanted), None], "{stated}");
-            let reason = (!whole).then_some(reason::UNSUPPORTED_VALUE);
-            assert_eq!(reason_of(rules), reason, "{stated}");
-        }
-    }
-    let names = |rules: &HttpRules| match &sessions(rules)[0] {
-        Some(Session::Cookie { name, .. }) => name.to_string(),
-        other => panic!("{other:?}"),
-    };
-    let (of_http, of_grpc) = read("{cookie: {}}");
-    assert_ne!(
-        names(&of_http),
-        names(&of_grpc),
-        "each has a name of its own"
-    );
-    let (again, _) = read("{cookie: {}}");
-    assert_eq!(
-        names(&of_http),
-        names(&again),
-        "which is the same each time"
-    );
-}
-
-#[test]
-fn sessions_that_are_not_kept_are_told_of() {
-    let rules = of(&http(
-        "[{sessionPersistence: {cookie: {}}, backendRefs: [{name: a, port: 80}]}, {backendRefs: [{name: b, port: 80}]}]",
-    ));
-    assert_eq!(sessions(&rules), [None, None]);
-    assert_eq!(reason_of(&rules), Some(reason::UNSUPPORTED_VALUE));
-    assert!(!rules.error.as_ref().unwrap().refuses);
-}
-
-#[test]
-fn a_route_is_not_served_without_its_external_authorizer() {
-    let filter = "{type: ExternalAuth, externalAuth: {protocol: GRPC, backendRef: {name: b, port: 80}, grpc: {}}}";
-    for rules in [
-        format!("[{{filters: [{filter}], backendRefs: [{{name: a, port: 80}}]}}]"),
-        format!("[{{backendRefs: [{{name: a, port: 80, filters: [{filter}]}}]}}]"),
-    ] {
-        let rules = of(&http(&rules));
-        assert!(rules.routes.is_empty());
-        assert_eq!(reason_of(&rules), Some(reason::UNSUPPORTED_VALUE));
-        assert!(rules.error.as_ref().unwrap().refuses);
     }
 }
 
