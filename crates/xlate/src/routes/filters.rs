@@ -157,6 +157,8 @@ pub(super) fn picker(picker: &Picker) -> ExtProcPerRoute {
             grpc_service: Some(GrpcService {
                 target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
                     cluster_name: cluster_name(picker.port.into(), "", &picker.host),
+                    // Else Envoy sends the name of the cluster, whose `|` strict servers refuse.
+                    authority: format!("{}:{}", picker.host, picker.port),
                     ..EnvoyGrpc::default()
                 })),
                 ..GrpcService::default()
