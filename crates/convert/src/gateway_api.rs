@@ -9,6 +9,7 @@
 mod attachment;
 mod basis;
 mod class;
+mod credential;
 mod grant;
 mod host;
 mod limits;

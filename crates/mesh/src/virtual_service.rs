@@ -12,6 +12,7 @@ mod resolve;
 mod tables;
 mod weight;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
@@ -19,6 +20,7 @@ use model::kinds::istio::VirtualService;
 use model::names::Namespace;
 use model::object::{Object, ObjectName, Timestamp};
 use model::service::Visibility;
+use model::session::Session;
 use store::{Reads, Snapshot};
 
 use crate::limits;
@@ -72,6 +74,8 @@ pub struct ResolvedVirtualService {
     pub weight: usize,
     /// What of it is refused because it makes too much.
     pub excess: Excess,
+    /// How HTTP routes keep sessions, by their place.
+    pub sessions: BTreeMap<usize, Arc<Session>>,
 }
 
 /// What of a rule is refused because it makes more than [`limits`] allows, by itself or with its delegates.
@@ -187,9 +191,12 @@ impl Query<Snapshot> for VirtualServiceOf {
             spec.http = merged.routes;
             excess.delegates = merged.refused;
         }
+        let role = object.meta.gateway_api();
+        let mut sessions = role.map_or_else(BTreeMap::new, |role| role.sessions.clone());
         let mut http = weight::of_http(&spec.http);
         if http > limits::RULE_BYTES {
             excess.http = true;
+            sessions.clear();
             weight::refuse_http(&mut spec);
             http = weight::of_http(&spec.http);
         }
@@ -208,6 +215,7 @@ impl Query<Snapshot> for VirtualServiceOf {
             created: object.meta.created,
             semantics,
             spec,
+            sessions,
         }))
     }
 }
@@ -240,6 +248,7 @@ impl Query<Snapshot> for RefusedVirtualService {
             export_to: rule.export_to.clone(),
             excess: rule.excess.clone(),
             spec,
+            sessions: BTreeMap::new(),
             ..*rule
         }))
     }

@@ -2,12 +2,14 @@
 //!
 //! Only a translator fills this in: nothing that is read from YAML, JSON or an API ends up here, so no user can claim it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::kinds::Kind;
 use crate::names::Namespace;
 use crate::object::{Meta, ObjectKey};
+use crate::session::Session;
 
 /// What an object was made from.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
@@ -52,7 +54,8 @@ pub enum Semantics {
     GatewayApi(GatewayRole),
 }
 
-/// What a Gateway that was made from one of the Gateway API knows of it. Empty for routes.
+/// What Istio's kinds have no field for. A Gateway that was made from one of the Gateway API has all but sessions, a
+/// VirtualService only those.
 #[derive(Clone, PartialEq, Eq, Debug, Hash, Default)]
 pub struct GatewayRole {
     /// The hosts of the services through which it is reached; `None` where it selects proxies by labels.
@@ -61,6 +64,8 @@ pub struct GatewayRole {
     pub parent_namespace: Option<Namespace>,
     /// The service account of the proxies that were deployed for it.
     pub service_account: Option<Arc<str>>,
+    /// How HTTP routes keep sessions, by their place in the VirtualService.
+    pub sessions: BTreeMap<usize, Arc<Session>>,
 }
 
 impl Meta {

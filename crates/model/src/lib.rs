@@ -23,6 +23,7 @@ pub mod parse;
 pub mod peer;
 pub mod protocol;
 pub mod service;
+pub mod session;
 pub mod settings;
 pub mod spiffe;
 pub mod trust;

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pilothouse_model::kinds::gateway_api::pool_service_name;
 use pilothouse_model::mesh::{self, MeshConfig};
 use pilothouse_model::protocol::Protocol;
 use pilothouse_model::service::Locality;
@@ -292,5 +293,14 @@ fn spiffe_ids_are_read_and_written_as_in_istio() {
             // Pools of certificates and what was fetched were not recorded.
             _ => return None,
         })
+    });
+}
+
+#[test]
+fn pools_have_the_services_of_istio() {
+    check("gateway-api-helpers", |function, input| {
+        let is_ours = function == "gateway.InferencePoolServiceName";
+        let pool = is_ours.then(|| input["poolName"].as_str().unwrap())?;
+        Some(json!([*pool_service_name(pool), null]))
     });
 }

@@ -17,6 +17,10 @@ use serde_json::{Value, json};
 
 /// How long anything may take on a busy machine, beyond what it has to.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The lock for addresses of ServiceEntries.
+const ADDRESSES: &str = "istio-ip-autoallocate";
+/// The lock for what is deployed for Gateways.
+const DEPLOYMENTS: &str = "istio-gateway-deployment";
 const ENTRIES: &str = "/apis/networking.istio.io/v1/namespaces/default/serviceentries";
 
 fn free() -> SocketAddr {
@@ -69,13 +73,17 @@ impl Process {
         Self { child, http }
     }
 
+    /// What it shows of a lock.
+    fn lock(&self, name: &str) -> Value {
+        let page = ask(self.http, "GET", "/debug/writing", &Value::Null);
+        let locks = page["locks"].as_array().into_iter().flatten();
+        let mut named = locks.filter(|lock| lock["lock"] == name);
+        named.next().cloned().unwrap_or_default()
+    }
+
     /// Whether it leads the writing of addresses.
     fn leads(&self) -> bool {
-        let page = ask(self.http, "GET", "/debug/writing", &Value::Null);
-        let locks = page["locks"].as_array().cloned().unwrap_or_default();
-        locks
-            .iter()
-            .any(|l| l["lock"] == "istio-ip-autoallocate" && l["leads"] == true)
+        self.lock(ADDRESSES)["leads"] == true
     }
 
     fn signal(mut self, name: &str) {
@@ -218,10 +226,11 @@ fn when_the_writer_is_killed_or_stopped_the_other_goes_on_and_nothing_is_written
     let took = wait("all have addresses", || world.addresses().len() == count);
     println!("{count} statuses were written in {took:?}");
     let second = world.replica("second");
-    wait("the second is there", || {
-        let page = ask(second.http, "GET", "/debug/writing", &Value::Null);
-        page["locks"][0]["holder"] == "first"
-    });
+    for lock in [ADDRESSES, DEPLOYMENTS] {
+        wait("the second is there", || {
+            second.lock(lock)["holder"] == "first"
+        });
+    }
     first.signal("KILL");
     world.create("killed");
     let took = wait("the second goes on", || {
@@ -233,8 +242,7 @@ fn when_the_writer_is_killed_or_stopped_the_other_goes_on_and_nothing_is_written
     );
     let third = world.replica("third");
     wait("the third is there", || {
-        let page = ask(third.http, "GET", "/debug/writing", &Value::Null);
-        page["locks"][0]["holder"] == "second"
+        third.lock(ADDRESSES)["holder"] == "second"
     });
     second.signal("TERM");
     world.create("stopped");

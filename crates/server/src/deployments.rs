@@ -11,7 +11,6 @@ mod manner;
 mod options;
 mod plan;
 mod reports;
-mod tags;
 mod watching;
 
 use std::collections::BTreeSet;
@@ -34,14 +33,14 @@ use crate::apis::Api;
 use crate::config::ServeOptions;
 use crate::derive::Batch;
 use crate::metrics::Metrics;
+use crate::tags::{self, Tags};
 use crate::webhooks::{Configuration, InjectorSource};
-use crate::writing::{Target, Told};
+use crate::writing::{Line, Target, Told};
 
 use manner::Manner;
 pub use options::DeploymentOptions;
 use plan::{PlaceOf, Plan, World};
 use reports::Reports;
-use tags::Tags;
 
 /// How many changed objects are kept apart.
 const MOST_CHANGED: usize = 10_000;
@@ -87,21 +86,20 @@ impl Seen {
                     | Kind::Namespace
             )
         };
-        // Of everything, or of which revision a Gateway is: that is looked at with each plan.
         let of_all = |kind: Kind| matches!(kind, Kind::ProxyConfig);
-        let of_tags = |key: &ObjectKey| {
-            matches!(
-                key.kind,
-                Kind::MutatingWebhook | Kind::ValidatingWebhook | Kind::CustomResourceDefinition
-            ) || (key.kind == Kind::Service && key.name.namespace == self.system)
-        };
         let objects = &batch.changes.objects;
         let changed: Vec<_> = objects.iter().filter(matters).cloned().collect();
         let mut state = self.state();
         let same = |known: &Arc<Snapshot>| Arc::ptr_eq(&known.settings, &batch.snapshot.settings);
         let all = !state.snapshot.as_ref().is_some_and(same)
             || objects.iter().any(|key| of_all(key.kind));
-        let news = all || !changed.is_empty() || objects.iter().any(of_tags);
+        // Of which revision a Gateway is, and which classes there can be, is looked at with each plan.
+        let news = all
+            || !changed.is_empty()
+            || tags::are_named_by(objects, &self.system)
+            || objects
+                .iter()
+                .any(|key| key.kind == Kind::CustomResourceDefinition);
         state.snapshot = Some(batch.snapshot.clone());
         state.all |= all;
         state.changed.extend(changed);
@@ -152,18 +150,19 @@ pub struct Parts<'a> {
     pub told: Told,
 }
 
-/// Deploys, and creates classes, until `stop`, as far as that is wanted.
-pub fn start(parts: &Parts<'_>, tasks: &TaskTracker, stop: &CancellationToken) {
+/// Deploys, and creates classes, until `stop`, as far as that is wanted; gives the lock under which that is done.
+pub fn start(parts: &Parts<'_>, tasks: &TaskTracker, stop: &CancellationToken) -> Option<Line> {
     let (options, target) = (parts.options, parts.target);
     let wants_classes = options.creates_gateway_classes();
     if !options.deploys_gateways() && !wants_classes {
-        return;
+        return None;
     }
     let (keep, default_revision) = watch::channel("".into());
     let leading = elect(parts, default_revision, tasks, stop);
+    let line = Line::new(Lock::Deployments, &leading, parts.metrics, (tasks, stop));
     let classes = watch::Sender::default();
     if wants_classes {
-        let listener = reports::of_classes(parts.metrics);
+        let listener = reports::of_classes(&line.figures, parts.metrics);
         let wanted = classes.subscribe();
         let writer = ObjectWriter::new(&target.api.place, &leading, wanted, listener);
         tasks.spawn(writer.run(leading.clone(), stop.clone()));
@@ -179,7 +178,7 @@ pub fn start(parts: &Parts<'_>, tasks: &TaskTracker, stop: &CancellationToken) {
         let manner = Manner {
             controller: parts.seen.controller(),
         };
-        let listener = reports::of_sets(&reports, parts.metrics);
+        let listener = reports::of_sets(&reports, &line.figures, parts.metrics);
         let place = &target.api.place;
         let wanted = sets.subscribe();
         let writer = SetWriter::new(place, &leading, manner, wanted, touched.clone(), listener);
@@ -212,6 +211,7 @@ pub fn start(parts: &Parts<'_>, tasks: &TaskTracker, stop: &CancellationToken) {
     tasks.spawn(async move {
         stop.run_until_cancelled(running.run()).await;
     });
+    Some(line)
 }
 
 fn variable(name: &str) -> String {

@@ -27,6 +27,7 @@ pub mod shadows;
 pub mod statuses;
 pub mod streams;
 pub mod supervisor;
+mod tags;
 pub mod trust;
 pub mod unsupported;
 pub mod warm;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use model::node::{Identity, Node};
@@ -36,11 +37,7 @@ impl OwnProxies {
         let Some(shown) = shown.and_then(|value| value.as_bytes().strip_prefix(b"Bearer ")) else {
             return false;
         };
-        let differ = shown
-            .iter()
-            .zip(self.0.as_bytes())
-            .fold(0, |all, (a, b)| all | (a ^ b));
-        shown.len() == self.0.len() && differ == 0
+        verify_slices_are_equal(shown, self.0.as_bytes()).is_ok()
     }
 }
 

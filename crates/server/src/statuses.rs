@@ -2,16 +2,17 @@
 //!
 //! A batch tells which statuses became others, so that an edit costs those that it touches: here, and for who writes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use convert::status::{Status, StatusChange};
-use model::{Kind, ObjectKey, SourceId};
+use model::{Kind, Namespace, ObjectKey, ObjectName, SourceId};
 use serde_json::Value;
 use store::Snapshot;
 use tokio::sync::watch;
 
 use crate::derive::Batch;
+use crate::tags::{self, Tags};
 use crate::writing::wanted;
 
 /// Statuses to be written, by object.
@@ -26,6 +27,14 @@ struct Inner {
     snapshot: Arc<Snapshot>,
     statuses: BTreeMap<ObjectKey, Arc<Option<Value>>>,
     writing: Option<Writing>,
+    replica: Replica,
+    tags: Tags,
+}
+
+/// The control plane that writes.
+struct Replica {
+    system: Namespace,
+    revision: Box<str>,
 }
 
 /// What is to be written of objects that a source told of.
@@ -44,13 +53,19 @@ pub struct ToWrite {
 }
 
 impl Book {
-    /// No statuses yet.
-    pub fn new(snapshot: Arc<Snapshot>) -> Self {
+    /// No statuses yet, for a control plane of a revision in the namespace `system`.
+    pub fn new(snapshot: Arc<Snapshot>, system: &str, revision: &str) -> Self {
+        let replica = Replica {
+            system: system.into(),
+            revision: revision.into(),
+        };
         Self {
             inner: Mutex::new(Inner {
+                tags: Tags::read(&snapshot, &replica.system, revision),
                 snapshot,
                 statuses: BTreeMap::new(),
                 writing: None,
+                replica,
             }),
         }
     }
@@ -64,10 +79,12 @@ impl Book {
     pub fn see(&self, batch: &Batch) {
         let mut inner = self.lock();
         inner.snapshot = batch.snapshot.clone();
-        // What is written depends on the generation of the object as well.
-        let told = |key: &&ObjectKey| inner.statuses.contains_key(*key);
-        let objects = batch.changes.objects.iter().filter(told);
-        let objects: Vec<ObjectKey> = objects.cloned().collect();
+        // What is written depends on the generation and the revision of the object as well.
+        let changed = &batch.changes.objects;
+        let objects = match inner.tags_changed(changed) {
+            true => inner.statuses.keys().cloned().collect(),
+            false => inner.concerned(changed),
+        };
         inner.take_in(&batch.statuses, objects);
     }
 
@@ -102,6 +119,47 @@ impl Book {
 }
 
 impl Inner {
+    /// Whether objects of other names are ours now.
+    fn tags_changed(&mut self, changed: &[ObjectKey]) -> bool {
+        let Replica { system, revision } = &self.replica;
+        if !tags::are_named_by(changed, system) {
+            return false;
+        }
+        let tags = Tags::read(&self.snapshot, system, revision);
+        let differs = self.tags != tags;
+        self.tags = tags;
+        differs
+    }
+
+    /// The objects with a status that changed themselves, or whose namespace did.
+    fn concerned(&self, changed: &[ObjectKey]) -> Vec<ObjectKey> {
+        let told = |key: &&ObjectKey| self.statuses.contains_key(*key);
+        let mut objects: Vec<ObjectKey> = changed.iter().filter(told).cloned().collect();
+        let namespaces = changed.iter().filter(|key| key.kind == Kind::Namespace);
+        let namespaces: BTreeSet<&str> = namespaces.map(|key| &*key.name.name).collect();
+        if !namespaces.is_empty() {
+            let all = self.statuses.keys();
+            let within = all.filter(|key| namespaces.contains(&*key.name.namespace));
+            objects.extend(within.cloned());
+        }
+        objects
+    }
+
+    /// Whether it is for this revision to write the status of an object.
+    fn is_ours(&self, object: &ObjectKey) -> bool {
+        if object.kind == Kind::Ingress {
+            return true;
+        }
+        let tables = &self.snapshot.tables;
+        let namespace = ObjectName::new("", &*object.name.namespace);
+        let namespace = tables.namespaces.get(&namespace);
+        let found = tables.get_any(object.kind, &object.name);
+        found.is_some_and(|found| {
+            let labels = namespace.map(|namespace| &namespace.meta.labels);
+            self.tags.are_of(&found.meta().labels, labels)
+        })
+    }
+
     /// Takes in statuses, and objects that changed.
     fn take_in(&mut self, changes: &[StatusChange], mut objects: Vec<ObjectKey>) {
         for StatusChange { object, status } in changes {
@@ -133,7 +191,7 @@ impl Inner {
 
     /// Says what is wanted of one object; returns whether that is something else.
     fn want(&self, source: &SourceId, object: ObjectKey, all: &mut Wanted) -> bool {
-        let status = self.statuses.get(&object);
+        let status = self.statuses.get(&object).filter(|_| self.is_ours(&object));
         let status = status.and_then(|status| status.as_ref().as_ref());
         let wanted =
             status.and_then(|status| wanted::of_status(&self.snapshot, &object, status, source));

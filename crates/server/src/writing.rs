@@ -67,20 +67,56 @@ pub struct Replica<'a> {
 }
 
 /// One lock: who leads, and how the writing goes.
-struct Line {
+pub struct Line {
     lock: Lock,
-    /// The name of its Lease.
-    lease: String,
     leading: Leading,
-    figures: Arc<Mutex<Figures>>,
+    pub(crate) figures: Arc<Mutex<Figures>>,
 }
 
+impl Line {
+    /// A lock, of which a gauge shows whether it is held.
+    pub(crate) fn new(
+        lock: Lock,
+        leading: &Leading,
+        metrics: &Arc<Metrics>,
+        (tasks, stop): (&TaskTracker, &CancellationToken),
+    ) -> Self {
+        tasks.spawn(gauge(lock, leading.clone(), metrics.clone(), stop.clone()));
+        Self {
+            lock,
+            leading: leading.clone(),
+            figures: Arc::default(),
+        }
+    }
+
+    /// As a page shows it, to the replica of that name.
+    fn shown(&self, identity: &str) -> Value {
+        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let holder = match self.leading.now() {
+            Lead::Ours(_) => identity.into(),
+            Lead::Theirs(holder) => holder,
+        };
+        json!({
+            "lock": self.lock.name(),
+            "writes": self.lock.about(),
+            "leads": self.leading.term().is_some(),
+            "holder": *holder,
+            "written": figures.written,
+            "failed": figures.failed,
+            "refused": figures.refused,
+            "contended": figures.contended,
+            "waiting": figures.waiting,
+        })
+    }
+}
+
+/// How the writing under a lock goes.
 #[derive(Default)]
-struct Figures {
-    written: u64,
-    failed: u64,
-    refused: u64,
-    contended: u64,
+pub(crate) struct Figures {
+    pub(crate) written: u64,
+    pub(crate) failed: u64,
+    pub(crate) refused: u64,
+    pub(crate) contended: u64,
     waiting: usize,
 }
 
@@ -151,7 +187,8 @@ impl Reports {
 }
 
 impl Writing {
-    /// Starts to write to a place what is wanted from here on, until `stop`.
+    /// Starts to write statuses and addresses to a place, those that are wanted from here on, until `stop`; gives the locks
+    /// under which that is done.
     pub fn start(
         target: &Target,
         replica: &Replica<'_>,
@@ -159,7 +196,7 @@ impl Writing {
         metrics: &Arc<Metrics>,
         told: Told,
         (tasks, stop): (&TaskTracker, &CancellationToken),
-    ) -> Arc<Self> {
+    ) -> Vec<Line> {
         let options = replica.options;
         let identity = options.identity();
         let reports = Arc::new(Reports {
@@ -172,10 +209,6 @@ impl Writing {
             facts: watch::Sender::default(),
             default_revision: watch::Sender::new("".into()),
         };
-        let revision: Arc<str> = match replica.revision {
-            "" => "default".into(),
-            revision => revision.into(),
-        };
         let elect = |lock| {
             if !target.shared || !options.leader_election {
                 return Leading::always();
@@ -183,7 +216,10 @@ impl Writing {
             let candidate = Candidate {
                 namespace: replica.namespace.into(),
                 identity: identity.clone(),
-                revision: revision.clone(),
+                revision: match replica.revision {
+                    "" => "default".into(),
+                    revision => revision.into(),
+                },
                 duration: options.lease_duration,
                 default_revision: wants.default_revision.subscribe(),
             };
@@ -193,18 +229,12 @@ impl Writing {
         };
         let mut lines = Vec::new();
         let mut write = |lock: Lock, leading: Leading, statuses: watch::Receiver<Statuses>| {
-            let figures = Arc::new(Mutex::default());
-            let listener = listener(lock, &figures, &reports, metrics);
+            let line = Line::new(lock, &leading, metrics, (tasks, stop));
+            let listener = listener(lock, &line.figures, &reports, metrics);
             let pace = options.pace();
             let writer = StatusWriter::new(&target.api.place, &leading, statuses, pace, listener);
             tasks.spawn(writer.run(stop.clone()));
-            tasks.spawn(gauge(lock, leading.clone(), metrics.clone(), stop.clone()));
-            lines.push(Line {
-                lock,
-                lease: lock.lease(&revision),
-                leading,
-                figures,
-            });
+            lines.push(line);
         };
         let derived = book.write_to(&target.source);
         write(Lock::Ingress, elect(Lock::Ingress), derived.ingresses);
@@ -227,33 +257,22 @@ impl Writing {
         let from = analyst.newest();
         let follow = follow(analyst.judged(), from, source, wants, stop.clone());
         tasks.spawn(follow);
-        Arc::new(Self {
+        lines
+    }
+
+    /// What is written to a place under these locks.
+    pub fn new(target: &Target, options: &WriteOptions, lines: Vec<Line>) -> Self {
+        Self {
             place: target.api.place.clone(),
-            identity,
+            identity: options.identity(),
             lines,
-        })
+        }
     }
 
     /// The page `/debug/writing`.
     pub fn page(&self) -> Value {
-        let lines = self.lines.iter().map(|line| {
-            let figures = line.figures.lock().unwrap_or_else(PoisonError::into_inner);
-            let holder = match line.leading.now() {
-                Lead::Ours(_) => self.identity.clone(),
-                Lead::Theirs(holder) => holder,
-            };
-            json!({
-                "lock": line.lease,
-                "writes": line.lock.about(),
-                "leads": line.leading.term().is_some(),
-                "holder": *holder,
-                "written": figures.written,
-                "failed": figures.failed,
-                "refused": figures.refused,
-                "contended": figures.contended,
-                "waiting": figures.waiting,
-            })
-        });
+        let lines = self.lines.iter();
+        let lines = lines.map(|line| line.shown(&self.identity));
         json!({
             "place": self.place.name(),
             "identity": *self.identity,

@@ -457,13 +457,7 @@ mod gateway_api {
             }
         }
     }
-    impl Indexed for XBackend {
-        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
-            if let Some(host) = &object.spec.external_hostname {
-                emit(ObjectIndex::Host, host.hostname.to_ascii_lowercase());
-            }
-        }
-    }
+    impl Indexed for XBackend {}
     impl Indexed for XMesh {}
     impl Indexed for InferencePool {
         fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {

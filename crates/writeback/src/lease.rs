@@ -80,8 +80,8 @@ impl Lock {
         matches!(self, Self::Deployments | Self::GatewayStatus)
     }
 
-    /// The name of the Lease of a revision.
-    pub fn lease(self, revision: &str) -> String {
+    /// The Lease of a revision.
+    fn lease(self, revision: &str) -> String {
         match self.is_per_revision() {
             true => format!("{}-{revision}", self.name()),
             false => self.name().to_owned(),

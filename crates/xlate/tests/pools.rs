@@ -197,6 +197,8 @@ fn a_route_asks_the_picker_of_its_pool() {
     let picker = "outbound|9002||picker.models.svc.cluster.local".to_owned();
     assert_eq!(asked(configs), (picker, false));
     assert!(configs["envoy.filters.http.cors"].is_object());
+    let service = &configs[EXT_PROC]["overrides"]["grpc_service"]["envoy_grpc"];
+    assert_eq!(service["authority"], "picker.models.svc.cluster.local:9002");
     let mode = &configs[EXT_PROC]["overrides"]["processing_mode"];
     assert_eq!(mode["request_body_mode"], "FULL_DUPLEX_STREAMED");
     let filters = filters(&world);

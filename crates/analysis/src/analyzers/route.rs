@@ -125,14 +125,7 @@ fn parents<T: Kinded>(
             _ => continue,
         };
         let Some(listeners) = listeners else {
-            report
-                .add(
-                    route,
-                    &code::PARENT_NOT_FOUND,
-                    path,
-                    format!("there is no {} {name}", parent.kind),
-                )
-                .help("correct name and namespace; until then the route is attached to nothing");
+            no_parent(route, path, (&parent.kind, &name), report);
             continue;
         };
         let section = parent.section_name.as_deref();
@@ -271,6 +264,21 @@ fn granted<T: Kinded>(
     }
 }
 
+fn no_parent<T: Kinded>(
+    object: &Object<T>,
+    path: String,
+    (kind, name): (&str, &ObjectName),
+    report: &mut Report<'_>,
+) {
+    let message = format!("there is no {kind} {name}");
+    report
+        .add(object, &code::PARENT_NOT_FOUND, path, message)
+        .help(format!(
+            "correct name and namespace; until then the {} is attached to nothing",
+            T::KIND.name()
+        ));
+}
+
 pub(crate) fn gateway(cx: &Cx<'_, Snapshot>, object: &Object<Gateway>, report: &mut Report<'_>) {
     certificates(cx, object, &object.spec.listeners, report);
 }
@@ -280,12 +288,11 @@ pub(crate) fn listener_set(
     object: &Object<ListenerSet>,
     report: &mut Report<'_>,
 ) {
-    parents(
-        cx,
-        object,
-        std::slice::from_ref(&object.spec.parent_ref),
-        report,
-    );
+    let gateway = object.spec.parent_ref.key(object.namespace());
+    if let Some(gateway) = gateway.filter(|key| cx.get::<Gateway>(&key.name).is_none()) {
+        let named = (gateway.kind.name(), &gateway.name);
+        no_parent(object, "spec.parentRef".to_owned(), named, report);
+    }
     certificates(cx, object, &object.spec.listeners, report);
 }
 

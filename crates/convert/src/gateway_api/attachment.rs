@@ -191,7 +191,7 @@ impl Attaching<'_, '_, '_> {
         match self.route.kind {
             Kind::HttpRoute | Kind::GrpcRoute => {
                 let rules = HttpRulesOf { route, in_mesh };
-                limits::weight(self.read.derived(rules).routes.iter().map(AsRef::as_ref))
+                self.read.derived(rules).weight()
             }
             _ => self.read.derived(StreamRulesOf { route, in_mesh }).weight(),
         }

@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute};
-use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName};
+use model::{Diagnostic, Namespace, ObjectKey, ObjectName};
 use store::index::{ObjectIndex, parent_host_value, reference_value};
 
 use self::merge::{Merging, Part};
 use super::attachment::{Attachment, AttachmentsOf, excess};
+use super::route::of_kind_by;
 use crate::outcome::Outcome;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -74,8 +75,8 @@ impl Derive for HostOfMesh {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
         let value = reference_value(&self.parent);
-        let mut routes = routes_by(read, ObjectIndex::Parent, &value);
-        routes.retain(|route| route.name.namespace == self.namespace);
+        let routes = routes_by(read, ObjectIndex::Parent, &value);
+        let routes = routes.filter(|route| route.name.namespace == self.namespace);
         let is_here = |attachment: &Attachment| {
             attachment.parent == self.parent && attachment.reference.port == self.port
         };
@@ -95,26 +96,23 @@ impl Derive for HostOfMesh {
 }
 
 /// The HTTPRoutes and GRPCRoutes with an index value.
-fn routes_by(read: &Reader<'_, '_, Routes>, index: ObjectIndex, value: &str) -> Vec<ObjectKey> {
-    let of_kind = |kind, names: Vec<ObjectName>| {
-        // The routes of other clusters are theirs.
-        let names = names.into_iter().filter(|name| name.cluster.is_none());
-        names.map(move |name| ObjectKey { kind, name })
-    };
-    let http = of_kind(Kind::HttpRoute, read.names_by::<HttpRoute>(index, value));
-    let grpc = of_kind(Kind::GrpcRoute, read.names_by::<GrpcRoute>(index, value));
-    http.chain(grpc).collect()
+fn routes_by(
+    read: &Reader<'_, '_, Routes>,
+    index: ObjectIndex,
+    value: &str,
+) -> impl Iterator<Item = ObjectKey> + use<> {
+    of_kind_by::<HttpRoute>(read, index, value).chain(of_kind_by::<GrpcRoute>(read, index, value))
 }
 
 /// Those of the routes that are accepted somewhere here, the oldest first.
 fn parts(
     read: &Reader<'_, '_, Routes>,
-    routes: Vec<ObjectKey>,
+    routes: impl Iterator<Item = ObjectKey>,
     in_mesh: bool,
     is_here: impl Fn(&Attachment) -> bool,
     findings: &mut BTreeSet<Diagnostic>,
 ) -> Vec<Part> {
-    let parts = routes.into_iter().filter_map(|route| {
+    let parts = routes.filter_map(|route| {
         let attachments = read.derived(AttachmentsOf(route.clone()));
         findings.extend(excess(&route, &attachments));
         let accepted = |a: &Attachment| a.refused.is_none() && is_here(a);

@@ -7,7 +7,6 @@
 
 mod build;
 mod conflict;
-mod credential;
 mod kinds;
 mod namespaces;
 mod owner;
@@ -28,7 +27,6 @@ use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
 pub(crate) use build::BuiltOf;
-pub(crate) use credential::CertificateOf;
 pub(crate) use tls::{not_a_secret, secret_of};
 
 /// The port on which waypoints and gateways between networks take tunnels.
@@ -194,6 +192,7 @@ impl ServersOf {
             services: Some(served.services.clone()),
             parent_namespace: is_set.then(|| gateway.name.namespace.clone()),
             service_account: served.service_account.clone(),
+            ..GatewayRole::default()
         };
         let owner = std::iter::once(self.0.clone());
         let parent = is_set.then_some(gateway);

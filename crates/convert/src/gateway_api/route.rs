@@ -2,6 +2,7 @@
 
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute, Route, TcpRoute, TlsRoute, UdpRoute};
 use model::{Kind, ObjectKey, Timestamp};
+use store::index::ObjectIndex;
 
 use crate::reader::{Derive, Reader};
 use crate::strata::{Layered, Routes, Written};
@@ -25,6 +26,33 @@ macro_rules! with_route_type {
     };
 }
 pub(super) use with_route_type;
+
+/// The routes of a kind with an index value. Those of other clusters are theirs.
+pub(super) fn of_kind_by<T: WrittenRoute>(
+    read: &Reader<'_, '_, Routes>,
+    index: ObjectIndex,
+    value: &str,
+) -> impl Iterator<Item = ObjectKey> + use<T> {
+    let names = read.names_by::<T>(index, value).into_iter();
+    let own = names.filter(|name| name.cluster.is_none());
+    own.map(|name| ObjectKey {
+        kind: T::KIND,
+        name,
+    })
+}
+
+/// The routes of any kind with an index value.
+pub(super) fn of_any_kind_by(
+    read: &Reader<'_, '_, Routes>,
+    index: ObjectIndex,
+    value: &str,
+) -> impl Iterator<Item = ObjectKey> + use<> {
+    of_kind_by::<HttpRoute>(read, index, value)
+        .chain(of_kind_by::<GrpcRoute>(read, index, value))
+        .chain(of_kind_by::<TlsRoute>(read, index, value))
+        .chain(of_kind_by::<TcpRoute>(read, index, value))
+        .chain(of_kind_by::<UdpRoute>(read, index, value))
+}
 
 /// When a route was created.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

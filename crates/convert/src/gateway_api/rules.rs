@@ -11,6 +11,7 @@ mod filters;
 mod matches;
 mod precedence;
 mod rule;
+mod session;
 pub(super) mod stream;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute as KubeHttpRoute};
+use model::session::Session;
 use model::{Diagnostic, Kind, ObjectKey};
 use prost::Message;
 use proto_istio::networking::HttpRoute;
@@ -27,16 +29,19 @@ pub(crate) use precedence::sort;
 
 use self::budget::Budget;
 use self::rule::Rule;
+use super::limits;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
 /// Why a part of a route is not served as it is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RouteError {
-    /// The reason of the condition `ResolvedRefs`.
+    /// The reason of a condition.
     pub reason: &'static str,
     /// For people.
     pub message: String,
+    /// Whether the condition `Accepted` tells of it, and not `ResolvedRefs`: nothing of the route is served.
+    pub refuses: bool,
 }
 
 /// The reasons of [`RouteError`].
@@ -63,6 +68,15 @@ impl RouteError {
         Self {
             reason,
             message: message.into(),
+            refuses: false,
+        }
+    }
+
+    /// What is asked for cannot be done, and the route is not served without it.
+    pub(crate) fn refusal(message: impl Into<String>) -> Self {
+        Self {
+            refuses: true,
+            ..Self::new(reason::UNSUPPORTED_VALUE, message)
         }
     }
 
@@ -74,11 +88,25 @@ impl RouteError {
     }
 }
 
+/// What is made of a match of a rule.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Ruled {
+    /// A route of a VirtualService.
+    pub route: Arc<HttpRoute>,
+    /// How its requests keep sessions, for which Istio's kind has no field.
+    pub session: Option<Arc<Session>>,
+}
+
+/// One error with the reason of the first and what all say.
+fn joined<const N: usize>(errors: [Option<RouteError>; N]) -> Option<RouteError> {
+    errors.into_iter().flatten().reduce(RouteError::and)
+}
+
 /// The rules of a route of HTTP or gRPC requests.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct HttpRules {
     /// One for each match, in the order of the rules. Empty where a rule has no meaning.
-    pub routes: Vec<Arc<HttpRoute>>,
+    pub routes: Vec<Ruled>,
     /// The last thing that is wrong.
     pub error: Option<RouteError>,
     /// Objects besides the route without which the routes would be others.
@@ -114,6 +142,13 @@ impl Derive for HttpRulesOf {
             _ => None,
         }
         .unwrap_or_default()
+    }
+}
+
+impl HttpRules {
+    /// What its routes weigh.
+    pub(crate) fn weight(&self) -> usize {
+        limits::weight(self.routes.iter().map(|ruled| &*ruled.route))
     }
 }
 
@@ -167,17 +202,23 @@ impl HttpRulesOf {
                 self.route.name.namespace, self.route.name.name
             ),
         };
-        made.error = error.or(made.error.take());
+        let features = &read.settings().features;
+        let kept = session::kept(rule.session, &self.route, &base.name, features);
+        made.error = joined([error, kept.error]).or(made.error.take());
         budget.take_copies(index, base.encoded_len(), rule.matches.len())?;
+        let ruled = |route| Ruled {
+            route: Arc::new(route),
+            session: kept.session.clone(),
+        };
         let Some(first) = first else {
-            made.routes.push(Arc::new(base));
+            made.routes.push(ruled(base));
             return Ok(());
         };
         let others = rule.matches.iter().skip(1).map(|other| other.request());
         for matched in std::iter::once(Ok(first)).chain(others) {
             let matched = matched?;
             budget.take(index, matched.encoded_len())?;
-            made.routes.push(Arc::new(HttpRoute {
+            made.routes.push(ruled(HttpRoute {
                 r#match: vec![matched],
                 ..base.clone()
             }));

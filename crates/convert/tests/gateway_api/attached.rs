@@ -153,3 +153,26 @@ fn waypoints_are_told_in_the_ambient_mode_alone() {
     let statuses = status::all(&without.store.snapshot());
     assert!(!format!("{statuses:?}").contains("ResolvedWaypoints"));
 }
+
+#[test]
+fn a_route_that_nobody_would_authorize_is_not_accepted() {
+    let mut world = World::new(settings(""));
+    let filter = "{type: ExternalAuth, externalAuth: {protocol: GRPC, backendRef: {name: auth, port: 80}, grpc: {}}}";
+    world.put(&format!(
+        "{GATEWAY}  - {{name: web, port: 80, protocol: HTTP}}\n{}",
+        route(
+            "HTTPRoute",
+            "{name: g}",
+            "",
+            &format!("{{filters: [{filter}]}}")
+        )
+    ));
+    let [(status, reason, message)] = &told(&world, Kind::HttpRoute, "Accepted")[..] else {
+        panic!("one parent");
+    };
+    assert_eq!((&**status, &**reason), ("False", "UnsupportedValue"));
+    assert!(message.contains("ExternalAuth"), "{message}");
+    assert_eq!(told(&world, Kind::HttpRoute, "ResolvedRefs")[0].0, "True");
+    let snapshot = world.store.snapshot();
+    assert_eq!(snapshot.tables.count(Kind::VirtualService), 0);
+}

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 mod attached;
+mod filters;
 mod fixture;
 mod goldens;
 mod incremental;

@@ -7,7 +7,7 @@ use demo::check::nothing_refused;
 use demo::http::Client;
 use demo::shop::WORKLOADS;
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::backend::{Backend, prompt};
 use crate::rig::{Rig, pilothouse, until};
@@ -16,7 +16,7 @@ use crate::traffic::{SERVICES, all_to};
 const KINDS: &str = "/apis/networking.istio.io/v1/namespaces/shop";
 
 /// A client of the API.
-struct Api(SocketAddr);
+pub(crate) struct Api(pub(crate) SocketAddr);
 
 impl Api {
     async fn send(&self, method: Method, path: &str, kind: &str, body: String) -> Value {
@@ -28,8 +28,35 @@ impl Api {
         reply.json().unwrap()
     }
 
-    /// Server-side apply, as kubectl and Argo CD do it.
-    async fn apply(&self, manifest: &str) -> Value {
+    pub(crate) async fn namespace(&self, name: &str) {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        self.create("/api/v1/namespaces", &object).await;
+    }
+
+    /// A token of an account that is made for it, for the control plane.
+    pub(crate) async fn token(&self, namespace: &str, account: &str) -> String {
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        let object =
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}});
+        self.create(&path, &object).await;
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": ["istio-ca"]},
+        });
+        let made = self
+            .create(&format!("{path}/{account}/token"), &request)
+            .await;
+        made["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    async fn create(&self, path: &str, object: &Value) -> Value {
+        let kind = "application/json";
+        self.send(Method::POST, path, kind, object.to_string())
+            .await
+    }
+
+    /// Server-side apply into the namespace of the shop, as kubectl and Argo CD do it.
+    pub(crate) async fn apply(&self, manifest: &str) -> Value {
         let value = |field: &str| {
             let rest = manifest.split_once(field).unwrap().1;
             rest.split([',', '\n', '}']).next().unwrap().trim()
@@ -38,8 +65,10 @@ impl Api {
             "ServiceEntry" => "serviceentries".to_owned(),
             kind => format!("{}s", kind.to_lowercase()),
         };
+        let version = value("apiVersion: ");
+        let group = if version == "v1" { "api" } else { "apis" };
         let path = format!(
-            "{KINDS}/{plural}/{}?fieldManager=test&fieldValidation=Strict",
+            "/{group}/{version}/namespaces/shop/{plural}/{}?fieldManager=test&fieldValidation=Strict",
             value("name: ")
         );
         let kind = "application/apply-patch+yaml";
@@ -86,10 +115,7 @@ pub(crate) async fn what_is_applied_steers_traffic_and_a_rollback_takes_it_back(
             "--insecure-local".to_owned(),
         ])
         .await;
-    let namespace = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}"#;
-    let json = "application/json";
-    let (namespaces, body) = ("/api/v1/namespaces", namespace.to_owned());
-    api.send(Method::POST, namespaces, json, body).await;
+    api.namespace("shop").await;
     for manifest in rig.block.place(SERVICES).split("---\n") {
         api.apply(manifest).await;
     }
@@ -126,7 +152,8 @@ pub(crate) async fn what_is_applied_steers_traffic_and_a_rollback_takes_it_back(
     api.send(Method::PATCH, &uri, kind, all_to("green")).await;
     until("green answers again", async || answers_still("green").await).await;
     let path = format!("{KINDS}/virtualservices/shop");
-    api.send(Method::DELETE, &path, json, String::new()).await;
+    let kind = "application/json";
+    api.send(Method::DELETE, &path, kind, String::new()).await;
     until("nobody answers", async || rig.get("/").await.status == 404).await;
     nothing_refused(&mesh).await.unwrap();
     mesh.stop().await;

@@ -1,16 +1,12 @@
 //! An Ingress, as clients see it.
 
-use std::net::{Ipv4Addr, TcpListener};
-use std::sync::atomic::AtomicU16;
-use std::sync::atomic::Ordering::Relaxed;
-
 use demo::check::nothing_refused;
 use demo::http::Client;
 use demo::shop::WORKLOADS;
 
 use crate::backend::{Backend, prompt};
 use crate::edge::{ROOT, SIDECAR, ask, start, way};
-use crate::rig::{Rig, until};
+use crate::rig::{Rig, ports_of_all_addresses, until};
 use crate::traffic::SERVICES;
 
 /// The Ingress, and the service through which its ports are reached: those that all addresses share are taken.
@@ -43,19 +39,6 @@ spec:
   ports: [{name: http, number: 80, protocol: HTTP, targetPort: PLAIN}, {name: https, number: 443, protocol: HTTPS, targetPort: TLS}]
   endpoints: [{address: 127.0.0.1, labels: {istio: ingressgateway}}]
 ";
-
-/// Ports for what is served at every address, as an Ingress is: none that anybody listens at, and none of those that
-/// systems give to outgoing connections, of which a single one keeps a server from such a port.
-fn ports_of_all_addresses() -> [u16; 2] {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok();
-    // Processes that run side by side start far apart.
-    let start = std::process::id() * 37;
-    let mut ports = std::iter::repeat_with(|| start + u32::from(NEXT.fetch_add(1, Relaxed)))
-        .map(|turn| 20_000 + u16::try_from(turn % 9_000).expect("below 9,000"))
-        .filter(is_free);
-    std::array::from_fn(|_| ports.next().expect("the numbers do not end"))
-}
 
 pub(crate) async fn an_ingress_routes_paths_over_plain_text_and_tls(rig: Rig) {
     let blue = Backend::start(rig.block.proxy(&WORKLOADS[0]), "blue", prompt).await;

@@ -175,7 +175,9 @@ pub(crate) async fn requests_go_to_the_endpoint_that_the_picker_names(mut rig: R
     assert!(green.seen().iter().all(|path| path == "/green/v1"));
     assert!(blue.seen().iter().all(|path| path.starts_with("/blue")));
     let address = rig.address("127.0.20.20:9080").to_string();
-    assert!(served.lock().unwrap().contains(&address));
+    // Older Envoys do not know that they could tell (`selected_host_key`).
+    let is_told = served.lock().unwrap().contains(&address);
+    assert_eq!(is_told, rig.version() != "1.36.4");
     // A picker that has no wish leaves the choice to the gateway.
     assert_eq!(post(&rig, "/other").await.0, 200);
 

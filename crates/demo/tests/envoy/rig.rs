@@ -1,10 +1,12 @@
 //! A mesh for one test: its own addresses, folder and processes.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use demo::http::{Client, Reply};
@@ -22,11 +24,12 @@ pub(crate) struct Rig {
     pub(crate) block: Block,
     dir: TempDir,
     envoy: Envoy,
+    version: &'static str,
     variables: Vec<(&'static str, &'static str)>,
 }
 
 /// Runs a test with Envoy of that version, if it can be had.
-pub(crate) async fn with(version: &str, test: impl AsyncFnOnce(Rig)) {
+pub(crate) async fn with(version: &'static str, test: impl AsyncFnOnce(Rig)) {
     let cache = root().join(".cache/envoy");
     match program::fetch(version, &cache) {
         Ok(envoy) => {
@@ -42,6 +45,7 @@ pub(crate) async fn with(version: &str, test: impl AsyncFnOnce(Rig)) {
                 block: Block::free(),
                 dir,
                 envoy,
+                version,
                 variables: Vec::new(),
             })
             .await;
@@ -109,6 +113,11 @@ impl Rig {
         &self.envoy.program
     }
 
+    /// Its version.
+    pub(crate) fn version(&self) -> &'static str {
+        self.version
+    }
+
     /// Starts Pilothouse on the folder.
     pub(crate) async fn mesh(&self) -> Mesh {
         self.mesh_with(Vec::new()).await
@@ -170,6 +179,19 @@ pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
         );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Ports for what is served at every address: none that anybody listens at, and none of those that systems give to
+/// outgoing connections, of which a single one keeps a server from such a port.
+pub(crate) fn ports_of_all_addresses<const PORTS: usize>() -> [u16; PORTS] {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok();
+    // Processes that run side by side start far apart.
+    let start = std::process::id() * 37;
+    let mut ports = std::iter::repeat_with(|| start + u32::from(NEXT.fetch_add(1, Relaxed)))
+        .map(|turn| 20_000 + u16::try_from(turn % 9_000).expect("below 9,000"))
+        .filter(is_free);
+    std::array::from_fn(|_| ports.next().expect("the numbers do not end"))
 }
 
 fn root() -> PathBuf {

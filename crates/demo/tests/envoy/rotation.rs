@@ -50,13 +50,13 @@ spec:
 ";
 
 /// A certificate with its key, in PEM, and in DER.
-struct Pair {
-    chain: String,
-    key: String,
-    der: Vec<u8>,
+pub(crate) struct Pair {
+    pub(crate) chain: String,
+    pub(crate) key: String,
+    pub(crate) der: Vec<u8>,
 }
 
-fn pair(serial: u64) -> Pair {
+pub(crate) fn pair(serial: u64) -> Pair {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(["shop.example.com".to_owned()]).unwrap();
     params.serial_number = Some(SerialNumber::from(serial));
@@ -68,7 +68,7 @@ fn pair(serial: u64) -> Pair {
     }
 }
 
-fn secret(name: &str, chain: &str, key: &str) -> String {
+pub(crate) fn secret(name: &str, chain: &str, key: &str) -> String {
     let fields = [("tls.crt", chain), ("tls.key", key)];
     secret_of(name, &fields.map(|(field, text)| (field, indented(text))))
 }
@@ -115,7 +115,9 @@ impl ServerCertVerifier for Anyone {
 }
 
 /// A connection to the gateway, and the certificate that it showed.
-async fn connect(address: SocketAddr) -> anyhow::Result<(TlsStream<TcpStream>, Vec<u8>)> {
+pub(crate) async fn connect(
+    address: SocketAddr,
+) -> anyhow::Result<(TlsStream<TcpStream>, Vec<u8>)> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?
@@ -131,12 +133,12 @@ async fn connect(address: SocketAddr) -> anyhow::Result<(TlsStream<TcpStream>, V
     Ok((stream, shown))
 }
 
-async fn shown(address: SocketAddr) -> Vec<u8> {
+pub(crate) async fn shown(address: SocketAddr) -> Vec<u8> {
     connect(address).await.map(|(_, c)| c).unwrap_or_default()
 }
 
 /// Asks over a connection that stays open.
-async fn ask(stream: &mut TlsStream<TcpStream>) -> String {
+pub(crate) async fn ask(stream: &mut TlsStream<TcpStream>) -> String {
     let request = b"GET / HTTP/1.1\r\nhost: shop.example.com\r\n\r\n";
     stream.write_all(request).await.unwrap();
     let mut text = String::new();

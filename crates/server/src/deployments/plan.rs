@@ -20,7 +20,7 @@ use store::index::{IndexEntry, ObjectIndex, reference_value};
 use writeback::ObjectRef;
 use writeback::sets::{Set, Sets};
 
-use super::tags::Tags;
+use crate::tags::Tags;
 
 /// The most bytes of ConfigMaps that are laid over the objects of a Gateway.
 const LARGEST_OVERLAY: usize = 256 << 10;

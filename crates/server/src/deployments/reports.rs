@@ -10,7 +10,7 @@ use writeback::sets::{Event, Listener, Sets};
 
 use super::plan::Plan;
 use crate::metrics::Metrics;
-use crate::writing::Told;
+use crate::writing::{Figures, Told};
 
 /// Nothing can be deployed for a Gateway.
 const FAULT: &str = "PIL0805";
@@ -94,9 +94,21 @@ impl Reports {
 }
 
 /// Counts what a writer of sets tells, and says what people have to know.
-pub(super) fn of_sets(reports: &Arc<Reports>, metrics: &Arc<Metrics>) -> Listener {
-    let (reports, metrics) = (reports.clone(), metrics.clone());
+pub(super) fn of_sets(
+    reports: &Arc<Reports>,
+    figures: &Arc<Mutex<Figures>>,
+    metrics: &Arc<Metrics>,
+) -> Listener {
+    let (reports, figures, metrics) = (reports.clone(), figures.clone(), metrics.clone());
     Arc::new(move |event: Event<'_>| {
+        let mut figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Applied(_) => figures.written += 1,
+            Event::Refused(..) => figures.refused += 1,
+            Event::Foreign(..) | Event::Contended(..) => figures.contended += 1,
+            Event::Failed(..) => figures.failed += 1,
+        }
+        drop(figures);
         let (gateway, result, what) = match event {
             Event::Applied(gateway) => (gateway, "applied", None),
             Event::Foreign(gateway, objects) => {
@@ -130,20 +142,30 @@ pub(super) fn of_sets(reports: &Arc<Reports>, metrics: &Arc<Metrics>) -> Listene
 }
 
 /// Logs and counts what a writer of GatewayClasses tells.
-pub(super) fn of_classes(metrics: &Arc<Metrics>) -> objects::Listener {
-    let metrics = metrics.clone();
+pub(super) fn of_classes(
+    figures: &Arc<Mutex<Figures>>,
+    metrics: &Arc<Metrics>,
+) -> objects::Listener {
+    let (figures, metrics) = (figures.clone(), metrics.clone());
     Arc::new(move |event: objects::Event<'_>| {
+        let mut figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
         let result = match event {
             objects::Event::Written(object) => {
+                figures.written += 1;
                 tracing::info!(%object, "A GatewayClass was created.");
                 "applied"
             }
             objects::Event::Refused(object, error, _) => {
+                figures.refused += 1;
                 tracing::warn!(%object, %error, "A GatewayClass cannot be created.");
                 "refused"
             }
-            objects::Event::Contended(..) => "contended",
+            objects::Event::Contended(..) => {
+                figures.contended += 1;
+                "contended"
+            }
             objects::Event::Failed(object, error) => {
+                figures.failed += 1;
                 tracing::debug!(%object, %error, "A GatewayClass could not be created; it is tried again.");
                 "failed"
             }

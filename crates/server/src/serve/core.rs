@@ -90,7 +90,11 @@ impl Core {
         let analyst = Analyst::start().context("cannot start the analysis thread")?;
         let nothing = store::Store::new(settings.clone()).snapshot();
         let shadows = Arc::new(Shadows::new(nothing.clone()));
-        let statuses = Arc::new(Book::new(nothing.clone()));
+        let statuses = Arc::new(Book::new(
+            nothing.clone(),
+            &options.namespace,
+            &options.revision,
+        ));
         let of_statuses = statuses.clone();
         let home = wiring::home(options);
         let registration = Registration::start(options, home, nothing, metrics, tasks, stop);

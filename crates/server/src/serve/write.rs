@@ -14,7 +14,7 @@ use crate::deployments;
 use crate::http::Pages;
 use crate::trust;
 use crate::webhooks::InjectorSource;
-use crate::writing::{Replica, Target, Told, Writing};
+use crate::writing::{Line, Replica, Target, Told, Writing};
 
 /// What there is to write from, once every source has been read.
 pub(super) struct Begun<'a> {
@@ -54,10 +54,13 @@ impl<'a> Begun<'a> {
     ) {
         let Some(target) = target else { return };
         self.roots(&target, tasks, stop);
-        self.deployments(&target, tasks, stop);
+        let mut lines: Vec<Line> = self.deployments(&target, tasks, stop).into_iter().collect();
         if self.options.writing.write_status {
-            self.statuses(&target, tasks, stop);
+            lines.extend(self.statuses(&target, tasks, stop));
         }
+        let writing = Writing::new(&target, &self.options.writing, lines);
+        // Set here only.
+        let _ = self.pages.writing.set(Arc::new(writing));
     }
 
     fn roots(&self, target: &Target, tasks: &TaskTracker, stop: &CancellationToken) {
@@ -79,7 +82,12 @@ impl<'a> Begun<'a> {
         trust::start(&parts, tasks, stop);
     }
 
-    fn deployments(&self, target: &Target, tasks: &TaskTracker, stop: &CancellationToken) {
+    fn deployments(
+        &self,
+        target: &Target,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) -> Option<Line> {
         let parts = deployments::Parts {
             options: self.options,
             target,
@@ -88,7 +96,7 @@ impl<'a> Begun<'a> {
             metrics: &self.pages.metrics,
             told: self.told("deployments"),
         };
-        deployments::start(&parts, tasks, stop);
+        deployments::start(&parts, tasks, stop)
     }
 
     /// Reports what a part finds.
@@ -99,22 +107,25 @@ impl<'a> Begun<'a> {
         Arc::new(move |found| report(&findings, &metrics, &source, found))
     }
 
-    fn statuses(&self, target: &Target, tasks: &TaskTracker, stop: &CancellationToken) {
+    fn statuses(
+        &self,
+        target: &Target,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) -> Vec<Line> {
         let Self { options, pages, .. } = self;
         let replica = Replica {
             options: &options.writing,
             namespace: &options.namespace,
             revision: &options.revision,
         };
-        let writing = Writing::start(
+        Writing::start(
             target,
             &replica,
             (&pages.statuses, &pages.analyst),
             &pages.metrics,
             self.told("writing"),
             (tasks, stop),
-        );
-        // Set here only.
-        let _ = pages.writing.set(writing);
+        )
     }
 }

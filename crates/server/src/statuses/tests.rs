@@ -33,7 +33,7 @@ async fn next(wanted: &mut watch::Receiver<Wanted>) -> Wanted {
 async fn an_edit_changes_what_is_wanted_of_what_it_touches() {
     let settings: Arc<model::settings::Settings> = settings("").into();
     let nothing = store::Store::new(settings.clone()).snapshot();
-    let book = Arc::new(Book::new(nothing));
+    let book = Arc::new(Book::new(nothing, "istio-system", ""));
     let seen = book.clone();
     let (derive, thread) = Derive::start(settings, OriginLimits::default(), move |batch| {
         seen.see(batch)
@@ -83,6 +83,55 @@ async fn an_edit_changes_what_is_wanted_of_what_it_touches() {
     assert_eq!(gate.fields[3].value[0]["attachedRoutes"], 1);
     // Objects of folders get none written.
     assert!(book.write_to(&elsewhere).gateways.borrow().is_empty());
+    drop(derive);
+    thread.join().unwrap();
+}
+
+#[tokio::test]
+async fn each_revision_writes_its_own() {
+    let settings: Arc<model::settings::Settings> = settings("").into();
+    let nothing = store::Store::new(settings.clone()).snapshot();
+    let book = Arc::new(Book::new(nothing, "istio-system", "canary"));
+    let seen = book.clone();
+    let (derive, thread) = Derive::start(settings, OriginLimits::default(), move |batch| {
+        seen.see(batch)
+    })
+    .unwrap();
+    let owner = Owner::new(0, "api");
+    let put = |yaml: &str| {
+        let objects = World::objects(yaml).into_iter().map(|mut object| {
+            object.set_origin(Origin::Source(owner.source.clone()));
+            Change::Put(owner.clone(), object)
+        });
+        derive.change(objects.collect(), Instant::now())
+    };
+    let mut to_write = book.write_to(&owner.source).gateways;
+    let labelled = |revision: &str| {
+        let labels = format!("metadata: {{labels: {{istio.io/rev: {revision}}},");
+        route("a", 1, "/a").replace("metadata: {", &labels)
+    };
+    let namespace = |labels: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: shop, labels: {{{labels}}}}}}}"
+        )
+    };
+    let all = [&namespace(""), GATEWAY, &labelled("canary")].join("\n---\n");
+    put(&all).await.unwrap();
+    let (gate, a) = (key(Kind::KubeGateway, "gate"), key(Kind::HttpRoute, "a"));
+    let own = |wanted: &Wanted| (wanted.contains_key(&gate), wanted.contains_key(&a));
+    assert_eq!(own(&next(&mut to_write).await), (false, true));
+    // What states no revision is of that of its namespace.
+    put(&namespace("istio.io/rev: canary")).await.unwrap();
+    assert_eq!(own(&next(&mut to_write).await), (true, true));
+    // A tag is another name of a revision.
+    put(&namespace("istio.io/rev: prod")).await.unwrap();
+    assert_eq!(own(&next(&mut to_write).await), (false, true));
+    put("{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: istio-revision-tag-prod, labels: {istio.io/rev: canary, istio.io/tag: prod}}, webhooks: []}")
+        .await
+        .unwrap();
+    assert_eq!(own(&next(&mut to_write).await), (true, true));
+    put(&labelled("other")).await.unwrap();
+    assert_eq!(own(&next(&mut to_write).await), (true, false));
     drop(derive);
     thread.join().unwrap();
 }

@@ -127,7 +127,7 @@ pub(super) const ROWS: &[(&str, &str, Row)] = &[
     ("ListenerSet", "listeners", Has(Entries(1, 64))),
     ("ListenerSet", "listeners", Has(Other(c::listeners))),
     ("ListenerSet", "listeners[]", Is("Listener")),
-    ("ListenerSet", "parentRef", Is("ParentRef")),
+    ("ListenerSet", "parentRef", Is("NamedRef")),
     ("Listener", "", Has(Needs(&["name", "port", "protocol"]))),
     ("Listener", "name", Has(NAME)),
     ("Listener", "name", Has(Form(is_subdomain, "a listener"))),

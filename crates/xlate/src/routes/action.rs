@@ -27,9 +27,10 @@ use proto_istio::networking::{
     HttpRouteDestination, http_body,
 };
 
-use super::rule::{Building, Session};
+use super::rule::Building;
 use super::{filters, hash, headers, matching, retry};
 use mesh::virtual_service::Semantics;
+use model::session::Session;
 use xds::any;
 
 const NO_TIMEOUT: Duration = Duration {
@@ -40,7 +41,7 @@ const NO_TIMEOUT: Duration = Duration {
 /// The route of one match of a rule, or of a rule's route without matches.
 pub(super) fn route(
     building: &Building<'_>,
-    stated: &HttpRoute,
+    (at, stated): (usize, &HttpRoute),
     matched: Option<&HttpMatchRequest>,
 ) -> Route {
     let mut route = Route {
@@ -80,7 +81,8 @@ pub(super) fn route(
     if let Some(stated) = &stated.cors_policy {
         configs.insert(filters::CORS.to_owned(), any(&filters::cors(stated)));
     }
-    if let Some(session) = session(building, sent_to) {
+    let of_rule = building.rule.sessions.get(&at).map(AsRef::as_ref);
+    if let Some(session) = of_rule.or_else(|| session(building, sent_to)) {
         configs.insert(filters::SESSION.to_owned(), any(&filters::session(session)));
     }
     if building.key.http3 {

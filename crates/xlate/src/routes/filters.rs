@@ -31,7 +31,8 @@ use proto_istio::networking::http_fault_injection::delay::HttpDelayType;
 use proto_istio::networking::{CorsPolicy, HttpFaultInjection, Percent};
 
 use super::matching::text_matcher;
-use super::rule::{Session, cluster_name};
+use super::rule::cluster_name;
+use model::session::Session;
 use xds::any;
 
 pub(super) const FAULT: &str = "envoy.filters.http.fault";
@@ -156,6 +157,8 @@ pub(super) fn picker(picker: &Picker) -> ExtProcPerRoute {
             grpc_service: Some(GrpcService {
                 target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
                     cluster_name: cluster_name(picker.port.into(), "", &picker.host),
+                    // Else Envoy sends the name of the cluster, whose `|` strict servers refuse.
+                    authority: format!("{}:{}", picker.host, picker.port),
                     ..EnvoyGrpc::default()
                 })),
                 ..GrpcService::default()
@@ -176,12 +179,17 @@ pub(super) fn picker(picker: &Picker) -> ExtProcPerRoute {
 /// Istio: pilot/pkg/networking/util/util.go MaybeBuildStatefulSessionFilterConfig, 1.32.
 pub(super) fn session(session: &Session) -> StatefulSessionPerRoute {
     let state = match session {
-        Session::Cookie { name, path } => TypedExtensionConfig {
+        Session::Cookie {
+            name,
+            path,
+            lifetime,
+        } => TypedExtensionConfig {
             name: "envoy.http.stateful_session.cookie".to_owned(),
             typed_config: Some(any(&CookieBasedSessionState {
                 cookie: Some(Cookie {
                     name: name.to_string(),
                     path: path.to_string(),
+                    ttl: lifetime.and_then(|lifetime| lifetime.try_into().ok()),
                     ..Cookie::default()
                 }),
             })),

@@ -11,6 +11,7 @@ use model::host::more_specific;
 use model::names::Namespace;
 use model::object::ObjectName;
 use model::service::Service;
+use model::session::Session;
 use prost::Message;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
 use proto_envoy::envoy::config::route::v3::virtual_host::TlsRequirementType;
@@ -23,7 +24,7 @@ use super::encode::{ConfigBytes, RouteList};
 use super::filters;
 use super::patched::Config;
 use super::plan::alias;
-use super::rule::{HasRoutes, RuleRoutes, Session, Target};
+use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
@@ -247,7 +248,7 @@ impl Hosts<'_, '_> {
                 session: service
                     .as_ref()
                     .filter(|_| sessions)
-                    .and_then(|s| Session::of(s)),
+                    .and_then(|s| session_of(s)),
                 picker: service.and_then(|s| s.picker.clone()),
             })
         });

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use incr::{Cx, KeyedMap, KeyedSet, Query};
 use model::host::{Hostname, matches};
 use model::service::{Resolution, Service};
+use model::session::Session;
 use prost::Message;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
 use store::{Reads, Snapshot};
@@ -21,7 +22,7 @@ use super::domains::{Claimed, Domains, Speaker, bracketed, with_port};
 use super::encode::RouteList;
 use super::filters;
 use super::named::{Named, Specificity};
-use super::rule::{HasRoutes, RuleRoutes, Session, Target};
+use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 use super::service::ServiceRoutes;
 use mesh::scope::suspects_in;
 use mesh::scope::{EgressScope, ScopeOf, SidecarScope};
@@ -287,7 +288,7 @@ fn rule_routes(
             alias: on_port.and_then(|s| alias(&s.service)),
             session: on_port
                 .filter(|_| sessions)
-                .and_then(|s| Session::of(&s.service)),
+                .and_then(|s| session_of(&s.service)),
             picker: on_port.and_then(|s| s.service.picker.clone()),
             host: host.clone(),
         };
@@ -391,7 +392,7 @@ impl Planned<'_, '_> {
             return;
         }
         let sessions = self.cx.settings().features.persistent_session_filter;
-        let session = service.filter(|_| sessions).and_then(|s| Session::of(s));
+        let session = service.filter(|_| sessions).and_then(|s| session_of(s));
         let host = PlannedHost {
             name,
             session,

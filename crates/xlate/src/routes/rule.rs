@@ -11,6 +11,7 @@ use model::labels::Labels;
 use model::names::Namespace;
 use model::object::ObjectName;
 use model::service::{Picker, Service};
+use model::session::Session;
 use proto_envoy::envoy::config::route::v3::Route;
 use proto_istio::networking::load_balancer_settings::ConsistentHashLb;
 use proto_istio::networking::{Destination, HttpMatchRequest, HttpRetry};
@@ -22,33 +23,18 @@ use super::{action, hash};
 use mesh::destination_rule::{Client, MergedDestinationRule, Side, rule_for};
 use mesh::virtual_service::{RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf};
 
-/// How sticky sessions of a service are kept.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Session {
-    /// In a cookie.
-    Cookie {
-        /// Its name.
-        name: Arc<str>,
-        /// The path it is for.
-        path: Arc<str>,
-    },
-    /// In a header of this name.
-    Header(Arc<str>),
-}
-
-impl Session {
-    /// What the labels of a service ask for.
-    pub(super) fn of(service: &Service) -> Option<Self> {
-        let stated = |label| service.labels.get(label).filter(|v| !v.is_empty());
-        if let Some(cookie) = stated("istio.io/persistent-session") {
-            let (name, path) = cookie.split_once(':').unwrap_or((cookie, "/"));
-            return Some(Self::Cookie {
-                name: name.into(),
-                path: path.into(),
-            });
-        }
-        stated("istio.io/persistent-session-header").map(|name| Self::Header(name.into()))
+/// How sessions of a service are kept, as its labels ask for it.
+pub(super) fn session_of(service: &Service) -> Option<Session> {
+    let stated = |label| service.labels.get(label).filter(|v| !v.is_empty());
+    if let Some(cookie) = stated("istio.io/persistent-session") {
+        let (name, path) = cookie.split_once(':').unwrap_or((cookie, "/"));
+        return Some(Session::Cookie {
+            name: name.into(),
+            path: path.into(),
+            lifetime: None,
+        });
     }
+    stated("istio.io/persistent-session-header").map(|name| Session::Header(name.into()))
 }
 
 /// What a route needs to know of a host that it sends to.
@@ -214,14 +200,14 @@ pub(super) fn cluster_name(port: u32, subset: &str, host: &str) -> String {
 
 fn build(building: &Building<'_>) -> Vec<Route> {
     let mut routes = Vec::new();
-    for http in &building.rule.spec.http {
+    for (at, http) in building.rule.spec.http.iter().enumerate() {
         if http.r#match.is_empty() {
-            routes.push(action::route(building, http, None));
+            routes.push(action::route(building, (at, http), None));
             break;
         }
         let applied = http.r#match.iter().filter(|m| applies(building.key, m));
         for matched in applied {
-            let route = action::route(building, http, Some(matched));
+            let route = action::route(building, (at, http), Some(matched));
             let last = route.r#match.as_ref().is_some_and(is_catch_all);
             routes.push(route);
             // No request goes past this route.

@@ -71,6 +71,10 @@ fn proxies() -> Vec<Arc<Node>> {
             "sidecar~10.9.0.5~stock-0.one~one.svc.cluster.local",
             metadata("one", json!({"PILOTHOUSE_CERTIFICATES": "ads"})),
         ),
+        (
+            "router~127.0.0.1~n0-local.one~one.svc.cluster.local",
+            metadata("one", json!({"PILOTHOUSE_GATEWAY": "n0"})),
+        ),
     ];
     let locality = json!({"region": "r0", "zone": "z"});
     described

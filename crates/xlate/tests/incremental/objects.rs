@@ -1,6 +1,7 @@
 //! Objects by number, small enough that they meet: few names, few hosts, few addresses.
 
 mod clusters;
+pub(crate) mod gateways;
 mod policies;
 
 use std::fmt;
@@ -19,7 +20,7 @@ pub(crate) struct Pick {
 }
 
 /// How many kinds, namespaces, names and variants there are. Cases are kept by these numbers: add at the end.
-pub(crate) const PICKS: [u8; 4] = [31, 2, 3, 8];
+pub(crate) const PICKS: [u8; 4] = [gateways::FIRST + gateways::KINDS, 2, 3, 8];
 
 impl From<[u8; 4]> for Pick {
     fn from([kind, namespace, name, variant]: [u8; 4]) -> Self {
@@ -54,7 +55,9 @@ impl Pick {
         let name = match kind {
             "Namespace" if self.kind == clusters::SYSTEM => "istio-system".to_owned(),
             "Namespace" => namespace.to_owned(),
-            _ => format!("n{}", self.name),
+            _ => self
+                .name_of_gateways()
+                .unwrap_or_else(|| format!("n{}", self.name)),
         };
         format!(
             "apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n  namespace: {namespace}\n{}{body}",
@@ -271,6 +274,7 @@ impl Pick {
                 ),
             ),
             30 => ("VirtualService", ISTIO, self.route_to_pools()),
+            gateways::FIRST.. => self.of_gateways(),
             clusters::FIRST.. => self.of_clusters(),
             14.. => self.policy(namespace),
             _ => (

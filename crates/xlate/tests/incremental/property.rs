@@ -1,8 +1,12 @@
 //! Whatever changed, in whatever order: fixed seeds, one that is another each time, and every case that once failed.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use model::{Diagnostic, Kind};
+use serde_json::Value;
 
 use crate::script::{Step, of_seed, smallest};
 use crate::*;
@@ -14,12 +18,72 @@ const STEPS: usize = 30;
 /// Names the seed that is otherwise taken from the clock.
 const VARIABLE: &str = "INCREMENTAL_SEED";
 
+/// What is derived from objects before generation, and what is told of it.
+#[derive(PartialEq, Debug)]
+struct Converted {
+    objects: BTreeMap<ObjectKey, (Value, String)>,
+    statuses: BTreeMap<ObjectKey, Value>,
+    findings: Vec<Diagnostic>,
+}
+
+impl Converted {
+    fn of(world: &World) -> Self {
+        let snapshot = world.store.snapshot();
+        let all = Kind::ALL
+            .iter()
+            .flat_map(|kind| snapshot.tables.iter_any(*kind));
+        let objects = all.filter_map(|object| {
+            let derived = object.meta().derived.as_ref()?;
+            Some((object.key(), (object.spec_json(), format!("{derived:?}"))))
+        });
+        Self {
+            objects: objects.collect(),
+            statuses: world.statuses.clone(),
+            findings: world.stage.current_findings(),
+        }
+    }
+
+    /// The first difference.
+    fn differing(&self, other: &Self) -> Option<String> {
+        fn first<V: PartialEq + std::fmt::Debug>(
+            one: &BTreeMap<ObjectKey, V>,
+            other: &BTreeMap<ObjectKey, V>,
+        ) -> Option<String> {
+            let keys = one.keys().chain(other.keys());
+            let mut differing = keys.filter(|key| one.get(key) != other.get(key));
+            let key = differing.next()?;
+            Some(format!(
+                "{key}: {:?} against {:?}",
+                one.get(key),
+                other.get(key)
+            ))
+        }
+        let objects = || first(&self.objects, &other.objects);
+        let found = first(&self.statuses, &other.statuses).or_else(objects);
+        found.or_else(|| {
+            let (one, other) = (&self.findings, &other.findings);
+            (one != other).then(|| format!("findings {one:?} against {other:?}"))
+        })
+    }
+}
+
 /// The first difference between what is derived piece by piece and what is derived from nothing.
 fn difference(script: &[Step]) -> Option<String> {
     let proxies = proxies();
     let mut served = Served::default();
+    let mut told = Vec::new();
     for (at, step) in script.iter().enumerate() {
         served.step(step, &proxies);
+        told.extend(step.changes());
+        let mut again = World::default();
+        again.apply(told.iter().cloned());
+        let (ours, anew) = (Converted::of(&served.world), Converted::of(&again));
+        if let Some(found) = ours.differing(&anew) {
+            return Some(format!("step {at}: {found}"));
+        }
+        if served.world.stage.panics() > 0 {
+            return Some(format!("step {at}: a panic of the stage"));
+        }
         let got = served.pull(&proxies);
         let snapshot = served.world.store.snapshot();
         let fresh = Engine::new();
@@ -108,4 +172,46 @@ fn cases_that_once_failed_do_not_any_more() {
         let script: Vec<Step> = lines.map(|line| line.parse().unwrap()).collect();
         assert_eq!(failure(&script), None, "{}", path.display());
     }
+}
+
+#[test]
+fn drawn_objects_of_the_gateway_api_meet() {
+    let proxies = proxies();
+    let (mut made, mut accepted) = (BTreeSet::new(), BTreeSet::new());
+    let mut listeners = 0;
+    for seed in (1..SEEDS).step_by(2) {
+        let mut served = Served::default();
+        for step in of_seed(seed, STEPS) {
+            served.step(&step, &proxies);
+            let converted = Converted::of(&served.world);
+            made.extend(converted.objects.keys().map(|key| key.kind));
+            let statuses = converted.statuses.iter();
+            let good = statuses.filter(|(_, status)| {
+                let text = status.to_string();
+                text.contains(r#""status":"True","type":"Accepted""#)
+            });
+            accepted.extend(good.map(|(key, _)| key.kind));
+            let view = served.world.view(&proxies[7]);
+            let set = served.world.set(&view, TypeUrl::Listener);
+            listeners = listeners.max(set.iter().count());
+        }
+    }
+    let derived = [Kind::Gateway, Kind::VirtualService, Kind::DestinationRule];
+    assert!(derived.iter().all(|kind| made.contains(kind)), "{made:?}");
+    for kind in [
+        Kind::GatewayClass,
+        Kind::KubeGateway,
+        Kind::ListenerSet,
+        Kind::HttpRoute,
+        Kind::GrpcRoute,
+        Kind::TlsRoute,
+        Kind::TcpRoute,
+        Kind::BackendTlsPolicy,
+        Kind::XBackendTrafficPolicy,
+        Kind::XBackend,
+        Kind::InferencePool,
+    ] {
+        assert!(accepted.contains(&kind), "no {kind:?} is accepted");
+    }
+    assert!(listeners >= 3, "{listeners}");
 }

@@ -17,6 +17,7 @@ use model::trust::MeshRoots;
 use model::{AnyObject, Hostname, Owner, SourceId};
 use testkit::{World, settings};
 
+use crate::objects::gateways::NEIGHBOURS;
 use crate::objects::{PICKS, Pick};
 
 /// One change of the world.
@@ -46,26 +47,35 @@ pub(crate) enum Step {
     Toggle(u8),
 }
 
-pub(crate) const PROXIES: u8 = 7;
+pub(crate) const PROXIES: u8 = 8;
 /// The remote clusters, of the owners from the third on.
 const CLUSTERS: [&str; 2] = ["remote", "west"];
 const OWNERS: u8 = 4;
-const SETTINGS: u8 = 12;
+const SETTINGS: u8 = 13;
 
 /// Draws numbers: the same from the same seed, on any machine. Sebastiano Vigna's SplitMix64.
-struct Draw(u64);
+struct Draw {
+    state: u64,
+    /// The numbers of the kinds that are drawn from; all if there are none.
+    kinds: &'static [u8],
+}
 
 impl Draw {
     fn below(&mut self, bound: u8) -> u8 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((z ^ (z >> 31)) % u64::from(bound)) as u8
     }
 
     fn pick(&mut self) -> Pick {
-        PICKS.map(|bound| self.below(bound)).into()
+        let [kind, namespace, name, variant] = PICKS.map(|bound| self.below(bound));
+        let kind = match self.kinds.len() {
+            0 => kind,
+            many => self.kinds[usize::from(kind) * many / usize::from(PICKS[0])],
+        };
+        [kind, namespace, name, variant].into()
     }
 
     fn picks(&mut self, most: u8) -> Vec<Pick> {
@@ -99,11 +109,16 @@ impl Draw {
     }
 }
 
-/// The steps of a seed. They begin with a world that has something in it.
+/// The steps of a seed. They begin with a world that has something in it. Every other seed is of the Gateway API and what
+/// belongs to it.
 pub(crate) fn of_seed(seed: u64, steps: usize) -> Vec<Step> {
-    let mut draw = Draw(seed);
-    let first = (0..10).map(|_| draw.pick()).collect();
-    let mut script = vec![Step::Put(0, first)];
+    let (kinds, first): (&[u8], usize) = match seed % 2 {
+        0 => (&[], 10),
+        _ => (&NEIGHBOURS, 30),
+    };
+    let mut draw = Draw { state: seed, kinds };
+    let first = (0..first).map(|_| draw.pick()).collect();
+    let mut script = vec![Step::Settings(0), Step::Put(0, first)];
     script.extend((0..PROXIES).map(Step::Toggle));
     script.extend((0..steps).map(|_| draw.step()));
     script
@@ -176,7 +191,10 @@ fn settings_of(variant: u8) -> Settings {
         5 => "defaultServiceExportTo: [\".\"]",
         _ => "",
     });
-    all.features = features(&["ENABLE_GATEWAY_API_INFERENCE_EXTENSION"]);
+    all.features = features(&[
+        "ENABLE_GATEWAY_API_INFERENCE_EXTENSION",
+        "PILOT_ENABLE_ALPHA_GATEWAY_API",
+    ]);
     match variant {
         6 => {
             let networks = "{networks: {north: {endpoints: [{fromCidr: 10.9.0.0/24}], gateways: [{address: 1.1.1.1, port: 15443}]}}}";
@@ -203,6 +221,7 @@ fn settings_of(variant: u8) -> Settings {
                 remote: true,
             };
         }
+        12 => all.features = Arc::new(Features::default()),
         _ => {}
     }
     all

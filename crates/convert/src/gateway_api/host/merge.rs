@@ -11,7 +11,7 @@ use proto_istio::networking::{HttpMatchRequest, HttpRoute, VirtualService};
 use super::super::attachment::Attachment;
 use super::super::basis::BasisOf;
 use super::super::route::CreatedOf;
-use super::super::rules::{HttpRules, HttpRulesOf, sort};
+use super::super::rules::{HttpRules, HttpRulesOf, Ruled, sort};
 use super::super::{derived, limits};
 use crate::outcome::{Made, Outcome, code, finding, object};
 use crate::reader::Reader;
@@ -107,20 +107,19 @@ impl<'r, 'a, 'b> Merging<'r, 'a, 'b> {
         parts: impl Iterator<Item = &'p Part>,
     ) {
         let mut room = limits::HOST_BYTES;
-        let mut routes: Vec<Arc<HttpRoute>> = Vec::new();
+        let mut routes: Vec<Ruled> = Vec::new();
         let mut included: Vec<&Part> = Vec::new();
         for part in parts {
             self.findings.extend(part.rules.excess.clone());
             if part.rules.routes.is_empty() {
                 continue;
             }
-            let weight = limits::weight(part.rules.routes.iter().map(AsRef::as_ref));
-            let Some(left) = room.checked_sub(weight) else {
+            let Some(left) = room.checked_sub(part.rules.weight()) else {
                 self.leave_out(&part.route, host);
                 continue;
             };
             room = left;
-            routes.extend(part.rules.routes.iter().map(|route| on_port(route, port)));
+            routes.extend(part.rules.routes.iter().map(|ruled| on_port(ruled, port)));
             included.push(part);
         }
         let Some(oldest) = included.first() else {
@@ -130,7 +129,10 @@ impl<'r, 'a, 'b> Merging<'r, 'a, 'b> {
         let spec = VirtualService {
             hosts: vec![host.to_owned()],
             gateways: vec![gateway],
-            http: routes.iter().map(|route| HttpRoute::clone(route)).collect(),
+            http: routes
+                .iter()
+                .map(|ruled| HttpRoute::clone(&ruled.route))
+                .collect(),
             ..VirtualService::default()
         };
         let mut others: BTreeSet<ObjectKey> = BTreeSet::new();
@@ -140,7 +142,13 @@ impl<'r, 'a, 'b> Merging<'r, 'a, 'b> {
         let basis = self.read.derived(BasisOf(self.parent.clone()));
         others.extend(basis.iter().cloned());
         let from = included.iter().map(|part| part.route.clone());
-        let derived = derived(from.chain(others), GatewayRole::default());
+        let sessions = routes.into_iter().enumerate();
+        let sessions = sessions.filter_map(|(at, ruled)| Some((at, ruled.session?)));
+        let role = GatewayRole {
+            sessions: sessions.collect(),
+            ..GatewayRole::default()
+        };
+        let derived = derived(from.chain(others), role);
         let name = ObjectName::new(oldest.route.name.namespace.clone(), name);
         let mut service = object(name, derived, spec);
         service.meta.created = oldest.created;
@@ -169,16 +177,17 @@ impl<'r, 'a, 'b> Merging<'r, 'a, 'b> {
 /// The route for requests to a port alone.
 ///
 /// Istio: pilot/pkg/config/kube/gateway/conversion.go augmentPortMatch, 1.32.
-fn on_port(route: &Arc<HttpRoute>, port: Option<u16>) -> Arc<HttpRoute> {
+fn on_port(ruled: &Ruled, port: Option<u16>) -> Ruled {
+    let mut ruled = ruled.clone();
     let Some(port) = port else {
-        return route.clone();
+        return ruled;
     };
-    let mut route = HttpRoute::clone(route);
+    let route = Arc::make_mut(&mut ruled.route);
     if route.r#match.is_empty() {
         route.r#match.push(HttpMatchRequest::default());
     }
     for matched in &mut route.r#match {
         matched.port = port.into();
     }
-    Arc::new(route)
+    ruled
 }

@@ -27,8 +27,8 @@ impl Owner {
         }
         let set = read.get::<ListenerSet>(&key.name)?;
         let parent = set.spec.parent_ref.key(set.namespace())?;
-        let gateway = (parent.kind == Kind::KubeGateway).then(|| read.get::<Gateway>(&parent.name));
-        Some(Self::Set(set, gateway??))
+        let gateway = read.get::<Gateway>(&parent.name)?;
+        Some(Self::Set(set, gateway))
     }
 
     /// The Gateway.

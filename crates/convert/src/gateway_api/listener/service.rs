@@ -16,6 +16,7 @@ const SERVICE_TYPE: &str = "networking.istio.io/service-type";
 
 /// The type of addresses that name the Service of proxies which were deployed otherwise.
 const HOSTNAME: &str = "Hostname";
+
 /// How a Gateway is reached.
 pub(super) struct Reached {
     /// The hosts of services, in order.

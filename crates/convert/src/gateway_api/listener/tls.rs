@@ -11,7 +11,7 @@ use proto_istio::networking::ServerTlsSettings;
 use proto_istio::networking::server_tls_settings::TlSmode as Mode;
 
 use super::Problem;
-use super::credential::{CertificateOf, RootsOf};
+use crate::gateway_api::credential::{CertificateOf, RootsOf};
 use crate::gateway_api::grant::grant;
 use crate::reader::Reader;
 use crate::strata::Routes;

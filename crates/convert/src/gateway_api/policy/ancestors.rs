@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::kinds::gateway_api::{
-    Gateway, GrpcRoute, HttpRoute, ListenerSet, ParentRef, Route, TcpRoute, TlsRoute, UdpRoute,
+    Gateway, GrpcRoute, HttpRoute, ListenerSet, ParentRef, TcpRoute, TlsRoute, UdpRoute,
 };
 use model::{Kind, Namespace, ObjectKey, ObjectName};
 use store::index::{ObjectIndex, reference_value};
 
 use super::super::class::ClassOf;
+use super::super::route::{WrittenRoute, of_any_kind_by, with_route_type};
 use crate::reader::{Derive, Reader};
-use crate::strata::{Before, Layered, Routes};
+use crate::strata::Routes;
 
 /// The Gateways of ours that routes to a backend name as parents, themselves or through a ListenerSet; sorted.
 ///
@@ -26,33 +27,13 @@ impl Derive for GatewaysOf {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         let mut gateways = BTreeSet::new();
-        self.gather::<HttpRoute>(read, &mut gateways);
-        self.gather::<GrpcRoute>(read, &mut gateways);
-        self.gather::<TlsRoute>(read, &mut gateways);
-        self.gather::<TcpRoute>(read, &mut gateways);
-        self.gather::<UdpRoute>(read, &mut gateways);
+        for route in of_any_kind_by(read, ObjectIndex::Target, &reference_value(&self.0)) {
+            gateways.extend(read.derived(GatewaysOfRoute(route)).iter().cloned());
+        }
         let ours = gateways
             .into_iter()
             .filter(|gateway| *read.derived(IsOurs(gateway.clone())));
         ours.collect()
-    }
-}
-
-impl GatewaysOf {
-    fn gather<T: Route + Layered>(
-        &self,
-        read: &Reader<'_, '_, Routes>,
-        gateways: &mut BTreeSet<ObjectName>,
-    ) where
-        T::MadeIn: Before<Routes>,
-    {
-        for name in read.names_by::<T>(ObjectIndex::Target, &reference_value(&self.0)) {
-            let route = ObjectKey {
-                kind: T::KIND,
-                name,
-            };
-            gateways.extend(read.derived(GatewaysOfRoute(route)).iter().cloned());
-        }
     }
 }
 
@@ -65,28 +46,19 @@ impl Derive for GatewaysOfRoute {
     type Value = BTreeSet<ObjectName>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        match self.0.kind {
-            Kind::HttpRoute => self.parents::<HttpRoute>(read),
-            Kind::GrpcRoute => self.parents::<GrpcRoute>(read),
-            Kind::TlsRoute => self.parents::<TlsRoute>(read),
-            Kind::TcpRoute => self.parents::<TcpRoute>(read),
-            Kind::UdpRoute => self.parents::<UdpRoute>(read),
-            _ => BTreeSet::new(),
-        }
+        with_route_type!(self.0.kind, gateways(read, &self.0), BTreeSet::new())
     }
 }
 
-impl GatewaysOfRoute {
-    fn parents<T: Route + Layered>(&self, read: &Reader<'_, '_, Routes>) -> BTreeSet<ObjectName>
-    where
-        T::MadeIn: Before<Routes>,
-    {
-        let route = read.get::<T>(&self.0.name);
-        let refs = route.iter().flat_map(|route| route.spec.parent_refs());
-        let namespace = &self.0.name.namespace;
-        refs.filter_map(|parent| gateway_of(read, namespace, parent))
-            .collect()
-    }
+fn gateways<T: WrittenRoute>(
+    read: &Reader<'_, '_, Routes>,
+    key: &ObjectKey,
+) -> BTreeSet<ObjectName> {
+    let route = read.get::<T>(&key.name);
+    let refs = route.iter().flat_map(|route| route.spec.parent_refs());
+    let namespace = &key.name.namespace;
+    refs.filter_map(|parent| gateway_of(read, namespace, parent))
+        .collect()
 }
 
 /// The Gateway of a parent, or that a ListenerSet adds to.
@@ -100,8 +72,7 @@ fn gateway_of(
         Kind::KubeGateway => Some(parent.name),
         Kind::ListenerSet => {
             let set = read.get::<ListenerSet>(&parent.name)?;
-            let gateway = set.spec.parent_ref.key(set.namespace())?;
-            (gateway.kind == Kind::KubeGateway).then_some(gateway.name)
+            Some(set.spec.parent_ref.key(set.namespace())?.name)
         }
         _ => None,
     }

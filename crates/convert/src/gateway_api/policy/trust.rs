@@ -1,13 +1,12 @@
 //! How certificates of backends are checked.
 
 use model::kinds::gateway_api::{BackendValidation, LocalObjectRef, SubjectAltNameType};
-use model::kinds::kube::ConfigMap;
-use model::x509::check_roots;
 use model::{Kind, Namespace, ObjectKey, ObjectName};
 use proto_istio::networking::ClientTlsSettings;
 use proto_istio::networking::client_tls_settings::TlSmode;
 
-use crate::reader::{Derive, Reader};
+use crate::gateway_api::credential::RootsOf;
+use crate::reader::Reader;
 use crate::strata::Routes;
 
 /// The credential that nobody has: connections fail.
@@ -76,11 +75,10 @@ pub(in super::super) fn trust(
     };
     match found {
         Ok(map) => {
-            trust.settings.credential_name = format!("configmap://{}/{}", map.namespace, map.name);
-            trust.roots = Some(ObjectKey {
-                kind: Kind::ConfigMap,
-                name: map,
-            });
+            let name = &map.name;
+            trust.settings.credential_name =
+                format!("configmap://{}/{}", name.namespace, name.name);
+            trust.roots = Some(map);
         }
         Err(fault) => {
             trust.settings.credential_name = NO_ROOTS.to_owned();
@@ -95,7 +93,7 @@ fn roots(
     read: &Reader<'_, '_, Routes>,
     namespace: &Namespace,
     reference: &LocalObjectRef,
-) -> Result<ObjectName, TrustFault> {
+) -> Result<ObjectKey, TrustFault> {
     let fault = |reason, message| TrustFault {
         accepted: "NoValidCACertificate",
         resolved: Some(reason),
@@ -108,34 +106,12 @@ fn roots(
             format!("caCertificateRefs names a {kind}; only ConfigMaps are read"),
         ));
     }
-    let name = ObjectName::new(namespace.clone(), reference.name.clone());
-    match read.derived(RootsIn(name.clone())).as_ref() {
-        Ok(()) => Ok(name),
-        Err(wrong) => Err(fault(
-            "InvalidCACertificateRef",
-            format!("ConfigMap {name} {wrong}"),
-        )),
-    }
-}
-
-/// Whether a ConfigMap holds roots; if not, what is wrong, as the end of a sentence about it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct RootsIn(ObjectName);
-
-impl Derive for RootsIn {
-    type Stratum = Routes;
-    type Value = Result<(), &'static str>;
-
-    /// Istio: pilot/pkg/credentials/kube/secrets.go ExtractRoot, 1.32, which takes any text for roots.
-    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        let map = read.get::<ConfigMap>(&self.0).ok_or("is not there")?;
-        let value = |key: &str| map.spec.data.get(key).filter(|text| !text.is_empty());
-        let generic = value("cacert").map(|roots| (roots, map.spec.data.get("crl")));
-        let for_tls = || Some((value("ca.crt")?, map.spec.data.get("ca.crl")));
-        let (roots, revoked) = generic
-            .or_else(for_tls)
-            .ok_or("has nothing under the key ca.crt")?;
-        let revoked = revoked.map(|text| text.as_bytes());
-        check_roots(roots.as_bytes(), revoked).map_err(|fault| fault.message())
+    let map = ObjectKey {
+        kind: Kind::ConfigMap,
+        name: ObjectName::new(namespace.clone(), reference.name.clone()),
+    };
+    match *read.derived(RootsOf(map.clone())) {
+        None => Ok(map),
+        Some(wrong) => Err(fault("InvalidCACertificateRef", format!("{map} {wrong}"))),
     }
 }

@@ -109,7 +109,10 @@ impl Resolving<'_, '_, '_> {
                 backend.by.extend(grant);
                 Ok(backend)
             }
-            Err(refused) => Ok(refused),
+            Err(refused) => Ok(Backend {
+                error: Some(refused),
+                ..Backend::default()
+            }),
         }
     }
 
@@ -132,8 +135,12 @@ impl Resolving<'_, '_, '_> {
     /// The grant that the reference needs, if it needs one.
     ///
     /// # Errors
-    /// There is none, and this is the backend that takes no requests.
-    fn grant(&self, to: &Named<'_>, key: Option<&ObjectKey>) -> Result<Option<ObjectKey>, Backend> {
+    /// There is none.
+    fn grant(
+        &self,
+        to: &Named<'_>,
+        key: Option<&ObjectKey>,
+    ) -> Result<Option<ObjectKey>, RouteError> {
         let from = &self.route.name.namespace;
         let elsewhere = to.object.namespace.filter(|stated| *stated != &**from);
         let Some(namespace) = elsewhere.filter(|_| !self.in_mesh) else {
@@ -147,7 +154,7 @@ impl Resolving<'_, '_, '_> {
             let message = format!(
                 "no ReferenceGrant of namespace {namespace:?} lets {route}s of namespace {from:?} refer to {kind} {name:?}"
             );
-            Backend::nowhere(reason::REF_NOT_PERMITTED, message)
+            RouteError::new(reason::REF_NOT_PERMITTED, message)
         })
     }
 
@@ -335,14 +342,9 @@ impl Derive for HostExists {
         if settings.features.mcs_host && named(CLUSTERSET).is_some_and(is_shared) {
             return true;
         }
+        // Those of XBackends are among them.
         let entries = read.names_by::<ServiceEntry>(ObjectIndex::Host, &host);
-        let has_alpha = settings.features.alpha_gateway_api;
         entries.iter().any(is_here)
-            || has_alpha
-                && read
-                    .names_by::<XBackend>(ObjectIndex::Host, &host)
-                    .iter()
-                    .any(is_here)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use model::{Diagnostic, ObjectKey, Severity};
 
-use super::{RouteError, reason};
+use super::RouteError;
 use crate::gateway_api::limits::{HOST_BYTES, ROUTE_BYTES};
 use crate::outcome::{code, finding};
 
@@ -51,7 +51,7 @@ impl<'a> Budget<'a> {
             "nothing of the route is served: its matches, each with all that its rule says, weigh more than {} MiB",
             HOST_BYTES >> 20
         );
-        let error = RouteError::new(reason::UNSUPPORTED_VALUE, format!("{at}: {message}"));
+        let error = RouteError::refusal(format!("{at}: {message}"));
         let found = finding(self.route, code::OVER_LIMIT, Severity::Error, at, message);
         self.exceeded = Some(found);
         Err(error)

@@ -24,6 +24,7 @@ pub(super) enum Action<'a> {
     Mirror(&'a RequestMirror),
     Rewrite(&'a UrlRewrite),
     Cors(&'a Cors),
+    ExternalAuth,
     /// The field that its type names is absent.
     Nothing,
     /// There is no filter of that type here.
@@ -46,7 +47,7 @@ impl<'a> From<&'a HttpFilter> for Action<'a> {
             HttpFilterType::UrlRewrite => filter.url_rewrite.as_ref().map(Self::Rewrite),
             HttpFilterType::Cors => filter.cors.as_ref().map(Self::Cors),
             HttpFilterType::ExtensionRef => Some(Self::Unsupported("ExtensionRef")),
-            HttpFilterType::ExternalAuth => Some(Self::Unsupported("ExternalAuth")),
+            HttpFilterType::ExternalAuth => Some(Self::ExternalAuth),
         };
         action.unwrap_or(Self::Nothing)
     }
@@ -79,6 +80,7 @@ impl Action<'_> {
             Self::Mirror(_) => "RequestMirror",
             Self::Rewrite(_) => "URLRewrite",
             Self::Cors(_) => "CORS",
+            Self::ExternalAuth => "ExternalAuth",
             Self::Nothing => "none",
             Self::Unsupported(name) => name,
         }
@@ -118,6 +120,7 @@ pub(super) fn apply(
             Action::RequestHeaders(_) | Action::ResponseHeaders(_) => {
                 change_headers(filter, &mut route.headers)?;
             }
+            Action::ExternalAuth => return Err(external_auth()),
             Action::Unsupported(_) => return Err(unsupported(filter, "a rule")),
         }
     }
@@ -136,10 +139,19 @@ pub(super) fn headers(filters: &[Action<'_>]) -> Result<Option<Headers>, RouteEr
                 change_headers(filter, &mut headers)?
             }
             Action::Nothing => {}
+            Action::ExternalAuth => return Err(external_auth()),
             _ => return Err(unsupported(filter, "a backend")),
         }
     }
     Ok(headers)
+}
+
+/// Requests that somebody was to authorize are not let through without.
+fn external_auth() -> RouteError {
+    RouteError::refusal(
+        "the filter ExternalAuth is not supported, and the route is not served without it; an AuthorizationPolicy with \
+         the action CUSTOM asks an external authorizer",
+    )
 }
 
 fn unsupported(filter: &Action<'_>, of: &str) -> RouteError {

@@ -3,18 +3,20 @@
 //! Istio: pilot/pkg/config/kube/gateway/conversion.go sortHTTPRoutes, 1.32.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
+use proto_istio::networking::HttpMatchRequest;
 use proto_istio::networking::string_match::MatchType;
-use proto_istio::networking::{HttpMatchRequest, HttpRoute};
+
+use super::Ruled;
 
 /// Puts routes in the order in which they are asked; equal ones stay in theirs, which is to be by age.
 ///
 /// A path counts before a prefix, a prefix before an expression, a long one before a short one, then a method, more headers,
 /// more query parameters. What matches everything is last.
-pub(crate) fn sort(routes: &mut [Arc<HttpRoute>]) {
-    routes.sort_by_key(|route| {
-        route
+pub(crate) fn sort(routes: &mut [Ruled]) {
+    routes.sort_by_key(|ruled| {
+        ruled
+            .route
             .r#match
             .first()
             .map_or(Reverse(None), |m| Reverse(Some(rank(m))))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::ObjectKey;
 use model::kinds::gateway_api::{
-    GrpcBackendRef, GrpcRule, HttpBackendRef, HttpRule, Retry, Timeouts,
+    GrpcBackendRef, GrpcRule, HttpBackendRef, HttpRule, Retry, SessionPersistence, Timeouts,
 };
 use proto_istio::networking::{HttpDirectResponse, HttpRetry, HttpRoute, HttpRouteDestination};
 use proto_istio::wkt;
@@ -13,7 +13,7 @@ use proto_istio::wkt;
 use super::backend::{Named, Resolving};
 use super::filters::{self, Action};
 use super::matches::Matched;
-use super::{RouteError, reason};
+use super::{RouteError, joined};
 
 /// How often requests are tried again where that is not said.
 const ATTEMPTS: u32 = 2;
@@ -37,7 +37,7 @@ pub(super) struct Rule<'a> {
     backends: Vec<Backend<'a>>,
     timeouts: Option<&'a Timeouts>,
     retry: Option<&'a Retry>,
-    keeps_sessions: bool,
+    pub(super) session: Option<&'a SessionPersistence>,
 }
 
 /// A backend with its share of the requests.
@@ -61,7 +61,7 @@ impl<'a> Rule<'a> {
             backends: rule.backend_refs.iter().map(backend).collect(),
             timeouts: rule.timeouts.as_ref(),
             retry: rule.retry.as_ref(),
-            keeps_sessions: rule.session_persistence.is_some(),
+            session: rule.session_persistence.as_ref(),
         }
     }
 
@@ -78,7 +78,7 @@ impl<'a> Rule<'a> {
             backends: rule.backend_refs.iter().map(backend).collect(),
             timeouts: None,
             retry: None,
-            keeps_sessions: rule.session_persistence.is_some(),
+            session: rule.session_persistence.as_ref(),
         }
     }
 
@@ -93,7 +93,6 @@ impl<'a> Rule<'a> {
     ) -> Result<(HttpRoute, Option<RouteError>), RouteError> {
         let mut route = HttpRoute::default();
         let of_mirrors = filters::apply(&self.filters, resolving, &mut route, others)?;
-        let unsupported = self.keeps_sessions.then(sessions);
         route.retries = self.retry.map(retries);
         if let Some(timeouts) = self.timeouts {
             limit(&mut route, timeouts);
@@ -104,11 +103,11 @@ impl<'a> Rule<'a> {
                 status: NO_BACKEND,
                 body: None,
             });
-            return Ok((route, joined([of_mirrors, unsupported])));
+            return Ok((route, of_mirrors));
         }
         let (destinations, of_backends) = self.destinations(resolving, others)?;
         route.route = destinations;
-        Ok((route, joined([of_backends, of_mirrors, unsupported])))
+        Ok((route, joined([of_backends, of_mirrors])))
     }
 
     fn destinations(
@@ -131,17 +130,6 @@ impl<'a> Rule<'a> {
         }
         Ok((destinations, error))
     }
-}
-
-/// One error with the reason of the first and what all say.
-fn joined<const N: usize>(errors: [Option<RouteError>; N]) -> Option<RouteError> {
-    errors.into_iter().flatten().reduce(RouteError::and)
-}
-
-/// What is wrong with a rule that keeps sessions with a backend. Istio says nothing of it.
-fn sessions() -> RouteError {
-    let message = "sessionPersistence of a rule has no effect: an XBackendTrafficPolicy can keep sessions with a backend";
-    RouteError::new(reason::UNSUPPORTED_VALUE, message)
 }
 
 /// The weight of one of so many destinations: none where it is the only one.

@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
+mod filters;
+mod sessions;
+
 use std::sync::Arc;
 
 use incr::Engine;
@@ -9,7 +12,7 @@ use serde_json::{Value, json};
 use store::Snapshot;
 use testkit::{World, settings};
 
-use super::{HttpRules, HttpRulesOf, RouteError, reason, sort};
+use super::{HttpRules, HttpRulesOf, reason, sort};
 use crate::reader::Derivation;
 
 /// Services, grants and other backends.
@@ -91,7 +94,7 @@ fn of(route: &str) -> Arc<HttpRules> {
 fn routes(rules: &HttpRules) -> Vec<Value> {
     let routes = rules.routes.iter();
     routes
-        .map(|r| serde_json::to_value(&**r).unwrap())
+        .map(|ruled| serde_json::to_value(&*ruled.route).unwrap())
         .collect()
 }
 
@@ -100,7 +103,7 @@ fn reason_of(rules: &HttpRules) -> Option<&'static str> {
 }
 
 fn hosts(rules: &HttpRules) -> Vec<&str> {
-    let sent = rules.routes.iter().flat_map(|route| &route.route);
+    let sent = rules.routes.iter().flat_map(|ruled| &ruled.route.route);
     sent.map(|to| to.destination.as_ref().map_or("", |to| &to.host))
         .collect()
 }
@@ -157,7 +160,7 @@ fn methods_of_grpc_are_paths() {
         );
     }
     let everything = of(&grpc("[{backendRefs: [{name: a, port: 80}]}]"));
-    assert!(everything.routes[0].r#match.is_empty());
+    assert!(everything.routes[0].route.r#match.is_empty());
     let nothing = of(&grpc(
         "[{matches: [{}, {method: {}}], backendRefs: [{name: a, port: 80}]}]",
     ));
@@ -313,33 +316,6 @@ fn experimental_backends_and_shared_services_have_their_own_hosts() {
 }
 
 #[test]
-fn what_is_wrong_with_a_mirror_leaves_its_rule_alone() {
-    let filters = "filters: [{type: RequestMirror, requestMirror: {backendRef: {name: nobody, port: 80}}}, {type: \
-                   RequestMirror, requestMirror: {backendRef: {name: a, port: 80}, fraction: {numerator: 1, denominator: 8}}}]";
-    for route in [
-        http(&format!(
-            "[{{{filters}, backendRefs: [{{name: gone, port: 80}}]}}]"
-        )),
-        grpc(&format!(
-            "[{{{filters}, backendRefs: [{{name: gone, port: 80}}]}}]"
-        )),
-    ] {
-        let rules = of(&route);
-        let RouteError { reason, message } = rules.error.clone().unwrap();
-        assert_eq!(reason, reason::BACKEND_NOT_FOUND);
-        assert!(
-            message.contains("gone") && message.contains("; ") && message.contains("nobody"),
-            "{message}"
-        );
-        assert_eq!(
-            routes(&rules)[0]["mirrors"],
-            json!([{"destination": {"host": "a.shop.svc.cluster.local", "port": {"number": 80}},
-                    "percentage": {"value": 12.5}}])
-        );
-    }
-}
-
-#[test]
 fn rules_without_weight_answer_themselves() {
     for backends in ["[]", "[{name: nobody, port: 80, weight: 0}]"] {
         let rules = of(&http(&format!("[{{backendRefs: {backends}}}]")));
@@ -350,80 +326,6 @@ fn rules_without_weight_answer_themselves() {
                 json!({"name": "shop.r.0", "match": [{"uri": {"prefix": "/"}}], "directResponse": {"status": 500}})
             ]
         );
-    }
-}
-
-#[test]
-fn filters_become_what_istio_calls_them() {
-    let cases = [
-        (
-            "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: A, value: '1'}, {name: a, value: '2'}], \
-             add: [{name: b, value: '3'}], remove: [C]}}",
-            json!({"headers": {"request": {"set": {"a": "1"}, "add": {"b": "3"}, "remove": ["C"]}}}),
-        ),
-        (
-            "{type: RequestRedirect, requestRedirect: {hostname: h}}",
-            json!({"redirect": {"authority": "h", "redirectCode": 302, "derivePort": "FROM_REQUEST_PORT"}}),
-        ),
-        (
-            "{type: RequestRedirect, requestRedirect: {scheme: https, statusCode: 308, path: {type: ReplacePrefixMatch, \
-          replacePrefixMatch: /p}}}",
-            json!({"redirect": {"scheme": "https", "redirectCode": 308, "prefixRewrite": "/p",
-                   "derivePort": "FROM_PROTOCOL_DEFAULT"}}),
-        ),
-        (
-            "{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}",
-            json!({"rewrite": {"uri": "/"}}),
-        ),
-        (
-            "{type: URLRewrite, urlRewrite: {hostname: h, path: {type: ReplaceFullPath, replaceFullPath: /f}}}",
-            json!({"rewrite": {"authority": "h", "uriRegexRewrite": {"match": "/.*", "rewrite": "/f"}}}),
-        ),
-        (
-            "{type: CORS, cors: {allowOrigins: ['https://a.com', 'https://b.com:*', 'https://*.c.com'], maxAge: 7}}",
-            json!({"corsPolicy": {"allowOrigins": [{"exact": "https://a.com"}, {"prefix": "https://b.com:"},
-                   {"regex": r"^https://.*\.c\.com$"}], "maxAge": "7s", "unmatchedPreflights": "IGNORE"}}),
-        ),
-    ];
-    for (filter, expected) in cases {
-        let rules = of(&http(&format!(
-            "[{{filters: [{filter}], backendRefs: [{{name: a, port: 80}}]}}]"
-        )));
-        let mut made = routes(&rules).remove(0);
-        for key in ["name", "match", "route"] {
-            made.as_object_mut().unwrap().remove(key);
-        }
-        assert_eq!(made, expected, "{filter}");
-    }
-}
-
-#[test]
-fn filters_that_are_wrong_take_the_route_with_them() {
-    let header = |value: &str| {
-        format!(
-            "{{type: RequestHeaderModifier, requestHeaderModifier: {{set: [{{name: a, value: \"{value}\"}}]}}}}"
-        )
-    };
-    let of_rule = |filter: &str| {
-        http(&format!(
-            "[{{filters: [{filter}], backendRefs: [{{name: a, port: 80}}]}}]"
-        ))
-    };
-    let of_backend = |filter: &str| {
-        http(&format!(
-            "[{{backendRefs: [{{name: a, port: 80, filters: [{filter}]}}]}}]"
-        ))
-    };
-    assert_eq!(of(&of_rule(&header("a\\tb"))).error, None);
-    for route in [
-        of_rule(&header("a\\nb")),
-        of_backend(&header("a\\x7fb")),
-        of_rule("{type: ExtensionRef, extensionRef: {group: g, kind: Kind, name: one}}"),
-        of_backend("{type: URLRewrite, urlRewrite: {hostname: h}}"),
-    ] {
-        let rules = of(&route);
-        assert_eq!(reason_of(&rules), Some(reason::INVALID_FILTER), "{route}");
-        assert!(rules.routes.is_empty(), "{route}");
     }
 }
 
@@ -454,15 +356,6 @@ fn requests_have_time_limits_and_tries() {
 }
 
 #[test]
-fn sessions_that_are_not_kept_are_told_of() {
-    let rules = of(&http(
-        "[{sessionPersistence: {}, backendRefs: [{name: a, port: 80}]}, {backendRefs: [{name: b, port: 80}]}]",
-    ));
-    assert_eq!(rules.routes.len(), 2);
-    assert_eq!(reason_of(&rules), Some(reason::UNSUPPORTED_VALUE));
-}
-
-#[test]
 fn the_more_specific_match_is_first_and_older_ones_before_younger() {
     let rules = of(&http(
         "[{name: root, matches: [{}]}, {name: regex, matches: [{path: {type: RegularExpression, value: /longest/of/all}}]}, \
@@ -477,7 +370,10 @@ fn the_more_specific_match_is_first_and_older_ones_before_younger() {
     ));
     let mut routes: Vec<_> = all.routes.iter().chain(&rules.routes).cloned().collect();
     sort(&mut routes);
-    let names: Vec<&str> = routes.iter().map(|route| route.name.as_str()).collect();
+    let names: Vec<&str> = routes
+        .iter()
+        .map(|ruled| ruled.route.name.as_str())
+        .collect();
     let expected = [
         "exact", "long", "method", "header", "query", "short", "again", "root", "regex", "named",
         "all",

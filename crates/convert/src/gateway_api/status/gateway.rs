@@ -15,10 +15,9 @@ use super::Conditions;
 use super::listeners::{AttachedTo, listeners};
 use super::reach::{Reach, tell_of_programming};
 use crate::gateway_api::class::Controller;
+use crate::gateway_api::credential::CertificateOf;
 use crate::gateway_api::grant::may_refer;
-use crate::gateway_api::listener::{
-    Built, BuiltOf, CertificateOf, Problem, Served, not_a_secret, secret_of,
-};
+use crate::gateway_api::listener::{Built, BuiltOf, Problem, Served, not_a_secret, secret_of};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::kinds::gateway_api::{GrpcRoute, HttpRoute, Route, TcpRoute, TlsRoute, UdpRoute};
 use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
 use store::index::{ObjectIndex, reference_value};
 
 use crate::gateway_api::attachment::AttachmentsOf;
 use crate::gateway_api::listener::Served;
+use crate::gateway_api::route::of_any_kind_by;
 use crate::reader::{Derive, Reader};
-use crate::strata::{Before, Layered, Routes};
+use crate::strata::Routes;
 
 /// How many routes of all kinds are attached to each listener of a Gateway or ListenerSet, by its name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -23,31 +23,8 @@ impl Derive for AttachedTo {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         let mut counts = BTreeMap::new();
-        self.count::<HttpRoute>(read, &mut counts);
-        self.count::<GrpcRoute>(read, &mut counts);
-        self.count::<TlsRoute>(read, &mut counts);
-        self.count::<TcpRoute>(read, &mut counts);
-        self.count::<UdpRoute>(read, &mut counts);
-        counts
-    }
-}
-
-impl AttachedTo {
-    fn count<T: Route + Layered>(
-        &self,
-        read: &Reader<'_, '_, Routes>,
-        counts: &mut BTreeMap<Arc<str>, u32>,
-    ) where
-        T::MadeIn: Before<Routes>,
-    {
-        for name in read.names_by::<T>(ObjectIndex::Parent, &reference_value(&self.0)) {
-            if name.cluster.is_some() {
-                continue;
-            }
-            let attachments = read.derived(AttachmentsOf(ObjectKey {
-                kind: T::KIND,
-                name,
-            }));
+        for route in of_any_kind_by(read, ObjectIndex::Parent, &reference_value(&self.0)) {
+            let attachments = read.derived(AttachmentsOf(route));
             let here = attachments
                 .iter()
                 .filter(|at| at.parent == self.0 && at.refused.is_none());
@@ -59,6 +36,7 @@ impl AttachedTo {
                 *counts.entry(section.clone()).or_default() += 1;
             }
         }
+        counts
     }
 }
 

@@ -10,9 +10,10 @@ use crate::reader::Reader;
 use crate::strata::Routes;
 
 /// What sidecars do with routes of the mesh, by the names of upstream's features (pkg/features of the Gateway API), sorted.
+///
+/// `MeshClusterIPMatching` is not among them: sidecars tell services apart by the host of a request, not by its address.
 const FEATURES: &[&str] = &[
     "Mesh",
-    "MeshClusterIPMatching",
     "MeshConsumerRoute",
     "MeshHTTPRouteBackendRequestHeaderModification",
     "MeshHTTPRouteNamedRouteRule",

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 
 use model::kinds::gateway_api::{EndpointPickerRef, HttpRoute, InferencePool};
 use model::kinds::kube::Service;
-use model::{Kind, ObjectKey, ObjectName};
+use model::{ObjectKey, ObjectName};
 use serde_json::{Value, json};
 use store::index::{ObjectIndex, reference_value};
 
 use super::Conditions;
 use crate::gateway_api::attachment::{Attachment, AttachmentsOf};
+use crate::gateway_api::route::of_kind_by;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -28,14 +29,14 @@ pub(super) fn status(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> Option
         return None;
     }
     let pool = read.get::<InferencePool>(name)?;
-    let routes = read.names_by::<HttpRoute>(ObjectIndex::Target, &reference_value(&pool.key()));
+    let routes = of_kind_by::<HttpRoute>(read, ObjectIndex::Target, &reference_value(&pool.key()));
     // A parent accepts the pool if it accepts one of its routes.
     let mut parents: BTreeMap<ObjectKey, Option<String>> = BTreeMap::new();
     for route in routes {
         for (parent, refused) in read.derived(AtParents(route.clone())).iter() {
             let message = refused
                 .as_ref()
-                .map(|why| format!("HTTPRoute {route} is not accepted: {why}"));
+                .map(|why| format!("{route} is not accepted: {why}"));
             let so_far = parents.entry(parent.clone()).or_insert(message.clone());
             if message.is_none() {
                 *so_far = None;
@@ -113,18 +114,14 @@ impl Derive for HasService {
 /// The Gateways and ListenerSets that an HTTPRoute names and that are ours, each with the reason why it refuses the route,
 /// if it does.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct AtParents(ObjectName);
+struct AtParents(ObjectKey);
 
 impl Derive for AtParents {
     type Stratum = Routes;
     type Value = Vec<(ObjectKey, Option<String>)>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        let route = ObjectKey {
-            kind: Kind::HttpRoute,
-            name: self.0.clone(),
-        };
-        let attachments = read.derived(AttachmentsOf(route));
+        let attachments = read.derived(AttachmentsOf(self.0.clone()));
         let of_gateways = attachments.iter().filter(|a| a.listener.is_some());
         let mut parents: BTreeMap<&ObjectKey, Vec<&Attachment>> = BTreeMap::new();
         for attachment in of_gateways {

@@ -33,8 +33,10 @@ pub(super) fn status(read: &Reader<'_, '_, Routes>, key: &ObjectKey) -> Option<V
     let parents = by_reference.rev().filter_map(|attached| {
         let first = attached.first()?;
         let mut conditions = Conditions::default();
-        accepted(attached, &mut conditions);
-        match error(read, key, first.listener.is_none()) {
+        let mut error = error(read, key, first.listener.is_none());
+        let refusal = error.take_if(|error| error.refuses);
+        accepted(attached, refusal, &mut conditions);
+        match error {
             Some(error) => conditions.fails(RESOLVED_REFS, error.reason, error.message),
             None => conditions.holds(
                 RESOLVED_REFS,
@@ -55,10 +57,14 @@ pub(super) fn status(read: &Reader<'_, '_, Routes>, key: &ObjectKey) -> Option<V
     Some(json!({ "parents": parents }))
 }
 
-/// Whether a parent accepts the route: one listener is enough. If none does, the reason that outweighs the others counts.
-fn accepted(attached: &[Attachment], conditions: &mut Conditions) {
+/// Whether a parent accepts the route: one listener is enough, unless the rules are not served at all. If none does, the
+/// reason that outweighs the others counts.
+fn accepted(attached: &[Attachment], of_rules: Option<RouteError>, conditions: &mut Conditions) {
     let bound: Vec<&Attachment> = attached.iter().filter(|a| a.refused.is_none()).collect();
     if !bound.is_empty() {
+        if let Some(error) = of_rules {
+            return conditions.fails(ACCEPTED, error.reason, error.message);
+        }
         let message = match bound.len() {
             _ if bound.iter().all(|a| a.hosts.is_empty()) => {
                 "attached, but more specific listeners take all its hosts".to_owned()

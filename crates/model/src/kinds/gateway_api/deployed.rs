@@ -62,7 +62,7 @@ fn short(name: String) -> String {
 }
 
 /// Eight hexadecimal digits that tell a text from others.
-pub(super) fn short_hash(text: &str) -> String {
+pub fn short_hash(text: &str) -> String {
     let hash = digest::digest(&digest::SHA256, text.as_bytes());
     let bytes = hash.as_ref().iter().take(4);
     bytes.map(|byte| format!("{byte:02x}")).collect()

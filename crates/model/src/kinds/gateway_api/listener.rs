@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::labels::Labels;
 
 use super::reference::{
-    LabelSelector, LocalObjectRef, ObjectRef, ParametersRef, ParentRef, SecretRef,
+    GatewayRef, LabelSelector, LocalObjectRef, ObjectRef, ParametersRef, SecretRef,
     UseDefaultGateways, group,
 };
 
@@ -88,7 +88,7 @@ pub struct AllowedListeners {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListenerSet {
     /// The Gateway.
-    pub parent_ref: ParentRef,
+    pub parent_ref: GatewayRef,
     /// What it adds.
     pub listeners: Vec<Listener>,
 }

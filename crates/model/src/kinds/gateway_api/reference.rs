@@ -35,7 +35,7 @@ pub(super) fn one() -> u32 {
     1
 }
 
-/// What a route or a ListenerSet attaches to.
+/// What a route attaches to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ParentRef {
@@ -53,6 +53,22 @@ pub struct ParentRef {
     pub section_name: Option<Arc<str>>,
     /// The listeners of a port.
     pub port: Option<u16>,
+}
+
+/// The Gateway that a ListenerSet adds to.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GatewayRef {
+    /// Group of the Gateway.
+    #[serde(default = "group")]
+    pub group: Arc<str>,
+    /// `Gateway`.
+    #[serde(default = "gateway")]
+    pub kind: Arc<str>,
+    /// The namespace of the object that refers, where absent.
+    pub namespace: Option<Arc<str>>,
+    /// Name.
+    pub name: Arc<str>,
 }
 
 /// An object that takes requests.

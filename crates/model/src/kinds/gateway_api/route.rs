@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::reference::ParentRef;
+use super::reference::{GatewayRef, ParentRef};
 use super::{GrpcRoute, HttpRoute, TcpRoute, TlsRoute, UdpRoute};
 use crate::kinds::{Kind, Kinded};
 use crate::names::Namespace;
@@ -63,6 +63,20 @@ impl ParentRef {
             Kind::ServiceEntry,
         ];
         parents.contains(&key.kind).then_some(key)
+    }
+}
+
+impl GatewayRef {
+    /// The Gateway, as seen from `namespace`; `None` where something else is named.
+    pub fn key(&self, namespace: &Namespace) -> Option<ObjectKey> {
+        let reference = Reference {
+            group: &self.group,
+            kind: &self.kind,
+            namespace: self.namespace.as_deref(),
+            name: &self.name,
+        };
+        let key = reference.key(namespace)?;
+        (key.kind == Kind::KubeGateway).then_some(key)
     }
 }
 

@@ -17,8 +17,8 @@ const ROOT: &str = "root";
 const CERTIFICATE: &str = "certificate";
 
 /// Flags of the connection to the control plane.
-#[derive(Args, Debug, Default)]
-pub(super) struct SecureOptions {
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SecureOptions {
     /// PEM file with the roots by which the server is judged: connect over TLS. `pilothouse root-cert` prints it.
     #[arg(long, value_name = "FILE")]
     root_cert: Option<PathBuf>,
@@ -60,8 +60,13 @@ pub(super) struct SecureOptions {
 }
 
 impl SecureOptions {
+    /// Whether the connection is secured.
+    pub(crate) fn is_used(&self) -> bool {
+        self.root_cert.is_some()
+    }
+
     /// Whether the proxy proves who it is.
-    pub(super) fn proves_identity(&self) -> bool {
+    pub(crate) fn proves_identity(&self) -> bool {
         self.token_file.is_some() || self.client_cert.is_some()
     }
 

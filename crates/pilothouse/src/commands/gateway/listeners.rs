@@ -31,6 +31,8 @@ struct Listener {
     name: String,
     protocol: String,
     hostname: String,
+    /// Whether TLS ends here.
+    needs_secret: bool,
     /// The port of the manifest.
     written: u16,
     port: u16,
@@ -119,13 +121,24 @@ impl Wanted {
         self.listeners.iter().all(|l| open.contains(&l.port))
     }
 
-    /// Prints what Envoy listens on, with URLs, and what it does not.
-    pub(super) fn print(&self, out: &mut dyn Write, open: &BTreeSet<u16>) -> io::Result<()> {
+    /// Prints what Envoy listens on, with URLs, and what it does not. A server that does not know who the proxy is gives it no
+    /// Secrets.
+    pub(super) fn print(
+        &self,
+        out: &mut dyn Write,
+        open: &BTreeSet<u16>,
+        is_known: bool,
+    ) -> io::Result<()> {
         writeln!(out, "Gateway {}, class {}\n", self.gateway, self.class)?;
         let width = self.listeners.iter().map(|l| l.name.len()).max();
         let width = width.unwrap_or(0);
         for listener in &self.listeners {
             let (name, hostname) = (&listener.name, &listener.hostname);
+            if listener.needs_secret && !is_known {
+                let why = "Secrets are for proxies that prove who they are (--root-cert and --token-file)";
+                writeln!(out, "  {name:width$}  not served: {why}")?;
+                continue;
+            }
             if !open.contains(&listener.port) {
                 writeln!(out, "  {name:width$}  not served")?;
                 continue;
@@ -150,8 +163,15 @@ impl Listener {
         let port = written.checked_add(port_offset).with_context(|| {
             format!("listener {name}: {written} with --port-offset {port_offset} is no port")
         })?;
+        let protocol = text(&listener["protocol"]);
+        let needs_secret = match protocol.as_str() {
+            "HTTPS" => true,
+            "TLS" => listener["tls"]["mode"] != "Passthrough",
+            _ => false,
+        };
         Ok(Self {
-            protocol: text(&listener["protocol"]),
+            protocol,
+            needs_secret,
             hostname: text(&listener["hostname"]),
             name,
             written,

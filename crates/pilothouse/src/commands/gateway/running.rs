@@ -118,6 +118,11 @@ impl Server {
         })
     }
 
+    /// Whether it is a server in this process.
+    pub(super) fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// What a server in this process knows our Envoy by.
     pub(super) fn token(&self) -> Option<String> {
         self.own.as_ref().map(|own| own.proxies.token().to_owned())

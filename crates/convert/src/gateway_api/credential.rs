@@ -1,8 +1,9 @@
-//! Certificates and authorities that Gateways refer to: whether they can be used.
+//! Certificates and authorities that Gateways and policies refer to: whether they can be used.
 //!
 //! What is remembered of a Secret is what is wrong with it, so one that is renewed changes nothing here.
 //!
-//! Istio: pilot/pkg/config/kube/gateway/conversion.go buildSecretReference and buildCaCertificateReference, 1.32.
+//! Istio: pilot/pkg/config/kube/gateway/conversion.go buildSecretReference and buildCaCertificateReference, 1.32, and
+//! pilot/pkg/credentials/kube/secrets.go ExtractRoot, which takes any text for roots.
 
 use model::kinds::kube::{ConfigMap, Secret};
 use model::x509::{check_pair, check_roots, pair_of, roots_of};
@@ -35,7 +36,7 @@ impl Derive for CertificateOf {
 /// Why a Secret or ConfigMap cannot serve as authorities that are trusted, as the end of a sentence about it; `None` where
 /// it can.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct RootsOf(pub(super) ObjectKey);
+pub(crate) struct RootsOf(pub ObjectKey);
 
 impl Derive for RootsOf {
     type Stratum = Routes;
@@ -62,8 +63,7 @@ fn fault<'a>(data: impl Fn(&str) -> Option<&'a [u8]>) -> Option<&'static str> {
     let Some(roots) = roots_of(data) else {
         return Some("has neither `ca.crt` nor `cacert`");
     };
-    // A broken list of revoked certificates is found when the proxy asks for it.
-    check_roots(roots.certificates, None)
+    check_roots(roots.certificates, roots.revoked)
         .err()
         .map(|fault| fault.message())
 }

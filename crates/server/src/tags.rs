@@ -1,4 +1,5 @@
-//! Which revision of the control plane a Gateway belongs to.
+//! Which revision of the control plane looks after an object of the Gateway API: deploys it and writes its status. Every
+//! revision translates it, as proxies of each may serve it.
 //!
 //! Istio: pkg/revisions/tag_watcher.go, 1.32.
 
@@ -6,7 +7,7 @@ use std::collections::BTreeSet;
 
 use model::labels::Labels;
 use model::names::Namespace;
-use model::{Meta, ObjectName};
+use model::{Kind, Meta, ObjectKey, ObjectName};
 use store::Snapshot;
 
 const REVISION: &str = "istio.io/rev";
@@ -20,15 +21,20 @@ const DEFAULT_REVISION: &str = "istiod-default-validator";
 
 /// The names under which this revision is asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Tags {
+pub(crate) struct Tags {
     names: BTreeSet<String>,
     /// Whether what names no revision is ours.
     is_default: bool,
 }
 
 impl Tags {
-    /// Those that webhooks and Services give a revision.
-    pub(super) fn read(snapshot: &Snapshot, system: &Namespace, revision: &str) -> Self {
+    /// Those that webhooks and Services give a revision; `default` is that of a control plane which states none.
+    pub(crate) fn read(snapshot: &Snapshot, system: &Namespace, revision: &str) -> Self {
+        let revision = if revision.is_empty() {
+            DEFAULT
+        } else {
+            revision
+        };
         let tables = &snapshot.tables;
         let mut names = BTreeSet::from([revision.to_owned()]);
         let of_us = |meta: &Meta| {
@@ -47,16 +53,14 @@ impl Tags {
         // A tag takes precedence over what the validating webhook says.
         let tagged_otherwise = tables.mutating_webhooks.get(&default_tag).is_some();
         Self {
-            is_default: revision.is_empty()
-                || names.contains(DEFAULT)
-                || (named && !tagged_otherwise),
+            is_default: names.contains(DEFAULT) || (named && !tagged_otherwise),
             names,
         }
     }
 
-    /// Whether a Gateway is ours, by its label, else that of its namespace; one whose namespace is not known is.
-    pub(super) fn are_of(&self, gateway: &Labels, namespace: Option<&Labels>) -> bool {
-        let stated = match gateway.get(REVISION) {
+    /// Whether an object is ours, by its label, else that of its namespace; one whose namespace is not known is.
+    pub(crate) fn are_of(&self, object: &Labels, namespace: Option<&Labels>) -> bool {
+        let stated = match object.get(REVISION) {
             Some(stated) => stated,
             None => match namespace {
                 Some(labels) => labels.get(REVISION).unwrap_or_default(),
@@ -68,6 +72,18 @@ impl Tags {
             stated => self.names.contains(stated),
         }
     }
+}
+
+/// Whether any of these objects may name revisions.
+pub(crate) fn are_named_by<'k>(
+    objects: impl IntoIterator<Item = &'k ObjectKey>,
+    system: &Namespace,
+) -> bool {
+    objects.into_iter().any(|key| match key.kind {
+        Kind::MutatingWebhook | Kind::ValidatingWebhook => true,
+        Kind::Service => key.name.namespace == *system,
+        _ => false,
+    })
 }
 
 #[cfg(test)]
