@@ -81,15 +81,16 @@ impl Pick {
             _ => "pilothouse",
         };
         let all = "allowedRoutes: {namespaces: {from: All}}";
+        let tcp = format!("{{name: tcp, port: 9000, protocol: TCP, {all}}}");
         let listeners = match self.variant {
-            0 => format!("{{name: http, port: 80, protocol: HTTP, {all}}}"),
+            0 => format!("{{name: http, port: 80, protocol: HTTP, {all}}}, {tcp}"),
             1 => format!(
                 "{{name: http, port: 80, protocol: HTTP, hostname: '*.example.com'}}, \
                  {{name: tls, port: 443, protocol: HTTPS, hostname: h{name}.example.com, tls: {{certificateRefs: [{{name: n0}}]}}}}"
             ),
             2 => format!(
                 "{{name: http, port: 80, protocol: HTTP, {all}}}, {{name: more, port: 80, protocol: HTTP, hostname: h1.example.com}}, \
-                 {{name: tcp, port: 9000, protocol: TCP, {all}}}"
+                 {tcp}, {{name: clash, port: 80, protocol: TCP}}, {{name: odd, port: 81, protocol: ODD}}"
             ),
             3 => "{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: GRPCRoute}], \
                   namespaces: {from: Selector, selector: {matchLabels: {kubernetes.io/metadata.name: two}}}}}"
@@ -99,9 +100,11 @@ impl Pick {
                 "{{name: tls, port: 443, protocol: HTTPS, tls: {{certificateRefs: [{{name: n1, namespace: two}}]}}, {all}}}, \
                  {{name: pass, port: 8443, protocol: TLS, tls: {{mode: Passthrough}}, {all}}}"
             ),
-            _ => "{name: http, port: 80, protocol: HTTP}, {name: tcp, port: 80, protocol: TCP}, \
-                  {name: odd, port: 81, protocol: ODD}"
-                .to_owned(),
+            // The first variant, but for the kinds of routes.
+            7 => format!(
+                "{{name: http, port: 80, protocol: HTTP, allowedRoutes: {{namespaces: {{from: All}}, kinds: [{{kind: GRPCRoute}}]}}}}, {tcp}"
+            ),
+            _ => "{name: http, port: 80, protocol: HTTP}".to_owned(),
         };
         let address = match self.variant {
             3 | 6 => "  addresses: [{type: Hostname, value: n0.one.svc.cluster.local}]\n",
@@ -170,7 +173,9 @@ impl Pick {
     fn backends(&self) -> String {
         let to = self.name;
         match self.variant {
-            0 => format!("{{name: n{to}, port: 80}}"),
+            0 => format!(
+                "{{name: n{to}, port: 80}}, {{group: inference.networking.k8s.io, kind: InferencePool, name: n{to}}}"
+            ),
             1 => format!(
                 "{{name: n{to}, port: 80, weight: 3}}, {{name: n1, namespace: two, port: 80}}"
             ),
