@@ -45,6 +45,33 @@ fn routes_are_told_what_they_lead_to_does_not_exist() {
 }
 
 #[test]
+fn a_listener_set_is_told_that_its_gateway_does_not_exist() {
+    let yaml = "{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {name: s}, spec: {parentRef: {name: none}, \
+         listeners: [{name: web, port: 80, protocol: HTTP}]}}";
+    assert_eq!(
+        ours(yaml),
+        ["PIL0106 ListenerSet default/s: spec.parentRef: there is no Gateway default/none"]
+    );
+}
+
+#[test]
+fn a_route_that_asks_for_an_external_authorizer_is_told_that_it_is_not_served() {
+    let filter = "{type: ExternalAuth, externalAuth: {protocol: GRPC, backendRef: {name: a, port: 80}, grpc: {}}}";
+    let yaml = format!(
+        "{SERVICES}---
+{}
+---
+{{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {{name: r}}, spec: {{parentRefs: [{{name: g}}], rules: [{{filters: [{filter}], backendRefs: [{{name: a, port: 80}}]}}]}}}}
+",
+        gateway("{name: web, port: 80, protocol: HTTP}")
+    );
+    assert_eq!(
+        places(&yaml),
+        ["PIL0111 HTTPRoute default/r: spec.parentRefs[0]"]
+    );
+}
+
+#[test]
 fn a_pool_its_picker_and_grants_for_it_are_looked_for() {
     let to = |name: &str, namespace: &str| {
         format!(

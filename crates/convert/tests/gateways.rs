@@ -317,3 +317,33 @@ fn a_renewed_certificate_derives_no_listener_and_no_route() {
     world.put(&secret("one", false, &pair()).to_string());
     assert_eq!(served(&world), 0);
 }
+
+#[test]
+fn authorities_are_refused_with_a_list_of_revoked_certificates_that_is_none() {
+    let pair = pair();
+    let gateway = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "g", "namespace": "one"},
+        "spec": {
+            "gatewayClassName": "istio",
+            "listeners": [{
+                "name": "web", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "cert"}]},
+            }],
+            "tls": {"frontend": {"default": {"validation": {
+                "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "roots"}],
+            }}}},
+        },
+    });
+    let roots = |data: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "roots", "namespace": "one"}, "data": data,
+        })
+    };
+    let mut world = World::new(configured(false));
+    world.put(&gateway.to_string());
+    world.put(&secret("one", true, &pair).to_string());
+    let served = |world: &World| world.store.snapshot().tables.count(Kind::Gateway);
+    world.put(&roots(json!({"ca.crt": pair.0})).to_string());
+    assert_eq!(served(&world), 1);
+    world.put(&roots(json!({"ca.crt": pair.0, "ca.crl": "text"})).to_string());
+    assert_eq!(served(&world), 0);
+}

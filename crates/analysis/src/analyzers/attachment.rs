@@ -43,7 +43,6 @@ pub(crate) fn route<T: Route>(cx: &Cx<'_, Snapshot>, route: &Object<T>, report: 
                     continue;
                 }
                 ("Accepted", false) => "is not accepted",
-                ("PartiallyInvalid", true) => "is served in part only",
                 ("ResolvedRefs", false) => "refers to something that cannot be used",
                 _ => continue,
             };

@@ -43,11 +43,11 @@ pub(super) fn is_read(kind: Kind, object: &Map<String, Value>, revision: &str) -
 /// Whether objects of a kind may be of one revision only. Gateways of the Gateway API are of every one: the label there
 /// says who deploys them.
 ///
-/// Istio: pilot/pkg/config/kube/crdclient/client.go, 1.32.
+/// Istio: pilot/pkg/config/kube/crdclient/client.go and gateway/controller.go buildClient, 1.32.
 fn is_revisioned(kind: Kind) -> bool {
     let group = kind.group();
     let ours = group.ends_with(".istio.io") || group.starts_with("gateway.networking.");
-    ours && kind != Kind::KubeGateway
+    (ours && kind != Kind::KubeGateway) || kind == Kind::InferencePool
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     fn objects_of_other_revisions_are_not_read() {
         let of = |revision: &str| json!({"metadata": {"labels": {"istio.io/rev": revision}}});
         let unlabelled = json!({"metadata": {"name": "a"}});
-        for kind in [Kind::VirtualService, Kind::HttpRoute] {
+        for kind in [Kind::VirtualService, Kind::HttpRoute, Kind::InferencePool] {
             assert!(reads(kind, &unlabelled, "a"));
             assert!(reads(kind, &of("a"), "a"));
             assert!(!reads(kind, &of("b"), "a"));

@@ -30,39 +30,44 @@ pub(super) fn kept(
     let Some(stated) = stated else {
         return Kept::default();
     };
-    if !features.persistent_session_filter {
-        let message =
-            "sessionPersistence has no effect unless PILOT_ENABLE_PERSISTENT_SESSION_FILTER is set";
-        return Kept {
-            error: Some(unsupported(message)),
+    let unsupported = |why: &str| Some(RouteError::new(reason::UNSUPPORTED_VALUE, why));
+    match session(stated, route, rule, features) {
+        Err(why) => Kept {
             session: None,
-        };
-    }
-    let session = match (stated.session_type, &stated.header) {
-        (SessionType::Header, Some(header)) => Session::Header(header.name.clone()),
-        (SessionType::Header, None) => {
-            return Kept {
-                error: Some(unsupported(
-                    "a session that a header carries needs `header.name`",
-                )),
-                session: None,
+            error: unsupported(why),
+        },
+        Ok(session) => {
+            let ends = matches!(&session, Session::Cookie { lifetime, .. } if lifetime.is_some());
+            let error = match stated.absolute_timeout {
+                Some(_) if !ends => unsupported(
+                    "absoluteTimeout ends only sessions in cookies with the lifetime Permanent",
+                ),
+                _ => None,
             };
+            Kept {
+                session: Some(Arc::new(session)),
+                error,
+            }
         }
-        (SessionType::Cookie, _) => cookie(stated, route, rule),
-    };
-    let is_kept = matches!(
-        session,
-        Session::Cookie {
-            lifetime: Some(_),
-            ..
-        }
-    );
-    let is_limited = stated.absolute_timeout.is_some();
-    Kept {
-        error: (is_limited && !is_kept).then(|| {
-            unsupported("absoluteTimeout ends only sessions in cookies with the lifetime Permanent")
-        }),
-        session: Some(Arc::new(session)),
+    }
+}
+
+/// What carries the endpoint of a session, or why nothing does.
+fn session(
+    stated: &SessionPersistence,
+    route: &ObjectKey,
+    rule: &str,
+    features: &Features,
+) -> Result<Session, &'static str> {
+    if !features.persistent_session_filter {
+        return Err(
+            "sessionPersistence has no effect unless PILOT_ENABLE_PERSISTENT_SESSION_FILTER is set",
+        );
+    }
+    match (stated.session_type, &stated.header) {
+        (SessionType::Cookie, _) => Ok(cookie(stated, route, rule)),
+        (SessionType::Header, Some(header)) => Ok(Session::Header(header.name.clone())),
+        (SessionType::Header, None) => Err("a session that a header carries needs `header.name`"),
     }
 }
 
@@ -81,8 +86,4 @@ fn cookie(stated: &SessionPersistence, route: &ObjectKey, rule: &str) -> Session
             .filter(|_| is_permanent)
             .map(|timeout| timeout.0),
     }
-}
-
-fn unsupported(message: &str) -> RouteError {
-    RouteError::new(reason::UNSUPPORTED_VALUE, message)
 }

@@ -96,7 +96,6 @@ fn conditions(who: &str, list: &Value) -> Vec<Problem> {
             "Programmed" if !holds => "is not served",
             "ResolvedRefs" if !holds => "refers to something that cannot be used",
             "Conflicted" if holds => "conflicts with another",
-            "PartiallyInvalid" if holds => "is served in part only",
             _ => return None,
         };
         let (message, reason) = (text(&condition["message"]), text(&condition["reason"]));
