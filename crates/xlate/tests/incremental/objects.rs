@@ -48,6 +48,11 @@ pub(crate) fn pick() -> impl Strategy<Value = Pick> {
 }
 
 impl Pick {
+    /// Makes of it the same object in that variant, or in the one opposite to its own.
+    pub(crate) fn vary(&mut self, variant: Option<u8>) {
+        self.variant = variant.unwrap_or(PICKS[3] - 1 - self.variant);
+    }
+
     /// The object as text.
     pub(crate) fn yaml(&self) -> String {
         let namespace = ["one", "two"][usize::from(self.namespace)];

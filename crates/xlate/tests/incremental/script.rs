@@ -58,6 +58,9 @@ struct Draw {
     state: u64,
     /// The numbers of the kinds that are drawn from; all if there are none.
     kinds: &'static [u8],
+    /// What was drawn of them: three times of four one of these is drawn again, in any variant or in the one opposite, so
+    /// that variants that hardly differ follow each other.
+    drawn: Vec<Pick>,
 }
 
 impl Draw {
@@ -71,11 +74,20 @@ impl Draw {
 
     fn pick(&mut self) -> Pick {
         let [kind, namespace, name, variant] = PICKS.map(|bound| self.below(bound));
-        let kind = match self.kinds.len() {
-            0 => kind,
-            many => self.kinds[usize::from(kind) * many / usize::from(PICKS[0])],
-        };
-        [kind, namespace, name, variant].into()
+        if self.kinds.is_empty() {
+            return [kind, namespace, name, variant].into();
+        }
+        if self.below(4) > 0 && !self.drawn.is_empty() {
+            let again = usize::from(self.below(u8::MAX)) % self.drawn.len();
+            let is_opposite = self.below(2) == 0;
+            let again = &mut self.drawn[again];
+            again.vary((!is_opposite).then_some(variant));
+            return again.clone();
+        }
+        let kind = self.kinds[usize::from(kind) * self.kinds.len() / usize::from(PICKS[0])];
+        let pick = Pick::from([kind, namespace, name, variant]);
+        self.drawn.push(pick.clone());
+        pick
     }
 
     fn picks(&mut self, most: u8) -> Vec<Pick> {
@@ -114,9 +126,13 @@ impl Draw {
 pub(crate) fn of_seed(seed: u64, steps: usize) -> Vec<Step> {
     let (kinds, first): (&[u8], usize) = match seed % 2 {
         0 => (&[], 10),
-        _ => (&NEIGHBOURS, 30),
+        _ => (&NEIGHBOURS, 60),
     };
-    let mut draw = Draw { state: seed, kinds };
+    let mut draw = Draw {
+        state: seed,
+        kinds,
+        drawn: Vec::new(),
+    };
     let first = (0..first).map(|_| draw.pick()).collect();
     let mut script = vec![Step::Settings(0), Step::Put(0, first)];
     script.extend((0..PROXIES).map(Step::Toggle));

@@ -10,9 +10,9 @@ pub(super) const FIRST: u8 = 31;
 /// How many kinds there are here.
 pub(super) const KINDS: u8 = 14;
 /// The numbers of kinds that those here refer to, and of those here, which come up twice as often.
-pub(crate) const NEIGHBOURS: [u8; 36] = [
+pub(crate) const NEIGHBOURS: [u8; 40] = [
     0, 2, 3, 4, 6, 10, 28, 29, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 27, 32, 32,
-    33, 34, 34, 35, 37, 38, 39, 40, 41, 42, 43,
+    33, 34, 34, 35, 37, 38, 39, 40, 41, 42, 43, 29, 29, 34, 2,
 ];
 
 const GATEWAY: &str = "gateway.networking.k8s.io/v1";
@@ -81,15 +81,16 @@ impl Pick {
             _ => "pilothouse",
         };
         let all = "allowedRoutes: {namespaces: {from: All}}";
+        let tcp = format!("{{name: tcp, port: 9000, protocol: TCP, {all}}}");
         let listeners = match self.variant {
-            0 => format!("{{name: http, port: 80, protocol: HTTP, {all}}}"),
+            0 => format!("{{name: http, port: 80, protocol: HTTP, {all}}}, {tcp}"),
             1 => format!(
                 "{{name: http, port: 80, protocol: HTTP, hostname: '*.example.com'}}, \
                  {{name: tls, port: 443, protocol: HTTPS, hostname: h{name}.example.com, tls: {{certificateRefs: [{{name: n0}}]}}}}"
             ),
             2 => format!(
                 "{{name: http, port: 80, protocol: HTTP, {all}}}, {{name: more, port: 80, protocol: HTTP, hostname: h1.example.com}}, \
-                 {{name: tcp, port: 9000, protocol: TCP, {all}}}"
+                 {tcp}, {{name: clash, port: 80, protocol: TCP}}, {{name: odd, port: 81, protocol: ODD}}"
             ),
             3 => "{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: GRPCRoute}], \
                   namespaces: {from: Selector, selector: {matchLabels: {kubernetes.io/metadata.name: two}}}}}"
@@ -99,9 +100,11 @@ impl Pick {
                 "{{name: tls, port: 443, protocol: HTTPS, tls: {{certificateRefs: [{{name: n1, namespace: two}}]}}, {all}}}, \
                  {{name: pass, port: 8443, protocol: TLS, tls: {{mode: Passthrough}}, {all}}}"
             ),
-            _ => "{name: http, port: 80, protocol: HTTP}, {name: tcp, port: 80, protocol: TCP}, \
-                  {name: odd, port: 81, protocol: ODD}"
-                .to_owned(),
+            // The first variant, but for the kinds of routes.
+            7 => format!(
+                "{{name: http, port: 80, protocol: HTTP, allowedRoutes: {{namespaces: {{from: All}}, kinds: [{{kind: GRPCRoute}}]}}}}, {tcp}"
+            ),
+            _ => "{name: http, port: 80, protocol: HTTP}".to_owned(),
         };
         let address = match self.variant {
             3 | 6 => "  addresses: [{type: Hostname, value: n0.one.svc.cluster.local}]\n",
@@ -170,7 +173,9 @@ impl Pick {
     fn backends(&self) -> String {
         let to = self.name;
         match self.variant {
-            0 => format!("{{name: n{to}, port: 80}}"),
+            0 => format!(
+                "{{name: n{to}, port: 80}}, {{group: inference.networking.k8s.io, kind: InferencePool, name: n{to}}}"
+            ),
             1 => format!(
                 "{{name: n{to}, port: 80, weight: 3}}, {{name: n1, namespace: two, port: 80}}"
             ),
@@ -278,10 +283,10 @@ impl Pick {
     }
 
     fn tls_policy(&self) -> String {
-        let section = match self.variant % 3 {
-            0 => "",
-            1 => ", sectionName: http",
-            _ => ", sectionName: absent",
+        let section = match self.variant {
+            4 => ", sectionName: http",
+            5 => ", sectionName: absent",
+            _ => "",
         };
         let target = match self.variant {
             6 => format!(
