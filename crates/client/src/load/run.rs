@@ -389,9 +389,9 @@ impl Run {
             self.change(what)?;
             let mesh = &self.scenario.mesh;
             let concerned = |proxy: usize| mesh.concerns(what, round, proxy);
-            let expected = fleet.reading(&concerned);
+            let expected = fleet.reading(concerned);
             self.follow(fleet, expected).await;
-            let reached = fleet.round_times(start, &concerned);
+            let reached = fleet.round_times(start, concerned);
             measured.missed += expected.saturating_sub(reached.len());
             measured.astray += fleet.reached().saturating_sub(reached.len());
             measured.lasts.extend(reached.iter().max());
