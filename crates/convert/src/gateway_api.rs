@@ -20,6 +20,8 @@ mod rules;
 mod status;
 mod stream;
 
+use std::collections::BTreeMap;
+
 use model::derived::{Derived, GatewayRole, Semantics};
 use model::{ObjectKey, ObjectName};
 
@@ -51,5 +53,6 @@ fn derived(from: impl IntoIterator<Item = ObjectKey>, role: GatewayRole) -> Deri
         by: "gateway-api",
         from: from.into_iter().collect(),
         semantics: Semantics::GatewayApi(role),
+        sessions: BTreeMap::new(),
     }
 }

@@ -13,7 +13,7 @@ mod path;
 mod routes;
 mod rules;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::derived::{Derived, Semantics};
@@ -67,6 +67,7 @@ fn derived(
         by: "ingress",
         from: ingresses.chain(others).collect(),
         semantics: Semantics::Ingress,
+        sessions: BTreeMap::new(),
     }
 }
 

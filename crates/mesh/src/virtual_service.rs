@@ -191,8 +191,8 @@ impl Query<Snapshot> for VirtualServiceOf {
             spec.http = merged.routes;
             excess.delegates = merged.refused;
         }
-        let role = object.meta.gateway_api();
-        let mut sessions = role.map_or_else(BTreeMap::new, |role| role.sessions.clone());
+        let derived = object.meta.derived.as_ref();
+        let mut sessions = derived.map_or_else(BTreeMap::new, |made| made.sessions.clone());
         let mut http = weight::of_http(&spec.http);
         if http > limits::RULE_BYTES {
             excess.http = true;

@@ -20,6 +20,8 @@ pub struct Derived {
     pub from: Arc<[ObjectKey]>,
     /// How generation reads it.
     pub semantics: Semantics,
+    /// How HTTP routes keep sessions, by their place in the VirtualService: Istio's kind has no field for it.
+    pub sessions: BTreeMap<usize, Arc<Session>>,
 }
 
 impl Derived {
@@ -54,8 +56,7 @@ pub enum Semantics {
     GatewayApi(GatewayRole),
 }
 
-/// What Istio's kinds have no field for. A Gateway that was made from one of the Gateway API has all but sessions, a
-/// VirtualService only those.
+/// What Istio's Gateway has no field for.
 #[derive(Clone, PartialEq, Eq, Debug, Hash, Default)]
 pub struct GatewayRole {
     /// The hosts of the services through which it is reached; `None` where it selects proxies by labels.
@@ -64,8 +65,6 @@ pub struct GatewayRole {
     pub parent_namespace: Option<Namespace>,
     /// The service account of the proxies that were deployed for it.
     pub service_account: Option<Arc<str>>,
-    /// How HTTP routes keep sessions, by their place in the VirtualService.
-    pub sessions: BTreeMap<usize, Arc<Session>>,
 }
 
 impl Meta {

@@ -3,6 +3,7 @@
 //! Istio's translators mark what they make with annotations; here an object that was derived has a typed field, which no
 //! annotation can set. Recordings of what comes after translation have the annotations, so tests turn them into that field.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::derived::{Derived, GatewayRole, Semantics};
@@ -30,6 +31,7 @@ pub fn derived_as_marked(annotations: &Labels) -> Option<Arc<Derived>> {
         by: "test",
         from: from.filter_map(parent).collect(),
         semantics,
+        sessions: BTreeMap::new(),
     }))
 }
 

@@ -192,7 +192,6 @@ impl ServersOf {
             services: Some(served.services.clone()),
             parent_namespace: is_set.then(|| gateway.name.namespace.clone()),
             service_account: served.service_account.clone(),
-            ..GatewayRole::default()
         };
         let owner = std::iter::once(self.0.clone());
         let parent = is_set.then_some(gateway);

@@ -58,7 +58,6 @@ pub(crate) fn recorded(object: &AnyObject) -> (String, Value) {
         services: mark("gateway-service").map(|hosts| hosts.split(',').map(Arc::from).collect()),
         parent_namespace: mark("parent-namespace").map(Into::into),
         service_account: mark("service-account-name").map(Into::into),
-        ..GatewayRole::default()
     });
     shown(object, from.collect(), role.as_ref())
 }

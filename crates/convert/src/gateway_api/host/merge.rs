@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::derived::GatewayRole;
+use model::derived::{Derived, GatewayRole};
 use model::{Diagnostic, ObjectKey, ObjectName, Severity, Timestamp};
 use proto_istio::networking::{HttpMatchRequest, HttpRoute, VirtualService};
 
@@ -144,11 +144,10 @@ impl<'r, 'a, 'b> Merging<'r, 'a, 'b> {
         let from = included.iter().map(|part| part.route.clone());
         let sessions = routes.into_iter().enumerate();
         let sessions = sessions.filter_map(|(at, ruled)| Some((at, ruled.session?)));
-        let role = GatewayRole {
+        let derived = Derived {
             sessions: sessions.collect(),
-            ..GatewayRole::default()
+            ..derived(from.chain(others), GatewayRole::default())
         };
-        let derived = derived(from.chain(others), role);
         let name = ObjectName::new(oldest.route.name.namespace.clone(), name);
         let mut service = object(name, derived, spec);
         service.meta.created = oldest.created;
