@@ -120,7 +120,6 @@ fn of_a_gateway() -> Json {
 }
 
 impl NodeOptions {
-    /// Reads the template file, or makes a template of the flags.
     /// The first proxy, as it introduces itself.
     ///
     /// # Errors
@@ -129,6 +128,7 @@ impl NodeOptions {
         Ok(self.template()?.node(0))
     }
 
+    /// Reads the template file, or makes a template of the flags.
     pub(crate) fn template(&self) -> Result<Template, Error> {
         let json = match (&self.node, &self.mesh) {
             (Some(path), _) => {

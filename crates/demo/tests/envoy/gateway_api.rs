@@ -153,6 +153,23 @@ impl Site {
         assert!(ask(&mut stream).await.starts_with("HTTP/1.1 200"));
     }
 
+    /// Waits until `/two` is served in place of `/one`.
+    async fn serves_the_edit(&self) {
+        until("the edit is served", async || {
+            self.status("shop.example.com", "/two").await == 200
+                && self.status("shop.example.com", "/one").await == 404
+        })
+        .await;
+    }
+
+    /// Asks the command to end, which ends Envoy with it.
+    async fn ends_well(&self, mut gateway: Process) {
+        gateway.terminate();
+        let said = end(&mut gateway).await;
+        assert!(said.contains("exit status: 0"), "{said}");
+        assert!(self.is_closed().await, "Envoy still listens");
+    }
+
     async fn is_closed(&self) -> bool {
         TcpStream::connect(self.plain).await.is_err()
     }
@@ -203,7 +220,7 @@ pub(crate) async fn one_command_makes_a_listening_gateway_of_a_manifest(rig: Rig
     assert!(said.contains(&wanted), "{said}");
     drop(taken);
 
-    let mut gateway = site.start(&flags("web")).await;
+    let gateway = site.start(&flags("web")).await;
     for wanted in [
         &format!("http   http://{}  for *.example.com", site.plain),
         &format!("bank   http://{}  for bank.example.org", site.plain),
@@ -226,16 +243,8 @@ pub(crate) async fn one_command_makes_a_listening_gateway_of_a_manifest(rig: Rig
     assert_eq!(site.status("bank.example.org", "/two").await, 200);
     assert_eq!(site.status("lost.example.org", "/one").await, 404);
     rig.write("routes.yaml", &ROUTES.replace("/one", "/two"));
-    until("the edit is served", async || {
-        site.status("shop.example.com", "/two").await == 200
-            && site.status("shop.example.com", "/one").await == 404
-    })
-    .await;
-
-    gateway.terminate();
-    let said = end(&mut gateway).await;
-    assert!(said.contains("exit status: 0"), "{said}");
-    assert!(site.is_closed().await, "Envoy still listens");
+    site.serves_the_edit().await;
+    site.ends_well(gateway).await;
 
     // An Envoy that ends by itself is reported.
     let mut gateway = site.start(&flags("web")).await;
@@ -272,7 +281,7 @@ pub(crate) async fn one_command_makes_a_listening_gateway_of_a_store(rig: Rig) {
     let pages = rig.block.pages().to_string();
     let xds = rig.block.xds().to_string();
     let flags = site.flags(&rig, "web", &["--server", &pages, "--xds", &xds]);
-    let mut gateway = site.start(&flags).await;
+    let gateway = site.start(&flags).await;
     until("the route is served", async || {
         site.status("shop.example.com", "/one").await == 200
     })
@@ -283,15 +292,8 @@ pub(crate) async fn one_command_makes_a_listening_gateway_of_a_store(rig: Rig) {
 
     let edit = ROUTES.replace("/one", "/two");
     api.apply(edit.split("---\n").next().unwrap()).await;
-    until("the edit is served", async || {
-        site.status("shop.example.com", "/two").await == 200
-            && site.status("shop.example.com", "/one").await == 404
-    })
-    .await;
-    gateway.terminate();
-    let said = end(&mut gateway).await;
-    assert!(said.contains("exit status: 0"), "{said}");
-    assert!(site.is_closed().await, "Envoy still listens");
+    site.serves_the_edit().await;
+    site.ends_well(gateway).await;
 
     // With the token of its account it gets them.
     let token = rig.beside("token");

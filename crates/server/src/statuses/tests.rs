@@ -1,3 +1,4 @@
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use model::object::Origin;
@@ -29,29 +30,54 @@ async fn next(wanted: &mut watch::Receiver<Wanted>) -> Wanted {
     wanted.borrow_and_update().clone()
 }
 
-#[tokio::test]
-async fn an_edit_changes_what_is_wanted_of_what_it_touches() {
-    let settings: Arc<model::settings::Settings> = settings("").into();
-    let nothing = store::Store::new(settings.clone()).snapshot();
-    let book = Arc::new(Book::new(nothing, "istio-system", ""));
-    let seen = book.clone();
-    let (derive, thread) = Derive::start(settings, OriginLimits::default(), move |batch| {
-        seen.see(batch)
-    })
-    .unwrap();
-    let owner = Owner::new(0, "api");
-    let put = |yaml: String| {
-        let objects = World::objects(&yaml).into_iter().map(|mut object| {
-            object.set_origin(Origin::Source(owner.source.clone()));
-            Change::Put(owner.clone(), object)
+/// A book of what a revision writes, and what derives its statuses.
+struct Deriving {
+    book: Arc<Book>,
+    derive: Derive,
+    thread: JoinHandle<()>,
+    owner: Owner,
+}
+
+impl Deriving {
+    fn start(revision: &str) -> Self {
+        let settings: Arc<model::settings::Settings> = settings("").into();
+        let nothing = store::Store::new(settings.clone()).snapshot();
+        let book = Arc::new(Book::new(nothing, "istio-system", revision));
+        let seen = book.clone();
+        let (derive, thread) = Derive::start(settings, OriginLimits::default(), move |batch| {
+            seen.see(batch)
+        })
+        .unwrap();
+        Self {
+            book,
+            derive,
+            thread,
+            owner: Owner::new(0, "api"),
+        }
+    }
+
+    async fn put(&self, yaml: &str) {
+        let objects = World::objects(yaml).into_iter().map(|mut object| {
+            object.set_origin(Origin::Source(self.owner.source.clone()));
+            Change::Put(self.owner.clone(), object)
         });
         let changes = objects.collect();
-        derive.change(changes, Instant::now())
-    };
-    let mut to_write = book.write_to(&owner.source).gateways;
+        self.derive.change(changes, Instant::now()).await.unwrap();
+    }
+
+    fn end(self) {
+        drop(self.derive);
+        self.thread.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_edit_changes_what_is_wanted_of_what_it_touches() {
+    let api = Deriving::start("");
+    let mut to_write = api.book.write_to(&api.owner.source).gateways;
     let elsewhere = Owner::new(0, "folder").source;
     let all = [GATEWAY, &route("a", 1, "/a"), &route("b", 1, "/b")].join("\n---\n");
-    put(all).await.unwrap();
+    api.put(&all).await;
     let first = next(&mut to_write).await;
     assert_eq!(first.size(), 3);
     let names: Vec<&str> = first[&key(Kind::KubeGateway, "gate")]
@@ -68,44 +94,29 @@ async fn an_edit_changes_what_is_wanted_of_what_it_touches() {
             "listeners"
         ]
     );
-    put(route("a", 2, "/c")).await.unwrap();
+    api.put(&route("a", 2, "/c")).await;
     let second = next(&mut to_write).await;
     let (a, b) = (key(Kind::HttpRoute, "a"), key(Kind::HttpRoute, "b"));
     assert_eq!((first[&a].generation, second[&a].generation), (1, 2));
     // What the edit does not touch is the same value, not an equal one.
     assert!(Arc::ptr_eq(&first[&b], &second[&b]));
-    assert_eq!(book.all().len(), 3);
-    let gone = Change::Delete(owner.clone(), a.clone());
-    derive.change(vec![gone], Instant::now()).await.unwrap();
+    assert_eq!(api.book.all().len(), 3);
+    let gone = Change::Delete(api.owner.clone(), a.clone());
+    let deleted = api.derive.change(vec![gone], Instant::now());
+    deleted.await.unwrap();
     let third = next(&mut to_write).await;
     assert!(!third.contains_key(&a) && third.contains_key(&b));
     let gate = &third[&key(Kind::KubeGateway, "gate")];
     assert_eq!(gate.fields[3].value[0]["attachedRoutes"], 1);
     // Objects of folders get none written.
-    assert!(book.write_to(&elsewhere).gateways.borrow().is_empty());
-    drop(derive);
-    thread.join().unwrap();
+    assert!(api.book.write_to(&elsewhere).gateways.borrow().is_empty());
+    api.end();
 }
 
 #[tokio::test]
 async fn each_revision_writes_its_own() {
-    let settings: Arc<model::settings::Settings> = settings("").into();
-    let nothing = store::Store::new(settings.clone()).snapshot();
-    let book = Arc::new(Book::new(nothing, "istio-system", "canary"));
-    let seen = book.clone();
-    let (derive, thread) = Derive::start(settings, OriginLimits::default(), move |batch| {
-        seen.see(batch)
-    })
-    .unwrap();
-    let owner = Owner::new(0, "api");
-    let put = |yaml: &str| {
-        let objects = World::objects(yaml).into_iter().map(|mut object| {
-            object.set_origin(Origin::Source(owner.source.clone()));
-            Change::Put(owner.clone(), object)
-        });
-        derive.change(objects.collect(), Instant::now())
-    };
-    let mut to_write = book.write_to(&owner.source).gateways;
+    let api = Deriving::start("canary");
+    let mut to_write = api.book.write_to(&api.owner.source).gateways;
     let labelled = |revision: &str| {
         let labels = format!("metadata: {{labels: {{istio.io/rev: {revision}}},");
         route("a", 1, "/a").replace("metadata: {", &labels)
@@ -116,22 +127,20 @@ async fn each_revision_writes_its_own() {
         )
     };
     let all = [&namespace(""), GATEWAY, &labelled("canary")].join("\n---\n");
-    put(&all).await.unwrap();
+    api.put(&all).await;
     let (gate, a) = (key(Kind::KubeGateway, "gate"), key(Kind::HttpRoute, "a"));
     let own = |wanted: &Wanted| (wanted.contains_key(&gate), wanted.contains_key(&a));
     assert_eq!(own(&next(&mut to_write).await), (false, true));
     // What states no revision is of that of its namespace.
-    put(&namespace("istio.io/rev: canary")).await.unwrap();
+    api.put(&namespace("istio.io/rev: canary")).await;
     assert_eq!(own(&next(&mut to_write).await), (true, true));
     // A tag is another name of a revision.
-    put(&namespace("istio.io/rev: prod")).await.unwrap();
+    api.put(&namespace("istio.io/rev: prod")).await;
     assert_eq!(own(&next(&mut to_write).await), (false, true));
-    put("{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: istio-revision-tag-prod, labels: {istio.io/rev: canary, istio.io/tag: prod}}, webhooks: []}")
-        .await
-        .unwrap();
+    api.put("{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: istio-revision-tag-prod, labels: {istio.io/rev: canary, istio.io/tag: prod}}, webhooks: []}")
+        .await;
     assert_eq!(own(&next(&mut to_write).await), (true, true));
-    put(&labelled("other")).await.unwrap();
+    api.put(&labelled("other")).await;
     assert_eq!(own(&next(&mut to_write).await), (true, false));
-    drop(derive);
-    thread.join().unwrap();
+    api.end();
 }
