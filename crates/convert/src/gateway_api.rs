@@ -54,5 +54,6 @@ fn derived(from: impl IntoIterator<Item = ObjectKey>, role: GatewayRole) -> Deri
         from: from.into_iter().collect(),
         semantics: Semantics::GatewayApi(role),
         sessions: BTreeMap::new(),
+        edge: BTreeMap::new(),
     }
 }

@@ -68,6 +68,7 @@ fn derived(
         from: ingresses.chain(others).collect(),
         semantics: Semantics::Ingress,
         sessions: BTreeMap::new(),
+        edge: BTreeMap::new(),
     }
 }
 

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::edge::EdgeRoute;
 use model::kinds::istio::VirtualService;
 use model::names::Namespace;
 use model::object::{Object, ObjectName, Timestamp};
@@ -40,6 +41,8 @@ pub enum Semantics {
     Istio,
     /// Made from an Ingress.
     Ingress,
+    /// Made from Ingresses with annotations.
+    Edge,
     /// Made from a route of the Gateway API.
     Gateway,
 }
@@ -49,6 +52,7 @@ impl Semantics {
         use model::derived::Semantics as Of;
         match object.meta.derived.as_ref().map(|d| &d.semantics) {
             Some(Of::Ingress) => Self::Ingress,
+            Some(Of::Edge) => Self::Edge,
             Some(Of::GatewayApi(_)) => Self::Gateway,
             Some(Of::Istio) | None => Self::Istio,
         }
@@ -76,6 +80,8 @@ pub struct ResolvedVirtualService {
     pub excess: Excess,
     /// How HTTP routes keep sessions, by their place.
     pub sessions: BTreeMap<usize, Arc<Session>>,
+    /// What HTTP routes ask for that Istio's kind has no field for, by their place.
+    pub edge: BTreeMap<usize, Arc<EdgeRoute>>,
 }
 
 /// What of a rule is refused because it makes more than [`limits`] allows, by itself or with its delegates.
@@ -193,10 +199,12 @@ impl Query<Snapshot> for VirtualServiceOf {
         }
         let derived = object.meta.derived.as_ref();
         let mut sessions = derived.map_or_else(BTreeMap::new, |made| made.sessions.clone());
+        let mut edge = derived.map_or_else(BTreeMap::new, |made| made.edge.clone());
         let mut http = weight::of_http(&spec.http);
         if http > limits::RULE_BYTES {
             excess.http = true;
             sessions.clear();
+            edge.clear();
             weight::refuse_http(&mut spec);
             http = weight::of_http(&spec.http);
         }
@@ -216,6 +224,7 @@ impl Query<Snapshot> for VirtualServiceOf {
             semantics,
             spec,
             sessions,
+            edge,
         }))
     }
 }
@@ -249,6 +258,7 @@ impl Query<Snapshot> for RefusedVirtualService {
             excess: rule.excess.clone(),
             spec,
             sessions: BTreeMap::new(),
+            edge: BTreeMap::new(),
             ..*rule
         }))
     }

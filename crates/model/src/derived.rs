@@ -2,10 +2,11 @@
 //!
 //! Only a translator fills this in: nothing that is read from YAML, JSON or an API ends up here, so no user can claim it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::edge::{EdgeRoute, Need};
 use crate::kinds::Kind;
 use crate::names::Namespace;
 use crate::object::{Meta, ObjectKey};
@@ -22,12 +23,19 @@ pub struct Derived {
     pub semantics: Semantics,
     /// How HTTP routes keep sessions, by their place in the VirtualService: Istio's kind has no field for it.
     pub sessions: BTreeMap<usize, Arc<Session>>,
+    /// What HTTP routes ask for that Istio's kind has no field for, by their place in the VirtualService.
+    pub edge: BTreeMap<usize, Arc<EdgeRoute>>,
 }
 
 impl Derived {
     /// Whether the object that it is named after is of that kind.
     pub fn is_from(&self, kind: Kind) -> bool {
         self.from.first().is_some_and(|key| key.kind == kind)
+    }
+
+    /// What its routes ask of the filters of a listener.
+    pub fn needs(&self) -> BTreeSet<Need> {
+        self.edge.values().flat_map(|route| route.needs()).collect()
     }
 }
 
@@ -52,6 +60,9 @@ pub enum Semantics {
     Istio,
     /// Those of Kubernetes Ingress.
     Ingress,
+    /// Those of an Ingress with annotations, as Higress and ingress-nginx read it: routes are found by the host of a
+    /// request, whatever name its connection asked for.
+    Edge,
     /// Those of the Gateway API.
     GatewayApi(GatewayRole),
 }
@@ -68,11 +79,17 @@ pub struct GatewayRole {
 }
 
 impl Meta {
+    /// Whether it was made from an Ingress with annotations.
+    pub fn is_edge(&self) -> bool {
+        let derived = self.derived.as_ref();
+        derived.is_some_and(|derived| derived.semantics == Semantics::Edge)
+    }
+
     /// What the object means as one made from the Gateway API, if it was.
     pub fn gateway_api(&self) -> Option<&GatewayRole> {
         match &self.derived.as_ref()?.semantics {
             Semantics::GatewayApi(role) => Some(role),
-            Semantics::Istio | Semantics::Ingress => None,
+            Semantics::Istio | Semantics::Ingress | Semantics::Edge => None,
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod cipher;
 pub mod civil;
 pub mod derived;
 pub mod diagnostic;
+pub mod edge;
 pub mod grpc;
 pub mod host;
 pub mod jwks;

@@ -32,6 +32,7 @@ pub fn derived_as_marked(annotations: &Labels) -> Option<Arc<Derived>> {
         from: from.filter_map(parent).collect(),
         semantics,
         sessions: BTreeMap::new(),
+        edge: BTreeMap::new(),
     }))
 }
 

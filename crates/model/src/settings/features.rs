@@ -5,10 +5,13 @@
 
 mod known;
 
+use std::sync::Arc;
+
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::names::{Name, Namespace};
+use crate::object::ObjectName;
 use crate::parse::{code, nearest};
 
 /// A feature flag, for help pages.
@@ -151,6 +154,28 @@ declare_features! {
         "Tell agents all roots of the mesh: those of its own authority, of caCertificates of the mesh config, and of SPIFFE bundles.";
     "ENABLE_PROXY_FIND_POD_BY_IP" pods_by_address: bool = false,
         "Take a Pod with the address of a proxy for the proxy's own, where no Pod has its name.";
+    "PILOTHOUSE_INGRESS_CLASSES" edge_classes: Words = "",
+        "The classes of Ingresses that are served with their annotations, as Higress and ingress-nginx do.";
+    "PILOTHOUSE_INGRESS_DIALECT" edge_dialect: Name = "auto",
+        "Whose defaults annotations have: nginx, higress, or auto, which is nginx for the class nginx.";
+    "PILOTHOUSE_INGRESS_NAMESPACE" edge_namespace: Namespace = "higress-system",
+        "The namespace of the gateway that serves such Ingresses.";
+    "PILOTHOUSE_INGRESS_SELECTOR" edge_selector: Name = "higress=higress-system-higress-gateway",
+        "The label of the proxies that serve such Ingresses.";
+    "PILOTHOUSE_INGRESS_HTTP_PORT" edge_http_port: Port = 80,
+        "The port of the gateway for plain text.";
+    "PILOTHOUSE_INGRESS_HTTPS_PORT" edge_https_port: Port = 443,
+        "The port of the gateway for HTTPS.";
+    "PILOTHOUSE_INGRESS_CROSS_NAMESPACE" edge_cross_namespace: bool = false,
+        "Let annotations name Services and Secrets of other namespaces without a ReferenceGrant.";
+    "PILOTHOUSE_INGRESS_CERTIFICATE" edge_certificate: Words = "",
+        "The Secret, as namespace/name, of the certificate for hosts that name none.";
+    "PILOTHOUSE_INGRESS_NGINX_CONFIG_MAP" edge_nginx_config_map: Words = "",
+        "The ConfigMap, as namespace/name, with the global options of ingress-nginx.";
+    "PILOTHOUSE_INGRESS_SERVICE" edge_service: Words = "",
+        "The Service, as namespace/name, whose addresses the status of such Ingresses has.";
+    "PILOTHOUSE_INGRESS_ADDRESSES" edge_addresses: Words = "",
+        "The addresses or host names that the status of such Ingresses has, in place of a Service's.";
 }
 
 /// A range of IPv4 addresses within one /8, with room for an address.
@@ -280,6 +305,72 @@ impl Assign for Percentage {
     fn assign(&mut self, text: &str) -> bool {
         match text.parse::<f64>() {
             Ok(value) if (0.0..=100.0).contains(&value) => self.0 = value,
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Words separated by commas.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Words(Arc<[Arc<str>]>);
+
+impl Words {
+    /// The words, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first word as `namespace/name`.
+    pub fn object(&self) -> Option<ObjectName> {
+        let (namespace, name) = self.0.first()?.split_once('/')?;
+        Some(ObjectName::new(namespace, name))
+    }
+}
+
+impl From<&str> for Words {
+    fn from(text: &str) -> Self {
+        let words = text
+            .split(',')
+            .map(str::trim)
+            .filter(|word| !word.is_empty());
+        Self(words.map(Arc::from).collect())
+    }
+}
+
+impl Assign for Words {
+    fn assign(&mut self, text: &str) -> bool {
+        *self = Self::from(text);
+        true
+    }
+}
+
+/// A port that proxies listen on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Port(u16);
+
+impl Port {
+    /// Over 0.
+    pub fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl From<u16> for Port {
+    fn from(port: u16) -> Self {
+        Self(port)
+    }
+}
+
+impl Assign for Port {
+    fn assign(&mut self, text: &str) -> bool {
+        match text.parse() {
+            Ok(port) if port > 0 => self.0 = port,
             _ => return false,
         }
         true

@@ -1,0 +1,28 @@
+//! Headers that are added, set and removed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Reference;
+
+/// Headers of requests and of responses.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct HeaderControl {
+    /// Of requests.
+    pub request: HeaderChange,
+    /// Of responses.
+    pub response: HeaderChange,
+    /// `custom-headers`: a ConfigMap whose data are headers of responses that are set.
+    pub of_config_map: Option<Reference>,
+}
+
+/// How headers are changed. Names are valid and in lower case, values have no control characters.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct HeaderChange {
+    /// Set, whatever they were.
+    pub set: BTreeMap<Arc<str>, Arc<str>>,
+    /// Added to what is there.
+    pub add: BTreeMap<Arc<str>, Arc<str>>,
+    /// Removed.
+    pub remove: Vec<Arc<str>>,
+}

@@ -1,0 +1,165 @@
+//! What a route of an edge asks of its proxy that Istio's HTTP routes have no field for.
+//!
+//! Translators of Ingresses fill it in beside a derived VirtualService, route by route; generation turns it into HTTP
+//! filters of stock Envoy. Like all of [`Derived`](crate::Derived), no document can set it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+/// What one HTTP route asks for, beside what its HTTPRoute says.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct EdgeRoute {
+    /// Which clients may send requests.
+    pub addresses: Option<AddressRules>,
+    /// Who may send requests, by name and password.
+    pub users: Option<Users>,
+    /// A service that decides about each request.
+    pub external: Option<ExternalAuth>,
+    /// Passing one of `addresses`, `users` and `external` is enough; otherwise each must be passed.
+    pub any_is_enough: bool,
+    /// How many requests are served.
+    pub limits: Vec<RateLimit>,
+    /// How long the body of a request may be, in bytes; longer ones get 413.
+    pub max_body: Option<u32>,
+    /// Where requests go that the backend cannot answer.
+    pub fallback: Option<Fallback>,
+}
+
+/// Which clients may send requests. The address is the one that the proxy trusts (`x-forwarded-for` with trusted hops).
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct AddressRules {
+    /// Only these; all where empty.
+    pub allowed: BTreeSet<IpNet>,
+    /// None of these, even if allowed.
+    pub denied: BTreeSet<IpNet>,
+}
+
+/// Names with hashed passwords: a secret, so it prints nothing of itself.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Users {
+    /// What clients are told that they log in to.
+    pub realm: Arc<str>,
+    /// Lines `name:{SHA}hash` as htpasswd writes them, sorted by name; the only hash that Envoy reads.
+    pub lines: Arc<str>,
+}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Users(realm {:?}, redacted)", self.realm)
+    }
+}
+
+/// A service that decides about each request by HTTP.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ExternalAuth {
+    /// The service's host in the mesh, as a destination names it.
+    pub host: Arc<str>,
+    /// Its port.
+    pub port: u16,
+    /// The `:authority` of the request to it.
+    pub authority: Arc<str>,
+    /// The path of the request to it; what was asked for is in headers, not added to it.
+    pub path: Arc<str>,
+    /// The method of the request to it; that of the request itself where absent.
+    pub method: Option<Arc<str>>,
+    /// Whether it is called over TLS.
+    pub tls: bool,
+    /// Headers of its answer that the backend gets, in lower case.
+    pub to_backend: Vec<Arc<str>>,
+    /// Where clients are sent that it answers 401: a URL in Envoy's format of substitution (`%REQ(:path)%`).
+    pub signin: Option<Arc<str>>,
+    /// Its answer's `set-cookie` is given to the client even where it allows the request.
+    pub always_set_cookie: bool,
+    /// Headers that the request to it has beside those of the request itself.
+    pub headers: BTreeMap<Arc<str>, Arc<str>>,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// How many requests are served in a time: a token bucket in each proxy.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RateLimit {
+    /// What the bucket holds.
+    pub burst: u32,
+    /// What is put into it each time.
+    pub fill: u32,
+    /// How often it is filled.
+    pub every: Duration,
+    /// What the answer is where it is empty.
+    pub status: u16,
+    /// Each client address has a bucket of its own; otherwise all share one.
+    pub per_client: bool,
+    /// Clients that are not counted.
+    pub except: BTreeSet<IpNet>,
+}
+
+/// Where requests go that the backend cannot answer.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Fallback {
+    /// The host of the service, as a destination names it.
+    pub host: Arc<str>,
+    /// Its port.
+    pub port: u16,
+    /// It answers where the backend has no healthy endpoint.
+    pub if_unavailable: bool,
+    /// It answers in place of the backend's answers with these statuses; nginx's headers tell it why.
+    pub statuses: BTreeSet<u16>,
+    /// The headers that the request to it has where a status is the reason (`x-code`, `x-original-uri`, ...), in
+    /// Envoy's format of substitution.
+    pub headers: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// A feature of a proxy that routes ask for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Need {
+    /// [`EdgeRoute::addresses`].
+    Addresses,
+    /// [`EdgeRoute::users`].
+    Users,
+    /// [`EdgeRoute::external`].
+    External,
+    /// [`EdgeRoute::any_is_enough`] with several of the three.
+    AnyIsEnough,
+    /// [`EdgeRoute::limits`].
+    Limits,
+    /// [`EdgeRoute::max_body`].
+    Body,
+    /// [`EdgeRoute::fallback`] by status.
+    Fallback,
+}
+
+impl EdgeRoute {
+    /// What the route asks of the filters of a listener.
+    pub fn needs(&self) -> BTreeSet<Need> {
+        let access = [
+            self.addresses.as_ref().map(|_| Need::Addresses),
+            self.users.as_ref().map(|_| Need::Users),
+            self.external.as_ref().map(|_| Need::External),
+        ];
+        let mut needs: BTreeSet<Need> = access.into_iter().flatten().collect();
+        if self.any_is_enough && needs.len() > 1 {
+            needs.insert(Need::AnyIsEnough);
+        }
+        let others = [
+            (!self.limits.is_empty(), Need::Limits),
+            (self.max_body.is_some(), Need::Body),
+            (
+                self.fallback
+                    .as_ref()
+                    .is_some_and(|f| !f.statuses.is_empty()),
+                Need::Fallback,
+            ),
+        ];
+        needs.extend(
+            others
+                .iter()
+                .filter(|(asked, _)| *asked)
+                .map(|(_, need)| *need),
+        );
+        needs
+    }
+}
