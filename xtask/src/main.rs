@@ -25,7 +25,8 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("gotemplate", &[]),
     ("model", &["proto-istio"]),
     ("store", &["model", "incr", "proto-istio"]),
-    ("convert", &["model", "store", "incr", "proto-istio"]),
+    ("annotations", &["model"]),
+    ("convert", &["model", "store", "incr", "proto-istio", "annotations"]),
     ("xds", &["model"]),
     (
         "mesh",
