@@ -26,7 +26,14 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("model", &["proto-istio"]),
     ("store", &["model", "incr", "proto-istio"]),
     ("annotations", &["model"]),
-    ("convert", &["model", "store", "incr", "proto-istio", "annotations"]),
+    (
+        "convert",
+        &["model", "store", "incr", "proto-istio", "annotations"],
+    ),
+    (
+        "migrate",
+        &["annotations", "convert", "model", "store", "proto-istio"],
+    ),
     ("xds", &["model"]),
     (
         "mesh",
@@ -175,6 +182,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "incr",
             "inject",
             "kubernetes",
+            "migrate",
         ],
     ),
     (

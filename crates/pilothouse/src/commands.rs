@@ -11,6 +11,7 @@ pub(crate) mod inject;
 mod input;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
+pub(crate) mod migrate;
 pub(crate) mod permissions;
 pub(crate) mod proxy;
 pub(crate) mod proxy_config;

@@ -53,6 +53,8 @@ enum Command {
     Validate(commands::validate::ValidateOptions),
     /// Show where a request goes: listener, filter chain, virtual host, route, cluster, endpoints, and the objects that made them.
     Simulate(Box<commands::simulate::SimulateOptions>),
+    /// Say what becomes of Ingresses of another controller.
+    Migrate(commands::migrate::MigrateOptions),
     /// Show objects with the status that they get, such as the addresses of an Ingress.
     Status(commands::status::StatusOptions),
     /// Show which objects made a resource of a proxy, or which resources an object takes part in.
@@ -128,6 +130,17 @@ fn main() -> ExitCode {
             Ok(verdict) => return verdict.exit_code(),
             Err(error) => Err(error),
         },
+        Command::Migrate(options) => {
+            let mut code = ExitCode::SUCCESS;
+            let result = block_on(async {
+                code = commands::migrate::run(&options).await?;
+                Ok(())
+            });
+            if result.is_ok() {
+                return code;
+            }
+            result
+        }
         Command::Simulate(options) => {
             block_on(commands::simulate::run(*options, &mut std::io::stdout()))
         }
