@@ -188,6 +188,11 @@ fn of_ingress(
     }
 }
 
+fn worst_first(mut lines: Vec<Line>) -> Vec<Line> {
+    lines.sort_by(|a, b| b.verdict.cmp(&a.verdict).then_with(|| a.key.cmp(&b.key)));
+    lines
+}
+
 fn summary(ingresses: &[OfIngress], options: &[Line]) -> Summary {
     let count = |verdict| ingresses.iter().filter(|i| i.verdict == verdict).count();
     let mut summary = Summary {

@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annotations::Annotations;
-use annotations::spec::{self, Becomes};
+use annotations::spec::{self, Becomes, Spec};
 use convert::code;
 use model::kinds::kube::Ingress;
 use model::{Diagnostic, Object, Severity};
 
-use super::{Line, Verdict};
+use super::{Line, Verdict, worst_first};
 use crate::name_of;
 
 /// The beginning of the path of a finding about an annotation.
 const PATH: &str = "metadata.annotations[";
+
+/// How it is said that something tunes nginx itself, and no request can tell whether it is there.
+const LEAVE: &str = "; leave it out";
 
 /// What becomes of the annotations of an Ingress, and of its fields; the worst first.
 pub(super) fn lines(
@@ -49,7 +52,10 @@ pub(super) fn lines(
             add(line, Verdict::Same, help);
         }
     }
-    (sorted(annotations), sorted(fields))
+    (
+        worst_first(annotations.into_values().collect()),
+        worst_first(fields.into_values().collect()),
+    )
 }
 
 /// An annotation's name without the prefix, or a field without what tells its places apart.
@@ -92,11 +98,18 @@ fn by_name(key: &Arc<str>, name: &str) -> Line {
             how: vec![how.into()],
         };
     };
+    by_spec(key, known)
+}
+
+/// What becomes of an annotation or option by what is known of its name.
+pub(super) fn by_spec(key: &Arc<str>, known: &Spec) -> Line {
     let how = (!known.how.is_empty()).then(|| known.how.into());
     Line {
         key: key.clone(),
         verdict: match known.becomes {
             Becomes::Same => Verdict::Same,
+            // Nothing is lost without it.
+            Becomes::Refused if known.how.ends_with(LEAVE) => Verdict::Different,
             Becomes::Different => Verdict::Different,
             Becomes::Refused => Verdict::Unsupported,
         },
@@ -132,10 +145,4 @@ fn add(line: &mut Line, verdict: Verdict, how: &Arc<str>) {
         Verdict::Same => line.how.push(how.clone()),
         Verdict::Different | Verdict::Unsupported => line.how.insert(at, how.clone()),
     }
-}
-
-fn sorted(lines: BTreeMap<Arc<str>, Line>) -> Vec<Line> {
-    let mut lines: Vec<Line> = lines.into_values().collect();
-    lines.sort_by(|a, b| b.verdict.cmp(&a.verdict).then_with(|| a.key.cmp(&b.key)));
-    lines
 }
