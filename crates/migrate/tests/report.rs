@@ -17,8 +17,8 @@ fn shown(report: &Report, form: Form) -> String {
         details: false,
     };
     let mut out = Vec::new();
-    show::write(&mut out, report, form, style).unwrap();
-    String::from_utf8(out).unwrap()
+    show::write(&mut out, report, form, style).expect("a list of bytes takes all");
+    String::from_utf8(out).expect("it is text")
 }
 
 /// An Ingress with these annotations, as `key: value` lines, and this spec.
