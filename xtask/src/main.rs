@@ -32,7 +32,14 @@ const GRAPH: &[(&str, &[&str])] = &[
     ),
     (
         "migrate",
-        &["annotations", "convert", "model", "store", "proto-istio"],
+        &[
+            "annotations",
+            "convert",
+            "model",
+            "simulate",
+            "store",
+            "proto-istio",
+        ],
     ),
     ("xds", &["model"]),
     (

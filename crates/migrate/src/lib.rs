@@ -2,13 +2,14 @@
 //!
 //! [`World::load`] takes the objects of a cluster, chooses the Ingresses that ingress-nginx serves, and derives from
 //! them what Pilothouse serves in their place. [`report`] says of each of them what is the same, what differs and what
-//! is not supported; [`show`] prints that. What an annotation means is not decided here: `annotations` and `convert` say
+//! is not supported; [`compare`] says whether requests go where they went; [`show`] prints both. What an annotation means is not decided here: `annotations` and `convert` say
 //! so, and this crate gathers it.
 //!
 //! Secrets are looked for, never shown. There is no I/O.
 
 mod assumed;
 mod class;
+pub mod compare;
 mod options;
 pub mod report;
 pub mod show;

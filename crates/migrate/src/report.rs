@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::World;
 use routes::Routes;
 
+pub(crate) use routes::service_of;
 pub use routes::{Backend, Route};
 
 /// How a line of ingress-nginx's configuration fares.

@@ -160,7 +160,7 @@ impl Reading<'_> {
 }
 
 /// A Service's host as `namespace/name`; other hosts as they are.
-fn service_of(host: &str, domain: &str) -> String {
+pub(crate) fn service_of(host: &str, domain: &str) -> String {
     let rest = host.strip_suffix(domain);
     let rest = rest.and_then(|rest| rest.strip_suffix(".svc."));
     match rest.and_then(|rest| rest.rsplit_once('.')) {
