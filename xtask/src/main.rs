@@ -26,7 +26,10 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("model", &["proto-istio"]),
     ("store", &["model", "incr", "proto-istio"]),
     ("annotations", &["model"]),
-    ("convert", &["model", "store", "incr", "proto-istio", "annotations"]),
+    (
+        "convert",
+        &["model", "store", "incr", "proto-istio", "annotations"],
+    ),
     ("xds", &["model"]),
     (
         "mesh",
