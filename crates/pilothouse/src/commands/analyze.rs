@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use model::parse::Locator;
 use model::{Diagnostic, Namespace, Origin, Severity};
+use server::settings::IngressOptions;
 
 use crate::findings::{self, Format, Verdict};
 
@@ -75,6 +76,10 @@ pub(crate) struct AnalyzeOptions {
     /// Mesh networks.
     #[arg(long, alias = "networksConfig", value_name = "FILE")]
     mesh_networks: Option<PathBuf>,
+
+    /// Ingresses with annotations.
+    #[command(flatten)]
+    ingress: IngressOptions,
 
     /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "text")]
