@@ -30,6 +30,10 @@ const GRAPH: &[(&str, &[&str])] = &[
         "convert",
         &["model", "store", "incr", "proto-istio", "annotations"],
     ),
+    (
+        "migrate",
+        &["annotations", "convert", "model", "store", "proto-istio"],
+    ),
     ("xds", &["model"]),
     (
         "mesh",
@@ -178,6 +182,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "incr",
             "inject",
             "kubernetes",
+            "migrate",
         ],
     ),
     (
