@@ -7,6 +7,7 @@
 
 mod delegate;
 mod destinations;
+mod edge;
 mod resolve;
 #[cfg(test)]
 mod tables;
@@ -29,6 +30,7 @@ use crate::limits;
 
 pub use delegate::find as delegate;
 pub use destinations::{Destinations, DestinationsOf};
+pub use edge::{Asked, AskedOf, Standin};
 pub use resolve::host_name;
 
 /// The name under which every sidecar is a gateway.

@@ -19,13 +19,14 @@ use mesh::gateways::{GatewayServer, MergedGateway, PortServers, ServerPort};
 use mesh::keyed::Keyed;
 use mesh::limits::Budget;
 use mesh::services::PoolHosts;
-use mesh::virtual_service::{DestinationsOf, VirtualServicesFor};
+use mesh::virtual_service::{AskedOf, DestinationsOf, VirtualServicesFor};
 use mesh::{gateways, limits, proxy_options};
+use model::edge::Need;
 use model::kinds::Kind;
 use model::object::ObjectName;
 use model::protocol::Protocol;
 use policy::envoy_filter::{Context, ListenerPatches};
-use policy::filters;
+use policy::{edge, filters};
 use proto_envoy::envoy::config::core::v3::{
     TrafficDirection, TransportSocket, UdpSocketConfig, address, socket_address,
 };
@@ -81,6 +82,10 @@ enum Serves {
         stat_prefix: Option<String>,
         grpc_web: bool,
         picks: bool,
+        /// What routes ask of filters.
+        needs: Arc<BTreeSet<Need>>,
+        /// The extensions that they lack; if there are any, every request is refused.
+        missing: Arc<[String]>,
     },
     /// Bytes.
     Tcp {
@@ -105,6 +110,7 @@ pub(super) fn listeners(
         return Vec::new();
     };
     let parts = cx.query(&proxy.parts);
+    let (needs, missing) = edge_needs(cx, proxy);
     let planning = Planning {
         cx,
         proxy,
@@ -117,6 +123,8 @@ pub(super) fn listeners(
                 gateway: gateway.clone(),
             }))
         }),
+        needs,
+        missing,
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
         refused: RefCell::default(),
     };
@@ -147,6 +155,28 @@ pub(super) fn listeners(
         *first = Arc::new(Resource::clone(first).finding(found));
     }
     listeners
+}
+
+/// What routes of an edge ask of filters, and which extensions the proxy lacks for that.
+fn edge_needs(cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy) -> (Arc<BTreeSet<Need>>, Arc<[String]>) {
+    let asked = cx.query(&AskedOf(proxy.gateway.clone()));
+    let Some(asked) = asked.as_ref() else {
+        return (Arc::default(), Arc::default());
+    };
+    let (loadable, _) = proxy.parts.has();
+    let lacks = |needs: &BTreeSet<Need>| {
+        let wanted = edge::extensions(needs).into_iter();
+        wanted
+            .filter(|name| !loadable.has(name))
+            .map(str::to_owned)
+            .collect()
+    };
+    let missing: Vec<String> = lacks(&asked.needs);
+    // What nobody asks for is not missed.
+    let always = edge::always().into_iter();
+    let always = always.filter(|need| lacks(&BTreeSet::from([*need])).is_empty());
+    let needs = always.chain(asked.needs.iter().copied()).collect();
+    (Arc::new(needs), missing.into())
 }
 
 /// Whether a gateway routes requests to services whose endpoints are picked.
@@ -183,6 +213,10 @@ struct Planning<'a> {
     stat_name: &'a str,
     /// Whether endpoint pickers choose where some requests go.
     picks: bool,
+    /// What routes ask of filters.
+    needs: Arc<BTreeSet<Need>>,
+    /// The extensions that they lack.
+    missing: Arc<[String]>,
     /// What chains that pass TLS through may still weigh.
     budget: Cell<Budget>,
     /// The Gateways for whose servers that was not enough.
@@ -273,6 +307,8 @@ impl Planning<'_> {
                     stat_prefix: None,
                     grpc_web: protocol == Protocol::GrpcWeb,
                     picks: self.picks,
+                    needs: self.needs.clone(),
+                    missing: self.missing.clone(),
                 },
             }];
         }
@@ -299,6 +335,8 @@ impl Planning<'_> {
                 stat_prefix: (!stated.is_empty()).then(|| stated.clone()),
                 grpc_web: false,
                 picks: self.picks,
+                needs: self.needs.clone(),
+                missing: self.missing.clone(),
             },
         }
     }
@@ -390,6 +428,8 @@ impl GatewayListener {
                 stat_prefix,
                 grpc_web,
                 picks,
+                needs,
+                missing,
             } => {
                 let options = Options {
                     stat_prefix: stat_prefix
@@ -399,6 +439,8 @@ impl GatewayListener {
                     routes: Routes::Named(routes.to_string()),
                     grpc_web: *grpc_web,
                     picks: *picks,
+                    edge: edge::filters(needs),
+                    missing: missing.to_vec(),
                     http3: self.spec.quic,
                     port: self.spec.port,
                     use_remote_address: true,
