@@ -7,7 +7,6 @@
 
 mod delegate;
 mod destinations;
-mod edge;
 mod resolve;
 #[cfg(test)]
 mod tables;
@@ -30,7 +29,6 @@ use crate::limits;
 
 pub use delegate::find as delegate;
 pub use destinations::{Destinations, DestinationsOf};
-pub use edge::{Asked, AskedOf, Standin};
 pub use resolve::host_name;
 
 /// The name under which every sidecar is a gateway.

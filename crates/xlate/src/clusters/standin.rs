@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use mesh::capabilities::Loadable;
+use mesh::edge::{AskedOf, Standin};
 use mesh::gateways::{self, GatewayKey};
 use mesh::proxy::Traits;
 use mesh::proxy_options;
-use mesh::virtual_service::{AskedOf, Standin};
 use model::node::Role;
 use proto_envoy::envoy::config::cluster::v3::Cluster;
 use proto_envoy::envoy::config::cluster::v3::cluster::{
@@ -46,7 +46,6 @@ impl Query<Snapshot> for StandinCluster {
     fn eval(&self, _: &Cx<'_, Snapshot>) -> Arc<Resource> {
         let config = ClusterConfig {
             clusters: vec![self.0.first.clone(), self.0.then.clone()],
-            ..ClusterConfig::default()
         };
         let cluster = Cluster {
             name: self.0.name(),

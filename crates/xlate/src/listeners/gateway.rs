@@ -5,6 +5,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/gateway.go buildGatewayListeners, 1.32.
 
+mod needs;
 mod tcp;
 pub(super) mod tls;
 
@@ -19,7 +20,7 @@ use mesh::gateways::{GatewayServer, MergedGateway, PortServers, ServerPort};
 use mesh::keyed::Keyed;
 use mesh::limits::Budget;
 use mesh::services::PoolHosts;
-use mesh::virtual_service::{AskedOf, DestinationsOf, VirtualServicesFor};
+use mesh::virtual_service::{DestinationsOf, VirtualServicesFor};
 use mesh::{gateways, limits, proxy_options};
 use model::edge::Need;
 use model::kinds::Kind;
@@ -110,7 +111,7 @@ pub(super) fn listeners(
         return Vec::new();
     };
     let parts = cx.query(&proxy.parts);
-    let (needs, missing) = edge_needs(cx, proxy);
+    let (needs, missing) = needs::of(cx, proxy);
     let planning = Planning {
         cx,
         proxy,
@@ -155,28 +156,6 @@ pub(super) fn listeners(
         *first = Arc::new(Resource::clone(first).finding(found));
     }
     listeners
-}
-
-/// What routes of an edge ask of filters, and which extensions the proxy lacks for that.
-fn edge_needs(cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy) -> (Arc<BTreeSet<Need>>, Arc<[String]>) {
-    let asked = cx.query(&AskedOf(proxy.gateway.clone()));
-    let Some(asked) = asked.as_ref() else {
-        return (Arc::default(), Arc::default());
-    };
-    let (loadable, _) = proxy.parts.has();
-    let lacks = |needs: &BTreeSet<Need>| {
-        let wanted = edge::extensions(needs).into_iter();
-        wanted
-            .filter(|name| !loadable.has(name))
-            .map(str::to_owned)
-            .collect()
-    };
-    let missing: Vec<String> = lacks(&asked.needs);
-    // What nobody asks for is not missed.
-    let always = edge::always().into_iter();
-    let always = always.filter(|need| lacks(&BTreeSet::from([*need])).is_empty());
-    let needs = always.chain(asked.needs.iter().copied()).collect();
-    (Arc::new(needs), missing.into())
 }
 
 /// Whether a gateway routes requests to services whose endpoints are picked.

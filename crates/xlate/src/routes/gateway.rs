@@ -24,11 +24,12 @@ use super::filters;
 use super::patched::Config;
 use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
+use mesh::edge::AskedOf;
 use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
 use mesh::virtual_service::{
-    AskedOf, DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
+    DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
 };
 use mesh::{hosts, limits};
 use policy::edge;

@@ -9,8 +9,8 @@ use model::object::ObjectName;
 use proto_istio::networking::Destination;
 use store::Snapshot;
 
-use super::{ResolvedVirtualService, VirtualServiceOf, VirtualServicesFor};
 use crate::gateways::{GatewayKey, MergedGatewayOf};
+use crate::virtual_service::{ResolvedVirtualService, VirtualServiceOf, VirtualServicesFor};
 
 /// What a rule asks of gateways.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
