@@ -26,7 +26,17 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("model", &["proto-istio"]),
     ("store", &["model", "incr", "proto-istio"]),
     ("annotations", &["model"]),
-    ("convert", &["model", "store", "incr", "proto-istio", "annotations"]),
+    (
+        "convert",
+        &[
+            "model",
+            "store",
+            "incr",
+            "proto-istio",
+            "annotations",
+            "validate",
+        ],
+    ),
     ("xds", &["model"]),
     (
         "mesh",

@@ -10,6 +10,7 @@
 //!
 //! Everything here is a pure function of the snapshot; there is no I/O, and nothing of Envoy.
 
+pub mod edge;
 pub mod gateway_api;
 pub mod ingress;
 mod outcome;
