@@ -1,14 +1,23 @@
-//! Every annotation that Higress or ingress-nginx knows, and what becomes of it.
+//! Every annotation that Higress or ingress-nginx knows, every option of ingress-nginx's ConfigMap, and what becomes of
+//! each.
+//!
+//! Both are tables of text beside this file, a line each: `NAME | WHO | WHAT | HOW`. WHO reads it: `nginx`, `higress`,
+//! `both`, or `higress-only` for what has only the prefix `higress.io/`. What Higress reads under both prefixes, and what
+//! only ingress-nginx knows, is read here under both.
 
-/// An annotation.
+use std::sync::LazyLock;
+
+/// An annotation, or an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spec {
     /// Its name without the prefix; `*` at the end stands for anything (`exact-match-header-*`).
     pub name: &'static str,
-    /// Whether ingress-nginx documents it.
+    /// Whether ingress-nginx documents it, or did.
     pub in_nginx: bool,
     /// Whether Higress reads it.
     pub in_higress: bool,
+    /// Whether it is read under `nginx.ingress.kubernetes.io/` too, not just under `higress.io/`.
+    pub both_prefixes: bool,
     /// What becomes of it.
     pub becomes: Becomes,
     /// How it differs, or what to do instead; empty where it means the same.
@@ -27,12 +36,96 @@ pub enum Becomes {
 }
 
 /// Every annotation, by name.
-pub static ALL: &[Spec] = &[];
+pub static ALL: LazyLock<Vec<Spec>> = LazyLock::new(|| parse(include_str!("spec/annotations.txt")));
+
+/// Every option of ingress-nginx's ConfigMap, by name.
+pub static OPTIONS: LazyLock<Vec<Spec>> = LazyLock::new(|| parse(include_str!("spec/options.txt")));
 
 /// The annotation of a name without prefix.
 pub fn find(name: &str) -> Option<&'static Spec> {
-    ALL.iter().find(|spec| match spec.name.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => spec.name == name,
+    find_in(&ALL, name)
+}
+
+/// An option of ingress-nginx's ConfigMap.
+pub fn find_option(name: &str) -> Option<&'static Spec> {
+    find_in(&OPTIONS, name)
+}
+
+fn find_in(table: &'static [Spec], name: &str) -> Option<&'static Spec> {
+    let after = table.partition_point(|spec| spec.name <= name);
+    let found = after.checked_sub(1).map(|at| &table[at])?;
+    // Nothing sorts between `a-*` and what begins with `a-`, but other things that begin so.
+    let same = |spec: &&Spec| spec.name == name;
+    let begins = |spec: &&Spec| {
+        let start = spec.name.strip_suffix('*');
+        start.is_some_and(|start| name.len() > start.len() && name.starts_with(start))
+    };
+    Some(found)
+        .filter(same)
+        .or_else(|| table.iter().find(begins))
+}
+
+fn parse(table: &'static str) -> Vec<Spec> {
+    let rows = table.lines().filter(|line| !line.starts_with('#'));
+    rows.map(|line| row(line).expect("a test reads every line"))
+        .collect()
+}
+
+fn row(line: &'static str) -> Option<Spec> {
+    let mut cells = line.splitn(4, '|').map(str::trim);
+    let (name, who, becomes) = (cells.next()?, cells.next()?, cells.next()?);
+    let becomes = match becomes {
+        "same" => Becomes::Same,
+        "different" => Becomes::Different,
+        "refused" => Becomes::Refused,
+        _ => return None,
+    };
+    Some(Spec {
+        name,
+        in_nginx: matches!(who, "nginx" | "both"),
+        in_higress: matches!(who, "higress" | "both" | "higress-only"),
+        both_prefixes: who != "higress-only",
+        becomes,
+        how: cells.next().unwrap_or_default(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_whole(table: &[Spec]) {
+        for spec in table {
+            assert!(spec.in_nginx || spec.in_higress, "{}: by whom?", spec.name);
+            let same = spec.becomes == Becomes::Same;
+            assert_eq!(spec.how.is_empty(), same, "{}: {:?}", spec.name, spec.how);
+        }
+        for pair in table.windows(2) {
+            assert!(
+                pair[0].name < pair[1].name,
+                "{} is not sorted",
+                pair[1].name
+            );
+        }
+    }
+
+    #[test]
+    fn each_is_there_once_and_says_how() {
+        is_whole(&ALL);
+        is_whole(&OPTIONS);
+    }
+
+    #[test]
+    fn names_are_found() {
+        for spec in ALL.iter() {
+            let name = spec.name.replace('*', "x");
+            assert_eq!(find(&name), Some(spec), "{name}");
+        }
+        for spec in OPTIONS.iter() {
+            assert_eq!(find_option(spec.name), Some(spec));
+        }
+        assert_eq!(find("exact-match-header-"), None);
+        assert_eq!(find("no-such-annotation"), None);
+        assert_eq!(find(""), None);
+    }
 }

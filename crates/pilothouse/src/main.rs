@@ -36,6 +36,9 @@ enum Command {
     Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
     /// Run Envoy for a Gateway of the Gateway API: from a folder of manifests to a gateway that listens, in one command.
     Gateway(commands::gateway::GatewayOptions),
+    /// Run an ingress in one command: Ingresses with annotations of ingress-nginx and Higress, from manifests or a cluster,
+    /// served by a real Envoy.
+    Ingress(Box<commands::ingress::IngressOptions>),
     /// Show the certificates that a proxy or a service account gets: names, expiry, and who issued them.
     Cert(commands::cert::CertOptions),
     /// Connect many simulated proxies to any xDS server and measure how fast and how much it sends.
@@ -106,6 +109,10 @@ fn main() -> ExitCode {
         Command::Gateway(options) => {
             log(&options.log, false);
             block_on(commands::gateway::run(options, &mut out()))
+        }
+        Command::Ingress(options) => {
+            log(&options.log, false);
+            block_on(commands::ingress::run(*options, &mut out()))
         }
         Command::Cert(options) => block_on(commands::cert::run(&options, &mut std::io::stdout())),
         Command::Load(options) => load(*options),
@@ -213,5 +220,17 @@ fn log(level: &str, json: bool) {
         subscriber.json().init();
     } else {
         subscriber.with_ansi(std::io::stderr().is_terminal()).init();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn flags_of_every_command_go_together() {
+        Cli::command().debug_assert();
     }
 }

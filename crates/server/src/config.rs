@@ -95,6 +95,10 @@ pub struct ServeOptions {
     #[arg(long, env = "REVISION", value_name = "NAME", default_value = "")]
     pub revision: String,
 
+    /// Ingresses with annotations.
+    #[command(flatten)]
+    pub ingress: crate::settings::IngressOptions,
+
     /// Remote clusters.
     #[command(flatten)]
     pub remotes: crate::remotes::RemoteOptions,

@@ -12,12 +12,14 @@ mod compose;
 mod config_maps;
 mod files;
 mod headers;
+mod ingress;
 mod source;
 
 use model::SourceId;
 
 pub use compose::{Composed, Composer};
 pub use config_maps::{ConfigMaps, Told};
+pub use ingress::{Dialect, IngressOptions};
 pub use source::{SettingsSource, Settled, settled};
 
 /// Under which source findings about settings are shown.

@@ -1,6 +1,6 @@
 //! Backends: which protocol they speak, which endpoint is chosen, and who answers when they cannot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub struct SessionCookie {
     pub path: Arc<str>,
     /// How long it lives; zero is as long as the browser runs.
     pub ttl: Duration,
+    /// `Domain`, `SameSite` and `Secure` with their values; that of `Secure` is empty.
+    pub attributes: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 /// The backends of an Ingress.

@@ -25,7 +25,7 @@ pub(crate) fn made(object: &AnyObject) -> (String, Value) {
     };
     let role = derived.and_then(|derived| match &derived.semantics {
         Semantics::GatewayApi(role) => Some(role),
-        Semantics::Istio | Semantics::Ingress => None,
+        Semantics::Istio | Semantics::Ingress | Semantics::Edge => None,
     });
     shown(object, from, role)
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use model::kinds::Kind;
 use model::object::ObjectName;
+use server::settings::IngressOptions;
 use store::Snapshot;
 use xds::TypeUrl;
 
@@ -39,6 +40,10 @@ pub(crate) struct ProxyOptions {
         requires = "config_dir"
     )]
     pub(super) mesh_config: Option<PathBuf>,
+
+    /// Ingresses with annotations, when offline.
+    #[command(flatten)]
+    pub(super) ingress: IngressOptions,
 
     /// Namespace of the proxy, if its name has none.
     #[arg(long, short = 'n', value_name = "NAMESPACE", default_value = "default")]
@@ -107,7 +112,7 @@ impl ProxyOptions {
         }
         let mesh = self.mesh_config.as_deref();
         let node = |snapshot: &Snapshot| Ok(self.described(name, Some(snapshot))?.envoy()?);
-        gather::offline(&self.config_dir, mesh, types, node)
+        gather::offline(&self.config_dir, mesh, self.ingress.features(), types, node)
     }
 
     /// A proxy that is not connected, as it would introduce itself.

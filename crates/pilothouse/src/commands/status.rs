@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
+use server::settings::IngressOptions;
 
 use super::proxy_config::debug_page;
 use super::proxy_config::gather::snapshot;
@@ -21,6 +22,10 @@ pub(crate) struct StatusOptions {
     /// Mesh configuration.
     #[arg(long, value_name = "FILE")]
     mesh_config: Option<PathBuf>,
+
+    /// Ingresses with annotations.
+    #[command(flatten)]
+    ingress: IngressOptions,
 
     /// Ask a running server instead, through its debug pages.
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["config_dir", "mesh_config"])]
@@ -48,7 +53,11 @@ pub(crate) async fn run(options: &StatusOptions) -> anyhow::Result<()> {
     let list = match &options.server {
         Some(address) => debug_page(address, "/debug/status").await?,
         None => {
-            let snapshot = snapshot(&options.config_dir, options.mesh_config.as_deref())?;
+            let snapshot = snapshot(
+                &options.config_dir,
+                options.mesh_config.as_deref(),
+                options.ingress.features(),
+            )?;
             let derived = convert::status::all(&snapshot);
             convert::status::list(&server::writing::wanted::documents(&snapshot, derived))
         }

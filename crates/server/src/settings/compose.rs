@@ -76,6 +76,7 @@ impl Composer {
         let (mut features, of_environment) = Features::read_env(std::env::vars(), &handled);
         // A flag of its own, as the CA goes by it, too.
         features.multi_root |= options.ca.multiroot_mesh;
+        options.ingress.apply(&mut features);
         let features = Arc::new(features);
         let base = Settings {
             mesh: Arc::new(default_mesh_config()),

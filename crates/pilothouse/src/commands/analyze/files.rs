@@ -117,10 +117,12 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
         networks = read.value.unwrap_or(networks);
         found.extend(read.diagnostics);
     }
+    let mut features = Features::default();
+    options.ingress.apply(&mut features);
     Ok(Settings {
         mesh: Arc::new(mesh),
         networks: Arc::new(networks),
-        features: Arc::new(Features::default()),
+        features: Arc::new(features),
         domain: "cluster.local".into(),
         cluster: HOME.into(),
         system_namespace: "istio-system".into(),

@@ -125,10 +125,11 @@ pub(in crate::commands) async fn connected(
 pub(in crate::commands) fn offline(
     config_dirs: &[PathBuf],
     mesh_config: Option<&Path>,
+    features: Features,
     types: &[TypeUrl],
     node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
 ) -> anyhow::Result<Gathered> {
-    let (snapshot, node) = read(config_dirs, mesh_config, node)?;
+    let (snapshot, node) = read(config_dirs, mesh_config, features, node)?;
     let engine = Engine::new();
     let viewed = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
     Ok(types
@@ -153,9 +154,10 @@ pub(in crate::commands) fn offline(
 pub(in crate::commands) fn read(
     config_dirs: &[PathBuf],
     mesh_config: Option<&Path>,
+    features: Features,
     node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
 ) -> anyhow::Result<(Arc<Snapshot>, model::node::Node)> {
-    let snapshot = snapshot(config_dirs, mesh_config)?;
+    let snapshot = snapshot(config_dirs, mesh_config, features)?;
     let node = node(&snapshot)?;
     let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
     xlate::supported(node.role)?;
@@ -170,12 +172,13 @@ pub(in crate::commands) fn read(
 pub(in crate::commands) fn snapshot(
     config_dirs: &[PathBuf],
     mesh_config: Option<&Path>,
+    features: Features,
 ) -> anyhow::Result<Arc<Snapshot>> {
     let mesh = crate::commands::input::mesh_config(mesh_config)?;
     let settings = Arc::new(Settings {
         mesh: Arc::new(mesh),
         networks: Arc::default(),
-        features: Arc::new(Features::from_env(std::env::vars())),
+        features: Arc::new(features),
         domain: "cluster.local".into(),
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),

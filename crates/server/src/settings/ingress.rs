@@ -1,0 +1,218 @@
+//! The flags of Ingresses that are served with their annotations; each sets a feature.
+
+use clap::builder::BoolishValueParser;
+use clap::{Args, ValueEnum};
+use model::settings::Features;
+
+/// Flags of Ingresses with annotations, as Higress and ingress-nginx serve them.
+#[derive(Args, Clone, Debug, Default)]
+pub struct IngressOptions {
+    /// Classes of Ingresses that are served with their annotations, by the field `ingressClassName` or the annotation
+    /// `kubernetes.io/ingress.class`, for example `nginx,higress`. Others are served with Istio's meaning, without annotations.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_INGRESS_CLASSES",
+        value_name = "CLASS",
+        value_delimiter = ','
+    )]
+    pub ingress_class: Vec<String>,
+
+    /// Whose defaults annotations have where nginx and Higress differ. Default: nginx's for the class nginx, else Higress's.
+    #[arg(long, env = "PILOTHOUSE_INGRESS_DIALECT", value_name = "DIALECT")]
+    pub ingress_dialect: Option<Dialect>,
+
+    /// Namespace of the proxies that serve them. Default: higress-system.
+    #[arg(long, env = "PILOTHOUSE_INGRESS_NAMESPACE", value_name = "NAMESPACE")]
+    pub ingress_namespace: Option<String>,
+
+    /// Label of the proxies that serve them. Default: higress=higress-system-higress-gateway.
+    #[arg(long, env = "PILOTHOUSE_INGRESS_SELECTOR", value_name = "KEY=VALUE", value_parser = label)]
+    pub ingress_selector: Option<String>,
+
+    /// Port of these proxies for plain text. Default: 80.
+    #[arg(long, visible_alias = "http-port", env = "PILOTHOUSE_INGRESS_HTTP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub ingress_http_port: Option<u16>,
+
+    /// Port of these proxies for HTTPS. Default: 443.
+    #[arg(long, visible_alias = "https-port", env = "PILOTHOUSE_INGRESS_HTTPS_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub ingress_https_port: Option<u16>,
+
+    /// Let annotations name Services and Secrets of other namespaces without a ReferenceGrant.
+    #[arg(long, env = "PILOTHOUSE_INGRESS_CROSS_NAMESPACE", value_parser = BoolishValueParser::new())]
+    pub ingress_allow_cross_namespace: bool,
+
+    /// Secret of the certificate for hosts that name none.
+    #[arg(long, alias = "default-ssl-certificate", env = "PILOTHOUSE_INGRESS_CERTIFICATE", value_name = "NAMESPACE/NAME", value_parser = object)]
+    pub ingress_default_certificate: Option<String>,
+
+    /// ConfigMap with the global options of ingress-nginx.
+    #[arg(long, env = "PILOTHOUSE_INGRESS_NGINX_CONFIG_MAP", value_name = "NAMESPACE/NAME", value_parser = object)]
+    pub ingress_nginx_config_map: Option<String>,
+
+    /// Service whose addresses the status of these Ingresses has.
+    #[arg(long, alias = "publish-service", env = "PILOTHOUSE_INGRESS_SERVICE", value_name = "NAMESPACE/NAME", value_parser = object)]
+    pub ingress_publish_service: Option<String>,
+
+    /// Addresses or host names that the status of these Ingresses has, in place of those of a Service. Comma-separated.
+    #[arg(
+        long,
+        alias = "publish-status-address",
+        env = "PILOTHOUSE_INGRESS_ADDRESSES",
+        value_name = "ADDRESS",
+        value_delimiter = ','
+    )]
+    pub ingress_publish_address: Vec<String>,
+}
+
+/// Whose defaults annotations have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Dialect {
+    /// nginx's for the class nginx, else Higress's.
+    Auto,
+    /// ingress-nginx's.
+    Nginx,
+    /// Higress's.
+    Higress,
+}
+
+impl Dialect {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Nginx => "nginx",
+            Self::Higress => "higress",
+        }
+    }
+}
+
+impl IngressOptions {
+    /// Sets what is stated, over what the environment says.
+    pub fn apply(&self, features: &mut Features) {
+        let set = |at: &mut _, value: &Option<String>| {
+            if let Some(value) = value {
+                *at = value.as_str().into();
+            }
+        };
+        set(
+            &mut features.edge_certificate,
+            &self.ingress_default_certificate,
+        );
+        set(
+            &mut features.edge_nginx_config_map,
+            &self.ingress_nginx_config_map,
+        );
+        set(&mut features.edge_service, &self.ingress_publish_service);
+        if !self.ingress_class.is_empty() {
+            features.edge_classes = self.ingress_class.join(",").as_str().into();
+        }
+        if !self.ingress_publish_address.is_empty() {
+            features.edge_addresses = self.ingress_publish_address.join(",").as_str().into();
+        }
+        if let Some(dialect) = self.ingress_dialect {
+            features.edge_dialect = dialect.as_str().into();
+        }
+        if let Some(namespace) = &self.ingress_namespace {
+            features.edge_namespace = namespace.as_str().into();
+        }
+        if let Some(selector) = &self.ingress_selector {
+            features.edge_selector = selector.as_str().into();
+        }
+        if let Some(port) = self.ingress_http_port {
+            features.edge_http_port = port.into();
+        }
+        if let Some(port) = self.ingress_https_port {
+            features.edge_https_port = port.into();
+        }
+        features.edge_cross_namespace |= self.ingress_allow_cross_namespace;
+    }
+
+    /// The features of the environment with what is stated.
+    pub fn features(&self) -> Features {
+        let mut features = Features::from_env(std::env::vars());
+        self.apply(&mut features);
+        features
+    }
+}
+
+/// Reads `NAMESPACE/NAME`.
+fn object(text: &str) -> Result<String, String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    match parts[..] {
+        [namespace, name] if !namespace.is_empty() && !name.is_empty() => Ok(text.to_owned()),
+        [""] => Ok(String::new()),
+        _ => Err(format!("{text:?} is not NAMESPACE/NAME")),
+    }
+}
+
+/// Reads `KEY=VALUE`.
+fn label(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok(text.to_owned()),
+        _ => Err(format!("{text:?} is not KEY=VALUE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: IngressOptions,
+    }
+
+    fn features(flags: &str) -> Result<Features, String> {
+        let flags = ["serve"].into_iter().chain(flags.split_whitespace());
+        let cli = Cli::try_parse_from(flags).map_err(|error| error.to_string())?;
+        let mut features = Features::default();
+        cli.options.apply(&mut features);
+        Ok(features)
+    }
+
+    #[test]
+    fn nothing_stated_changes_nothing() {
+        assert_eq!(features(""), Ok(Features::default()));
+    }
+
+    #[test]
+    fn each_flag_sets_its_feature() {
+        let set = features(
+            "--ingress-class nginx,higress --ingress-class edge --ingress-dialect nginx --ingress-namespace edge \
+             --ingress-selector app=edge --ingress-http-port 8080 --ingress-https-port 8443 \
+             --ingress-allow-cross-namespace --ingress-default-certificate edge/default \
+             --ingress-nginx-config-map edge/nginx --publish-service edge/gateway --publish-status-address 192.0.2.1,a.example",
+        )
+        .unwrap();
+        let wanted = Features {
+            edge_classes: "nginx,higress,edge".into(),
+            edge_dialect: "nginx".into(),
+            edge_namespace: "edge".into(),
+            edge_selector: "app=edge".into(),
+            edge_http_port: 8080.into(),
+            edge_https_port: 8443.into(),
+            edge_cross_namespace: true,
+            edge_certificate: "edge/default".into(),
+            edge_nginx_config_map: "edge/nginx".into(),
+            edge_service: "edge/gateway".into(),
+            edge_addresses: "192.0.2.1,a.example".into(),
+            ..Features::default()
+        };
+        assert_eq!(set, wanted);
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused() {
+        for flags in [
+            "--ingress-dialect apache",
+            "--ingress-selector edge",
+            "--ingress-http-port 0",
+            "--ingress-default-certificate default",
+            "--ingress-publish-service a/b/c",
+        ] {
+            assert!(features(flags).is_err(), "{flags}");
+        }
+    }
+}
