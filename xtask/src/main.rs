@@ -37,6 +37,10 @@ const GRAPH: &[(&str, &[&str])] = &[
             "validate",
         ],
     ),
+    (
+        "migrate",
+        &["annotations", "convert", "model", "store", "proto-istio"],
+    ),
     ("xds", &["model"]),
     (
         "mesh",
@@ -185,6 +189,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "incr",
             "inject",
             "kubernetes",
+            "migrate",
         ],
     ),
     (
