@@ -12,6 +12,7 @@
 
 pub mod edge;
 pub mod gateway_api;
+mod hostname;
 pub mod ingress;
 mod outcome;
 mod reader;

@@ -9,7 +9,7 @@ use model::{Diagnostic, Namespace, Object, ObjectName, Severity, Timestamp};
 
 use super::annotated::{Annotated, AnnotatedBy};
 use super::{key, limits};
-use crate::ingress::is_host;
+use crate::hostname::is_host;
 use crate::outcome::{code, finding};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;

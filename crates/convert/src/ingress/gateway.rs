@@ -11,7 +11,8 @@ use proto_istio::networking::server_tls_settings::TlSmode;
 use proto_istio::networking::{Gateway, Port, Server, ServerTlsSettings};
 
 use super::rules::RulesOf;
-use super::{derived, gateway_name, is_host, key, limits};
+use super::{derived, gateway_name, key, limits};
+use crate::hostname::is_host;
 use crate::outcome::{Made, Outcome, code, finding, object};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
