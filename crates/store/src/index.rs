@@ -43,6 +43,8 @@ pub enum ObjectIndex {
     Target,
     /// [`grant_value`] of who may refer to what by a ReferenceGrant.
     Grant,
+    /// `namespace/name` of a Gateway that applies a VirtualService.
+    Gateway,
 }
 
 /// The value of [`ObjectIndex::Label`] that holds all Namespaces.
@@ -70,6 +72,7 @@ impl ObjectIndex {
             Self::ParentHost => "parent and host",
             Self::Target => "target",
             Self::Grant => "grant",
+            Self::Gateway => "gateway",
         }
     }
 }
@@ -214,11 +217,19 @@ mod istio {
     use super::{Indexed, Object, ObjectIndex, emit_labels, emit_reader, emit_selector};
     use model::Labels;
     use model::kinds::istio::*;
+    use model::names::gateway_name;
 
     impl Indexed for VirtualService {
         fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
             for host in &object.spec.hosts {
                 emit(ObjectIndex::Host, host.to_ascii_lowercase());
+            }
+            for gateway in &object.spec.gateways {
+                let full = gateway_name(gateway, object.namespace());
+                emit(
+                    ObjectIndex::Gateway,
+                    full.unwrap_or_else(|| gateway.clone()),
+                );
             }
             emit_reader(object, emit);
         }
