@@ -176,10 +176,9 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             Page::Json(registry::findings(&read, &generated))
         }
         "configz" => {
-            let mut objects = pages.derive.ask(registry::objects).await?;
-            let kind = parameter(query, "kind");
-            objects.retain(|o| kind.is_none() || o["kind"].as_str() == kind);
-            Page::Json(objects.into())
+            let kind = parameter(query, "kind").map(str::to_owned);
+            let objects = move |state: &State| registry::objects(state, kind.as_deref());
+            Page::Json(pages.derive.ask(objects).await?.into())
         }
         "config_dump" => {
             let which = "which proxy? add ?proxyID=NAME.NAMESPACE (see /debug/syncz)";

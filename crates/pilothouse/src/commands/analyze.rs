@@ -1,7 +1,7 @@
 //! `pilothouse analyze`: what is wrong between objects, of files or of a server.
 
 mod files;
-mod live;
+pub(super) mod live;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -186,7 +186,7 @@ fn list() -> std::io::Result<()> {
 }
 
 /// Puts to each finding about a field of a file the line that it stands on.
-fn quote(found: &mut [Diagnostic]) {
+pub(super) fn quote(found: &mut [Diagnostic]) {
     let mut by_file: BTreeMap<Arc<Path>, Vec<usize>> = BTreeMap::new();
     for (i, d) in found.iter().enumerate() {
         if let (Some(Origin::File { path, .. }), None) = (&d.origin, &d.excerpt) {

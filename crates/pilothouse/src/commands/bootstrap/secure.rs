@@ -17,7 +17,7 @@ const ROOT: &str = "root";
 const CERTIFICATE: &str = "certificate";
 
 /// Flags of the connection to the control plane.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SecureOptions {
     /// PEM file with the roots by which the server is judged: connect over TLS. `pilothouse root-cert` prints it.
     #[arg(long, value_name = "FILE")]

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
 use anyhow::{Context, bail};
 use model::ObjectName;
 use serde_json::Value;
 
+use super::super::local::ports::{self, Fault};
 use super::super::proxy_config::debug_page;
 
 /// The group of the Gateway API.
@@ -92,22 +92,23 @@ impl Wanted {
         let ports: BTreeMap<u16, &Listener> = self.listeners.iter().map(|l| (l.port, l)).collect();
         let mut faults = Vec::new();
         for (port, listener) in ports {
-            let at = (Ipv4Addr::UNSPECIFIED, port);
             let bound = match listener.protocol.as_str() {
-                "UDP" => UdpSocket::bind(at).map(drop),
-                _ => TcpListener::bind(at).map(drop),
+                "UDP" => ports::check_udp(port),
+                _ => ports::check_tcp(port),
             };
             let name = &listener.name;
             match bound {
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => faults.push(format!(
+                Err(Fault::Privileged) => faults.push(format!(
                     "listener {name}: port {port} is for root; with --port-offset 8000 it is {}",
                     u32::from(listener.written) + 8000
                 )),
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => faults.push(format!(
+                Err(Fault::Taken) => faults.push(format!(
                     "listener {name}: another program listens on port {port}; --port-offset moves all ports"
                 )),
-                Err(error) => faults.push(format!("listener {name}: port {port}: {error}")),
+                Err(Fault::Other(error)) => {
+                    faults.push(format!("listener {name}: port {port}: {error}"));
+                }
             }
         }
         if !faults.is_empty() {
@@ -116,9 +117,9 @@ impl Wanted {
         Ok(())
     }
 
-    /// Whether all are among the ports.
-    pub(super) fn all_in(&self, open: &BTreeSet<u16>) -> bool {
-        self.listeners.iter().all(|l| open.contains(&l.port))
+    /// The ports that Envoy binds for them.
+    pub(super) fn ports(&self) -> BTreeSet<u16> {
+        self.listeners.iter().map(|l| l.port).collect()
     }
 
     /// Prints what Envoy listens on, with URLs, and what it does not. A server that does not know who the proxy is gives it no

@@ -1,0 +1,255 @@
+//! What is served of the Ingresses, and what is wrong with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use model::settings::Features;
+use model::{Diagnostic, Kind};
+use serde_json::Value;
+
+use crate::commands::analyze::{self, live};
+use crate::commands::proxy_config::debug_page;
+use crate::findings::{self, Format};
+
+/// How many hosts are named; of more, how many there are is said.
+const NAMED: usize = 6;
+
+/// What is served, and what is wrong.
+pub(super) struct Overview {
+    http: u16,
+    https: u16,
+    classes: String,
+    /// Findings about other objects than Ingresses are not shown.
+    ingresses_only: bool,
+    /// The state that was read.
+    revision: u64,
+    served: Served,
+    findings: Vec<Diagnostic>,
+}
+
+/// What is served.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Served {
+    /// How many Ingresses there are.
+    all: usize,
+    /// Those that something is derived from.
+    ingresses: BTreeSet<(String, String)>,
+    /// Hosts by port.
+    hosts: BTreeMap<u16, BTreeSet<String>>,
+}
+
+impl Overview {
+    /// Asks the server.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub(super) async fn read(
+        pages: &str,
+        features: &Features,
+        ingresses_only: bool,
+    ) -> anyhow::Result<Self> {
+        let classes: Vec<&str> = features.edge_classes.iter().map(|class| &**class).collect();
+        let mut overview = Self {
+            http: features.edge_http_port.get(),
+            https: features.edge_https_port.get(),
+            classes: classes.join(", "),
+            ingresses_only,
+            revision: 0,
+            served: Served::default(),
+            findings: Vec::new(),
+        };
+        overview.look(pages).await?;
+        Ok(overview)
+    }
+
+    async fn look(&mut self, pages: &str) -> anyhow::Result<()> {
+        let (revision, all) = live::findings(pages).await?;
+        let mut found: Vec<Diagnostic> = Vec::new();
+        let wanted = |finding: &Diagnostic| {
+            let kind = finding.object.as_ref().map(|key| key.kind);
+            !self.ingresses_only || matches!(kind, Some(Kind::Ingress | Kind::IngressClass))
+        };
+        for finding in all.into_iter().filter(wanted) {
+            let same = |f: &Diagnostic| {
+                (f.code, &f.object, &f.path, &f.message)
+                    == (
+                        finding.code,
+                        &finding.object,
+                        &finding.path,
+                        &finding.message,
+                    )
+            };
+            if !found.iter().any(same) {
+                found.push(finding);
+            }
+        }
+        found.sort_by(|a, b| b.severity.cmp(&a.severity));
+        self.findings = found;
+        self.served = Served::read(pages).await?;
+        self.revision = revision;
+        Ok(())
+    }
+
+    /// The ports on which something is served.
+    pub(super) fn ports(&self) -> BTreeSet<u16> {
+        self.served.hosts.keys().copied().collect()
+    }
+
+    /// Prints what is wrong, and what Envoy listens on.
+    pub(super) fn print(&self, out: &mut dyn Write, open: &BTreeSet<u16>) -> anyhow::Result<()> {
+        self.print_findings(&self.findings)?;
+        writeln!(out)?;
+        for (name, port) in [("http ", self.http), ("https", self.https)] {
+            match self.served.hosts.get(&port) {
+                Some(hosts) if open.contains(&port) => {
+                    let url = format!("{}://127.0.0.1:{port}", name.trim());
+                    writeln!(out, "  {name}  {url}  for {}", names(hosts))?;
+                }
+                Some(_) => writeln!(out, "  {name}  Envoy does not listen on port {port}")?,
+                None => writeln!(out, "  {name}  {}", self.nothing(name))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn nothing(&self, name: &str) -> String {
+        match name {
+            "https" => "no Ingress has a certificate".to_owned(),
+            _ => format!("no Ingress of the classes {} yet", self.classes),
+        }
+    }
+
+    /// Prints what changed since it was last looked at.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer.
+    pub(super) async fn refresh(&mut self, out: &mut dyn Write, pages: &str) -> anyhow::Result<()> {
+        let page = debug_page(pages, "/debug/analysis").await?;
+        if page["current"] != true || page["revision"] == self.revision {
+            return Ok(());
+        }
+        let before = std::mem::take(&mut self.served);
+        let known = std::mem::take(&mut self.findings);
+        self.look(pages).await?;
+        let is_new = |finding: &&Diagnostic| {
+            let same = |f: &Diagnostic| {
+                (f.code, &f.object, &f.message) == (finding.code, &finding.object, &finding.message)
+            };
+            !known.iter().any(same)
+        };
+        let new: Vec<Diagnostic> = self.findings.iter().filter(is_new).cloned().collect();
+        if !new.is_empty() || known.len() != self.findings.len() {
+            self.print_findings(&new)?;
+        } else if before != self.served {
+            writeln!(out, "{}", self.served)?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    fn print_findings(&self, found: &[Diagnostic]) -> io::Result<()> {
+        let mut found = found.to_vec();
+        analyze::quote(&mut found);
+        findings::print(&found, &self.served.to_string(), Format::Text)
+    }
+}
+
+impl Served {
+    async fn read(pages: &str) -> anyhow::Result<Self> {
+        let all = debug_page(pages, "/debug/configz?kind=Ingress").await?;
+        let gateways = debug_page(pages, "/debug/configz?kind=Gateway").await?;
+        let routes = debug_page(pages, "/debug/configz?kind=VirtualService").await?;
+        Ok(Self::of(&all, &gateways, &routes))
+    }
+
+    fn of(all: &Value, gateways: &Value, routes: &Value) -> Self {
+        let mut served = Self {
+            all: all.as_array().map_or(0, Vec::len),
+            ..Self::default()
+        };
+        let of_ingresses = |from: &Value| from["kind"] == "Ingress";
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        for object in list(gateways).iter().chain(&list(routes)) {
+            let from = list(&object["derived"]["from"]);
+            let from: Vec<&Value> = from.iter().filter(|from| of_ingresses(from)).collect();
+            if from.is_empty() {
+                continue;
+            }
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let names = from
+                .iter()
+                .map(|f| (text(&f["namespace"]), text(&f["name"])));
+            served.ingresses.extend(names);
+            for server in list(&object["spec"]["servers"]) {
+                let port = server["port"]["number"].as_u64();
+                let Some(port) = port.and_then(|port| u16::try_from(port).ok()) else {
+                    continue;
+                };
+                let hosts = list(&server["hosts"]);
+                let hosts = hosts.iter().map(|host| {
+                    let host = text(host);
+                    // Hosts of Istio's Gateways may have a namespace before them.
+                    host.rsplit_once('/')
+                        .map_or(host.clone(), |(_, host)| host.to_owned())
+                });
+                served.hosts.entry(port).or_default().extend(hosts);
+            }
+        }
+        served
+    }
+}
+
+impl std::fmt::Display for Served {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let many = |count: usize, one: &str, more: &str| match count {
+            1 => format!("1 {one}"),
+            count => format!("{count} {more}"),
+        };
+        let hosts: BTreeSet<&String> = self.hosts.values().flatten().collect();
+        let (served, all) = (self.ingresses.len(), self.all);
+        let ingresses = match served == all {
+            true => many(all, "Ingress", "Ingresses"),
+            false => format!("{served} of {}", many(all, "Ingress", "Ingresses")),
+        };
+        write!(f, "{ingresses}, {}", many(hosts.len(), "host", "hosts"))
+    }
+}
+
+/// Hosts in words.
+fn names(hosts: &BTreeSet<String>) -> String {
+    let all: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    match all[..] {
+        ["*"] => "every host".to_owned(),
+        _ if all.len() <= NAMED => all.join(", "),
+        _ => format!("{} and {} more", all[..NAMED].join(", "), all.len() - NAMED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_derived_from_ingresses_is_served() {
+        let from = json!([{ "kind": "Ingress", "namespace": "shop", "name": "front" }]);
+        let server = |port: u16, host: &str| json!({ "port": { "number": port }, "hosts": [host] });
+        let gateways = json!([
+            { "derived": { "from": from }, "spec": { "servers": [server(80, "*/a.com"), server(443, "a.com")] } },
+            { "spec": { "servers": [server(80, "written.com")] } },
+        ]);
+        let served = Served::of(&json!([{}, {}]), &gateways, &json!([]));
+        assert_eq!(served.to_string(), "1 of 2 Ingresses, 1 host");
+        assert_eq!(served.hosts.len(), 2);
+    }
+
+    #[test]
+    fn many_hosts_are_counted() {
+        let hosts: BTreeSet<String> = (0..9).map(|n| format!("{n}.com")).collect();
+        assert!(names(&hosts).ends_with("5.com and 3 more"));
+        assert_eq!(names(&BTreeSet::from(["*".to_owned()])), "every host");
+    }
+}
