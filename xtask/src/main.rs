@@ -28,7 +28,18 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("annotations", &["model"]),
     (
         "convert",
-        &["model", "store", "incr", "proto-istio", "annotations"],
+        &[
+            "model",
+            "store",
+            "incr",
+            "proto-istio",
+            "annotations",
+            "validate",
+        ],
+    ),
+    (
+        "migrate",
+        &["annotations", "convert", "model", "store", "proto-istio"],
     ),
     ("xds", &["model"]),
     (
@@ -178,6 +189,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "incr",
             "inject",
             "kubernetes",
+            "migrate",
         ],
     ),
     (

@@ -13,6 +13,7 @@ mod input;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
 mod local;
+pub(crate) mod migrate;
 pub(crate) mod permissions;
 pub(crate) mod proxy;
 pub(crate) mod proxy_config;

@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use model::{Diagnostic, Severity};
 
+pub(crate) use terminal::width;
+
 /// Forms of output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Format {

@@ -56,6 +56,8 @@ enum Command {
     Validate(commands::validate::ValidateOptions),
     /// Show where a request goes: listener, filter chain, virtual host, route, cluster, endpoints, and the objects that made them.
     Simulate(Box<commands::simulate::SimulateOptions>),
+    /// Say what becomes of Ingresses of another controller.
+    Migrate(commands::migrate::MigrateOptions),
     /// Show objects with the status that they get, such as the addresses of an Ingress.
     Status(commands::status::StatusOptions),
     /// Show which objects made a resource of a proxy, or which resources an object takes part in.
@@ -121,20 +123,15 @@ fn main() -> ExitCode {
             &mut std::io::stdout(),
         )),
         Command::Analyze(options) => {
-            let mut verdict = Verdict::Valid;
-            let result = block_on(async {
-                verdict = commands::analyze::run(&options).await?;
-                Ok(())
-            });
-            if result.is_ok() {
-                return verdict.exit_code();
-            }
-            result
+            let code = async { Ok(commands::analyze::run(&options).await?.exit_code()) };
+            return ended(block_on(code));
         }
-        Command::Validate(options) => match commands::validate::run(&options) {
-            Ok(verdict) => return verdict.exit_code(),
-            Err(error) => Err(error),
-        },
+        Command::Validate(options) => {
+            return ended(commands::validate::run(&options).map(Verdict::exit_code));
+        }
+        Command::Migrate(options) => {
+            return ended(block_on(commands::migrate::run(&options)));
+        }
         Command::Simulate(options) => {
             block_on(commands::simulate::run(*options, &mut std::io::stdout()))
         }
@@ -167,13 +164,15 @@ fn main() -> ExitCode {
         Command::Backup(options) => block_on(commands::ledger::backup(options, &mut out())),
         Command::Restore(options) => commands::ledger::restore(&options, &mut out()),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pilothouse: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    ended(result.map(|()| ExitCode::SUCCESS))
+}
+
+/// The status that the program ends with.
+fn ended(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        eprintln!("pilothouse: {error:#}");
+        ExitCode::from(2)
+    })
 }
 
 /// How far the priority of simulated proxies is lowered that run beside the server they load.
@@ -200,7 +199,7 @@ fn out() -> std::io::Stdout {
     std::io::stdout()
 }
 
-fn block_on(future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?

@@ -18,7 +18,7 @@ const USUAL: usize = 100;
 const NARROWEST: usize = 40;
 
 /// The width to print for.
-pub(super) fn width() -> usize {
+pub(crate) fn width() -> usize {
     let told = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
     told.unwrap_or(USUAL).clamp(NARROWEST, USUAL)
 }

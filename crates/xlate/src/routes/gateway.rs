@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use incr::{Cx, KeyedMap, Query};
-use model::host::more_specific;
-use model::names::Namespace;
+use model::host::{Hostname, more_specific};
 use model::object::ObjectName;
 use model::service::Service;
 use model::session::Session;
@@ -140,7 +139,6 @@ impl Query<Snapshot> for GatewayPlanOf {
         let mut hosts = Hosts {
             cx,
             key,
-            scope: (*cx.query(&ScopeOf(key.client.scope.clone()))).clone(),
             http3: merged.http3_routes.contains(&key.name),
             made: KeyedMap::default(),
             weights: KeyedMap::default(),
@@ -160,11 +158,88 @@ impl Query<Snapshot> for GatewayPlanOf {
     }
 }
 
+/// What the routes of one rule at a gateway are made of; `None` where it makes none. A gateway may have very many rules:
+/// an edit of one leaves what was looked up for the others.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct RoutesOfRule {
+    client: Arc<RouteClient>,
+    rule: ObjectName,
+    gateway: Arc<str>,
+    port: u16,
+    tls: bool,
+    http3: bool,
+}
+
+impl Query<Snapshot> for RoutesOfRule {
+    type Value = Option<Arc<RuleRoutes>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let client = &self.client;
+        let scope = cx.query(&ScopeOf(client.scope.clone()));
+        let destinations = cx.query(&DestinationsOf {
+            rule: self.rule.clone(),
+            source: None,
+        });
+        let sessions = cx.settings().features.persistent_session_filter;
+        let targets = destinations.keys().filter_map(|host| {
+            let service = self.service(cx, &scope, host);
+            let known = scope.service(host).map(|s| s.namespace.clone());
+            if service.is_none() && known.is_none() {
+                return None;
+            }
+            let only_port = service.as_ref().and_then(|s| match &*s.ports {
+                [only] => Some(only.number),
+                _ => None,
+            });
+            Some(Target {
+                host: host.clone(),
+                namespace: known,
+                port: only_port,
+                alias: service.as_ref().and_then(|s| alias(s)),
+                session: service
+                    .as_ref()
+                    .filter(|_| sessions)
+                    .and_then(|s| session_of(s)),
+                picker: service.and_then(|s| s.picker.clone()),
+            })
+        });
+        let routes = Arc::new(RuleRoutes {
+            rule: self.rule.clone(),
+            refused: false,
+            gateway: self.gateway.clone(),
+            port: self.port,
+            tls: self.tls,
+            http3: self.http3,
+            forwarded_host: client.forwarded_host,
+            proxyless: client.proxyless,
+            namespace: client.namespace().clone(),
+            labels: client.labels_for(cx, &self.rule),
+            targets: targets.collect(),
+        });
+        let some = *cx.query(&HasRoutes(routes.clone()));
+        some.then_some(routes)
+    }
+}
+
+impl RoutesOfRule {
+    /// The service that the rule means by a host: that of the rule's namespace if the gateway may see it.
+    fn service(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        scope: &SidecarScope,
+        host: &Hostname,
+    ) -> Option<Arc<Service>> {
+        let services = cx.query(&OfHost(host.clone()));
+        let visible = |s: &&Arc<Service>| s.export_to.allows(self.client.namespace());
+        let own = services.iter().find(|s| s.namespace == self.rule.namespace);
+        own.filter(visible).or_else(|| scope.service(host)).cloned()
+    }
+}
+
 /// Virtual hosts under construction.
 struct Hosts<'a, 'c> {
     cx: &'a Cx<'c, Snapshot>,
     key: &'a GatewayConfigOf,
-    scope: Arc<SidecarScope>,
     http3: bool,
     /// The routes of a rule, by gateway and name, as the first server of the gateway has them.
     made: KeyedMap<(Arc<str>, ObjectName), Arc<RuleRoutes>>,
@@ -198,10 +273,17 @@ impl Hosts<'_, '_> {
             let routes = match self.made.get(&made) {
                 Some(routes) => routes.clone(),
                 None => {
-                    let routes = Arc::new(self.routes(server, head));
-                    if !*self.cx.query(&HasRoutes(routes.clone())) {
+                    let made_of = RoutesOfRule {
+                        client: self.key.client.clone(),
+                        rule: head.name.clone(),
+                        gateway: server.gateway_name.clone(),
+                        port: server.port(),
+                        tls: server.server.tls.is_some(),
+                        http3: self.http3,
+                    };
+                    let Some(routes) = (*self.cx.query(&made_of)).clone() else {
                         continue;
-                    }
+                    };
                     self.made.insert(made, routes.clone());
                     self.weights.insert(head.name.clone(), head.weight());
                     routes
@@ -221,60 +303,6 @@ impl Hosts<'_, '_> {
                 host.require_tls |= server.https_redirect();
             }
         }
-    }
-
-    fn routes(&self, server: &GatewayServer, head: &VirtualServiceHead) -> RuleRoutes {
-        let client = &self.key.client;
-        let destinations = self.cx.query(&DestinationsOf {
-            rule: head.name.clone(),
-            source: None,
-        });
-        let sessions = self.cx.settings().features.persistent_session_filter;
-        let targets = destinations.keys().filter_map(|host| {
-            let service = self.service(host, head.namespace());
-            let known = self.scope.service(host).map(|s| s.namespace.clone());
-            if service.is_none() && known.is_none() {
-                return None;
-            }
-            let only_port = service.as_ref().and_then(|s| match &*s.ports {
-                [only] => Some(only.number),
-                _ => None,
-            });
-            Some(Target {
-                host: host.clone(),
-                namespace: known,
-                port: only_port,
-                alias: service.as_ref().and_then(|s| alias(s)),
-                session: service
-                    .as_ref()
-                    .filter(|_| sessions)
-                    .and_then(|s| session_of(s)),
-                picker: service.and_then(|s| s.picker.clone()),
-            })
-        });
-        RuleRoutes {
-            rule: head.name.clone(),
-            refused: false,
-            gateway: server.gateway_name.clone(),
-            port: server.port(),
-            tls: server.server.tls.is_some(),
-            http3: self.http3,
-            forwarded_host: client.forwarded_host,
-            proxyless: client.proxyless,
-            namespace: client.namespace().clone(),
-            labels: client.labels_for(self.cx, &head.name),
-            targets: targets.collect(),
-        }
-    }
-
-    /// The service that a rule means by a host: that of the rule's namespace if the gateway may see it.
-    fn service(&self, host: &model::Hostname, namespace: &Namespace) -> Option<Arc<Service>> {
-        let services = self.cx.query(&OfHost(host.clone()));
-        let visible = |s: &&Arc<Service>| s.export_to.allows(self.key.client.namespace());
-        let own = services.iter().find(|s| s.namespace == *namespace);
-        own.filter(visible)
-            .or_else(|| self.scope.service(host))
-            .cloned()
     }
 
     /// Sends plain requests for the hosts of a server to HTTPS, whether rules know them or not.

@@ -1,0 +1,283 @@
+//! What becomes of each Ingress.
+
+mod annotation;
+mod global;
+mod routes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use annotations::Dialect;
+use model::kinds::kube::Ingress;
+use model::{Diagnostic, Kind, Object, ObjectName};
+use serde::Serialize;
+
+use crate::World;
+use routes::Routes;
+
+pub use routes::{Backend, Route};
+
+/// How a line of ingress-nginx's configuration fares.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    /// It means the same.
+    Same,
+    /// It is honoured, but not in every way.
+    Different,
+    /// It is not honoured.
+    Unsupported,
+}
+
+/// What becomes of an annotation, a field or an option.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// The annotation's key, the field or the option, as written.
+    pub key: Arc<str>,
+    /// How it fares.
+    pub verdict: Verdict,
+    /// How it differs, or what to do instead; nothing where it means the same.
+    pub how: Vec<Arc<str>>,
+}
+
+/// What becomes of an Ingress.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfIngress {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where it stands.
+    pub at: String,
+    /// How it fares: as the worst of its lines.
+    pub verdict: Verdict,
+    /// Why its routes refuse every request, where they do so that nothing is left open.
+    pub closed: Option<Arc<str>>,
+    /// Its annotations, the worst first.
+    pub annotations: Vec<Line>,
+    /// Its fields that there is something to say about.
+    pub fields: Vec<Line>,
+    /// What is served in its place.
+    pub routes: Vec<Route>,
+}
+
+/// What becomes of all Ingresses.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// In short.
+    pub summary: Summary,
+    /// Each Ingress.
+    pub ingresses: Vec<OfIngress>,
+    /// ingress-nginx's global options, the worst first.
+    pub options: Vec<Line>,
+    /// The ConfigMap that they stand in.
+    pub config_map: Option<String>,
+    /// The Ingresses that are not looked at, and why.
+    pub left: Vec<(String, String)>,
+    /// What there is to know about the report itself.
+    pub remarks: Vec<String>,
+}
+
+/// All of it in short.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// How many Ingresses were looked at.
+    pub ingresses: usize,
+    /// How many mean the same.
+    pub same: usize,
+    /// How many differ in something.
+    pub different: usize,
+    /// How many have something that is not supported.
+    pub unsupported: usize,
+    /// How many of all refuse every request, so that nothing is left open.
+    pub closed: usize,
+    /// How many routes are served.
+    pub routes: usize,
+    /// How many annotations fare how, over all Ingresses: the same, different, not supported.
+    pub annotations: [usize; 3],
+    /// What needs attention, the worst and most frequent first.
+    pub attention: Vec<Attention>,
+}
+
+/// Something that needs attention, wherever it stands.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attention {
+    /// The annotation without its prefix, the field or the option.
+    pub what: Arc<str>,
+    /// How it fares at worst.
+    pub verdict: Verdict,
+    /// In how many Ingresses.
+    pub ingresses: usize,
+    /// One of them.
+    pub such_as: String,
+    /// How it differs, or what to do instead.
+    pub how: Arc<str>,
+}
+
+impl Report {
+    /// Gathers what becomes of the Ingresses.
+    pub fn of(world: &World) -> Self {
+        let mut routes = Routes::of(&world.snapshot);
+        let mut findings: BTreeMap<&ObjectName, Vec<&Diagnostic>> = BTreeMap::new();
+        for finding in &world.findings {
+            if let Some(key) = finding.object.as_ref().filter(|k| k.kind == Kind::Ingress) {
+                findings.entry(&key.name).or_default().push(finding);
+            }
+        }
+        let ingresses = world.ingresses.iter().map(|ingress| {
+            let found = findings.get(&ingress.meta.name);
+            let found = found.map(Vec::as_slice).unwrap_or_default();
+            of_ingress(world, ingress, found, &mut routes)
+        });
+        let ingresses: Vec<OfIngress> = ingresses.collect();
+        let options = global::lines(&world.defaults);
+        Self {
+            summary: summary(&ingresses, &options),
+            ingresses,
+            options,
+            config_map: world.options.as_ref().map(ToString::to_string),
+            left: world
+                .left
+                .iter()
+                .map(|left| (left.name.to_string(), left.why.clone()))
+                .collect(),
+            remarks: remarks(world),
+        }
+    }
+
+    /// How it fares as a whole.
+    pub fn verdict(&self) -> Verdict {
+        let ingresses = self.ingresses.iter().map(|ingress| ingress.verdict);
+        let options = self.options.iter().map(|line| line.verdict);
+        ingresses.chain(options).max().unwrap_or(Verdict::Same)
+    }
+}
+
+fn of_ingress(
+    world: &World,
+    ingress: &Arc<Object<Ingress>>,
+    findings: &[&Diagnostic],
+    routes: &mut Routes,
+) -> OfIngress {
+    let name = &ingress.meta.name;
+    let read = annotations::read(&ingress.meta.annotations, Dialect::Nginx, &world.defaults);
+    let (annotations, mut fields) = annotation::lines(ingress, &read, findings);
+    if let Some(class) = world.unnamed.get(name) {
+        let how = format!("names no class and is taken for one of {class}: state it");
+        fields.push(Line {
+            key: "spec.ingressClassName".into(),
+            verdict: Verdict::Different,
+            how: vec![how.into()],
+        });
+    }
+    let lines = annotations.iter().chain(&fields);
+    OfIngress {
+        namespace: name.namespace.as_arc().clone(),
+        name: name.name.as_arc().clone(),
+        at: ingress.meta.origin.to_string(),
+        verdict: lines.map(|l| l.verdict).max().unwrap_or(Verdict::Same),
+        closed: read.closed,
+        annotations,
+        fields,
+        routes: routes.take(name),
+    }
+}
+
+fn worst_first(mut lines: Vec<Line>) -> Vec<Line> {
+    lines.sort_by(|a, b| b.verdict.cmp(&a.verdict).then_with(|| a.key.cmp(&b.key)));
+    lines
+}
+
+fn summary(ingresses: &[OfIngress], options: &[Line]) -> Summary {
+    let count = |verdict| ingresses.iter().filter(|i| i.verdict == verdict).count();
+    let mut summary = Summary {
+        ingresses: ingresses.len(),
+        same: count(Verdict::Same),
+        different: count(Verdict::Different),
+        unsupported: count(Verdict::Unsupported),
+        closed: ingresses.iter().filter(|i| i.closed.is_some()).count(),
+        routes: ingresses.iter().map(|i| i.routes.len()).sum(),
+        ..Summary::default()
+    };
+    let mut attention: BTreeMap<Arc<str>, Attention> = BTreeMap::new();
+    for ingress in ingresses {
+        for line in &ingress.annotations {
+            summary.annotations[line.verdict as usize] += 1;
+        }
+        let mut told: Vec<Arc<str>> = Vec::new();
+        for line in ingress.annotations.iter().chain(&ingress.fields) {
+            if line.verdict == Verdict::Same {
+                continue;
+            }
+            let what = annotation::title(&line.key);
+            if !told.contains(&what) {
+                note(&mut attention, &what, line, || {
+                    format!("{}/{}", ingress.namespace, ingress.name)
+                });
+                told.push(what);
+            }
+        }
+    }
+    for line in options.iter().filter(|l| l.verdict != Verdict::Same) {
+        note(
+            &mut attention,
+            &format!("option {}", line.key).into(),
+            line,
+            || "the ConfigMap".to_owned(),
+        );
+    }
+    summary.attention = attention.into_values().collect();
+    summary.attention.sort_by(|a, b| {
+        let by = |x: &Attention| (x.verdict, x.ingresses);
+        by(b).cmp(&by(a)).then_with(|| a.what.cmp(&b.what))
+    });
+    summary
+}
+
+fn note(
+    attention: &mut BTreeMap<Arc<str>, Attention>,
+    what: &Arc<str>,
+    line: &Line,
+    place: impl Fn() -> String,
+) {
+    let how = || line.how.first().cloned().unwrap_or_else(|| "".into());
+    let known = attention.entry(what.clone()).or_insert_with(|| Attention {
+        what: what.clone(),
+        verdict: line.verdict,
+        ingresses: 0,
+        such_as: place(),
+        how: how(),
+    });
+    known.ingresses += 1;
+    if line.verdict > known.verdict {
+        known.verdict = line.verdict;
+        known.such_as = place();
+        known.how = how();
+    }
+}
+
+fn remarks(world: &World) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for kind in &world.assumed {
+        remarks.push(format!(
+            "The input has no {}s: those that Ingresses name are taken to be there.",
+            kind.name()
+        ));
+    }
+    match &world.options {
+        None => remarks.push(
+            "The input has no ConfigMap of ingress-nginx: its defaults are taken to hold."
+                .to_owned(),
+        ),
+        Some(name) if world.defaults.nginx.is_empty() => {
+            remarks.push(format!("The ConfigMap {name} is not there, or empty."));
+        }
+        Some(_) => {}
+    }
+    remarks
+}

@@ -1,0 +1,148 @@
+//! What becomes of the annotations and fields of one Ingress.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use annotations::Annotations;
+use annotations::spec::{self, Becomes, Spec};
+use convert::code;
+use model::kinds::kube::Ingress;
+use model::{Diagnostic, Object, Severity};
+
+use super::{Line, Verdict, worst_first};
+use crate::name_of;
+
+/// The beginning of the path of a finding about an annotation.
+const PATH: &str = "metadata.annotations[";
+
+/// How it is said that something tunes nginx itself, and no request can tell whether it is there.
+const LEAVE: &str = "; leave it out";
+
+/// What becomes of the annotations of an Ingress, and of its fields; the worst first.
+pub(super) fn lines(
+    ingress: &Object<Ingress>,
+    read: &Annotations,
+    findings: &[&Diagnostic],
+) -> (Vec<Line>, Vec<Line>) {
+    let keys = ingress.meta.annotations.iter().map(|(key, _)| key);
+    let mut annotations: BTreeMap<Arc<str>, Line> = keys
+        .filter_map(|key| Some((key.clone(), by_name(key, name_of(key)?))))
+        .collect();
+    let mut fields: BTreeMap<Arc<str>, Line> = BTreeMap::new();
+    for note in &read.notes {
+        let line = annotations.entry(note.key.clone());
+        let line = line.or_insert_with(|| same(&note.key));
+        add(line, verdict(note.severity), &note.message);
+    }
+    for finding in findings {
+        let key = finding.path.strip_prefix(PATH);
+        let key = key.map(|rest| rest.trim_end_matches(']').trim_matches(['"', '\'']));
+        let line = match key.and_then(|key| annotations.get_mut(key)) {
+            Some(line) => line,
+            None => {
+                let path = match &*finding.path {
+                    "" => "the Ingress".into(),
+                    _ => finding.path.clone(),
+                };
+                fields.entry(path.clone()).or_insert_with(|| same(&path))
+            }
+        };
+        add(line, of_finding(finding), &finding.message);
+        if let Some(help) = &finding.help {
+            add(line, Verdict::Same, help);
+        }
+    }
+    (
+        worst_first(annotations.into_values().collect()),
+        worst_first(fields.into_values().collect()),
+    )
+}
+
+/// An annotation's name without the prefix, or a field without what tells its places apart.
+pub(super) fn title(key: &Arc<str>) -> Arc<str> {
+    if let Some(name) = name_of(key) {
+        return name.into();
+    }
+    let mut title = String::new();
+    let mut in_brackets = false;
+    for c in key.chars() {
+        match c {
+            '[' => in_brackets = true,
+            ']' => {
+                in_brackets = false;
+                title.push_str("[]");
+            }
+            _ if in_brackets => {}
+            _ => title.push(c),
+        }
+    }
+    title.into()
+}
+
+fn same(key: &Arc<str>) -> Line {
+    Line {
+        key: key.clone(),
+        verdict: Verdict::Same,
+        how: Vec::new(),
+    }
+}
+
+/// What becomes of an annotation by its name, whatever its value.
+fn by_name(key: &Arc<str>, name: &str) -> Line {
+    let Some(known) = spec::find(name) else {
+        let how =
+            "neither ingress-nginx nor Higress has an annotation of this name: nothing reads it";
+        return Line {
+            key: key.clone(),
+            verdict: Verdict::Different,
+            how: vec![how.into()],
+        };
+    };
+    by_spec(key, known)
+}
+
+/// What becomes of an annotation or option by what is known of its name.
+pub(super) fn by_spec(key: &Arc<str>, known: &Spec) -> Line {
+    let how = (!known.how.is_empty()).then(|| known.how.into());
+    Line {
+        key: key.clone(),
+        verdict: match known.becomes {
+            Becomes::Same => Verdict::Same,
+            // Nothing is lost without it.
+            Becomes::Refused if known.how.ends_with(LEAVE) => Verdict::Different,
+            Becomes::Different => Verdict::Different,
+            Becomes::Refused => Verdict::Unsupported,
+        },
+        how: how.into_iter().collect(),
+    }
+}
+
+fn verdict(severity: Severity) -> Verdict {
+    match severity {
+        Severity::Info => Verdict::Same,
+        Severity::Warning => Verdict::Different,
+        Severity::Error => Verdict::Unsupported,
+    }
+}
+
+fn of_finding(finding: &Diagnostic) -> Verdict {
+    match finding.code {
+        code::NOT_SERVED | code::OVER_LIMIT if finding.severity > Severity::Info => {
+            Verdict::Unsupported
+        }
+        _ => verdict(finding.severity),
+    }
+}
+
+fn add(line: &mut Line, verdict: Verdict, how: &Arc<str>) {
+    line.verdict = line.verdict.max(verdict);
+    if line.how.contains(how) {
+        return;
+    }
+    // What was said of this very value goes before what holds for all.
+    let at = line.how.len().saturating_sub(1);
+    match verdict {
+        Verdict::Same => line.how.push(how.clone()),
+        Verdict::Different | Verdict::Unsupported => line.how.insert(at, how.clone()),
+    }
+}

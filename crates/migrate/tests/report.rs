@@ -1,0 +1,114 @@
+//! The report as a whole: what it looks at, how long it is, and what it never does.
+
+use pilothouse_migrate::report::Report;
+use pilothouse_migrate::show::{self, Form, Style};
+use pilothouse_migrate::{Wanted, World};
+use testkit::World as Objects;
+
+fn report(yaml: &str) -> Report {
+    let world = World::load(Objects::objects(yaml), &Wanted::default());
+    Report::of(&world)
+}
+
+fn shown(report: &Report, form: Form) -> String {
+    let style = Style {
+        color: false,
+        width: 80,
+        details: false,
+    };
+    let mut out = Vec::new();
+    show::write(&mut out, report, form, style).expect("a list of bytes takes all");
+    String::from_utf8(out).expect("it is text")
+}
+
+/// An Ingress with these annotations, as `key: value` lines, and this spec.
+fn ingress(name: &str, annotations: &[String], spec: &str) -> String {
+    let annotations: Vec<String> = annotations.iter().map(|a| format!("    {a}\n")).collect();
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: {name}\n  namespace: shop\n  annotations:\n{}spec: {spec}\n---\n",
+        annotations.concat()
+    )
+}
+
+#[test]
+fn the_summary_fits_a_screen() {
+    let key = |i: usize| {
+        let long = "with-a-name-that-no-column-has-room-for";
+        format!("nginx.ingress.kubernetes.io/unknown-{i}-{long}: 'x'")
+    };
+    let keys: Vec<String> = (0..60).map(key).collect();
+    let text = shown(&report(&ingress("web", &keys, "{}")), Form::Text);
+    assert!(text.lines().count() <= 24, "{text}");
+    let longest = text.lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(80), "{text}");
+    assert!(text.contains("more: --details"), "{text}");
+}
+
+#[test]
+fn ingresses_of_other_controllers_are_left_out() {
+    let class = |name: &str, controller: &str| {
+        format!(
+            "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {{name: {name}}}\nspec: {{controller: {controller}}}\n---\n"
+        )
+    };
+    let annotated = ["nginx.ingress.kubernetes.io/app-root: /a".to_owned()];
+    let yaml = [
+        class("outside", "k8s.io/ingress-nginx"),
+        class("nginx", "nginx.org/ingress-controller"),
+        ingress("by-class", &[], "{ingressClassName: outside}"),
+        ingress("of-another", &[], "{ingressClassName: nginx}"),
+        ingress(
+            "by-annotation",
+            &["kubernetes.io/ingress.class: outside".to_owned()],
+            "{ingressClassName: nginx}",
+        ),
+        ingress("unnamed", &annotated, "{}"),
+        ingress("unnamed-and-plain", &[], "{}"),
+    ];
+    let report = report(&yaml.concat());
+    let names: Vec<&str> = report.ingresses.iter().map(|i| &*i.name).collect();
+    assert_eq!(names, ["by-annotation", "by-class", "unnamed"]);
+    let left: Vec<String> = report
+        .left
+        .iter()
+        .map(|(n, why)| format!("{n} {why}"))
+        .collect();
+    assert_eq!(
+        left,
+        [
+            "shop/of-another is of the class nginx (nginx.org/ingress-controller)",
+            "shop/unnamed-and-plain names no class and has no annotation of ingress-nginx",
+        ]
+    );
+}
+
+#[test]
+fn texts_of_objects_are_no_part_of_the_page() {
+    let hostile = "nginx.ingress.kubernetes.io/<script>alert(1)</script>: 'x'".to_owned();
+    let spec = "{ingressClassName: nginx, rules: [{host: \"<img src=x onerror=alert(1)>\", http: {paths: [{path: \"/<b>|`\", pathType: Exact, backend: {service: {name: web, port: {number: 80}}}}]}}]}";
+    let report = report(&ingress("web", &[hostile], spec));
+    let page = shown(&report, Form::Html);
+    assert_eq!(page.matches("<script>").count(), 1, "{page}");
+    assert!(!page.contains("<img") && !page.contains("<b>|"), "{page}");
+    assert!(!shown(&report, Form::Markdown).contains("<script>"));
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let yaml = format!(
+        "{}apiVersion: v1\nkind: Secret\nmetadata: {{name: users, namespace: shop}}\nstringData: {{auth: 'anna:{{SHA}}geheim'}}\n",
+        ingress(
+            "web",
+            &[
+                "nginx.ingress.kubernetes.io/auth-type: basic".to_owned(),
+                "nginx.ingress.kubernetes.io/auth-secret: users".to_owned()
+            ],
+            "{ingressClassName: nginx, rules: [{host: a.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}"
+        )
+    );
+    let report = report(&yaml);
+    for form in [Form::Text, Form::Json, Form::Markdown, Form::Html] {
+        let text = shown(&report, form);
+        assert!(!text.contains("geheim") && !text.contains("anna"), "{text}");
+    }
+}

@@ -1,0 +1,165 @@
+//! `pilothouse migrate nginx`: what becomes of the Ingresses of ingress-nginx.
+
+mod cluster;
+mod input;
+
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{Args, Subcommand, ValueEnum};
+use migrate::report::{Report, Verdict};
+use migrate::show::{self, Form, Style};
+use migrate::{Wanted, World};
+use model::ObjectName;
+
+use crate::findings::width;
+
+/// Flags of `pilothouse migrate`.
+#[derive(Args, Debug)]
+pub(crate) struct MigrateOptions {
+    #[command(subcommand)]
+    from: From,
+}
+
+#[derive(Subcommand, Debug)]
+enum From {
+    /// Say of each Ingress of ingress-nginx, and each of its annotations, what becomes of it.
+    ///
+    /// Exits with 0 if everything is supported, 1 if something is not (see --fail-on), and 2 if the input cannot be read.
+    Nginx(Box<NginxOptions>),
+}
+
+/// Flags of `pilothouse migrate nginx`.
+#[derive(Args, Debug)]
+pub(crate) struct NginxOptions {
+    /// Files and folders of manifests; `-` is standard input, as in `kubectl get ing,svc,cm,ingressclass -A -o yaml |
+    /// pilothouse migrate nginx -`.
+    #[arg(value_name = "PATH", required_unless_present = "kubeconfig")]
+    paths: Vec<PathBuf>,
+
+    /// Read a cluster instead: its Ingresses, IngressClasses, Services, ConfigMaps and Secrets. Without a FILE that of
+    /// $KUBECONFIG, or ~/.kube/config.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        conflicts_with = "paths"
+    )]
+    kubeconfig: Option<Option<PathBuf>>,
+
+    /// Context of --kubeconfig; by default its current one.
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    context: Option<String>,
+
+    /// A class whose Ingresses are looked at. By default those of the controller k8s.io/ingress-nginx, and nginx. May be
+    /// repeated.
+    #[arg(long, value_name = "NAME")]
+    ingress_class: Vec<String>,
+
+    /// The ConfigMap with ingress-nginx's global options. By default one that has its name, ingress-nginx-controller.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object)]
+    config_map: Option<ObjectName>,
+
+    /// Show each Ingress with its annotations and routes.
+    #[arg(long)]
+    details: bool,
+
+    /// What makes the exit status 1.
+    #[arg(long, value_enum, default_value = "unsupported")]
+    fail_on: FailOn,
+
+    /// Output format.
+    #[arg(long, short = 'o', value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// What makes the exit status 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum FailOn {
+    /// Something differs or is not supported.
+    Different,
+    /// Something is not supported.
+    Unsupported,
+    /// Nothing.
+    Never,
+}
+
+/// Forms of output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Output {
+    /// For a terminal.
+    Text,
+    /// For programs.
+    Json,
+    /// For a repository or an issue.
+    Markdown,
+    /// One page that needs nothing beside it.
+    Html,
+}
+
+fn object(text: &str) -> Result<ObjectName, &'static str> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+            Ok(ObjectName::new(namespace, name))
+        }
+        _ => Err("expected NAMESPACE/NAME"),
+    }
+}
+
+impl FailOn {
+    fn counts(self, verdict: Verdict) -> bool {
+        match self {
+            Self::Different => verdict >= Verdict::Different,
+            Self::Unsupported => verdict >= Verdict::Unsupported,
+            Self::Never => false,
+        }
+    }
+}
+
+/// Looks and prints.
+///
+/// # Errors
+///
+/// When the input cannot be read.
+pub(crate) async fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
+    let From::Nginx(options) = &options.from;
+    let objects = match &options.kubeconfig {
+        Some(file) => cluster::objects(file.as_deref(), options.context.as_deref()).await?,
+        None => input::objects(&options.paths)?,
+    };
+    if objects.is_empty() {
+        bail!("the input holds no object that is read");
+    }
+    let wanted = Wanted {
+        classes: options.ingress_class.clone(),
+        config_map: options.config_map.clone(),
+    };
+    let world = World::load(objects, &wanted);
+    let report = Report::of(&world);
+    print(options, &report)?;
+    Ok(match options.fail_on.counts(report.verdict()) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn print(options: &NginxOptions, report: &Report) -> std::io::Result<()> {
+    let stdout = std::io::stdout();
+    let style = Style {
+        color: stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        width: width(),
+        details: options.details,
+    };
+    let form = match options.output {
+        Output::Text => Form::Text,
+        Output::Json => Form::Json,
+        Output::Markdown => Form::Markdown,
+        Output::Html => Form::Html,
+    };
+    let mut out = BufWriter::new(stdout.lock());
+    show::write(&mut out, report, form, style)?;
+    out.flush()
+}
