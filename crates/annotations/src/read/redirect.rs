@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::reader::{Fault, Reader};
-use crate::values::{boolean, ingress_host, number, path, target};
+use crate::values::{boolean, ingress_host, number, path, target, target_keeping_path};
 use crate::{HttpsRedirect, RedirectTo, Redirects};
 
 /// Reads redirects to URLs, to https and to another host.
@@ -20,6 +20,11 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Redirects {
 
 /// A temporal redirect goes before a permanent one.
 fn to(r: &mut Reader<'_>) -> Option<RedirectTo> {
+    // Higress: pkg/ingress/kube/annotations/redirect.go, 2.1: the redirect has the path of the URL, which may be none.
+    let target = match r.is_nginx() {
+        true => target,
+        false => target_keeping_path,
+    };
     if let Some(to) = r.get("temporal-redirect", |text| target(text, 302)) {
         let code = of(r, "temporal-redirect-code", 302);
         return Some(RedirectTo { code, ..to });

@@ -36,8 +36,19 @@ pub(crate) fn link(text: &str) -> Result<Link, Fault> {
     })
 }
 
-/// Where a redirect goes: a URL of http or https or a path, and `$request_uri` as its path or at its end.
+/// Where a redirect goes: a URL of http or https or a path, and `$request_uri` as its path or at its end. A URL without a path
+/// means `/`, as it stands.
 pub(crate) fn target(text: &str, code: u16) -> Result<RedirectTo, Fault> {
+    let to = target_keeping_path(text, code)?;
+    let keeps = to.path.is_some() || text.ends_with(REQUEST_URI);
+    Ok(RedirectTo {
+        path: to.path.or_else(|| (!keeps).then(|| "/".into())),
+        ..to
+    })
+}
+
+/// The same, where a URL without a path leads to the path of the request.
+pub(crate) fn target_keeping_path(text: &str, code: u16) -> Result<RedirectTo, Fault> {
     let whole = text.strip_suffix(REQUEST_URI);
     let stated = whole.unwrap_or(text);
     if stated.contains('$') {
@@ -64,8 +75,7 @@ pub(crate) fn target(text: &str, code: u16) -> Result<RedirectTo, Fault> {
     Ok(RedirectTo {
         scheme: Some(if tls { "https" } else { "http" }.into()),
         authority: Some(authority(&named)?),
-        // A URL without a path means `/`, and not the path of the request.
-        path: path.or_else(|| whole.is_none().then(|| "/".into())),
+        path,
         code,
     })
 }
@@ -97,4 +107,21 @@ fn after_scheme(rest: &str) -> Result<AfterScheme, Fault> {
         rest => Some(format!("/{rest}").into()),
     };
     Ok((host, port, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_without_a_path_leads_to_the_root_or_keeps_the_path() {
+        let path = |to: Result<RedirectTo, Fault>| to.ok().and_then(|to| to.path);
+        assert_eq!(path(target("http://a.com", 301)).as_deref(), Some("/"));
+        assert_eq!(path(target_keeping_path("http://a.com", 301)), None);
+        for text in ["http://a.com/b", "/b"] {
+            assert_eq!(path(target(text, 301)).as_deref(), Some("/b"));
+            assert_eq!(path(target_keeping_path(text, 301)).as_deref(), Some("/b"));
+        }
+        assert_eq!(path(target("http://a.com$request_uri", 301)), None);
+    }
 }

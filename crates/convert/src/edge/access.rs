@@ -28,15 +28,15 @@ pub(super) fn users(making: &mut Making<'_, '_, '_>, basic: &BasicAuth) -> Optio
             return None;
         }
     };
-    making.policy.others.push(ObjectKey {
-        kind: Kind::Secret,
-        name: name.clone(),
-    });
     let Some(secret) = making.read.get::<Secret>(&name) else {
         let why = format!("there is no Secret {name}, so no request is served");
         making.close(NAME, "auth-secret is not there", why);
         return None;
     };
+    making.policy.others.push(ObjectKey {
+        kind: Kind::Secret,
+        name: name.clone(),
+    });
     let text = |name: &str| {
         let value = secret.spec.data.get(name)?;
         std::str::from_utf8(&value.0).ok()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annotations::{HttpsRedirect, Redirects, Retry, Text};
-use model::{ObjectKey, ObjectName};
+use model::{Kind, ObjectKey, ObjectName};
 use proto_istio::networking::http_body::Specifier;
 use proto_istio::networking::{
     HttpBody, HttpDirectResponse, HttpRedirect, HttpRewrite, HttpRoute, HttpRouteDestination,
@@ -14,7 +14,7 @@ use proto_istio::networking::{
 use super::matching::rewrite;
 use super::name;
 use super::policy::{Policy, PolicyOf};
-use super::rules::{HostRules, Path, PathKind};
+use super::rules::{Backend, HostRules, Path, PathKind};
 use super::{backend, limits};
 use crate::reader::Reader;
 use crate::strata::Routes;
@@ -58,7 +58,7 @@ impl Asks {
         Self {
             path: path.path.clone(),
             kind: path.kind,
-            ignore_case: matching.ignore_case,
+            ignore_case: path.ignore_case,
             methods: matching.methods.clone(),
             headers: matching.headers.clone(),
             query: matching.query.clone(),
@@ -176,6 +176,12 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             Ok(destinations) => (destinations, None),
             Err(why) => (Vec::new(), Some(why)),
         };
+        if let (Backend::Service(name, _), None) = (&path.backend, &fault) {
+            draft.others.push(ObjectKey {
+                kind: Kind::Service,
+                name: ObjectName::new(self.ingress.namespace.clone(), &**name),
+            });
+        }
         draft.route.route = destinations;
         if draft.route.route.is_empty() {
             draft.route.rewrite = None;
@@ -196,7 +202,8 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             at: self.rules.annotated.path("app-root"),
             path: "/".into(),
             kind: PathKind::Exact,
-            backend: super::rules::Backend::None,
+            ignore_case: false,
+            backend: Backend::None,
         });
         draft.route = HttpRoute {
             name: format!("{host}-app-root"),
@@ -216,7 +223,8 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             at: self.rules.annotated.path("from-to-www-redirect"),
             path: "/".into(),
             kind: PathKind::Prefix,
-            backend: super::rules::Backend::None,
+            ignore_case: false,
+            backend: Backend::None,
         });
         draft.https = false;
         draft.route = HttpRoute {

@@ -166,20 +166,28 @@ impl Merging<'_, '_, '_> {
         };
         self.room = room;
         self.findings.extend(findings);
+        if !added.is_empty() {
+            self.included.push(ingress.clone());
+        }
         for (asks, draft) in added {
             self.by_asks.insert(asks, self.drafts.len());
             self.drafts.push(draft);
         }
-        self.included.push(ingress.clone());
         true
     }
 
     /// A path as nginx reads it beside regular expressions.
     fn read_as(&self, path: &Path, rules: &HostRules) -> Path {
         let mut path = path.clone();
-        let is_text = matches!(path.kind, PathKind::Prefix | PathKind::Text) && &*path.path != "/";
-        if self.regex && is_text && rules.annotated.dialect == Dialect::Nginx {
-            path.kind = PathKind::PrefixRegex;
+        if !self.regex || rules.annotated.dialect != Dialect::Nginx || path.kind == PathKind::Exact
+        {
+            return path;
+        }
+        if &*path.path != "/" {
+            path.ignore_case = true;
+            if matches!(path.kind, PathKind::Prefix | PathKind::Text) {
+                path.kind = PathKind::PrefixRegex;
+            }
         }
         path
     }
@@ -229,6 +237,7 @@ impl Merging<'_, '_, '_> {
                 at: at.clone(),
                 path: "/".into(),
                 kind: PathKind::Prefix,
+                ignore_case: false,
                 backend: backend.clone(),
             };
             let (mut draft, fault) = drafting.draft(&path);

@@ -99,7 +99,7 @@ pub(super) fn rewrite(path: &Path, rules: &HostRules) -> Option<HttpRewrite> {
         return Some(prefix_rewrite(path, new));
     }
     let target = groups(stated.target.as_ref()?);
-    let ignore_case = annotations.matching.ignore_case;
+    let ignore_case = path.ignore_case;
     let nginx = rules.annotated.dialect == Dialect::Nginx;
     let matched = match path.kind {
         PathKind::Exact => quote(&path.path),

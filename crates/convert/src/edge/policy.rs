@@ -99,6 +99,7 @@ impl Making<'_, '_, '_> {
         });
         self.policy.edge.limits = limits.collect();
         self.policy.edge.max_body = all.limits.body;
+        self.policy.edge.idle_timeout = all.timeouts.idle;
     }
 
     fn headers(&mut self, all: &Annotations) {

@@ -57,6 +57,7 @@ pub(super) struct Path {
     /// It starts with `/`.
     pub(super) path: Arc<str>,
     pub(super) kind: PathKind,
+    pub(super) ignore_case: bool,
     pub(super) backend: Backend,
 }
 
@@ -300,6 +301,7 @@ impl Reading<'_> {
         Some(Path {
             path: path.into(),
             kind,
+            ignore_case: self.annotated.annotations.matching.ignore_case,
             backend,
             at,
         })

@@ -3,6 +3,7 @@
 use model::{Diagnostic, ObjectName};
 
 use super::annotated::{AnnotatedBy, told};
+use super::policy::PolicyOf;
 use super::rules::RulesOf;
 use crate::outcome::Outcome;
 use crate::reader::{Derive, Reader};
@@ -23,6 +24,8 @@ impl Derive for FindingsOf {
         };
         let notes = annotated.annotations.notes.iter();
         let mut findings: Vec<Diagnostic> = notes.map(|note| told(&self.0, note)).collect();
+        let policy = read.derived(PolicyOf(self.0.clone()));
+        findings.extend(policy.iter().flat_map(|policy| policy.findings.clone()));
         let rules = read.derived(RulesOf(self.0.clone()));
         findings.extend(rules.iter().flat_map(|rules| rules.findings.clone()));
         Outcome {
