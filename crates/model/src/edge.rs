@@ -28,6 +28,8 @@ pub struct EdgeRoute {
     pub max_body: Option<u32>,
     /// Where requests go that the backend cannot answer.
     pub fallback: Option<Fallback>,
+    /// How long neither side may be silent; the proxy's default where absent.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// Which clients may send requests. The address is the one that the proxy trusts (`x-forwarded-for` with trusted hops).

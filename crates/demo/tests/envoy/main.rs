@@ -17,6 +17,7 @@ mod grpc;
 mod ingress;
 mod load;
 mod mutual;
+mod one_ingress;
 mod policy;
 mod pool;
 mod protocols;
@@ -66,6 +67,7 @@ with_each_envoy! {
     ingress::an_ingress_routes_paths_over_plain_text_and_tls,
     gateway_api::one_command_makes_a_listening_gateway_of_a_manifest,
     gateway_api::one_command_makes_a_listening_gateway_of_a_store,
+    one_ingress::one_command_makes_a_listening_ingress_of_manifests,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,
     survival::an_envoy_is_served_from_disk_until_the_folder_is_read,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use model::settings::Features;
-use model::{Diagnostic, Kind};
+use model::{Diagnostic, Kind, Severity};
 use serde_json::Value;
 
 use crate::commands::analyze::{self, live};
@@ -68,7 +68,10 @@ impl Overview {
         let mut found: Vec<Diagnostic> = Vec::new();
         let wanted = |finding: &Diagnostic| {
             let kind = finding.object.as_ref().map(|key| key.kind);
-            !self.ingresses_only || matches!(kind, Some(Kind::Ingress | Kind::IngressClass))
+            let counts = finding.severity >= Severity::Warning && !is_moot(finding);
+            counts
+                && (!self.ingresses_only
+                    || matches!(kind, Some(Kind::Ingress | Kind::IngressClass)))
         };
         for finding in all.into_iter().filter(wanted) {
             let same = |f: &Diagnostic| {
@@ -84,7 +87,7 @@ impl Overview {
                 found.push(finding);
             }
         }
-        found.sort_by(|a, b| b.severity.cmp(&a.severity));
+        found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         self.findings = found;
         self.served = Served::read(pages).await?;
         self.revision = revision;
@@ -154,6 +157,15 @@ impl Overview {
         analyze::quote(&mut found);
         findings::print(&found, &self.served.to_string(), Format::Text)
     }
+}
+
+/// Whether a finding has no meaning where Envoy runs on this machine: an endpoint may be on it as well.
+fn is_moot(finding: &Diagnostic) -> bool {
+    let kind = finding.object.as_ref().map(|key| key.kind);
+    finding.code == validate::report::codes::LIMIT
+        && kind == Some(Kind::EndpointSlice)
+        && finding.path.contains(".addresses[")
+        && finding.severity == Severity::Warning
 }
 
 impl Served {
