@@ -11,6 +11,7 @@ mod firewall;
 mod headers;
 mod limit;
 mod matching;
+mod mcp;
 mod redirect;
 mod retry;
 mod rewrite;
@@ -69,6 +70,8 @@ fn gather(annotations: &Labels, dialect: Dialect, defaults: &Defaults) -> (Annot
         access: access::read(r),
         limits: limit::read(r),
         tls: client::read(r),
+        mcp: mcp::read(r),
+        rpc: mcp::rpc(r),
         ..Annotations::default()
     };
     if dialect == Dialect::Nginx && read.rewrite.paths != crate::Paths::Plain {

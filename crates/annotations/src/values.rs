@@ -114,17 +114,23 @@ pub(crate) fn list(text: &str, most: usize) -> Result<Vec<&str>, Fault> {
 /// A name that may have a namespace before it.
 pub(crate) fn reference(text: &str) -> Result<Reference, Fault> {
     let (namespace, name) = match text.split_once('/') {
-        Some((namespace, name)) => (Some(object_name(namespace)?), name),
+        Some((namespace, name)) if !namespace.contains('.') => {
+            (Some(object_name(namespace)?), name)
+        }
+        Some(_) => return Err(NO_NAME.into()),
         None => (None, text),
     };
     let name = object_name(name)?;
     Ok(Reference { namespace, name })
 }
 
+const NO_NAME: &str = "is not a name, or a namespace, `/` and a name";
+
 fn object_name(text: &str) -> Result<Arc<str>, Fault> {
     let valid = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
-    if text.is_empty() || text.len() > 253 || !text.bytes().all(valid) {
-        return Err("is not a name, or a namespace, `/` and a name".into());
+    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if !begins || text.len() > 253 || !text.bytes().all(valid) {
+        return Err(NO_NAME.into());
     }
     Ok(text.into())
 }

@@ -35,7 +35,7 @@ pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The name after a `$`, and what follows.
-fn name(text: &str) -> Option<(&str, &str)> {
+pub(crate) fn name(text: &str) -> Option<(&str, &str)> {
     if let Some(inner) = text.strip_prefix('{') {
         return inner.split_once('}').filter(|(name, _)| !name.is_empty());
     }

@@ -176,6 +176,8 @@ pub struct MergedGateway {
     pub refused: Vec<Diagnostic>,
     /// Whether some server forwards TLS by the names of clusters.
     pub auto_passthrough: bool,
+    /// Whether some Gateway is of an edge.
+    pub edge: bool,
 }
 
 impl MergedGateway {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::reader::{Fault, Reader};
-use crate::values::{boolean, headers, is_of_url, link, reference, token};
+use crate::values::{authority, boolean, headers, is_of_url, link, port, reference, token};
 use crate::{ExternalAuth, Signin, variables};
 
 /// The parameter of the sign-in page that says where to come back to, where it is not stated.
@@ -118,11 +118,10 @@ fn page(text: &str, parameter: &str) -> Result<Signin, Fault> {
         true => format!("$scheme://$http_host{text}"),
         false => text.to_owned(),
     };
-    let host = url
-        .split_once("://")
-        .filter(|(scheme, _)| ["http", "https", "$scheme"].contains(scheme));
-    if host.is_none_or(|(_, rest)| rest.is_empty() || rest.starts_with(['/', '?', '#'])) {
-        return Err("is no URL of http or https".into());
+    let (scheme, rest) = url.split_once("://").ok_or(NO_URL)?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    if !["http", "https", "$scheme"].contains(&scheme) || !is_authority(&rest[..end]) {
+        return Err(NO_URL.into());
     }
     let query = url.split_once('?').map(|(_, query)| query);
     let mut stated = query.unwrap_or_default().split('&');
@@ -132,4 +131,17 @@ fn page(text: &str, parameter: &str) -> Result<Signin, Fault> {
     }
     let url = variables::format(&url)?.into();
     Ok(Signin { url })
+}
+
+const NO_URL: &str = "is no URL of http or https";
+
+/// A host and a port, or a variable and a port.
+fn is_authority(text: &str) -> bool {
+    match text.strip_prefix('$').map(variables::name) {
+        Some(Some((_, after))) => after
+            .strip_prefix(':')
+            .map_or(after.is_empty(), |p| port(p).is_ok()),
+        Some(None) => false,
+        None => authority(text).is_ok(),
+    }
 }

@@ -6,6 +6,7 @@
 
 mod accept;
 mod api_store;
+mod asked;
 mod backend;
 mod balance;
 mod dumps;
@@ -56,6 +57,8 @@ with_each_envoy! {
     balance::an_endpoint_that_fails_is_left_out,
     protocols::grpc_websocket_and_tcp_pass_the_gateway,
     protocols::headers_are_changed_and_origins_allowed_as_the_route_says,
+    asked::only_those_get_in_whom_the_route_allows,
+    asked::requests_are_counted_measured_and_answered_by_others,
     edge::tls_ends_at_the_gateway_or_passes_it,
     edge::a_sidecar_lets_out_what_its_sidecar_lists,
     rotation::a_rotated_certificate_is_served_and_no_connection_ends,

@@ -57,6 +57,7 @@ impl Merging {
             self.merged.refused.push(refused(why));
             return;
         };
+        self.merged.edge |= gateway.meta.is_edge();
         let at = self.merged.servers.len();
         self.merged.servers.push(GatewayServer {
             server: Server {

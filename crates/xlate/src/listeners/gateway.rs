@@ -5,6 +5,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/gateway.go buildGatewayListeners, 1.32.
 
+mod needs;
 mod tcp;
 pub(super) mod tls;
 
@@ -21,11 +22,12 @@ use mesh::limits::Budget;
 use mesh::services::PoolHosts;
 use mesh::virtual_service::{DestinationsOf, VirtualServicesFor};
 use mesh::{gateways, limits, proxy_options};
+use model::edge::Need;
 use model::kinds::Kind;
 use model::object::ObjectName;
 use model::protocol::Protocol;
 use policy::envoy_filter::{Context, ListenerPatches};
-use policy::filters;
+use policy::{edge, filters};
 use proto_envoy::envoy::config::core::v3::{
     TrafficDirection, TransportSocket, UdpSocketConfig, address, socket_address,
 };
@@ -81,6 +83,10 @@ enum Serves {
         stat_prefix: Option<String>,
         grpc_web: bool,
         picks: bool,
+        /// What routes ask of filters.
+        needs: Arc<BTreeSet<Need>>,
+        /// The extensions that they lack; if there are any, every request is refused.
+        missing: Arc<[String]>,
     },
     /// Bytes.
     Tcp {
@@ -105,6 +111,7 @@ pub(super) fn listeners(
         return Vec::new();
     };
     let parts = cx.query(&proxy.parts);
+    let (needs, missing) = needs::of(cx, proxy);
     let planning = Planning {
         cx,
         proxy,
@@ -117,6 +124,8 @@ pub(super) fn listeners(
                 gateway: gateway.clone(),
             }))
         }),
+        needs,
+        missing,
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
         refused: RefCell::default(),
     };
@@ -183,6 +192,10 @@ struct Planning<'a> {
     stat_name: &'a str,
     /// Whether endpoint pickers choose where some requests go.
     picks: bool,
+    /// What routes ask of filters.
+    needs: Arc<BTreeSet<Need>>,
+    /// The extensions that they lack.
+    missing: Arc<[String]>,
     /// What chains that pass TLS through may still weigh.
     budget: Cell<Budget>,
     /// The Gateways for whose servers that was not enough.
@@ -273,6 +286,8 @@ impl Planning<'_> {
                     stat_prefix: None,
                     grpc_web: protocol == Protocol::GrpcWeb,
                     picks: self.picks,
+                    needs: self.needs.clone(),
+                    missing: self.missing.clone(),
                 },
             }];
         }
@@ -299,6 +314,8 @@ impl Planning<'_> {
                 stat_prefix: (!stated.is_empty()).then(|| stated.clone()),
                 grpc_web: false,
                 picks: self.picks,
+                needs: self.needs.clone(),
+                missing: self.missing.clone(),
             },
         }
     }
@@ -390,6 +407,8 @@ impl GatewayListener {
                 stat_prefix,
                 grpc_web,
                 picks,
+                needs,
+                missing,
             } => {
                 let options = Options {
                     stat_prefix: stat_prefix
@@ -399,6 +418,8 @@ impl GatewayListener {
                     routes: Routes::Named(routes.to_string()),
                     grpc_web: *grpc_web,
                     picks: *picks,
+                    edge: edge::filters(needs),
+                    missing: missing.to_vec(),
                     http3: self.spec.quic,
                     port: self.spec.port,
                     use_remote_address: true,

@@ -24,6 +24,7 @@ use super::filters;
 use super::patched::Config;
 use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
+use mesh::edge::AskedOf;
 use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
@@ -31,6 +32,7 @@ use mesh::virtual_service::{
     DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
 };
 use mesh::{hosts, limits};
+use policy::edge;
 use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};
 
@@ -59,7 +61,12 @@ impl Config for GatewayConfigOf {
 
     fn encoded(&self, cx: &Cx<'_, Snapshot>, name: &str) -> Bytes {
         let plan = cx.query(&GatewayPlanOf(self.clone()));
-        let mut bytes = ConfigBytes::new(&configuration(name));
+        let mut config = configuration(name);
+        let asked = cx.query(&AskedOf((*self.gateway).clone()));
+        if let Some(asked) = &*asked {
+            config.typed_per_filter_config = edge::scripts(&asked.needs);
+        }
+        let mut bytes = ConfigBytes::new(&config);
         for host in &plan.hosts {
             let lists: Vec<Arc<RouteList>> = host
                 .routes

@@ -32,16 +32,18 @@ const FAMILIES: [&str; 5] = ["auth_", "js_", "modsecurity", "secrule", "secure_l
 const HARMLESS_LUA: [&str; 3] = ["body_filter_by_lua", "header_filter_by_lua", "log_by_lua"];
 
 /// Variables by which requests are told apart that nobody is let in by.
-const HARMLESS: [&str; 13] = [
+const HARMLESS: [&str; 15] = [
     "args",
     "host",
     "http_host",
+    "http_origin",
     "http_user_agent",
     "http_x_forwarded_proto",
     "https",
     "is_args",
     "query_string",
     "request_filename",
+    "request_method",
     "request_uri",
     "scheme",
     "server_port",

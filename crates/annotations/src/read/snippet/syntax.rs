@@ -85,7 +85,7 @@ fn directive(words: Vec<String>, depth: usize, opens: bool) -> Option<Directive>
     })
 }
 
-/// A word, and what follows it.
+/// A word, and what follows it. As in nginx `{` opens a block unless it comes after `$`.
 fn word(text: &str) -> Option<(String, &str)> {
     let mut word = String::new();
     let mut chars = text.char_indices().peekable();
@@ -93,11 +93,9 @@ fn word(text: &str) -> Option<(String, &str)> {
         .next_if(|(_, c)| matches!(c, '"' | '\''))
         .map(|(_, c)| c);
     let mut after_dollar = false;
-    let mut in_braces = false;
     while let Some((at, c)) = chars.next() {
         let ends = match quote {
             Some(quote) => c == quote,
-            None if in_braces => false,
             None => c.is_whitespace() || c == ';' || c == '{' && !after_dollar,
         };
         if ends {
@@ -117,13 +115,9 @@ fn word(text: &str) -> Option<(String, &str)> {
             }
             c => word.push(c),
         }
-        in_braces = c == '{' && after_dollar || in_braces && c != '}';
         after_dollar = c == '$';
     }
-    match quote.is_some() || in_braces {
-        true => None,
-        false => Some((word, "")),
-    }
+    quote.is_none().then_some((word, ""))
 }
 
 /// Whether a quoted word ends where it may.
