@@ -201,7 +201,8 @@ impl Query<Snapshot> for VirtualServiceOf {
         let derived = object.meta.derived.as_ref();
         let mut sessions = derived.map_or_else(BTreeMap::new, |made| made.sessions.clone());
         let mut edge = derived.map_or_else(BTreeMap::new, |made| made.edge.clone());
-        let mut http = weight::of_http(&spec.http);
+        let asked = weight::of_edge(&spec.http, &edge);
+        let mut http = weight::of_http(&spec.http).saturating_add(asked);
         if http > limits::RULE_BYTES {
             excess.http = true;
             sessions.clear();

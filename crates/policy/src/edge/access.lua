@@ -93,7 +93,7 @@ local function is_user(handle, users)
   if scheme == nil or scheme:lower() ~= "basic" or #credentials > 4096 then return false end
   local name, password = decoded(credentials):match("^([^:]*):(.*)$")
   local known = name and users[name]
-  return known ~= nil and handle:base64Escape(sha1(password)) == known
+  return known ~= nil and "{SHA}" .. handle:base64Escape(sha1(password)) == known
 end
 
 -- Whether the filter before this one found that the client has one of the wanted addresses.

@@ -93,7 +93,8 @@ fn lines(users: &Users) -> String {
 
 fn hashes(users: &Users) -> Struct {
     let known = known(users).into_iter();
-    object(known.map(|(name, hash)| (name, string(hash))))
+    // Written as in a file of users: so it is known for a credential wherever it is shown or kept.
+    object(known.map(|(name, hash)| (name, string(&format!("{{SHA}}{hash}")))))
 }
 
 fn question(external: &ExternalAuth, cluster: impl Fn(&str, u16) -> String) -> Struct {
