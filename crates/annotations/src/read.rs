@@ -19,7 +19,7 @@ mod snippet;
 mod stream;
 
 use crate::reader::Reader;
-use crate::{Annotations, Defaults, Dialect, Note};
+use crate::{Annotations, Defaults, Dialect, Note, Paths};
 use model::Labels;
 
 /// Reads the annotations of an Ingress.
@@ -41,17 +41,24 @@ use model::Labels;
 /// | `cors-allow-origin: *` | without credentials | with credentials |
 /// | `cors-allow-headers`, not stated | nginx's list | Higress's list |
 pub fn read(annotations: &Labels, dialect: Dialect, defaults: &Defaults) -> Annotations {
-    gather(annotations, dialect, defaults).0
+    let mut reader = Reader::new(annotations, dialect, defaults);
+    let mut read = gather(&mut reader);
+    let told = reader.told();
+    read.closed = told.closed;
+    read.notes = told.notes;
+    read.keys = told.keys;
+    read
 }
 
 /// What is told of the options of ingress-nginx's ConfigMap; the keys are their names.
 pub fn options(defaults: &Defaults) -> Vec<Note> {
-    gather(&Labels::default(), Dialect::Nginx, defaults).1
+    let none = Labels::default();
+    let mut reader = Reader::new(&none, Dialect::Nginx, defaults);
+    gather(&mut reader);
+    reader.told_of_options()
 }
 
-fn gather(annotations: &Labels, dialect: Dialect, defaults: &Defaults) -> (Annotations, Vec<Note>) {
-    let mut reader = Reader::new(annotations, dialect, defaults);
-    let r = &mut reader;
+fn gather(r: &mut Reader<'_>) -> Annotations {
     firewall::check(r);
     stream::check(r);
     let mut read = Annotations {
@@ -74,13 +81,9 @@ fn gather(annotations: &Labels, dialect: Dialect, defaults: &Defaults) -> (Annot
         rpc: mcp::rpc(r),
         ..Annotations::default()
     };
-    if dialect == Dialect::Nginx && read.rewrite.paths != crate::Paths::Plain {
+    if r.is_nginx() && read.rewrite.paths != Paths::Plain {
         read.matching.ignore_case = true;
     }
     snippet::read(r, &mut read);
-    let told = reader.told();
-    read.closed = told.closed;
-    read.notes = told.notes;
-    read.keys = told.keys;
-    (read, told.option_notes)
+    read
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use model::{Labels, Severity};
 
-use crate::keys::{HIGRESS, NGINX, OF_CONSOLES, PROTECTING, PROTECTING_OPTIONS};
+use crate::keys::{HIGRESS, OF_CONSOLES, PROTECTING, PROTECTING_OPTIONS};
 use crate::spec::{self, Becomes};
 use crate::{Defaults, Dialect, Note, keys};
 
@@ -27,6 +27,8 @@ const TOO_LONG: &str = "is too long";
 /// Finds values of annotations and options, and gathers what is told of them.
 pub(crate) struct Reader<'a> {
     annotations: &'a Labels,
+    /// The key and the value of each annotation that is on, by its name: under nginx's prefix, and under Higress's.
+    stated: BTreeMap<&'a str, [Option<Stated<'a>>; 2]>,
     options: &'a Labels,
     /// Whose meaning annotations have.
     pub(crate) dialect: Dialect,
@@ -37,22 +39,34 @@ pub(crate) struct Reader<'a> {
     keys: BTreeMap<Arc<str>, Arc<str>>,
 }
 
+/// A key and its value.
+type Stated<'a> = (&'a Arc<str>, &'a str);
+
 /// What a [`Reader`] has gathered.
 pub(crate) struct Told {
     /// Why no request may be served.
     pub(crate) closed: Option<Arc<str>>,
     /// What is told of annotations.
     pub(crate) notes: Vec<Note>,
-    /// What is told of options.
-    pub(crate) option_notes: Vec<Note>,
     /// The keys that were read.
     pub(crate) keys: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(annotations: &'a Labels, dialect: Dialect, defaults: &'a Defaults) -> Self {
+        let mut stated: BTreeMap<&str, [Option<Stated<'_>>; 2]> = BTreeMap::new();
+        for (key, value) in annotations.iter() {
+            let parts = keys::key(key).filter(|parts| !parts.off);
+            // Under the prefix that it does not have it is another annotation, which nobody knows.
+            let known = |p: &keys::Key<'_>| !p.nginx || p.spec.is_none_or(|s| s.both_prefixes);
+            if let Some(parts) = parts.filter(known) {
+                stated.entry(parts.name).or_default()[usize::from(!parts.nginx)] =
+                    Some((key, value));
+            }
+        }
         Self {
             annotations,
+            stated,
             options: &defaults.nginx,
             dialect,
             closed: BTreeSet::new(),
@@ -73,22 +87,18 @@ impl<'a> Reader<'a> {
         name: &'static str,
         parse: impl Fn(&str) -> Result<T, Fault>,
     ) -> Option<T> {
-        let both = spec::find(name).is_some_and(|spec| spec.both_prefixes);
         let mut found = None;
-        for prefix in [NGINX, HIGRESS].into_iter().skip(usize::from(!both)) {
-            let Some((key, value)) = self.raw(prefix, name) else {
-                continue;
-            };
+        for (key, value) in self.raw(name).into_iter().flatten() {
             if found.is_some() && !PROTECTING.contains(&name) {
                 break;
             }
             match normal(name, value).and_then(|value| parse(&value)) {
                 Ok(value) if found.is_none() => {
-                    self.keys.insert(name.into(), key);
+                    self.keys.insert(name.into(), key.clone());
                     found = Some(value);
                 }
                 Ok(_) => {}
-                Err(fault) => self.fault(name, key, &fault),
+                Err(fault) => self.fault(name, key.clone(), &fault),
             }
         }
         found
@@ -96,17 +106,16 @@ impl<'a> Reader<'a> {
 
     /// Whether an annotation of the name is there, whatever its value.
     pub(crate) fn has(&self, name: &'static str) -> bool {
-        let both = spec::find(name).is_some_and(|spec| spec.both_prefixes);
-        self.raw(HIGRESS, name).is_some() || both && self.raw(NGINX, name).is_some()
+        self.stated.contains_key(name)
     }
 
     /// The annotations whose names begin so, under Higress's prefix: what follows in the name, the key and the value.
-    pub(crate) fn beginning(&mut self, start: &'static str) -> Vec<(Arc<str>, Arc<str>, Arc<str>)> {
-        let start = format!("{HIGRESS}{start}");
-        let all = self.annotations.iter();
-        let found = all.filter_map(|(key, value)| {
-            let rest = key.strip_prefix(start.as_str())?;
-            Some((rest.into(), key.clone(), value.clone()))
+    pub(crate) fn beginning(&self, start: &'static str) -> Vec<(&'a str, &'a Arc<str>, &'a str)> {
+        let after = self.stated.range(start..);
+        let begin = after.map_while(|(name, stated)| Some((name.strip_prefix(start)?, stated)));
+        let found = begin.filter_map(|(rest, [_, higress])| {
+            let (key, value) = (*higress)?;
+            Some((rest, key, value))
         });
         found.collect()
     }
@@ -214,21 +223,6 @@ impl<'a> Reader<'a> {
                 self.note(key.clone(), Severity::Warning, &message);
             }
         }
-        let options: Vec<Arc<str>> = self.options.iter().map(|(name, _)| name.clone()).collect();
-        for name in options {
-            let message = match spec::find_option(&name) {
-                None => "is not an option that is known".to_owned(),
-                Some(spec) if spec.becomes == Becomes::Refused => refused(spec.how),
-                Some(_) => continue,
-            };
-            if !self.option_notes.iter().any(|note| note.key == name) {
-                self.option_notes.push(Note {
-                    key: name,
-                    severity: Severity::Warning,
-                    message: message.into(),
-                });
-            }
-        }
         let worst_first = |a: &Note, b: &Note| {
             let by_severity = b.severity.cmp(&a.severity);
             by_severity.then_with(|| (&a.key, &a.message).cmp(&(&b.key, &b.message)))
@@ -240,9 +234,30 @@ impl<'a> Reader<'a> {
         Told {
             closed: closed.map(|name| format!("{name} cannot be honoured").into()),
             notes: self.notes,
-            option_notes: self.option_notes,
             keys: self.keys,
         }
+    }
+
+    /// Ends reading: what is told of options.
+    pub(crate) fn told_of_options(mut self) -> Vec<Note> {
+        for (name, _) in self.options.iter() {
+            let message = match spec::find_option(name) {
+                None => "is not an option that is known".to_owned(),
+                Some(spec) if spec.becomes == Becomes::Refused => refused(spec.how),
+                Some(_) => continue,
+            };
+            if !self.option_notes.iter().any(|note| note.key == *name) {
+                self.option_notes.push(Note {
+                    key: name.clone(),
+                    severity: Severity::Warning,
+                    message: message.into(),
+                });
+            }
+        }
+        self.option_notes
+            .sort_by(|a, b| (&a.key, &a.message).cmp(&(&b.key, &b.message)));
+        self.option_notes.dedup();
+        self.option_notes
     }
 
     /// What is told of an annotation that nobody asked for.
@@ -291,18 +306,18 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Key and value of an annotation under a prefix.
-    fn raw(&self, prefix: &str, name: &str) -> Option<(Arc<str>, &'a str)> {
-        let key = format!("{prefix}{name}");
-        let value = self.annotations.get(&key)?;
-        Some((key.into(), value))
+    /// Keys and values of an annotation under both prefixes.
+    fn raw(&self, name: &str) -> [Option<Stated<'a>>; 2] {
+        self.stated.get(name).copied().unwrap_or_default()
     }
 
     /// The key of an annotation that is told of.
     fn key_of(&self, name: &str) -> Option<Arc<str>> {
-        let both = [NGINX, HIGRESS].into_iter();
-        let mut there = both.filter_map(|prefix| Some(self.raw(prefix, name)?.0));
-        self.keys.get(name).cloned().or_else(|| there.next())
+        let first = || self.raw(name).into_iter().flatten().next();
+        self.keys
+            .get(name)
+            .cloned()
+            .or_else(|| Some(first()?.0.clone()))
     }
 }
 

@@ -56,7 +56,7 @@ fn of_gateway_api(services: Option<Arc<[Arc<str>]>>) -> Semantics {
 }
 
 /// Makes a Gateway or VirtualService one of an edge, whose HTTP routes ask for that, by their place.
-pub(crate) fn edge(object: &mut AnyObject, routes: BTreeMap<usize, Arc<EdgeRoute>>) {
+pub fn edge(object: &mut AnyObject, routes: BTreeMap<usize, Arc<EdgeRoute>>) {
     let derived = Derived {
         by: "test",
         from: Arc::from([object.key()]),

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::edge::EdgeRoute;
 use model::node::Node;
 use serde_json::{Value, json};
 use testkit::{World, decode, node};
@@ -112,4 +113,45 @@ fn a_prefix_is_of_whole_elements() {
     let routes = resources(&world, TypeUrl::Route);
     let route = &routes["http.80"]["virtual_hosts"][0]["routes"][0];
     assert_eq!(route["match"]["path_separated_prefix"], "/a", "{route}");
+}
+
+/// The work of an edit of the routes of one host among so many: queries that are evaluated, and resources that change.
+fn work(hosts: usize) -> (u64, usize) {
+    let mut world = World::of(SHOP);
+    let all: Vec<String> = (0..hosts)
+        .map(|n| host(&format!("h{n}"), "SIMPLE"))
+        .collect();
+    world.put_edge(&all.join("---"), &BTreeMap::new());
+    let types = [TypeUrl::Cluster, TypeUrl::Listener, TypeUrl::Route];
+    let view = world.view(&gateway());
+    for ty in types {
+        world.engine.root(&view.set(ty));
+    }
+    let asked = EdgeRoute {
+        max_body: Some(1 << 20),
+        ..EdgeRoute::default()
+    };
+    let asked = BTreeMap::from([(0, Arc::new(asked))]);
+    let slow = |timeout: &str| {
+        let timeout = format!("    timeout: {timeout}\n    route:");
+        host("h1", "SIMPLE").replace("    route:", &timeout)
+    };
+    world.put_edge(&slow("3s"), &asked);
+    let before = types.map(|ty| world.set(&view, ty));
+    let runs = world.engine.stats().runs;
+    world.put_edge(&slow("4s"), &asked);
+    let after = types.map(|ty| world.set(&view, ty));
+    let mut changed = 0;
+    for (before, after) in before.iter().zip(&after) {
+        after.since(before, |_, _| changed += 1);
+    }
+    (world.engine.stats().runs - runs, changed)
+}
+
+#[test]
+fn an_edit_of_one_host_is_the_same_work_among_many() {
+    let (few, many) = (work(10), work(300));
+    assert_eq!(few.0, many.0);
+    // The routes of plain text and of TLS.
+    assert_eq!((few.1, many.1), (2, 2));
 }

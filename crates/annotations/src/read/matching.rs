@@ -72,12 +72,12 @@ fn gather(
     matches: &mut BTreeMap<Arc<str>, Text>,
 ) {
     for (rest, key, value) in r.beginning(start) {
-        let read = name(&rest).and_then(|name| Ok((name, compared(&value, how)?)));
+        let read = name(rest).and_then(|name| Ok((name, compared(value, how)?)));
         let (name, (compared, told)) = match read {
             Ok(read) => read,
             Err(fault) => {
                 r.note(
-                    key,
+                    key.clone(),
                     Severity::Warning,
                     &format!("{fault}, so it is left out"),
                 );
@@ -86,13 +86,13 @@ fn gather(
         };
         if matches.contains_key(&name) || matches.len() >= MOST {
             let message = "is left out: the name is matched already, or too many are";
-            r.note(key, Severity::Warning, message);
+            r.note(key.clone(), Severity::Warning, message);
             continue;
         }
         if let Some(told) = told {
             r.note(key.clone(), Severity::Warning, told);
         }
-        r.used(&key);
+        r.used(key);
         matches.insert(name, compared);
     }
 }

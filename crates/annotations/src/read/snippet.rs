@@ -39,6 +39,12 @@ pub(crate) fn read(r: &mut Reader<'_>, into: &mut Annotations) {
             }
         }
     }
+    // That of the whole configuration is never taken, but what it guards must not be open.
+    const OF_ALL: &str = "http-snippet";
+    let text = r.option(OF_ALL, |text| Ok(text.to_owned()));
+    if let Some(Outcome::LeftOut { why, guards: true }) = text.map(|text| outcome(&text)) {
+        r.close_by_option(OF_ALL, &why);
+    }
 }
 
 fn outcome(text: &str) -> Outcome {

@@ -28,6 +28,9 @@ pub(super) fn apply(building: &Building<'_>, at: usize, route: &mut Route) {
         }
         return;
     }
+    if let Some(Action::Route(action)) = &mut route.action {
+        action.idle_timeout = asked.idle_timeout.and_then(|time| time.try_into().ok());
+    }
     let parts = edge::of_route(asked, |host, port| cluster(building, host, port));
     route.typed_per_filter_config.extend(parts.configs);
     let metadata = route.metadata.get_or_insert_with(Metadata::default);

@@ -66,6 +66,7 @@ impl RouteList {
 }
 
 /// A route configuration under construction.
+#[derive(Default)]
 pub(super) struct ConfigBytes(Vec<u8>);
 
 impl ConfigBytes {
@@ -84,6 +85,11 @@ impl ConfigBytes {
         for part in parts {
             self.0.extend_from_slice(part);
         }
+    }
+
+    /// Adds what is written already.
+    pub(super) fn append(&mut self, fields: &[u8]) {
+        self.0.extend_from_slice(fields);
     }
 
     /// Adds a virtual host.

@@ -2,6 +2,8 @@
 //!
 //! Istio: pilot/pkg/networking/core/gateway.go buildGatewayHTTPRouteConfig, 1.32.
 
+mod written;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,11 +21,12 @@ use store::{Reads, Snapshot};
 use super::client::RouteClient;
 use super::config::configuration;
 use super::domains::with_port;
-use super::encode::{ConfigBytes, RouteList};
+use super::encode::ConfigBytes;
 use super::filters;
 use super::patched::Config;
 use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
+
 use mesh::edge::AskedOf;
 use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
 use mesh::scope::{ScopeOf, SidecarScope};
@@ -35,6 +38,8 @@ use mesh::{hosts, limits};
 use policy::edge;
 use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};
+
+use written::WrittenHostsOf;
 
 /// A route configuration of a gateway proxy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -60,22 +65,14 @@ impl Config for GatewayConfigOf {
     }
 
     fn encoded(&self, cx: &Cx<'_, Snapshot>, name: &str) -> Bytes {
-        let plan = cx.query(&GatewayPlanOf(self.clone()));
+        let hosts = cx.query(&WrittenHostsOf(self.clone()));
         let mut config = configuration(name);
         let asked = cx.query(&AskedOf((*self.gateway).clone()));
         if let Some(asked) = &*asked {
             config.typed_per_filter_config = edge::scripts(&asked.needs);
         }
         let mut bytes = ConfigBytes::new(&config);
-        for host in &plan.hosts {
-            let lists: Vec<Arc<RouteList>> = host
-                .routes
-                .iter()
-                .map(|r| (*cx.query(&**r)).clone())
-                .collect();
-            let of = |catch_all| lists.iter().flat_map(move |l| l.parts(catch_all));
-            bytes.host(&host.head, of(false).chain(of(true)));
-        }
+        hosts.iter().for_each(|host| bytes.append(host));
         bytes.finish()
     }
 
