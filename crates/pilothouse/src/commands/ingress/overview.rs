@@ -102,6 +102,10 @@ impl Overview {
     /// Prints what is wrong, and what Envoy listens on.
     pub(super) fn print(&self, out: &mut dyn Write, open: &BTreeSet<u16>) -> anyhow::Result<()> {
         self.print_findings(&self.findings)?;
+        self.print_listeners(out, open)
+    }
+
+    fn print_listeners(&self, out: &mut dyn Write, open: &BTreeSet<u16>) -> anyhow::Result<()> {
         writeln!(out)?;
         for (name, port) in [("http ", self.http), ("https", self.https)] {
             match self.served.hosts.get(&port) {
@@ -147,8 +151,12 @@ impl Overview {
             self.print_findings(&new)?;
         } else if before != self.served {
             writeln!(out, "{}", self.served)?;
-            out.flush()?;
         }
+        if !before.hosts.keys().eq(self.served.hosts.keys()) {
+            self.print_listeners(out, &self.ports())?;
+            writeln!(out)?;
+        }
+        out.flush()?;
         Ok(())
     }
 
