@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::edge::EdgeRoute;
+use model::edge::{AddressRules, EdgeRoute};
 use model::node::Node;
 use serde_json::{Value, json};
 use testkit::{World, decode, node};
@@ -154,4 +154,33 @@ fn an_edit_of_one_host_is_the_same_work_among_many() {
     assert_eq!(few.0, many.0);
     // The routes of plain text and of TLS.
     assert_eq!((few.1, many.1), (2, 2));
+}
+
+#[test]
+fn a_route_is_closed_where_nothing_does_what_it_asks_for() {
+    let mut world = World::of(SHOP);
+    let objects = host("a", "SIMPLE");
+    let (gateway, rule) = objects.split_once("---").unwrap();
+    // Somebody wrote a Gateway of the same name.
+    world.put(gateway);
+    let rules = AddressRules {
+        allowed: BTreeSet::from(["10.0.0.0/8".parse().unwrap()]),
+        denied: BTreeSet::new(),
+    };
+    let asked = EdgeRoute {
+        addresses: Some(rules),
+        ..EdgeRoute::default()
+    };
+    world.put_edge(rule, &BTreeMap::from([(0, Arc::new(asked))]));
+    let route = |world: &World| {
+        let routes = resources(world, TypeUrl::Route);
+        routes["http.80"]["virtual_hosts"][0]["routes"][0].clone()
+    };
+    let closed = route(&world);
+    assert_eq!(closed["direct_response"]["status"], 503, "{closed}");
+    world.put_edge(gateway, &BTreeMap::new());
+    let open = route(&world);
+    assert!(open["route"]["cluster"].is_string(), "{open}");
+    let configs = open["typed_per_filter_config"].as_object().unwrap();
+    assert!(configs.contains_key("pilothouse.addresses"), "{open}");
 }

@@ -1,6 +1,5 @@
 //! What routes of an edge do beside what a VirtualService says.
 
-use mesh::virtual_service::MESH;
 use policy::edge;
 use proto_envoy::envoy::config::core::v3::{DataSource, Metadata, data_source};
 use proto_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
@@ -20,16 +19,16 @@ pub(super) fn apply(building: &Building<'_>, at: usize, route: &mut Route) {
     let Some(asked) = building.rule.edge.get(&at) else {
         return;
     };
-    if *building.key.gateway == *MESH {
-        // Sidecars have none of the filters.
+    if let Some(Action::Route(action)) = &mut route.action {
+        action.idle_timeout = asked.idle_timeout.and_then(|time| time.try_into().ok());
+    }
+    if !building.key.edge {
+        // Sidecars have none of the filters, nor have Gateways that users wrote.
         if !asked.needs().is_empty() {
-            let why = "refused: only gateways do what this route asks for";
+            let why = "refused: nothing here does what this route asks for";
             route.action = Some(answer(UNAVAILABLE, why));
         }
         return;
-    }
-    if let Some(Action::Route(action)) = &mut route.action {
-        action.idle_timeout = asked.idle_timeout.and_then(|time| time.try_into().ok());
     }
     let parts = edge::of_route(asked, |host, port| cluster(building, host, port));
     route.typed_per_filter_config.extend(parts.configs);
@@ -53,7 +52,7 @@ pub(super) fn sent_to(
     let standin = destination.and_then(|d| building.rule.standin(at, d));
     // A service that is another one's name has no cluster of its own.
     match standin.filter(|standin| standin.first == own) {
-        Some(standin) if *building.key.gateway != *MESH => standin.name(),
+        Some(standin) if building.key.edge => standin.name(),
         _ => own,
     }
 }
@@ -65,12 +64,10 @@ pub(super) fn sent_to(
 /// until it is complete, but not a call of gRPC, nor a connection that becomes another protocol: they have no end.
 pub(super) fn before(building: &Building<'_>, at: usize, route: &Route) -> Vec<Route> {
     let asked = building.rule.edge.get(&at);
+    let asked = asked.filter(|_| building.key.edge);
     let Some(most) = asked.and_then(|asked| asked.max_body) else {
         return Vec::new();
     };
-    if *building.key.gateway == *MESH {
-        return Vec::new();
-    }
     let mut too_long = Route {
         name: route.name.clone(),
         r#match: route.r#match.clone(),

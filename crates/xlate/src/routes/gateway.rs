@@ -144,6 +144,7 @@ impl Query<Snapshot> for GatewayPlanOf {
             cx,
             key,
             http3: merged.http3_routes.contains(&key.name),
+            edge: merged.edge,
             made: KeyedMap::default(),
             weights: KeyedMap::default(),
             hosts: BTreeMap::new(),
@@ -172,6 +173,7 @@ struct RoutesOfRule {
     port: u16,
     tls: bool,
     http3: bool,
+    edge: bool,
 }
 
 impl Query<Snapshot> for RoutesOfRule {
@@ -214,6 +216,7 @@ impl Query<Snapshot> for RoutesOfRule {
             port: self.port,
             tls: self.tls,
             http3: self.http3,
+            edge: self.edge,
             forwarded_host: client.forwarded_host,
             proxyless: client.proxyless,
             namespace: client.namespace().clone(),
@@ -245,6 +248,7 @@ struct Hosts<'a, 'c> {
     cx: &'a Cx<'c, Snapshot>,
     key: &'a GatewayConfigOf,
     http3: bool,
+    edge: bool,
     /// The routes of a rule, by gateway and name, as the first server of the gateway has them.
     made: KeyedMap<(Arc<str>, ObjectName), Arc<RuleRoutes>>,
     /// What the routes of each rule weigh at most.
@@ -284,6 +288,7 @@ impl Hosts<'_, '_> {
                         port: server.port(),
                         tls: server.server.tls.is_some(),
                         http3: self.http3,
+                        edge: self.edge,
                     };
                     let Some(routes) = (*self.cx.query(&made_of)).clone() else {
                         continue;

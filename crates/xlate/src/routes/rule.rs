@@ -69,6 +69,8 @@ pub(super) struct RuleRoutes {
     pub(super) tls: bool,
     /// Whether answers say that HTTP/3 is spoken too.
     pub(super) http3: bool,
+    /// Whether the listener has the filters that routes of an edge ask for.
+    pub(super) edge: bool,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
     /// Whether the client is a gRPC library.

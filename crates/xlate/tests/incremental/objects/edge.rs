@@ -15,8 +15,8 @@ impl Pick {
     /// What the HTTP routes of an object of an edge ask for, by their place; `None` where it is not of one.
     pub(crate) fn asked(&self) -> Option<BTreeMap<usize, Arc<EdgeRoute>>> {
         match self.kind {
-            GATEWAY if self.variant % 2 == 0 => Some(BTreeMap::new()),
-            VIRTUAL_SERVICE if self.variant % 3 == 0 => {
+            GATEWAY if self.variant.is_multiple_of(2) => Some(BTreeMap::new()),
+            VIRTUAL_SERVICE if self.variant.is_multiple_of(3) => {
                 let first = self.route(self.variant);
                 let second = self.route(self.variant + self.name);
                 Some(BTreeMap::from([
@@ -67,7 +67,7 @@ impl Pick {
             },
             idle_timeout: bit(0).then_some(Duration::from_secs(9)),
             max_body: (self.name == 1).then(|| u32::from(variant) + 1),
-            fallback: (variant % 3 == 0).then(|| Fallback {
+            fallback: variant.is_multiple_of(3).then(|| Fallback {
                 host: host(),
                 port: 80,
                 if_unavailable: bit(1),
