@@ -26,6 +26,7 @@ use model::edge::Need;
 use model::kinds::Kind;
 use model::object::ObjectName;
 use model::protocol::Protocol;
+use policy::edge::Gzip;
 use policy::envoy_filter::{Context, ListenerPatches};
 use policy::{edge, filters};
 use proto_envoy::envoy::config::core::v3::{
@@ -87,6 +88,8 @@ enum Serves {
         needs: Arc<BTreeSet<Need>>,
         /// The extensions that they lack; if there are any, every request is refused.
         missing: Arc<[String]>,
+        /// How answers are compressed.
+        gzip: Option<Arc<Gzip>>,
     },
     /// Bytes.
     Tcp {
@@ -112,6 +115,10 @@ pub(super) fn listeners(
     };
     let parts = cx.query(&proxy.parts);
     let (needs, missing) = needs::of(cx, proxy);
+    let (gzip, wrong) = match merged.edge {
+        true => needs::gzip(cx, proxy),
+        false => (None, None),
+    };
     let planning = Planning {
         cx,
         proxy,
@@ -126,6 +133,7 @@ pub(super) fn listeners(
         }),
         needs,
         missing,
+        gzip,
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
         refused: RefCell::default(),
     };
@@ -143,9 +151,11 @@ pub(super) fn listeners(
             (*cx.query(&key)).clone()
         })
         .collect();
-    if let Some(first) = listeners.first_mut().filter(|_| !refused.is_empty()) {
+    let tells = !refused.is_empty() || wrong.is_some();
+    if let Some(first) = listeners.first_mut().filter(|_| tells) {
         // Told with a listener of the proxy, whichever: it is about all of them.
         let mut found = first.findings().to_vec();
+        found.extend(wrong);
         found.extend(refused.iter().map(|gateway| {
             let why = format!(
                 "some of its servers have no chains for further services or server names: with those of other servers they are more than {} MiB",
@@ -196,6 +206,7 @@ struct Planning<'a> {
     needs: Arc<BTreeSet<Need>>,
     /// The extensions that they lack.
     missing: Arc<[String]>,
+    gzip: Option<Arc<Gzip>>,
     /// What chains that pass TLS through may still weigh.
     budget: Cell<Budget>,
     /// The Gateways for whose servers that was not enough.
@@ -288,6 +299,7 @@ impl Planning<'_> {
                     picks: self.picks,
                     needs: self.needs.clone(),
                     missing: self.missing.clone(),
+                    gzip: self.gzip.clone(),
                 },
             }];
         }
@@ -316,6 +328,7 @@ impl Planning<'_> {
                 picks: self.picks,
                 needs: self.needs.clone(),
                 missing: self.missing.clone(),
+                gzip: self.gzip.clone(),
             },
         }
     }
@@ -409,7 +422,9 @@ impl GatewayListener {
                 picks,
                 needs,
                 missing,
+                gzip,
             } => {
+                let compressor = gzip.iter().map(|gzip| gzip.filter());
                 let options = Options {
                     stat_prefix: stat_prefix
                         .clone()
@@ -418,7 +433,8 @@ impl GatewayListener {
                     routes: Routes::Named(routes.to_string()),
                     grpc_web: *grpc_web,
                     picks: *picks,
-                    edge: edge::filters(needs),
+                    // It sees the answers of all others.
+                    edge: compressor.chain(edge::filters(needs)).collect(),
                     missing: missing.to_vec(),
                     http3: self.spec.quic,
                     port: self.spec.port,
