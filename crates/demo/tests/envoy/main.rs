@@ -14,6 +14,7 @@ mod edge;
 mod extensions;
 mod gateway_api;
 mod grpc;
+mod hosts;
 mod ingress;
 mod load;
 mod mutual;
@@ -64,6 +65,7 @@ with_each_envoy! {
     rotation::a_rotated_certificate_is_served_and_no_connection_ends,
     pool::requests_go_to_the_endpoint_that_the_picker_names,
     pool::a_pool_that_fails_open_is_served_without_its_picker,
+    hosts::a_host_is_routed_over_any_connection_but_one_that_asks_for_certificates,
     ingress::an_ingress_routes_paths_over_plain_text_and_tls,
     gateway_api::one_command_makes_a_listening_gateway_of_a_manifest,
     gateway_api::one_command_makes_a_listening_gateway_of_a_store,
