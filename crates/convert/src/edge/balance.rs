@@ -51,7 +51,7 @@ impl Derive for RuleOfService {
                 ))
             })
             .collect();
-        all.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        all.sort_by_key(|(age, ..)| *age);
         let Some((_, ingress, annotated)) = all.first() else {
             return Outcome::default();
         };
@@ -107,7 +107,7 @@ impl Making<'_, '_, '_> {
             ..HttpSettings::default()
         });
         let tcp = all.timeouts.connect.map(|time| TcpSettings {
-            connect_timeout: time.try_into().ok(),
+            connect_timeout: Some(time.into()),
             ..TcpSettings::default()
         });
         let pool =
@@ -174,7 +174,7 @@ fn policy_of(all: &Annotations) -> Option<LbPolicy> {
         return Some(hash(HashKey::HttpCookie(HttpCookie {
             name: cookie.name.to_string(),
             path: cookie.path.to_string(),
-            ttl: cookie.ttl.try_into().ok(),
+            ttl: Some(cookie.ttl.into()),
             ..HttpCookie::default()
         })));
     }

@@ -94,7 +94,7 @@ fn retried(
 ) -> Vec<Route> {
     let again = HttpRetry {
         attempts: i32::try_from(retry.attempts).unwrap_or(i32::MAX),
-        per_try_timeout: retry.per_try.and_then(|time| time.try_into().ok()),
+        per_try_timeout: retry.per_try.map(Into::into),
         retry_on: retry.on.to_string(),
         ..HttpRetry::default()
     };

@@ -69,7 +69,7 @@ impl Making<'_, '_, '_> {
         let all: &Annotations = &self.annotated.annotations;
         self.headers(all);
         self.policy.route.cors_policy = all.cors.as_ref().map(cors);
-        self.policy.route.timeout = all.timeouts.request.and_then(|time| time.try_into().ok());
+        self.policy.route.timeout = all.timeouts.request.map(Into::into);
         self.mirror(all);
         self.fallback(all);
         let (allowed, denied) = (&all.access.allowed, &all.access.denied);
@@ -119,7 +119,7 @@ impl Making<'_, '_, '_> {
         let any = [&request, &response]
             .iter()
             .any(|part| **part != HeaderOperations::default());
-        self.policy.route.headers = any.then(|| Headers {
+        self.policy.route.headers = any.then_some(Headers {
             request: Some(request),
             response: Some(response),
         });
@@ -284,7 +284,7 @@ fn cors(cors: &annotations::Cors) -> CorsPolicy {
         allow_headers: texts(&cors.headers),
         expose_headers: texts(&cors.expose),
         allow_credentials: Some(cors.credentials),
-        max_age: cors.max_age.try_into().ok(),
+        max_age: Some(cors.max_age.into()),
         ..CorsPolicy::default()
     }
 }
