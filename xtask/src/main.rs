@@ -28,7 +28,14 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("annotations", &["model"]),
     (
         "convert",
-        &["model", "store", "incr", "proto-istio", "annotations"],
+        &[
+            "model",
+            "store",
+            "incr",
+            "proto-istio",
+            "annotations",
+            "validate",
+        ],
     ),
     (
         "migrate",

@@ -5,6 +5,7 @@
 //! descriptions from their comments and from `docs/reference/fields.txt`, limits from the tables of `validate`, examples
 //! from `docs/reference/examples/`, which a test validates.
 
+mod annotations;
 mod fields;
 mod limits;
 mod proto;
@@ -217,7 +218,7 @@ fn pages(
     let mut pages = BTreeMap::new();
     let mut index = String::from(
         "# Reference\n\nEvery kind that is read, with its fields. The pages are generated from the definitions \
-         (`cargo run -p xtask -- reference`).\n\n[Codes of findings](findings.md)\n\n| kind | group | versions |\n|---|---|---|\n",
+         (`cargo run -p xtask -- reference`).\n\n[Codes of findings](findings.md); [annotations of Ingresses](annotations.md)\n\n| kind | group | versions |\n|---|---|---|\n",
     );
     for kind in &kinds {
         let page = format!("{}.md", kind.page());
@@ -258,6 +259,7 @@ fn pages(
         )?;
     }
     pages.insert("README.md".to_owned(), index);
+    pages.insert("annotations.md".to_owned(), annotations::page(read)?);
     let constants = [
         "crates/model/src/parse.rs",
         "crates/sources/src/folder.rs",

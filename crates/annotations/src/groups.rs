@@ -7,6 +7,7 @@ mod cors;
 mod headers;
 mod limit;
 mod matching;
+mod mcp;
 mod redirect;
 mod retry;
 mod rewrite;
@@ -24,6 +25,7 @@ pub use cors::*;
 pub use headers::*;
 pub use limit::*;
 pub use matching::*;
+pub use mcp::*;
 pub use redirect::*;
 pub use retry::*;
 pub use rewrite::*;
@@ -68,6 +70,10 @@ pub struct Annotations {
     pub limits: Limits,
     /// How clients connect.
     pub tls: HostTls,
+    /// A server of MCP, which stock Envoy cannot be.
+    pub mcp: Option<McpServer>,
+    /// `rpc-destination-name`: the Http2Rpc that says how requests become calls, which stock Envoy cannot do.
+    pub rpc: Option<Arc<str>>,
 }
 
 /// Something that the owner of an Ingress should know about one of its annotations.

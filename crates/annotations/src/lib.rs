@@ -5,9 +5,15 @@
 //! no request may be served. Nothing here knows Istio's or Envoy's kinds, Services or Secrets.
 
 pub mod groups;
+pub mod keys;
+mod read;
+mod reader;
 pub mod spec;
+mod values;
+mod variables;
 
 pub use groups::*;
+pub use read::{options, read};
 
 use std::sync::Arc;
 
@@ -28,9 +34,4 @@ pub enum Dialect {
 pub struct Defaults {
     /// The data of the ConfigMap of ingress-nginx.
     pub nginx: Arc<Labels>,
-}
-
-/// Reads the annotations of an Ingress.
-pub fn read(_annotations: &Labels, _dialect: Dialect, _defaults: &Defaults) -> Annotations {
-    Annotations::default()
 }

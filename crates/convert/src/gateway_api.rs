@@ -27,6 +27,7 @@ use model::{ObjectKey, ObjectName};
 
 pub use class::Controller;
 pub use class::MESH_CONTROLLER;
+pub(crate) use grant::grant;
 pub(crate) use host::{HostOfMesh, HostOfParent};
 pub(crate) use listener::ServersOf;
 pub(crate) use policy::{RuleOfTarget, RuleOfXBackend, ServiceOfXBackend};

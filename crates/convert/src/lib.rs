@@ -10,7 +10,9 @@
 //!
 //! Everything here is a pure function of the snapshot; there is no I/O, and nothing of Envoy.
 
+pub mod edge;
 pub mod gateway_api;
+mod hostname;
 pub mod ingress;
 mod outcome;
 mod reader;

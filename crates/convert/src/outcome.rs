@@ -23,6 +23,12 @@ pub mod code {
     pub const NAME_TAKEN: &str = "PIL0703";
     /// What would be derived from an object exceeds a limit.
     pub const OVER_LIMIT: &str = "PIL0704";
+    /// An annotation is ignored, or honoured in another way.
+    pub const ANNOTATION: &str = "PIL0720";
+    /// No request is served: what protects it cannot be honoured, or the route is not valid.
+    pub const CLOSED: &str = "PIL0721";
+    /// A rule of an Ingress is not used: another says the same, or it is a canary of nothing.
+    pub const NOT_USED: &str = "PIL0722";
 }
 
 /// An object that a translator of stratum `S` made.

@@ -8,9 +8,10 @@ use incr::{Engine, RootId};
 use model::{AnyObject, Diagnostic, Namespace, ObjectKey, ObjectName};
 use store::Snapshot;
 
+use crate::edge::{FindingsOf, GatewayOfHost, RoutesOfEdgeHost, RuleOfService};
 use crate::gateway_api::{HostOfMesh, HostOfParent, RuleOfTarget, RuleOfXBackend};
 use crate::gateway_api::{ServersOf, ServiceOfXBackend, StreamsOf};
-use crate::ingress::{GatewayOf, RoutesOfHost, hosts};
+use crate::ingress::{GatewayOf, RoutesOfHost};
 use crate::outcome::{Made, Outcome};
 use crate::reader::{Derivation, Derive};
 use crate::strata::{Routes, Services};
@@ -22,6 +23,14 @@ pub enum Root {
     IngressGateway(ObjectName),
     /// The VirtualService of a host that Ingresses name.
     IngressHost(Arc<str>),
+    /// The Gateway of a host that Ingresses with annotations name.
+    EdgeGateway(Arc<str>),
+    /// The VirtualService of a host that Ingresses with annotations name.
+    EdgeHost(Arc<str>),
+    /// The DestinationRule of a Service that Ingresses with annotations name.
+    EdgeService(ObjectName),
+    /// What is wrong with an Ingress with annotations.
+    EdgeIngress(ObjectName),
     /// The Istio Gateways of a Gateway or ListenerSet.
     GatewayServers(ObjectKey),
     /// The VirtualServices of a host that routes to a Gateway or ListenerSet name.
@@ -51,6 +60,10 @@ macro_rules! with_derivation {
         match $root {
             Root::IngressGateway(name) => $act!(GatewayOf(name.clone())),
             Root::IngressHost(host) => $act!(RoutesOfHost(host.clone())),
+            Root::EdgeGateway(host) => $act!(GatewayOfHost(host.clone())),
+            Root::EdgeHost(host) => $act!(RoutesOfEdgeHost(host.clone())),
+            Root::EdgeService(name) => $act!(RuleOfService(name.clone())),
+            Root::EdgeIngress(name) => $act!(FindingsOf(name.clone())),
             Root::GatewayServers(key) => $act!(ServersOf(key.clone())),
             Root::ParentHost(parent, host) => $act!(HostOfParent(parent.clone(), host.clone())),
             Root::MeshHost {
@@ -74,9 +87,17 @@ impl Root {
     /// Calls `emit` with each root that is there because of the object, which need not be there because of it alone.
     pub(crate) fn of(object: &AnyObject, emit: &mut dyn FnMut(Root)) {
         if let AnyObject::Ingress(ingress) = object {
-            emit(Root::IngressGateway(ingress.meta.name.clone()));
-            for host in hosts(&ingress.spec) {
-                emit(Root::IngressHost(host));
+            let name = &ingress.meta.name;
+            emit(Root::IngressGateway(name.clone()));
+            emit(Root::EdgeIngress(name.clone()));
+            for host in ingress.hosts() {
+                emit(Root::IngressHost(host.clone()));
+                emit(Root::EdgeGateway(host.clone()));
+                emit(Root::EdgeHost(host));
+            }
+            for service in ingress.spec.services() {
+                let service = ObjectName::new(name.namespace.clone(), &**service);
+                emit(Root::EdgeService(service));
             }
         }
         gateway_api::roots(object, emit);

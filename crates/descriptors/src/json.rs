@@ -22,6 +22,27 @@ pub fn from_bytes(type_url: &str, body: &[u8]) -> Json {
     }
 }
 
+/// What stands before the hash of a password.
+const HASHED: &str = "{SHA}";
+
+/// The same for people to see: texts with hashes of passwords show their length alone.
+pub fn shown(type_url: &str, body: &[u8]) -> Json {
+    let mut json = from_bytes(type_url, body);
+    conceal(&mut json);
+    json
+}
+
+fn conceal(json: &mut Json) {
+    match json {
+        Json::String(text) if text.contains(HASHED) => {
+            *text = format!("<{} bytes, not shown>", text.len());
+        }
+        Json::Array(items) => items.iter_mut().for_each(conceal),
+        Json::Object(fields) => fields.values_mut().for_each(conceal),
+        _ => {}
+    }
+}
+
 fn read(type_url: &str, body: &[u8]) -> Option<Json> {
     let name = type_url.rsplit_once('/').map_or(type_url, |(_, name)| name);
     let descriptor = pool().get_message_by_name(name)?;
@@ -110,6 +131,20 @@ mod tests {
     use super::*;
     use prost::Name;
     use proto_envoy::envoy::config::cluster::v3::Cluster;
+
+    #[test]
+    fn hashes_of_passwords_are_not_shown() {
+        use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
+        use proto_envoy::envoy::extensions::filters::http::basic_auth::v3::BasicAuthPerRoute;
+        let users = BasicAuthPerRoute {
+            users: Some(DataSource {
+                specifier: Some(data_source::Specifier::InlineString("a:{SHA}b".into())),
+                ..DataSource::default()
+            }),
+        };
+        let value = shown(&BasicAuthPerRoute::type_url(), &users.encode_to_vec());
+        assert_eq!(value["users"]["inlineString"], "<8 bytes, not shown>");
+    }
 
     #[test]
     fn a_message_is_shown_by_its_fields() {

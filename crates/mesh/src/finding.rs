@@ -55,6 +55,8 @@ pub mod code {
     pub const NO_CREDENTIAL: &str = "PIL0502";
     /// A Secret or ConfigMap holds a certificate, key or list of revocations that proxies refuse.
     pub const UNUSABLE_CREDENTIAL: &str = "PIL0503";
+    /// A section of Higress's ConfigMap cannot be used.
+    pub const UNUSABLE_SECTION: &str = "PIL0504";
     /// A route names a delegate that is not there for it.
     pub const NO_DELEGATE: &str = "PIL0511";
     /// A host is routed by another VirtualService.

@@ -127,6 +127,8 @@ pub struct GatewayServer {
     pub gateway: ObjectName,
     /// The Gateway as rules name it, `namespace/name`.
     pub gateway_name: Arc<str>,
+    /// Whether its route configuration is that of all HTTPS servers of an edge on its port.
+    pub shares_routes: bool,
     /// For a server with TLS settings: its route configuration; empty for one without routes.
     pub tls_route: Arc<str>,
     /// For a server with TLS settings: the names that clients ask for, sorted.
@@ -174,6 +176,8 @@ pub struct MergedGateway {
     pub refused: Vec<Diagnostic>,
     /// Whether some server forwards TLS by the names of clusters.
     pub auto_passthrough: bool,
+    /// Whether some Gateway is of an edge.
+    pub edge: bool,
 }
 
 impl MergedGateway {

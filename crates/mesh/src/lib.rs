@@ -10,6 +10,7 @@ pub mod class;
 pub mod cluster_names;
 pub mod credential;
 pub mod destination_rule;
+pub mod edge;
 pub mod finding;
 pub mod gateways;
 pub mod hosts;

@@ -22,13 +22,14 @@ use model::names::Namespace;
 use model::object::{Object, ObjectName, Timestamp};
 use model::service::Visibility;
 use model::session::Session;
+use store::index::ObjectIndex;
 use store::{Reads, Snapshot};
 
 use crate::limits;
 
 pub use delegate::find as delegate;
 pub use destinations::{Destinations, DestinationsOf};
-pub use resolve::{gateway_name, host_name};
+pub use resolve::host_name;
 
 /// The name under which every sidecar is a gateway.
 pub const MESH: &str = "mesh";
@@ -200,7 +201,8 @@ impl Query<Snapshot> for VirtualServiceOf {
         let derived = object.meta.derived.as_ref();
         let mut sessions = derived.map_or_else(BTreeMap::new, |made| made.sessions.clone());
         let mut edge = derived.map_or_else(BTreeMap::new, |made| made.edge.clone());
-        let mut http = weight::of_http(&spec.http);
+        let asked = weight::of_edge(&spec.http, &edge);
+        let mut http = weight::of_http(&spec.http).saturating_add(asked);
         if http > limits::RULE_BYTES {
             excess.http = true;
             sessions.clear();
@@ -336,6 +338,24 @@ impl Query<Snapshot> for AllHeads {
     }
 }
 
+/// The heads of the rules that a gateway applies, oldest first.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct HeadsOf(Arc<str>);
+
+impl Query<Snapshot> for HeadsOf {
+    type Value = Arc<[Arc<VirtualServiceHead>]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let names = cx.names_by::<VirtualService>(ObjectIndex::Gateway, &self.0);
+        let heads = names
+            .into_iter()
+            .filter_map(|name| (*cx.query(&HeadOf(name))).clone());
+        let mut heads: Vec<_> = heads.collect();
+        heads.sort_by(|a, b| a.order().cmp(&b.order()));
+        heads.into()
+    }
+}
+
 /// The rules that a gateway applies and a namespace may see, in the order in which they apply: those private to the
 /// namespace, those exported to it by name, those for everybody; each oldest first.
 ///
@@ -353,7 +373,12 @@ impl Query<Snapshot> for VirtualServicesFor {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> VirtualServiceLists {
         let mut lists = VirtualServiceLists::default();
-        for head in cx.query(&AllHeads).iter() {
+        let heads = match &*self.gateway {
+            // Rules that name no gateway are for it.
+            MESH => cx.query(&AllHeads),
+            gateway => cx.query(&HeadsOf(gateway.into())),
+        };
+        for head in heads.iter() {
             let times = head.gateways.iter().filter(|g| **g == self.gateway).count();
             let times = times.min(limits::REPEATED_GATEWAYS);
             if times == 0 || !head.export_to.allows(&self.namespace) {

@@ -21,12 +21,15 @@ pub struct EdgeRoute {
     pub external: Option<ExternalAuth>,
     /// Passing one of `addresses`, `users` and `external` is enough; otherwise each must be passed.
     pub any_is_enough: bool,
-    /// How many requests are served.
+    /// How many requests are served. All answer with the status of the first, and clients that are not counted stand in
+    /// all of them.
     pub limits: Vec<RateLimit>,
     /// How long the body of a request may be, in bytes; longer ones get 413.
     pub max_body: Option<u32>,
     /// Where requests go that the backend cannot answer.
     pub fallback: Option<Fallback>,
+    /// How long neither side may be silent; the proxy's default where absent.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// Which clients may send requests. The address is the one that the proxy trusts (`x-forwarded-for` with trusted hops).
@@ -70,11 +73,15 @@ pub struct ExternalAuth {
     pub tls: bool,
     /// Headers of its answer that the backend gets, in lower case.
     pub to_backend: Vec<Arc<str>>,
-    /// Where clients are sent that it answers 401: a URL in Envoy's format of substitution (`%REQ(:path)%`).
+    /// Where clients are sent that it answers 401: a URL in which `%REQ(:path)%` is a header of the request, and
+    /// `%ESCAPED_REQ(:path)%` the same as a part of a query.
     pub signin: Option<Arc<str>>,
-    /// Its answer's `set-cookie` is given to the client even where it allows the request.
+    /// Cookies that it sets while it allows the request reach the client whatever the backend answers; otherwise with
+    /// answers that are no errors.
     pub always_set_cookie: bool,
-    /// Headers that the request to it has beside those of the request itself.
+    /// Headers that the request to it has beside those of the request itself; `%REQ(name)%` in them is a header of that, and
+    /// `%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%` the client's address. `x-original-url`, `x-original-method`,
+    /// `x-original-uri`, `x-auth-request-redirect`, `x-forwarded-host` and `x-real-ip` are always there.
     pub headers: BTreeMap<Arc<str>, Arc<str>>,
     /// How long it may take.
     pub timeout: Duration,
@@ -108,8 +115,8 @@ pub struct Fallback {
     pub if_unavailable: bool,
     /// It answers in place of the backend's answers with these statuses; nginx's headers tell it why.
     pub statuses: BTreeSet<u16>,
-    /// The headers that the request to it has where a status is the reason (`x-code`, `x-original-uri`, ...), in
-    /// Envoy's format of substitution.
+    /// The headers that the request to it has where a status is the reason (`x-code`, `x-original-uri`, ...): in them
+    /// `%RESPONSE_CODE%` is the status and `%REQ(name)%` a header of the request.
     pub headers: BTreeMap<Arc<str>, Arc<str>>,
 }
 

@@ -105,3 +105,34 @@ text_newtype! {
     /// The cluster (registry) an endpoint or a proxy belongs to.
     ClusterId
 }
+
+/// A gateway as a rule of `namespace` means it, as `namespace/name`; none if it is written so already.
+pub fn gateway_name(gateway: &str, namespace: &Namespace) -> Option<String> {
+    match gateway.split_once('/') {
+        Some((".", name)) => Some(format!("{namespace}/{name}")),
+        Some(_) => None,
+        None => Some(match gateway.split_once('.') {
+            None => format!("{namespace}/{gateway}"),
+            // The old form: the name of a service of the gateway's namespace.
+            Some((name, rest)) => {
+                let namespace = rest.split_once('.').map_or(rest, |(first, _)| first);
+                format!("{namespace}/{name}")
+            }
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gateway_name;
+
+    #[test]
+    fn a_gateway_is_named_with_its_namespace_in_all_forms() {
+        let of = |g| gateway_name(g, &"shop".into());
+        assert_eq!(of("in").as_deref(), Some("shop/in"));
+        assert_eq!(of("./in").as_deref(), Some("shop/in"));
+        assert_eq!(of("edge/in"), None);
+        assert_eq!(of("in.edge").as_deref(), Some("edge/in"));
+        assert_eq!(of("in.edge.svc.cluster.local").as_deref(), Some("edge/in"));
+    }
+}

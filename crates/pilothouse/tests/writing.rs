@@ -266,3 +266,65 @@ fn when_the_writer_is_killed_or_stopped_the_other_goes_on_and_nothing_is_written
     let twice: Vec<_> = writes.iter().filter(|(_, n)| **n != 1).collect();
     assert!(twice.is_empty(), "written twice: {twice:?}");
 }
+
+/// Of one server on a store of its own.
+#[test]
+fn what_is_wrong_with_an_ingress_is_said_in_one_event_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data").display().to_string();
+    let api = free();
+    let api_addr = api.to_string();
+    let store = ["--data", &data, "--api-addr", &api_addr];
+    let more = ["--insecure-local", "--ingress-class", "nginx"];
+    let _server = Process::start(&[store.as_slice(), more.as_slice()].concat());
+    let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    let mut ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": {"name": "front", "annotations": {
+            "nginx.ingress.kubernetes.io/auth-type": "basic",
+            "nginx.ingress.kubernetes.io/auth-secret": "nowhere",
+        }},
+        "spec": {
+            "ingressClassName": "nginx",
+            "rules": [{"host": "a.example.com", "http": {"paths": [
+                {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "front", "port": {"number": 80}}}},
+            ]}}],
+        },
+    });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"},
+        "spec": {"ports": [{"port": 80}]},
+    });
+    let end = Instant::now() + PATIENCE;
+    while ask(api, "POST", ingresses, &ingress)["kind"] != "Ingress" {
+        assert!(Instant::now() < end, "the API does not answer");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    ask(api, "POST", "/api/v1/namespaces/default/services", &service);
+    let said = |kind: &str, words: &str| {
+        loop {
+            let all = ask(
+                api,
+                "GET",
+                "/api/v1/namespaces/default/events",
+                &Value::Null,
+            );
+            let events = all["items"].as_array().cloned().unwrap_or_default();
+            let is_so = |event: &Value| {
+                let message = event["message"].as_str().unwrap_or_default();
+                event["type"] == kind && message.contains(words)
+            };
+            if events.iter().any(is_so) {
+                assert_eq!(events.len(), 1, "{all}");
+                return events[0].clone();
+            }
+            assert!(Instant::now() < end, "no event says {words:?}: {all}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let event = said("Warning", "there is no Secret default/nowhere");
+    assert_eq!(event["involvedObject"]["name"], "front");
+    ingress["metadata"]["annotations"] = json!({});
+    ask(api, "PUT", &format!("{ingresses}/front"), &ingress);
+    said("Normal", "as it is written");
+}

@@ -6,6 +6,7 @@
 
 pub mod authn;
 pub mod authz;
+pub mod edge;
 pub mod envoy_filter;
 pub mod filters;
 pub mod jwt;

@@ -22,7 +22,7 @@ pub enum Feature {
     TrustBundles,
     /// Roots in webhook configurations (`--injection-webhook`, `--validation-webhook`).
     Webhooks,
-    /// Statuses and the addresses of ServiceEntries (`--write-status`).
+    /// Statuses, Events of Ingresses, and the addresses of ServiceEntries (`--write-status`).
     Statuses,
     /// Findings in the status of Istio's kinds (`--write-analysis`).
     Analysis,
@@ -98,7 +98,12 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
         (Reach::Remote, Feature::Webhooks) => webhooks(&[Kind::MutatingWebhook]),
         (Reach::Cluster, Feature::Statuses) => {
             let derived = convert::status::KINDS.into_iter();
-            statuses(derived.chain([Kind::ServiceEntry]))
+            let events = Rule {
+                group: "",
+                resources: vec!["events".to_owned()],
+                verbs: &["get", "create", "update"],
+            };
+            [statuses(derived.chain([Kind::ServiceEntry])), vec![events]].concat()
         }
         (Reach::Cluster, Feature::Analysis) => statuses(all().filter(|k| k.has_analysis_status())),
         (Reach::Cluster, Feature::Deployments) => deployments(),

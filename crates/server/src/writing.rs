@@ -5,6 +5,7 @@
 //! others may write the place as well, and a writer that writes while this replica leads. Written are only objects that
 //! the source of the place told of: not those of folders, of other revisions, or of remote clusters.
 
+pub mod ingress_events;
 mod options;
 pub mod wanted;
 

@@ -18,14 +18,14 @@ use crate::label_reader::{LabelReader, Reading};
 #[repr(u8)]
 pub enum ObjectIndex {
     /// `namespace/label=value`, for every label of a workload (WorkloadEntry, Pod), and `/label=value` of a Namespace, which
-    /// [`EVERY`] holds as well.
+    /// [`EVERY`] holds as well; [`DEFAULT_CLASS`] of an IngressClass.
     Label = 1,
     /// An IP address of the object.
     Address,
     /// A host that the object declares or configures (ServiceEntry, DestinationRule, VirtualService, Ingress), or that
     /// a Service is another name of (`externalName`).
     Host,
-    /// `namespace/name` of the Service that an EndpointSlice belongs to.
+    /// `namespace/name` of the Service that an EndpointSlice belongs to, or that an Ingress names.
     Service,
     /// `namespace/label=value` of the selector (of a Service or ServiceEntry), its first pair; `namespace/=` of a
     /// selector without any.
@@ -43,10 +43,14 @@ pub enum ObjectIndex {
     Target,
     /// [`grant_value`] of who may refer to what by a ReferenceGrant.
     Grant,
+    /// `namespace/name` of a Gateway that applies a VirtualService.
+    Gateway,
 }
 
 /// The value of [`ObjectIndex::Label`] that holds all Namespaces.
 pub const EVERY: &str = "?every";
+/// The value of [`ObjectIndex::Label`] that holds the IngressClasses of Ingresses that name none.
+pub const DEFAULT_CLASS: &str = "?default class";
 /// The value of [`ObjectIndex::LabelReader`] for objects that concern workloads of any namespace.
 pub const ANYWHERE: &str = "?anywhere";
 /// The value of [`ObjectIndex::LabelReader`] for objects by which endpoints are ordered, or left out, by labels of the
@@ -68,6 +72,7 @@ impl ObjectIndex {
             Self::ParentHost => "parent and host",
             Self::Target => "target",
             Self::Grant => "grant",
+            Self::Gateway => "gateway",
         }
     }
 }
@@ -212,11 +217,19 @@ mod istio {
     use super::{Indexed, Object, ObjectIndex, emit_labels, emit_reader, emit_selector};
     use model::Labels;
     use model::kinds::istio::*;
+    use model::names::gateway_name;
 
     impl Indexed for VirtualService {
         fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
             for host in &object.spec.hosts {
                 emit(ObjectIndex::Host, host.to_ascii_lowercase());
+            }
+            for gateway in &object.spec.gateways {
+                let full = gateway_name(gateway, object.namespace());
+                emit(
+                    ObjectIndex::Gateway,
+                    full.unwrap_or_else(|| gateway.clone()),
+                );
             }
             emit_reader(object, emit);
         }
@@ -346,17 +359,25 @@ mod kube {
     impl Indexed for ConfigMap {}
     impl Indexed for Ingress {
         fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
-            for rule in &object.spec.rules {
-                let host = if rule.host.is_empty() {
-                    "*"
-                } else {
-                    &rule.host
-                };
-                emit(ObjectIndex::Host, host.to_owned());
+            for host in object.hosts() {
+                emit(ObjectIndex::Host, host.to_string());
+            }
+            for service in object.spec.services() {
+                emit(
+                    ObjectIndex::Service,
+                    format!("{}/{service}", object.namespace()),
+                );
             }
         }
     }
-    impl Indexed for IngressClass {}
+    impl Indexed for IngressClass {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            let annotations = &object.meta.annotations;
+            if annotations.get("ingressclass.kubernetes.io/is-default-class") == Some("true") {
+                emit(ObjectIndex::Label, super::DEFAULT_CLASS.to_owned());
+            }
+        }
+    }
     impl Indexed for Deployment {}
     impl Indexed for MutatingWebhookConfiguration {}
     impl Indexed for ValidatingWebhookConfiguration {}

@@ -17,7 +17,7 @@ pub use arguments::{message, service};
 pub use compare::differences;
 pub use golden::golden;
 pub use istio_tests::{IstioTest, Output};
-pub use marked::derived_as_marked;
+pub use marked::{derived_as_marked, edge};
 pub use message::{decode, decode_recorded};
 pub use recorded::{Score, Table, cases, recording, recordings};
 pub use scenario::{Expected, Scenario};

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::derived::{Derived, GatewayRole, Semantics};
+use model::edge::EdgeRoute;
 use model::kinds::istio::{Gateway, VirtualService};
 use model::{AnyObject, Kind, Kinded, Labels, ObjectKey, ObjectName};
 
@@ -54,11 +55,26 @@ fn of_gateway_api(services: Option<Arc<[Arc<str>]>>) -> Semantics {
     })
 }
 
+/// Makes a Gateway or VirtualService one of an edge, whose HTTP routes ask for that, by their place.
+pub fn edge(object: &mut AnyObject, routes: BTreeMap<usize, Arc<EdgeRoute>>) {
+    let derived = Derived {
+        by: "test",
+        from: Arc::from([object.key()]),
+        semantics: Semantics::Edge,
+        sessions: BTreeMap::new(),
+        edge: routes,
+    };
+    set(object, Arc::new(derived));
+}
+
 /// Makes a Gateway or VirtualService that is marked as derived a derived one.
 pub(crate) fn mark(object: &mut AnyObject) {
-    let Some(derived) = derived_as_marked(&object.meta().annotations) else {
-        return;
-    };
+    if let Some(derived) = derived_as_marked(&object.meta().annotations) {
+        set(object, derived);
+    }
+}
+
+fn set(object: &mut AnyObject, derived: Arc<Derived>) {
     if let Some(gateway) = Gateway::of(object) {
         let mut gateway = gateway.clone();
         Arc::make_mut(&mut gateway).meta.derived = Some(derived);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use convert::Stage;
 use incr::{Engine, Query};
 use mesh::view::ProxyKey;
+use model::edge::EdgeRoute;
 use model::mesh::{default_mesh_config, read_mesh_config};
 use model::node::{Identity, Node};
 use model::parse::{Validation, parse};
@@ -158,6 +159,17 @@ impl World {
         let owner = self.owner.clone();
         let objects = Self::objects(yaml);
         self.apply(objects.into_iter().map(|o| Change::Put(owner.clone(), o)))
+    }
+
+    /// Puts the objects of a text as those of an edge, as one batch. HTTP routes of its VirtualServices ask for these, by
+    /// their place.
+    pub fn put_edge(&mut self, yaml: &str, routes: &BTreeMap<usize, Arc<EdgeRoute>>) {
+        let owner = self.owner.clone();
+        let mut objects = Self::objects(yaml);
+        for object in &mut objects {
+            crate::marked::edge(object, routes.clone());
+        }
+        self.apply(objects.into_iter().map(|o| Change::Put(owner.clone(), o)));
     }
 
     /// Puts recorded objects in JSON, as one batch; those that cannot be read are left out. What Istio marked as derived

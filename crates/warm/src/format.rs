@@ -26,7 +26,7 @@ pub(crate) const TYPES: [TypeUrl; 5] = [
 const NONE: u32 = u32::MAX;
 
 /// Whether resources of a type are written. Secrets are not, nor extension configurations, which may hold the
-/// credentials of a registry.
+/// credentials of a registry. Of the others those with hashes of passwords are left out.
 pub fn is_kept(ty: TypeUrl) -> bool {
     TYPES.contains(&ty)
 }

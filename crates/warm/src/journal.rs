@@ -341,10 +341,13 @@ impl Journal {
         let (mut put, mut removed) = (Vec::new(), Vec::new());
         match base {
             Some((older, _)) => set.since(older, |old, new| match new {
-                Some(new) => put.push(self.resource(new, out)),
-                None => removed.extend(old.map(|r| r.name.clone())),
+                Some(new) if !new.has_credentials() => put.push(self.resource(new, out)),
+                _ => removed.extend(old.filter(|r| !r.has_credentials()).map(|r| r.name.clone())),
             }),
-            None => put.extend(set.iter().map(|r| self.resource(r, out))),
+            None => {
+                let written = set.iter().filter(|r| !r.has_credentials());
+                put.extend(written.map(|r| self.resource(r, out)));
+            }
         }
         let frame = Frame::Set {
             base: base.map(|(_, number)| number),

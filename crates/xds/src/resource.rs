@@ -43,6 +43,20 @@ impl Resource {
         }
     }
 
+    /// Whether hashes of passwords stand in it: like Secrets it is neither written nor shown.
+    pub fn has_credentials(&self) -> bool {
+        const HASHED: &[u8] = b"{SHA}";
+        let mut rest = &*self.body;
+        while let Some(at) = rest.iter().position(|byte| *byte == HASHED[0]) {
+            rest = &rest[at..];
+            if rest.starts_with(HASHED) {
+                return true;
+            }
+            rest = &rest[1..];
+        }
+        false
+    }
+
     /// The resource, with what could not be done to it as an object wanted.
     pub fn finding(mut self, found: Vec<Diagnostic>) -> Self {
         self.found = (!found.is_empty()).then(|| Arc::new(found));

@@ -22,6 +22,7 @@ mod load_balancer;
 mod metadata;
 mod outbound;
 pub(crate) mod sds;
+mod standin;
 mod tls;
 mod traffic_policy;
 
@@ -74,6 +75,8 @@ pub struct ClustersOf {
     pub(crate) patched: SelectedBy,
     /// The workload behind a sidecar.
     inbound: Option<Workload>,
+    /// The Gateways of a gateway that has clusters which stand in for others.
+    gateway: Option<GatewayKey>,
 }
 
 /// What clusters of a workload's own ports depend on.
@@ -99,6 +102,7 @@ impl ClustersOf {
                 none_mode: proxy.interception() == Interception::None,
                 addresses: proxy.own_addresses(cx),
             }),
+            gateway: standin::gateway(cx, proxy),
         }
     }
 
@@ -152,6 +156,9 @@ impl ClustersOf {
                 patches: patches.of_hosts(Context::SidecarInbound),
             });
             resources.extend(inbound.iter().cloned());
+        }
+        if let Some(gateway) = &self.gateway {
+            resources.extend(standin::clusters(cx, gateway));
         }
         let contexts = match sidecar {
             true => &[Context::SidecarOutbound, Context::SidecarInbound][..],

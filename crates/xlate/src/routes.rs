@@ -12,6 +12,7 @@ mod action;
 mod client;
 mod config;
 mod domains;
+mod edge;
 mod encode;
 mod filters;
 mod gateway;

@@ -17,10 +17,15 @@ pub struct HeaderControl {
 }
 
 /// How headers are changed. Names are valid and in lower case, values have no control characters.
+///
+/// Values are text: a `%` in them means itself, so whoever puts them into a field of Envoy's format doubles it. Only those
+/// of `set_format` are in that format.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct HeaderChange {
     /// Set, whatever they were.
     pub set: BTreeMap<Arc<str>, Arc<str>>,
+    /// Set to what Envoy's format of substitution says (`%REQ(:path)%`), from nginx's variables; no name of `set`.
+    pub set_format: BTreeMap<Arc<str>, Arc<str>>,
     /// Added to what is there.
     pub add: BTreeMap<Arc<str>, Arc<str>>,
     /// Removed.

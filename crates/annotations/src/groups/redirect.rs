@@ -9,6 +9,8 @@ pub struct Redirects {
     pub to: Option<RedirectTo>,
     /// `ssl-redirect`: requests that are not secure go to https; where the host has a certificate, if stated so.
     pub https: HttpsRedirect,
+    /// The option `http-redirect-code`: the status of redirects to https and by `www`; 308 where absent.
+    pub code: Option<u16>,
     /// `app-root`: where `/` goes.
     pub app_root: Option<Arc<str>>,
     /// `from-to-www-redirect`.

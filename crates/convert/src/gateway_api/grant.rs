@@ -22,7 +22,7 @@ pub(super) fn may_refer(
 /// The first ReferenceGrant that lets an object of the kind `from` in `namespace` refer to an object of another namespace.
 ///
 /// Istio: pilot/pkg/config/kube/gatewaycommon/references.go, 1.32.
-pub(super) fn grant(
+pub(crate) fn grant(
     read: &Reader<'_, '_, Routes>,
     from: Kind,
     namespace: &str,

@@ -2,7 +2,6 @@
 //!
 //! Istio: pilot/pkg/config/kube/ingress/ingress.go runningAddresses, 1.32.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::ObjectName;
@@ -11,8 +10,9 @@ use store::index::{ObjectIndex, label_value};
 
 use super::class::ServedBy;
 use super::gateway::selector;
+use crate::edge::StatusOfEdge;
 use crate::reader::{Derive, Reader};
-use crate::service::outside_addresses;
+use crate::service::{as_status, outside_addresses};
 use crate::strata::Routes;
 
 /// The addresses of the proxies that serve Ingresses, in order.
@@ -28,6 +28,10 @@ impl Derive for StatusOf {
     type Value = Option<Arc<Vec<LoadBalancerIngress>>>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let annotated = read.derived(StatusOfEdge(self.0.clone()));
+        if annotated.is_some() {
+            return annotated.as_ref().clone();
+        }
         let served = read.derived(ServedBy(self.0.clone()));
         served.is_some().then(|| read.derived(Addresses))
     }
@@ -44,19 +48,8 @@ impl Derive for Addresses {
         } else {
             of_service(read, service)
         };
-        let mut addresses: Vec<_> = found.into_iter().map(address).collect();
-        addresses.sort_by(|a, b| (&a.hostname, &a.ip).cmp(&(&b.hostname, &b.ip)));
-        addresses
+        as_status(found)
     }
-}
-
-fn address(text: Arc<str>) -> LoadBalancerIngress {
-    let (ip, hostname) = if text.parse::<IpAddr>().is_ok() {
-        (text, Arc::from(""))
-    } else {
-        (Arc::from(""), text)
-    };
-    LoadBalancerIngress { ip, hostname }
 }
 
 /// The addresses of the load balancer in front of the proxies.

@@ -7,6 +7,7 @@ use model::{Object, ObjectKey, ObjectName};
 use proto_istio::mesh::MeshConfig;
 use proto_istio::mesh::mesh_config::IngressControllerMode as Mode;
 
+use crate::edge;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -52,6 +53,10 @@ impl Derive for ServedBy {
         let mesh = &read.settings().mesh;
         // istiod does not even start to look at them.
         if mesh.ingress_controller_mode() == Mode::Off {
+            return None;
+        }
+        // Those that are served with their annotations are served once.
+        if read.derived(edge::ServedBy(self.0.clone())).is_some() {
             return None;
         }
         let ingress = read.get::<Ingress>(&self.0)?;

@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use model::kinds::kube::{Ingress, IngressTls};
+use model::kinds::kube::{ANY_HOST, Ingress, IngressTls};
 use model::{Diagnostic, Object, ObjectName, Severity};
 use proto_istio::mesh::MeshConfig;
 use proto_istio::networking::server_tls_settings::TlSmode;
 use proto_istio::networking::{Gateway, Port, Server, ServerTlsSettings};
 
 use super::rules::RulesOf;
-use super::{ANY_HOST, derived, gateway_name, is_host, key, limits};
+use super::{derived, gateway_name, key, limits};
+use crate::hostname::is_host;
 use crate::outcome::{Made, Outcome, code, finding, object};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;

@@ -150,7 +150,7 @@ fn serving(mut routes: RouteConfiguration, name: &str) -> Listener {
     }
 }
 
-fn any<M: Message + Name>(message: &M) -> Any {
+pub(crate) fn any<M: Message + Name>(message: &M) -> Any {
     Any {
         type_url: format!("type.googleapis.com/{}", M::full_name()),
         value: message.encode_to_vec(),
@@ -233,7 +233,7 @@ fn is_udp(listener: &Listener) -> bool {
 }
 
 /// The extensions that this Envoy says it has.
-async fn extensions(rig: &Rig) -> Vec<String> {
+pub(crate) async fn extensions(rig: &Rig) -> Vec<String> {
     let admin: SocketAddr = rig.address("127.0.0.1:15000");
     let config = json!({
         "admin": { "address": { "socket_address": {

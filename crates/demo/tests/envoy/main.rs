@@ -6,6 +6,7 @@
 
 mod accept;
 mod api_store;
+mod asked;
 mod backend;
 mod balance;
 mod dumps;
@@ -13,9 +14,11 @@ mod edge;
 mod extensions;
 mod gateway_api;
 mod grpc;
+mod hosts;
 mod ingress;
 mod load;
 mod mutual;
+mod one_ingress;
 mod policy;
 mod pool;
 mod protocols;
@@ -55,14 +58,18 @@ with_each_envoy! {
     balance::an_endpoint_that_fails_is_left_out,
     protocols::grpc_websocket_and_tcp_pass_the_gateway,
     protocols::headers_are_changed_and_origins_allowed_as_the_route_says,
+    asked::only_those_get_in_whom_the_route_allows,
+    asked::requests_are_counted_measured_and_answered_by_others,
     edge::tls_ends_at_the_gateway_or_passes_it,
     edge::a_sidecar_lets_out_what_its_sidecar_lists,
     rotation::a_rotated_certificate_is_served_and_no_connection_ends,
     pool::requests_go_to_the_endpoint_that_the_picker_names,
     pool::a_pool_that_fails_open_is_served_without_its_picker,
+    hosts::a_host_is_routed_over_any_connection_but_one_that_asks_for_certificates,
     ingress::an_ingress_routes_paths_over_plain_text_and_tls,
     gateway_api::one_command_makes_a_listening_gateway_of_a_manifest,
     gateway_api::one_command_makes_a_listening_gateway_of_a_store,
+    one_ingress::one_command_makes_a_listening_ingress_of_manifests,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,
     survival::an_envoy_is_served_from_disk_until_the_folder_is_read,

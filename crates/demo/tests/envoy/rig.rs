@@ -194,7 +194,7 @@ pub(crate) fn ports_of_all_addresses<const PORTS: usize>() -> [u16; PORTS] {
     std::array::from_fn(|_| ports.next().expect("the numbers do not end"))
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

@@ -57,6 +57,7 @@ impl Merging {
             self.merged.refused.push(refused(why));
             return;
         };
+        self.merged.edge |= gateway.meta.is_edge();
         let at = self.merged.servers.len();
         self.merged.servers.push(GatewayServer {
             server: Server {
@@ -65,6 +66,7 @@ impl Merging {
             },
             gateway: gateway.meta.name.clone(),
             gateway_name: gateway.meta.name.to_string().into(),
+            shares_routes: shares_routes(stated, gateway),
             tls_route: Arc::default(),
             sni_hosts: Vec::new(),
         });
@@ -169,7 +171,11 @@ impl Merging {
             self.plain.insert(socket.number, socket.clone());
         }
         if is_http(server) {
-            self.merged.by_route.insert(route.clone(), vec![at]);
+            if self.merged.servers[at].shares_routes {
+                self.share(at, route);
+            } else {
+                self.merged.by_route.insert(route.clone(), vec![at]);
+            }
         }
         let servers = PortServers {
             servers: vec![at],
@@ -188,14 +194,25 @@ impl Merging {
         routed.push(at);
     }
 
+    /// A server of a route configuration that all of an edge share. It has one place there, however many sockets it has.
+    fn share(&mut self, at: usize, route: &Arc<str>) {
+        let routed = self.merged.by_route.entry(route.clone()).or_default();
+        if routed.last() != Some(&at) {
+            routed.push(at);
+        }
+    }
+
     /// A further server of a socket with TLS, told apart by the name that clients ask for. False if it cannot have
     /// routes of its own.
     fn join_tls(&mut self, at: usize, socket: &ServerPort, route: &Arc<str>) -> bool {
         if is_http(&self.merged.servers[at].server) {
-            if route.is_empty() || self.merged.by_route.contains_key(route) {
+            if self.merged.servers[at].shares_routes {
+                self.share(at, route);
+            } else if route.is_empty() || self.merged.by_route.contains_key(route) {
                 return false;
+            } else {
+                self.merged.by_route.insert(route.clone(), vec![at]);
             }
-            self.merged.by_route.insert(route.clone(), vec![at]);
         }
         if let Some(servers) = self.merged.by_port.get_mut(socket) {
             servers.servers.push(at);
@@ -208,6 +225,24 @@ impl Merging {
             self.merged.ports.push(socket.clone());
         }
         true
+    }
+}
+
+/// Whether a server has its routes in one configuration with the other HTTPS servers of its port: an edge finds routes by the
+/// host of a request. Where certificates of clients are asked for, they stand apart: nobody may get there over a connection
+/// that another server took.
+fn shares_routes(server: &Server, gateway: &Object<Gateway>) -> bool {
+    let tls = server.tls.as_ref();
+    gateway.meta.is_edge()
+        && terminates_https(server)
+        && tls.is_some_and(|tls| tls.mode() == TlsMode::Simple)
+}
+
+/// What the address of a server adds to the name of its route configuration.
+fn bind(server: &Server) -> String {
+    match server.bind.as_str() {
+        "" => String::new(),
+        bind => format!(".{bind}"),
     }
 }
 
@@ -267,15 +302,15 @@ fn route_name(server: &Server, resolved: u16, gateway: &Object<Gateway>) -> Arc<
     let Some(port) = &server.port else {
         return Arc::default();
     };
-    let bind = match server.bind.as_str() {
-        "" => String::new(),
-        bind => format!(".{bind}"),
-    };
+    let bind = bind(server);
     let protocol = Protocol::parse(&port.protocol);
     if protocol.is_http() {
         return format!("http.{resolved}{bind}").into();
     }
     if protocol == Protocol::Https && !is_passthrough(server) {
+        if shares_routes(server, gateway) {
+            return format!("https.{}{bind}", port.number).into();
+        }
         let name = &gateway.meta.name;
         return format!(
             "https.{}.{}.{}.{}{bind}",

@@ -33,7 +33,15 @@ impl Query<Snapshot> for DestinationsOf {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Destinations> {
         let rule = cx.query(&VirtualServiceOf(self.rule.clone()));
         Arc::new(rule.as_ref().as_ref().map_or_else(Destinations::new, |r| {
-            destinations(&r.spec, self.source.as_ref())
+            let mut found = destinations(&r.spec, self.source.as_ref());
+            for route in r.edge.values() {
+                let external = route.external.iter().map(|e| (&e.host, e.port));
+                let fallback = route.fallback.iter().map(|f| (&f.host, f.port));
+                for (host, port) in external.chain(fallback) {
+                    found.entry((&**host).into()).or_default().insert(port);
+                }
+            }
+            found
         }))
     }
 }

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use model::kinds::istio::VirtualService;
-use model::names::Namespace;
+use model::names::{Namespace, gateway_name};
 use proto_istio::networking::Destination;
 
 use super::MESH;
@@ -23,22 +23,6 @@ pub fn host_name(host: &str, namespace: &Namespace, domain: &str) -> Option<Stri
         full = format!("{full}.svc.{domain}");
     }
     Some(full)
-}
-
-/// A gateway as a rule of `namespace` means it, as `namespace/name`; none if it is written so already.
-pub fn gateway_name(gateway: &str, namespace: &Namespace) -> Option<String> {
-    match gateway.split_once('/') {
-        Some((".", name)) => Some(format!("{namespace}/{name}")),
-        Some(_) => None,
-        None => Some(match gateway.split_once('.') {
-            None => format!("{namespace}/{gateway}"),
-            // The old form: the name of a service of the gateway's namespace.
-            Some((name, rest)) => {
-                let namespace = rest.split_once('.').map_or(rest, |(first, _)| first);
-                format!("{namespace}/{name}")
-            }
-        }),
-    }
 }
 
 /// Writes out every short name of a rule.
@@ -94,7 +78,7 @@ pub(super) fn resolve(spec: &mut VirtualService, namespace: &Namespace, domain: 
 
 #[cfg(test)]
 mod tests {
-    use super::{gateway_name, host_name};
+    use super::host_name;
 
     #[test]
     fn a_host_without_dots_is_a_service_of_the_rules_namespace() {
@@ -104,15 +88,5 @@ mod tests {
         assert_eq!(of("*"), None);
         assert_eq!(of("::1"), None);
         assert_eq!(of(""), None);
-    }
-
-    #[test]
-    fn a_gateway_is_named_with_its_namespace_in_all_forms() {
-        let of = |g| gateway_name(g, &"shop".into());
-        assert_eq!(of("in").as_deref(), Some("shop/in"));
-        assert_eq!(of("./in").as_deref(), Some("shop/in"));
-        assert_eq!(of("edge/in"), None);
-        assert_eq!(of("in.edge").as_deref(), Some("edge/in"));
-        assert_eq!(of("in.edge.svc.cluster.local").as_deref(), Some("edge/in"));
     }
 }

@@ -6,8 +6,9 @@ use serde_json::Value;
 use testkit::cases;
 
 use super::delegate;
-use super::{gateway_name, host_name};
+use super::host_name;
 use crate::limits::Budget;
+use model::names::gateway_name;
 
 fn read<T: DeserializeOwned + Default>(value: &Value) -> T {
     if value.is_null() {

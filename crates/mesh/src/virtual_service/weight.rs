@@ -1,5 +1,9 @@
 //! What the routes of a rule weigh: about the bytes that Envoy's routes or filter chains made of them have.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::edge::EdgeRoute;
 use prost::Message;
 use proto_istio::networking::http_body::Specifier;
 use proto_istio::networking::string_match::MatchType;
@@ -13,6 +17,10 @@ use crate::limits::{COPIED_BYTES, ROUTE_BYTES};
 const UNAVAILABLE: u32 = 503;
 /// What refused requests are told.
 const REASON: &str = "refused: the configuration of this route is too large";
+/// What a range of addresses takes in a policy.
+const RANGE_BYTES: usize = 48;
+/// What a text takes beside itself.
+const TEXT_BYTES: usize = 16;
 /// The step of [`class`].
 const STEP: usize = 4;
 /// The largest weight of class 0.
@@ -23,6 +31,51 @@ pub(super) fn of_http(routes: &[HttpRoute]) -> usize {
     routes
         .iter()
         .fold(0, |sum, route| sum.saturating_add(Route::of(route).total()))
+}
+
+/// What its HTTP routes weigh by what they ask of filters: each match repeats it, twice where bodies are limited.
+pub(super) fn of_edge(routes: &[HttpRoute], edge: &BTreeMap<usize, Arc<EdgeRoute>>) -> usize {
+    let each = edge.iter().filter_map(|(at, asked)| {
+        let matches = routes.get(*at)?.r#match.len().max(1);
+        let copies = if asked.max_body.is_some() { 2 } else { 1 };
+        Some(bytes_of(asked).saturating_mul(matches * copies))
+    });
+    each.fold(0, usize::saturating_add)
+}
+
+/// About the bytes of what a route asks of filters.
+fn bytes_of(asked: &EdgeRoute) -> usize {
+    let ranges = |count: usize| count.saturating_mul(RANGE_BYTES);
+    let headers = |list: &BTreeMap<Arc<str>, Arc<str>>| -> usize {
+        list.iter()
+            .map(|(n, v)| n.len() + v.len() + TEXT_BYTES)
+            .sum()
+    };
+    let mut sum = 0;
+    if let Some(rules) = &asked.addresses {
+        sum += ROUTE_BYTES + ranges(rules.allowed.len() + rules.denied.len());
+    }
+    if let Some(users) = &asked.users {
+        sum += ROUTE_BYTES + users.realm.len() + users.lines.len();
+    }
+    if let Some(external) = &asked.external {
+        let names = external.to_backend.iter();
+        let names: usize = names.map(|name| name.len() + TEXT_BYTES).sum();
+        let url = external.signin.as_ref().map_or(0, |url| url.len());
+        let texts = external.host.len() + external.authority.len() + external.path.len();
+        sum += ROUTE_BYTES + names + url + texts + headers(&external.headers);
+    }
+    for limit in &asked.limits {
+        sum += ROUTE_BYTES + ranges(limit.except.len());
+    }
+    if let Some(fallback) = &asked.fallback {
+        let statuses = fallback.statuses.len() * TEXT_BYTES;
+        sum += ROUTE_BYTES + fallback.host.len() + statuses + headers(&fallback.headers);
+    }
+    if asked.max_body.is_some() {
+        sum += ROUTE_BYTES;
+    }
+    sum
 }
 
 /// What its TCP and TLS routes weigh: for each chain what its route says.

@@ -26,8 +26,8 @@ pub use cluster::{
 pub use config::{Base64, ConfigMap, Secret};
 pub use deployment::{Deployment, PodTemplate, TemplateMeta};
 pub use ingress::{
-    Ingress, IngressBackend, IngressClass, IngressPath, IngressPaths, IngressPort, IngressRule,
-    IngressServiceBackend, IngressTls, PathType, ResourceRef,
+    ANY_HOST, Ingress, IngressBackend, IngressClass, IngressPath, IngressPaths, IngressPort,
+    IngressRule, IngressServiceBackend, IngressTls, PathType, ResourceRef, www,
 };
 pub use node::{NamespaceSpec, Node, NodeAddress, NodeInfo, NodeStatus};
 pub use pod::{

@@ -202,6 +202,11 @@ impl<'a> GatewayRoute<'a> {
         }
         let parts: Vec<&str> = name.split('.').collect();
         match parts[..] {
+            // All of an edge on the port.
+            ["https", port] => Self {
+                port: port.parse().unwrap_or(0),
+                ..Self::default()
+            },
             ["https", port, port_name, gateway, namespace] => Self {
                 port: port.parse().unwrap_or(0),
                 port_name,

@@ -15,7 +15,7 @@ use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Node;
 use model::settings::Settings;
-use model::{Change, Diagnostic};
+use model::{Change, Diagnostic, Kind};
 use policy::jwt::WantedKeys;
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Snapshot, Store};
@@ -238,6 +238,15 @@ impl State {
     /// Whether an outcome is known of all that generation wants of the outside.
     pub fn has_what_it_wants(&self) -> bool {
         self.wants.are_met(&self.store.snapshot())
+    }
+
+    /// The findings about objects of a kind, from deriving others of them and from generation.
+    pub fn findings_about(&self, kind: Kind) -> Vec<Diagnostic> {
+        let is_about = |finding: &&Diagnostic| {
+            let object = finding.object.as_ref();
+            object.is_some_and(|object| object.kind == kind)
+        };
+        self.found.all().filter(is_about).cloned().collect()
     }
 
     /// Every finding of generation in force.

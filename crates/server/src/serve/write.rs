@@ -14,7 +14,7 @@ use crate::deployments;
 use crate::http::Pages;
 use crate::trust;
 use crate::webhooks::InjectorSource;
-use crate::writing::{Line, Replica, Target, Told, Writing};
+use crate::writing::{Line, Replica, Target, Told, Writing, ingress_events};
 
 /// What there is to write from, once every source has been read.
 pub(super) struct Begun<'a> {
@@ -119,13 +119,18 @@ impl<'a> Begun<'a> {
             namespace: &options.namespace,
             revision: &options.revision,
         };
-        Writing::start(
+        let lines = Writing::start(
             target,
             &replica,
             (&pages.statuses, &pages.analyst),
             &pages.metrics,
             self.told("writing"),
             (tasks, stop),
-        )
+        );
+        if options.writing.write_ingress_events {
+            let from = (&pages.analyst, &pages.derive);
+            ingress_events::start(target, &lines, from, &pages.metrics, (tasks, stop));
+        }
+        lines
     }
 }

@@ -29,6 +29,10 @@ pub struct WriteOptions {
     #[arg(long, env = "PILOT_ENABLE_ANALYSIS", value_name = "BOOL", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub write_analysis: bool,
 
+    /// Say in an Event beside each Ingress what of it is not served as it is written. Without --write-status none is.
+    #[arg(long, env = "PILOTHOUSE_WRITE_INGRESS_EVENTS", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
+    pub write_ingress_events: bool,
+
     /// Elect a leader among the replicas, which alone writes. With `false` this is taken to be the only replica.
     #[arg(long, env = "ENABLE_LEADER_ELECTION", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub leader_election: bool,

@@ -40,7 +40,7 @@ pub fn default_revision(snapshot: &Snapshot) -> Arc<str> {
 }
 
 /// Whether an object is one that was written into the place that is told of by `source`.
-fn is_of(meta: &Meta, source: &SourceId) -> bool {
+pub(super) fn is_of(meta: &Meta, source: &SourceId) -> bool {
     meta.derived.is_none()
         && meta.name.cluster.is_none()
         && matches!(&meta.origin, Origin::Source(of) if of == source)

@@ -5,6 +5,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/gateway.go buildGatewayListeners, 1.32.
 
+mod needs;
 mod tcp;
 pub(super) mod tls;
 
@@ -21,11 +22,13 @@ use mesh::limits::Budget;
 use mesh::services::PoolHosts;
 use mesh::virtual_service::{DestinationsOf, VirtualServicesFor};
 use mesh::{gateways, limits, proxy_options};
+use model::edge::Need;
 use model::kinds::Kind;
 use model::object::ObjectName;
 use model::protocol::Protocol;
+use policy::edge::Gzip;
 use policy::envoy_filter::{Context, ListenerPatches};
-use policy::filters;
+use policy::{edge, filters};
 use proto_envoy::envoy::config::core::v3::{
     TrafficDirection, TransportSocket, UdpSocketConfig, address, socket_address,
 };
@@ -81,6 +84,12 @@ enum Serves {
         stat_prefix: Option<String>,
         grpc_web: bool,
         picks: bool,
+        /// What routes ask of filters.
+        needs: Arc<BTreeSet<Need>>,
+        /// The extensions that they lack; if there are any, every request is refused.
+        missing: Arc<[String]>,
+        /// How answers are compressed.
+        gzip: Option<Arc<Gzip>>,
     },
     /// Bytes.
     Tcp {
@@ -105,6 +114,11 @@ pub(super) fn listeners(
         return Vec::new();
     };
     let parts = cx.query(&proxy.parts);
+    let (needs, missing) = needs::of(cx, proxy);
+    let (gzip, wrong) = match merged.edge {
+        true => needs::gzip(cx, proxy),
+        false => (None, None),
+    };
     let planning = Planning {
         cx,
         proxy,
@@ -117,6 +131,9 @@ pub(super) fn listeners(
                 gateway: gateway.clone(),
             }))
         }),
+        needs,
+        missing,
+        gzip,
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
         refused: RefCell::default(),
     };
@@ -134,9 +151,11 @@ pub(super) fn listeners(
             (*cx.query(&key)).clone()
         })
         .collect();
-    if let Some(first) = listeners.first_mut().filter(|_| !refused.is_empty()) {
+    let tells = !refused.is_empty() || wrong.is_some();
+    if let Some(first) = listeners.first_mut().filter(|_| tells) {
         // Told with a listener of the proxy, whichever: it is about all of them.
         let mut found = first.findings().to_vec();
+        found.extend(wrong);
         found.extend(refused.iter().map(|gateway| {
             let why = format!(
                 "some of its servers have no chains for further services or server names: with those of other servers they are more than {} MiB",
@@ -183,6 +202,11 @@ struct Planning<'a> {
     stat_name: &'a str,
     /// Whether endpoint pickers choose where some requests go.
     picks: bool,
+    /// What routes ask of filters.
+    needs: Arc<BTreeSet<Need>>,
+    /// The extensions that they lack.
+    missing: Arc<[String]>,
+    gzip: Option<Arc<Gzip>>,
     /// What chains that pass TLS through may still weigh.
     budget: Cell<Budget>,
     /// The Gateways for whose servers that was not enough.
@@ -273,6 +297,9 @@ impl Planning<'_> {
                     stat_prefix: None,
                     grpc_web: protocol == Protocol::GrpcWeb,
                     picks: self.picks,
+                    needs: self.needs.clone(),
+                    missing: self.missing.clone(),
+                    gzip: self.gzip.clone(),
                 },
             }];
         }
@@ -299,6 +326,9 @@ impl Planning<'_> {
                 stat_prefix: (!stated.is_empty()).then(|| stated.clone()),
                 grpc_web: false,
                 picks: self.picks,
+                needs: self.needs.clone(),
+                missing: self.missing.clone(),
+                gzip: self.gzip.clone(),
             },
         }
     }
@@ -390,7 +420,11 @@ impl GatewayListener {
                 stat_prefix,
                 grpc_web,
                 picks,
+                needs,
+                missing,
+                gzip,
             } => {
+                let compressor = gzip.iter().map(|gzip| gzip.filter());
                 let options = Options {
                     stat_prefix: stat_prefix
                         .clone()
@@ -399,6 +433,9 @@ impl GatewayListener {
                     routes: Routes::Named(routes.to_string()),
                     grpc_web: *grpc_web,
                     picks: *picks,
+                    // It sees the answers of all others.
+                    edge: compressor.chain(edge::filters(needs)).collect(),
+                    missing: missing.to_vec(),
                     http3: self.spec.quic,
                     port: self.spec.port,
                     use_remote_address: true,

@@ -115,6 +115,10 @@ pub struct Options {
     pub use_remote_address: bool,
     /// Filters that resolve names, for hosts that are found as requests come.
     pub forward_proxies: Vec<hcm::HttpFilter>,
+    /// Filters that routes of an edge ask for.
+    pub edge: Vec<hcm::HttpFilter>,
+    /// Extensions of those that the proxy lacks; if there are any, every request is refused.
+    pub missing: Vec<String>,
 }
 
 /// Where routes come from.
@@ -212,6 +216,9 @@ impl HttpParts {
             _ if !self.missing.is_empty() => {
                 RouteSpecifier::RouteConfig(refusal::routes(&self.missing))
             }
+            _ if !options.missing.is_empty() => {
+                RouteSpecifier::RouteConfig(refusal::routes(&options.missing))
+            }
             Routes::Named(name) => RouteSpecifier::Rds(rds(name)),
             Routes::Inline(config) => RouteSpecifier::RouteConfig(*config),
         });
@@ -235,7 +242,9 @@ impl HttpParts {
         let mut after_security = Vec::new();
         after_security.extend(options.picks.then(filters::endpoint_picker));
         after_security.extend(options.grpc_web.then(filters::grpc_web));
-        manager.http_filters = self.filters(options.port, after_security, options.forward_proxies);
+        let mut last = options.edge;
+        last.extend(options.forward_proxies);
+        manager.http_filters = self.filters(options.port, after_security, last);
         manager
     }
 
@@ -251,7 +260,7 @@ impl HttpParts {
         &self,
         port: u16,
         after_security: Vec<hcm::HttpFilter>,
-        forward_proxies: Vec<hcm::HttpFilter>,
+        last: Vec<hcm::HttpFilter>,
     ) -> Vec<hcm::HttpFilter> {
         let router = filters::router(self.headers.suppress_debug_headers);
         self.first
@@ -260,7 +269,7 @@ impl HttpParts {
             .chain(self.security.of_port(port))
             .chain(after_security)
             .chain(self.then.iter().cloned())
-            .chain(forward_proxies)
+            .chain(last)
             .chain([router])
             .collect()
     }

@@ -28,7 +28,7 @@ use proto_istio::networking::{
 };
 
 use super::rule::Building;
-use super::{filters, hash, headers, matching, retry};
+use super::{edge, filters, hash, headers, matching, retry};
 use mesh::virtual_service::Semantics;
 use model::session::Session;
 use xds::any;
@@ -66,7 +66,7 @@ pub(super) fn route(
     } else if let Some(stated) = &stated.direct_response {
         route.action = Some(Action::DirectResponse(direct_response(stated)));
     } else {
-        let action = forward(building, stated, authority, &mut route);
+        let action = forward(building, (at, stated), authority, &mut route);
         route.action = Some(Action::Route(action));
         sent_to = &stated.route;
     }
@@ -85,6 +85,7 @@ pub(super) fn route(
     if let Some(session) = of_rule.or_else(|| session(building, sent_to)) {
         configs.insert(filters::SESSION.to_owned(), any(&filters::session(session)));
     }
+    edge::apply(building, at, &mut route);
     if building.key.http3 {
         let port = building.key.port;
         let offer = headers::appended("alt-svc", &format!("h3=\":{port}\"; ma=86400"));
@@ -198,7 +199,7 @@ fn direct_response(stated: &HttpDirectResponse) -> DirectResponseAction {
 /// Sends to clusters.
 fn forward(
     building: &Building<'_>,
-    stated: &HttpRoute,
+    (at, stated): (usize, &HttpRoute),
     mut authority: String,
     route: &mut Route,
 ) -> RouteAction {
@@ -231,11 +232,11 @@ fn forward(
     action.request_mirror_policies = mirrors(building, stated);
     let mut consistent_hash = false;
     if let [only] = stated.route.as_slice() {
-        consistent_hash = send_to_one(building, only, route, &mut action);
+        consistent_hash = send_to_one(building, (at, only), route, &mut action);
     } else {
         let weighted = stated.route.iter().filter(|d| d.weight != 0);
         let clusters = weighted
-            .map(|destination| weigh(building, destination, &mut action))
+            .map(|destination| weigh(building, (at, destination), &mut action))
             .collect();
         action.cluster_specifier = Some(ClusterSpecifier::WeightedClusters(WeightedCluster {
             clusters,
@@ -334,11 +335,11 @@ fn mirrors(building: &Building<'_>, stated: &HttpRoute) -> Vec<RequestMirrorPoli
 /// Sends everything to one cluster. Says whether a consistent hash picks its hosts.
 fn send_to_one(
     building: &Building<'_>,
-    stated: &HttpRouteDestination,
+    (at, stated): (usize, &HttpRouteDestination),
     route: &mut Route,
     action: &mut RouteAction,
 ) -> bool {
-    let cluster = building.cluster(stated.destination.as_ref());
+    let cluster = edge::sent_to(building, at, stated.destination.as_ref());
     action.cluster_specifier = Some(ClusterSpecifier::Cluster(cluster));
     ask_picker(
         building,
@@ -368,11 +369,11 @@ fn send_to_one(
 
 fn weigh(
     building: &Building<'_>,
-    stated: &HttpRouteDestination,
+    (at, stated): (usize, &HttpRouteDestination),
     action: &mut RouteAction,
 ) -> ClusterWeight {
     let mut weight = ClusterWeight {
-        name: building.cluster(stated.destination.as_ref()),
+        name: edge::sent_to(building, at, stated.destination.as_ref()),
         weight: Some(stated.weight.cast_unsigned()),
         ..ClusterWeight::default()
     };

@@ -23,15 +23,19 @@ pub(super) struct RouteList {
 
 impl RouteList {
     pub(super) fn new(routes: &[Route]) -> Self {
+        let takes_all = |route: &Route| route.r#match.as_ref().is_some_and(is_catch_all);
+        Self::of(routes.iter().map(|route| (route, takes_all(route))))
+    }
+
+    /// Of routes and whether they, or others that they belong to, take every request.
+    pub(super) fn of<'r>(routes: impl Iterator<Item = (&'r Route, bool)>) -> Self {
         let mut bytes = Vec::new();
         let ends = routes
-            .iter()
-            .map(|route| {
+            .map(|(route, catch_all)| {
                 encode_key(ROUTES, WireType::LengthDelimited, &mut bytes);
                 route
                     .encode_length_delimited(&mut bytes)
                     .expect("a Vec grows as needed");
-                let catch_all = route.r#match.as_ref().is_some_and(is_catch_all);
                 (bytes.len(), catch_all)
             })
             .collect();
@@ -62,6 +66,7 @@ impl RouteList {
 }
 
 /// A route configuration under construction.
+#[derive(Default)]
 pub(super) struct ConfigBytes(Vec<u8>);
 
 impl ConfigBytes {
@@ -80,6 +85,11 @@ impl ConfigBytes {
         for part in parts {
             self.0.extend_from_slice(part);
         }
+    }
+
+    /// Adds what is written already.
+    pub(super) fn append(&mut self, fields: &[u8]) {
+        self.0.extend_from_slice(fields);
     }
 
     /// Adds a virtual host.

@@ -2,13 +2,14 @@
 //!
 //! Istio: pilot/pkg/networking/core/gateway.go buildGatewayHTTPRouteConfig, 1.32.
 
+mod written;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use incr::{Cx, KeyedMap, Query};
-use model::host::more_specific;
-use model::names::Namespace;
+use model::host::{Hostname, more_specific};
 use model::object::ObjectName;
 use model::service::Service;
 use model::session::Session;
@@ -20,11 +21,13 @@ use store::{Reads, Snapshot};
 use super::client::RouteClient;
 use super::config::configuration;
 use super::domains::with_port;
-use super::encode::{ConfigBytes, RouteList};
+use super::encode::ConfigBytes;
 use super::filters;
 use super::patched::Config;
 use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
+
+use mesh::edge::AskedOf;
 use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
@@ -32,8 +35,11 @@ use mesh::virtual_service::{
     DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
 };
 use mesh::{hosts, limits};
+use policy::edge;
 use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};
+
+use written::WrittenHostsOf;
 
 /// A route configuration of a gateway proxy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -59,17 +65,14 @@ impl Config for GatewayConfigOf {
     }
 
     fn encoded(&self, cx: &Cx<'_, Snapshot>, name: &str) -> Bytes {
-        let plan = cx.query(&GatewayPlanOf(self.clone()));
-        let mut bytes = ConfigBytes::new(&configuration(name));
-        for host in &plan.hosts {
-            let lists: Vec<Arc<RouteList>> = host
-                .routes
-                .iter()
-                .map(|r| (*cx.query(&**r)).clone())
-                .collect();
-            let of = |catch_all| lists.iter().flat_map(move |l| l.parts(catch_all));
-            bytes.host(&host.head, of(false).chain(of(true)));
+        let hosts = cx.query(&WrittenHostsOf(self.clone()));
+        let mut config = configuration(name);
+        let asked = cx.query(&AskedOf((*self.gateway).clone()));
+        if let Some(asked) = &*asked {
+            config.typed_per_filter_config = edge::scripts(&asked.needs);
         }
+        let mut bytes = ConfigBytes::new(&config);
+        hosts.iter().for_each(|host| bytes.append(host));
         bytes.finish()
     }
 
@@ -140,8 +143,8 @@ impl Query<Snapshot> for GatewayPlanOf {
         let mut hosts = Hosts {
             cx,
             key,
-            scope: (*cx.query(&ScopeOf(key.client.scope.clone()))).clone(),
             http3: merged.http3_routes.contains(&key.name),
+            edge: merged.edge,
             made: KeyedMap::default(),
             weights: KeyedMap::default(),
             hosts: BTreeMap::new(),
@@ -160,12 +163,92 @@ impl Query<Snapshot> for GatewayPlanOf {
     }
 }
 
+/// What the routes of one rule at a gateway are made of; `None` where it makes none. A gateway may have very many rules:
+/// an edit of one leaves what was looked up for the others.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct RoutesOfRule {
+    client: Arc<RouteClient>,
+    rule: ObjectName,
+    gateway: Arc<str>,
+    port: u16,
+    tls: bool,
+    http3: bool,
+    edge: bool,
+}
+
+impl Query<Snapshot> for RoutesOfRule {
+    type Value = Option<Arc<RuleRoutes>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let client = &self.client;
+        let scope = cx.query(&ScopeOf(client.scope.clone()));
+        let destinations = cx.query(&DestinationsOf {
+            rule: self.rule.clone(),
+            source: None,
+        });
+        let sessions = cx.settings().features.persistent_session_filter;
+        let targets = destinations.keys().filter_map(|host| {
+            let service = self.service(cx, &scope, host);
+            let known = scope.service(host).map(|s| s.namespace.clone());
+            if service.is_none() && known.is_none() {
+                return None;
+            }
+            let only_port = service.as_ref().and_then(|s| match &*s.ports {
+                [only] => Some(only.number),
+                _ => None,
+            });
+            Some(Target {
+                host: host.clone(),
+                namespace: known,
+                port: only_port,
+                alias: service.as_ref().and_then(|s| alias(s)),
+                session: service
+                    .as_ref()
+                    .filter(|_| sessions)
+                    .and_then(|s| session_of(s)),
+                picker: service.and_then(|s| s.picker.clone()),
+            })
+        });
+        let routes = Arc::new(RuleRoutes {
+            rule: self.rule.clone(),
+            refused: false,
+            gateway: self.gateway.clone(),
+            port: self.port,
+            tls: self.tls,
+            http3: self.http3,
+            edge: self.edge,
+            forwarded_host: client.forwarded_host,
+            proxyless: client.proxyless,
+            namespace: client.namespace().clone(),
+            labels: client.labels_for(cx, &self.rule),
+            targets: targets.collect(),
+        });
+        let some = *cx.query(&HasRoutes(routes.clone()));
+        some.then_some(routes)
+    }
+}
+
+impl RoutesOfRule {
+    /// The service that the rule means by a host: that of the rule's namespace if the gateway may see it.
+    fn service(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        scope: &SidecarScope,
+        host: &Hostname,
+    ) -> Option<Arc<Service>> {
+        let services = cx.query(&OfHost(host.clone()));
+        let visible = |s: &&Arc<Service>| s.export_to.allows(self.client.namespace());
+        let own = services.iter().find(|s| s.namespace == self.rule.namespace);
+        own.filter(visible).or_else(|| scope.service(host)).cloned()
+    }
+}
+
 /// Virtual hosts under construction.
 struct Hosts<'a, 'c> {
     cx: &'a Cx<'c, Snapshot>,
     key: &'a GatewayConfigOf,
-    scope: Arc<SidecarScope>,
     http3: bool,
+    edge: bool,
     /// The routes of a rule, by gateway and name, as the first server of the gateway has them.
     made: KeyedMap<(Arc<str>, ObjectName), Arc<RuleRoutes>>,
     /// What the routes of each rule weigh at most.
@@ -198,10 +281,18 @@ impl Hosts<'_, '_> {
             let routes = match self.made.get(&made) {
                 Some(routes) => routes.clone(),
                 None => {
-                    let routes = Arc::new(self.routes(server, head));
-                    if !*self.cx.query(&HasRoutes(routes.clone())) {
+                    let made_of = RoutesOfRule {
+                        client: self.key.client.clone(),
+                        rule: head.name.clone(),
+                        gateway: server.gateway_name.clone(),
+                        port: server.port(),
+                        tls: server.server.tls.is_some(),
+                        http3: self.http3,
+                        edge: self.edge,
+                    };
+                    let Some(routes) = (*self.cx.query(&made_of)).clone() else {
                         continue;
-                    }
+                    };
                     self.made.insert(made, routes.clone());
                     self.weights.insert(head.name.clone(), head.weight());
                     routes
@@ -221,60 +312,6 @@ impl Hosts<'_, '_> {
                 host.require_tls |= server.https_redirect();
             }
         }
-    }
-
-    fn routes(&self, server: &GatewayServer, head: &VirtualServiceHead) -> RuleRoutes {
-        let client = &self.key.client;
-        let destinations = self.cx.query(&DestinationsOf {
-            rule: head.name.clone(),
-            source: None,
-        });
-        let sessions = self.cx.settings().features.persistent_session_filter;
-        let targets = destinations.keys().filter_map(|host| {
-            let service = self.service(host, head.namespace());
-            let known = self.scope.service(host).map(|s| s.namespace.clone());
-            if service.is_none() && known.is_none() {
-                return None;
-            }
-            let only_port = service.as_ref().and_then(|s| match &*s.ports {
-                [only] => Some(only.number),
-                _ => None,
-            });
-            Some(Target {
-                host: host.clone(),
-                namespace: known,
-                port: only_port,
-                alias: service.as_ref().and_then(|s| alias(s)),
-                session: service
-                    .as_ref()
-                    .filter(|_| sessions)
-                    .and_then(|s| session_of(s)),
-                picker: service.and_then(|s| s.picker.clone()),
-            })
-        });
-        RuleRoutes {
-            rule: head.name.clone(),
-            refused: false,
-            gateway: server.gateway_name.clone(),
-            port: server.port(),
-            tls: server.server.tls.is_some(),
-            http3: self.http3,
-            forwarded_host: client.forwarded_host,
-            proxyless: client.proxyless,
-            namespace: client.namespace().clone(),
-            labels: client.labels_for(self.cx, &head.name),
-            targets: targets.collect(),
-        }
-    }
-
-    /// The service that a rule means by a host: that of the rule's namespace if the gateway may see it.
-    fn service(&self, host: &model::Hostname, namespace: &Namespace) -> Option<Arc<Service>> {
-        let services = self.cx.query(&OfHost(host.clone()));
-        let visible = |s: &&Arc<Service>| s.export_to.allows(self.key.client.namespace());
-        let own = services.iter().find(|s| s.namespace == *namespace);
-        own.filter(visible)
-            .or_else(|| self.scope.service(host))
-            .cloned()
     }
 
     /// Sends plain requests for the hosts of a server to HTTPS, whether rules know them or not.

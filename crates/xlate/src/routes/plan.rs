@@ -301,6 +301,7 @@ fn rule_routes(
         port: key.port,
         tls: false,
         http3: false,
+        edge: false,
         forwarded_host: key.client.forwarded_host,
         proxyless: key.client.proxyless,
         namespace: key.client.namespace().clone(),

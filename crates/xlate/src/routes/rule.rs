@@ -19,7 +19,7 @@ use store::{Reads, Snapshot};
 
 use super::encode::RouteList;
 use super::matching::is_catch_all;
-use super::{action, hash};
+use super::{action, edge, hash};
 use mesh::destination_rule::{Client, MergedDestinationRule, Side, rule_for};
 use mesh::virtual_service::{RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf};
 
@@ -69,6 +69,8 @@ pub(super) struct RuleRoutes {
     pub(super) tls: bool,
     /// Whether answers say that HTTP/3 is spoken too.
     pub(super) http3: bool,
+    /// Whether the listener has the filters that routes of an edge ask for.
+    pub(super) edge: bool,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
     /// Whether the client is a gRPC library.
@@ -93,7 +95,8 @@ impl Query<Snapshot> for RuleRoutes {
             .as_ref()
             .as_ref()
             .map_or_else(Vec::new, |rule| build(&Building::new(cx, self, rule)));
-        Arc::new(RouteList::new(&routes))
+        let flagged = routes.iter().map(|(route, catch_all)| (route, *catch_all));
+        Arc::new(RouteList::of(flagged))
     }
 }
 
@@ -198,18 +201,24 @@ pub(super) fn cluster_name(port: u32, subset: &str, host: &str) -> String {
     format!("outbound|{port}|{subset}|{host}")
 }
 
-fn build(building: &Building<'_>) -> Vec<Route> {
+/// The routes of a rule, each with whether it, or the one that it belongs to, takes every request.
+fn build(building: &Building<'_>) -> Vec<(Route, bool)> {
     let mut routes = Vec::new();
+    let mut add = |at: usize, route: Route, last: bool| {
+        let variants = edge::before(building, at, &route);
+        routes.extend(variants.into_iter().map(|variant| (variant, last)));
+        routes.push((route, last));
+    };
     for (at, http) in building.rule.spec.http.iter().enumerate() {
         if http.r#match.is_empty() {
-            routes.push(action::route(building, (at, http), None));
+            add(at, action::route(building, (at, http), None), true);
             break;
         }
         let applied = http.r#match.iter().filter(|m| applies(building.key, m));
         for matched in applied {
             let route = action::route(building, (at, http), Some(matched));
             let last = route.r#match.as_ref().is_some_and(is_catch_all);
-            routes.push(route);
+            add(at, route, last);
             // No request goes past this route.
             if last {
                 return routes;

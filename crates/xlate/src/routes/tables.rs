@@ -87,6 +87,7 @@ fn routes(case: &Value) -> Value {
         port: u16::try_from(input["listenPort"].as_u64().unwrap()).unwrap(),
         tls: input["opts"]["IsTLS"] == true,
         http3: input["opts"]["IsHTTP3AltSvcHeaderNeeded"] == true,
+        edge: false,
         // The recorded proxies do not show their headers.
         forwarded_host: case["out"].to_string().contains("appendXForwardedHost"),
         proxyless: false,

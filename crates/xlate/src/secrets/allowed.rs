@@ -14,7 +14,7 @@ use model::node::Identity;
 use model::object::ObjectName;
 use store::{Reads, Snapshot};
 
-use super::named::of_server;
+use super::named::{EdgeCredentials, of_server};
 
 /// Whether a proxy may read a credential. `verified` are the names that Gateways refer to on its behalf.
 ///
@@ -44,26 +44,41 @@ pub(super) fn verified(
     identity: &Identity,
 ) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let mut objects: BTreeMap<&ObjectName, Option<bool>> = BTreeMap::new();
+    let mut is_edge = false;
+    let mut objects: BTreeMap<&ObjectName, Option<Role>> = BTreeMap::new();
     for server in &merged.servers {
-        // Whether the Gateway is for this identity, and if so, whether it came as a ListenerSet.
         let for_us = *objects.entry(&server.gateway).or_insert_with(|| {
             let object = cx.get::<Gateway>(&server.gateway)?;
+            if object.meta.is_edge() {
+                let ours = identity.namespace == *object.namespace();
+                return ours.then_some(Role::Edge);
+            }
             let role = object.meta.gateway_api();
             let namespace = role.and_then(|r| r.parent_namespace.as_ref());
             let account = role.and_then(|r| r.service_account.as_ref());
             let ours = identity.namespace == *namespace.unwrap_or(object.namespace())
                 && account.is_none_or(|a| *identity.service_account == **a);
             let derived = object.meta.derived.as_ref();
-            ours.then(|| derived.is_some_and(|d| d.is_from(Kind::ListenerSet)))
+            let is_set = derived.is_some_and(|d| d.is_from(Kind::ListenerSet));
+            ours.then_some(if is_set {
+                Role::ListenerSet
+            } else {
+                Role::Gateway
+            })
         });
-        let Some(listener_set) = for_us else { continue };
+        let Some(role) = for_us else { continue };
         let home = &server.gateway.namespace;
-        let (kind, from) = match listener_set {
-            true => (Kind::ListenerSet, home),
-            false => (Kind::KubeGateway, &identity.namespace),
-        };
         let tls = server.server.tls.as_ref();
+        let (kind, from) = match role {
+            // Whoever derived the Gateway saw to it that the Ingress may name the Secret.
+            Role::Edge => {
+                is_edge = true;
+                names.extend(tls.into_iter().flat_map(of_server));
+                continue;
+            }
+            Role::ListenerSet => (Kind::ListenerSet, home),
+            Role::Gateway => (Kind::KubeGateway, &identity.namespace),
+        };
         names.extend(tls.into_iter().flat_map(of_server).filter(|name| {
             Credential::parse(name, &identity.namespace, None).is_some_and(|credential| {
                 let to = &credential.object;
@@ -71,7 +86,21 @@ pub(super) fn verified(
             })
         }));
     }
+    if is_edge {
+        names.extend(cx.query(&EdgeCredentials).iter().cloned());
+    }
     names
+}
+
+/// What a Gateway that is for a proxy was made of.
+#[derive(Clone, Copy)]
+enum Role {
+    /// Ingresses with annotations.
+    Edge,
+    /// A ListenerSet.
+    ListenerSet,
+    /// Anything else.
+    Gateway,
 }
 
 /// Whether the owner of a Secret lets objects of a kind in a namespace refer to it. Roots go with the Secret that they

@@ -80,6 +80,35 @@ impl Query<Snapshot> for ClientCredentialsFor {
     }
 }
 
+/// The names that clusters use because of Ingresses with annotations.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct EdgeCredentials;
+
+impl Query<Snapshot> for EdgeCredentials {
+    type Value = BTreeSet<String>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> BTreeSet<String> {
+        let rules = cx.names::<DestinationRule>().into_iter();
+        let names = rules.filter(|rule| *cx.query(&IsEdge(rule.clone())));
+        names
+            .flat_map(|rule| (*cx.query(&CredentialsOf(rule))).clone())
+            .collect()
+    }
+}
+
+/// Whether a DestinationRule was made from Ingresses with annotations.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct IsEdge(ObjectName);
+
+impl Query<Snapshot> for IsEdge {
+    type Value = bool;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
+        let rule = cx.get::<DestinationRule>(&self.0);
+        rule.is_some_and(|rule| rule.meta.is_edge())
+    }
+}
+
 /// The names that clusters use because of a DestinationRule.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct CredentialsOf(ObjectName);

@@ -1,6 +1,7 @@
 //! Objects by number, small enough that they meet: few names, few hosts, few addresses.
 
 mod clusters;
+mod edge;
 pub(crate) mod gateways;
 mod policies;
 
@@ -147,7 +148,7 @@ impl Pick {
                 ISTIO,
                 format!(
                     "spec:\n  hosts: [\"{host}\"]\n  gateways: [{}]\n  http:\n  - match: [{{uri: {{prefix: /{variant}}}}}]\n    \
-                     route: [{{destination: {{host: {}, subset: v{}}}, weight: 30}}, {{destination: {{host: h0.example.com}}, weight: 70}}]\n  \
+                     route: [{{destination: {{host: {}, subset: v{}}}, weight: 30}}, {{destination: {{host: h0.example.com, port: {{number: 80}}}}, weight: 70}}]\n  \
                      - route: [{{destination: {{host: \"{}\"}}}}]\n",
                     if variant % 3 == 0 { "mesh, n0" } else { "mesh" },
                     if variant % 2 == 0 {

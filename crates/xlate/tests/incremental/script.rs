@@ -169,7 +169,13 @@ fn owner(index: u8) -> Owner {
 
 fn objects(picks: &[Pick]) -> Vec<AnyObject> {
     let yaml: Vec<String> = picks.iter().map(Pick::yaml).collect();
-    World::objects(&yaml.join("\n---\n"))
+    let mut objects = World::objects(&yaml.join("\n---\n"));
+    for (object, pick) in objects.iter_mut().zip(picks) {
+        if let Some(routes) = pick.asked() {
+            testkit::edge(object, routes);
+        }
+    }
+    objects
 }
 
 fn shard(owner: u8) -> ShardKey {

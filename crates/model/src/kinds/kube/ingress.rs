@@ -1,8 +1,11 @@
 //! `Ingress` and `IngressClass`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::object::Object;
 
 /// Where requests from outside go, by host and path: served as Istio does, see docs/ingress.md.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
@@ -123,4 +126,61 @@ pub struct IngressClass {
     pub controller: Arc<str>,
     /// More settings.
     pub parameters: Option<ResourceRef>,
+}
+
+/// The host of rules that name none.
+pub const ANY_HOST: &str = "*";
+
+/// The prefixes of annotations that are read of Ingresses.
+const PREFIXES: [&str; 2] = ["nginx.ingress.kubernetes.io/", "higress.io/"];
+
+/// How many further hosts of an Ingress count.
+const ALIASES: usize = 100;
+
+impl Object<Ingress> {
+    /// Every host that the Ingress may be about, as it or its annotations name them: those of its rules, aliases, the
+    /// same with or without `www.` where they redirect to one another, and `*` where it has a default backend.
+    pub fn hosts(&self) -> BTreeSet<Arc<str>> {
+        let stated = self.spec.rules.iter().map(|rule| match &*rule.host {
+            "" => ANY_HOST.into(),
+            _ => rule.host.clone(),
+        });
+        let mut hosts: BTreeSet<Arc<str>> = stated.collect();
+        if self.spec.default_backend.is_some() {
+            hosts.insert(ANY_HOST.into());
+        }
+        let stated = |name: &'static str| {
+            let keys = PREFIXES.iter().map(move |prefix| format!("{prefix}{name}"));
+            keys.filter_map(|key| self.meta.annotations.get(&key))
+        };
+        if stated("from-to-www-redirect").next().is_some() {
+            let others: Vec<_> = hosts.iter().filter_map(|host| www(host)).collect();
+            hosts.extend(others);
+        }
+        for aliases in stated("server-alias") {
+            let aliases = aliases.split([',', ' ']).filter(|alias| !alias.is_empty());
+            hosts.extend(aliases.take(ALIASES).map(Arc::from));
+        }
+        hosts
+    }
+}
+
+impl Ingress {
+    /// The Services that its rules and its default backend name.
+    pub fn services(&self) -> BTreeSet<&Arc<str>> {
+        let paths = self.rules.iter().filter_map(|rule| rule.http.as_ref());
+        let backends = paths.flat_map(|http| http.paths.iter().map(|path| &path.backend));
+        let backends = backends.chain(&self.default_backend);
+        let named = backends.filter_map(|backend| Some(&backend.service.as_ref()?.name));
+        named.filter(|name| !name.is_empty()).collect()
+    }
+}
+
+/// The same host with `www.`, or without it if it has it; none for wildcards.
+pub fn www(host: &str) -> Option<Arc<str>> {
+    match host.strip_prefix("www.") {
+        Some(bare) => Some(bare.into()),
+        None if host.starts_with('*') => None,
+        None => Some(format!("www.{host}").into()),
+    }
 }

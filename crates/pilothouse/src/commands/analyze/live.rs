@@ -1,10 +1,12 @@
 //! Analysis as a server shows it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use analysis::Finding;
 use analysis::suppress::Wanted;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use model::{Diagnostic, Kind, ObjectKey, ObjectName, Origin, Severity, SourceId};
 use serde_json::Value;
 
@@ -59,13 +61,7 @@ async fn current(address: &str) -> anyhow::Result<Value> {
 
 fn finding(row: &Value) -> anyhow::Result<Finding> {
     let text = |field: &str| row[field].as_str().unwrap_or_default();
-    let code = analysis::code::find(text("code"));
-    let code = code.with_context(|| {
-        format!(
-            "the server knows the code {}, this program does not",
-            text("code")
-        )
-    })?;
+    let code = code(text("code"))?;
     let severity = match text("level") {
         "Error" => Severity::Error,
         "Warning" => Severity::Warning,
@@ -76,7 +72,7 @@ fn finding(row: &Value) -> anyhow::Result<Finding> {
         .map(|(name, _)| *name)
         .find(|name| *name == text("analyzer"));
     let kind = Kind::find(text("group"), text("kind"));
-    let mut diagnostic = Diagnostic::new(code.id, severity, text("message")).at(text("path"));
+    let mut diagnostic = Diagnostic::new(code, severity, text("message")).at(text("path"));
     diagnostic.object = kind.map(|kind| ObjectKey {
         kind,
         name: ObjectName::new(text("namespace"), text("name")),
@@ -88,6 +84,28 @@ fn finding(row: &Value) -> anyhow::Result<Finding> {
         analyzer: analyzer.unwrap_or_default(),
         since: None,
         until: None,
+    })
+}
+
+/// The codes of reading and derivation that servers have told of. Each is kept for good: there are few.
+static TOLD: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// A code, which findings hold as a constant.
+fn code(id: &str) -> anyhow::Result<&'static str> {
+    if let Some(known) = analysis::code::find(id) {
+        return Ok(known.id);
+    }
+    let is_code =
+        id.len() == 7 && id.starts_with("PIL") && id[3..].bytes().all(|b| b.is_ascii_digit());
+    anyhow::ensure!(is_code, "{id:?} is no code of a finding");
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(match told.get(id) {
+        Some(known) => known,
+        None => {
+            let kept: &'static str = Box::leak(id.into());
+            told.insert(kept);
+            kept
+        }
     })
 }
 

@@ -25,7 +25,7 @@ pub(super) const FORMAT: &str = r#"{
     "flags": "%RESPONSE_FLAGS%",
     "details": "%RESPONSE_CODE_DETAILS%",
     "route": "%ROUTE_NAME%",
-    "cluster": "%UPSTREAM_CLUSTER%",
+    "cluster": "%UPSTREAM_CLUSTER_RAW%",
     "upstream": "%UPSTREAM_HOST%",
     "bytes": "%BYTES_SENT%",
     "milliseconds": "%DURATION%"

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use model::settings::Features;
-use model::{Diagnostic, Kind};
+use model::{Diagnostic, Kind, Severity};
 use serde_json::Value;
 
 use crate::commands::analyze::{self, live};
@@ -68,7 +68,10 @@ impl Overview {
         let mut found: Vec<Diagnostic> = Vec::new();
         let wanted = |finding: &Diagnostic| {
             let kind = finding.object.as_ref().map(|key| key.kind);
-            !self.ingresses_only || matches!(kind, Some(Kind::Ingress | Kind::IngressClass))
+            let counts = finding.severity >= Severity::Warning && !is_moot(finding);
+            counts
+                && (!self.ingresses_only
+                    || matches!(kind, Some(Kind::Ingress | Kind::IngressClass)))
         };
         for finding in all.into_iter().filter(wanted) {
             let same = |f: &Diagnostic| {
@@ -84,7 +87,7 @@ impl Overview {
                 found.push(finding);
             }
         }
-        found.sort_by(|a, b| b.severity.cmp(&a.severity));
+        found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         self.findings = found;
         self.served = Served::read(pages).await?;
         self.revision = revision;
@@ -99,6 +102,10 @@ impl Overview {
     /// Prints what is wrong, and what Envoy listens on.
     pub(super) fn print(&self, out: &mut dyn Write, open: &BTreeSet<u16>) -> anyhow::Result<()> {
         self.print_findings(&self.findings)?;
+        self.print_listeners(out, open)
+    }
+
+    fn print_listeners(&self, out: &mut dyn Write, open: &BTreeSet<u16>) -> anyhow::Result<()> {
         writeln!(out)?;
         for (name, port) in [("http ", self.http), ("https", self.https)] {
             match self.served.hosts.get(&port) {
@@ -144,8 +151,12 @@ impl Overview {
             self.print_findings(&new)?;
         } else if before != self.served {
             writeln!(out, "{}", self.served)?;
-            out.flush()?;
         }
+        if !before.hosts.keys().eq(self.served.hosts.keys()) {
+            self.print_listeners(out, &self.ports())?;
+            writeln!(out)?;
+        }
+        out.flush()?;
         Ok(())
     }
 
@@ -154,6 +165,15 @@ impl Overview {
         analyze::quote(&mut found);
         findings::print(&found, &self.served.to_string(), Format::Text)
     }
+}
+
+/// Whether a finding has no meaning where Envoy runs on this machine: an endpoint may be on it as well.
+fn is_moot(finding: &Diagnostic) -> bool {
+    let kind = finding.object.as_ref().map(|key| key.kind);
+    finding.code == validate::report::codes::LIMIT
+        && kind == Some(Kind::EndpointSlice)
+        && finding.path.contains(".addresses[")
+        && finding.severity == Severity::Warning
 }
 
 impl Served {

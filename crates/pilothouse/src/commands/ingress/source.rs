@@ -9,11 +9,11 @@ use super::IngressOptions;
 use super::access::{FORMAT, Requests};
 use crate::commands::input;
 
+/// Backends have no proxies, so nobody needs certificates of the mesh.
+const NO_MESH: [&str; 2] = ["--enable-ca-server", "false"];
 /// What makes a server only read a cluster.
-const READ_ONLY: [&str; 14] = [
+const READ_ONLY: [&str; 12] = [
     "--write-status",
-    "false",
-    "--enable-ca-server",
     "false",
     "--distribute-roots",
     "false",
@@ -33,7 +33,7 @@ pub(super) fn flags(
     dir: &Path,
     requests: Option<&Requests>,
 ) -> anyhow::Result<Vec<String>> {
-    let mut flags = Vec::new();
+    let mut flags: Vec<String> = NO_MESH.map(str::to_owned).to_vec();
     for path in &options.manifest {
         if !path.exists() {
             bail!("there is no {}", path.display());

@@ -44,7 +44,7 @@ pub(super) async fn fetched(
             let list = fetched.get(ty).into_iter().flatten();
             (
                 *ty,
-                list.map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
+                list.map(|r| descriptors::json::shown(ty.as_str(), &r.body))
                     .collect(),
             )
         })
@@ -139,7 +139,7 @@ pub(in crate::commands) fn offline(
             (
                 *ty,
                 set.iter()
-                    .map(|r| descriptors::json::from_bytes(ty.as_str(), &r.body))
+                    .map(|r| descriptors::json::shown(ty.as_str(), &r.body))
                     .collect(),
             )
         })

@@ -1,0 +1,147 @@
+//! A service that is asked about each request: by the Ingress itself, or by the ConfigMap for all of them.
+
+use std::sync::Arc;
+
+use crate::reader::{Fault, Reader};
+use crate::values::{authority, boolean, headers, is_of_url, link, port, reference, token};
+use crate::{ExternalAuth, Signin, variables};
+
+/// The parameter of the sign-in page that says where to come back to, where it is not stated.
+const PARAMETER: &str = "rd";
+
+/// The most headers that backends get of an answer.
+const MOST: usize = 100;
+
+/// The methods of requests to the service, those of nginx.
+const METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE",
+];
+
+/// Where settings are read: annotations of the Ingress, or options.
+#[derive(Clone, Copy)]
+enum Place {
+    Ingress,
+    Options,
+}
+
+/// Reads which service is asked. That of the Ingress goes before that of the ConfigMap, which `enable-global-auth` turns
+/// off.
+pub(crate) fn read(r: &mut Reader<'_>) -> Option<ExternalAuth> {
+    let own = of(r, Place::Ingress);
+    let wants_global = r.get("enable-global-auth", boolean).unwrap_or(true);
+    if own.is_some() || r.has("auth-url") || !wants_global {
+        return own;
+    }
+    of(r, Place::Options)
+}
+
+fn of(r: &mut Reader<'_>, place: Place) -> Option<ExternalAuth> {
+    let url = value(r, place, ["auth-url", "global-auth-url"], service);
+    let method = value(r, place, ["auth-method", "global-auth-method"], method);
+    let redirect = ["auth-request-redirect", "global-auth-request-redirect"];
+    let request_redirect = value(r, place, redirect, request_redirect);
+    let to_backend = ["auth-response-headers", "global-auth-response-headers"];
+    let response_headers = value(r, place, to_backend, |text| headers(text, MOST));
+    let always = ["auth-always-set-cookie", "global-auth-always-set-cookie"];
+    let always_set_cookie = value(r, place, always, boolean);
+    let signin = signin(r, place);
+    let proxied = match place {
+        Place::Ingress => r.get("auth-proxy-set-headers", reference),
+        Place::Options => None,
+    };
+    let link = url?;
+    Some(ExternalAuth {
+        tls: link.tls,
+        host: link.host,
+        port: link.port.unwrap_or(if link.tls { 443 } else { 80 }),
+        path: link.path.unwrap_or_else(|| "/".into()),
+        method,
+        signin,
+        response_headers: response_headers.unwrap_or_default(),
+        always_set_cookie: always_set_cookie.unwrap_or_default(),
+        request_redirect,
+        headers: proxied,
+    })
+}
+
+fn value<T>(
+    r: &mut Reader<'_>,
+    place: Place,
+    [annotation, option]: [&'static str; 2],
+    parse: impl Fn(&str) -> Result<T, Fault>,
+) -> Option<T> {
+    match place {
+        Place::Ingress => r.get(annotation, parse),
+        Place::Options => r.option(option, parse),
+    }
+}
+
+fn service(text: &str) -> Result<crate::values::Link, Fault> {
+    let found = link(text)?;
+    match text.contains('#') {
+        true => Err("has a fragment".into()),
+        false => Ok(found),
+    }
+}
+
+fn method(text: &str) -> Result<Arc<str>, Fault> {
+    match METHODS.contains(&text) {
+        true => Ok(text.into()),
+        false => Err("is no method".into()),
+    }
+}
+
+fn request_redirect(text: &str) -> Result<Arc<str>, Fault> {
+    match text.bytes().all(is_of_url) {
+        true => Ok(text.into()),
+        false => Err("has characters that no URL has, or variables of nginx".into()),
+    }
+}
+
+/// The sign-in page, with the parameter that says where to come back to unless it has it.
+fn signin(r: &mut Reader<'_>, place: Place) -> Option<Signin> {
+    let names = [
+        "auth-signin-redirect-param",
+        "global-auth-signin-redirect-param",
+    ];
+    let parameter = value(r, place, names, token);
+    let parameter = parameter.unwrap_or_else(|| PARAMETER.into());
+    let names = ["auth-signin", "global-auth-signin"];
+    value(r, place, names, |text| page(text, &parameter))
+}
+
+fn page(text: &str, parameter: &str) -> Result<Signin, Fault> {
+    if !text.bytes().all(|b| is_of_url(b) || b"${}".contains(&b)) {
+        return Err("has characters that no URL has".into());
+    }
+    let mut url = match text.starts_with('/') && !text.starts_with("//") {
+        true => format!("$scheme://$http_host{text}"),
+        false => text.to_owned(),
+    };
+    let (scheme, rest) = url.split_once("://").ok_or(NO_URL)?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    if !["http", "https", "$scheme"].contains(&scheme) || !is_authority(&rest[..end]) {
+        return Err(NO_URL.into());
+    }
+    let query = url.split_once('?').map(|(_, query)| query);
+    let mut stated = query.unwrap_or_default().split('&');
+    if !stated.any(|pair| pair.split('=').next() == Some(parameter)) {
+        let sign = if query.is_some() { '&' } else { '?' };
+        url = format!("{url}{sign}{parameter}=$scheme://$http_host$escaped_request_uri");
+    }
+    let url = variables::format(&url)?.into();
+    Ok(Signin { url })
+}
+
+const NO_URL: &str = "is no URL of http or https";
+
+/// A host and a port, or a variable and a port.
+fn is_authority(text: &str) -> bool {
+    match text.strip_prefix('$').map(variables::name) {
+        Some(Some((_, after))) => after
+            .strip_prefix(':')
+            .map_or(after.is_empty(), |p| port(p).is_ok()),
+        Some(None) => false,
+        None => authority(text).is_ok(),
+    }
+}

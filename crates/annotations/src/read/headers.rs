@@ -1,0 +1,126 @@
+//! Headers that are added, set and removed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::reader::{Fault, Reader};
+use crate::values::{boolean, changeable, count, header_value, list, reference};
+use crate::{HeaderChange, HeaderControl};
+
+/// The most lines of an annotation.
+const MOST: usize = 100;
+
+/// Valid lines, and whether that was all of them.
+type Lines = (BTreeMap<Arc<str>, Arc<str>>, bool);
+
+/// Reads how headers are changed.
+pub(crate) fn read(r: &mut Reader<'_>) -> HeaderControl {
+    let request = HeaderChange {
+        set: pairs(r, "request-header-control-update"),
+        add: pairs(r, "request-header-control-add"),
+        remove: names(r, "request-header-control-remove"),
+        ..HeaderChange::default()
+    };
+    let mut response = HeaderChange {
+        set: pairs(r, "response-header-control-update"),
+        add: pairs(r, "response-header-control-add"),
+        remove: names(r, "response-header-control-remove"),
+        ..HeaderChange::default()
+    };
+    by_options(r, &mut response);
+    HeaderControl {
+        request,
+        response,
+        of_config_map: r.get("custom-headers", reference),
+    }
+}
+
+const SOME: &str = "has lines or names that cannot be used, which are left out";
+
+fn pairs(r: &mut Reader<'_>, name: &'static str) -> BTreeMap<Arc<str>, Arc<str>> {
+    let (pairs, all) = r.get(name, lines).unwrap_or((BTreeMap::new(), true));
+    if !all {
+        r.warn(name, SOME);
+    }
+    pairs
+}
+
+/// Lines of a name and a value.
+fn lines(text: &str) -> Result<Lines, Fault> {
+    let mut found = BTreeMap::new();
+    let mut all = true;
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let value = value.trim().trim_matches(['"', '\'']);
+        match (
+            changeable(name.trim_matches(['"', '\''])),
+            header_value(value),
+        ) {
+            (Ok(name), Ok(value)) if !value.is_empty() && found.len() < MOST => {
+                found.insert(name, value);
+            }
+            _ => all = false,
+        }
+    }
+    Ok((found, all))
+}
+
+fn names(r: &mut Reader<'_>, name: &'static str) -> Vec<Arc<str>> {
+    let read = r.get(name, |text| {
+        let items = list(text, MOST)?;
+        let mut names: Vec<Arc<str>> = Vec::new();
+        let mut all = true;
+        for item in items {
+            match changeable(item) {
+                Ok(name) if !names.contains(&name) => names.push(name),
+                Ok(_) => {}
+                Err(_) => all = false,
+            }
+        }
+        Ok((names, all))
+    });
+    let (names, all) = read.unwrap_or((Vec::new(), true));
+    if !all {
+        r.warn(name, SOME);
+    }
+    names
+}
+
+/// Headers that options of ingress-nginx's ConfigMap set and remove, where annotations say nothing of them.
+fn by_options(r: &mut Reader<'_>, response: &mut HeaderChange) {
+    const HSTS: &str = "strict-transport-security";
+    if let Some(value) = hsts(r).filter(|_| !response.set.contains_key(HSTS)) {
+        response.set.insert(HSTS.into(), value.into());
+    }
+    let hidden = r.option("hide-headers", |text| {
+        list(text, MOST)?
+            .into_iter()
+            .map(changeable)
+            .collect::<Result<Vec<_>, _>>()
+    });
+    for name in hidden.unwrap_or_default() {
+        if !response.remove.contains(&name) {
+            response.remove.push(name);
+        }
+    }
+}
+
+/// The value of `Strict-Transport-Security`, where an option states anything of it.
+fn hsts(r: &mut Reader<'_>) -> Option<String> {
+    let on = r.option("hsts", boolean);
+    let age = r.option("hsts-max-age", count);
+    let below = r.option("hsts-include-subdomains", boolean);
+    let preload = r.option("hsts-preload", boolean);
+    let stated = on.is_some() || age.is_some() || below.is_some() || preload.is_some();
+    if !stated || on == Some(false) {
+        return None;
+    }
+    let mut value = format!("max-age={}", age.unwrap_or(31_536_000));
+    if below.unwrap_or(true) {
+        value.push_str("; includeSubDomains");
+    }
+    if preload.unwrap_or_default() {
+        value.push_str("; preload");
+    }
+    Some(value)
+}

@@ -1,0 +1,67 @@
+//! What stock Envoy has no filter for: servers of MCP, and calls of Dubbo.
+
+use std::sync::Arc;
+
+use crate::reader::{Fault, Reader};
+use crate::spec;
+use crate::values::{boolean, list, text};
+use crate::{Compares, McpServer, McpUpstream};
+
+const MOST_DOMAINS: usize = 100;
+
+/// Reads an entry of the list of MCP servers; `None` where the family is not whole.
+pub(crate) fn read(r: &mut Reader<'_>) -> Option<McpServer> {
+    if !r.get("mcp-server", boolean)? {
+        return None;
+    }
+    refused(r, "mcp-server");
+    let domains = r.get("mcp-server-match-rule-domains", |text| {
+        let items = list(text, MOST_DOMAINS)?.into_iter();
+        items.map(self::text).collect::<Result<Vec<Arc<str>>, _>>()
+    });
+    let compares = r.get("mcp-server-match-rule-type", compares);
+    let value = r.get("mcp-server-match-rule-value", text);
+    let upstream = r.get("mcp-server-upstream-type", upstream);
+    let rewrites = r.get("mcp-server-enable-path-rewrite", boolean);
+    let prefix = r.get("mcp-server-path-rewrite-prefix", text);
+    Some(McpServer {
+        domains: domains.unwrap_or_else(|| vec!["*".into()]),
+        compares: compares?,
+        value: value?,
+        upstream: upstream?,
+        rewrites: rewrites.unwrap_or_default(),
+        prefix: prefix.unwrap_or_default(),
+    })
+}
+
+/// Reads which Http2Rpc says how requests become calls.
+pub(crate) fn rpc(r: &mut Reader<'_>) -> Option<Arc<str>> {
+    let name = r.get("rpc-destination-name", text)?;
+    refused(r, "rpc-destination-name");
+    Some(name)
+}
+
+fn refused(r: &mut Reader<'_>, name: &'static str) {
+    let how = spec::find(name).map_or("", |spec| spec.how);
+    r.warn(name, &format!("is not supported: {how}"));
+}
+
+fn compares(text: &str) -> Result<Compares, Fault> {
+    match text {
+        "exact" => Ok(Compares::Exact),
+        "prefix" => Ok(Compares::Prefix),
+        "suffix" => Ok(Compares::Suffix),
+        "contains" => Ok(Compares::Contains),
+        "regex" => Ok(Compares::Regex),
+        _ => Err("is none of exact, prefix, suffix, contains and regex".into()),
+    }
+}
+
+fn upstream(text: &str) -> Result<McpUpstream, Fault> {
+    match text {
+        "rest" => Ok(McpUpstream::Rest),
+        "sse" => Ok(McpUpstream::Sse),
+        "streamable" => Ok(McpUpstream::Streamable),
+        _ => Err("is none of rest, sse and streamable".into()),
+    }
+}

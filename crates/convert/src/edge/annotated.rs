@@ -1,0 +1,82 @@
+//! The annotations of an Ingress that is served.
+
+use std::sync::Arc;
+
+use annotations::{Annotations, Defaults, Dialect, Note};
+use model::kinds::kube::{ConfigMap, Ingress};
+use model::{Diagnostic, ObjectKey, ObjectName, Severity};
+
+use super::class::ServedBy;
+use super::key;
+use crate::outcome::{code, finding};
+use crate::reader::{Derive, Reader};
+use crate::strata::Routes;
+
+/// The annotations of an Ingress; none where it is not served.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct AnnotatedBy(pub(super) ObjectName);
+
+/// What the annotations of an Ingress say.
+#[derive(PartialEq, Debug)]
+pub(super) struct Annotated {
+    pub(super) annotations: Annotations,
+    pub(super) dialect: Dialect,
+    /// The objects that decide how it is read.
+    pub(super) others: Vec<ObjectKey>,
+}
+
+impl Derive for AnnotatedBy {
+    type Stratum = Routes;
+    type Value = Option<Arc<Annotated>>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let served = read.derived(ServedBy(self.0.clone())).as_ref().clone()?;
+        let ingress = read.get::<Ingress>(&self.0)?;
+        let mut others: Vec<ObjectKey> = served.class.into_iter().collect();
+        let options = read.settings().features.edge_nginx_config_map.object();
+        let options = options.and_then(|name| read.get::<ConfigMap>(&name));
+        let mut defaults = Defaults::default();
+        if let Some(options) = options {
+            others.push(options.key());
+            let data = options.spec.data.iter();
+            defaults.nginx = Arc::new(data.map(|(name, value)| (&**name, &**value)).collect());
+        }
+        let annotations = annotations::read(&ingress.meta.annotations, served.dialect, &defaults);
+        Some(Arc::new(Annotated {
+            annotations,
+            dialect: served.dialect,
+            others,
+        }))
+    }
+}
+
+impl Annotated {
+    /// Where in an Ingress an annotation stands.
+    pub(super) fn path(&self, name: &str) -> String {
+        match self.annotations.keys.get(name) {
+            Some(key) => path_of(key),
+            None => "metadata.annotations".to_owned(),
+        }
+    }
+}
+
+/// Where in an object an annotation of that key stands.
+fn path_of(key: &str) -> String {
+    format!("metadata.annotations[{key}]")
+}
+
+/// A note about an annotation as a finding.
+pub(super) fn told(ingress: &ObjectName, note: &Note) -> Diagnostic {
+    let code = match note.severity {
+        Severity::Error => code::CLOSED,
+        _ => code::ANNOTATION,
+    };
+    let path = path_of(&note.key);
+    finding(
+        &key(ingress),
+        code,
+        note.severity,
+        path,
+        note.message.clone(),
+    )
+}

@@ -1,0 +1,100 @@
+//! Which Ingresses are served with their annotations, and whose dialect those have.
+//!
+//! Higress: pkg/ingress/kube/ingressv1/controller.go shouldProcessIngress, 2.1, and ingress-nginx, whose controllers of
+//! IngressClasses count as well.
+
+use std::sync::Arc;
+
+use annotations::Dialect;
+use model::kinds::kube::{Ingress, IngressClass};
+use model::settings::Features;
+use model::{Object, ObjectKey, ObjectName};
+use store::index::{DEFAULT_CLASS, ObjectIndex};
+
+use crate::reader::{Derive, Reader};
+use crate::strata::Routes;
+
+/// What named the class before there were IngressClasses. It beats them still.
+const ANNOTATION: &str = "kubernetes.io/ingress.class";
+/// The controller of ingress-nginx, for which the class `nginx` stands.
+const NGINX_CONTROLLER: &str = "k8s.io/ingress-nginx";
+const NGINX: &str = "nginx";
+/// The word that stands for every class.
+const EVERY: &str = "*";
+
+/// Why an Ingress is served.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Served {
+    /// Whose defaults its annotations have.
+    pub(super) dialect: Dialect,
+    /// The IngressClass without which it would not be.
+    pub(super) class: Option<ObjectKey>,
+}
+
+/// Whether an Ingress is served with its annotations, and by which class.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ServedBy(pub(crate) ObjectName);
+
+/// Whether an Ingress of that class is served. `class` is the IngressClass of that name, if there is one.
+pub fn is_served(features: &Features, named: Option<&str>, class: Option<&IngressClass>) -> bool {
+    dialect(features, named, class).is_some()
+}
+
+fn dialect(
+    features: &Features,
+    named: Option<&str>,
+    class: Option<&IngressClass>,
+) -> Option<Dialect> {
+    let ours = |word: &str| features.edge_classes.iter().any(|c| **c == *word);
+    let of_nginx = class.is_some_and(|class| &*class.controller == NGINX_CONTROLLER);
+    let named = named.unwrap_or_default();
+    let served = ours(EVERY) || ours(named) || (ours(NGINX) && (named.is_empty() || of_nginx));
+    if !served {
+        return None;
+    }
+    Some(match features.edge_dialect.as_str() {
+        "nginx" => Dialect::Nginx,
+        "higress" => Dialect::Higress,
+        _ if named == NGINX || of_nginx || (named.is_empty() && ours(NGINX)) => Dialect::Nginx,
+        _ => Dialect::Higress,
+    })
+}
+
+impl Derive for ServedBy {
+    type Stratum = Routes;
+    type Value = Option<Served>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Option<Served> {
+        let features = &read.settings().features;
+        if features.edge_classes.is_empty() || self.0.cluster.is_some() {
+            return None;
+        }
+        let ingress = read.get::<Ingress>(&self.0)?;
+        if let Some(named) = ingress.meta.annotations.get(ANNOTATION) {
+            let dialect = dialect(features, Some(named), None)?;
+            return Some(Served {
+                dialect,
+                class: None,
+            });
+        }
+        let class = match ingress.spec.ingress_class_name.as_deref() {
+            Some(named) => read.get::<IngressClass>(&ObjectName::new("", named)),
+            None => default_class(read),
+        };
+        let named = match (&ingress.spec.ingress_class_name, &class) {
+            (Some(named), _) => Some(named.clone()),
+            (None, Some(class)) => Some(class.meta.name.name.to_string().into()),
+            (None, None) => None,
+        };
+        let spec = class.as_ref().map(|class| &class.spec);
+        let dialect = dialect(features, named.as_deref(), spec)?;
+        let class = class.map(|class| class.key());
+        Some(Served { dialect, class })
+    }
+}
+
+/// The IngressClass of Ingresses that name none.
+fn default_class(read: &Reader<'_, '_, Routes>) -> Option<Arc<Object<IngressClass>>> {
+    let classes = read.list_by::<IngressClass>(ObjectIndex::Label, DEFAULT_CLASS);
+    classes.into_iter().next()
+}

@@ -1,0 +1,306 @@
+//! A rule of a host on its way to becoming routes.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use annotations::{HttpsRedirect, Redirects, Retry, Text};
+use model::{Kind, ObjectKey, ObjectName};
+use proto_istio::networking::http_body::Specifier;
+use proto_istio::networking::{
+    HttpBody, HttpDirectResponse, HttpRedirect, HttpRewrite, HttpRoute, HttpRouteDestination,
+};
+
+use super::matching::rewrite;
+use super::name;
+use super::policy::{Policy, PolicyOf};
+use super::rules::{Backend, HostRules, Path, PathKind};
+use super::{backend, limits};
+use crate::reader::Reader;
+use crate::strata::Routes;
+
+/// A rule of a host.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Draft {
+    pub(super) ingress: ObjectName,
+    /// Where in the Ingress it stands.
+    pub(super) at: String,
+    pub(super) asks: Asks,
+    /// It is what remains where no rule matches.
+    pub(super) is_default: bool,
+    /// Without a match.
+    pub(super) route: HttpRoute,
+    pub(super) policy: Arc<Policy>,
+    /// Why no request is served; short, for a header.
+    pub(super) closed: Option<Arc<str>>,
+    /// Requests that are not secure are redirected.
+    pub(super) https: bool,
+    pub(super) retry: Option<Retry>,
+    /// Objects beside the policy's without which it would be another.
+    pub(super) others: Vec<ObjectKey>,
+}
+
+/// What a rule asks of requests: two rules of a host that ask the same are one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Asks {
+    pub(super) path: Arc<str>,
+    pub(super) kind: PathKind,
+    pub(super) ignore_case: bool,
+    pub(super) methods: Vec<Arc<str>>,
+    pub(super) headers: BTreeMap<Arc<str>, Text>,
+    pub(super) query: BTreeMap<Arc<str>, Text>,
+}
+
+impl Asks {
+    /// What a path of an Ingress asks.
+    pub(super) fn new(path: &Path, rules: &HostRules) -> Self {
+        let matching = &rules.annotated.annotations.matching;
+        Self {
+            path: path.path.clone(),
+            kind: path.kind,
+            ignore_case: path.ignore_case,
+            methods: matching.methods.clone(),
+            headers: matching.headers.clone(),
+            query: matching.query.clone(),
+        }
+    }
+
+    /// What rules have in common that are one: nginx and Higress tell none apart by case.
+    pub(super) fn same(&self) -> Self {
+        Self {
+            ignore_case: false,
+            ..self.clone()
+        }
+    }
+
+    /// Whether it asks nothing.
+    pub(super) fn is_catch_all(&self) -> bool {
+        self.kind == PathKind::Prefix
+            && &*self.path == "/"
+            && self.methods.is_empty()
+            && self.headers.is_empty()
+            && self.query.is_empty()
+    }
+}
+
+impl Draft {
+    /// The place among the rules of its host: the default last, before it what matches all; exact paths, then prefixes,
+    /// then regular expressions; longer paths; methods, the fewer; more headers; more parameters. Equals stay in order.
+    ///
+    /// Higress: pkg/ingress/kube/common/tool.go SortHTTPRoutes, 2.1.
+    pub(super) fn order(&self) -> impl Ord + use<> {
+        let asks = &self.asks;
+        let kind = match asks.kind {
+            PathKind::Exact => 0,
+            PathKind::Prefix | PathKind::Text => 1,
+            PathKind::PrefixRegex | PathKind::FullRegex => 2,
+        };
+        let methods: usize = asks.methods.iter().map(|method| method.len() + 1).sum();
+        (
+            self.is_default,
+            asks.is_catch_all(),
+            kind,
+            Reverse(asks.path.len()),
+            (asks.methods.is_empty(), methods),
+            Reverse(asks.headers.len()),
+            Reverse(asks.query.len()),
+        )
+    }
+
+    /// What its routes weigh about.
+    pub(super) fn weight(&self) -> usize {
+        use prost::Message;
+        let users = self
+            .policy
+            .edge
+            .users
+            .as_ref()
+            .map_or(0, |users| users.lines.len());
+        self.route.encoded_len() + users + limits::ROUTE_BYTES
+    }
+}
+
+/// Drafts of the rules of an Ingress about a host.
+pub(super) struct Drafting<'r, 'a, 'b> {
+    pub(super) read: &'r Reader<'a, 'b, Routes>,
+    pub(super) ingress: &'r ObjectName,
+    pub(super) rules: &'r HostRules,
+    pub(super) policy: Arc<Policy>,
+    /// The host has a certificate.
+    pub(super) is_secure: bool,
+}
+
+impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
+    pub(super) fn new(
+        read: &'r Reader<'a, 'b, Routes>,
+        ingress: &'r ObjectName,
+        rules: &'r HostRules,
+        is_secure: bool,
+    ) -> Option<Self> {
+        let policy = read.derived(PolicyOf(ingress.clone())).as_ref().clone()?;
+        Some(Self {
+            read,
+            ingress,
+            rules,
+            policy,
+            is_secure,
+        })
+    }
+
+    /// The destinations of a path; why there are none, as a sentence.
+    pub(super) fn destinations(&self, path: &Path) -> Result<Vec<HttpRouteDestination>, String> {
+        let stated = &self.rules.annotated.annotations.backend.destinations;
+        backend::destinations(self.read, self.ingress, &path.backend, stated)
+    }
+
+    /// The rule of a path, and what is wrong with its backend.
+    pub(super) fn draft(&self, path: &Path) -> (Draft, Option<String>) {
+        let annotations = &self.rules.annotated.annotations;
+        let mut draft = self.bare(path);
+        let redirects = &annotations.redirect;
+        if let Some(route) = answer(redirects) {
+            draft.route = route;
+            draft.route.name = self.name();
+            return (draft, None);
+        }
+        draft.retry.clone_from(&annotations.retry);
+        draft.route.clone_from(&self.policy.route);
+        draft.route.name = self.name();
+        let (path_rewrite, authority) = (rewrite(path, self.rules), &annotations.rewrite.host);
+        if path_rewrite.is_some() || authority.is_some() {
+            let mut stated = path_rewrite.unwrap_or_default();
+            stated.authority = authority.as_deref().unwrap_or_default().to_owned();
+            draft.route.rewrite = Some(stated);
+        }
+        let (destinations, fault) = match self.destinations(path) {
+            Ok(destinations) => (destinations, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        if let (Backend::Service(name, _), None) = (&path.backend, &fault) {
+            draft.others.push(ObjectKey {
+                kind: Kind::Service,
+                name: ObjectName::new(self.ingress.namespace.clone(), &**name),
+            });
+        }
+        draft.route.route = destinations;
+        if draft.route.route.is_empty() {
+            draft.route.rewrite = None;
+            draft.route.mirrors.clear();
+            draft.route.direct_response = Some(HttpDirectResponse {
+                status: 503,
+                body: None,
+            });
+        }
+        (draft, fault)
+    }
+
+    /// The redirect of `/` that an Ingress asks for.
+    pub(super) fn app_root(&self, host: &str) -> Option<Draft> {
+        let annotations = &self.rules.annotated.annotations;
+        let target = annotations.redirect.app_root.as_ref()?;
+        let mut draft = self.bare(&Path {
+            at: self.rules.annotated.path("app-root"),
+            path: "/".into(),
+            kind: PathKind::Exact,
+            ignore_case: false,
+            backend: Backend::None,
+        });
+        draft.route = HttpRoute {
+            name: format!("{host}-app-root"),
+            redirect: Some(HttpRedirect {
+                uri: target.to_string(),
+                redirect_code: 302,
+                ..HttpRedirect::default()
+            }),
+            ..HttpRoute::default()
+        };
+        Some(draft)
+    }
+
+    /// The redirect of everything to another host.
+    pub(super) fn moved(&self, to: &str) -> Draft {
+        let mut draft = self.bare(&Path {
+            at: self.rules.annotated.path("from-to-www-redirect"),
+            path: "/".into(),
+            kind: PathKind::Prefix,
+            ignore_case: false,
+            backend: Backend::None,
+        });
+        draft.https = false;
+        draft.route = HttpRoute {
+            name: self.name(),
+            redirect: Some(HttpRedirect {
+                authority: to.to_owned(),
+                redirect_code: 308,
+                ..HttpRedirect::default()
+            }),
+            ..HttpRoute::default()
+        };
+        draft
+    }
+
+    fn name(&self) -> String {
+        let system = &self.read.settings().features.edge_namespace;
+        name::route(self.ingress, system)
+    }
+
+    fn bare(&self, path: &Path) -> Draft {
+        let annotations = &self.rules.annotated.annotations;
+        let https = match annotations.redirect.https {
+            HttpsRedirect::Never => false,
+            HttpsRedirect::WithCertificate => self.is_secure,
+            HttpsRedirect::Always => true,
+        };
+        Draft {
+            ingress: self.ingress.clone(),
+            at: path.at.clone(),
+            asks: Asks::new(path, self.rules),
+            is_default: false,
+            route: HttpRoute::default(),
+            policy: self.policy.clone(),
+            closed: self.policy.closed.clone(),
+            https: https && !path.path.starts_with(CHALLENGES),
+            retry: None,
+            others: Vec::new(),
+        }
+    }
+}
+
+/// Paths that are never redirected to HTTPS: those who issue certificates ask for them before there is one.
+const CHALLENGES: &str = "/.well-known/acme-challenge";
+
+/// The route of an Ingress that has one answer for everything; nginx gives it before it looks at who asks.
+fn answer(redirects: &Redirects) -> Option<HttpRoute> {
+    let mut route = HttpRoute::default();
+    if let Some(to) = &redirects.to {
+        let text = |part: &Option<Arc<str>>| part.as_deref().unwrap_or_default().to_owned();
+        route.redirect = Some(HttpRedirect {
+            uri: text(&to.path),
+            authority: text(&to.authority),
+            scheme: text(&to.scheme),
+            redirect_code: to.code.into(),
+            ..HttpRedirect::default()
+        });
+    } else if let Some(answer) = &redirects.answer {
+        route.direct_response = Some(HttpDirectResponse {
+            status: answer.status.into(),
+            body: (!answer.body.is_empty()).then(|| HttpBody {
+                specifier: Some(Specifier::String(answer.body.to_string())),
+            }),
+        });
+    } else {
+        return None;
+    }
+    Some(route)
+}
+
+/// A rewrite of paths by a regular expression.
+pub(super) fn by_regex(matched: String, target: String) -> HttpRewrite {
+    HttpRewrite {
+        uri_regex_rewrite: Some(proto_istio::networking::RegexRewrite {
+            r#match: matched,
+            rewrite: target,
+        }),
+        ..HttpRewrite::default()
+    }
+}

@@ -1,0 +1,97 @@
+//! The Gateway of a host.
+//!
+//! Higress: pkg/ingress/kube/ingressv1/controller.go ConvertGateway, 2.1.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::kinds::kube::ANY_HOST;
+use model::settings::Features;
+use model::{Kind, ObjectKey, ObjectName};
+use proto_istio::networking::server_tls_settings::TlSmode;
+use proto_istio::networking::{Gateway, Port, Server, ServerTlsSettings};
+
+use super::tls::{IngressesOf, Tls, TlsOf};
+use super::{derived, name};
+use crate::outcome::{Made, Outcome, object};
+use crate::reader::{Derive, Reader};
+use crate::strata::Routes;
+
+/// The Gateway of a host that Ingresses with annotations name, with what is wrong with how its clients connect.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GatewayOfHost(pub Arc<str>);
+
+impl Derive for GatewayOfHost {
+    type Stratum = Routes;
+    type Value = Outcome<Routes>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
+        let ingresses = read.derived(IngressesOf(self.0.clone()));
+        let bases: Vec<&ObjectName> = ingresses
+            .iter()
+            .filter(|(_, rules)| rules.annotated.annotations.canary.is_none())
+            .map(|(name, _)| name)
+            .collect();
+        if bases.is_empty() {
+            return Outcome::default();
+        }
+        let tls = read.derived(TlsOf(self.0.clone()));
+        let features = &read.settings().features;
+        let gateway = Gateway {
+            selector: selector(features),
+            servers: servers(&self.0, &tls, features),
+        };
+        let name = ObjectName::new(features.edge_namespace.clone(), name::gateway(&self.0));
+        let mut others = tls.others.clone();
+        others.retain(|other| other.kind != Kind::Ingress);
+        others.sort();
+        others.dedup();
+        let derived = derived(
+            bases.into_iter().cloned(),
+            others.into_iter().collect::<Vec<ObjectKey>>(),
+        );
+        Outcome {
+            objects: vec![Made::new(object(name, derived, gateway))],
+            findings: tls.findings.clone().into(),
+        }
+    }
+}
+
+/// The label of the proxies that serve Ingresses with annotations.
+pub(super) fn selector(features: &Features) -> BTreeMap<String, String> {
+    let text = features.edge_selector.as_str();
+    let (key, value) = text.split_once('=').unwrap_or((text, ""));
+    BTreeMap::from([(key.trim().to_owned(), value.trim().to_owned())])
+}
+
+fn servers(host: &str, tls: &Tls, features: &Features) -> Vec<Server> {
+    let server = |number: u16, protocol: &str, tls| Server {
+        port: Some(Port {
+            number: number.into(),
+            protocol: protocol.to_owned(),
+            name: format!("{}-{number}-ingress", protocol.to_lowercase()),
+            ..Port::default()
+        }),
+        hosts: vec![if host.is_empty() { ANY_HOST } else { host }.to_owned()],
+        tls,
+        ..Server::default()
+    };
+    let (plain, secure) = (
+        features.edge_http_port.get(),
+        features.edge_https_port.get(),
+    );
+    let mut servers = vec![server(plain, "HTTP", None)];
+    if tls.passthrough {
+        let passed = ServerTlsSettings {
+            mode: TlSmode::Passthrough.into(),
+            ..ServerTlsSettings::default()
+        };
+        servers.push(server(secure, "TLS", Some(passed)));
+    } else if let Some(settings) = &tls.settings {
+        // Without usable roots the host is closed: it has no HTTPS that lets anybody in.
+        if tls.closed.is_none() {
+            servers.push(server(secure, "HTTPS", Some(settings.clone())));
+        }
+    }
+    servers
+}

@@ -1,0 +1,25 @@
+//! How much may be derived from Ingresses with annotations: an Ingress beyond a limit is left out, never an older one.
+
+/// How many paths the rules of one Ingress may have.
+pub const PATHS: usize = 10_000;
+
+/// How many hosts and entries of `tls` one Ingress may have.
+pub const HOSTS: usize = 5_000;
+
+/// How many routes of a wildcard host follow those of an exact one.
+pub const FOLLOWING: usize = 200;
+
+/// What the routes of one host may weigh, all Ingresses together.
+pub const HOST_BYTES: usize = 16 << 20;
+
+/// What a route costs beside what it says.
+pub const ROUTE_BYTES: usize = 512;
+
+/// How many users a Secret may have, and how many bytes all of them.
+pub const USERS: usize = 10_000;
+
+/// How many bytes the users of a Secret may have, as they are sent to proxies with each route.
+pub const USER_BYTES: usize = 64 << 10;
+
+/// How many headers of a ConfigMap are used.
+pub const HEADERS: usize = 100;

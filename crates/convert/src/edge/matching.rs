@@ -1,0 +1,185 @@
+//! Which requests a rule is for, and their paths as backends see them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use annotations::{Dialect, Text};
+use proto_istio::networking::string_match::MatchType;
+use proto_istio::networking::{HttpMatchRequest, HttpRewrite, StringMatch};
+
+use super::draft::{Asks, by_regex};
+use super::rules::{HostRules, Path, PathKind};
+
+/// The match of a rule.
+pub(super) fn matched(asks: &Asks) -> HttpMatchRequest {
+    let uri = match asks.kind {
+        PathKind::Exact => MatchType::Exact(asks.path.to_string()),
+        PathKind::Prefix => MatchType::Prefix(asks.path.to_string()),
+        kind => MatchType::Regex(cased(&pattern(&asks.path, kind), asks.ignore_case)),
+    };
+    let is_regex = matches!(uri, MatchType::Regex(_));
+    HttpMatchRequest {
+        uri: text(uri),
+        ignore_uri_case: asks.ignore_case && !is_regex,
+        method: methods(&asks.methods),
+        headers: texts(&asks.headers),
+        query_params: texts(&asks.query),
+        ..HttpMatchRequest::default()
+    }
+}
+
+/// A match of methods; none where all are meant.
+pub(super) fn methods<T: AsRef<str>>(methods: &[T]) -> Option<StringMatch> {
+    let names: Vec<&str> = methods.iter().map(AsRef::as_ref).collect();
+    if names.is_empty() {
+        return None;
+    }
+    text(MatchType::Regex(names.join("|")))
+}
+
+fn text(match_type: MatchType) -> Option<StringMatch> {
+    Some(StringMatch {
+        match_type: Some(match_type),
+    })
+}
+
+fn texts(stated: &BTreeMap<Arc<str>, Text>) -> BTreeMap<String, StringMatch> {
+    let pairs = stated.iter().map(|(name, value)| {
+        let match_type = match value {
+            Text::Exact(text) => MatchType::Exact(text.to_string()),
+            Text::Prefix(text) => MatchType::Prefix(text.to_string()),
+            Text::Regex(text) => MatchType::Regex(text.to_string()),
+        };
+        let value = StringMatch {
+            match_type: Some(match_type),
+        };
+        (name.to_string(), value)
+    });
+    pairs.collect()
+}
+
+/// The regular expression that a path stands for, which matches all of a request's path.
+fn pattern(path: &str, kind: PathKind) -> String {
+    match kind {
+        PathKind::Exact => quote(path),
+        PathKind::Prefix | PathKind::Text => format!("{}.*", quote(path)),
+        PathKind::PrefixRegex => format!("{}.*", path.trim_end_matches(".*")),
+        PathKind::FullRegex => format!("{}$", path.trim_end_matches('$')),
+    }
+}
+
+fn cased(pattern: &str, ignore_case: bool) -> String {
+    if ignore_case {
+        format!("(?i){pattern}")
+    } else {
+        pattern.to_owned()
+    }
+}
+
+/// A text as a regular expression that matches it.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len());
+    for c in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(c) {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    quoted
+}
+
+/// How the path of requests is changed.
+///
+/// Higress: pkg/ingress/kube/annotations/rewrite.go ApplyRoute, 2.1. nginx replaces the whole path, Higress only the
+/// prefix that matched.
+pub(super) fn rewrite(path: &Path, rules: &HostRules) -> Option<HttpRewrite> {
+    let annotations = &rules.annotated.annotations;
+    let stated = &annotations.rewrite;
+    if let Some(new) = &stated.path {
+        return Some(prefix_rewrite(path, new));
+    }
+    let target = groups(stated.target.as_ref()?);
+    let ignore_case = path.ignore_case;
+    let nginx = rules.annotated.dialect == Dialect::Nginx;
+    let matched = match path.kind {
+        PathKind::Exact => quote(&path.path),
+        PathKind::Prefix | PathKind::Text if nginx => pattern(&path.path, PathKind::Prefix),
+        PathKind::Prefix | PathKind::Text => format!("^{}", quote(&path.path)),
+        PathKind::PrefixRegex => pattern(&path.path, PathKind::PrefixRegex),
+        PathKind::FullRegex => pattern(&path.path, PathKind::FullRegex),
+    };
+    Some(by_regex(cased(&matched, ignore_case), target))
+}
+
+/// The annotation `rewrite-path`: what matched becomes the new path, what follows stays.
+fn prefix_rewrite(path: &Path, new: &str) -> HttpRewrite {
+    let whole = matches!(path.kind, PathKind::PrefixRegex | PathKind::FullRegex);
+    let is_prefix = matches!(path.kind, PathKind::Prefix | PathKind::Text);
+    if is_prefix && !path.path.ends_with('/') {
+        let matched = format!("^{}(/.*)?", quote(&path.path));
+        let new = new.strip_suffix('/').unwrap_or(new);
+        let target = if new.is_empty() {
+            r"/\1".to_owned()
+        } else {
+            format!(r"{}\1", plain(new))
+        };
+        // A prefix that becomes the root leaves one slash, not two.
+        return match new.is_empty() {
+            true => by_regex(format!("^{}(?:/(.*))?", quote(&path.path)), target),
+            false => by_regex(matched, target),
+        };
+    }
+    if whole {
+        return by_regex(pattern(&path.path, path.kind), plain(new));
+    }
+    let ends = is_prefix && !new.ends_with('/');
+    HttpRewrite {
+        uri: if ends {
+            format!("{new}/")
+        } else {
+            new.to_owned()
+        },
+        ..HttpRewrite::default()
+    }
+}
+
+/// A text of a substitution that stands for itself.
+fn plain(text: &str) -> String {
+    text.replace('\\', r"\\")
+}
+
+/// nginx's groups (`$1`) as RE2's (`\1`).
+///
+/// Higress: pkg/ingress/kube/annotations/rewrite.go convertToRE2, 2.1.
+pub(super) fn groups(target: &str) -> String {
+    let mut converted = String::with_capacity(target.len());
+    let mut chars = target.chars().peekable();
+    while let Some(c) = chars.next() {
+        let digit = chars.peek().is_some_and(char::is_ascii_digit);
+        match c {
+            '$' if digit => converted.push('\\'),
+            '\\' if !digit => converted.push_str(r"\\"),
+            _ => converted.push(c),
+        }
+    }
+    converted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_nginx_become_those_of_re2() {
+        let table = [
+            ("/test", "/test"),
+            ("/$2/$1", r"/\2/\1"),
+            ("/$test/$a", "/$test/$a"),
+            (r"/\1", r"/\1"),
+            (r"/\x", r"/\\x"),
+        ];
+        for (target, wanted) in table {
+            assert_eq!(groups(target), wanted, "{target}");
+        }
+    }
+}

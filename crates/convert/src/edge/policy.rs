@@ -1,0 +1,290 @@
+//! What all routes of an Ingress have, whatever their path.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use annotations::{Annotations, HeaderChange, MirrorTo, Origin, Reference};
+use model::edge::{AddressRules, EdgeRoute, Fallback, RateLimit};
+use model::kinds::kube::ConfigMap;
+use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
+use proto_istio::networking::headers::HeaderOperations;
+use proto_istio::networking::string_match::MatchType;
+use proto_istio::networking::{
+    CorsPolicy, Headers, HttpMirrorPolicy, HttpRoute, Percent, StringMatch,
+};
+
+use super::annotated::{Annotated, AnnotatedBy};
+use super::backend::to;
+use super::{access, format, key, limits, refer};
+use crate::outcome::{code, finding};
+use crate::reader::{Derive, Reader};
+use crate::strata::Routes;
+
+/// What all routes of an Ingress have; none where it is not served.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct PolicyOf(pub(super) ObjectName);
+
+/// What all routes of an Ingress have.
+#[derive(PartialEq, Debug, Default)]
+pub(super) struct Policy {
+    /// Without a match and without a destination.
+    pub(super) route: HttpRoute,
+    pub(super) edge: EdgeRoute,
+    /// Why no request may be served.
+    pub(super) closed: Option<Arc<str>>,
+    /// The other objects that it was made from.
+    pub(super) others: Vec<ObjectKey>,
+    pub(super) findings: Vec<Diagnostic>,
+}
+
+impl Derive for PolicyOf {
+    type Stratum = Routes;
+    type Value = Option<Arc<Policy>>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let annotated = read.derived(AnnotatedBy(self.0.clone())).as_ref().clone()?;
+        let mut making = Making {
+            read,
+            ingress: &self.0,
+            annotated: &annotated,
+            policy: Policy::default(),
+        };
+        making.policy.closed = annotated.annotations.closed.clone();
+        making.policy.others = annotated.others.clone();
+        making.make();
+        Some(Arc::new(making.policy))
+    }
+}
+
+/// A policy being made.
+pub(super) struct Making<'r, 'a, 'b> {
+    pub(super) read: &'r Reader<'a, 'b, Routes>,
+    pub(super) ingress: &'r ObjectName,
+    pub(super) annotated: &'r Annotated,
+    pub(super) policy: Policy,
+}
+
+impl Making<'_, '_, '_> {
+    fn make(&mut self) {
+        let all: &Annotations = &self.annotated.annotations;
+        self.headers(all);
+        self.policy.route.cors_policy = all.cors.as_ref().map(cors);
+        self.policy.route.timeout = all.timeouts.request.map(Into::into);
+        self.mirror(all);
+        self.fallback(all);
+        let (allowed, denied) = (&all.access.allowed, &all.access.denied);
+        if !allowed.is_empty() || !denied.is_empty() {
+            self.policy.edge.addresses = Some(AddressRules {
+                allowed: allowed.clone(),
+                denied: denied.clone(),
+            });
+        }
+        self.policy.edge.any_is_enough = all.access.any_is_enough;
+        if let Some(basic) = &all.access.basic {
+            self.policy.edge.users = access::users(self, basic);
+        }
+        if let Some(external) = &all.access.external {
+            self.policy.edge.external = access::external(self, external);
+        }
+        let limits = all.limits.rates.iter().map(|rate| RateLimit {
+            burst: rate.burst,
+            fill: rate.requests,
+            every: std::time::Duration::from_secs(rate.seconds.into()),
+            status: rate.status,
+            per_client: rate.per_client,
+            except: match rate.per_client {
+                true => all.limits.except.clone(),
+                false => Default::default(),
+            },
+        });
+        self.policy.edge.limits = limits.collect();
+        self.policy.edge.max_body = all.limits.body;
+        self.policy.edge.idle_timeout = all.timeouts.idle;
+    }
+
+    fn headers(&mut self, all: &Annotations) {
+        let mut request = operations(&all.headers.request);
+        let mut response = operations(&all.headers.response);
+        if let Some(prefix) = &all.rewrite.forwarded_prefix {
+            let name = "x-forwarded-prefix".to_owned();
+            request.set.insert(name, format::literal(prefix));
+        }
+        if let Some(map) = &all.headers.of_config_map {
+            for (name, value) in self.config_map("custom-headers", map) {
+                response
+                    .set
+                    .insert(name.to_string(), format::literal(&value));
+            }
+        }
+        let any = [&request, &response]
+            .iter()
+            .any(|part| **part != HeaderOperations::default());
+        self.policy.route.headers = any.then_some(Headers {
+            request: Some(request),
+            response: Some(response),
+        });
+    }
+
+    /// The headers of a ConfigMap that an annotation names, those with usable names and values.
+    pub(super) fn config_map(
+        &mut self,
+        annotation: &str,
+        map: &Reference,
+    ) -> BTreeMap<Arc<str>, Arc<str>> {
+        let home = &self.ingress.namespace;
+        let others = &mut self.policy.others;
+        let name = match refer::resolve(self.read, home, Kind::ConfigMap, map, others) {
+            Ok(name) => name,
+            Err(why) => {
+                self.warn(annotation, why);
+                return BTreeMap::new();
+            }
+        };
+        let Some(map) = self.read.get::<ConfigMap>(&name) else {
+            self.warn(annotation, format!("there is no ConfigMap {name}"));
+            return BTreeMap::new();
+        };
+        self.policy.others.push(map.key());
+        let mut headers = BTreeMap::new();
+        for (name, value) in map.spec.data.iter().take(limits::HEADERS) {
+            let lower: Arc<str> = name.to_ascii_lowercase().into();
+            if format::is_header(&lower, value) {
+                headers.insert(lower, value.clone());
+            } else {
+                let message = format!("{name:?} of the ConfigMap is no header that can be set");
+                self.warn(annotation, message);
+            }
+        }
+        headers
+    }
+
+    fn mirror(&mut self, all: &Annotations) {
+        let Some(mirror) = &all.mirror else { return };
+        let (host, port) = match &mirror.to {
+            MirrorTo::Host(host, port) => (host.to_string(), *port),
+            MirrorTo::Service(service, port) => {
+                match self.service("mirror-target-service", service, *port) {
+                    Some(found) => found,
+                    None => return,
+                }
+            }
+        };
+        self.policy.route.mirrors = vec![HttpMirrorPolicy {
+            destination: to(&host, port, None, 0).destination,
+            percentage: Some(Percent {
+                value: f64::from(mirror.percent.min(100)),
+            }),
+        }];
+    }
+
+    fn fallback(&mut self, all: &Annotations) {
+        let Some(service) = &all.fallback.service else {
+            return;
+        };
+        let Some((host, port)) = self.service("default-backend", service, None) else {
+            return;
+        };
+        let ObjectName {
+            namespace, name, ..
+        } = self.ingress;
+        let headers = [
+            ("x-code", "%RESPONSE_CODE%".to_owned()),
+            ("x-original-uri", "%REQ(:path)%".to_owned()),
+            ("x-format", "%REQ(accept)%".to_owned()),
+            ("x-namespace", namespace.to_string()),
+            ("x-ingress-name", name.to_string()),
+            ("x-request-id", "%REQ(x-request-id)%".to_owned()),
+        ];
+        let headers = headers
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        self.policy.edge.fallback = Some(Fallback {
+            host: host.into(),
+            port,
+            if_unavailable: true,
+            statuses: all.fallback.statuses.clone(),
+            headers: headers.collect(),
+        });
+    }
+
+    /// The host and port of a Service that an annotation names; told where there is none.
+    fn service(
+        &mut self,
+        annotation: &str,
+        service: &Reference,
+        port: Option<u16>,
+    ) -> Option<(String, u16)> {
+        let home = &self.ingress.namespace;
+        let others = &mut self.policy.others;
+        let found = refer::resolve(self.read, home, Kind::Service, service, others);
+        let found = found.and_then(|name| {
+            let port = port.map(super::rules::BackendPort::Number);
+            let number = refer::port(self.read, &name, port.as_ref())?;
+            Ok((refer::host_of(self.read, &name), number))
+        });
+        match found {
+            Ok(found) => Some(found),
+            Err(why) => {
+                self.warn(annotation, why);
+                None
+            }
+        }
+    }
+
+    /// An annotation is ignored.
+    pub(super) fn warn(&mut self, annotation: &str, why: impl Into<Arc<str>>) {
+        self.tell(code::ANNOTATION, Severity::Warning, annotation, why);
+    }
+
+    /// An annotation that protects something cannot be honoured, so no request is served. `reason` stands in a header.
+    pub(super) fn close(&mut self, annotation: &str, reason: &str, why: impl Into<Arc<str>>) {
+        self.tell(code::CLOSED, Severity::Error, annotation, why);
+        self.policy.closed.get_or_insert_with(|| reason.into());
+    }
+
+    fn tell(
+        &mut self,
+        code: &'static str,
+        severity: Severity,
+        annotation: &str,
+        why: impl Into<Arc<str>>,
+    ) {
+        let at = self.annotated.path(annotation);
+        let found = finding(&key(self.ingress), code, severity, at, why);
+        self.policy.findings.push(found);
+    }
+}
+
+fn operations(change: &HeaderChange) -> HeaderOperations {
+    let pairs = |map: &BTreeMap<Arc<str>, Arc<str>>| {
+        let pairs = map
+            .iter()
+            .map(|(name, value)| (name.to_string(), format::value(value)));
+        pairs.collect()
+    };
+    HeaderOperations {
+        set: pairs(&change.set),
+        add: pairs(&change.add),
+        remove: change.remove.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn cors(cors: &annotations::Cors) -> CorsPolicy {
+    let texts = |list: &[Arc<str>]| list.iter().map(ToString::to_string).collect();
+    let origins = cors.origins.iter().map(|origin| StringMatch {
+        match_type: Some(match origin {
+            Origin::Any => MatchType::Regex(".*".to_owned()),
+            Origin::Exact(origin) => MatchType::Exact(origin.to_string()),
+            Origin::Regex(origin) => MatchType::Regex(origin.to_string()),
+        }),
+    });
+    CorsPolicy {
+        allow_origins: origins.collect(),
+        allow_methods: texts(&cors.methods),
+        allow_headers: texts(&cors.headers),
+        expose_headers: texts(&cors.expose),
+        allow_credentials: Some(cors.credentials),
+        max_age: Some(cors.max_age.into()),
+        ..CorsPolicy::default()
+    }
+}

@@ -1,0 +1,386 @@
+//! The rules of one Ingress, by host.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use annotations::{Dialect, Paths};
+use model::kinds::kube::{ANY_HOST, Ingress, IngressBackend, IngressPath, PathType, www};
+use model::{Diagnostic, Namespace, Object, ObjectName, Severity, Timestamp};
+
+use super::annotated::{Annotated, AnnotatedBy};
+use super::{key, limits};
+use crate::hostname::is_host;
+use crate::outcome::{code, finding};
+use crate::reader::{Derive, Reader};
+use crate::strata::Routes;
+
+/// The rules of an Ingress; none where it is not served.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct RulesOf(pub(super) ObjectName);
+
+/// The rules of an Ingress about one host.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct RulesAbout {
+    pub(super) ingress: ObjectName,
+    pub(super) host: Arc<str>,
+}
+
+/// What an Ingress says.
+#[derive(PartialEq, Debug)]
+pub(super) struct Rules {
+    pub(super) findings: Vec<Diagnostic>,
+    by_host: BTreeMap<Arc<str>, Arc<HostRules>>,
+}
+
+/// What an Ingress says about one host.
+#[derive(PartialEq, Debug)]
+pub(super) struct HostRules {
+    pub(super) created: Option<Timestamp>,
+    pub(super) namespace: Namespace,
+    pub(super) annotated: Arc<Annotated>,
+    pub(super) paths: Vec<Path>,
+    /// Where requests go that no rule matches, and where the Ingress says so.
+    pub(super) default: Option<(String, Backend)>,
+    /// The Secret with the certificate of the host, where an entry of `tls` names it.
+    pub(super) certificate: Option<(String, Arc<str>)>,
+    /// Whether the Ingress has any entry of `tls`.
+    pub(super) has_tls: bool,
+    /// All requests go to that host instead.
+    pub(super) moved_to: Option<Arc<str>>,
+}
+
+/// A path and where it leads.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Path {
+    /// Where in the Ingress it stands.
+    pub(super) at: String,
+    /// It starts with `/`.
+    pub(super) path: Arc<str>,
+    pub(super) kind: PathKind,
+    pub(super) ignore_case: bool,
+    pub(super) backend: Backend,
+}
+
+/// How a path matches, in the order in which they go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum PathKind {
+    /// The whole path.
+    Exact,
+    /// By elements of the path.
+    Prefix,
+    /// As text at the beginning.
+    Text,
+    /// A regular expression of how paths begin.
+    PrefixRegex,
+    /// A regular expression of whole paths.
+    FullRegex,
+}
+
+/// Where a path leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Backend {
+    /// To a Service of the Ingress's namespace.
+    Service(Arc<str>, BackendPort),
+    /// Where the annotation `destination` says.
+    Destinations,
+    /// To what is not served.
+    None,
+}
+
+/// The port of a Service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum BackendPort {
+    Number(u16),
+    Name(Arc<str>),
+}
+
+impl Derive for RulesOf {
+    type Stratum = Routes;
+    type Value = Option<Arc<Rules>>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let annotated = read.derived(AnnotatedBy(self.0.clone())).as_ref().clone()?;
+        let ingress = read.get::<Ingress>(&self.0)?;
+        let mut reading = Reading {
+            ingress: &ingress,
+            annotated: &annotated,
+            findings: Vec::new(),
+        };
+        let by_host = match reading.is_within_limits() {
+            true => reading.by_host(),
+            false => BTreeMap::new(),
+        };
+        Some(Arc::new(Rules {
+            findings: reading.findings,
+            by_host,
+        }))
+    }
+}
+
+impl Derive for RulesAbout {
+    type Stratum = Routes;
+    type Value = Option<Arc<HostRules>>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let rules = read.derived(RulesOf(self.ingress.clone()));
+        rules.as_ref().as_ref()?.by_host.get(&self.host).cloned()
+    }
+}
+
+/// An Ingress being read.
+struct Reading<'a> {
+    ingress: &'a Object<Ingress>,
+    annotated: &'a Arc<Annotated>,
+    findings: Vec<Diagnostic>,
+}
+
+impl Reading<'_> {
+    fn is_within_limits(&mut self) -> bool {
+        let spec = &self.ingress.spec;
+        let paths = spec.rules.iter().filter_map(|rule| rule.http.as_ref());
+        let paths: usize = paths.map(|http| http.paths.len()).sum();
+        let hosts: usize = spec.tls.iter().map(|tls| tls.hosts.len().max(1)).sum();
+        let stated = [
+            ("spec.rules", paths, limits::PATHS, "paths"),
+            ("spec.rules", spec.rules.len(), limits::HOSTS, "rules"),
+            ("spec.tls", hosts, limits::HOSTS, "hosts"),
+        ];
+        for (field, stated, limit, what) in stated {
+            if stated > limit {
+                let message = format!("has more than {limit} {what}, so nothing of it is served");
+                self.tell(code::OVER_LIMIT, Severity::Error, field.to_owned(), message);
+            }
+        }
+        self.findings.is_empty()
+    }
+
+    fn by_host(&mut self) -> BTreeMap<Arc<str>, Arc<HostRules>> {
+        let spec = &self.ingress.spec;
+        let mut paths: BTreeMap<Arc<str>, Vec<Path>> = BTreeMap::new();
+        for (index, rule) in spec.rules.iter().enumerate() {
+            let at = format!("spec.rules[{index}]");
+            let host = match &*rule.host {
+                "" => ANY_HOST.into(),
+                _ => rule.host.clone(),
+            };
+            if !is_host(&host) {
+                self.leave_out(
+                    format!("{at}.host"),
+                    "is not a host name, so the rule is not served",
+                );
+                continue;
+            }
+            let stated = rule.http.iter().flat_map(|http| &http.paths).enumerate();
+            let read: Vec<Path> = stated
+                .filter_map(|(n, path)| self.path(path, format!("{at}.http.paths[{n}]")))
+                .collect();
+            if rule.http.is_none() && spec.default_backend.is_none() {
+                let message = "states no paths, so the rule is not served";
+                self.leave_out(format!("{at}.http"), message);
+                continue;
+            }
+            paths.entry(host).or_default().extend(read);
+        }
+        let at = "spec.defaultBackend";
+        let default = spec.default_backend.as_ref();
+        let default = default.map(|stated| (at.to_owned(), self.backend(stated, at)));
+        let default = default.filter(|(_, backend)| *backend != Backend::None);
+        let certificates = self.certificates();
+        let rules = |host: &Arc<str>, paths, default, moved_to| {
+            Arc::new(HostRules {
+                created: self.ingress.meta.created,
+                namespace: self.ingress.namespace().clone(),
+                annotated: self.annotated.clone(),
+                paths,
+                default,
+                certificate: certificates.get(host).cloned(),
+                has_tls: !spec.tls.is_empty(),
+                moved_to,
+            })
+        };
+        let mut all = BTreeMap::new();
+        for (alias, of) in self.aliases(&paths) {
+            let like = paths.get(&of).cloned().unwrap_or_default();
+            all.insert(alias.clone(), rules(&alias, like, default.clone(), None));
+        }
+        if self.annotated.annotations.redirect.www {
+            for host in paths.keys() {
+                if let Some(other) = www(host).filter(|other| is_host(other)) {
+                    let moved = rules(&other, Vec::new(), None, Some(host.clone()));
+                    all.insert(other, moved);
+                }
+            }
+        }
+        for (host, paths) in paths {
+            let rules = rules(&host, paths, default.clone(), None);
+            all.insert(host, rules);
+        }
+        if default.is_some() && !all.contains_key(ANY_HOST) {
+            let host = ANY_HOST.into();
+            let rules = rules(&host, Vec::new(), default.clone(), None);
+            all.insert(host, rules);
+        }
+        all
+    }
+
+    /// Further hosts of the Ingress, each with the one that it is another name of.
+    fn aliases(&self, paths: &BTreeMap<Arc<str>, Vec<Path>>) -> Vec<(Arc<str>, Arc<str>)> {
+        let first = self.ingress.spec.rules.first();
+        let first = first.map(|rule| rule.host.clone());
+        let Some(first) = first.filter(|host| paths.contains_key(host)) else {
+            return Vec::new();
+        };
+        let aliases = self.annotated.annotations.tls.aliases.iter();
+        let aliases = aliases.filter(|alias| is_host(alias));
+        aliases
+            .map(|alias| (alias.clone(), first.clone()))
+            .collect()
+    }
+
+    /// The Secrets with certificates by host, each with where the Ingress names it; the first of a host counts.
+    fn certificates(&self) -> BTreeMap<Arc<str>, (String, Arc<str>)> {
+        let mut certificates = BTreeMap::new();
+        for (index, tls) in self.ingress.spec.tls.iter().enumerate() {
+            if tls.secret_name.is_empty() {
+                continue;
+            }
+            let every = [Arc::from(ANY_HOST)];
+            let hosts = if tls.hosts.is_empty() {
+                &every[..]
+            } else {
+                &tls.hosts
+            };
+            for host in hosts {
+                let at = format!("spec.tls[{index}].secretName");
+                let entry = certificates.entry(host.clone());
+                entry.or_insert_with(|| (at, tls.secret_name.clone()));
+            }
+        }
+        certificates
+    }
+
+    fn path(&mut self, stated: &IngressPath, at: String) -> Option<Path> {
+        let rewrite = &self.annotated.annotations.rewrite;
+        let path = stated.path.trim();
+        let is_exact = stated.path_type == Some(PathType::Exact);
+        let free = matches!(
+            stated.path_type,
+            None | Some(PathType::ImplementationSpecific)
+        );
+        let kind = match rewrite.paths {
+            _ if is_exact => PathKind::Exact,
+            Paths::FullRegex => PathKind::FullRegex,
+            Paths::Regex => PathKind::PrefixRegex,
+            Paths::Plain if is_pattern(path, rewrite.target.as_deref()) => PathKind::PrefixRegex,
+            Paths::Plain if free && self.annotated.dialect == Dialect::Nginx => PathKind::Text,
+            Paths::Plain => PathKind::Prefix,
+        };
+        let path = match (kind, stated.path_type) {
+            (PathKind::Prefix | PathKind::Text, None) => {
+                let open = path.strip_suffix(".*").or_else(|| path.strip_suffix("/*"));
+                open.unwrap_or(path)
+            }
+            _ => path,
+        };
+        let path = if path.is_empty() { "/" } else { path };
+        let is_plain = matches!(kind, PathKind::Exact | PathKind::Prefix | PathKind::Text);
+        let is_path = path.starts_with('/') && !path.contains(char::is_control);
+        let forbidden: &[char] = if is_plain { &['?', '#'] } else { &[] };
+        if !is_path || path.contains(forbidden) {
+            let message = "is not a path that proxies can match, so it is not served";
+            self.leave_out(format!("{at}.path"), message);
+            return None;
+        }
+        // The roots of all paths are one, however they are matched.
+        let kind = if path == "/" && kind == PathKind::Text {
+            PathKind::Prefix
+        } else {
+            kind
+        };
+        let backend = self.backend(&stated.backend, &format!("{at}.backend"));
+        Some(Path {
+            path: path.into(),
+            kind,
+            ignore_case: self.annotated.annotations.matching.ignore_case,
+            backend,
+            at,
+        })
+    }
+
+    fn backend(&mut self, stated: &IngressBackend, at: &str) -> Backend {
+        if let Some(resource) = &stated.resource {
+            let is_bridge = (&*resource.api_group, &*resource.kind, &*resource.name)
+                == ("networking.higress.io", "McpBridge", "default");
+            if is_bridge && !self.annotated.annotations.backend.destinations.is_empty() {
+                return Backend::Destinations;
+            }
+            let message = match is_bridge {
+                true => "needs the annotation destination, so requests for it get 503",
+                false => "is no backend that is known, so requests for it get 503",
+            };
+            self.leave_out(format!("{at}.resource"), message);
+            return Backend::None;
+        }
+        let service = stated.service.as_ref().filter(|s| !s.name.is_empty());
+        let Some(service) = service else {
+            self.leave_out(
+                at.to_owned(),
+                "names no Service, so requests for it get 503",
+            );
+            return Backend::None;
+        };
+        let port = match u16::try_from(service.port.number) {
+            Ok(number) if number > 0 => BackendPort::Number(number),
+            _ if service.port.number == 0 && !service.port.name.is_empty() => {
+                BackendPort::Name(service.port.name.clone())
+            }
+            _ => {
+                let message = "is not a port, so requests for it get 503";
+                self.leave_out(format!("{at}.service.port"), message);
+                return Backend::None;
+            }
+        };
+        Backend::Service(service.name.clone(), port)
+    }
+
+    fn leave_out(&mut self, path: String, message: &str) {
+        self.tell(code::NOT_SERVED, Severity::Warning, path, message);
+    }
+
+    fn tell(
+        &mut self,
+        code: &'static str,
+        severity: Severity,
+        path: String,
+        message: impl Into<Arc<str>>,
+    ) {
+        let found = finding(&key(&self.ingress.meta.name), code, severity, path, message);
+        self.findings.push(found);
+    }
+}
+
+/// Whether a path that is rewritten is a regular expression though nothing says so: nginx reads it as one.
+///
+/// Higress: pkg/ingress/kube/annotations/annotations.go NeedRegexMatch, 2.1.
+pub(super) fn is_pattern(path: &str, target: Option<&str>) -> bool {
+    target.is_some_and(|target| {
+        target.contains(['$', '\\'])
+            || path.contains(['*', '(', ')', '[', '^', '$', '|', '+', '?', '\\'])
+    })
+}
+
+/// The hosts of which a host is one: those with a wildcard, the longest first.
+pub(super) fn wildcards(host: &str) -> Vec<Arc<str>> {
+    let mut all: Vec<Arc<str>> = Vec::new();
+    let mut rest = host.strip_prefix("*.").unwrap_or(host);
+    while let Some((_, after)) = rest.split_once('.') {
+        all.push(format!("*.{after}").into());
+        rest = after;
+    }
+    if host != ANY_HOST {
+        all.push(ANY_HOST.into());
+    }
+    let known: BTreeSet<&str> = BTreeSet::from([host]);
+    all.retain(|wildcard| !known.contains(&**wildcard));
+    all
+}

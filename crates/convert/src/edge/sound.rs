@@ -1,0 +1,108 @@
+//! Routes that Envoy takes: one that it refuses would cost all routes of the gateway.
+
+use std::sync::Arc;
+
+use model::ObjectName;
+use proto_istio::networking::{HttpRoute, VirtualService};
+use validate::report::Report;
+use validate::text::re2;
+
+use super::draft::Draft;
+use super::matching::matched;
+use crate::outcome::object;
+use proto_istio::networking::string_match::MatchType;
+
+/// Closes a rule whose route Envoy would refuse; returns why, as a sentence about its path.
+pub(super) fn check(draft: &mut Draft) -> Option<String> {
+    let fault = fault(draft)?;
+    draft
+        .closed
+        .get_or_insert_with(|| Arc::from("the route is not valid"));
+    // Nothing of what it asks is sure to be valid but the path as a text.
+    let asks = &mut draft.asks;
+    let uri = matched(asks).uri.and_then(|uri| uri.match_type);
+    if let Some(MatchType::Regex(regex)) = uri
+        && regex_fault(&regex).is_some()
+    {
+        asks.kind = super::rules::PathKind::Exact;
+    }
+    asks.headers
+        .retain(|name, text| header_is_sound(name, text));
+    asks.query.retain(|_, text| text_is_sound(text));
+    Some(format!("{fault}, so requests for it get 503"))
+}
+
+fn header_is_sound(name: &str, text: &annotations::Text) -> bool {
+    validate::text::header_name_to_match(name).is_ok() && text_is_sound(text)
+}
+
+fn text_is_sound(text: &annotations::Text) -> bool {
+    match text {
+        annotations::Text::Regex(regex) => regex_fault(regex).is_none(),
+        _ => true,
+    }
+}
+
+fn regex_fault(regex: &str) -> Option<String> {
+    re2(regex).err()
+}
+
+fn fault(draft: &Draft) -> Option<String> {
+    let mut route: HttpRoute = draft.route.clone();
+    route.r#match = vec![matched(&draft.asks)];
+    if let Some(fault) = substitution(&route) {
+        return Some(fault);
+    }
+    if let Some(authority) = route.rewrite.as_ref().map(|rewrite| &rewrite.authority)
+        && authority.contains(|c: char| c.is_control() || c == ' ')
+    {
+        return Some("the host that it is rewritten to is not one".to_owned());
+    }
+    let service = VirtualService {
+        hosts: vec!["edge.test".to_owned()],
+        gateways: vec!["edge/edge".to_owned()],
+        http: vec![route],
+        ..VirtualService::default()
+    };
+    let name = ObjectName::new("edge", "edge");
+    let object = object(name, super::derived([], []), service);
+    let mut report = Report::default();
+    validate::rules::object(
+        &model::AnyObject::VirtualService(Arc::new(object)),
+        &mut report,
+    );
+    let error = report
+        .0
+        .iter()
+        .find(|remark| remark.severity == model::Severity::Error)?;
+    Some(format!("it is not valid: {}", error.message))
+}
+
+/// What is wrong with the rewrite of a path: RE2 refuses groups that the expression does not have.
+fn substitution(route: &HttpRoute) -> Option<String> {
+    let rewrite = route.rewrite.as_ref()?.uri_regex_rewrite.as_ref()?;
+    if let Some(fault) = regex_fault(&rewrite.r#match) {
+        return Some(format!("its path is no regular expression: {fault}"));
+    }
+    let groups = regex_syntax::parse(&rewrite.r#match)
+        .map_or(0, |hir| hir.properties().explicit_captures_len());
+    let mut chars = rewrite.rewrite.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            continue;
+        }
+        match chars
+            .next()
+            .and_then(|c| if c == '\\' { Some(0) } else { c.to_digit(10) })
+        {
+            Some(group) if group as usize <= groups => {}
+            Some(group) => {
+                return Some(format!(
+                    "its rewrite has ${group}, but its path has {groups} groups"
+                ));
+            }
+            None => return Some("its rewrite ends with a backslash".to_owned()),
+        }
+    }
+    None
+}

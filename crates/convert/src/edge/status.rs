@@ -1,0 +1,48 @@
+//! The addresses at which Ingresses with annotations are reached: their status.
+
+use std::sync::Arc;
+
+use model::ObjectName;
+use model::kinds::kube::{LoadBalancerIngress, Service};
+
+use super::class::ServedBy;
+use crate::reader::{Derive, Reader};
+use crate::service::{as_status, outside_addresses};
+use crate::strata::Routes;
+
+/// The addresses of an Ingress; none where it is not served, or where nothing says what they are.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct StatusOfEdge(pub ObjectName);
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Addresses;
+
+impl Derive for StatusOfEdge {
+    type Stratum = Routes;
+    type Value = Option<Arc<Vec<LoadBalancerIngress>>>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        read.derived(ServedBy(self.0.clone())).as_ref().as_ref()?;
+        read.derived(Addresses).as_ref().clone()
+    }
+}
+
+impl Derive for Addresses {
+    type Stratum = Routes;
+    type Value = Option<Arc<Vec<LoadBalancerIngress>>>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let features = &read.settings().features;
+        let stated: Vec<Arc<str>> = features.edge_addresses.iter().cloned().collect();
+        let found = if stated.is_empty() {
+            let service = read.get::<Service>(&features.edge_service.object()?)?;
+            match &*service.spec.service_type {
+                "ExternalName" => vec![service.spec.external_name.clone()],
+                _ => outside_addresses(&service).collect(),
+            }
+        } else {
+            stated
+        };
+        Some(Arc::new(as_status(found)))
+    }
+}

@@ -1,0 +1,229 @@
+//! How the clients of a host connect. Of several Ingresses about a host, the first that says anything decides.
+
+use std::sync::Arc;
+
+use annotations::{ClientCertificates, HostTls, Version};
+use model::kinds::kube::{Ingress, Secret};
+use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
+use proto_istio::networking::ServerTlsSettings;
+use proto_istio::networking::server_tls_settings::{TlSmode, TlsProtocol};
+use store::index::ObjectIndex;
+
+use super::rules::{HostRules, RulesAbout};
+use super::{key, refer};
+use crate::outcome::{code, finding};
+use crate::reader::{Derive, Reader};
+use crate::strata::Routes;
+
+/// The Ingresses that are about a host, the oldest first.
+///
+/// Higress: pkg/ingress/kube/common/tool.go SortIngressByCreationTime, 2.1.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct IngressesOf(pub(super) Arc<str>);
+
+impl Derive for IngressesOf {
+    type Stratum = Routes;
+    type Value = Arc<Vec<(ObjectName, Arc<HostRules>)>>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        if read.settings().features.edge_classes.is_empty() {
+            return Arc::default();
+        }
+        let names = read.names_by::<Ingress>(ObjectIndex::Host, &self.0);
+        let rules = names.into_iter().filter_map(|ingress| {
+            let about = RulesAbout {
+                ingress: ingress.clone(),
+                host: self.0.clone(),
+            };
+            let rules = read.derived(about).as_ref().clone()?;
+            Some((ingress, rules))
+        });
+        let mut all: Vec<(ObjectName, Arc<HostRules>)> = rules.collect();
+        all.sort_by(|(a, of_a), (b, of_b)| {
+            (of_a.created, &a.name, &a.namespace).cmp(&(of_b.created, &b.name, &b.namespace))
+        });
+        Arc::new(all)
+    }
+}
+
+/// How the clients of a host connect.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct TlsOf(pub(super) Arc<str>);
+
+/// How the clients of a host connect.
+#[derive(PartialEq, Debug, Default)]
+pub(super) struct Tls {
+    /// What its HTTPS server is told; none where there is no HTTPS.
+    pub(super) settings: Option<ServerTlsSettings>,
+    /// Connections go to the backend as they are.
+    pub(super) passthrough: bool,
+    /// Clients must or may show certificates, so nothing is served in plain text or to other connections.
+    pub(super) is_mutual: bool,
+    /// Why no request may be served.
+    pub(super) closed: Option<Arc<str>>,
+    pub(super) others: Vec<ObjectKey>,
+    pub(super) findings: Vec<Diagnostic>,
+}
+
+impl Derive for TlsOf {
+    type Stratum = Routes;
+    type Value = Arc<Tls>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let ingresses = read.derived(IngressesOf(self.0.clone()));
+        let mut tls = Tls::default();
+        let bases = || {
+            let all = ingresses.iter();
+            all.filter(|(_, rules)| rules.annotated.annotations.canary.is_none())
+        };
+        let first = bases().next();
+        tls.passthrough = first.is_some_and(|(_, r)| r.annotated.annotations.tls.passthrough);
+        if tls.passthrough {
+            return Arc::new(tls);
+        }
+        tls.settings = certificate(read, bases(), &mut tls.others, &mut tls.findings);
+        let stated = |(_, rules): &&(ObjectName, Arc<HostRules>)| {
+            let stated = &rules.annotated.annotations.tls;
+            stated.client.is_some()
+                || stated.min.is_some()
+                || stated.max.is_some()
+                || !stated.ciphers.is_empty()
+        };
+        if let Some((ingress, rules)) = bases().find(stated) {
+            let stated = &rules.annotated.annotations.tls;
+            if let Some(settings) = &mut tls.settings {
+                parameters(settings, stated);
+            }
+            if let Some(client) = &stated.client {
+                clients(read, ingress, rules, client, &mut tls);
+            }
+        }
+        Arc::new(tls)
+    }
+}
+
+/// The settings with the certificate of a host, by the first Ingress that names one.
+fn certificate<'r>(
+    read: &Reader<'_, '_, Routes>,
+    mut bases: impl Iterator<Item = &'r (ObjectName, Arc<HostRules>)> + Clone,
+    others: &mut Vec<ObjectKey>,
+    findings: &mut Vec<Diagnostic>,
+) -> Option<ServerTlsSettings> {
+    let stated = bases.clone().find_map(|(ingress, rules)| {
+        let (at, secret) = rules.certificate.as_ref()?;
+        Some((ingress, at, secret))
+    });
+    let secret = match stated {
+        Some((ingress, at, secret)) => {
+            let name = ObjectName::new(ingress.namespace.clone(), &**secret);
+            if *read.derived(IsThere(name.clone())) {
+                others.push(ObjectKey {
+                    kind: Kind::Secret,
+                    name: name.clone(),
+                });
+            } else {
+                let message = format!("there is no Secret {name}, so no HTTPS is served with it");
+                let severity = Severity::Warning;
+                findings.push(finding(
+                    &key(ingress),
+                    code::NO_BACKEND,
+                    severity,
+                    at.clone(),
+                    message,
+                ));
+            }
+            name
+        }
+        None => {
+            let default = read.settings().features.edge_certificate.object()?;
+            bases.find(|(_, rules)| {
+                rules.has_tls || rules.annotated.dialect == annotations::Dialect::Nginx
+            })?;
+            default
+        }
+    };
+    Some(ServerTlsSettings {
+        mode: TlSmode::Simple.into(),
+        credential_name: credential(&secret),
+        ..ServerTlsSettings::default()
+    })
+}
+
+/// Whether a Secret is there.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct IsThere(ObjectName);
+
+impl Derive for IsThere {
+    type Stratum = Routes;
+    type Value = bool;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> bool {
+        read.get::<Secret>(&self.0).is_some()
+    }
+}
+
+/// The name by which the gateway's proxies ask for a Secret.
+pub(super) fn credential(secret: &ObjectName) -> String {
+    format!("kubernetes-gateway://{}/{}", secret.namespace, secret.name)
+}
+
+fn parameters(settings: &mut ServerTlsSettings, stated: &HostTls) {
+    let protocol = |version: Option<Version>| {
+        let version = match version {
+            None => TlsProtocol::TlsAuto,
+            Some(Version::V1_0) => TlsProtocol::Tlsv10,
+            Some(Version::V1_1) => TlsProtocol::Tlsv11,
+            Some(Version::V1_2) => TlsProtocol::Tlsv12,
+            Some(Version::V1_3) => TlsProtocol::Tlsv13,
+        };
+        version.into()
+    };
+    settings.min_protocol_version = protocol(stated.min);
+    settings.max_protocol_version = protocol(stated.max);
+    settings.cipher_suites = stated.ciphers.iter().map(ToString::to_string).collect();
+}
+
+/// Makes clients show certificates; where that cannot be, the host is closed.
+fn clients(
+    read: &Reader<'_, '_, Routes>,
+    ingress: &ObjectName,
+    rules: &HostRules,
+    client: &ClientCertificates,
+    tls: &mut Tls,
+) {
+    tls.is_mutual = true;
+    let home = &ingress.namespace;
+    let found = refer::resolve(read, home, Kind::Secret, &client.secret, &mut tls.others);
+    let found = found.and_then(|name| match *read.derived(IsThere(name.clone())) {
+        true => Ok(name),
+        false => Err(format!("there is no Secret {name}")),
+    });
+    match (found, &mut tls.settings) {
+        (Ok(name), Some(settings)) => {
+            let mode = match client.required {
+                true => TlSmode::Mutual,
+                false => TlSmode::OptionalMutual,
+            };
+            settings.mode = mode.into();
+            let credential = credential(&name);
+            settings.ca_cert_credential_name = match credential.strip_suffix("-cacert") {
+                Some(_) => credential,
+                None => format!("{credential}-cacert"),
+            };
+            tls.others.push(ObjectKey {
+                kind: Kind::Secret,
+                name,
+            });
+        }
+        (found, _) => {
+            let why = found
+                .err()
+                .unwrap_or_else(|| "the host has no certificate".to_owned());
+            let message = format!("{why}, so no request for the host is served");
+            let at = rules.annotated.path("auth-tls-secret");
+            let found = finding(&key(ingress), code::CLOSED, Severity::Error, at, message);
+            tls.findings.push(found);
+            tls.closed = Some("auth-tls-secret cannot be used".into());
+        }
+    }
+}

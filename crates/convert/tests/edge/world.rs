@@ -1,0 +1,91 @@
+//! A world of Ingresses with annotations, and what is derived from them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use model::parse::{Validation, parse};
+use model::settings::Settings;
+use model::{AnyObject, Change, Kind, Owner};
+use pilothouse_convert::{Loaded, load};
+use serde_json::{Value, json};
+use testkit::settings;
+
+/// Settings that serve the classes `nginx` and `higress`.
+pub(crate) fn served() -> Settings {
+    let mut settings = settings("");
+    let mut features = settings.features.as_ref().clone();
+    features.edge_classes = "nginx,higress".into();
+    features.edge_addresses = "192.0.2.1".into();
+    settings.features = features.into();
+    settings
+}
+
+/// The objects of a text.
+pub(crate) fn objects(yaml: &str) -> Vec<AnyObject> {
+    let file: Arc<Path> = Path::new("in.yaml").into();
+    let parsed = parse(yaml, &file, Validation::Warn);
+    parsed.objects().cloned().collect()
+}
+
+/// What is derived from the objects of a text.
+pub(crate) fn loaded(yaml: &str) -> Loaded {
+    let owner = Owner::new(0, "test");
+    let changes = objects(yaml).into_iter();
+    let changes = changes.map(|object| Change::Put(owner.clone(), object));
+    load(Arc::new(served()), changes)
+}
+
+/// What is derived.
+pub(crate) struct Edge {
+    objects: Vec<Value>,
+    findings: Vec<String>,
+}
+
+impl Edge {
+    /// The derived objects and the findings of a world.
+    pub(crate) fn of(loaded: &Loaded) -> Self {
+        let snapshot = loaded.store.snapshot();
+        let kinds = [Kind::Gateway, Kind::VirtualService, Kind::DestinationRule];
+        let objects = kinds
+            .iter()
+            .flat_map(|kind| snapshot.tables.iter_any(*kind))
+            .filter(|object| object.meta().derived.is_some());
+        let findings = loaded.findings.iter().map(|found| {
+            let object = found.object.as_ref().unwrap();
+            let severity = format!("{:?}", found.severity).to_lowercase();
+            format!(
+                "{} {severity} {object} {}: {}",
+                found.code, found.path, found.message
+            )
+        });
+        let mut objects: Vec<_> = objects.map(|o| (o.key(), shown(&o))).collect();
+        objects.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Self {
+            objects: objects.into_iter().map(|(_, shown)| shown).collect(),
+            findings: findings.collect(),
+        }
+    }
+
+    /// As JSON.
+    pub(crate) fn shown(&self) -> Value {
+        json!({ "objects": self.objects, "findings": self.findings })
+    }
+}
+
+fn shown(object: &AnyObject) -> Value {
+    let spec = match object {
+        AnyObject::Gateway(object) => serde_json::to_value(&object.spec),
+        AnyObject::VirtualService(object) => serde_json::to_value(&object.spec),
+        AnyObject::DestinationRule(object) => serde_json::to_value(&object.spec),
+        _ => unreachable!("no other kind is derived"),
+    };
+    let derived = object.meta().derived.as_ref().unwrap();
+    let edge = derived.edge.iter();
+    let edge: Vec<String> = edge.map(|(at, route)| format!("{at}: {route:?}")).collect();
+    json!({
+        "object": object.key().to_string(),
+        "from": derived.from.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "spec": spec.unwrap(),
+        "edge": edge,
+    })
+}

@@ -1,0 +1,79 @@
+//! Which Gateways and VirtualServices are of an edge, and what their routes ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::edge::{AddressRules, EdgeRoute, ExternalAuth, Fallback, RateLimit, Users};
+
+use super::Pick;
+
+const VIRTUAL_SERVICE: u8 = 5;
+const GATEWAY: u8 = 7;
+
+impl Pick {
+    /// What the HTTP routes of an object of an edge ask for, by their place; `None` where it is not of one.
+    pub(crate) fn asked(&self) -> Option<BTreeMap<usize, Arc<EdgeRoute>>> {
+        match self.kind {
+            GATEWAY if self.variant.is_multiple_of(2) => Some(BTreeMap::new()),
+            VIRTUAL_SERVICE if self.variant.is_multiple_of(3) => {
+                let first = self.route(self.variant);
+                let second = self.route(self.variant + self.name);
+                Some(BTreeMap::from([
+                    (0, Arc::new(first)),
+                    (1, Arc::new(second)),
+                ]))
+            }
+            _ => None,
+        }
+    }
+
+    fn route(&self, variant: u8) -> EdgeRoute {
+        let host = || format!("h{}.example.com", variant % 3).into();
+        let bit = |bit: u8| variant >> bit & 1 == 1;
+        EdgeRoute {
+            addresses: bit(0).then(|| AddressRules {
+                allowed: BTreeSet::from(["10.0.0.0/8".parse().expect("a range")]),
+                denied: BTreeSet::new(),
+            }),
+            users: bit(1).then(|| Users {
+                realm: "all".into(),
+                lines: format!("u{}:{{SHA}}{}", self.name, "x".repeat(28)).into(),
+            }),
+            external: bit(2).then(|| ExternalAuth {
+                host: host(),
+                port: 80,
+                authority: "judge".into(),
+                path: "/".into(),
+                method: None,
+                tls: false,
+                to_backend: Vec::new(),
+                signin: None,
+                always_set_cookie: false,
+                headers: BTreeMap::new(),
+                timeout: Duration::from_secs(1),
+            }),
+            any_is_enough: self.name == 1,
+            limits: match self.name {
+                2 => vec![RateLimit {
+                    burst: 1,
+                    fill: u32::from(variant) + 1,
+                    every: Duration::from_secs(1),
+                    status: 503,
+                    per_client: bit(0),
+                    except: BTreeSet::new(),
+                }],
+                _ => Vec::new(),
+            },
+            idle_timeout: bit(0).then_some(Duration::from_secs(9)),
+            max_body: (self.name == 1).then(|| u32::from(variant) + 1),
+            fallback: variant.is_multiple_of(3).then(|| Fallback {
+                host: host(),
+                port: 80,
+                if_unavailable: bit(1),
+                statuses: BTreeSet::from([502]),
+                headers: BTreeMap::new(),
+            }),
+        }
+    }
+}
