@@ -56,6 +56,8 @@ pub struct OfIngress {
     pub verdict: Verdict,
     /// Why its routes refuse every request, where they do so that nothing is left open.
     pub closed: Option<Arc<str>>,
+    /// It takes a part of the requests of another, in whose routes it stands.
+    pub canary: bool,
     /// Its annotations, the worst first.
     pub annotations: Vec<Line>,
     /// Its fields that there is something to say about.
@@ -183,6 +185,7 @@ fn of_ingress(
         at: ingress.meta.origin.to_string(),
         verdict: lines.map(|l| l.verdict).max().unwrap_or(Verdict::Same),
         closed: read.closed,
+        canary: read.canary.is_some(),
         annotations,
         fields,
         routes: routes.take(name),

@@ -1,5 +1,6 @@
 //! The report for people and programs.
 
+mod compared;
 mod html;
 mod markdown;
 mod text;
@@ -8,6 +9,7 @@ use std::io::{self, Write};
 
 use crate::report::{Report, Verdict};
 
+pub use compared::write_comparison;
 pub use text::Style;
 
 /// Forms of output.

@@ -331,7 +331,7 @@ fn redirect(redirect: &RedirectAction, call: &Call) -> End {
         authority = format!("{host}:{}", redirect.port_redirect);
     }
     let path = match &redirect.path_rewrite_specifier {
-        Some(PathRewriteSpecifier::PathRedirect(path)) => path.clone(),
+        Some(PathRewriteSpecifier::PathRedirect(path)) if !path.is_empty() => path.clone(),
         _ => call.path.clone(),
     };
     End::Redirect {

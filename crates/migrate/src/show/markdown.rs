@@ -106,7 +106,7 @@ fn lines<'a>(out: &mut dyn Write, lines: impl Iterator<Item = &'a Line>) -> io::
 }
 
 /// A text that neither ends a cell nor starts anything of its own.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

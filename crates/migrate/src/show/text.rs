@@ -142,7 +142,11 @@ fn detail(out: &mut dyn Write, ingress: &OfIngress, style: Style) -> io::Result<
         writeln!(out, "  {}", route(served))?;
     }
     if ingress.routes.is_empty() {
-        writeln!(out, "  no route is served for it")?;
+        let text = match ingress.canary {
+            true => "  its backends stand in the routes of the Ingress that it is a canary of",
+            false => "  no route is served for it",
+        };
+        writeln!(out, "{text}")?;
     }
     writeln!(out)
 }

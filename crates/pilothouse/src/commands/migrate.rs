@@ -1,6 +1,7 @@
 //! `pilothouse migrate nginx`: what becomes of the Ingresses of ingress-nginx.
 
 mod cluster;
+mod compared;
 mod input;
 
 use std::io::{BufWriter, IsTerminal, Write};
@@ -67,6 +68,23 @@ pub(crate) struct NginxOptions {
     #[arg(long)]
     details: bool,
 
+    /// Say for each request of a file whether nginx's rules and ours send it to the same place: `METHOD URL [NAME: VALUE]...`
+    /// or JSON `{"method", "url", "headers"}` a line.
+    #[arg(long, value_name = "FILE", conflicts_with = "access_log")]
+    requests: Option<PathBuf>,
+
+    /// The same for the requests of an access log of nginx, in its combined format, with `$host` before it or not.
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+
+    /// The host of requests whose line in --access-log does not begin with it.
+    #[arg(long, value_name = "HOST", requires = "access_log")]
+    log_host: Option<String>,
+
+    /// The requests of --access-log came without TLS.
+    #[arg(long, requires = "access_log")]
+    log_http: bool,
+
     /// What makes the exit status 1.
     #[arg(long, value_enum, default_value = "unsupported")]
     fail_on: FailOn,
@@ -119,6 +137,17 @@ impl FailOn {
     }
 }
 
+impl Output {
+    fn form(self) -> Form {
+        match self {
+            Self::Text => Form::Text,
+            Self::Json => Form::Json,
+            Self::Markdown => Form::Markdown,
+            Self::Html => Form::Html,
+        }
+    }
+}
+
 /// Looks and prints.
 ///
 /// # Errors
@@ -138,6 +167,13 @@ pub(crate) async fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
         config_map: options.config_map.clone(),
     };
     let world = World::load(objects, &wanted);
+    if options.requests.is_some() || options.access_log.is_some() {
+        let different = compared::print(options, &world)?;
+        return Ok(match different && options.fail_on != FailOn::Never {
+            true => ExitCode::FAILURE,
+            false => ExitCode::SUCCESS,
+        });
+    }
     let report = Report::of(&world);
     print(options, &report)?;
     Ok(match options.fail_on.counts(report.verdict()) {
@@ -153,13 +189,7 @@ fn print(options: &NginxOptions, report: &Report) -> std::io::Result<()> {
         width: width(),
         details: options.details,
     };
-    let form = match options.output {
-        Output::Text => Form::Text,
-        Output::Json => Form::Json,
-        Output::Markdown => Form::Markdown,
-        Output::Html => Form::Html,
-    };
     let mut out = BufWriter::new(stdout.lock());
-    show::write(&mut out, report, form, style)?;
+    show::write(&mut out, report, options.output.form(), style)?;
     out.flush()
 }
