@@ -74,7 +74,7 @@ pub struct ExternalAuth {
     /// Headers of its answer that the backend gets, in lower case.
     pub to_backend: Vec<Arc<str>>,
     /// Where clients are sent that it answers 401: a URL in which `%REQ(:path)%` is a header of the request, and
-    /// `%ESCAPED_REQ(:path)%` the same as a part of a query.
+    /// `%ESCAPED_REQ(:path)%` the same as a part of a query, which `%REQ(:path)%` behind a `?` is as well.
     pub signin: Option<Arc<str>>,
     /// Cookies that it sets while it allows the request reach the client whatever the backend answers; otherwise with
     /// answers that are no errors.

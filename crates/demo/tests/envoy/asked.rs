@@ -312,7 +312,7 @@ pub(crate) async fn only_those_get_in_whom_the_route_allows(rig: Rig) {
         any_is_enough: false,
         ..route
     };
-    let signin = "https://login.example.com/?rd=%ESCAPED_REQ(:path)%";
+    let signin = "https://login.example.com/?rd=%REQ(x-forwarded-proto)%:%%%REQ(:path)%";
     let asked = [
         ("near", all(any(near(), None, None))),
         ("users", all(any(None, users(), None))),
@@ -371,7 +371,7 @@ pub(crate) async fn only_those_get_in_whom_the_route_allows(rig: Rig) {
     }
     let reply = edge.ask("/signin?a=b", &[]).await;
     let to = reply.headers["location"].to_str().unwrap();
-    assert_eq!(to, "https://login.example.com/?rd=%2Fsignin%3Fa%3Db");
+    assert_eq!(to, "https://login.example.com/?rd=http:%%2Fsignin%3Fa%3Db");
     // What a client says of itself under a name that the service speaks for is dropped; the service hears what was asked.
     edge.ask("/yes?c=d", &[("x-user", "root")]).await;
     assert!(edge.shop.last_headers().get("x-user").is_none());

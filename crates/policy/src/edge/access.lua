@@ -25,12 +25,15 @@ local function escaped(text)
   return (text:gsub("[^%w%-%._~]", function(c) return string.format("%%%02X", c:byte()) end))
 end
 
--- Puts what is known of the request in place of %REQ(name)% and its like.
+-- Puts what is known of the request in place of %REQ(name)% and its like; %% is a percent sign.
 local function filled(handle, template)
   local header = function(name) return handle:headers():get(name) or "" end
-  local text = template:gsub("%%ESCAPED_REQ%((.-)%)%%", function(name) return escaped(header(name)) end)
+  local text = template:gsub("%%%%", "\1")
+  text = text:gsub("%%ESCAPED_REQ%((.-)%)%%", function(name) return escaped(header(name)) end)
   text = text:gsub("%%REQ%((.-)%)%%", header)
-  return (text:gsub("%%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%%", function() return address(handle) end))
+  text = text:gsub("%%PROTOCOL%%", function() return handle:streamInfo():protocol() end)
+  text = text:gsub("%%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%%", function() return address(handle) end)
+  return (text:gsub("\1", "%%"))
 end
 
 local function sha1(text)

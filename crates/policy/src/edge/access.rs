@@ -97,6 +97,15 @@ fn hashes(users: &Users) -> Struct {
     object(known.map(|(name, hash)| (name, string(&format!("{{SHA}}{hash}")))))
 }
 
+/// A URL with the path of the request escaped where that is a part of its query.
+fn escaping(url: &str) -> String {
+    let Some((place, query)) = url.split_once('?') else {
+        return url.to_owned();
+    };
+    let query = query.replace("%REQ(:path)%", "%ESCAPED_REQ(:path)%");
+    format!("{place}?{query}")
+}
+
 fn question(external: &ExternalAuth, cluster: impl Fn(&str, u16) -> String) -> Struct {
     let list = external.to_backend.iter().filter_map(|name| token(name));
     let list = list.map(|name| prost_types::Value {
@@ -149,7 +158,7 @@ fn question(external: &ExternalAuth, cluster: impl Fn(&str, u16) -> String) -> S
         external
             .signin
             .as_deref()
-            .map(|url| ("signin", string(&line(url)))),
+            .map(|url| ("signin", string(&escaping(&line(url))))),
     );
     object(fields)
 }

@@ -15,7 +15,8 @@ function envoy_on_request(handle)
   local question = {[":authority"] = header(":authority")}
   for _, name in ipairs(KEPT) do question[name] = of:get(name) end
   for name, value in pairs(asked["headers"] or {}) do
-    question[name] = value:gsub("%%REQ%((.-)%)%%", header)
+    -- %% is a percent sign, in the end.
+    question[name] = value:gsub("%%%%", "\1"):gsub("%%REQ%((.-)%)%%", header)
   end
   handle:streamInfo():dynamicMetadata():set(SPACE, "question", question)
 end
@@ -23,7 +24,7 @@ end
 local function replace(handle, asked, question)
   local status = handle:headers():get(":status")
   for name, value in pairs(question) do
-    question[name] = value:gsub("%%RESPONSE_CODE%%", status)
+    question[name] = value:gsub("%%RESPONSE_CODE%%", status):gsub("\1", "%%")
   end
   question[":method"] = "GET"
   question[":path"] = "/"
