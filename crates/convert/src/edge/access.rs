@@ -115,6 +115,12 @@ pub(super) fn external(
     stated: &annotations::ExternalAuth,
 ) -> Option<ExternalAuth> {
     const NAME: &str = "auth-url";
+    if stated.tls {
+        let why = "is asked over https, which proxies do not speak to it, so no request is served; within the \
+                   cluster http does";
+        making.close(NAME, "auth-url cannot be asked over https", why);
+        return None;
+    }
     let home = &making.ingress.namespace;
     let host = match refer::service_named(making.read, home, &stated.host) {
         None if refer::is_declared(making.read, &stated.host) => stated.host.clone(),
@@ -151,8 +157,7 @@ pub(super) fn external(
     if let Some(redirect) = &stated.request_redirect {
         headers.insert("x-auth-request-redirect".into(), redirect.clone());
     }
-    let default = if stated.tls { 443 } else { 80 };
-    let authority = match stated.port == default {
+    let authority = match stated.port == 80 {
         true => stated.host.clone(),
         false => format!("{}:{}", stated.host, stated.port).into(),
     };

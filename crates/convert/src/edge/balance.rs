@@ -10,6 +10,7 @@ use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
 use proto_istio::networking::client_tls_settings::TlSmode;
 use proto_istio::networking::connection_pool_settings::http_settings::H2UpgradePolicy;
 use proto_istio::networking::connection_pool_settings::{HttpSettings, TcpSettings};
+use proto_istio::networking::load_balancer_settings::consistent_hash_lb::http_cookie::Attribute;
 use proto_istio::networking::load_balancer_settings::consistent_hash_lb::{HashKey, HttpCookie};
 use proto_istio::networking::load_balancer_settings::{ConsistentHashLb, LbPolicy, SimpleLb};
 use proto_istio::networking::{
@@ -175,7 +176,7 @@ fn policy_of(all: &Annotations) -> Option<LbPolicy> {
             name: cookie.name.to_string(),
             path: cookie.path.to_string(),
             ttl: Some(cookie.ttl.into()),
-            ..HttpCookie::default()
+            attributes: cookie.attributes.iter().map(attribute).collect(),
         })));
     }
     if let Some(by) = &balance.hash {
@@ -192,4 +193,11 @@ fn policy_of(all: &Annotations) -> Option<LbPolicy> {
         Algorithm::Passthrough => SimpleLb::Passthrough,
     };
     Some(LbPolicy::Simple(simple.into()))
+}
+
+fn attribute((name, value): (&Arc<str>, &Arc<str>)) -> Attribute {
+    Attribute {
+        name: name.to_string(),
+        value: value.to_string(),
+    }
 }

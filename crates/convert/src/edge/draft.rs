@@ -33,8 +33,8 @@ pub(super) struct Draft {
     pub(super) policy: Arc<Policy>,
     /// Why no request is served; short, for a header.
     pub(super) closed: Option<Arc<str>>,
-    /// Requests that are not secure are redirected.
-    pub(super) https: bool,
+    /// Requests that are not secure are redirected, with this status.
+    pub(super) https: Option<u16>,
     pub(super) retry: Option<Retry>,
     /// Objects beside the policy's without which it would be another.
     pub(super) others: Vec<ObjectKey>,
@@ -219,6 +219,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
 
     /// The redirect of everything to another host.
     pub(super) fn moved(&self, to: &str) -> Draft {
+        let code = self.redirect_code();
         let mut draft = self.bare(&Path {
             at: self.rules.annotated.path("from-to-www-redirect"),
             path: "/".into(),
@@ -226,17 +227,23 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             ignore_case: false,
             backend: Backend::None,
         });
-        draft.https = false;
+        draft.https = None;
         draft.route = HttpRoute {
             name: self.name(),
             redirect: Some(HttpRedirect {
                 authority: to.to_owned(),
-                redirect_code: 308,
+                redirect_code: code.into(),
                 ..HttpRedirect::default()
             }),
             ..HttpRoute::default()
         };
         draft
+    }
+
+    /// The status of redirects to HTTPS and between hosts.
+    fn redirect_code(&self) -> u16 {
+        let stated = self.rules.annotated.annotations.redirect.code;
+        stated.unwrap_or(PERMANENT)
     }
 
     fn name(&self) -> String {
@@ -251,6 +258,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             HttpsRedirect::WithCertificate => self.is_secure,
             HttpsRedirect::Always => true,
         };
+        let redirected = https && !path.path.starts_with(CHALLENGES);
         Draft {
             ingress: self.ingress.clone(),
             at: path.at.clone(),
@@ -259,12 +267,15 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             route: HttpRoute::default(),
             policy: self.policy.clone(),
             closed: self.policy.closed.clone(),
-            https: https && !path.path.starts_with(CHALLENGES),
+            https: redirected.then(|| self.redirect_code()),
             retry: None,
             others: Vec::new(),
         }
     }
 }
+
+/// The status of a redirect that stays, and keeps the method.
+pub(super) const PERMANENT: u16 = 308;
 
 /// Paths that are never redirected to HTTPS: those who issue certificates ask for them before there is one.
 const CHALLENGES: &str = "/.well-known/acme-challenge";

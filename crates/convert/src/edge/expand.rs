@@ -30,11 +30,11 @@ pub(super) fn routes(draft: &Draft, features: &Features) -> Vec<Route> {
         return vec![(closed(&draft.route.name, asked, reason), None)];
     }
     let mut routes = Vec::new();
-    if draft.https {
+    if let Some(code) = draft.https {
         let mut plain = asked.clone();
         plain.port = features.edge_http_port.get().into();
         asked.port = features.edge_https_port.get().into();
-        routes.push((secured(&draft.route.name, plain, features), None));
+        routes.push((secured(&draft.route.name, plain, code, features), None));
     }
     let mut route = draft.route.clone();
     route.r#match = vec![asked];
@@ -69,7 +69,7 @@ pub(super) fn closed(name: &str, asked: HttpMatchRequest, reason: &str) -> HttpR
     }
 }
 
-fn secured(name: &str, asked: HttpMatchRequest, features: &Features) -> HttpRoute {
+fn secured(name: &str, asked: HttpMatchRequest, code: u16, features: &Features) -> HttpRoute {
     use proto_istio::networking::http_redirect::RedirectPort;
     let port = features.edge_https_port.get();
     HttpRoute {
@@ -77,7 +77,7 @@ fn secured(name: &str, asked: HttpMatchRequest, features: &Features) -> HttpRout
         r#match: vec![asked],
         redirect: Some(HttpRedirect {
             scheme: "https".to_owned(),
-            redirect_code: 308,
+            redirect_code: code.into(),
             redirect_port: (port != 443).then(|| RedirectPort::Port(port.into())),
             ..HttpRedirect::default()
         }),

@@ -13,7 +13,7 @@ use proto_istio::networking::{
 };
 
 use super::canary::{Applied, Canary, Weights};
-use super::draft::{Asks, Draft, Drafting};
+use super::draft::{Asks, Draft, Drafting, PERMANENT};
 use super::rules::{HostRules, Path, PathKind, wildcards};
 use super::tls::{IngressesOf, Tls, TlsOf};
 use super::{derived, expand, key, limits, name, sound};
@@ -285,7 +285,9 @@ impl Merging<'_, '_, '_> {
                 draft.closed = Some(closed.clone());
             }
             // In plain text nobody can show a certificate.
-            draft.https |= self.tls.is_mutual;
+            if self.tls.is_mutual {
+                draft.https.get_or_insert(PERMANENT);
+            }
         }
         let higress = |rules: &HostRules| rules.annotated.dialect == Dialect::Higress;
         let falls_back = ingresses.iter().all(|(_, rules)| higress(rules))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annotations::{Annotations, HeaderChange, MirrorTo, Origin, Reference};
+use annotations::{Annotations, HeaderChange, MirrorTo, Origin, Protocol, Reference};
 use model::edge::{AddressRules, EdgeRoute, Fallback, RateLimit};
 use model::kinds::kube::ConfigMap;
 use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
@@ -56,6 +56,13 @@ impl Derive for PolicyOf {
     }
 }
 
+/// What backends are told of the certificates that clients show, as ingress-nginx tells them.
+const CERTIFICATE_HEADERS: [(&str, &str); 3] = [
+    ("ssl-client-cert", "%DOWNSTREAM_PEER_CERT%"),
+    ("ssl-client-issuer-dn", "%DOWNSTREAM_PEER_ISSUER%"),
+    ("ssl-client-subject-dn", "%DOWNSTREAM_PEER_SUBJECT%"),
+];
+
 /// A policy being made.
 pub(super) struct Making<'r, 'a, 'b> {
     pub(super) read: &'r Reader<'a, 'b, Routes>,
@@ -98,7 +105,8 @@ impl Making<'_, '_, '_> {
             },
         });
         self.policy.edge.limits = limits.collect();
-        self.policy.edge.max_body = all.limits.body;
+        let is_grpc = matches!(all.backend.protocol, Protocol::Grpc | Protocol::Grpcs);
+        self.policy.edge.max_body = all.limits.body.filter(|_| !is_grpc);
         self.policy.edge.idle_timeout = all.timeouts.idle;
     }
 
@@ -114,6 +122,13 @@ impl Making<'_, '_, '_> {
                 response
                     .set
                     .insert(name.to_string(), format::literal(&value));
+            }
+        }
+        if let Some(client) = &all.tls.client {
+            for (name, value) in CERTIFICATE_HEADERS {
+                if client.pass || name != "ssl-client-cert" {
+                    request.set.insert(name.to_owned(), value.to_owned());
+                }
             }
         }
         let any = [&request, &response]
@@ -262,8 +277,12 @@ fn operations(change: &HeaderChange) -> HeaderOperations {
             .map(|(name, value)| (name.to_string(), format::value(value)));
         pairs.collect()
     };
+    let formats = change.set_format.iter();
+    let formats = formats.map(|(name, format)| (name.to_string(), format.to_string()));
+    let mut set: BTreeMap<String, String> = pairs(&change.set);
+    set.extend(formats);
     HeaderOperations {
-        set: pairs(&change.set),
+        set,
         add: pairs(&change.add),
         remove: change.remove.iter().map(ToString::to_string).collect(),
     }
