@@ -107,6 +107,18 @@ fn hosts_share_the_routes_of_a_port_unless_they_ask_for_certificates() {
 }
 
 #[test]
+fn slashes_that_follow_one_another_are_one() {
+    let mut world = World::of(SHOP);
+    world.put_edge(&host("a", "SIMPLE"), &BTreeMap::new());
+    let listeners = resources(&world, TypeUrl::Listener);
+    assert_eq!(listeners.len(), 2);
+    for (name, listener) in listeners {
+        let text = listener.to_string();
+        assert!(text.contains("\"merge_slashes\":true"), "{name}: {text}");
+    }
+}
+
+#[test]
 fn a_prefix_is_of_whole_elements() {
     let mut world = World::of(SHOP);
     world.put_edge(&host("a", "SIMPLE"), &BTreeMap::new());

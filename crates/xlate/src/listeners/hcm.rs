@@ -242,6 +242,8 @@ impl HttpParts {
         let mut after_security = Vec::new();
         after_security.extend(options.picks.then(filters::endpoint_picker));
         after_security.extend(options.grpc_web.then(filters::grpc_web));
+        // Where `/admin` asks for a password, `//admin` must not lead around it: nginx takes them for one path.
+        manager.merge_slashes |= !options.edge.is_empty();
         let mut last = options.edge;
         last.extend(options.forward_proxies);
         manager.http_filters = self.filters(options.port, after_security, last);
