@@ -15,8 +15,8 @@ use serde::Serialize;
 use crate::World;
 use routes::Routes;
 
-pub(crate) use routes::service_of;
 pub use routes::{Backend, Route};
+pub(crate) use routes::{path, service_of};
 
 /// How a line of ingress-nginx's configuration fares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]

@@ -19,6 +19,10 @@ pub struct Wanted {
     pub classes: Vec<String>,
     /// The ConfigMap with ingress-nginx's global options; where absent, it is found by its name.
     pub config_map: Option<ObjectName>,
+    /// The namespace of the gateway's proxies; where absent, what `PILOTHOUSE_INGRESS_NAMESPACE` is by default.
+    pub gateway_namespace: Option<String>,
+    /// The label of the gateway's proxies, `KEY=VALUE`; where absent, what `PILOTHOUSE_INGRESS_SELECTOR` is by default.
+    pub gateway_selector: Option<String>,
 }
 
 /// The Ingresses that are looked at, and what is derived from them.
@@ -79,7 +83,7 @@ impl World {
         let defaults = annotations::Defaults {
             nginx: Arc::new(options::data(&all, options.as_ref())),
         };
-        let settings = Arc::new(settings(&classes, options.as_ref()));
+        let settings = Arc::new(settings(&classes, options.as_ref(), wanted));
         let owner = Owner::new(0, "migrate");
         let changes = all.into_iter().map(|o| Change::Put(owner.clone(), o));
         let Loaded {
@@ -111,7 +115,7 @@ fn of_class(ingress: &Object<Ingress>, class: Arc<str>) -> Arc<Object<Ingress>> 
 }
 
 /// Settings under which Ingresses of these classes are served as ingress-nginx does.
-fn settings(classes: &Classes, options: Option<&ObjectName>) -> Settings {
+fn settings(classes: &Classes, options: Option<&ObjectName>, wanted: &Wanted) -> Settings {
     let mut variables = vec![
         ("PILOTHOUSE_INGRESS_CLASSES".to_owned(), classes.taken()),
         ("PILOTHOUSE_INGRESS_DIALECT".to_owned(), "nginx".to_owned()),
@@ -119,6 +123,13 @@ fn settings(classes: &Classes, options: Option<&ObjectName>) -> Settings {
     if let Some(name) = options {
         let name = format!("{}/{}", name.namespace, name.name);
         variables.push(("PILOTHOUSE_INGRESS_NGINX_CONFIG_MAP".to_owned(), name));
+    }
+    let gateway = [
+        ("PILOTHOUSE_INGRESS_NAMESPACE", &wanted.gateway_namespace),
+        ("PILOTHOUSE_INGRESS_SELECTOR", &wanted.gateway_selector),
+    ];
+    for (name, stated) in gateway {
+        variables.extend(stated.clone().map(|stated| (name.to_owned(), stated)));
     }
     Settings {
         mesh: Arc::new(model::mesh::default_mesh_config()),

@@ -169,7 +169,8 @@ pub(crate) fn service_of(host: &str, domain: &str) -> String {
     }
 }
 
-fn path(matched: &HttpMatchRequest) -> String {
+/// How a path is matched: `exact /a`, `prefix /a`, `regex /a(/.*)?`, `any path`.
+pub(crate) fn path(matched: &HttpMatchRequest) -> String {
     let text = match matched.uri.as_ref().and_then(|uri| uri.match_type.as_ref()) {
         None => return "any path".to_owned(),
         Some(MatchType::Exact(text)) => format!("exact {text}"),

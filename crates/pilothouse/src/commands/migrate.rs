@@ -3,13 +3,15 @@
 mod cluster;
 mod compared;
 mod input;
+mod written;
 
 use std::io::{BufWriter, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
+use migrate::manifests::Manifests;
 use migrate::report::{Report, Verdict};
 use migrate::show::{self, Form, Style};
 use migrate::{Wanted, World};
@@ -85,6 +87,30 @@ pub(crate) struct NginxOptions {
     #[arg(long, requires = "access_log")]
     log_http: bool,
 
+    /// Write manifests in the place of the Ingresses. What they cannot say is named in comments and the summary; a route
+    /// that would be open without it answers 503.
+    #[arg(
+        long,
+        value_enum,
+        requires = "directory",
+        conflicts_with_all = ["requests", "access_log", "output", "details"]
+    )]
+    to: Option<Target>,
+
+    /// The folder of --to: a file for each host. Files there that this command did not write are left alone.
+    #[arg(long, value_name = "DIR", requires = "to")]
+    directory: Option<PathBuf>,
+
+    /// The namespace of the gateway's pods, in which --to puts everything. By default higress-system, as
+    /// PILOTHOUSE_INGRESS_NAMESPACE.
+    #[arg(long, value_name = "NAMESPACE", requires = "to")]
+    gateway_namespace: Option<String>,
+
+    /// The label of the gateway's pods, such as istio=ingressgateway. By default
+    /// higress=higress-system-higress-gateway, as PILOTHOUSE_INGRESS_SELECTOR.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label, requires = "to")]
+    gateway_selector: Option<String>,
+
     /// What makes the exit status 1.
     #[arg(long, value_enum, default_value = "unsupported")]
     fail_on: FailOn,
@@ -103,6 +129,13 @@ enum FailOn {
     Unsupported,
     /// Nothing.
     Never,
+}
+
+/// Kinds of manifests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Target {
+    /// Gateways, VirtualServices and DestinationRules.
+    Istio,
 }
 
 /// Forms of output.
@@ -124,6 +157,13 @@ fn object(text: &str) -> Result<ObjectName, &'static str> {
             Ok(ObjectName::new(namespace, name))
         }
         _ => Err("expected NAMESPACE/NAME"),
+    }
+}
+
+fn label(text: &str) -> Result<String, &'static str> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok(text.to_owned()),
+        _ => Err("expected KEY=VALUE"),
     }
 }
 
@@ -165,6 +205,8 @@ pub(crate) async fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
     let wanted = Wanted {
         classes: options.ingress_class.clone(),
         config_map: options.config_map.clone(),
+        gateway_namespace: options.gateway_namespace.clone(),
+        gateway_selector: options.gateway_selector.clone(),
     };
     let world = World::load(objects, &wanted);
     if options.requests.is_some() || options.access_log.is_some() {
@@ -175,10 +217,28 @@ pub(crate) async fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
         });
     }
     let report = Report::of(&world);
-    print(options, &report)?;
-    Ok(match options.fail_on.counts(report.verdict()) {
+    let verdict = match (options.to, &options.directory) {
+        (Some(Target::Istio), Some(folder)) => write(folder, &world, &report)?,
+        _ => {
+            print(options, &report)?;
+            report.verdict()
+        }
+    };
+    Ok(match options.fail_on.counts(verdict) {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
+    })
+}
+
+/// Writes manifests, and says how all fares.
+fn write(folder: &Path, world: &World, report: &Report) -> anyhow::Result<Verdict> {
+    let manifests = Manifests::of_istio(world);
+    written::write(folder, &manifests)?;
+    let mut out = std::io::stdout().lock();
+    written::summary(&mut out, folder, &manifests, report.summary.unsupported)?;
+    Ok(match manifests.not_carried.is_empty() {
+        true => report.verdict(),
+        false => Verdict::Unsupported,
     })
 }
 

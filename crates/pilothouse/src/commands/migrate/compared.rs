@@ -42,7 +42,7 @@ pub(super) fn print(options: &NginxOptions, world: &World) -> anyhow::Result<boo
 }
 
 /// What a gateway gets that serves the Ingresses.
-fn resources(world: &World) -> anyhow::Result<Resources> {
+pub(super) fn resources(world: &World) -> anyhow::Result<Resources> {
     let features = &world.snapshot.settings.features;
     let namespace = features.edge_namespace.to_string();
     let selector = features.edge_selector.to_string();

@@ -1,0 +1,129 @@
+//! Manifests in the place of Ingresses, written to a folder.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use migrate::manifests::{Manifest, Manifests};
+
+use crate::yaml::write_yaml;
+
+/// The first line of each file.
+const HEADER: &str = "# Written by pilothouse migrate nginx; changes are lost when it runs again.";
+
+/// How many routes the summary names.
+const SHOWN: usize = 15;
+
+/// Writes all files, and removes none. Nothing is written where a file that was not written by this command is in the way.
+///
+/// # Errors
+///
+/// When the folder cannot be used.
+pub(super) fn write(folder: &Path, manifests: &Manifests) -> anyhow::Result<()> {
+    let shown = folder.display();
+    fs::create_dir_all(folder).with_context(|| format!("cannot use the folder {shown}"))?;
+    let left = earlier(folder).with_context(|| format!("cannot read the folder {shown}"))?;
+    for name in manifests.files.keys() {
+        let path = folder.join(name);
+        let is_there = path.symlink_metadata().is_ok();
+        if is_there && !left.contains(name) {
+            bail!(
+                "{} is there and was not written by this command: move it away, or name another folder",
+                path.display()
+            );
+        }
+    }
+    for (name, objects) in &manifests.files {
+        let path = folder.join(name);
+        let text = text(objects)?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    for name in left {
+        if !manifests.files.contains_key(&name) {
+            eprintln!(
+                "pilothouse: {} is of an earlier run and no longer meant: remove it",
+                folder.join(name).display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The files that an earlier run wrote.
+fn earlier(folder: &Path) -> io::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_file = entry.file_type()?.is_file();
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        if is_file
+            && name.ends_with(".yaml")
+            && fs::read(entry.path())?.starts_with(HEADER.as_bytes())
+        {
+            names.insert(name);
+        }
+    }
+    Ok(names)
+}
+
+/// The text of a file.
+pub(super) fn text(objects: &[Manifest]) -> io::Result<String> {
+    let mut out = Vec::new();
+    writeln!(out, "{HEADER}")?;
+    for manifest in objects {
+        writeln!(out, "---")?;
+        for comment in &manifest.comments {
+            writeln!(out, "# {comment}")?;
+        }
+        write_yaml(&mut out, &manifest.object, 0)?;
+    }
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Says what was written, and what could not be.
+pub(super) fn summary(
+    out: &mut dyn Write,
+    folder: &Path,
+    manifests: &Manifests,
+    unsupported: usize,
+) -> io::Result<()> {
+    let objects: usize = manifests.files.values().map(Vec::len).sum();
+    let (files, folder) = (manifests.files.len(), folder.display());
+    writeln!(out, "{objects} objects in {files} files in {folder}")?;
+    let lost = &manifests.not_carried;
+    if !lost.is_empty() {
+        let closed = lost.iter().filter(|route| route.closed).count();
+        let routes = lost.len();
+        writeln!(
+            out,
+            "Not carried, for Istio's kinds have no field for it: {routes} routes, {closed} of them closed"
+        )?;
+    }
+    for route in lost.iter().take(SHOWN) {
+        let mark = if route.closed { "closed" } else { "served" };
+        writeln!(out, "  {mark}  {}: {}", route.route, route.what.join(", "))?;
+    }
+    if lost.len() > SHOWN {
+        writeln!(out, "  and {} more, in the files", lost.len() - SHOWN)?;
+    }
+    if !manifests.copies.is_empty() {
+        writeln!(out, "Secrets to copy to the gateway's namespace:")?;
+    }
+    for copy in &manifests.copies {
+        writeln!(out, "  {copy}")?;
+    }
+    if unsupported > 0 {
+        writeln!(
+            out,
+            "{unsupported} Ingresses have something that is not supported: leave out --to for the report"
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
