@@ -1,6 +1,7 @@
 //! What all routes of an Ingress have, whatever their path.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use annotations::{Annotations, HeaderChange, MirrorTo, Origin, Protocol, Reference};
@@ -176,6 +177,12 @@ impl Making<'_, '_, '_> {
     fn mirror(&mut self, all: &Annotations) {
         let Some(mirror) = &all.mirror else { return };
         let (host, port) = match &mirror.to {
+            MirrorTo::Host(host, _) if host.parse::<IpAddr>().is_ok() => {
+                let message = "is an address, which no destination stands for, so nothing is mirrored: \
+                               give it a name with a ServiceEntry";
+                self.warn("mirror-target-fqdn", message.to_owned());
+                return;
+            }
             MirrorTo::Host(host, port) => (host.to_string(), *port),
             MirrorTo::Service(service, port) => {
                 match self.service("mirror-target-service", service, *port) {

@@ -4,4 +4,5 @@
 
 mod cases;
 mod incremental;
+mod tables;
 mod world;
