@@ -10,6 +10,7 @@ use proto_istio::networking::HttpRouteDestination;
 use super::backend::hundredths;
 use super::draft::{Asks, Draft, Drafting};
 use super::rules::Path;
+use super::sound;
 
 /// A canary of a path.
 pub(super) struct Canary<'r, 'a, 'b> {
@@ -24,8 +25,8 @@ pub(super) enum Applied {
     Yes,
     /// There is nothing that it could take requests of.
     NoBase,
-    /// It has no usable backend, as a sentence.
-    NoBackend(String),
+    /// It has no usable backend, or Envoy would refuse its route, as a sentence.
+    NotUsable(String),
 }
 
 /// Weights of the canaries of a rule, in the order in which they came.
@@ -49,7 +50,7 @@ impl Canary<'_, '_, '_> {
         };
         let destinations = match self.drafting.destinations(self.path) {
             Ok(destinations) => destinations,
-            Err(why) => return Applied::NoBackend(why),
+            Err(why) => return Applied::NotUsable(why),
         };
         let base = &mut drafts[at];
         if base.route.route.is_empty() {
@@ -86,6 +87,9 @@ impl Canary<'_, '_, '_> {
             .clone_from(&self.drafting.policy.route.headers);
         if let Some(closed) = &self.drafting.policy.closed {
             canary.closed.get_or_insert_with(|| closed.clone());
+        }
+        if let Some(fault) = sound::fault(&canary) {
+            return Applied::NotUsable(fault);
         }
         drafts.push(canary);
         Applied::Yes

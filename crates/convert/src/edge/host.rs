@@ -211,7 +211,7 @@ impl Merging<'_, '_, '_> {
                                     to a backend"
                         .to_owned()
                 }
-                Applied::NoBackend(why) => format!("{why}, so the canary takes no requests"),
+                Applied::NotUsable(why) => format!("{why}, so the canary takes no requests"),
             };
             let found = warn(ingress, code::NOT_USED, path.at.clone(), message);
             self.findings.push(found);

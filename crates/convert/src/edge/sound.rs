@@ -47,7 +47,8 @@ fn regex_fault(regex: &str) -> Option<String> {
     re2(regex).err()
 }
 
-fn fault(draft: &Draft) -> Option<String> {
+/// What Envoy would refuse of the route of a rule, as a sentence about its path.
+pub(super) fn fault(draft: &Draft) -> Option<String> {
     let mut route: HttpRoute = draft.route.clone();
     route.r#match = vec![matched(&draft.asks)];
     if let Some(fault) = substitution(&route) {

@@ -35,11 +35,12 @@ const PATHS: [(&str, &str); 8] = [
     ("x?y#z", "Exact"),
 ];
 /// Annotations without their prefix, and values that make sense of them.
-const SENSE: [(&str, &str); 60] = [
+const SENSE: [(&str, &str); 61] = [
     ("canary", "true"),
     ("canary-weight", "30"),
     ("canary-by-header", "x-next"),
     ("canary-by-header-value", "yes"),
+    ("canary-by-header-pattern", "a|b"),
     ("canary-by-cookie", "next"),
     ("enable-cors", "true"),
     ("cors-allow-origin", "https://*.x.test, *"),
