@@ -19,6 +19,10 @@ use crate::finding::{Report, Reported};
 const NO_WORKLOAD_HELP: &str = "correct the selector, or deploy a gateway with these labels";
 
 fn no_workload(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>, report: &mut Report<'_>) {
+    // Of a gateway of an edge there is one object for each host.
+    if gateway.meta.is_edge() {
+        return;
+    }
     let selector = &gateway.spec.selector;
     let Some(severity) = unmatched(cx, None, selector) else {
         return;

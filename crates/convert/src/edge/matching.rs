@@ -98,7 +98,7 @@ pub(super) fn rewrite(path: &Path, rules: &HostRules) -> Option<HttpRewrite> {
     if let Some(new) = &stated.path {
         return Some(prefix_rewrite(path, new));
     }
-    let target = groups(stated.target.as_ref()?);
+    let target = stated.target.as_ref()?;
     let ignore_case = path.ignore_case;
     let nginx = rules.annotated.dialect == Dialect::Nginx;
     let matched = match path.kind {
@@ -108,7 +108,13 @@ pub(super) fn rewrite(path: &Path, rules: &HostRules) -> Option<HttpRewrite> {
         PathKind::PrefixRegex => pattern(&path.path, PathKind::PrefixRegex),
         PathKind::FullRegex => pattern(&path.path, PathKind::FullRegex),
     };
+    let target = groups(target, captures(&matched));
     Some(by_regex(cased(&matched, ignore_case), target))
+}
+
+/// How many groups a regular expression has.
+pub(super) fn captures(pattern: &str) -> usize {
+    regex_syntax::parse(pattern).map_or(0, |hir| hir.properties().explicit_captures_len())
 }
 
 /// The annotation `rewrite-path`: what matched becomes the new path, what follows stays.
@@ -148,19 +154,27 @@ fn plain(text: &str) -> String {
     text.replace('\\', r"\\")
 }
 
-/// nginx's groups (`$1`) as RE2's (`\1`).
+/// nginx's groups (`$1`) as RE2's (`\1`). One that the expression does not have is empty, as in nginx.
 ///
 /// Higress: pkg/ingress/kube/annotations/rewrite.go convertToRE2, 2.1.
-pub(super) fn groups(target: &str) -> String {
+fn groups(target: &str, captures: usize) -> String {
     let mut converted = String::with_capacity(target.len());
     let mut chars = target.chars().peekable();
     while let Some(c) = chars.next() {
-        let digit = chars.peek().is_some_and(char::is_ascii_digit);
-        match c {
-            '$' if digit => converted.push('\\'),
-            '\\' if !digit => converted.push_str(r"\\"),
+        let group = chars.peek().and_then(|c| c.to_digit(10));
+        match (c, group) {
+            ('$' | '\\', Some(group)) => {
+                chars.next();
+                if group as usize <= captures {
+                    converted.push_str(&format!("\\{group}"));
+                }
+            }
+            ('\\', None) => converted.push_str(r"\\"),
             _ => converted.push(c),
         }
+    }
+    if converted.is_empty() {
+        converted.push('/');
     }
     converted
 }
@@ -177,9 +191,11 @@ mod tests {
             ("/$test/$a", "/$test/$a"),
             (r"/\1", r"/\1"),
             (r"/\x", r"/\\x"),
+            ("/a$3", "/a"),
+            ("$3", "/"),
         ];
         for (target, wanted) in table {
-            assert_eq!(groups(target), wanted, "{target}");
+            assert_eq!(groups(target, 2), wanted, "{target}");
         }
     }
 }

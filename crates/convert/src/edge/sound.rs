@@ -8,7 +8,7 @@ use validate::report::Report;
 use validate::text::re2;
 
 use super::draft::Draft;
-use super::matching::matched;
+use super::matching::{captures, matched};
 use crate::outcome::object;
 use proto_istio::networking::string_match::MatchType;
 
@@ -85,8 +85,7 @@ fn substitution(route: &HttpRoute) -> Option<String> {
     if let Some(fault) = regex_fault(&rewrite.r#match) {
         return Some(format!("its path is no regular expression: {fault}"));
     }
-    let groups = regex_syntax::parse(&rewrite.r#match)
-        .map_or(0, |hir| hir.properties().explicit_captures_len());
+    let groups = captures(&rewrite.r#match);
     let mut chars = rewrite.rewrite.chars();
     while let Some(c) = chars.next() {
         if c != '\\' {
