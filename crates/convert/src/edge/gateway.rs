@@ -26,6 +26,9 @@ impl Derive for GatewayOfHost {
     type Value = Outcome<Routes>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
+        if read.settings().features.edge_classes.is_empty() {
+            return Outcome::default();
+        }
         let ingresses = read.derived(IngressesOf(self.0.clone()));
         let bases: Vec<&ObjectName> = ingresses
             .iter()

@@ -321,6 +321,9 @@ impl Derive for RoutesOfEdgeHost {
     type Value = Outcome<Routes>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
+        if read.settings().features.edge_classes.is_empty() {
+            return Outcome::default();
+        }
         let own = read.derived(DraftsOf(self.0.clone()));
         let findings = own.findings.clone().into();
         let Some(first) = own.included.first() else {

@@ -26,9 +26,6 @@ impl Derive for IngressesOf {
     type Value = Arc<Vec<(ObjectName, Arc<HostRules>)>>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        if read.settings().features.edge_classes.is_empty() {
-            return Arc::default();
-        }
         let names = read.names_by::<Ingress>(ObjectIndex::Host, &self.0);
         let rules = names.into_iter().filter_map(|ingress| {
             let about = RulesAbout {

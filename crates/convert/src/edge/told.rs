@@ -18,6 +18,9 @@ impl Derive for FindingsOf {
     type Value = Outcome<Routes>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
+        if read.settings().features.edge_classes.is_empty() {
+            return Outcome::default();
+        }
         let annotated = read.derived(AnnotatedBy(self.0.clone()));
         let Some(annotated) = annotated.as_ref() else {
             return Outcome::default();
