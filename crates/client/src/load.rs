@@ -4,6 +4,7 @@ mod api;
 mod applied;
 mod fleet;
 mod gateways;
+mod ingresses;
 mod mesh;
 mod mint;
 mod picture;

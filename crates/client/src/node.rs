@@ -112,7 +112,8 @@ fn of_a_gateway() -> Json {
             "OWNER": "kubernetes://apis/apps/v1/namespaces/{ns}/deployments/{service}",
             "INSTANCE_IPS": "{ip}", "ISTIO_VERSION": "1.31.0",
             "LABELS": {
-                "gateway.networking.k8s.io/gateway-name": "{app}", "pod-template-hash": "6b8f7d9c5",
+                "gateway.networking.k8s.io/gateway-name": "{app}", "higress": "higress-system-higress-gateway",
+                "pod-template-hash": "6b8f7d9c5",
                 "service.istio.io/canonical-name": "{service}", "service.istio.io/canonical-revision": "latest"
             }
         }
@@ -139,7 +140,9 @@ impl NodeOptions {
                 })?;
                 serde_json::from_slice(&text).map_err(Error::Node)?
             }
-            (None, Some(mesh)) if mesh.gateways.is_some() => of_a_gateway(),
+            (None, Some(mesh)) if mesh.gateways.is_some() || mesh.ingresses.is_some() => {
+                of_a_gateway()
+            }
             (None, Some(_)) => beside_an_endpoint(),
             (None, None) => {
                 let map = |pairs: &[(String, String)]| {

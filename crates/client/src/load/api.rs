@@ -19,6 +19,7 @@ pub(super) struct Applied {
 impl Applied {
     pub(super) const SERVICE_ENTRIES: Self = Self::of("networking.istio.io/v1", "serviceentries");
     pub(super) const VIRTUAL_SERVICES: Self = Self::of("networking.istio.io/v1", "virtualservices");
+    pub(super) const INGRESSES: Self = Self::of("networking.k8s.io/v1", "ingresses");
     pub(super) const HTTP_ROUTES: Self = Self::of("gateway.networking.k8s.io/v1", "httproutes");
 
     const fn of(group: &'static str, plural: &'static str) -> Self {

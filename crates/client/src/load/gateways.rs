@@ -140,7 +140,7 @@ fn address(gateway: usize, replica: usize) -> String {
 }
 
 /// A Service for port 80, and its endpoints.
-fn service(
+pub(super) fn service(
     (name, namespace): (&str, &str),
     selector: &str,
     addresses: &[String],

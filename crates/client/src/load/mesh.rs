@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::api::{Api, Applied};
 use super::gateways::Gateways;
+use super::ingresses::Ingresses;
 
 /// The shape of a mesh.
 ///
@@ -36,6 +37,9 @@ pub struct MeshShape {
     /// Gateways with their routes; proxies are theirs, and not beside the services.
     #[serde(default)]
     pub gateways: Option<Gateways>,
+    /// Ingresses with annotations; proxies are the gateways that serve them.
+    #[serde(default)]
+    pub ingresses: Option<Ingresses>,
 }
 
 fn five() -> usize {
@@ -66,7 +70,7 @@ pub(crate) struct Workload {
     pub(crate) address: String,
 }
 
-/// What a change is made to; all but routes of Gateways are in `n0`, which every proxy sees.
+/// What a change is made to; all but routes and Ingresses are in `n0`, which every proxy sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -78,6 +82,8 @@ pub enum Change {
     Service,
     /// An HTTPRoute matches another path: another Gateway's each time.
     Route,
+    /// An Ingress gets another limit: another Ingress each time.
+    Ingress,
 }
 
 impl MeshShape {
@@ -94,6 +100,9 @@ impl MeshShape {
         }
         if let Some(gateways) = self.gateways {
             gateways.write(root, self.namespaces)?;
+        }
+        if let Some(ingresses) = self.ingresses {
+            ingresses.write(root, self.namespaces)?;
         }
         for namespace in 0..self.namespaces {
             let mut text = String::new();
@@ -127,12 +136,15 @@ impl MeshShape {
         if change == Change::Route {
             return self.routed()?.change(root, self.namespaces, round);
         }
+        if change == Change::Ingress {
+            return self.entered()?.change(root, self.namespaces, round);
+        }
         let service = self.changed(change, round);
         let path = self.path(root, change, service);
         let text = match change {
             Change::Service if path.exists() => return fs::remove_file(&path).map(|()| path),
             Change::Endpoint | Change::Service => self.service(0, service, round + 1),
-            Change::Rule | Change::Route => self.rules(0, service, round + 1),
+            Change::Rule | Change::Route | Change::Ingress => self.rules(0, service, round + 1),
         };
         // Hidden files are not read; a rename shows the whole file at once.
         let part = root.join("n0/.part");
@@ -165,6 +177,11 @@ impl MeshShape {
                 let (namespace, name) = (&edited.namespace, &edited.name);
                 api.apply(namespace, Applied::HTTP_ROUTES, name, &edited.text)
             }
+            Change::Ingress => {
+                let edited = self.entered()?.edited(self.namespaces, round);
+                let (namespace, name) = (&edited.namespace, &edited.name);
+                api.apply(namespace, Applied::INGRESSES, name, &edited.text)
+            }
         }
     }
 
@@ -185,10 +202,23 @@ impl MeshShape {
         self.gateways.ok_or_else(none)
     }
 
+    fn entered(&self) -> io::Result<Ingresses> {
+        let none = || io::Error::other("the mesh of the scenario has no ingresses");
+        self.ingresses.ok_or_else(none)
+    }
+
+    /// What a server is told besides where to listen.
+    pub(super) fn flags(&self) -> &'static [&'static str] {
+        match self.ingresses {
+            Some(_) => &Ingresses::FLAGS,
+            None => &[],
+        }
+    }
+
     /// The service that a change is made to for the `round`th time.
     fn changed(&self, change: Change, round: usize) -> usize {
         match change {
-            Change::Endpoint | Change::Route => round % self.services.max(1),
+            Change::Endpoint | Change::Route | Change::Ingress => round % self.services.max(1),
             Change::Rule => round * 2 % self.services.max(1) / 2 * 2,
             Change::Service => self.services,
         }
@@ -242,6 +272,9 @@ impl MeshShape {
     pub(crate) fn workload(&self, i: usize) -> Workload {
         if let Some(gateways) = self.gateways {
             return gateways.workload(self.namespaces, i);
+        }
+        if let Some(ingresses) = self.ingresses {
+            return ingresses.workload(i);
         }
         let (namespaces, services) = (self.namespaces.max(1), self.services.max(1));
         let endpoint = i % self.endpoints.max(1);

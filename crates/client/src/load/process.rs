@@ -36,8 +36,8 @@ struct Revision {
 /// How a server is started.
 #[derive(Clone, Debug)]
 pub(super) enum Launch {
-    /// `program serve`, for a folder of manifests or for the store into which they are brought.
-    Program(PathBuf, Way),
+    /// `program serve` with these flags, for a folder of manifests or for the store into which they are brought.
+    Program(PathBuf, Way, &'static [&'static str]),
     /// A line for the shell, of any server; `{folder}`, `{xds}` and `{http}` become the folder and the addresses, `{secure}` the
     /// address for TLS and `{ca}` the folder of the CA that is to sign, if proxies connect over TLS.
     Line(String),
@@ -223,9 +223,9 @@ impl Launch {
         let [xds, secure, http, api] = [xds, secure, http, api].map(|a| a.to_string());
         let Folders { mesh, state, ca } = folders;
         let mut command = match self {
-            Launch::Program(program, through) => {
+            Launch::Program(program, through, flags) => {
                 let mut command = Command::new(program);
-                command.arg("serve");
+                command.arg("serve").args(*flags);
                 if *through == Way::Api {
                     command.arg("--data").arg(data(mesh));
                     command.arg("--insecure-local");

@@ -118,7 +118,7 @@ struct Run {
     /// Who is told of changes, if the server does not read the folder.
     applier: Option<Applier>,
     /// How often each kind of change was made.
-    made: [usize; 4],
+    made: [usize; 5],
     /// What the API tells of statuses, where routes are changed through it.
     statuses: Option<Statuses>,
     /// The newest revision that the server told of.
@@ -165,7 +165,7 @@ pub async fn run_scenario(
         limit,
         settle: Duration::from_millis(options.settle),
         applier,
-        made: [0; 4],
+        made: [0; 5],
         statuses: None,
         revision: 0,
         scenario,
@@ -216,7 +216,7 @@ fn launch(options: &LoadOptions, scenario: &Scenario) -> std::io::Result<(PathBu
     };
     let launch = match &options.command {
         Some(line) => Launch::Line(line.clone()),
-        None => Launch::Program(program.clone(), scenario.through),
+        None => Launch::Program(program.clone(), scenario.through, scenario.mesh.flags()),
     };
     Ok((program, launch))
 }

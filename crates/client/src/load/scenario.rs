@@ -117,6 +117,7 @@ impl Step {
                 Change::Rule => "rule change".to_owned(),
                 Change::Service => "service added or removed".to_owned(),
                 Change::Route => "route change".to_owned(),
+                Change::Ingress => "ingress change".to_owned(),
             },
             Step::Churn { .. } => "churn".to_owned(),
             Step::Reconnect => "reconnect".to_owned(),
