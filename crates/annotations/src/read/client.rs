@@ -30,8 +30,27 @@ pub(crate) fn read(r: &mut Reader<'_>) -> HostTls {
         min,
         max,
         aliases: redirect::aliases(r),
-        passthrough: r.get("ssl-passthrough", boolean).unwrap_or_default(),
+        passthrough: passthrough(r),
     }
+}
+
+/// Annotations that say who may send requests, which nothing checks where connections pass as they are.
+const CHECKS: [&str; 6] = [
+    "allowlist-source-range",
+    "auth-tls-secret",
+    "auth-type",
+    "auth-url",
+    "denylist-source-range",
+    "whitelist-source-range",
+];
+
+fn passthrough(r: &mut Reader<'_>) -> bool {
+    let passes = r.get("ssl-passthrough", boolean).unwrap_or_default();
+    if passes && let Some(check) = CHECKS.iter().find(|check| r.has(check)) {
+        let why = format!("lets connections pass as they are, which leaves {check} unchecked");
+        r.close("ssl-passthrough", &why);
+    }
+    passes
 }
 
 fn client(r: &mut Reader<'_>) -> Option<ClientCertificates> {

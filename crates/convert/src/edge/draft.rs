@@ -15,6 +15,7 @@ use super::matching::rewrite;
 use super::name;
 use super::policy::{Policy, PolicyOf};
 use super::rules::{Backend, HostRules, Path, PathKind};
+use super::tls::Tls;
 use super::{backend, limits};
 use crate::reader::Reader;
 use crate::strata::Routes;
@@ -126,8 +127,8 @@ pub(super) struct Drafting<'r, 'a, 'b> {
     pub(super) ingress: &'r ObjectName,
     pub(super) rules: &'r HostRules,
     pub(super) policy: Arc<Policy>,
-    /// The host has a certificate.
-    pub(super) is_secure: bool,
+    /// How the clients of the host connect.
+    pub(super) tls: &'r Tls,
 }
 
 impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
@@ -135,7 +136,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         read: &'r Reader<'a, 'b, Routes>,
         ingress: &'r ObjectName,
         rules: &'r HostRules,
-        is_secure: bool,
+        tls: &'r Tls,
     ) -> Option<Self> {
         let policy = read.derived(PolicyOf(ingress.clone())).as_ref().clone()?;
         Some(Self {
@@ -143,7 +144,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             ingress,
             rules,
             policy,
-            is_secure,
+            tls,
         })
     }
 
@@ -251,11 +252,19 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         name::route(self.ingress, system)
     }
 
+    /// Why no request of the Ingress may be served for the host.
+    fn closed(&self) -> Option<Arc<str>> {
+        if self.tls.refused.contains(self.ingress) {
+            return Some("auth-tls-secret asks for other clients".into());
+        }
+        self.policy.closed.clone()
+    }
+
     fn bare(&self, path: &Path) -> Draft {
         let annotations = &self.rules.annotated.annotations;
         let https = match annotations.redirect.https {
             HttpsRedirect::Never => false,
-            HttpsRedirect::WithCertificate => self.is_secure,
+            HttpsRedirect::WithCertificate => self.tls.settings.is_some(),
             HttpsRedirect::Always => true,
         };
         let redirected = https && !path.path.starts_with(CHALLENGES);
@@ -266,7 +275,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             is_default: false,
             route: HttpRoute::default(),
             policy: self.policy.clone(),
-            closed: self.policy.closed.clone(),
+            closed: self.closed(),
             https: redirected.then(|| self.redirect_code()),
             retry: None,
             others: Vec::new(),

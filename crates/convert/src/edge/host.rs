@@ -93,11 +93,10 @@ struct Merging<'r, 'a, 'b> {
 
 impl Merging<'_, '_, '_> {
     fn merge(&mut self, ingresses: &[(ObjectName, Arc<HostRules>)]) {
-        let is_secure = self.tls.settings.is_some();
         let canary = |rules: &HostRules| rules.annotated.annotations.canary.is_some();
         let mut roots: Option<Draft> = None;
         for (name, rules) in ingresses.iter().filter(|(_, rules)| !canary(rules)) {
-            let Some(drafting) = Drafting::new(self.read, name, rules, is_secure) else {
+            let Some(drafting) = Drafting::new(self.read, name, rules, self.tls) else {
                 continue;
             };
             if self.add(&drafting) {
@@ -106,7 +105,7 @@ impl Merging<'_, '_, '_> {
         }
         let mut weights: Vec<Weights> = self.drafts.iter().map(|_| Weights::default()).collect();
         for (name, rules) in ingresses.iter().filter(|(_, rules)| canary(rules)) {
-            let Some(drafting) = Drafting::new(self.read, name, rules, is_secure) else {
+            let Some(drafting) = Drafting::new(self.read, name, rules, self.tls) else {
                 continue;
             };
             self.canary(&drafting, &mut weights);
@@ -118,7 +117,7 @@ impl Merging<'_, '_, '_> {
             self.drafts.retain(|draft| draft.asks != root.asks);
             self.drafts.push(root);
         }
-        self.defaults(ingresses, is_secure);
+        self.defaults(ingresses);
         self.drafts.sort_by_cached_key(Draft::order);
     }
 
@@ -219,7 +218,7 @@ impl Merging<'_, '_, '_> {
     }
 
     /// What remains where no rule matches: the backend that the oldest Ingress names for it, or another host.
-    fn defaults(&mut self, ingresses: &[(ObjectName, Arc<HostRules>)], is_secure: bool) {
+    fn defaults(&mut self, ingresses: &[(ObjectName, Arc<HostRules>)]) {
         if self.drafts.iter().any(|draft| draft.asks.is_catch_all()) {
             return;
         }
@@ -230,7 +229,7 @@ impl Merging<'_, '_, '_> {
             if rules.annotated.annotations.canary.is_some() {
                 continue;
             }
-            let Some(drafting) = Drafting::new(self.read, name, rules, is_secure) else {
+            let Some(drafting) = Drafting::new(self.read, name, rules, self.tls) else {
                 continue;
             };
             let path = Path {
@@ -270,7 +269,7 @@ impl Merging<'_, '_, '_> {
             return;
         }
         let moved = ingresses.iter().find_map(|(name, rules)| {
-            let drafting = Drafting::new(self.read, name, rules, is_secure)?;
+            let drafting = Drafting::new(self.read, name, rules, self.tls)?;
             Some((name, drafting.moved(rules.moved_to.as_ref()?)))
         });
         if let Some((name, draft)) = moved {

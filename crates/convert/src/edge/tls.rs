@@ -1,5 +1,6 @@
 //! How the clients of a host connect. Of several Ingresses about a host, the first that says anything decides.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use annotations::{ClientCertificates, HostTls, Version};
@@ -58,6 +59,8 @@ pub(super) struct Tls {
     pub(super) is_mutual: bool,
     /// Why no request may be served.
     pub(super) closed: Option<Arc<str>>,
+    /// Ingresses that ask for more of clients than the host does, so that none of their requests may be served.
+    pub(super) refused: BTreeSet<ObjectName>,
     pub(super) others: Vec<ObjectKey>,
     pub(super) findings: Vec<Diagnostic>,
 }
@@ -78,21 +81,43 @@ impl Derive for TlsOf {
         if tls.passthrough {
             return Arc::new(tls);
         }
+        for (ingress, rules) in bases().filter(|(_, r)| r.annotated.annotations.tls.passthrough) {
+            let message = format!(
+                "is not used for the host {:?}: its oldest Ingress does not say so",
+                self.0
+            );
+            let at = rules.annotated.path("ssl-passthrough");
+            let severity = Severity::Warning;
+            tls.findings.push(finding(
+                &key(ingress),
+                code::ANNOTATION,
+                severity,
+                at,
+                message,
+            ));
+        }
         tls.settings = certificate(read, bases(), &mut tls.others, &mut tls.findings);
-        let stated = |(_, rules): &&(ObjectName, Arc<HostRules>)| {
+        let states = |(_, rules): &&(ObjectName, Arc<HostRules>)| {
             let stated = &rules.annotated.annotations.tls;
-            stated.client.is_some()
-                || stated.min.is_some()
-                || stated.max.is_some()
-                || !stated.ciphers.is_empty()
+            stated.min.is_some() || stated.max.is_some() || !stated.ciphers.is_empty()
         };
-        if let Some((ingress, rules)) = bases().find(stated) {
-            let stated = &rules.annotated.annotations.tls;
-            if let Some(settings) = &mut tls.settings {
-                parameters(settings, stated);
-            }
-            if let Some(client) = &stated.client {
-                clients(read, ingress, rules, client, &mut tls);
+        if let Some(settings) = &mut tls.settings
+            && let Some((_, rules)) = bases().find(states)
+        {
+            parameters(settings, &rules.annotated.annotations.tls);
+        }
+        let mut asking = bases().filter_map(|(ingress, rules)| {
+            let client = rules.annotated.annotations.tls.client.as_ref()?;
+            Some(Asking {
+                ingress,
+                rules,
+                client,
+            })
+        });
+        if let Some(first) = asking.next() {
+            clients(read, &first, &mut tls);
+            for other in asking.filter(|other| first.is_less_than(other)) {
+                refuse(&first, &other, &mut tls);
             }
         }
         Arc::new(tls)
@@ -180,14 +205,52 @@ fn parameters(settings: &mut ServerTlsSettings, stated: &HostTls) {
     settings.cipher_suites = stated.ciphers.iter().map(ToString::to_string).collect();
 }
 
+/// An Ingress that asks for certificates of clients.
+struct Asking<'r> {
+    ingress: &'r ObjectName,
+    rules: &'r HostRules,
+    client: &'r ClientCertificates,
+}
+
+impl Asking<'_> {
+    /// The namespace and name of the Secret with the authority, as the Ingress means it.
+    fn secret(&self) -> (&str, &str) {
+        let home: &str = &self.ingress.namespace;
+        let stated = &self.client.secret;
+        (stated.namespace.as_deref().unwrap_or(home), &stated.name)
+    }
+
+    /// Whether who is let in by this one need not be let in by the other.
+    fn is_less_than(&self, other: &Asking<'_>) -> bool {
+        self.secret() != other.secret() || other.client.required && !self.client.required
+    }
+}
+
+/// Closes the routes of an Ingress that asks for other clients than the host, which has one authority.
+fn refuse(first: &Asking<'_>, other: &Asking<'_>, tls: &mut Tls) {
+    let message = format!(
+        "asks for other clients than {} does, whose word counts for the host, so no request of this Ingress is served there",
+        key(first.ingress)
+    );
+    let at = other.rules.annotated.path("auth-tls-secret");
+    let found = finding(
+        &key(other.ingress),
+        code::CLOSED,
+        Severity::Error,
+        at,
+        message,
+    );
+    tls.findings.push(found);
+    tls.refused.insert(other.ingress.clone());
+}
+
 /// Makes clients show certificates; where that cannot be, the host is closed.
-fn clients(
-    read: &Reader<'_, '_, Routes>,
-    ingress: &ObjectName,
-    rules: &HostRules,
-    client: &ClientCertificates,
-    tls: &mut Tls,
-) {
+fn clients(read: &Reader<'_, '_, Routes>, asking: &Asking<'_>, tls: &mut Tls) {
+    let Asking {
+        ingress,
+        rules,
+        client,
+    } = asking;
     tls.is_mutual = true;
     let home = &ingress.namespace;
     let found = refer::resolve(read, home, Kind::Secret, &client.secret, &mut tls.others);
