@@ -14,8 +14,10 @@ use crate::facts::workloads::{WorkloadsIn, namespaces};
 use crate::facts::{first_label, selector_text};
 use crate::finding::Report;
 
-/// The gateways that serve a port: by name, the hosts and where each is bound.
-type Served<'a> = BTreeMap<&'a ObjectName, BTreeMap<&'a str, &'a str>>;
+/// A selector and a port.
+type Place<'a> = (&'a str, u32);
+/// The gateways of a place that serve a host and are bound to an address.
+type Served<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<&'a ObjectName>>;
 
 /// Istio: pkg/config/analysis/analyzers/gateway/conflictinggateway.go, 1.32.
 pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
@@ -24,16 +26,22 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
         .iter()
         .map(|g| selector_text(&g.spec.selector))
         .collect();
-    let mut groups: BTreeMap<&str, BTreeMap<u32, Served<'_>>> = BTreeMap::new();
+    let mut hosts: BTreeMap<(Place<'_>, &ObjectName), BTreeMap<&str, &str>> = BTreeMap::new();
     let mut selectors: BTreeMap<&str, &Arc<Object<Gateway>>> = BTreeMap::new();
     for (gateway, text) in gateways.iter().zip(&texts) {
         for server in &gateway.spec.servers {
-            let ports = groups.entry(text).or_default();
-            let served = ports.entry(port(server)).or_default();
-            let hosts = server.hosts.iter().map(|h| (&**h, &*server.bind));
+            let own = server.hosts.iter().map(|h| (&**h, &*server.bind));
             // Of several servers on one port the last stands for the gateway.
-            served.insert(&gateway.meta.name, hosts.collect());
+            let place = (&**text, port(server));
+            hosts.insert((place, &gateway.meta.name), own.collect());
             selectors.insert(text, gateway);
+        }
+    }
+    let mut served: BTreeMap<Place<'_>, Served<'_>> = BTreeMap::new();
+    for ((place, name), hosts) in hosts {
+        let served = served.entry(place).or_default();
+        for (host, bind) in hosts {
+            served.entry((host, bind)).or_default().insert(name);
         }
     }
     let mut related: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -41,9 +49,9 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
         let related = related.entry(text).or_insert_with(|| {
             let same =
                 |other: &&str| **other == **text || overlap(cx, text, gateway, other, &selectors);
-            groups.keys().copied().filter(same).collect()
+            selectors.keys().copied().filter(same).collect()
         });
-        one(gateway, text, related, &groups, report);
+        one(gateway, text, related, &served, report);
     }
 }
 
@@ -82,7 +90,7 @@ fn one(
     gateway: &Object<Gateway>,
     text: &str,
     related: &[&str],
-    groups: &BTreeMap<&str, BTreeMap<u32, Served<'_>>>,
+    served: &BTreeMap<Place<'_>, Served<'_>>,
     report: &mut Report<'_>,
 ) {
     if related.is_empty() && !text.is_empty() {
@@ -99,18 +107,18 @@ fn one(
     let mut told = BTreeSet::new();
     for (i, server) in gateway.spec.servers.iter().enumerate() {
         let number = port(server);
-        let others = related
+        let rivals: BTreeSet<&ObjectName> = related
             .iter()
-            .filter_map(|selector| groups.get(selector)?.get(&number))
-            .flatten();
-        let mut rivals: Vec<&ObjectName> = others
-            .filter(|(name, hosts)| {
-                let taken = |h: &String| hosts.get(h.as_str()) == Some(&server.bind.as_str());
-                ***name != gateway.meta.name && server.hosts.iter().any(taken)
+            .filter_map(|selector| served.get(&(*selector, number)))
+            .flat_map(|served| {
+                let hosts = server.hosts.iter();
+                hosts.filter_map(|host| served.get(&(&**host, &*server.bind)))
             })
-            .map(|(name, _)| *name)
+            .flatten()
+            .copied()
+            .filter(|name| **name != gateway.meta.name)
             .collect();
-        rivals.sort();
+        let rivals: Vec<&ObjectName> = rivals.into_iter().collect();
         if rivals.is_empty() || !told.insert((number, rivals.clone(), server.hosts.join(","))) {
             continue;
         }

@@ -1,11 +1,13 @@
 //! Which requests a rule is for, and their paths as backends see them.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use annotations::{Dialect, Text};
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{HttpMatchRequest, HttpRewrite, StringMatch};
+use regex_syntax::ast;
 
 use super::draft::{Asks, by_regex};
 use super::rules::{HostRules, Path, PathKind};
@@ -112,9 +114,34 @@ pub(super) fn rewrite(path: &Path, rules: &HostRules) -> Option<HttpRewrite> {
     Some(by_regex(cased(&matched, ignore_case), target))
 }
 
-/// How many groups a regular expression has.
+/// How many groups a regular expression has; none where it is none.
 pub(super) fn captures(pattern: &str) -> usize {
-    regex_syntax::parse(pattern).map_or(0, |hir| hir.properties().explicit_captures_len())
+    // Only the syntax is read: what classes mean takes many times as long.
+    let parsed = regex_syntax::ast::parse::Parser::new().parse(pattern);
+    let Ok(expression) = parsed else { return 0 };
+    match ast::visit(&expression, Groups(0)) {
+        Ok(groups) => groups,
+        Err(never) => match never {},
+    }
+}
+
+/// Counts groups.
+struct Groups(usize);
+
+impl ast::Visitor for Groups {
+    type Output = usize;
+    type Err = Infallible;
+
+    fn finish(self) -> Result<usize, Infallible> {
+        Ok(self.0)
+    }
+
+    fn visit_pre(&mut self, part: &ast::Ast) -> Result<(), Infallible> {
+        if let ast::Ast::Group(group) = part {
+            self.0 += usize::from(group.is_capturing());
+        }
+        Ok(())
+    }
 }
 
 /// The annotation `rewrite-path`: what matched becomes the new path, what follows stays.
