@@ -1,4 +1,5 @@
-//! How the clients of a host connect. Of several Ingresses about a host, the first that says anything decides.
+//! How the clients of a host connect. Of several Ingresses about a host, the first that says anything of versions and ciphers
+//! decides about those, and the first that asks for certificates about those.
 
 use std::sync::Arc;
 
@@ -81,19 +82,18 @@ impl Derive for TlsOf {
         tls.settings = certificate(read, bases(), &mut tls.others, &mut tls.findings);
         let stated = |(_, rules): &&(ObjectName, Arc<HostRules>)| {
             let stated = &rules.annotated.annotations.tls;
-            stated.client.is_some()
-                || stated.min.is_some()
-                || stated.max.is_some()
-                || !stated.ciphers.is_empty()
+            stated.min.is_some() || stated.max.is_some() || !stated.ciphers.is_empty()
         };
-        if let Some((ingress, rules)) = bases().find(stated) {
-            let stated = &rules.annotated.annotations.tls;
-            if let Some(settings) = &mut tls.settings {
-                parameters(settings, stated);
-            }
-            if let Some(client) = &stated.client {
-                clients(read, ingress, rules, client, &mut tls);
-            }
+        if let (Some((_, rules)), Some(settings)) = (bases().find(stated), &mut tls.settings) {
+            parameters(settings, &rules.annotated.annotations.tls);
+        }
+        // Whoever says something of versions does not speak for whoever asks for certificates.
+        let client = bases().find_map(|(ingress, rules)| {
+            let client = rules.annotated.annotations.tls.client.as_ref()?;
+            Some((ingress, rules, client))
+        });
+        if let Some((ingress, rules, client)) = client {
+            clients(read, ingress, rules, client, &mut tls);
         }
         Arc::new(tls)
     }
