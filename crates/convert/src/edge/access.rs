@@ -11,7 +11,7 @@ use model::{Kind, ObjectKey, ObjectName};
 
 use super::policy::Making;
 use super::rules::BackendPort;
-use super::{limits, refer};
+use super::{format, limits, refer};
 
 /// Which hashes of passwords are known.
 const FORMS: &str =
@@ -166,7 +166,10 @@ pub(super) fn external(
     if let Some(map) = &stated.headers {
         const NAME: &str = "auth-proxy-set-headers";
         headers = match making.config_map(NAME, map) {
-            Ok(headers) => headers,
+            Ok(headers) => {
+                let literal = |(name, value): (_, Arc<str>)| (name, format::literal(&value).into());
+                headers.into_iter().map(literal).collect()
+            }
             Err(why) => {
                 let why = format!("{why}, so no request is served");
                 making.close(NAME, "auth-proxy-set-headers cannot be read", why);
@@ -175,7 +178,8 @@ pub(super) fn external(
         };
     }
     if let Some(redirect) = &stated.request_redirect {
-        headers.insert("x-auth-request-redirect".into(), redirect.clone());
+        let redirect = format::literal(redirect).into();
+        headers.insert("x-auth-request-redirect".into(), redirect);
     }
     let authority = match stated.port == 80 {
         true => stated.host.clone(),
