@@ -34,10 +34,17 @@ pub(crate) const PROTECTING: &[&str] = &[
     "denylist-source-range",
     "enable-modsecurity",
     "enable-owasp-core-rules",
+    "force-ssl-redirect",
+    "limit-rpm",
+    "limit-rps",
     "modsecurity-snippet",
+    "proxy-body-size",
     "proxy-ssl-secret",
     "proxy-ssl-verify",
+    "route-limit-rpm",
+    "route-limit-rps",
     "satisfy",
+    "ssl-redirect",
     "whitelist-source-range",
 ];
 

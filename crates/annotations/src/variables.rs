@@ -4,6 +4,18 @@ use crate::reader::Fault;
 
 /// A text with variables of nginx, in Envoy's format: what is `%` in the text is doubled.
 pub(crate) fn format(text: &str) -> Result<String, Fault> {
+    format_by(text, substitution)
+}
+
+/// The same for a script, which can escape paths.
+pub(crate) fn format_of_script(text: &str) -> Result<String, Fault> {
+    format_by(text, |name| match name {
+        "escaped_request_uri" => Some("%ESCAPED_REQ(:path)%".to_owned()),
+        name => substitution(name),
+    })
+}
+
+fn format_by(text: &str, substitution: fn(&str) -> Option<String>) -> Result<String, Fault> {
     let mut formatted = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['$', '%']) {

@@ -22,8 +22,8 @@ pub fn from_bytes(type_url: &str, body: &[u8]) -> Json {
     }
 }
 
-/// What stands before the hash of a password.
-const HASHED: &str = "{SHA}";
+/// What stands before hashes of passwords.
+const HASHED: [&str; 2] = ["{SHA}", "$apr1$"];
 
 /// The same for people to see: texts with hashes of passwords show their length alone.
 pub fn shown(type_url: &str, body: &[u8]) -> Json {
@@ -34,7 +34,7 @@ pub fn shown(type_url: &str, body: &[u8]) -> Json {
 
 fn conceal(json: &mut Json) {
     match json {
-        Json::String(text) if text.contains(HASHED) => {
+        Json::String(text) if HASHED.iter().any(|mark| text.contains(mark)) => {
             *text = format!("<{} bytes, not shown>", text.len());
         }
         Json::Array(items) => items.iter_mut().for_each(conceal),

@@ -46,8 +46,22 @@ pub struct AddressRules {
 pub struct Users {
     /// What clients are told that they log in to.
     pub realm: Arc<str>,
-    /// Lines `name:{SHA}hash` as htpasswd writes them, sorted by name; the only hash that Envoy reads.
+    /// Lines as htpasswd writes them, sorted by name: `name:{SHA}hash`, which Envoy reads, and `name:$apr1$salt$hash`, which a
+    /// script reads.
     pub lines: Arc<str>,
+}
+
+impl Users {
+    /// What the hashes of passwords begin with that only a script reads.
+    pub const APR1: &'static str = "$apr1$";
+
+    /// Whether a script has to check passwords.
+    pub fn need_script(&self) -> bool {
+        self.lines.lines().any(|line| {
+            let hash = line.split_once(':').map(|(_, hash)| hash);
+            hash.is_some_and(|hash| hash.starts_with(Self::APR1))
+        })
+    }
 }
 
 impl fmt::Debug for Users {
@@ -65,7 +79,8 @@ pub struct ExternalAuth {
     pub port: u16,
     /// The `:authority` of the request to it.
     pub authority: Arc<str>,
-    /// The path of the request to it; what was asked for is in headers, not added to it.
+    /// The path of the request to it, in which `%REQ(name)%` and its like stand for what they do in `headers`, and `%%` for a
+    /// percent sign; what was asked for is in headers, not added to it.
     pub path: Arc<str>,
     /// The method of the request to it; that of the request itself where absent.
     pub method: Option<Arc<str>>,
@@ -129,7 +144,7 @@ pub enum Need {
     Users,
     /// [`EdgeRoute::external`].
     External,
-    /// [`EdgeRoute::any_is_enough`] with several of the three.
+    /// [`EdgeRoute::any_is_enough`] with several of the three, or [`Users::need_script`].
     AnyIsEnough,
     /// [`EdgeRoute::limits`].
     Limits,
@@ -148,7 +163,8 @@ impl EdgeRoute {
             self.external.as_ref().map(|_| Need::External),
         ];
         let mut needs: BTreeSet<Need> = access.into_iter().flatten().collect();
-        if self.any_is_enough && needs.len() > 1 {
+        let by_script = self.users.as_ref().is_some_and(Users::need_script);
+        if self.any_is_enough && needs.len() > 1 || by_script {
             needs.insert(Need::AnyIsEnough);
         }
         let others = [

@@ -78,11 +78,12 @@ pub fn filters(needs: &BTreeSet<Need>) -> Vec<hcm::HttpFilter> {
         ..BasicAuth::default()
     };
     list.extend(has(Need::Users).then(|| disabled(USERS, &users)));
-    list.extend(asks(needs).then(|| disabled(ACCESS, &script_of_routes())));
+    // A body that comes while a script waits for an answer is not counted after that.
     let body = Buffer {
         max_request_bytes: Some(HELD_BYTES),
     };
     list.extend(has(Need::Body).then(|| disabled(BODY, &body)));
+    list.extend(asks(needs).then(|| disabled(ACCESS, &script_of_routes())));
     list
 }
 
@@ -96,7 +97,7 @@ pub fn extensions(needs: &BTreeSet<Need>) -> BTreeSet<&'static str> {
     let named = |need: &Need| -> &'static [&'static str] {
         match need {
             Need::Addresses => &["envoy.filters.http.rbac"],
-            Need::Users => &["envoy.filters.http.basic_auth"],
+            Need::Users => &["envoy.filters.http.basic_auth", "envoy.filters.http.lua"],
             Need::External | Need::AnyIsEnough | Need::Fallback => &["envoy.filters.http.lua"],
             Need::Limits => &[
                 "envoy.filters.http.rbac",
@@ -156,8 +157,10 @@ pub fn held_body(max_bytes: u32) -> (String, Any) {
     (BODY.to_owned(), any(&config))
 }
 
+/// Whether routes may need the script that decides about access.
 fn asks(needs: &BTreeSet<Need>) -> bool {
-    needs.contains(&Need::External) || needs.contains(&Need::AnyIsEnough)
+    let by_script = [Need::External, Need::AnyIsEnough, Need::Users];
+    by_script.iter().any(|need| needs.contains(need))
 }
 
 /// A filter that only routes switch on.

@@ -45,11 +45,11 @@ impl Resource {
 
     /// Whether hashes of passwords stand in it: like Secrets it is neither written nor shown.
     pub fn has_credentials(&self) -> bool {
-        const HASHED: &[u8] = b"{SHA}";
+        const HASHED: [&[u8]; 2] = [b"{SHA}", b"$apr1$"];
         let mut rest = &*self.body;
-        while let Some(at) = rest.iter().position(|byte| *byte == HASHED[0]) {
+        while let Some(at) = rest.iter().position(|byte| matches!(byte, b'{' | b'$')) {
             rest = &rest[at..];
-            if rest.starts_with(HASHED) {
+            if HASHED.iter().any(|mark| rest.starts_with(mark)) {
                 return true;
             }
             rest = &rest[1..];

@@ -53,7 +53,7 @@ pub struct ExternalAuth {
     pub host: Arc<str>,
     /// Its port: 80, or 443 with TLS, where the URL states none.
     pub port: u16,
-    /// Path and query, from `/`.
+    /// Path and query, from `/`, in the format of substitution that [`Signin::url`] has.
     pub path: Arc<str>,
     /// `auth-method`.
     pub method: Option<Arc<str>>,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 /// `canary` and its family.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Canary {
-    /// Which requests it takes.
-    pub takes: Takes,
+    /// Which requests it takes, what goes first before the others: one of Higress, up to one of each kind of ingress-nginx.
+    pub takes: Vec<Takes>,
 }
 
 /// Which requests a canary takes.
@@ -35,7 +35,7 @@ pub enum Takes {
 pub enum HeaderValue {
     /// `always`.
     Always,
-    /// `always` or this.
+    /// This; with Higress's meaning `always` as well.
     Value(Arc<str>),
     /// What a regular expression finds, as written.
     Pattern(Arc<str>),

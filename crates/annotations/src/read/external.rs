@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::reader::{Fault, Reader};
-use crate::values::{authority, boolean, headers, is_of_url, link, port, reference, token};
+use crate::values::{Link, authority, boolean, headers, is_of_url, link, port, reference, token};
 use crate::{ExternalAuth, Signin, variables};
 
 /// The parameter of the sign-in page that says where to come back to, where it is not stated.
@@ -76,12 +76,29 @@ fn value<T>(
     }
 }
 
-fn service(text: &str) -> Result<crate::values::Link, Fault> {
-    let found = link(text)?;
-    match text.contains('#') {
-        true => Err("has a fragment".into()),
-        false => Ok(found),
+/// A URL whose path, and what follows it, may have variables.
+fn service(text: &str) -> Result<Link, Fault> {
+    if text.contains('#') {
+        return Err("has a fragment".into());
     }
+    let after_scheme = text.find("://").map_or(0, |at| at + 3);
+    let end = text[after_scheme..]
+        .find(['/', '?'])
+        .map_or(text.len(), |at| after_scheme + at);
+    let (place, rest) = text.split_at(end);
+    let found = link(place)?;
+    if !rest.bytes().all(|b| is_of_url(b) || b"${}".contains(&b)) {
+        return Err("has characters that no URL has".into());
+    }
+    let path = match rest {
+        "" => "/".to_owned(),
+        rest if rest.starts_with('/') => rest.to_owned(),
+        query => format!("/{query}"),
+    };
+    Ok(Link {
+        path: Some(variables::format_of_script(&path)?.into()),
+        ..found
+    })
 }
 
 fn method(text: &str) -> Result<Arc<str>, Fault> {

@@ -4,7 +4,7 @@ use crate::reader::Reader;
 use crate::values::boolean;
 
 /// The annotation, the values that are what happens, and what is said of others.
-const ONLY: [(&str, &[&str], &str); 8] = [
+const ONLY: [(&str, &[&str], &str); 6] = [
     (
         "affinity-mode",
         &["persistent"],
@@ -14,11 +14,6 @@ const ONLY: [(&str, &[&str], &str); 8] = [
         "mirror-request-body",
         &["on"],
         "is left out: copies always have the body",
-    ),
-    (
-        "proxy-buffering",
-        &["off"],
-        "is left out: answers are always streamed",
     ),
     (
         "proxy-cookie-domain",
@@ -40,15 +35,30 @@ const ONLY: [(&str, &[&str], &str); 8] = [
         &["off", "default"],
         "is left out: Location headers are not rewritten",
     ),
-    (
-        "proxy-request-buffering",
-        &["off"],
-        "is left out: bodies are always streamed",
-    ),
+];
+
+/// Annotations about how nginx buffers what it passes on, and keeps connections: no value of theirs changes what clients and
+/// backends see.
+const WITHOUT_EFFECT: [&str; 12] = [
+    "auth-keepalive",
+    "auth-keepalive-requests",
+    "auth-keepalive-timeout",
+    "client-body-buffer-size",
+    "http2-push-preload",
+    "proxy-buffer-size",
+    "proxy-buffering",
+    "proxy-buffers-number",
+    "proxy-busy-buffers-size",
+    "proxy-max-temp-file-size",
+    "proxy-request-buffering",
+    "ssl-prefer-server-ciphers",
 ];
 
 /// Tells of values that would need another proxy.
 pub(crate) fn check(r: &mut Reader<'_>) {
+    for name in WITHOUT_EFFECT {
+        r.get(name, |_| Ok(()));
+    }
     for (name, values, message) in ONLY {
         let as_it_is = r.get(name, |value| Ok(values.contains(&value)));
         if as_it_is == Some(false) {

@@ -68,19 +68,21 @@ pub(crate) fn canary(input: &Value, read: &Annotations) -> Value {
         };
     };
     let mut shown = json!({"enabled": true, "weightTotal": 100});
-    match &canary.takes {
-        Takes::Header { name, value } => {
-            shown["header"] = json!(**name);
-            match value {
-                HeaderValue::Always => {}
-                HeaderValue::Value(value) => shown["headerValue"] = json!(**value),
-                HeaderValue::Pattern(pattern) => shown["headerPattern"] = json!(**pattern),
+    for takes in &canary.takes {
+        match takes {
+            Takes::Header { name, value } => {
+                shown["header"] = json!(**name);
+                match value {
+                    HeaderValue::Always => {}
+                    HeaderValue::Value(value) => shown["headerValue"] = json!(**value),
+                    HeaderValue::Pattern(pattern) => shown["headerPattern"] = json!(**pattern),
+                }
             }
-        }
-        Takes::Cookie(name) => shown["cookie"] = json!(**name),
-        Takes::Weight { weight, total } => {
-            shown["weight"] = json!(weight);
-            shown["weightTotal"] = json!(total);
+            Takes::Cookie(name) => shown["cookie"] = json!(**name),
+            Takes::Weight { weight, total } => {
+                shown["weight"] = json!(weight);
+                shown["weightTotal"] = json!(total);
+            }
         }
     }
     shown

@@ -11,7 +11,11 @@ use model::{Kind, ObjectKey, ObjectName};
 
 use super::policy::Making;
 use super::rules::BackendPort;
-use super::{limits, refer};
+use super::{format, limits, refer};
+
+/// Which hashes of passwords are known.
+const FORMS: &str =
+    "hashes are read as `htpasswd -m` and `htpasswd -s` make them, not those of bcrypt or crypt";
 
 /// How long a service that is asked may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -77,8 +81,7 @@ pub(super) fn users(making: &mut Making<'_, '_, '_>, basic: &BasicAuth) -> Optio
     if lines.is_empty() || lines.len() > limits::USER_BYTES {
         let why = match lines.is_empty() {
             true => format!(
-                "the Secret {name} has no user that Envoy can check, so no request is served: it knows only \
-                 SHA-1 (htpasswd -s)"
+                "the Secret {name} has no user that can be checked, so no request is served: {FORMS}"
             ),
             false => format!("the Secret {name} has too many users, so no request is served"),
         };
@@ -86,13 +89,15 @@ pub(super) fn users(making: &mut Making<'_, '_, '_>, basic: &BasicAuth) -> Optio
         return None;
     }
     if refused > 0 {
-        let why = format!(
-            "{refused} users of the Secret {name} cannot log in: Envoy knows only SHA-1 (htpasswd -s)"
-        );
+        let why = format!("{refused} users of the Secret {name} cannot log in: {FORMS}");
         making.warn(NAME, why);
     }
+    let is_stated = making.annotated.annotations.keys.contains_key("auth-realm");
     Some(Users {
-        realm: basic.realm.clone(),
+        realm: match is_stated {
+            true => basic.realm.clone(),
+            false => "".into(),
+        },
         lines: lines.into(),
     })
 }
@@ -101,11 +106,18 @@ fn is_user(user: &str) -> bool {
     !user.is_empty() && user.len() <= 256 && !user.contains(|c: char| c == ':' || c.is_control())
 }
 
-/// Whether a hash is one that Envoy reads: SHA-1 in base64.
+/// Whether a hash is one that can be checked: SHA-1 in base64, or the MD5 that `htpasswd` makes by default.
 fn is_hash(hash: &str) -> bool {
-    hash.strip_prefix("{SHA}").is_some_and(|digest| {
-        let base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-        digest.len() == 28 && digest.ends_with('=') && digest[..27].bytes().all(base64)
+    let base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
+    if let Some(digest) = hash.strip_prefix("{SHA}") {
+        return digest.len() == 28 && digest.ends_with('=') && digest[..27].bytes().all(base64);
+    }
+    let salted = hash.strip_prefix(Users::APR1);
+    let parts = salted.and_then(|rest| rest.split_once('$'));
+    parts.is_some_and(|(salt, digest)| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'/');
+        let salt_fits = (1..=8).contains(&salt.len()) && salt.bytes().all(plain);
+        salt_fits && digest.len() == 22 && digest.bytes().all(plain)
     })
 }
 
@@ -152,10 +164,22 @@ pub(super) fn external(
     };
     let mut headers: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
     if let Some(map) = &stated.headers {
-        headers = making.config_map("auth-proxy-set-headers", map);
+        const NAME: &str = "auth-proxy-set-headers";
+        headers = match making.config_map(NAME, map) {
+            Ok(headers) => {
+                let literal = |(name, value): (_, Arc<str>)| (name, format::literal(&value).into());
+                headers.into_iter().map(literal).collect()
+            }
+            Err(why) => {
+                let why = format!("{why}, so no request is served");
+                making.close(NAME, "auth-proxy-set-headers cannot be read", why);
+                return None;
+            }
+        };
     }
     if let Some(redirect) = &stated.request_redirect {
-        headers.insert("x-auth-request-redirect".into(), redirect.clone());
+        let redirect = format::literal(redirect).into();
+        headers.insert("x-auth-request-redirect".into(), redirect);
     }
     let authority = match stated.port == 80 {
         true => stated.host.clone(),

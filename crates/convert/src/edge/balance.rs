@@ -141,15 +141,16 @@ impl Making<'_, '_, '_> {
             },
             ..ClientTlsSettings::default()
         };
-        if stated.verify == Some(true) && !name.is_empty() {
-            tls.subject_alt_names = vec![name];
-        }
         if let Some(secret) = &stated.secret {
             let home = &self.ingress.namespace;
             match refer::resolve(self.read, home, Kind::Secret, secret, &mut self.others) {
                 Ok(found) => {
                     tls.mode = TlSmode::Mutual.into();
                     tls.credential_name = credential(&found);
+                    // Envoy refuses names without an authority.
+                    if stated.verify == Some(true) && !name.is_empty() {
+                        tls.subject_alt_names = vec![name];
+                    }
                 }
                 Err(why) => {
                     let at = self.annotated.path("proxy-ssl-secret");

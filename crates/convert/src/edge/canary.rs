@@ -1,21 +1,23 @@
 //! Canaries: Ingresses that take a part of another's requests.
 //!
-//! Higress: pkg/ingress/kube/annotations/canary.go, 2.1.
+//! Higress: pkg/ingress/kube/annotations/canary.go, 2.1. ingress-nginx: rootfs/etc/nginx/lua/balancer.lua, 1.15.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use annotations::{HeaderValue, Takes, Text};
-use proto_istio::networking::HttpRouteDestination;
+use annotations::{Dialect, HeaderValue, Takes, Text};
+use proto_istio::networking::{Headers, HttpRouteDestination};
 
 use super::backend::hundredths;
 use super::draft::{Asks, Draft, Drafting};
+use super::policy::OF_CERTIFICATES;
 use super::rules::Path;
 use super::sound;
 
 /// A canary of a path.
 pub(super) struct Canary<'r, 'a, 'b> {
     pub(super) drafting: &'r Drafting<'r, 'a, 'b>,
-    pub(super) takes: &'r Takes,
+    pub(super) stated: &'r annotations::Canary,
     pub(super) path: &'r Path,
 }
 
@@ -36,6 +38,14 @@ pub(super) struct Weights {
     parts: Vec<(u32, Vec<HttpRouteDestination>)>,
 }
 
+/// A header of requests by which they are told apart.
+struct Sign {
+    name: Arc<str>,
+    text: Text,
+    /// Whether those that have it are the canary's; otherwise they stay, whatever follows.
+    taken: bool,
+}
+
 impl Canary<'_, '_, '_> {
     /// Lets the canary take its part of the rule that asks the same.
     pub(super) fn apply(
@@ -44,7 +54,7 @@ impl Canary<'_, '_, '_> {
         by_asks: &BTreeMap<Asks, usize>,
         weights: &mut [Weights],
     ) -> Applied {
-        let mut asks = Asks::new(self.path, self.drafting.rules);
+        let asks = Asks::new(self.path, self.drafting.rules);
         let Some(at) = by_asks.get(&asks.same()).copied() else {
             return Applied::NoBase;
         };
@@ -52,57 +62,112 @@ impl Canary<'_, '_, '_> {
             Ok(destinations) => destinations,
             Err(why) => return Applied::NotUsable(why),
         };
-        let base = &mut drafts[at];
-        if base.route.route.is_empty() {
+        if drafts[at].route.route.is_empty() {
             return Applied::NoBase;
         }
-        base.others.push(super::key(self.drafting.ingress));
-        match self.takes {
-            Takes::Weight { weight, total } => {
+        drafts[at].others.push(super::key(self.drafting.ingress));
+        let base = drafts[at].clone();
+        let mut signed = Vec::new();
+        for takes in &self.stated.takes {
+            if let Takes::Weight { weight, total } = takes {
                 let weights = &mut weights[at];
                 weights.total.get_or_insert(*total);
-                weights.parts.push((*weight, destinations));
-                return Applied::Yes;
+                weights.parts.push((*weight, destinations.clone()));
             }
+            for sign in self.signs(takes) {
+                let mut draft = match sign.taken {
+                    true => self.taken(&base, destinations.clone()),
+                    false => base.clone(),
+                };
+                draft.asks = asks.clone();
+                draft.asks.ignore_case = base.asks.ignore_case;
+                draft.asks.headers.insert(sign.name, sign.text);
+                if let Some(fault) = sound::fault(&draft) {
+                    return Applied::NotUsable(fault);
+                }
+                signed.push(draft);
+            }
+        }
+        drafts.extend(signed);
+        Applied::Yes
+    }
+
+    /// The base's rule as the canary has it. With nginx's dialect only the backend is another.
+    fn taken(&self, base: &Draft, destinations: Vec<HttpRouteDestination>) -> Draft {
+        let mut draft = base.clone();
+        draft.ingress = self.drafting.ingress.clone();
+        draft.others.push(super::key(&base.ingress));
+        draft.at.clone_from(&self.path.at);
+        draft.route.route = destinations;
+        if !self.is_nginx() {
+            draft.route.headers = self.headers(base);
+        }
+        if let Some(closed) = &self.drafting.policy.closed {
+            draft.closed.get_or_insert_with(|| closed.clone());
+        }
+        draft
+    }
+
+    /// The canary's own changes of headers, and what the base says of certificates of clients: no client may say that itself.
+    fn headers(&self, base: &Draft) -> Option<Headers> {
+        let mut own = self.drafting.policy.route.headers.clone();
+        let request = base.route.headers.as_ref().and_then(|h| h.request.as_ref());
+        let of_certificates = |name: &str| name.starts_with(OF_CERTIFICATES);
+        let removed = request.into_iter().flat_map(|request| &request.remove);
+        for name in removed.filter(|name| of_certificates(name)) {
+            let request = own.get_or_insert_default().request.get_or_insert_default();
+            request.remove.push(name.clone());
+        }
+        let set = request.into_iter().flat_map(|request| &request.set);
+        for (name, value) in set.filter(|(name, _)| of_certificates(name)) {
+            let request = own.get_or_insert_default().request.get_or_insert_default();
+            request.set.insert(name.clone(), value.clone());
+        }
+        own
+    }
+
+    fn is_nginx(&self) -> bool {
+        self.drafting.rules.annotated.dialect == Dialect::Nginx
+    }
+
+    fn signs(&self, takes: &Takes) -> Vec<Sign> {
+        let sign = |name: &Arc<str>, text, taken| Sign {
+            name: name.clone(),
+            text,
+            taken,
+        };
+        let cookie = |name: &str, value: &str, taken| {
+            let name = super::matching::quote(name);
+            let pattern = format!(r"^(.*?;\s*)?({name}={value})(;.*)?$");
+            sign(&"cookie".into(), Text::Regex(pattern.into()), taken)
+        };
+        let never = |sign| self.is_nginx().then_some(sign);
+        match takes {
+            Takes::Weight { .. } => Vec::new(),
             Takes::Header { name, value } => {
-                asks.headers.insert(name.clone(), header(value));
+                let stays = sign(name, Text::Exact("never".into()), false);
+                let taken = sign(name, header(value, self.is_nginx()), true);
+                let stays = never(stays).filter(|_| *value == HeaderValue::Always);
+                std::iter::once(taken).chain(stays).collect()
             }
             Takes::Cookie(name) => {
-                let name = super::matching::quote(name);
-                let pattern = format!(r"^(.*?;\s*)?({name}=always)(;.*)?$");
-                asks.headers
-                    .insert("cookie".into(), Text::Regex(pattern.into()));
+                let taken = cookie(name, "always", true);
+                let stays = never(cookie(name, "never", false));
+                std::iter::once(taken).chain(stays).collect()
             }
         }
-        let mut canary = base.clone();
-        asks.ignore_case = base.asks.ignore_case;
-        canary.asks = asks;
-        canary.ingress = self.drafting.ingress.clone();
-        canary.others.push(super::key(&base.ingress));
-        canary.at.clone_from(&self.path.at);
-        canary.route.route = destinations;
-        canary
-            .route
-            .headers
-            .clone_from(&self.drafting.policy.route.headers);
-        if let Some(closed) = &self.drafting.policy.closed {
-            canary.closed.get_or_insert_with(|| closed.clone());
-        }
-        if let Some(fault) = sound::fault(&canary) {
-            return Applied::NotUsable(fault);
-        }
-        drafts.push(canary);
-        Applied::Yes
     }
 }
 
-fn header(value: &HeaderValue) -> Text {
+fn header(value: &HeaderValue, nginx: bool) -> Text {
     match value {
         HeaderValue::Always => Text::Exact("always".into()),
+        HeaderValue::Value(value) if nginx => Text::Exact(value.clone()),
         HeaderValue::Value(value) => {
             let value = super::matching::quote(value);
             Text::Regex(format!("always|{value}").into())
         }
+        HeaderValue::Pattern(pattern) if nginx => Text::Regex(format!(".*(?:{pattern}).*").into()),
         HeaderValue::Pattern(pattern) => Text::Regex(format!(".*{pattern}.*").into()),
     }
 }
@@ -111,10 +176,16 @@ impl Weights {
     /// Gives each canary its share of the rule's requests, and what remains to the rule's own destinations.
     pub(super) fn settle(self, draft: &mut Draft) {
         let total = u64::from(self.total.unwrap_or(100).max(1));
-        let mut room = 100;
+        // Of a hundred, unless that makes another share of a canary's.
+        let even = |(weight, _): &(u32, _)| u64::from(*weight) * 100 % total == 0;
+        let whole = match self.parts.iter().all(even) {
+            true => 100,
+            false => total.min(MOST),
+        };
+        let mut room = i32::try_from(whole).unwrap_or(100);
         let mut added = Vec::new();
         for (weight, destinations) in self.parts {
-            let share = i32::try_from(u64::from(weight) * 100 / total).unwrap_or(100);
+            let share = i32::try_from(u64::from(weight) * whole / total).unwrap_or(room);
             let share = share.min(room);
             room -= share;
             added.extend(scaled(destinations, share));
@@ -127,7 +198,10 @@ impl Weights {
     }
 }
 
-/// Destinations that share so many of a hundred.
+/// What weights sum up to at most.
+const MOST: u64 = 1_000_000;
+
+/// Destinations that share so much.
 fn scaled(destinations: Vec<HttpRouteDestination>, share: i32) -> Vec<HttpRouteDestination> {
     let weights: Vec<u32> = destinations
         .iter()
@@ -135,7 +209,7 @@ fn scaled(destinations: Vec<HttpRouteDestination>, share: i32) -> Vec<HttpRouteD
         .collect();
     let mut shares = hundredths(&weights);
     for part in &mut shares {
-        *part = *part * share / 100;
+        *part = i32::try_from(i64::from(*part) * i64::from(share) / 100).unwrap_or(share);
     }
     let missing = share - shares.iter().sum::<i32>();
     if let Some(first) = shares.first_mut() {

@@ -200,7 +200,7 @@ impl Merging<'_, '_, '_> {
             let path = self.read_as(path, drafting.rules);
             let canary = Canary {
                 drafting,
-                takes: &stated.takes,
+                stated,
                 path: &path,
             };
             let message = match canary.apply(&mut self.drafts, &self.by_asks, weights) {

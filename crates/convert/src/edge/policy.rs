@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annotations::{Annotations, HeaderChange, MirrorTo, Origin, Protocol, Reference};
 use model::edge::{AddressRules, EdgeRoute, Fallback, RateLimit};
-use model::kinds::kube::ConfigMap;
+use model::kinds::kube::{ConfigMap, Secret};
 use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
 use proto_istio::networking::headers::HeaderOperations;
 use proto_istio::networking::string_match::MatchType;
@@ -64,6 +64,12 @@ const CERTIFICATE_HEADERS: [(&str, &str); 3] = [
     ("ssl-client-subject-dn", "%DOWNSTREAM_PEER_SUBJECT%"),
 ];
 
+/// What the names of all of them begin with.
+pub(super) const OF_CERTIFICATES: &str = "ssl-client-";
+
+/// What says whether a client's certificate was verified.
+const VERIFIED: &str = "ssl-client-verify";
+
 /// A policy being made.
 pub(super) struct Making<'r, 'a, 'b> {
     pub(super) read: &'r Reader<'a, 'b, Routes>,
@@ -80,6 +86,7 @@ impl Making<'_, '_, '_> {
         self.policy.route.timeout = all.timeouts.request.map(Into::into);
         self.mirror(all);
         self.fallback(all);
+        self.backend_tls(all);
         let (allowed, denied) = (&all.access.allowed, &all.access.denied);
         if !allowed.is_empty() || !denied.is_empty() {
             self.policy.edge.addresses = Some(AddressRules {
@@ -119,17 +126,31 @@ impl Making<'_, '_, '_> {
             request.set.insert(name, format::literal(prefix));
         }
         if let Some(map) = &all.headers.of_config_map {
-            for (name, value) in self.config_map("custom-headers", map) {
-                response
-                    .set
-                    .insert(name.to_string(), format::literal(&value));
+            const NAME: &str = "custom-headers";
+            match self.config_map(NAME, map) {
+                Ok(headers) => {
+                    let headers = headers.iter();
+                    let set =
+                        headers.map(|(name, value)| (name.to_string(), format::literal(value)));
+                    response.set.extend(set);
+                }
+                Err(why) => self.warn(NAME, why),
             }
         }
         if let Some(client) = &all.tls.client {
             for (name, value) in CERTIFICATE_HEADERS {
                 if client.pass || name != "ssl-client-cert" {
+                    // Without a certificate the value is empty, and an empty value does not replace what a client says.
+                    request.remove.push(name.to_owned());
                     request.set.insert(name.to_owned(), value.to_owned());
                 }
+            }
+            // Where certificates may be absent nothing says of a request whether there was one: then nobody may say so.
+            request.remove.push(VERIFIED.to_owned());
+            if client.required {
+                request
+                    .set
+                    .insert(VERIFIED.to_owned(), "SUCCESS".to_owned());
             }
         }
         let any = [&request, &response]
@@ -141,25 +162,17 @@ impl Making<'_, '_, '_> {
         });
     }
 
-    /// The headers of a ConfigMap that an annotation names, those with usable names and values.
+    /// The headers of a ConfigMap that an annotation names, those with usable names and values; why there is no such ConfigMap.
     pub(super) fn config_map(
         &mut self,
         annotation: &str,
         map: &Reference,
-    ) -> BTreeMap<Arc<str>, Arc<str>> {
+    ) -> Result<BTreeMap<Arc<str>, Arc<str>>, String> {
         let home = &self.ingress.namespace;
         let others = &mut self.policy.others;
-        let name = match refer::resolve(self.read, home, Kind::ConfigMap, map, others) {
-            Ok(name) => name,
-            Err(why) => {
-                self.warn(annotation, why);
-                return BTreeMap::new();
-            }
-        };
-        let Some(map) = self.read.get::<ConfigMap>(&name) else {
-            self.warn(annotation, format!("there is no ConfigMap {name}"));
-            return BTreeMap::new();
-        };
+        let name = refer::resolve(self.read, home, Kind::ConfigMap, map, others)?;
+        let map = self.read.get::<ConfigMap>(&name);
+        let map = map.ok_or_else(|| format!("there is no ConfigMap {name}"))?;
         self.policy.others.push(map.key());
         let mut headers = BTreeMap::new();
         for (name, value) in map.spec.data.iter().take(limits::HEADERS) {
@@ -171,7 +184,31 @@ impl Making<'_, '_, '_> {
                 self.warn(annotation, message);
             }
         }
-        headers
+        Ok(headers)
+    }
+
+    /// Closes the routes where backends cannot be shown the certificate that they are to be shown, or theirs not checked.
+    fn backend_tls(&mut self, all: &Annotations) {
+        const NAME: &str = "proxy-ssl-secret";
+        let Some(secret) = &all.backend.tls.secret else {
+            if all.backend.tls.verify == Some(true) {
+                let why =
+                    "has no proxy-ssl-secret with an authority beside it, so no request is served";
+                self.close("proxy-ssl-verify", "proxy-ssl-verify has no authority", why);
+            }
+            return;
+        };
+        let home = &self.ingress.namespace;
+        let others = &mut self.policy.others;
+        let found = refer::resolve(self.read, home, Kind::Secret, secret, others);
+        let found = found.and_then(|name| match self.read.get::<Secret>(&name) {
+            Some(_) => Ok(()),
+            None => Err(format!("there is no Secret {name}")),
+        });
+        if let Err(why) = found {
+            let why = format!("{why}, so no request is served");
+            self.close(NAME, "proxy-ssl-secret cannot be used", why);
+        }
     }
 
     fn mirror(&mut self, all: &Annotations) {

@@ -1,4 +1,5 @@
-//! How the clients of a host connect. Of several Ingresses about a host, the first that says anything decides.
+//! How the clients of a host connect. Of several Ingresses about a host, the first that says anything of versions and ciphers
+//! decides about those, and the first that asks for certificates about those.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

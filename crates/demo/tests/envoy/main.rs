@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 mod accept;
+mod annotations;
 mod api_store;
 mod asked;
 mod backend;
@@ -58,6 +59,7 @@ with_each_envoy! {
     balance::an_endpoint_that_fails_is_left_out,
     protocols::grpc_websocket_and_tcp_pass_the_gateway,
     protocols::headers_are_changed_and_origins_allowed_as_the_route_says,
+    annotations::each_annotation_does_what_is_said_of_it,
     asked::only_those_get_in_whom_the_route_allows,
     asked::requests_are_counted_measured_and_answered_by_others,
     edge::tls_ends_at_the_gateway_or_passes_it,

@@ -75,7 +75,7 @@ pub(crate) fn secret(name: &str, chain: &str, key: &str) -> String {
 
 /// Takes any certificate: which one it is, is what the test looks at.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+pub(crate) struct Anyone(pub(crate) Arc<CryptoProvider>);
 
 impl ServerCertVerifier for Anyone {
     fn verify_server_cert(

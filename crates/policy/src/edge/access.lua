@@ -1,4 +1,5 @@
--- Asks a service about requests, as nginx's auth_request does, and lets pass whom any one of several checks lets pass.
+-- Asks a service about requests, as nginx's auth_request does, checks passwords whose hashes Envoy does not read, and lets
+-- pass whom any one of several checks lets pass.
 --
 -- What a route asks for is in its metadata. A failure of any kind refuses the request.
 
@@ -25,15 +26,31 @@ local function escaped(text)
   return (text:gsub("[^%w%-%._~]", function(c) return string.format("%%%02X", c:byte()) end))
 end
 
+-- What stands for a name between percent signs.
+local function known(handle, name, header)
+  local value = header and handle:headers():get(header) or ""
+  if name == "REQ" then return value end
+  if name == "ESCAPED_REQ" then return escaped(value) end
+  if name == "PROTOCOL" then return handle:streamInfo():protocol() end
+  if name == "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT" then return address(handle) end
+  return ""
+end
+
 -- Puts what is known of the request in place of %REQ(name)% and its like; %% is a percent sign.
 local function filled(handle, template)
-  local header = function(name) return handle:headers():get(name) or "" end
-  local text = template:gsub("%%%%", "\1")
-  text = text:gsub("%%ESCAPED_REQ%((.-)%)%%", function(name) return escaped(header(name)) end)
-  text = text:gsub("%%REQ%((.-)%)%%", header)
-  text = text:gsub("%%PROTOCOL%%", function() return handle:streamInfo():protocol() end)
-  text = text:gsub("%%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%%", function() return address(handle) end)
-  return (text:gsub("\1", "%%"))
+  local parts, at = {}, 1
+  while true do
+    local sign = template:find("%", at, true)
+    if sign == nil then break end
+    parts[#parts + 1] = template:sub(at, sign - 1)
+    local name, header, after = template:match("^%%([%u_]+)%((.-)%)%%()", sign)
+    if name == nil then name, after = template:match("^%%([%u_]*)%%()", sign) end
+    if name == nil then name, after = "", sign + 1 end
+    parts[#parts + 1] = name == "" and "%" or known(handle, name, header)
+    at = after
+  end
+  parts[#parts + 1] = template:sub(at)
+  return table.concat(parts)
 end
 
 local function sha1(text)
@@ -90,13 +107,98 @@ local function decoded(text)
   return table.concat(bytes)
 end
 
+local SINES, TURNS = {}, {7, 12, 17, 22, 5, 9, 14, 20, 4, 11, 16, 23, 6, 10, 15, 21}
+for i = 0, 63 do SINES[i] = bit.tobit(math.floor(math.abs(math.sin(i + 1)) * 2 ^ 32)) end
+
+local function little(number)
+  local band, shr = bit.band, bit.rshift
+  return string.char(band(number, 255), band(shr(number, 8), 255), band(shr(number, 16), 255), band(shr(number, 24), 255))
+end
+
+local function md5(text)
+  local band, bor, bxor, bnot = bit.band, bit.bor, bit.bxor, bit.bnot
+  local rol, shl, tobit = bit.rol, bit.lshift, bit.tobit
+  text = text .. "\128" .. ("\0"):rep((55 - #text) % 64) .. little(#text * 8) .. "\0\0\0\0"
+  local h1, h2, h3, h4 = 0x67452301, tobit(0xefcdab89), tobit(0x98badcfe), 0x10325476
+  local w = {}
+  for at = 1, #text, 64 do
+    for i = 0, 15 do
+      local a, b, c, d = text:byte(at + i * 4, at + i * 4 + 3)
+      w[i] = bor(a, shl(b, 8), shl(c, 16), shl(d, 24))
+    end
+    local a, b, c, d = h1, h2, h3, h4
+    for i = 0, 63 do
+      local f, from
+      if i < 16 then f, from = bxor(d, band(b, bxor(c, d))), i
+      elseif i < 32 then f, from = bxor(c, band(d, bxor(b, c))), (5 * i + 1) % 16
+      elseif i < 48 then f, from = bxor(b, c, d), (3 * i + 5) % 16
+      else f, from = bxor(c, bor(b, bnot(d))), (7 * i) % 16 end
+      local turned = rol(tobit(a + f + SINES[i] + w[from]), TURNS[math.floor(i / 16) * 4 + i % 4 + 1])
+      a, d, c, b = d, c, b, tobit(b + turned)
+    end
+    h1, h2, h3, h4 = tobit(h1 + a), tobit(h2 + b), tobit(h3 + c), tobit(h4 + d)
+  end
+  return little(h1) .. little(h2) .. little(h3) .. little(h4)
+end
+
+-- What `htpasswd` makes of a password unless it is told otherwise: MD5 a thousand times.
+local function apr1(password, salt)
+  local once = md5(password .. salt .. password)
+  local text, rest = {password, "$apr1$", salt}, #password
+  while rest > 0 do
+    text[#text + 1] = once:sub(1, rest)
+    rest = rest - 16
+  end
+  rest = #password
+  while rest > 0 do
+    text[#text + 1] = rest % 2 == 1 and "\0" or password:sub(1, 1)
+    rest = math.floor(rest / 2)
+  end
+  local sum = md5(table.concat(text))
+  for i = 0, 999 do
+    local odd = i % 2 == 1
+    local first, last = odd and password or sum, odd and sum or password
+    sum = md5(first .. (i % 3 ~= 0 and salt or "") .. (i % 7 ~= 0 and password or "") .. last)
+  end
+  local digits = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+  local shown = {}
+  local show = function(value, count)
+    for _ = 1, count do
+      local digit = value % 64
+      shown[#shown + 1] = digits:sub(digit + 1, digit + 1)
+      value = (value - digit) / 64
+    end
+  end
+  for _, at in ipairs({{1, 7, 13}, {2, 8, 14}, {3, 9, 15}, {4, 10, 16}, {5, 11, 6}}) do
+    local a, b, c = sum:byte(at[1]), sum:byte(at[2]), sum:byte(at[3])
+    show(a * 65536 + b * 256 + c, 4)
+  end
+  show(sum:byte(12), 2)
+  return table.concat(shown)
+end
+
+-- Passwords that were found to be right, by what they are hashed to here: a thousand times MD5 for each request is too much.
+local right, kept = {}, 0
+
+local function is_right(handle, password, known)
+  local salt, hash = known:match("^%$apr1%$([^$]+)%$(.+)$")
+  if salt == nil then return "{SHA}" .. handle:base64Escape(sha1(password)) == known end
+  if #password > 256 then return false end
+  local key = sha1(known .. password)
+  if right[key] then return true end
+  if apr1(password, salt) ~= hash then return false end
+  if kept >= 1000 then right, kept = {}, 0 end
+  right[key], kept = true, kept + 1
+  return true
+end
+
 -- Whether a request has the name and password of a user.
 local function is_user(handle, users)
   local scheme, credentials = (handle:headers():get("authorization") or ""):match("^(%a+) +(%S+)$")
   if scheme == nil or scheme:lower() ~= "basic" or #credentials > 4096 then return false end
   local name, password = decoded(credentials):match("^([^:]*):(.*)$")
   local known = name and users[name]
-  return known ~= nil and "{SHA}" .. handle:base64Escape(sha1(password)) == known
+  return known ~= nil and is_right(handle, password, known)
 end
 
 -- Whether the filter before this one found that the client has one of the wanted addresses.
@@ -128,7 +230,7 @@ local function question(handle, asked)
     headers[name] = filled(handle, value)
   end
   headers[":method"] = asked["method"] or method
-  headers[":path"] = asked["path"]
+  headers[":path"] = filled(handle, asked["path"])
   headers[":authority"] = asked["authority"]
   headers[":scheme"] = asked["scheme"]
   return headers
@@ -163,16 +265,27 @@ local function refusal(handle, asked)
   return {[":status"] = "503"}, "refused: no answer about this request"
 end
 
-local function check(handle, asked)
+local function login(asked)
+  return {[":status"] = "401", ["www-authenticate"] = 'Basic realm="' .. (asked["realm"] or "") .. '"'}, "refused"
+end
+
+-- Lets pass what any one of several checks lets pass.
+local function check_any(handle, asked)
   if asked["addresses"] and is_near(handle) then return nil end
   local users = asked["users"]
   if users ~= nil and is_user(handle, users) then return nil end
   local external = asked["external"]
   if external ~= nil then return refusal(handle, external) end
-  if users ~= nil then
-    return {[":status"] = "401", ["www-authenticate"] = 'Basic realm="' .. (asked["realm"] or "") .. '"'}, "refused"
-  end
+  if users ~= nil then return login(asked) end
   return {[":status"] = "403"}, "refused"
+end
+
+local function check(handle, asked)
+  if asked["any"] then return check_any(handle, asked) end
+  local users, external = asked["users"], asked["external"]
+  if users ~= nil and not is_user(handle, users) then return login(asked) end
+  if external ~= nil then return refusal(handle, external) end
+  return nil
 end
 
 function envoy_on_request(handle)

@@ -17,8 +17,10 @@ pub(super) const SCRIPT: &str = include_str!("access.lua");
 pub(super) const NOBODY: &str = "-:{SHA}----------------------------";
 /// What names of what is written down of allowed clients start with; the script reads them.
 const NOTED_PREFIX: &str = "pilothouse_addresses_";
-/// How long a hash is that Envoy takes.
-const HASH_CHARS: usize = 28;
+/// What the hashes begin with that Envoy takes, and how long they are.
+const SHA: (&str, usize) = ("{SHA}", 28);
+/// How long what follows the mark may be of hashes that the script takes: a salt, a sign and the hash.
+const APR1_CHARS: std::ops::RangeInclusive<usize> = 24..=31;
 
 /// Adds what routes say about access.
 pub(super) fn add(
@@ -44,7 +46,8 @@ pub(super) fn add(
         }
     }
     if let Some(users) = &asked.users {
-        if any_is_enough {
+        // Envoy's filter tells clients no realm but the URL.
+        if any_is_enough || users.need_script() || !users.realm.is_empty() {
             script.push(("users", Kind::StructValue(hashes(users))));
             script.push((
                 "realm",
@@ -62,39 +65,42 @@ pub(super) fn add(
         script.push(("external", Kind::StructValue(external)));
     }
     if !script.is_empty() {
+        script.push(("any", Kind::BoolValue(any_is_enough)));
         let script = object([("access", Kind::StructValue(object(script)))]);
         parts.metadata.insert(ACCESS.to_owned(), script);
     }
 }
 
-/// Names with their hashes, of those lines that Envoy takes, each name once.
+/// Names with their hashes, of those lines that somebody can check, each name once.
 fn known(users: &Users) -> Vec<(&str, &str)> {
     let mut names = BTreeSet::new();
     let lines = users.lines.lines().filter_map(|line| {
         let (name, hash) = line.trim().split_once(':')?;
-        let hash = hash.strip_prefix("{SHA}")?;
-        let fits = !name.is_empty() && !name.starts_with('#') && hash.len() == HASH_CHARS;
+        let by_envoy = hash.strip_prefix(SHA.0).map(|hash| hash.len() == SHA.1);
+        let by_script = || Some(APR1_CHARS.contains(&hash.strip_prefix(Users::APR1)?.len()));
+        let fits = by_envoy.or_else(by_script)?;
+        let fits = fits && !name.is_empty() && !name.starts_with('#');
         (fits && names.insert(name)).then_some((name, hash))
     });
     lines.collect()
 }
 
+/// Those whose hashes Envoy takes, as its filter reads them.
 fn lines(users: &Users) -> String {
-    let lines = known(users);
+    let lines = known(users).into_iter();
+    let lines = lines.filter(|(_, hash)| hash.starts_with(SHA.0));
+    let lines: Vec<String> = lines.map(|(name, hash)| format!("{name}:{hash}")).collect();
     if lines.is_empty() {
         // Nobody gets in.
         return NOBODY.to_owned();
     }
-    let lines = lines
-        .iter()
-        .map(|(name, hash)| format!("{name}:{{SHA}}{hash}"));
-    lines.collect::<Vec<_>>().join("\n")
+    lines.join("\n")
 }
 
+/// Written as in a file of users: so they are known for credentials wherever they are shown or kept.
 fn hashes(users: &Users) -> Struct {
     let known = known(users).into_iter();
-    // Written as in a file of users: so it is known for a credential wherever it is shown or kept.
-    object(known.map(|(name, hash)| (name, string(&format!("{{SHA}}{hash}")))))
+    object(known.map(|(name, hash)| (name, string(hash))))
 }
 
 /// A URL with the path of the request escaped where that is a part of its query.

@@ -30,10 +30,12 @@ pub(super) fn of_server(tls: &ServerTlsSettings) -> Vec<String> {
         .map(|name| resource_name(name))
         .collect();
     if matches!(tls.mode(), TlsMode::Mutual | TlsMode::OptionalMutual) {
-        let roots: Vec<String> = names.iter().map(|n| format!("{n}{ROOT_SUFFIX}")).collect();
-        names.extend(roots);
-        if !tls.ca_cert_credential_name.is_empty() {
-            names.push(resource_name(&tls.ca_cert_credential_name));
+        match tls.ca_cert_credential_name.as_str() {
+            "" => {
+                let roots = names.iter().map(|n| format!("{n}{ROOT_SUFFIX}"));
+                names.extend(roots.collect::<Vec<_>>());
+            }
+            roots => names.push(resource_name(roots)),
         }
     }
     names
