@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use annotations::{HeaderValue, Takes, Text};
+use annotations::{Dialect, HeaderValue, Takes, Text};
 use proto_istio::networking::HttpRouteDestination;
 
 use super::backend::hundredths;
@@ -75,6 +75,8 @@ impl Canary<'_, '_, '_> {
             }
         }
         let mut canary = base.clone();
+        let dialect = self.drafting.rules.annotated.dialect;
+        canary.is_of_all = dialect == Dialect::Nginx && base.asks.is_catch_all();
         asks.ignore_case = base.asks.ignore_case;
         canary.asks = asks;
         canary.ingress = self.drafting.ingress.clone();

@@ -100,7 +100,8 @@ pub(super) fn summary(
         let routes = lost.len();
         writeln!(
             out,
-            "Not carried, for Istio's kinds have no field for it: {routes} routes, {closed} of them closed"
+            "Not carried, for {} cannot say it: {routes} routes, {closed} of them closed",
+            manifests.kinds
         )?;
     }
     for route in lost.iter().take(SHOWN) {
@@ -111,7 +112,7 @@ pub(super) fn summary(
         writeln!(out, "  and {} more, in the files", lost.len() - SHOWN)?;
     }
     if !manifests.copies.is_empty() {
-        writeln!(out, "Secrets to copy to the gateway's namespace:")?;
+        writeln!(out, "To copy:")?;
     }
     for copy in &manifests.copies {
         writeln!(out, "  {copy}")?;
@@ -125,5 +126,7 @@ pub(super) fn summary(
     Ok(())
 }
 
+#[cfg(test)]
+mod drawn;
 #[cfg(test)]
 mod tests;
