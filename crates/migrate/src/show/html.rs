@@ -70,6 +70,34 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     out.write_all(FOOT.as_bytes())
 }
 
+/// Prints a table as a page of its own, of which the first column is the verdict.
+pub(super) fn write_table<const N: usize>(
+    out: &mut dyn Write,
+    title: &str,
+    head: &[&str; N],
+    rows: &[[String; N]],
+) -> io::Result<()> {
+    out.write_all(HEAD.as_bytes())?;
+    writeln!(out, "<h1>{}</h1>\n<table><tr>", escaped(title))?;
+    for name in head {
+        write!(out, "<th>{}", escaped(name))?;
+    }
+    writeln!(out, "</tr>")?;
+    for row in rows {
+        write!(out, "<tr>")?;
+        for (at, cell) in row.iter().enumerate() {
+            let class = match (at, &**cell) {
+                (0, "same") => " class=same",
+                (0, _) => " class=different",
+                _ => "",
+            };
+            write!(out, "<td{class}>{}", escaped(cell))?;
+        }
+        writeln!(out, "</tr>")?;
+    }
+    writeln!(out, "</table>\n</body>\n</html>")
+}
+
 /// Which Ingresses are shown, by verdict.
 fn choices() -> String {
     let all = [Verdict::Unsupported, Verdict::Different, Verdict::Same];
@@ -97,7 +125,7 @@ fn attention(out: &mut dyn Write, report: &Report) -> io::Result<()> {
             word(a.verdict),
             a.ingresses,
             escaped(&a.such_as),
-            escaped(&a.how)
+            prose(&a.how)
         )?;
     }
     writeln!(out, "</table>")
@@ -149,7 +177,7 @@ fn lines<'a>(out: &mut dyn Write, lines: impl Iterator<Item = &'a Line>) -> io::
     }
     writeln!(out, "<table>")?;
     for line in lines {
-        let how: Vec<String> = line.how.iter().map(|how| escaped(how)).collect();
+        let how: Vec<String> = line.how.iter().map(|how| prose(how)).collect();
         writeln!(
             out,
             "<tr><td class={}>{}<td><code>{}</code><td>{}</tr>",
@@ -168,6 +196,19 @@ fn class(verdict: Verdict) -> &'static str {
         Verdict::Different => "different",
         Verdict::Unsupported => "unsupported",
     }
+}
+
+/// Words with code between backticks.
+fn prose(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len() % 2 == 0 {
+        return escaped(text);
+    }
+    let parts = parts.iter().enumerate().map(|(at, part)| match at % 2 {
+        0 => escaped(part),
+        _ => format!("<code>{}</code>", escaped(part)),
+    });
+    parts.collect()
 }
 
 fn escaped(text: &str) -> String {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use migrate::show::plain;
 use model::parse::Validation;
 use model::{AnyObject, Change, Diagnostic, Owner, Severity};
 use sources::folder::{self, Folder};
@@ -23,10 +24,10 @@ pub(super) fn objects(paths: &[PathBuf]) -> anyhow::Result<Vec<AnyObject>> {
         };
         for diagnostic in diagnostics {
             if diagnostic.code == folder::code::UNREADABLE {
-                bail!("{diagnostic}");
+                bail!("{}", plain(&diagnostic.to_string()));
             }
             if diagnostic.severity == Severity::Error {
-                eprintln!("{diagnostic}");
+                eprintln!("{}", plain(&diagnostic.to_string()));
             }
         }
         objects.extend(found);

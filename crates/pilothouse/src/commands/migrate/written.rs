@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use migrate::manifests::{Manifest, Manifests};
+use migrate::show::plain;
 
 use crate::yaml::write_yaml;
 
@@ -60,14 +61,19 @@ fn earlier(folder: &Path) -> io::Result<BTreeSet<String>> {
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        if is_file
-            && name.ends_with(".yaml")
-            && fs::read(entry.path())?.starts_with(HEADER.as_bytes())
-        {
+        if is_file && name.ends_with(".yaml") && is_ours(&entry.path())? {
             names.insert(name);
         }
     }
     Ok(names)
+}
+
+/// Whether a file begins as those do that this command writes.
+fn is_ours(path: &Path) -> io::Result<bool> {
+    let mut begin = Vec::with_capacity(HEADER.len());
+    let most = u64::try_from(HEADER.len()).unwrap_or(u64::MAX);
+    fs::File::open(path)?.take(most).read_to_end(&mut begin)?;
+    Ok(begin == HEADER.as_bytes())
 }
 
 /// The text of a file.
@@ -106,7 +112,8 @@ pub(super) fn summary(
     }
     for route in lost.iter().take(SHOWN) {
         let mark = if route.closed { "closed" } else { "served" };
-        writeln!(out, "  {mark}  {}: {}", route.route, route.what.join(", "))?;
+        let what = route.what.join(", ");
+        writeln!(out, "  {mark}  {}: {what}", plain(&route.route))?;
     }
     if lost.len() > SHOWN {
         writeln!(out, "  and {} more, in the files", lost.len() - SHOWN)?;
@@ -115,7 +122,7 @@ pub(super) fn summary(
         writeln!(out, "To copy:")?;
     }
     for copy in &manifests.copies {
-        writeln!(out, "  {copy}")?;
+        writeln!(out, "  {}", plain(copy))?;
     }
     if unsupported > 0 {
         writeln!(
