@@ -58,7 +58,7 @@ fn text(out: &mut dyn Write, compared: &Comparison) -> io::Result<()> {
 }
 
 /// The heads of the columns.
-const HEAD: [&str; 5] = ["", "requests", "request", "nginx", "here"];
+const HEAD: [&str; 5] = ["fares", "requests", "request", "nginx", "here"];
 
 /// A line of the table for each row.
 fn cells(compared: &Comparison) -> Vec<[String; 5]> {

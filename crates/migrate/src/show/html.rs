@@ -91,7 +91,8 @@ pub(super) fn write_table<const N: usize>(
                 (0, _) => " class=different",
                 _ => "",
             };
-            write!(out, "<td{class}>{}", escaped(cell))?;
+            let head = escaped(head[at]);
+            write!(out, "<td{class} data-is=\"{head}\">{}", escaped(cell))?;
         }
         writeln!(out, "</tr>")?;
     }
@@ -119,7 +120,7 @@ fn attention(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     for a in &report.summary.attention {
         writeln!(
             out,
-            "<tr><td><code>{}</code><td class={}>{}<td class=number>{}<td>{}<td>{}</tr>",
+            "<tr><td><code>{}</code><td class={}>{}<td class=number data-is=Ingresses>{}<td data-is=\"such as\">{}<td>{}</tr>",
             escaped(&a.what),
             class(a.verdict),
             word(a.verdict),
@@ -157,7 +158,7 @@ fn of_ingress(out: &mut dyn Write, ingress: &OfIngress) -> io::Result<()> {
     for route in &ingress.routes {
         writeln!(
             out,
-            "<tr><td>{}<td><code>{}</code><td>{}<td>{}</tr>",
+            "<tr><td data-is=host>{}<td data-is=path><code>{}</code><td data-is=if>{}<td>{}</tr>",
             escaped(&route.host),
             escaped(&route.path),
             escaped(&route.conditions.join(" and ")),
@@ -213,7 +214,7 @@ fn prose(text: &str) -> String {
 
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in super::plain(text).chars() {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),

@@ -124,7 +124,9 @@ fn next(report: &Report, style: Style) -> &'static str {
         (_, false) => {
             "Next: --details for each Ingress, -o html > report.html for a page to share."
         }
-        (_, true) => "Next: -o html > report.html for a page to share, --to istio for manifests.",
+        (_, true) => {
+            "Next: -o html > report.html for a page, --to istio or gateway-api for manifests."
+        }
     }
 }
 

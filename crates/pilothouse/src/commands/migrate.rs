@@ -30,7 +30,8 @@ pub(crate) struct MigrateOptions {
 enum From {
     /// Say of each Ingress of ingress-nginx, and each of its annotations, what becomes of it.
     ///
-    /// Exits with 0 if everything is supported, 1 if something is not (see --fail-on), and 2 if the input cannot be read.
+    /// Exits with 0 if everything is supported, 1 if something is not (see --fail-on), and 2 if the input, or a document of
+    /// it, cannot be read.
     Nginx(Box<NginxOptions>),
 }
 
@@ -211,8 +212,11 @@ impl Output {
 /// When the input cannot be read.
 pub(crate) async fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
     let From::Nginx(options) = &options.from;
-    let objects = match &options.kubeconfig {
-        Some(file) => cluster::objects(file.as_deref(), options.context.as_deref()).await?,
+    let (objects, left_out) = match &options.kubeconfig {
+        Some(file) => {
+            let objects = cluster::objects(file.as_deref(), options.context.as_deref()).await?;
+            (objects, 0)
+        }
         None => input::objects(&options.paths)?,
     };
     if objects.is_empty() {
@@ -227,10 +231,8 @@ pub(crate) async fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
     let world = World::load(objects, &wanted);
     if options.requests.is_some() || options.access_log.is_some() {
         let different = compared::print(options, &world)?;
-        return Ok(match different && options.fail_on != FailOn::Never {
-            true => ExitCode::FAILURE,
-            false => ExitCode::SUCCESS,
-        });
+        let fails = different && options.fail_on != FailOn::Never;
+        return Ok(status(left_out, fails));
     }
     let report = Report::of(&world);
     let verdict = match (options.to, &options.directory) {
@@ -252,10 +254,19 @@ pub(crate) async fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
             report.verdict()
         }
     };
-    Ok(match options.fail_on.counts(verdict) {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    })
+    Ok(status(left_out, options.fail_on.counts(verdict)))
+}
+
+/// The exit status: what is said without some documents is not the whole.
+fn status(left_out: usize, fails: bool) -> ExitCode {
+    match (left_out, fails) {
+        (0, false) => ExitCode::SUCCESS,
+        (0, true) => ExitCode::FAILURE,
+        (left_out, _) => {
+            eprintln!("pilothouse: {left_out} of the documents cannot be read and are left out");
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// Writes manifests, and says how all fares.

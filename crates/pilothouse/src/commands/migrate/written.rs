@@ -15,7 +15,7 @@ use crate::yaml::write_yaml;
 const HEADER: &str = "# Written by pilothouse migrate nginx; changes are lost when it runs again.";
 
 /// How many routes the summary names.
-const SHOWN: usize = 15;
+const SHOWN: usize = 8;
 
 /// Writes all files, and removes none. Nothing is written where a file that was not written by this command is in the way.
 ///
@@ -112,8 +112,8 @@ pub(super) fn summary(
     }
     for route in lost.iter().take(SHOWN) {
         let mark = if route.closed { "closed" } else { "served" };
-        let what = route.what.join(", ");
-        writeln!(out, "  {mark}  {}: {what}", plain(&route.route))?;
+        writeln!(out, "  {mark}  {}", plain(&route.route))?;
+        writeln!(out, "          {}", route.what.join(", "))?;
     }
     if lost.len() > SHOWN {
         writeln!(out, "  and {} more, in the files", lost.len() - SHOWN)?;
@@ -125,9 +125,13 @@ pub(super) fn summary(
         writeln!(out, "  {}", plain(copy))?;
     }
     if unsupported > 0 {
+        let ingresses = match unsupported {
+            1 => "1 Ingress has".to_owned(),
+            many => format!("{many} Ingresses have"),
+        };
         writeln!(
             out,
-            "{unsupported} Ingresses have something that is not supported: leave out --to for the report"
+            "{ingresses} something that is not supported: leave out --to for the report"
         )?;
     }
     Ok(())
