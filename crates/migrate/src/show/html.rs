@@ -202,7 +202,7 @@ fn class(verdict: Verdict) -> &'static str {
 /// Words with code between backticks.
 fn prose(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return escaped(text);
     }
     let parts = parts.iter().enumerate().map(|(at, part)| match at % 2 {

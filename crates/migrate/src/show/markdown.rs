@@ -110,7 +110,7 @@ fn lines<'a>(out: &mut dyn Write, lines: impl Iterator<Item = &'a Line>) -> io::
 pub(super) fn words(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut is_code = false;
-    let closes = text.matches('`').count() % 2 == 0;
+    let closes = text.matches('`').count().is_multiple_of(2);
     for c in super::plain(text).chars() {
         match c {
             '`' if closes => {

@@ -87,7 +87,7 @@ impl Writing<'_> {
         let mut is_experimental = false;
         for group in &part.groups {
             for rule in &group.rules {
-                if !rule.lost.is_empty() && !(told.contains(&&*rule.name) && !rule.is_guard) {
+                if !rule.lost.is_empty() && (rule.is_guard || !told.contains(&&*rule.name)) {
                     let (name, lost) = (&rule.name, &rule.lost);
                     self.manifests.lose(host.name, name, lost, comments);
                     told.push(name);
