@@ -116,6 +116,11 @@ pub struct Comparison {
     pub unreadable: usize,
 }
 
+/// Where a gateway with these resources sends a request.
+pub fn here(world: &World, resources: &Resources, request: &Request) -> Chosen {
+    ours::choose(resources, &world.snapshot.settings.domain, request)
+}
+
 /// Compares. `resources` are those of a gateway that serves what is derived.
 pub fn compare(world: &World, resources: &Resources, requests: Vec<Request>) -> Comparison {
     let nginx = Nginx::of(world);
@@ -126,7 +131,7 @@ pub fn compare(world: &World, resources: &Resources, requests: Vec<Request>) -> 
     let mut rows: BTreeMap<(String, Choice, Choice), Row> = BTreeMap::new();
     for (request, count) in counted {
         let chosen = nginx.choose(&request);
-        let here = ours::choose(resources, &world.snapshot.settings.domain, &request);
+        let here = here(world, resources, &request);
         let pattern = request.pattern();
         let same = chosen.choice.is_like(&here.choice);
         let key = (

@@ -1,29 +1,49 @@
-//! Manifests of Istio's kinds in the place of Ingresses.
+//! Manifests in the place of Ingresses: of Istio's kinds, or of the Gateway API.
 //!
-//! They are what is derived from the Ingresses. What a route asks for that Istio's kinds have no field for
-//! ([`EdgeRoute`](model::edge::EdgeRoute)) is named in comments; a route that would be open without it is written closed.
+//! They are made of what is derived from the Ingresses. What a route asks for that the kinds have no field for is named in
+//! comments; a route that would be open, or lead elsewhere, without it is written closed.
 
 mod credential;
+mod gateway_api;
+mod istio;
 mod lost;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use model::{AnyObject, Kind, Object, ObjectKey};
-use proto_istio::networking::headers::HeaderOperations;
-use proto_istio::networking::{Headers, HttpDirectResponse, HttpRoute, VirtualService};
+use model::{AnyObject, Kind, ObjectKey};
+use proto_istio::networking::HttpRoute;
 use serde_json::{Value, json};
 
-use crate::World;
 use crate::report::path;
+use lost::Lost;
+
+pub use gateway_api::{GATEWAY, GatewayApi};
 
 /// The header that says why a route is closed.
 const REASON: &str = "x-pilothouse-closed";
 
-/// The file of objects that are about no host.
-const SERVICES: &str = "_services.yaml";
-
 /// The longest name of a file, without its ending.
 const LONGEST: usize = 200;
+
+/// The kinds that manifests are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kinds {
+    /// Gateways, VirtualServices and DestinationRules.
+    #[default]
+    Istio,
+    /// Gateways, HTTPRoutes and what belongs to them.
+    GatewayApi,
+}
+
+impl fmt::Display for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Istio => "Istio's kinds",
+            Self::GatewayApi => "the Gateway API",
+        })
+    }
+}
 
 /// An object.
 #[derive(Clone, PartialEq, Debug)]
@@ -34,6 +54,22 @@ pub struct Manifest {
     pub object: Value,
 }
 
+impl Manifest {
+    /// An object of a kind, with its spec.
+    fn new(key: &ObjectKey, spec: Value, comments: &[String]) -> Self {
+        let object = json!({
+            "apiVersion": key.kind.api_version(),
+            "kind": key.kind.name(),
+            "metadata": { "name": &*key.name.name, "namespace": &*key.name.namespace },
+            "spec": spec,
+        });
+        Self {
+            comments: comments.iter().map(|text| one_line(text)).collect(),
+            object,
+        }
+    }
+}
+
 /// A route that asks for what could not be carried.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct NotCarried {
@@ -41,127 +77,52 @@ pub struct NotCarried {
     pub route: String,
     /// What it asks for.
     pub what: Vec<&'static str>,
-    /// Whether it answers 503, since it would be open.
+    /// Whether it serves no request, since it would be open or lead elsewhere.
     pub closed: bool,
 }
 
 /// What takes the place of all Ingresses.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Manifests {
-    /// The objects by the name of their file: one for each host, and one for what is about Services.
+    /// What they are of.
+    pub kinds: Kinds,
+    /// The objects by the name of their file: one for each host, and those that are about no host.
     pub files: BTreeMap<String, Vec<Manifest>>,
     /// What could not be carried.
     pub not_carried: BTreeSet<NotCarried>,
-    /// The Secrets that have to be copied, `from to to`.
+    /// What has to be copied, `Secret from to to`.
     pub copies: BTreeSet<String>,
 }
 
 impl Manifests {
-    /// As objects of Istio's kinds.
-    pub fn of_istio(world: &World) -> Self {
-        let kinds = [Kind::Gateway, Kind::VirtualService, Kind::DestinationRule];
-        let mut all: Vec<AnyObject> = kinds
-            .iter()
-            .flat_map(|kind| world.snapshot.tables.iter_any(*kind))
-            .filter(|object| object.meta().is_edge())
-            .collect();
-        all.sort_by_cached_key(|object| {
-            let kind = kinds.iter().position(|kind| *kind == object.kind());
-            (kind, object.key().name)
-        });
-        let mut manifests = Self::default();
-        for object in &all {
-            manifests.add(object);
+    /// Puts an object into a file.
+    fn put(&mut self, file: &str, manifest: Manifest) {
+        match self.files.get_mut(file) {
+            Some(known) => known.push(manifest),
+            None => {
+                self.files.insert(file.to_owned(), vec![manifest]);
+            }
         }
-        manifests
     }
 
-    fn add(&mut self, object: &AnyObject) {
-        let mut comments = vec![made_from(object)];
-        let (file, mut spec) = match object {
-            AnyObject::Gateway(gateway) => {
-                let hosts = gateway.spec.servers.iter().flat_map(|s| &s.hosts);
-                (of_host(hosts.clone().next()), object.spec_json())
-            }
-            AnyObject::VirtualService(service) => {
-                let spec = self.routes(service, &mut comments);
-                let spec = serde_json::to_value(spec).unwrap_or_default();
-                (of_host(service.spec.hosts.first()), spec)
-            }
-            _ => (SERVICES.to_owned(), object.spec_json()),
+    /// Notes what a route of a host loses, and says it in comments.
+    fn lose(&mut self, host: &str, name: &str, lost: &[Lost], comments: &mut Vec<String>) {
+        let closed = lost.iter().any(|lost| lost.closes);
+        let what: Vec<&str> = lost.iter().map(|lost| lost.what).collect();
+        let end = match (closed, self.kinds) {
+            (false, _) => "",
+            (true, Kinds::Istio) => ", so it answers 503",
+            (true, Kinds::GatewayApi) => ", so it has no backend and answers 500",
         };
-        let key = object.key();
-        for copy in credential::rename(&mut spec, &key.name.namespace) {
-            comments.push(format!("Needs a copy of the Secret {copy}."));
-            self.copies.insert(copy);
-        }
-        let object = json!({
-            "apiVersion": key.kind.api_version(),
-            "kind": key.kind.name(),
-            "metadata": { "name": &*key.name.name, "namespace": &*key.name.namespace },
-            "spec": spec,
+        comments.push(format!("Not carried of {name}: {}{end}.", what.join(", ")));
+        let instead: BTreeSet<&str> = lost.iter().map(|lost| lost.instead).collect();
+        let instead: Vec<&str> = instead.into_iter().collect();
+        comments.push(format!("  Instead: {}.", instead.join("; ")));
+        self.not_carried.insert(NotCarried {
+            route: one_line(&format!("{host} {name}")),
+            what,
+            closed,
         });
-        let comments = comments.iter().map(|text| one_line(text)).collect();
-        let manifest = Manifest { comments, object };
-        self.files.entry(file).or_default().push(manifest);
-    }
-
-    /// The routes of a host, closed where they would be open.
-    fn routes(
-        &mut self,
-        service: &Object<VirtualService>,
-        comments: &mut Vec<String>,
-    ) -> VirtualService {
-        let mut spec = service.spec.clone();
-        let derived = service.meta.derived.as_ref();
-        for (at, http) in spec.http.iter_mut().enumerate() {
-            let edge = derived.and_then(|derived| derived.edge.get(&at));
-            let mut lost = edge.map(|edge| lost::of(edge)).unwrap_or_default();
-            if derived.is_some_and(|derived| derived.sessions.contains_key(&at)) {
-                lost.push(lost::SESSION);
-            }
-            if lost.is_empty() {
-                continue;
-            }
-            let closed = lost.iter().any(|lost| lost.protects);
-            let what: Vec<&str> = lost.iter().map(|lost| lost.what).collect();
-            let name = format!("{}, {}", http.name, matched(http));
-            let end = if closed { ", so it answers 503" } else { "" };
-            comments.push(format!("Not carried of {name}: {}{end}.", what.join(", ")));
-            let instead: BTreeSet<&str> = lost.iter().map(|lost| lost.instead).collect();
-            let instead: Vec<&str> = instead.into_iter().collect();
-            comments.push(format!("  Instead: {}.", instead.join("; ")));
-            if closed {
-                *http = self::closed(http, &what);
-            }
-            self.not_carried.insert(NotCarried {
-                route: one_line(&format!("{} {name}", spec.hosts.join(","))),
-                what,
-                closed,
-            });
-        }
-        spec
-    }
-}
-
-/// The route that answers 503 and says why.
-fn closed(http: &HttpRoute, what: &[&str]) -> HttpRoute {
-    let reason = format!("not carried: {}", what.join(", "));
-    HttpRoute {
-        name: http.name.clone(),
-        r#match: http.r#match.clone(),
-        direct_response: Some(HttpDirectResponse {
-            status: 503,
-            body: None,
-        }),
-        headers: Some(Headers {
-            request: None,
-            response: Some(HeaderOperations {
-                set: BTreeMap::from([(REASON.to_owned(), reason)]),
-                ..HeaderOperations::default()
-            }),
-        }),
-        ..HttpRoute::default()
     }
 }
 

@@ -5,6 +5,7 @@ mod html;
 mod markdown;
 mod text;
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use crate::report::{Report, Verdict};
@@ -39,6 +40,18 @@ pub fn write(out: &mut dyn Write, report: &Report, form: Form, style: Style) -> 
         }
         Form::Markdown => markdown::write(out, report),
         Form::Html => html::write(out, report),
+    }
+}
+
+/// A text for a terminal, or a line: without characters that do something, or turn the direction of others.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    match text.contains(acts) {
+        false => Cow::Borrowed(text),
+        true => Cow::Owned(text.replace(acts, "\u{fffd}")),
     }
 }
 

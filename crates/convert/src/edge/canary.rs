@@ -82,6 +82,7 @@ impl Canary<'_, '_, '_> {
                 draft.asks = asks.clone();
                 draft.asks.ignore_case = base.asks.ignore_case;
                 draft.asks.headers.insert(sign.name, sign.text);
+                draft.is_of_all = self.is_nginx() && base.asks.is_catch_all();
                 if let Some(fault) = sound::fault(&draft) {
                     return Applied::NotUsable(fault);
                 }

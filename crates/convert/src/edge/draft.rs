@@ -29,6 +29,8 @@ pub(super) struct Draft {
     pub(super) asks: Asks,
     /// It is what remains where no rule matches.
     pub(super) is_default: bool,
+    /// It is a canary, by what requests have, of the rule that matches all. nginx chooses its rule first.
+    pub(super) is_of_all: bool,
     /// Without a match.
     pub(super) route: HttpRoute,
     pub(super) policy: Arc<Policy>,
@@ -99,7 +101,7 @@ impl Draft {
         let methods: usize = asks.methods.iter().map(|method| method.len() + 1).sum();
         (
             self.is_default,
-            asks.is_catch_all(),
+            asks.is_catch_all() || self.is_of_all,
             kind,
             Reverse(asks.path.len()),
             (asks.methods.is_empty(), methods),
@@ -273,6 +275,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             at: path.at.clone(),
             asks: Asks::new(path, self.rules),
             is_default: false,
+            is_of_all: false,
             route: HttpRoute::default(),
             policy: self.policy.clone(),
             closed: self.closed(),

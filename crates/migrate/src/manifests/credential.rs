@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use model::ObjectName;
 use serde_json::Value;
 
 /// What the names of credentials begin with that are derived.
@@ -30,6 +31,12 @@ pub(super) fn rename(spec: &mut Value, gateway: &str) -> BTreeSet<String> {
         *text = format!("{namespace}.{name}");
     });
     copies
+}
+
+/// The Secret that a derived name of credentials stands for.
+pub(super) fn secret(name: &str) -> Option<ObjectName> {
+    let (namespace, name) = name.strip_prefix(DERIVED)?.split_once('/')?;
+    Some(ObjectName::new(namespace, name))
 }
 
 /// Visits the texts of fields that hold credentials.

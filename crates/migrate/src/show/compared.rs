@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{Form, counted};
+use super::{Form, counted, html, plain};
 use crate::compare::Comparison;
 
-/// Prints a comparison; pages and Markdown are a table alike.
+/// Prints a comparison.
 ///
 /// # Errors
 ///
@@ -16,7 +16,8 @@ pub fn write_comparison(out: &mut dyn Write, compared: &Comparison, form: Form) 
             serde_json::to_writer_pretty(&mut *out, compared)?;
             writeln!(out)
         }
-        Form::Markdown | Form::Html => markdown(out, compared),
+        Form::Markdown => markdown(out, compared),
+        Form::Html => html::write_table(out, &summary(compared), &HEAD, &cells(compared)),
         Form::Text => text(out, compared),
     }
 }
@@ -39,38 +40,50 @@ fn summary(compared: &Comparison) -> String {
 fn text(out: &mut dyn Write, compared: &Comparison) -> io::Result<()> {
     for row in &compared.rows {
         let mark = if row.same { "=" } else { "x" };
-        writeln!(out, "{mark} {:>6}  {}", row.requests, row.request)?;
+        writeln!(out, "{mark} {:>6}  {}", row.requests, plain(&row.request))?;
         if row.same {
-            writeln!(out, "            {}", row.here.choice)?;
+            writeln!(out, "            {}", plain(&row.here.choice.to_string()))?;
             continue;
         }
         for (name, chosen) in [("nginx", &row.nginx), ("here", &row.here)] {
             writeln!(
                 out,
                 "          {name:5}  {}  ({})",
-                chosen.choice, chosen.by
+                plain(&chosen.choice.to_string()),
+                plain(&chosen.by)
             )?;
         }
     }
     writeln!(out, "\n{}", summary(compared))
 }
 
+/// The heads of the columns.
+const HEAD: [&str; 5] = ["fares", "requests", "request", "nginx", "here"];
+
+/// A line of the table for each row.
+fn cells(compared: &Comparison) -> Vec<[String; 5]> {
+    let cells = compared.rows.iter().map(|row| {
+        let verdict = if row.same { "same" } else { "different" };
+        [
+            verdict.to_owned(),
+            row.requests.to_string(),
+            row.request.clone(),
+            row.nginx.choice.to_string(),
+            row.here.choice.to_string(),
+        ]
+    });
+    cells.collect()
+}
+
 fn markdown(out: &mut dyn Write, compared: &Comparison) -> io::Result<()> {
     writeln!(out, "{}\n", summary(compared))?;
-    writeln!(
-        out,
-        "| | requests | request | nginx | here |\n|---|---|---|---|---|"
-    )?;
-    for row in &compared.rows {
-        let verdict = if row.same { "same" } else { "different" };
-        let cell = |text: String| super::markdown::cell(&text);
+    writeln!(out, "| {} |\n|---|---|---|---|---|", HEAD.join(" | "))?;
+    for [verdict, requests, request, nginx, here] in cells(compared) {
+        let request = super::markdown::cell(&request);
+        let [nginx, here] = [nginx, here].map(|choice| super::markdown::words(&choice));
         writeln!(
             out,
-            "| {verdict} | {} | `{}` | {} | {} |",
-            row.requests,
-            cell(row.request.clone()),
-            cell(row.nginx.choice.to_string()),
-            cell(row.here.choice.to_string())
+            "| {verdict} | {requests} | `{request}` | {nginx} | {here} |"
         )?;
     }
     Ok(())

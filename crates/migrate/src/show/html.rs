@@ -70,6 +70,35 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     out.write_all(FOOT.as_bytes())
 }
 
+/// Prints a table as a page of its own, of which the first column is the verdict.
+pub(super) fn write_table<const N: usize>(
+    out: &mut dyn Write,
+    title: &str,
+    head: &[&str; N],
+    rows: &[[String; N]],
+) -> io::Result<()> {
+    out.write_all(HEAD.as_bytes())?;
+    writeln!(out, "<h1>{}</h1>\n<table><tr>", escaped(title))?;
+    for name in head {
+        write!(out, "<th>{}", escaped(name))?;
+    }
+    writeln!(out, "</tr>")?;
+    for row in rows {
+        write!(out, "<tr>")?;
+        for (at, cell) in row.iter().enumerate() {
+            let class = match (at, &**cell) {
+                (0, "same") => " class=same",
+                (0, _) => " class=different",
+                _ => "",
+            };
+            let head = escaped(head[at]);
+            write!(out, "<td{class} data-is=\"{head}\">{}", escaped(cell))?;
+        }
+        writeln!(out, "</tr>")?;
+    }
+    writeln!(out, "</table>\n</body>\n</html>")
+}
+
 /// Which Ingresses are shown, by verdict.
 fn choices() -> String {
     let all = [Verdict::Unsupported, Verdict::Different, Verdict::Same];
@@ -91,13 +120,13 @@ fn attention(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     for a in &report.summary.attention {
         writeln!(
             out,
-            "<tr><td><code>{}</code><td class={}>{}<td class=number>{}<td>{}<td>{}</tr>",
+            "<tr><td><code>{}</code><td class={}>{}<td class=number data-is=Ingresses>{}<td data-is=\"such as\">{}<td>{}</tr>",
             escaped(&a.what),
             class(a.verdict),
             word(a.verdict),
             a.ingresses,
             escaped(&a.such_as),
-            escaped(&a.how)
+            prose(&a.how)
         )?;
     }
     writeln!(out, "</table>")
@@ -129,7 +158,7 @@ fn of_ingress(out: &mut dyn Write, ingress: &OfIngress) -> io::Result<()> {
     for route in &ingress.routes {
         writeln!(
             out,
-            "<tr><td>{}<td><code>{}</code><td>{}<td>{}</tr>",
+            "<tr><td data-is=host>{}<td data-is=path><code>{}</code><td data-is=if>{}<td>{}</tr>",
             escaped(&route.host),
             escaped(&route.path),
             escaped(&route.conditions.join(" and ")),
@@ -149,7 +178,7 @@ fn lines<'a>(out: &mut dyn Write, lines: impl Iterator<Item = &'a Line>) -> io::
     }
     writeln!(out, "<table>")?;
     for line in lines {
-        let how: Vec<String> = line.how.iter().map(|how| escaped(how)).collect();
+        let how: Vec<String> = line.how.iter().map(|how| prose(how)).collect();
         writeln!(
             out,
             "<tr><td class={}>{}<td><code>{}</code><td>{}</tr>",
@@ -170,9 +199,22 @@ fn class(verdict: Verdict) -> &'static str {
     }
 }
 
+/// Words with code between backticks.
+fn prose(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return escaped(text);
+    }
+    let parts = parts.iter().enumerate().map(|(at, part)| match at % 2 {
+        0 => escaped(part),
+        _ => format!("<code>{}</code>", escaped(part)),
+    });
+    parts.collect()
+}
+
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in super::plain(text).chars() {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),

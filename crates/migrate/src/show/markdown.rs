@@ -43,12 +43,12 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
             "| `{}` | {verdict} | {} | {} | {} |",
             cell(&a.what),
             a.ingresses,
-            cell(&a.such_as),
-            cell(&a.how)
+            words(&a.such_as),
+            words(&a.how)
         )?;
     }
     for remark in &report.remarks {
-        writeln!(out, "\n{remark}")?;
+        writeln!(out, "\n{}", words(remark))?;
     }
     if !report.ingresses.is_empty() {
         writeln!(out, "\n## Ingresses")?;
@@ -61,14 +61,14 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         .as_ref()
         .filter(|_| !report.options.is_empty())
     {
-        writeln!(out, "\n## Options of the ConfigMap {map}\n")?;
+        writeln!(out, "\n## Options of the ConfigMap {}\n", words(map))?;
         lines(out, report.options.iter())?;
     }
     if !report.left.is_empty() {
         writeln!(out, "\n## Left out\n")?;
     }
     for (name, why) in &report.left {
-        writeln!(out, "- {name} {why}")?;
+        writeln!(out, "- {} {}", words(name), words(why))?;
     }
     Ok(())
 }
@@ -78,10 +78,11 @@ fn of_ingress(out: &mut dyn Write, ingress: &OfIngress) -> io::Result<()> {
     writeln!(
         out,
         "\n### {}/{}: {verdict}\n",
-        ingress.namespace, ingress.name
+        words(&ingress.namespace),
+        words(&ingress.name)
     )?;
     if let Some(closed) = &ingress.closed {
-        writeln!(out, "**Refuses every request:** {}\n", cell(closed))?;
+        writeln!(out, "**Refuses every request:** {}\n", words(closed))?;
     }
     lines(out, ingress.fields.iter().chain(&ingress.annotations))?;
     for served in &ingress.routes {
@@ -92,7 +93,7 @@ fn of_ingress(out: &mut dyn Write, ingress: &OfIngress) -> io::Result<()> {
 
 fn lines<'a>(out: &mut dyn Write, lines: impl Iterator<Item = &'a Line>) -> io::Result<()> {
     for line in lines {
-        let how: Vec<String> = line.how.iter().map(|how| cell(how)).collect();
+        let how: Vec<String> = line.how.iter().map(|how| words(how)).collect();
         let how = how.join("; ");
         let colon = if how.is_empty() { "" } else { ": " };
         writeln!(
@@ -105,15 +106,38 @@ fn lines<'a>(out: &mut dyn Write, lines: impl Iterator<Item = &'a Line>) -> io::
     Ok(())
 }
 
+/// Words outside of code: with code of their own, without links and pictures.
+pub(super) fn words(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut is_code = false;
+    let closes = text.matches('`').count().is_multiple_of(2);
+    for c in super::plain(text).chars() {
+        match c {
+            '`' if closes => {
+                is_code = !is_code;
+                safe.push(c);
+            }
+            '`' => safe.push('\''),
+            '|' => safe.push_str("\\|"),
+            '<' if !is_code => safe.push_str("&lt;"),
+            '[' | ']' | '*' | '_' | '\\' if !is_code => {
+                safe.push('\\');
+                safe.push(c);
+            }
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
 /// A text that neither ends a cell nor starts anything of its own.
 pub(super) fn cell(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in super::plain(text).chars() {
         match c {
             '|' => safe.push_str("\\|"),
             '`' => safe.push('\''),
             '<' => safe.push_str("&lt;"),
-            c if c.is_control() => safe.push(' '),
             c => safe.push(c),
         }
     }

@@ -2,11 +2,14 @@
 
 use std::io::{self, Write};
 
-use super::{counted, route, word};
+use super::{counted, plain, route, word};
 use crate::report::{Attention, Line, OfIngress, Report, Verdict};
 
 /// How much the summary says of what needs attention: it fits a screen of 24 lines.
 const SHOWN: usize = 11;
+
+/// Where what there is to say of a line begins.
+const INDENT: &str = "                   ";
 
 /// How it is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +43,7 @@ pub(super) fn write(out: &mut dyn Write, report: &Report, style: Style) -> io::R
         }
         options(out, report, style)?;
         for (name, why) in &report.left {
-            writeln!(out, "{name}  left out: it {why}")?;
+            writeln!(out, "{}  left out: it {}", plain(name), plain(why))?;
         }
         if !report.left.is_empty() {
             writeln!(out)?;
@@ -121,23 +124,25 @@ fn next(report: &Report, style: Style) -> &'static str {
         (_, false) => {
             "Next: --details for each Ingress, -o html > report.html for a page to share."
         }
-        (_, true) => "Next: -o html > report.html for a page to share, --to istio for manifests.",
+        (_, true) => {
+            "Next: -o html > report.html for a page, --to istio or gateway-api for manifests."
+        }
     }
 }
 
 fn detail(out: &mut dyn Write, ingress: &OfIngress, style: Style) -> io::Result<()> {
     let name = format!("{}/{}", ingress.namespace, ingress.name);
     let verdict = style.paint(ingress.verdict, word(ingress.verdict));
-    writeln!(out, "{name}  {verdict}  {}", ingress.at)?;
+    writeln!(out, "{}  {verdict}  {}", plain(&name), plain(&ingress.at))?;
     if let Some(closed) = &ingress.closed {
-        let text = format!("  refuses every request: {closed}");
+        let text = format!("  refuses every request: {}", plain(closed));
         writeln!(out, "{}", style.paint(Verdict::Unsupported, &text))?;
     }
     for line in ingress.fields.iter().chain(&ingress.annotations) {
         self::line(out, line, style)?;
     }
     for served in &ingress.routes {
-        writeln!(out, "  {}", route(served))?;
+        writeln!(out, "  {}", plain(&route(served)))?;
     }
     if ingress.routes.is_empty() {
         let text = match ingress.canary {
@@ -157,7 +162,7 @@ fn options(out: &mut dyn Write, report: &Report, style: Style) -> io::Result<()>
     else {
         return Ok(());
     };
-    writeln!(out, "ConfigMap {map}")?;
+    writeln!(out, "ConfigMap {}", plain(map))?;
     for line in &report.options {
         self::line(out, line, style)?;
     }
@@ -166,17 +171,35 @@ fn options(out: &mut dyn Write, report: &Report, style: Style) -> io::Result<()>
 
 fn line(out: &mut dyn Write, line: &Line, style: Style) -> io::Result<()> {
     let verdict = style.paint(line.verdict, &format!("{:13}", word(line.verdict)));
-    writeln!(out, "  {verdict}  {}", line.key)?;
+    writeln!(out, "  {verdict}  {}", plain(&line.key))?;
     for how in &line.how {
-        writeln!(out, "                   {how}")?;
+        for part in wrapped(&plain(how), style.width.saturating_sub(INDENT.len())) {
+            writeln!(out, "{INDENT}{part}")?;
+        }
     }
     Ok(())
 }
 
+/// A text in lines of words; a word that is longer has a line of its own.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// A text no longer than that.
 fn cut(text: &str, width: usize) -> String {
+    let text = plain(text);
     if text.chars().count() <= width {
-        return text.to_owned();
+        return text.into_owned();
     }
     let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
     short.push('…');

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
-use migrate::manifests::Manifests;
+use migrate::manifests::{GatewayApi, Manifests};
 use migrate::report::{Report, Verdict};
 use migrate::show::{self, Form, Style};
 use migrate::{Wanted, World};
@@ -30,7 +30,8 @@ pub(crate) struct MigrateOptions {
 enum From {
     /// Say of each Ingress of ingress-nginx, and each of its annotations, what becomes of it.
     ///
-    /// Exits with 0 if everything is supported, 1 if something is not (see --fail-on), and 2 if the input cannot be read.
+    /// Exits with 0 if everything is supported, 1 if something is not (see --fail-on), and 2 if the input, or a document of
+    /// it, cannot be read.
     Nginx(Box<NginxOptions>),
 }
 
@@ -88,7 +89,7 @@ pub(crate) struct NginxOptions {
     log_http: bool,
 
     /// Write manifests in the place of the Ingresses. What they cannot say is named in comments and the summary; a route
-    /// that would be open without it answers 503.
+    /// that would be open without it, or lead elsewhere, is closed.
     #[arg(
         long,
         value_enum,
@@ -101,15 +102,29 @@ pub(crate) struct NginxOptions {
     #[arg(long, value_name = "DIR", requires = "to")]
     directory: Option<PathBuf>,
 
-    /// The namespace of the gateway's pods, in which --to puts everything. By default higress-system, as
-    /// PILOTHOUSE_INGRESS_NAMESPACE.
+    /// The namespace of the gateway. --to istio puts everything there; --to gateway-api the Gateway, and routes into the
+    /// namespaces of the Ingresses. By default higress-system, as PILOTHOUSE_INGRESS_NAMESPACE.
     #[arg(long, value_name = "NAMESPACE", requires = "to")]
     gateway_namespace: Option<String>,
 
-    /// The label of the gateway's pods, such as istio=ingressgateway. By default
+    /// The label of the gateway's pods for --to istio, such as istio=ingressgateway. By default
     /// higress=higress-system-higress-gateway, as PILOTHOUSE_INGRESS_SELECTOR.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label, requires = "to")]
     gateway_selector: Option<String>,
+
+    /// The class of the Gateway of --to gateway-api.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "pilothouse",
+        requires = "to"
+    )]
+    gateway_class: String,
+
+    /// Write sessionPersistence with --to gateway-api. It is in the API's experimental channel, and Pilothouse honours it with
+    /// PILOT_ENABLE_PERSISTENT_SESSION_FILTER.
+    #[arg(long, requires = "to")]
+    sessions: bool,
 
     /// What makes the exit status 1.
     #[arg(long, value_enum, default_value = "unsupported")]
@@ -136,6 +151,8 @@ enum FailOn {
 enum Target {
     /// Gateways, VirtualServices and DestinationRules.
     Istio,
+    /// A Gateway, HTTPRoutes, and what belongs to them.
+    GatewayApi,
 }
 
 /// Forms of output.
@@ -195,8 +212,11 @@ impl Output {
 /// When the input cannot be read.
 pub(crate) async fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
     let From::Nginx(options) = &options.from;
-    let objects = match &options.kubeconfig {
-        Some(file) => cluster::objects(file.as_deref(), options.context.as_deref()).await?,
+    let (objects, left_out) = match &options.kubeconfig {
+        Some(file) => {
+            let objects = cluster::objects(file.as_deref(), options.context.as_deref()).await?;
+            (objects, 0)
+        }
         None => input::objects(&options.paths)?,
     };
     if objects.is_empty() {
@@ -211,31 +231,49 @@ pub(crate) async fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
     let world = World::load(objects, &wanted);
     if options.requests.is_some() || options.access_log.is_some() {
         let different = compared::print(options, &world)?;
-        return Ok(match different && options.fail_on != FailOn::Never {
-            true => ExitCode::FAILURE,
-            false => ExitCode::SUCCESS,
-        });
+        let fails = different && options.fail_on != FailOn::Never;
+        return Ok(status(left_out, fails));
     }
     let report = Report::of(&world);
     let verdict = match (options.to, &options.directory) {
-        (Some(Target::Istio), Some(folder)) => write(folder, &world, &report)?,
+        (Some(target), Some(folder)) => {
+            let manifests = match target {
+                Target::Istio => Manifests::of_istio(&world),
+                Target::GatewayApi => {
+                    let wanted = GatewayApi {
+                        class: options.gateway_class.clone(),
+                        sessions: options.sessions,
+                    };
+                    Manifests::of_gateway_api(&world, &wanted)
+                }
+            };
+            write(folder, &manifests, &report)?
+        }
         _ => {
             print(options, &report)?;
             report.verdict()
         }
     };
-    Ok(match options.fail_on.counts(verdict) {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    })
+    Ok(status(left_out, options.fail_on.counts(verdict)))
+}
+
+/// The exit status: what is said without some documents is not the whole.
+fn status(left_out: usize, fails: bool) -> ExitCode {
+    match (left_out, fails) {
+        (0, false) => ExitCode::SUCCESS,
+        (0, true) => ExitCode::FAILURE,
+        (left_out, _) => {
+            eprintln!("pilothouse: {left_out} of the documents cannot be read and are left out");
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// Writes manifests, and says how all fares.
-fn write(folder: &Path, world: &World, report: &Report) -> anyhow::Result<Verdict> {
-    let manifests = Manifests::of_istio(world);
-    written::write(folder, &manifests)?;
+fn write(folder: &Path, manifests: &Manifests, report: &Report) -> anyhow::Result<Verdict> {
+    written::write(folder, manifests)?;
     let mut out = std::io::stdout().lock();
-    written::summary(&mut out, folder, &manifests, report.summary.unsupported)?;
+    written::summary(&mut out, folder, manifests, report.summary.unsupported)?;
     Ok(match manifests.not_carried.is_empty() {
         true => report.verdict(),
         false => Verdict::Unsupported,

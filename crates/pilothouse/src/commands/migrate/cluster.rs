@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use kube::config::Kubeconfig;
 use kubernetes::source::{ClusterSource, Options};
+use migrate::show::plain;
 use model::parse::Validation;
 use model::{AnyObject, Change, Contents, Kind, ObjectKey, Owner, Severity};
 use sources::{Sink, Source, SourceEvent};
@@ -93,7 +94,7 @@ async fn gathered(client: kubernetes::Client, options: Options) -> anyhow::Resul
         match delivery.event {
             SourceEvent::Findings(_, findings) => {
                 let bad = findings.iter().filter(|d| d.severity == Severity::Error);
-                bad.for_each(|finding| eprintln!("{finding}"));
+                bad.for_each(|finding| eprintln!("{}", plain(&finding.to_string())));
             }
             SourceEvent::Changes(changes) | SourceEvent::Read { changes, .. } => {
                 for change in changes {

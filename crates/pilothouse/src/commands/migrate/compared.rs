@@ -42,17 +42,24 @@ pub(super) fn print(options: &NginxOptions, world: &World) -> anyhow::Result<boo
 }
 
 /// What a gateway gets that serves the Ingresses.
-pub(super) fn resources(world: &World) -> anyhow::Result<Resources> {
+fn resources(world: &World) -> anyhow::Result<Resources> {
+    resources_of(world, None)
+}
+
+/// What a gateway gets: one that serves the Ingresses, or one that runs for a Gateway of that name.
+pub(super) fn resources_of(world: &World, gateway: Option<&str>) -> anyhow::Result<Resources> {
     let features = &world.snapshot.settings.features;
     let namespace = features.edge_namespace.to_string();
     let selector = features.edge_selector.to_string();
     let labels = selector.split_once('=');
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let mut metadata = vec![("NAMESPACE".to_owned(), namespace.clone())];
+    metadata.extend(gateway.map(|name| ("PILOTHOUSE_GATEWAY".to_owned(), name.to_owned())));
     let node = client::NodeOptions {
         mesh: None,
         namespaces: vec![namespace.clone()],
         labels: labels.into_iter().collect(),
-        metadata: vec![("NAMESPACE".to_owned(), namespace.clone())],
+        metadata,
         node: None,
         id: format!("router~127.0.0.1~gateway.{namespace}~{namespace}.svc.cluster.local"),
     };

@@ -3,19 +3,25 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use migrate::show::plain;
 use model::parse::Validation;
 use model::{AnyObject, Change, Diagnostic, Owner, Severity};
 use sources::folder::{self, Folder};
 
 use crate::commands::input::standard_input;
 
-/// The objects that paths hold. What is wrong with documents goes to standard error.
+/// What is said of Ingresses of versions that are gone.
+const GONE: &str =
+    "if it is of an old version: kubectl get ingress -o yaml gives it as networking.k8s.io/v1";
+
+/// The objects that paths hold, and how many documents are left out. What is wrong with them goes to standard error.
 ///
 /// # Errors
 ///
 /// When something cannot be read.
-pub(super) fn objects(paths: &[PathBuf]) -> anyhow::Result<Vec<AnyObject>> {
+pub(super) fn objects(paths: &[PathBuf]) -> anyhow::Result<(Vec<AnyObject>, usize)> {
     let mut objects = Vec::new();
+    let mut left_out = 0;
     for path in paths {
         let (found, diagnostics) = match path == Path::new("-") {
             true => of_standard_input()?,
@@ -23,15 +29,29 @@ pub(super) fn objects(paths: &[PathBuf]) -> anyhow::Result<Vec<AnyObject>> {
         };
         for diagnostic in diagnostics {
             if diagnostic.code == folder::code::UNREADABLE {
-                bail!("{diagnostic}");
+                bail!("{}", plain(&diagnostic.to_string()));
             }
-            if diagnostic.severity == Severity::Error {
-                eprintln!("{diagnostic}");
+            let is_gone = is_of_old_ingress(&diagnostic);
+            let is_wrong = diagnostic.severity == Severity::Error;
+            if is_gone {
+                eprintln!("{}; {GONE}", plain(&diagnostic.to_string()));
+            } else if is_wrong {
+                eprintln!("{}", plain(&diagnostic.to_string()));
             }
+            left_out += usize::from(is_wrong);
         }
         objects.extend(found);
     }
-    Ok(objects)
+    Ok((objects, left_out))
+}
+
+/// Whether a document is an Ingress that is not read: of an old version, or somebody else's kind.
+fn is_of_old_ingress(diagnostic: &Diagnostic) -> bool {
+    let old = [
+        "objects of kind Ingress are",
+        "Ingress of networking.k8s.io has no version",
+    ];
+    old.iter().any(|old| diagnostic.message.starts_with(old))
 }
 
 fn of_standard_input() -> anyhow::Result<(Vec<AnyObject>, Vec<Diagnostic>)> {

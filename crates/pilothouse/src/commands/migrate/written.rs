@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use migrate::manifests::{Manifest, Manifests};
+use migrate::show::plain;
 
 use crate::yaml::write_yaml;
 
@@ -14,7 +15,7 @@ use crate::yaml::write_yaml;
 const HEADER: &str = "# Written by pilothouse migrate nginx; changes are lost when it runs again.";
 
 /// How many routes the summary names.
-const SHOWN: usize = 15;
+const SHOWN: usize = 8;
 
 /// Writes all files, and removes none. Nothing is written where a file that was not written by this command is in the way.
 ///
@@ -60,14 +61,19 @@ fn earlier(folder: &Path) -> io::Result<BTreeSet<String>> {
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        if is_file
-            && name.ends_with(".yaml")
-            && fs::read(entry.path())?.starts_with(HEADER.as_bytes())
-        {
+        if is_file && name.ends_with(".yaml") && is_ours(&entry.path())? {
             names.insert(name);
         }
     }
     Ok(names)
+}
+
+/// Whether a file begins as those do that this command writes.
+fn is_ours(path: &Path) -> io::Result<bool> {
+    let mut begin = Vec::with_capacity(HEADER.len());
+    let most = u64::try_from(HEADER.len()).unwrap_or(u64::MAX);
+    fs::File::open(path)?.take(most).read_to_end(&mut begin)?;
+    Ok(begin == HEADER.as_bytes())
 }
 
 /// The text of a file.
@@ -100,30 +106,38 @@ pub(super) fn summary(
         let routes = lost.len();
         writeln!(
             out,
-            "Not carried, for Istio's kinds have no field for it: {routes} routes, {closed} of them closed"
+            "Not carried, for {} cannot say it: {routes} routes, {closed} of them closed",
+            manifests.kinds
         )?;
     }
     for route in lost.iter().take(SHOWN) {
         let mark = if route.closed { "closed" } else { "served" };
-        writeln!(out, "  {mark}  {}: {}", route.route, route.what.join(", "))?;
+        writeln!(out, "  {mark}  {}", plain(&route.route))?;
+        writeln!(out, "          {}", route.what.join(", "))?;
     }
     if lost.len() > SHOWN {
         writeln!(out, "  and {} more, in the files", lost.len() - SHOWN)?;
     }
     if !manifests.copies.is_empty() {
-        writeln!(out, "Secrets to copy to the gateway's namespace:")?;
+        writeln!(out, "To copy:")?;
     }
     for copy in &manifests.copies {
-        writeln!(out, "  {copy}")?;
+        writeln!(out, "  {}", plain(copy))?;
     }
     if unsupported > 0 {
+        let ingresses = match unsupported {
+            1 => "1 Ingress has".to_owned(),
+            many => format!("{many} Ingresses have"),
+        };
         writeln!(
             out,
-            "{unsupported} Ingresses have something that is not supported: leave out --to for the report"
+            "{ingresses} something that is not supported: leave out --to for the report"
         )?;
     }
     Ok(())
 }
 
+#[cfg(test)]
+mod drawn;
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,16 @@
-//! Each case is a folder of `tests/migrate`: objects (`in.yaml`), what is written of them (`out.yaml`, all files as one;
-//! `UPDATE_GOLDEN=1` rewrites it) and requests with what becomes of them then (`requests.txt`, `METHOD URL => CHOICE` a line).
+//! Each case is a folder of `tests/migrate`: objects (`in.yaml`), what is written of them (`istio.yaml` and
+//! `gateway-api.yaml`, all files as one; `UPDATE_GOLDEN=1` rewrites them) and requests with what becomes of them then
+//! (`requests.txt`, `METHOD URL => CHOICE` a line, and behind `|` what becomes of them with the Gateway API if that differs).
 
 use std::path::{Path, PathBuf};
 
 use migrate::compare::{self, Choice};
+use migrate::manifests::{GATEWAY, GatewayApi};
 use migrate::{Wanted, World};
 use model::parse::Validation;
 use model::{AnyObject, Kind, Severity};
 
-use super::super::compared::resources;
+use super::super::compared::resources_of;
 use super::*;
 
 fn cases() -> Vec<PathBuf> {
@@ -24,7 +26,7 @@ fn read(case: &Path, name: &str) -> String {
 }
 
 /// The objects of a text, in which nothing is wrong.
-fn objects(yaml: &str) -> Vec<AnyObject> {
+pub(super) fn objects(yaml: &str) -> Vec<AnyObject> {
     let parsed = validate::parse(yaml, &Path::new("in.yaml").into(), Validation::Warn);
     let wrong = parsed.diagnostics.iter();
     let wrong: Vec<_> = wrong.filter(|d| d.severity == Severity::Error).collect();
@@ -32,32 +34,43 @@ fn objects(yaml: &str) -> Vec<AnyObject> {
     parsed.objects().cloned().collect()
 }
 
-fn world(objects: Vec<AnyObject>) -> World {
+pub(super) fn world(objects: Vec<AnyObject>) -> World {
     World::load(objects, &Wanted::default())
 }
 
 /// All files as one text.
-fn all(manifests: &Manifests) -> String {
+pub(super) fn all(manifests: &Manifests) -> String {
     let files = manifests.files.iter();
     let files = files.map(|(name, objects)| format!("# {name}\n{}", text(objects).unwrap()));
     files.collect::<Vec<_>>().join("---\n")
 }
 
-fn chosen(world: &World, served: &World, request: &str) -> Choice {
+fn chosen(world: &World, gateway: Option<&str>, request: &str) -> Choice {
     let requests = compare::of_list(request).unwrap();
-    let compared = compare::compare(world, &resources(served).unwrap(), requests);
+    let resources = resources_of(world, gateway).unwrap();
+    let compared = compare::compare(world, &resources, requests);
     compared.rows[0].here.choice.clone()
+}
+
+/// What is written of objects, by the name of the file of a case, and the Gateway that serves it.
+fn targets(world: &World) -> [(&'static str, Option<&'static str>, Manifests); 2] {
+    let gateway_api = Manifests::of_gateway_api(world, &GatewayApi::default());
+    [
+        ("istio.yaml", None, Manifests::of_istio(world)),
+        ("gateway-api.yaml", Some(GATEWAY), gateway_api),
+    ]
 }
 
 #[test]
 fn ingresses_become_manifests() {
     for case in cases() {
-        let manifests = Manifests::of_istio(&world(objects(&read(&case, "in.yaml"))));
-        let written = all(&manifests);
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::write(case.join("out.yaml"), &written).unwrap();
+        for (name, _, manifests) in targets(&world(objects(&read(&case, "in.yaml")))) {
+            let written = all(&manifests);
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+                fs::write(case.join(name), &written).unwrap();
+            }
+            assert_eq!(written, read(&case, name), "{}", case.display());
         }
-        assert_eq!(written, read(&case, "out.yaml"), "{}", case.display());
     }
 }
 
@@ -66,21 +79,30 @@ fn requests_go_where_they_went_or_are_refused() {
     let mut closed = 0;
     for case in cases() {
         let before = world(objects(&read(&case, "in.yaml")));
-        let mut all = objects(&all(&Manifests::of_istio(&before)));
-        let others = objects(&read(&case, "in.yaml")).into_iter();
-        all.extend(others.filter(|object| object.kind() != Kind::Ingress));
-        let after = world(all);
-        for line in read(&case, "requests.txt").lines() {
-            let (request, expected) = line.split_once(" => ").unwrap();
-            let choice = chosen(&before, &after, request);
-            assert_eq!(choice.to_string(), expected, "{}: {line}", case.display());
-            match choice {
-                Choice::Answer(503) => closed += 1,
-                choice => assert_eq!(choice, chosen(&before, &before, request), "{line}"),
+        for (name, gateway, manifests) in targets(&before) {
+            let mut all = objects(&all(&manifests));
+            let others = objects(&read(&case, "in.yaml")).into_iter();
+            all.extend(others.filter(|object| object.kind() != Kind::Ingress));
+            let after = world(all);
+            for line in read(&case, "requests.txt").lines() {
+                let (request, expected) = line.split_once(" => ").unwrap();
+                let (istio, other) = expected.split_once(" | ").unwrap_or((expected, expected));
+                let expected = if gateway.is_some() { other } else { istio };
+                let choice = chosen(&after, gateway, request);
+                assert_eq!(
+                    choice.to_string(),
+                    expected,
+                    "{} {name}: {line}",
+                    case.display()
+                );
+                match choice {
+                    Choice::Answer(500 | 503) => closed += 1,
+                    choice => assert_eq!(choice, chosen(&before, None, request), "{line}"),
+                }
             }
         }
     }
-    assert!(closed > 2);
+    assert!(closed > 5);
 }
 
 #[test]
