@@ -13,6 +13,7 @@ const TYPES: [&str; 4] = [
     include_str!("kinds.txt"),
     include_str!("gateway-api.txt"),
     include_str!("higress.txt"),
+    include_str!("knative.txt"),
     include_str!("stored.txt"),
 ];
 
@@ -160,6 +161,7 @@ impl crate::resource::Schemas {
                 | Kind::ServiceExport
                 | Kind::ServiceImport => "OpenSpec".to_owned(),
                 Kind::HigressWasmPlugin => "HigressWasmPlugin".to_owned(),
+                Kind::KnativeIngress => "KnativeIngress".to_owned(),
                 _ if kind.group().ends_with(".istio.io") => {
                     return Arc::new(istio(kind));
                 }
