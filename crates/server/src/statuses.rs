@@ -172,9 +172,7 @@ impl Inner {
         let Some(writing) = &self.writing else {
             return;
         };
-        let (ingresses, gateways): (Vec<_>, Vec<_>) = objects
-            .into_iter()
-            .partition(is_ingress);
+        let (ingresses, gateways): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_ingress);
         for (objects, to) in [
             (ingresses, &writing.ingresses),
             (gateways, &writing.gateways),

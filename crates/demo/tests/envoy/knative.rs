@@ -65,7 +65,7 @@ fn service(name: &str, at: SocketAddr) -> String {
 apiVersion: v1
 kind: Service
 metadata: {{name: {name}, namespace: shop}}
-spec: {{clusterIP: None, ports: [{{name: http, port: 8000}}]}}
+spec: {{clusterIP: 127.0.30.{}, ports: [{{name: http, port: 8000}}]}}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -74,6 +74,7 @@ addressType: IPv4
 ports: [{{name: http, port: {}}}]
 endpoints: [{{addresses: [{}]}}]
 ",
+        name.len(),
         at.port(),
         at.ip()
     )
@@ -91,7 +92,10 @@ pub(crate) async fn an_ingress_of_knative_is_served_to_those_who_may_reach_it(ri
     );
     rig.write(
         "sidecar.yaml",
-        &SIDECAR.replace("HOSTS", "./hello.shop.svc.cluster.local, ./green.shop.svc.cluster.local"),
+        &SIDECAR.replace(
+            "HOSTS",
+            "./hello.shop.svc.cluster.local, ./green.shop.svc.cluster.local",
+        ),
     );
     let flags = [
         "--knative-ingress-class=knative".to_owned(),
@@ -106,11 +110,15 @@ pub(crate) async fn an_ingress_of_knative_is_served_to_those_who_may_reach_it(ri
     mesh.wait_for_proxies().await.unwrap();
     let gateway = (rig.block.gateway().ip(), plain).into();
     let get = async |host: &str, path: &str, headers: &[(&str, &str)]| -> anyhow::Result<Reply> {
-        Client::new(gateway, host).send(Method::GET, path, headers).await
+        Client::new(gateway, host)
+            .send(Method::GET, path, headers)
+            .await
     };
     let host = "hello.example.com";
     until("the Ingress is served", async || {
-        get(host, "/", &[]).await.is_ok_and(|reply| reply.status == 200)
+        get(host, "/", &[])
+            .await
+            .is_ok_and(|reply| reply.status == 200)
     })
     .await;
 
@@ -130,7 +138,11 @@ pub(crate) async fn an_ingress_of_knative_is_served_to_those_who_may_reach_it(ri
     let reply = get(host, "/inner/x", &[("x-all", "mine")]).await.unwrap();
     assert_eq!(reply.text(), "blue");
     let headers = blue.last_headers();
-    for (name, value) in [("x-all", "a"), ("x-blue", "b"), ("host", "inner.example.com")] {
+    for (name, value) in [
+        ("x-all", "a"),
+        ("x-blue", "b"),
+        ("host", "inner.example.com"),
+    ] {
         let found: Vec<_> = headers.get_all(name).iter().collect();
         assert_eq!(found, [value], "{name}");
     }
@@ -144,7 +156,10 @@ pub(crate) async fn an_ingress_of_knative_is_served_to_those_who_may_reach_it(ri
     // HTTPS alone, and what cannot be served.
     let reply = get("secure.example.com", "/a?b", &[]).await.unwrap();
     assert_eq!(reply.status, 301);
-    assert_eq!(get("closed.example.com", "/", &[]).await.unwrap().status, 503);
+    assert_eq!(
+        get("closed.example.com", "/", &[]).await.unwrap().status,
+        503
+    );
 
     // The hosts of the cluster are for sidecars.
     until("the sidecar is told of the host", async || {
@@ -152,15 +167,28 @@ pub(crate) async fn an_ingress_of_knative_is_served_to_those_who_may_reach_it(ri
         reply.is_ok_and(|reply| reply.text() == "green")
     })
     .await;
-    for host in ["hello.shop", "hello.shop.svc", "hello.shop.svc.cluster.local"] {
+    for host in [
+        "hello.shop",
+        "hello.shop.svc",
+        "hello.shop.svc.cluster.local",
+    ] {
         let reply = get(host, "/", &[]).await.unwrap();
         assert_eq!(reply.status, 404, "{host} is not for everybody");
     }
 
     // The status says the same, and what is not served.
     let config = rig.folder().display().to_string();
-    let status = ["status", "--config-dir", &config, "--knative-ingress-class=knative"];
-    let status = [&status[..], &["--ingress-publish-address=192.0.2.1", "-o", "json"]].concat();
+    let status = [
+        "status",
+        "--config-dir",
+        &config,
+        "--knative-ingress-class=knative",
+    ];
+    let status = [
+        &status[..],
+        &["--ingress-publish-address=192.0.2.1", "-o", "json"],
+    ]
+    .concat();
     let status = String::from_utf8(mesh.run(&status).unwrap()).unwrap();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let of = |name: &str| {
@@ -171,7 +199,10 @@ pub(crate) async fn an_ingress_of_knative_is_served_to_those_who_may_reach_it(ri
     let ready = |name: &str| of(name)["conditions"][2]["status"].clone();
     assert_eq!(ready("hello"), "True", "{status}");
     assert_eq!(ready("closed"), "False");
-    assert_eq!(of("hello")["publicLoadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
+    assert_eq!(
+        of("hello")["publicLoadBalancer"]["ingress"][0]["ip"],
+        "192.0.2.1"
+    );
     nothing_refused(&mesh).await.unwrap();
     mesh.stop().await;
 }
