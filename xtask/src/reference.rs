@@ -59,7 +59,7 @@ const DESCRIPTIONS: &str = "crates/apiserver/src/schema/descriptions.txt";
 
 /// The types of kinds that are Rust types, in the language of `kinds.txt` beside them: file, module, what their names begin
 /// with, and what is said of each. Definitions of the Gateway API have fields that nothing here reads.
-const TYPES: [(&str, &str, &str, &str); 2] = [
+const TYPES: [(&str, &str, &str, &str); 3] = [
     (
         "crates/apiserver/src/schema/gateway-api.txt",
         "gateway_api",
@@ -70,6 +70,12 @@ const TYPES: [(&str, &str, &str, &str); 2] = [
         "crates/apiserver/src/schema/higress.txt",
         "higress",
         "higress",
+        "",
+    ),
+    (
+        "crates/apiserver/src/schema/knative.txt",
+        "knative",
+        "knative",
         "",
     ),
 ];

@@ -2,7 +2,8 @@
 
 use incr::Cx;
 use model::kinds::{
-    Kinded, gateway_api, higress as higress_kinds, istio, kube, multicluster as multicluster_kinds,
+    Kinded, gateway_api, higress as higress_kinds, istio, knative, kube,
+    multicluster as multicluster_kinds,
 };
 use model::{Kind, Namespace, Object};
 use store::{Reads, Snapshot};
@@ -190,6 +191,7 @@ object_analyzers! {
     higress_kinds::McpBridge: ["pilothouse.Reference" => higress::mcp_bridge],
     higress_kinds::Http2Rpc: [],
     higress_kinds::WasmPlugin: ["pilothouse.Reference" => higress::wasm_plugin],
+    knative::Ingress: [],
 }
 
 /// Analyzers of a namespace.

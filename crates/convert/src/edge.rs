@@ -41,7 +41,15 @@ pub use host::RoutesOfEdgeHost;
 pub use status::StatusOfEdge;
 pub use told::FindingsOf;
 
+pub(crate) use backend::{hundredths, to};
 pub(crate) use class::ServedBy;
+pub(crate) use expand::{closed, secured};
+pub(crate) use gateway::{label, server};
+pub(crate) use refer::{host_of, may_name, port};
+pub(crate) use rules::BackendPort;
+pub(crate) use sound::refused;
+pub(crate) use status::Addresses;
+pub(crate) use tls::{IsThere, OldestOf, credential};
 
 fn key(name: &ObjectName) -> ObjectKey {
     ObjectKey {

@@ -14,6 +14,7 @@ pub mod edge;
 pub mod gateway_api;
 mod hostname;
 pub mod ingress;
+pub mod knative;
 mod outcome;
 mod reader;
 mod root;

@@ -27,7 +27,7 @@ pub mod code {
     pub const ANNOTATION: &str = "PIL0720";
     /// No request is served: what protects it cannot be honoured, or the route is not valid.
     pub const CLOSED: &str = "PIL0721";
-    /// A rule of an Ingress is not used: another says the same, or it is a canary of nothing.
+    /// A rule of an Ingress is not used: another says the same or has the host, or it is a canary of nothing.
     pub const NOT_USED: &str = "PIL0722";
 }
 

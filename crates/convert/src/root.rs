@@ -12,6 +12,7 @@ use crate::edge::{FindingsOf, GatewayOfHost, RoutesOfEdgeHost, RuleOfService};
 use crate::gateway_api::{HostOfMesh, HostOfParent, RuleOfTarget, RuleOfXBackend};
 use crate::gateway_api::{ServersOf, ServiceOfXBackend, StreamsOf};
 use crate::ingress::{GatewayOf, RoutesOfHost};
+use crate::knative::{self, Place};
 use crate::outcome::{Made, Outcome};
 use crate::reader::{Derivation, Derive};
 use crate::strata::{Routes, Services};
@@ -31,6 +32,12 @@ pub enum Root {
     EdgeService(ObjectName),
     /// What is wrong with an Ingress with annotations.
     EdgeIngress(ObjectName),
+    /// The Gateway of a host that Ingresses of Knative name.
+    KnativeGateway(Place),
+    /// The VirtualService of a host that Ingresses of Knative name.
+    KnativeHost(Place),
+    /// What is wrong with an Ingress of Knative.
+    KnativeIngress(ObjectName),
     /// The Istio Gateways of a Gateway or ListenerSet.
     GatewayServers(ObjectKey),
     /// The VirtualServices of a host that routes to a Gateway or ListenerSet name.
@@ -64,6 +71,9 @@ macro_rules! with_derivation {
             Root::EdgeHost(host) => $act!(RoutesOfEdgeHost(host.clone())),
             Root::EdgeService(name) => $act!(RuleOfService(name.clone())),
             Root::EdgeIngress(name) => $act!(FindingsOf(name.clone())),
+            Root::KnativeGateway(place) => $act!(knative::GatewayOfHost(place.clone())),
+            Root::KnativeHost(place) => $act!(knative::RoutesOfHost(place.clone())),
+            Root::KnativeIngress(name) => $act!(knative::FindingsOf(name.clone())),
             Root::GatewayServers(key) => $act!(ServersOf(key.clone())),
             Root::ParentHost(parent, host) => $act!(HostOfParent(parent.clone(), host.clone())),
             Root::MeshHost {
@@ -98,6 +108,14 @@ impl Root {
             for service in ingress.spec.services() {
                 let service = ObjectName::new(name.namespace.clone(), &**service);
                 emit(Root::EdgeService(service));
+            }
+        }
+        if let AnyObject::KnativeIngress(ingress) = object {
+            emit(Root::KnativeIngress(ingress.meta.name.clone()));
+            for (visibility, host) in ingress.spec.hosts() {
+                let place = Place { visibility, host };
+                emit(Root::KnativeGateway(place.clone()));
+                emit(Root::KnativeHost(place));
             }
         }
         gateway_api::roots(object, emit);

@@ -12,6 +12,7 @@ use store::Snapshot;
 
 use crate::gateway_api::StatusOf;
 use crate::ingress;
+use crate::knative;
 use crate::reader::Derivation;
 
 pub(crate) use live::LiveStatuses;
@@ -58,8 +59,9 @@ pub struct StatusChange {
 }
 
 /// The kinds whose objects get a status.
-pub const KINDS: [Kind; 14] = [
+pub const KINDS: [Kind; 15] = [
     Kind::Ingress,
+    Kind::KnativeIngress,
     Kind::GatewayClass,
     Kind::KubeGateway,
     Kind::ListenerSet,
@@ -84,6 +86,7 @@ pub(crate) fn is_told(object: &ObjectKey) -> bool {
 pub(crate) fn register(engine: &mut Engine<Snapshot>, object: &ObjectKey) -> RootId {
     match object.kind {
         Kind::Ingress => engine.root(&Derivation(ingress::StatusOf(object.name.clone()))),
+        Kind::KnativeIngress => engine.root(&Derivation(knative::StatusOf(object.name.clone()))),
         _ => engine.root(&Derivation(StatusOf(object.clone()))),
     }
 }
@@ -94,6 +97,12 @@ pub(crate) fn pull(
     snapshot: &Snapshot,
     object: &ObjectKey,
 ) -> Arc<Option<Value>> {
+    if object.kind == Kind::KnativeIngress {
+        return engine.get(
+            snapshot,
+            &Derivation(knative::StatusOf(object.name.clone())),
+        );
+    }
     if object.kind != Kind::Ingress {
         return engine.get(snapshot, &Derivation(StatusOf(object.clone())));
     }

@@ -149,7 +149,7 @@ fn role(kind: Kind) -> &'static str {
         | Kind::UdpRoute => "routes",
         Kind::DestinationRule | Kind::XBackendTrafficPolicy => "traffic policy",
         Kind::Gateway | Kind::KubeGateway | Kind::ListenerSet | Kind::GatewayClass => "gateway",
-        Kind::Ingress | Kind::IngressClass => "ingress",
+        Kind::Ingress | Kind::IngressClass | Kind::KnativeIngress => "ingress",
         Kind::ServiceEntry | Kind::Service | Kind::ServiceImport | Kind::ServiceExport => "service",
         Kind::XBackend | Kind::InferencePool => "backend",
         Kind::Sidecar => "scope",

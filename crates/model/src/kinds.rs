@@ -3,6 +3,7 @@
 pub mod gateway_api;
 pub mod higress;
 pub mod istio;
+pub mod knative;
 pub mod kube;
 pub mod multicluster;
 
@@ -95,6 +96,8 @@ macro_rules! for_each_kind {
             (McpBridge, $crate::kinds::higress::McpBridge, (), mcp_bridges, "networking.higress.io", "McpBridge", "mcpbridges", Namespaced, ["v1"]),
             (Http2Rpc, $crate::kinds::higress::Http2Rpc, (), http2_rpcs, "networking.higress.io", "Http2Rpc", "http2rpcs", Namespaced, ["v1"]),
             (HigressWasmPlugin, $crate::kinds::higress::WasmPlugin, (), higress_wasm_plugins, "extensions.higress.io", "WasmPlugin", "wasmplugins", Namespaced, ["v1alpha1"]),
+
+            (KnativeIngress, $crate::kinds::knative::Ingress, (), knative_ingresses, "networking.internal.knative.dev", "Ingress", "ingresses", Namespaced, ["v1alpha1"]),
         }
     };
 }

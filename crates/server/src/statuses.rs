@@ -147,7 +147,7 @@ impl Inner {
 
     /// Whether it is for this revision to write the status of an object.
     fn is_ours(&self, object: &ObjectKey) -> bool {
-        if object.kind == Kind::Ingress {
+        if is_ingress(object) {
             return true;
         }
         let tables = &self.snapshot.tables;
@@ -172,9 +172,7 @@ impl Inner {
         let Some(writing) = &self.writing else {
             return;
         };
-        let (ingresses, gateways): (Vec<_>, Vec<_>) = objects
-            .into_iter()
-            .partition(|object| object.kind == Kind::Ingress);
+        let (ingresses, gateways): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_ingress);
         for (objects, to) in [
             (ingresses, &writing.ingresses),
             (gateways, &writing.gateways),
@@ -204,6 +202,11 @@ impl Inner {
             None => all.remove_mut(&object),
         }
     }
+}
+
+/// Whether an object is an Ingress, whose status every revision may write, under a lock of its own.
+fn is_ingress(object: &ObjectKey) -> bool {
+    matches!(object.kind, Kind::Ingress | Kind::KnativeIngress)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub enum ObjectIndex {
     Label = 1,
     /// An IP address of the object.
     Address,
-    /// A host that the object declares or configures (ServiceEntry, DestinationRule, VirtualService, Ingress), or that
+    /// A host that the object declares or configures (ServiceEntry, DestinationRule, VirtualService, both kinds of Ingress), or that
     /// a Service is another name of (`externalName`).
     Host,
     /// `namespace/name` of the Service that an EndpointSlice belongs to, or that an Ingress names.
@@ -497,6 +497,21 @@ mod multicluster {
 
     impl Indexed for ServiceExport {}
     impl Indexed for ServiceImport {}
+}
+
+mod knative {
+    use super::{Indexed, Object, ObjectIndex};
+    use model::kinds::knative::*;
+
+    impl Indexed for Ingress {
+        fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
+            let hosts = object.spec.hosts().into_iter();
+            let hosts: std::collections::BTreeSet<_> = hosts.map(|(_, host)| host).collect();
+            for host in hosts {
+                emit(ObjectIndex::Host, host.to_string());
+            }
+        }
+    }
 }
 
 mod higress {

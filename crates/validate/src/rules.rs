@@ -1,5 +1,5 @@
 //! What an object of each kind must say to have a meaning, beyond its structure: the rules of istiod's admission webhook,
-//! and what Higress makes of its kinds.
+//! and what Higress and Knative make of theirs.
 // Istio: pkg/config/validation, pkg/config/validation/agent, 1.32.
 
 mod authentication;
@@ -11,6 +11,7 @@ mod extension;
 mod gateway;
 mod higress;
 mod http_route;
+mod knative;
 mod overlap;
 mod selector;
 mod server_tls;
@@ -78,6 +79,7 @@ pub fn object(object: &AnyObject, report: &mut Report) {
         AnyObject::McpBridge(o) => higress::mcp_bridge(&o.spec, meta, at, report),
         AnyObject::Http2Rpc(o) => higress::http2rpc(&o.spec, at, report),
         AnyObject::HigressWasmPlugin(o) => higress::wasm_plugin(&o.spec, at, report),
+        AnyObject::KnativeIngress(o) => knative::ingress(&o.spec, meta, at, report),
         _ => {}
     }
 }

@@ -7,6 +7,7 @@
 mod definition;
 mod gateway_api;
 mod higress;
+mod knative;
 mod kubernetes;
 mod limits;
 mod metadata;

@@ -7,13 +7,14 @@ use anyhow::Context;
 
 /// Where the tables are.
 const FOLDER: &str = "crates/validate/src/written";
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "limits.rs",
     "gateway_api.rs",
     "gateway_api/experimental.rs",
     "gateway_api/inference.rs",
     "kubernetes.rs",
     "higress.rs",
+    "knative.rs",
     "multicluster.rs",
 ];
 

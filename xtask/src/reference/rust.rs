@@ -9,7 +9,7 @@ use super::{Definition, Definitions, Member, camel};
 /// Every struct and enum below a folder of kinds, by module and name: `kube::Pod`.
 pub(super) fn definitions(folder: &Path) -> anyhow::Result<Definitions> {
     let mut all = Definitions::new();
-    for module in ["kube", "gateway_api", "higress", "multicluster"] {
+    for module in ["kube", "gateway_api", "higress", "knative", "multicluster"] {
         let inner = folder.join(module);
         let mut files = vec![folder.join(format!("{module}.rs"))];
         if inner.is_dir() {

@@ -41,6 +41,7 @@ const SHORT_NAMES: &[(Kind, &[&str])] = &[
     (Kind::InferencePool, &["infpool"]),
     (Kind::ServiceExport, &["svcex"]),
     (Kind::ServiceImport, &["svcim"]),
+    (Kind::KnativeIngress, &["kingress", "king"]),
 ];
 
 /// Columns besides the age, by path, of kinds that show more than their age.
@@ -82,6 +83,13 @@ const COLUMNS: &[(Kind, &[(&str, &str)])] = &[
                 "Programmed",
                 ".status.conditions[?(@.type==\"Programmed\")].status",
             ),
+        ],
+    ),
+    (
+        Kind::KnativeIngress,
+        &[
+            ("Ready", ".status.conditions[?(@.type==\"Ready\")].status"),
+            ("Reason", ".status.conditions[?(@.type==\"Ready\")].reason"),
         ],
     ),
     (

@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 use super::proto::message_schema;
 
 /// The tables of types, in the language that the head of the first explains.
-const TYPES: [&str; 4] = [
+const TYPES: [&str; 5] = [
     include_str!("kinds.txt"),
     include_str!("gateway-api.txt"),
     include_str!("higress.txt"),
+    include_str!("knative.txt"),
     include_str!("stored.txt"),
 ];
 
@@ -31,7 +32,7 @@ struct Field<'t> {
 
 static PARSED: LazyLock<HashMap<&'static str, Type<'static>>> = LazyLock::new(|| parse(TYPES));
 
-fn parse(texts: [&'static str; 4]) -> HashMap<&'static str, Type<'static>> {
+fn parse(texts: [&'static str; 5]) -> HashMap<&'static str, Type<'static>> {
     let mut types = HashMap::new();
     let mut current: Option<(&str, Type<'_>)> = None;
     for line in texts.into_iter().flat_map(str::lines) {
@@ -160,6 +161,7 @@ impl crate::resource::Schemas {
                 | Kind::ServiceExport
                 | Kind::ServiceImport => "OpenSpec".to_owned(),
                 Kind::HigressWasmPlugin => "HigressWasmPlugin".to_owned(),
+                Kind::KnativeIngress => "KnativeIngress".to_owned(),
                 _ if kind.group().ends_with(".istio.io") => {
                     return Arc::new(istio(kind));
                 }

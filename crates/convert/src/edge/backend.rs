@@ -44,7 +44,7 @@ pub(super) fn destinations(
 }
 
 /// A destination; port 0 is the only one that the host has.
-pub(super) fn to(
+pub(crate) fn to(
     host: &str,
     port: u16,
     subset: Option<Arc<str>>,
@@ -64,7 +64,7 @@ pub(super) fn to(
 }
 
 /// Shares of 100 in proportion to weights; what is left by rounding goes to the first that has a weight.
-pub(super) fn hundredths(weights: &[u32]) -> Vec<i32> {
+pub(crate) fn hundredths(weights: &[u32]) -> Vec<i32> {
     let total: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
     if total == 0 {
         let first = |at: usize| if at == 0 { 100 } else { 0 };

@@ -49,7 +49,7 @@ pub(super) fn routes(draft: &Draft, features: &Features) -> Vec<Route> {
 }
 
 /// A route that answers 503 and says why.
-pub(super) fn closed(name: &str, asked: HttpMatchRequest, reason: &str) -> HttpRoute {
+pub(crate) fn closed(name: &str, asked: HttpMatchRequest, reason: &str) -> HttpRoute {
     let reason = reason.replace('%', "%%");
     HttpRoute {
         name: name.to_owned(),
@@ -69,7 +69,13 @@ pub(super) fn closed(name: &str, asked: HttpMatchRequest, reason: &str) -> HttpR
     }
 }
 
-fn secured(name: &str, asked: HttpMatchRequest, code: u16, features: &Features) -> HttpRoute {
+/// A route that sends clients to HTTPS.
+pub(crate) fn secured(
+    name: &str,
+    asked: HttpMatchRequest,
+    code: u16,
+    features: &Features,
+) -> HttpRoute {
     use proto_istio::networking::http_redirect::RedirectPort;
     let port = features.edge_https_port.get();
     HttpRoute {

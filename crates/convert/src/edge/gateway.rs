@@ -61,24 +61,19 @@ impl Derive for GatewayOfHost {
 }
 
 /// The label of the proxies that serve Ingresses with annotations.
-pub(super) fn selector(features: &Features) -> BTreeMap<String, String> {
-    let text = features.edge_selector.as_str();
+fn selector(features: &Features) -> BTreeMap<String, String> {
+    label(features.edge_selector.as_str())
+}
+
+/// A label, written `key=value`, as a selector.
+pub(crate) fn label(text: &str) -> BTreeMap<String, String> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
     BTreeMap::from([(key.trim().to_owned(), value.trim().to_owned())])
 }
 
 fn servers(host: &str, tls: &Tls, features: &Features) -> Vec<Server> {
-    let server = |number: u16, protocol: &str, tls| Server {
-        port: Some(Port {
-            number: number.into(),
-            protocol: protocol.to_owned(),
-            name: format!("{}-{number}-ingress", protocol.to_lowercase()),
-            ..Port::default()
-        }),
-        hosts: vec![if host.is_empty() { ANY_HOST } else { host }.to_owned()],
-        tls,
-        ..Server::default()
-    };
+    let host = if host.is_empty() { ANY_HOST } else { host };
+    let server = |number, protocol, tls| server(host, number, protocol, tls);
     let (plain, secure) = (
         features.edge_http_port.get(),
         features.edge_https_port.get(),
@@ -97,4 +92,24 @@ fn servers(host: &str, tls: &Tls, features: &Features) -> Vec<Server> {
         }
     }
     servers
+}
+
+/// A server of a host.
+pub(crate) fn server(
+    host: &str,
+    number: u16,
+    protocol: &str,
+    tls: Option<ServerTlsSettings>,
+) -> Server {
+    Server {
+        port: Some(Port {
+            number: number.into(),
+            protocol: protocol.to_owned(),
+            name: format!("{}-{number}-ingress", protocol.to_lowercase()),
+            ..Port::default()
+        }),
+        hosts: vec![host.to_owned()],
+        tls,
+        ..Server::default()
+    }
 }

@@ -42,7 +42,7 @@ impl Derive for PortsOf {
 }
 
 /// The number of a port of a Service, or what is wrong with it as a sentence about it.
-pub(super) fn port(
+pub(crate) fn port(
     read: &Reader<'_, '_, Routes>,
     service: &ObjectName,
     port: Option<&BackendPort>,
@@ -68,7 +68,7 @@ pub(super) fn port(
 }
 
 /// The host of a Service in the mesh.
-pub(super) fn host_of(read: &Reader<'_, '_, Routes>, service: &ObjectName) -> String {
+pub(crate) fn host_of(read: &Reader<'_, '_, Routes>, service: &ObjectName) -> String {
     let domain = &read.settings().domain;
     format!("{}.{}.svc.{domain}", service.name, service.namespace)
 }
@@ -87,15 +87,29 @@ pub(super) fn resolve(
         Some(namespace) => Namespace::from(&**namespace),
         None => home.clone(),
     };
-    let name = ObjectName::new(namespace, &*to.name);
+    may_name(
+        read,
+        (Kind::Ingress, home),
+        ObjectKey {
+            kind,
+            name: ObjectName::new(namespace, &*to.name),
+        },
+        others,
+    )
+}
+
+/// The object that an Ingress of a kind in a namespace names, if it may name it; otherwise why not.
+pub(crate) fn may_name(
+    read: &Reader<'_, '_, Routes>,
+    (by, home): (Kind, &Namespace),
+    object: ObjectKey,
+    others: &mut Vec<ObjectKey>,
+) -> Result<ObjectName, String> {
+    let name = object.name.clone();
     if name.namespace == *home || read.settings().features.edge_cross_namespace {
         return Ok(name);
     }
-    let object = ObjectKey {
-        kind,
-        name: name.clone(),
-    };
-    match grant(read, Kind::Ingress, home, &object) {
+    match grant(read, by, home, &object) {
         Some(grant) => {
             others.push(grant);
             Ok(name)

@@ -89,7 +89,7 @@ pub(super) enum Backend {
 
 /// The port of a Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum BackendPort {
+pub(crate) enum BackendPort {
     Number(u16),
     Name(Arc<str>),
 }

@@ -54,6 +54,11 @@ pub(super) fn fault(draft: &Draft) -> Option<String> {
     if let Some(fault) = substitution(&route) {
         return Some(fault);
     }
+    refused(route)
+}
+
+/// Why a route is not valid, as a sentence about its path.
+pub(crate) fn refused(route: HttpRoute) -> Option<String> {
     if let Some(authority) = route.rewrite.as_ref().map(|rewrite| &rewrite.authority)
         && authority.contains(|c: char| c.is_control() || c == ' ')
     {

@@ -14,8 +14,9 @@ use crate::strata::Routes;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StatusOfEdge(pub ObjectName);
 
+/// The addresses at which the gateway is reached; none where nothing says what they are.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Addresses;
+pub(crate) struct Addresses;
 
 impl Derive for StatusOfEdge {
     type Stratum = Routes;

@@ -45,6 +45,21 @@ impl Derive for IngressesOf {
     }
 }
 
+/// The oldest Ingress that is served for a host.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct OldestOf(pub(crate) Arc<str>);
+
+impl Derive for OldestOf {
+    type Stratum = Routes;
+    type Value = Option<ObjectName>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let ingresses = read.derived(IngressesOf(self.0.clone()));
+        let (name, _) = ingresses.first()?;
+        Some(name.clone())
+    }
+}
+
 /// How the clients of a host connect.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct TlsOf(pub(super) Arc<str>);
@@ -174,7 +189,7 @@ fn certificate<'r>(
 
 /// Whether a Secret is there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct IsThere(ObjectName);
+pub(crate) struct IsThere(pub(crate) ObjectName);
 
 impl Derive for IsThere {
     type Stratum = Routes;
@@ -186,7 +201,7 @@ impl Derive for IsThere {
 }
 
 /// The name by which the gateway's proxies ask for a Secret.
-pub(super) fn credential(secret: &ObjectName) -> String {
+pub(crate) fn credential(secret: &ObjectName) -> String {
     format!("kubernetes-gateway://{}/{}", secret.namespace, secret.name)
 }
 

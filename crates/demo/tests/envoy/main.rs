@@ -17,6 +17,7 @@ mod gateway_api;
 mod grpc;
 mod hosts;
 mod ingress;
+mod knative;
 mod load;
 mod mutual;
 mod one_ingress;
@@ -69,6 +70,7 @@ with_each_envoy! {
     pool::a_pool_that_fails_open_is_served_without_its_picker,
     hosts::a_host_is_routed_over_any_connection_but_one_that_asks_for_certificates,
     ingress::an_ingress_routes_paths_over_plain_text_and_tls,
+    knative::an_ingress_of_knative_is_served_to_those_who_may_reach_it,
     gateway_api::one_command_makes_a_listening_gateway_of_a_manifest,
     gateway_api::one_command_makes_a_listening_gateway_of_a_store,
     one_ingress::one_command_makes_a_listening_ingress_of_manifests,

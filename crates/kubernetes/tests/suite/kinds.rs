@@ -64,6 +64,29 @@ async fn a_definition_comes_changes_its_version_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_ingress_of_knative_is_read_when_it_is_defined() {
+    const GROUP: &str = "networking.internal.knative.dev";
+    const PATH: &str = "/apis/networking.internal.knative.dev/v1alpha1/ingresses";
+    let fake = Fake::new();
+    let mut mirror = Mirror::of(fake.client(), Options::default());
+    mirror.synced().await;
+    let has = |mirror: &Mirror| mirror.get(Kind::KnativeIngress, "ns", "a").is_some();
+    fake.define("ingresses", GROUP, &["v1alpha1"]);
+    fake.serve(PATH);
+    let ingress = json!({
+        "kind": "Ingress", "metadata": {"name": "a", "namespace": "ns"},
+        "spec": {"rules": [{"hosts": ["a.test"], "http": {"paths": []}}]},
+    });
+    fake.put(PATH, ingress);
+    mirror.until("a kind that comes", has).await;
+    fake.undefine("ingresses", GROUP);
+    fake.withdraw(PATH);
+    mirror
+        .until("a kind that goes", |mirror| !has(mirror))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_definitions_kinds_are_found_and_lost_all_the_same() {
     let fake = Fake::new();
     fake.refuse(

@@ -8,7 +8,7 @@ use super::check::{self, Fault, Finding};
 use super::de::{Error, Problem};
 use super::encode::encode;
 use super::node::{Node, Path, Step, Value};
-use crate::kinds::{Kinded, gateway_api, higress, istio, kube, multicluster};
+use crate::kinds::{Kinded, gateway_api, higress, istio, knative, kube, multicluster};
 
 /// A kind that can be read from a tree.
 pub(super) trait Readable: Kinded {
@@ -324,6 +324,7 @@ defined_kinds!(gateway_api:
 );
 defined_kinds!(multicluster: ServiceExport with ServiceExportStatus, ServiceImport);
 defined_kinds!(higress: McpBridge, Http2Rpc, WasmPlugin);
+defined_kinds!(knative: Ingress);
 
 /// Reports what stands beside `metadata`, `spec` and `status`.
 fn unknown_fields(document: &Node<'_>, findings: &mut Vec<Finding>) {

@@ -176,6 +176,14 @@ declare_features! {
         "The Service, as namespace/name, whose addresses the status of such Ingresses has.";
     "PILOTHOUSE_INGRESS_ADDRESSES" edge_addresses: Words = "",
         "The addresses or host names that the status of such Ingresses has, in place of a Service's.";
+    "PILOTHOUSE_KNATIVE_CLASSES" knative_classes: Words = "",
+        "The classes of Knative's Ingresses that are served; higress where none is stated and PILOTHOUSE_INGRESS_CLASSES has it.";
+    "PILOTHOUSE_KNATIVE_LOCAL_SELECTOR" knative_local_selector: Name = "",
+        "The label of the proxies that serve cluster-local hosts of Knative beside sidecars.";
+    "PILOTHOUSE_KNATIVE_LOCAL_PORT" knative_local_port: Port = 80,
+        "The port of these proxies for plain text.";
+    "PILOTHOUSE_KNATIVE_LOCAL_SERVICE" knative_local_service: Words = "",
+        "The Service, as namespace/name, by which these proxies are reached.";
 }
 
 /// A range of IPv4 addresses within one /8, with room for an address.

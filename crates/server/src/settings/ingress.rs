@@ -1,4 +1,4 @@
-//! The flags of Ingresses that are served with their annotations; each sets a feature.
+//! The flags of Ingresses that are served with their annotations, and of those of Knative; each sets a feature.
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
@@ -62,6 +62,28 @@ pub struct IngressOptions {
         value_delimiter = ','
     )]
     pub ingress_publish_address: Vec<String>,
+
+    /// Classes of Knative's Ingresses that are served, by the annotation `networking.knative.dev/ingress.class`. Default:
+    /// higress where --ingress-class has it, else none.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_KNATIVE_CLASSES",
+        value_name = "CLASS",
+        value_delimiter = ','
+    )]
+    pub knative_ingress_class: Vec<String>,
+
+    /// Label of the proxies that serve cluster-local hosts of Knative, beside sidecars. Default: sidecars alone do.
+    #[arg(long, env = "PILOTHOUSE_KNATIVE_LOCAL_SELECTOR", value_name = "KEY=VALUE", value_parser = label)]
+    pub knative_local_selector: Option<String>,
+
+    /// Port of these proxies for plain text. Default: 80.
+    #[arg(long, env = "PILOTHOUSE_KNATIVE_LOCAL_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub knative_local_port: Option<u16>,
+
+    /// Service by which these proxies are reached; the status of Knative's Ingresses has its name.
+    #[arg(long, env = "PILOTHOUSE_KNATIVE_LOCAL_SERVICE", value_name = "NAMESPACE/NAME", value_parser = object)]
+    pub knative_local_service: Option<String>,
 }
 
 /// Whose defaults annotations have.
@@ -124,6 +146,19 @@ impl IngressOptions {
             features.edge_https_port = port.into();
         }
         features.edge_cross_namespace |= self.ingress_allow_cross_namespace;
+        set(
+            &mut features.knative_local_service,
+            &self.knative_local_service,
+        );
+        if !self.knative_ingress_class.is_empty() {
+            features.knative_classes = self.knative_ingress_class.join(",").as_str().into();
+        }
+        if let Some(selector) = &self.knative_local_selector {
+            features.knative_local_selector = selector.as_str().into();
+        }
+        if let Some(port) = self.knative_local_port {
+            features.knative_local_port = port.into();
+        }
     }
 
     /// The features of the environment with what is stated.
@@ -183,7 +218,9 @@ mod tests {
             "--ingress-class nginx,higress --ingress-class edge --ingress-dialect nginx --ingress-namespace edge \
              --ingress-selector app=edge --ingress-http-port 8080 --ingress-https-port 8443 \
              --ingress-allow-cross-namespace --ingress-default-certificate edge/default \
-             --ingress-nginx-config-map edge/nginx --publish-service edge/gateway --publish-status-address 192.0.2.1,a.example",
+             --ingress-nginx-config-map edge/nginx --publish-service edge/gateway --publish-status-address 192.0.2.1,a.example \
+             --knative-ingress-class mine,yours --knative-local-selector app=inner --knative-local-port 8081 \
+             --knative-local-service edge/inner",
         )
         .unwrap();
         let wanted = Features {
@@ -198,6 +235,10 @@ mod tests {
             edge_nginx_config_map: "edge/nginx".into(),
             edge_service: "edge/gateway".into(),
             edge_addresses: "192.0.2.1,a.example".into(),
+            knative_classes: "mine,yours".into(),
+            knative_local_selector: "app=inner".into(),
+            knative_local_port: 8081.into(),
+            knative_local_service: "edge/inner".into(),
             ..Features::default()
         };
         assert_eq!(set, wanted);
@@ -211,6 +252,8 @@ mod tests {
             "--ingress-http-port 0",
             "--ingress-default-certificate default",
             "--ingress-publish-service a/b/c",
+            "--knative-local-selector inner",
+            "--knative-local-port 0",
         ] {
             assert!(features(flags).is_err(), "{flags}");
         }

@@ -65,6 +65,12 @@ fn fields_of(kind: Kind, controller: &str) -> Vec<(&'static str, Merge)> {
     let conditions = ("conditions", Merge::Conditions);
     match kind {
         Kind::Ingress => vec![("loadBalancer", Merge::Whole)],
+        Kind::KnativeIngress => vec![
+            conditions,
+            ("observedGeneration", Merge::Whole),
+            ("privateLoadBalancer", Merge::Whole),
+            ("publicLoadBalancer", Merge::Whole),
+        ],
         Kind::GatewayClass | Kind::XMesh => vec![conditions, ("supportedFeatures", Merge::Whole)],
         Kind::KubeGateway => vec![
             ("addresses", Merge::Whole),

@@ -10,7 +10,7 @@ use model::Kind;
 use model::parse::{Raw, code, nearest};
 
 use super::limits::Limit;
-use super::{NULL, gateway_api, higress, kubernetes, multicluster, webhooks};
+use super::{NULL, gateway_api, higress, knative, kubernetes, multicluster, webhooks};
 use crate::report::{At, Report};
 use model::Severity;
 
@@ -39,12 +39,13 @@ pub(super) enum Spec {
 /// Shape, field (empty for the shape, with `[]` for the items of a list or map), what it is.
 type Entry = (&'static str, &'static str, Row);
 
-const TABLES: [&[Entry]; 7] = [
+const TABLES: [&[Entry]; 8] = [
     gateway_api::ROWS,
     gateway_api::EXPERIMENTAL,
     gateway_api::INFERENCE,
     kubernetes::ROWS,
     higress::ROWS,
+    knative::ROWS,
     multicluster::ROWS,
     webhooks::ROWS,
 ];
@@ -55,6 +56,7 @@ pub(super) fn spec(kind: Kind) -> Option<(&'static str, Spec)> {
         gateway_api::SPECS,
         kubernetes::SPECS,
         higress::SPECS,
+        knative::SPECS,
         multicluster::SPECS,
         webhooks::SPECS,
     ];
