@@ -139,6 +139,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("kubernetes", &["model", "sources", "validate"]),
     ("writeback", &["model", "apiserver"]),
     ("registration", &["model", "writeback"]),
+    ("registries", &["model", "sources"]),
     ("ca", &["apiserver", "sources", "writeback"]),
     (
         "server",

@@ -1,0 +1,9 @@
+//! Services and endpoints from registries outside of Kubernetes: Nacos, Consul, ZooKeeper, Eureka, DNS and lists.
+//!
+//! One module per registry speaks its protocol and reports services with their instances ([`Report`]), as the registry has
+//! them. What becomes of a report is the same for all: what is kept while a registry is silent, names, ports, protocols
+//! and weights, and the ServiceEntries that generation reads. Nothing here translates for Envoy.
+
+mod report;
+
+pub use report::{Instance, Reading, Registry, RegistryError, Report, Reports, ServiceName};
