@@ -4,6 +4,18 @@
 //! them. What becomes of a report is the same for all: what is kept while a registry is silent, names, ports, protocols
 //! and weights, and the ServiceEntries that generation reads. Nothing here translates for Envoy.
 
+pub mod consul;
+pub mod entry;
+pub mod eureka;
+pub mod fixed;
+pub mod http;
+pub mod keeper;
+pub mod limits;
+pub mod protocol;
 mod report;
+pub mod service;
+pub mod source;
+pub mod srv;
+pub mod state;
 
 pub use report::{Instance, Reading, Registry, RegistryError, Report, Reports, ServiceName};
