@@ -99,6 +99,9 @@ async fn read(owner: Owner, open: Open, to: Reports, state: State, stop: Cancell
                 return;
             }
         };
+        if stop.is_cancelled() {
+            return;
+        }
         let reason: Arc<str> = match ended {
             Ok(Ok(())) => "the connection ended".into(),
             Ok(Err(error)) => error.to_string().into(),
