@@ -20,7 +20,7 @@ use crate::report::{Reading, Registry, RegistryError, Reports};
 use decode::Garbled;
 
 /// Most services that are asked for by a query each; a Consul allows 200 connections of one client.
-pub const SINGLE: usize = 100;
+pub const SINGLE: usize = 150;
 /// How often all services are asked for at most.
 pub const SWEEP: Duration = Duration::from_secs(30);
 /// How long a query waits for a change. A Consul adds up to a sixteenth.

@@ -147,17 +147,21 @@ impl Taking {
                 }
             };
             let mut told = Vec::new();
-            let taken = Instant::now();
+            let taken;
             tokio::select! {
                 report = reports.recv() => {
                     let Some(report) = report else { return Ok(()) };
+                    taken = Instant::now();
                     self.take(report, &mut told);
                     for _ in 1..TOGETHER {
                         let Ok(report) = reports.try_recv() else { break };
                         self.take(report, &mut told);
                     }
                 }
-                () = expiry => self.keeper.expire(self.start.elapsed(), &mut told),
+                () = expiry => {
+                    taken = Instant::now();
+                    self.keeper.expire(self.start.elapsed(), &mut told);
+                }
             }
             if !told.is_empty() {
                 let changes = told.into_iter().flat_map(|told| self.changes(told));

@@ -20,7 +20,7 @@ pub struct Health {
     pub figures: Figures,
     /// When it answered last, where it ever did.
     pub answered: Option<Instant>,
-    /// How long the latest report waited until it was handed on.
+    /// How long it took until the latest reports were handed on.
     pub lag: Duration,
     /// Reports so far.
     pub reports: u64,

@@ -37,7 +37,7 @@ impl Registries {
             age: gauges("age_seconds", "Seconds since the registry last answered.")?,
             lag: gauges(
                 "lag_seconds",
-                "How long the latest report waited until it was handed on.",
+                "How long it took until the latest reports were handed on.",
             )?,
             failures: gauges("failures", "How often the registry was lost.")?,
         })
