@@ -145,7 +145,9 @@ impl Registry for Consul {
 
 /// The host of a service.
 fn host(name: &str, datacenter: &str) -> Arc<str> {
-    format!("{name}.{datacenter}.consul").replace('_', "-").into()
+    format!("{name}.{datacenter}.consul")
+        .replace('_', "-")
+        .into()
 }
 
 #[cfg(test)]

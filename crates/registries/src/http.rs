@@ -128,7 +128,8 @@ impl Client {
 
     async fn ask(&self, path: &str, limit: usize) -> Result<Answer, HttpError> {
         let shared = &self.0;
-        let broken = |error: hyper::Error| HttpError::Broken(shared.name.clone(), error.to_string());
+        let broken =
+            |error: hyper::Error| HttpError::Broken(shared.name.clone(), error.to_string());
         // One that was kept may have been closed meanwhile.
         while let Some(mut kept) = shared.take() {
             if kept.sender.ready().await.is_err() {
@@ -208,7 +209,8 @@ impl Client {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Connection, HttpError> {
-        let broken = |error: hyper::Error| HttpError::Broken(self.0.name.clone(), error.to_string());
+        let broken =
+            |error: hyper::Error| HttpError::Broken(self.0.name.clone(), error.to_string());
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
         let driver = tokio::spawn(async move {
             // Whoever waits for an answer is told.

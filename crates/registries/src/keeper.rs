@@ -147,7 +147,10 @@ impl Keeper {
         if outage.is_some_and(|end| end <= now)
             && let Some(since) = self.lost.take()
         {
-            let old = self.services.iter().filter(|(_, held)| held.reported <= since);
+            let old = self
+                .services
+                .iter()
+                .filter(|(_, held)| held.reported <= since);
             for name in old.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
                 self.empty(&name, told);
             }
@@ -184,7 +187,9 @@ impl Keeper {
                 return;
             }
         };
-        let has_any = made.as_ref().is_some_and(|m| !m.entry.spec.endpoints.is_empty());
+        let has_any = made
+            .as_ref()
+            .is_some_and(|m| !m.entry.spec.endpoints.is_empty());
         if let Some(held) = self.services.get_mut(&name) {
             held.reported = now;
             if !has_any && !held.made.entry.spec.endpoints.is_empty() {
@@ -248,7 +253,10 @@ impl Keeper {
 
     /// A service that was kept long enough: it has no instances, or is gone.
     fn let_go(&mut self, name: &ServiceName, told: &mut Vec<Told>) {
-        let kept = self.services.get_mut(name).and_then(|held| held.kept.take());
+        let kept = self
+            .services
+            .get_mut(name)
+            .and_then(|held| held.kept.take());
         match kept {
             Some((Why::Vanished, _)) => self.delete(name, told),
             Some((Why::Empty, _)) => self.empty(name, told),

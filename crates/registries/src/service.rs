@@ -262,13 +262,16 @@ fn endpoint(
     weight: u32,
     limits: &Limits,
 ) -> WorkloadEntry {
-    let fits =
-        |(k, v): &(&Arc<str>, &Arc<str>)| k.len() <= limits.key_bytes && v.len() <= limits.value_bytes;
+    let fits = |(k, v): &(&Arc<str>, &Arc<str>)| {
+        k.len() <= limits.key_bytes && v.len() <= limits.value_bytes
+    };
     let labels = instance.metadata.iter().filter(fits).take(limits.pairs);
     WorkloadEntry {
         address: instance.address.to_string(),
         ports: BTreeMap::from([(protocol.port_name().to_owned(), instance.port.into())]),
-        labels: labels.map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        labels: labels
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect(),
         weight,
         ..WorkloadEntry::default()
     }

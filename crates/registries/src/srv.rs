@@ -72,8 +72,21 @@ async fn look_up(
         Err(error) => return Err(failed(error)),
     };
     let until = found.as_lookup().valid_until();
-    let records: Vec<_> = found.iter().map(|srv| (srv.priority(), srv.weight(), srv.port(), srv.target().to_utf8())).collect();
-    Ok((instances(&records), until.saturating_duration_since(Instant::now())))
+    let records: Vec<_> = found
+        .iter()
+        .map(|srv| {
+            (
+                srv.priority(),
+                srv.weight(),
+                srv.port(),
+                srv.target().to_utf8(),
+            )
+        })
+        .collect();
+    Ok((
+        instances(&records),
+        until.saturating_duration_since(Instant::now()),
+    ))
 }
 
 /// Instances of records: priority, weight, port and target. Weights of 0 are the least there is, unless all are.
@@ -106,13 +119,17 @@ mod tests {
 
     #[test]
     fn the_first_priority_counts() {
-        let record = |priority, weight, port, target: &str| (priority, weight, port, target.to_owned());
+        let record =
+            |priority, weight, port, target: &str| (priority, weight, port, target.to_owned());
         let found = instances(&[
             record(20, 5, 1, "late.example."),
             record(10, 0, 2, "a.example."),
             record(10, 60, 3, "b.example."),
         ]);
-        let found: Vec<_> = found.iter().map(|i| (&*i.address, i.port, i.weight)).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|i| (&*i.address, i.port, i.weight))
+            .collect();
         assert_eq!(found, [("a.example", 2, 1.0), ("b.example", 3, 60.0)]);
         assert!(instances(&[record(0, 0, 0, ".")]).is_empty());
     }

@@ -45,7 +45,10 @@ impl Consul {
         let done = Command::new(script)
             .arg(word)
             .env("PORT", self.port.to_string())
-            .env("BACKENDS_RUN", std::env::temp_dir().join(format!("consul-{}", self.port)))
+            .env(
+                "BACKENDS_RUN",
+                std::env::temp_dir().join(format!("consul-{}", self.port)),
+            )
             .stdout(Stdio::null())
             .status();
         assert!(done.is_ok_and(|status| status.success()), "{word}");
@@ -64,7 +67,9 @@ impl Consul {
             "PUT {path} HTTP/1.1\r\nHost: consul\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port))
+            .await
+            .unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
@@ -173,32 +178,42 @@ async fn services_come_change_and_go() {
     };
     consul.register("my_shop", 1).await;
     let mut read = Read::start(consul.port, Keep::For(Duration::ZERO));
-    read.until("a first answer", |r| r.synced && r.of("my-shop") == Some(1)).await;
+    read.until("a first answer", |r| r.synced && r.of("my-shop") == Some(1))
+        .await;
     let mut times = Vec::new();
     for n in 2..42 {
         tokio::time::sleep(Duration::from_millis(120)).await;
         let start = Instant::now();
         consul.register("my_shop", n).await;
-        read.until("another instance", |r| r.of("my-shop") == Some(n as usize)).await;
+        read.until("another instance", |r| r.of("my-shop") == Some(n as usize))
+            .await;
         times.push(start.elapsed());
     }
     times.sort();
-    eprintln!("register to change: p50 {:?}, worst {:?}", times[20], times[39]);
+    eprintln!(
+        "register to change: p50 {:?}, worst {:?}",
+        times[20], times[39]
+    );
     assert!(times[20] < Duration::from_millis(50), "{times:?}");
     // Only what passes all its checks gets requests.
     let check = json!({"Name": "c", "ID": "c", "ServiceID": "my_shop-1", "TTL": "1h", "Status": "critical"});
     consul.put("/v1/agent/check/register", &check).await;
-    read.until("an instance that is ill", |r| r.of("my-shop") == Some(40)).await;
+    read.until("an instance that is ill", |r| r.of("my-shop") == Some(40))
+        .await;
     consul.put("/v1/agent/check/pass/c", &Value::Null).await;
-    read.until("an instance that is well", |r| r.of("my-shop") == Some(41)).await;
+    read.until("an instance that is well", |r| r.of("my-shop") == Some(41))
+        .await;
     consul.register("other", 1).await;
-    read.until("another service", |r| r.of("other") == Some(1)).await;
+    read.until("another service", |r| r.of("other") == Some(1))
+        .await;
     consul.deregister("other", 1).await;
-    read.until("a service that is gone", |r| r.of("other").is_none()).await;
+    read.until("a service that is gone", |r| r.of("other").is_none())
+        .await;
     let untagged = json!({"Name": "untagged", "Port": 80});
     consul.put("/v1/agent/service/register", &untagged).await;
     consul.register("last", 1).await;
-    read.until("a later service", |r| r.of("last") == Some(1)).await;
+    read.until("a later service", |r| r.of("last") == Some(1))
+        .await;
     assert_eq!(read.of("untagged"), None);
 }
 
@@ -211,7 +226,8 @@ async fn a_consul_that_loses_its_data_takes_no_endpoints_away() {
         consul.register(service, 1).await;
     }
     let mut read = Read::start(consul.port, Keep::For(Duration::from_secs(8)));
-    read.until("a first answer", |r| r.synced && r.services.len() == 2).await;
+    read.until("a first answer", |r| r.synced && r.services.len() == 2)
+        .await;
     consul.run("stop");
     while read.state.get().connected {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -227,8 +243,13 @@ async fn a_consul_that_loses_its_data_takes_no_endpoints_away() {
     assert_eq!(read.state.get().figures.services, 2);
     consul.register("a", 1).await;
     let start = Instant::now();
-    read.until("what did not come back", |r| r.of("b").is_none()).await;
-    assert!(start.elapsed() > Duration::from_secs(4), "{:?}", start.elapsed());
+    read.until("what did not come back", |r| r.of("b").is_none())
+        .await;
+    assert!(
+        start.elapsed() > Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
     assert_eq!(read.of("a"), Some(1));
     consul.register("a", 2).await;
     read.until("a change", |r| r.of("a") == Some(2)).await;

@@ -378,9 +378,7 @@ pub enum ValidationMode {
 impl ServeOptions {
     /// Whether objects come from elsewhere than from a cluster.
     pub fn has_other_sources(&self) -> bool {
-        !self.config_dir.is_empty()
-            || self.api.data.is_some()
-            || !self.registries.stated.is_empty()
+        !self.config_dir.is_empty() || self.api.data.is_some() || !self.registries.stated.is_empty()
     }
 
     /// Whether proxies are deployed for Gateways.

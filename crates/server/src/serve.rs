@@ -85,13 +85,8 @@ pub async fn serve_until(
     let core = Core::start(&options, first.settings, &metrics, &tasks, &stop)?;
     let (derive, registration) = (core.derive.clone(), core.registration.clone());
     let remotes = watch::Sender::new(crate::remotes::Settled::default());
-    let registries = watch::Sender::new(crate::registries::Registries::default());
     let supervisor = supervisor(&derive, &findings, &metrics, &stop);
-    let known = (
-        settled.subscribe(),
-        remotes.subscribe(),
-        registries.subscribe(),
-    );
+    let known = (settled.subscribe(), remotes.subscribe());
     let pages = core.pages(&options, &findings, &warm, &supervisor, known);
     let http = serve_pages(&options, &pages, &tasks, &stop).await?;
     let trust = Trust::default();
@@ -123,7 +118,7 @@ pub async fn serve_until(
     registration.write_to(own.map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
     let clusters = sources.begin_remotes(own, &core.remote_secrets, remotes);
-    let registries = sources.begin_registries(&core.bridges, registries);
+    let registries = sources.begin_registries(&core.bridges, core.registries.clone());
     sources.tell_shadowed();
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     let settings = settings::settled(settled.subscribe(), core.config_maps.told());

@@ -36,7 +36,8 @@ fn services_are_chosen_by_tag() {
     let body = br#"{"a": ["x"], "b": [], "c": null, "d": ["y", "x"]}"#;
     let named = |tag| decode::names(body, tag).unwrap().join(" ");
     assert_eq!((&*named(""), &*named("x")), ("a b c d", "a d"));
-    let rows = br#"[{"Name": "a", "Tags": ["x"], "InstanceCount": 2}, {"Name": "b", "Nodes": null}]"#;
+    let rows =
+        br#"[{"Name": "a", "Tags": ["x"], "InstanceCount": 2}, {"Name": "b", "Nodes": null}]"#;
     let rows = |tag| decode::summary(rows, tag).unwrap().len();
     assert_eq!((rows(""), rows("x")), (2, 1));
 }

@@ -255,7 +255,9 @@ impl Watch {
             self.sweep_soon();
             return;
         };
-        let changed = rows.into_iter().filter(|(name, row)| before.get(name) != Some(row));
+        let changed = rows
+            .into_iter()
+            .filter(|(name, row)| before.get(name) != Some(row));
         let mut is_plain = true;
         for (name, _) in changed.collect::<Vec<_>>() {
             is_plain = false;
@@ -298,11 +300,7 @@ impl Watch {
     }
 }
 
-async fn answer(
-    consul: &Consul,
-    query: Query,
-    index: u64,
-) -> Result<(u64, Answered), QueryError> {
+async fn answer(consul: &Consul, query: Query, index: u64) -> Result<(u64, Answered), QueryError> {
     match query {
         Query::Names => {
             let (index, answer) = consul.query("/v1/catalog/services", index).await?;

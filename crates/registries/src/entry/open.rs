@@ -151,5 +151,7 @@ fn hosts(stated: &Stated) -> Result<Hosts, Fault> {
         let message = "names SRV records as well as hosts, which are two services";
         return Err(Fault::new("domain", message));
     }
-    Ok(Hosts::Plain(names.iter().map(|name| instance(name, port)).collect()))
+    Ok(Hosts::Plain(
+        names.iter().map(|name| instance(name, port)).collect(),
+    ))
 }

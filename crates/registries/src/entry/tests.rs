@@ -30,11 +30,23 @@ fn what_is_wrong_names_its_field() {
         (stated("consul", "a", "", 1), "domain: must not"),
         (stated("consul", "a", "b", 0), "port: 0 is no port"),
         (stated("consul", "a", "b", 65_536), "port: 65536"),
-        (stated("consul", "a", "b/c", 1), "domain: \"b/c\" is no host"),
-        (stated("static", "a", "a.example:80", 0), "domain: \"a.example:80\""),
-        (stated("static", "a", "10.0.0.1:0", 0), "domain: \"10.0.0.1:0\""),
+        (
+            stated("consul", "a", "b/c", 1),
+            "domain: \"b/c\" is no host",
+        ),
+        (
+            stated("static", "a", "a.example:80", 0),
+            "domain: \"a.example:80\"",
+        ),
+        (
+            stated("static", "a", "10.0.0.1:0", 0),
+            "domain: \"10.0.0.1:0\"",
+        ),
         (stated("dns", "a", "a|b", 80), "domain: \"a|b\""),
-        (stated("dns", "a", "_http._tcp.a,b.example", 80), "domain: names SRV"),
+        (
+            stated("dns", "a", "_http._tcp.a,b.example", 80),
+            "domain: names SRV",
+        ),
     ];
     for (stated, wanted) in cases {
         let shown = format!("{} {}", stated.registry_type, stated.domain);
@@ -56,7 +68,10 @@ fn listed_services_have_the_port_and_name_of_their_entry() {
     let mut api = stated("dns", "a", "a.example", 443);
     api.protocol = "https".into();
     let making = Entry::new(api, Credentials::default()).unwrap().making();
-    assert_eq!((&*making.sni, making.ports.default), ("a.example", Some(443)));
+    assert_eq!(
+        (&*making.sni, making.ports.default),
+        ("a.example", Some(443))
+    );
     assert_eq!(making.owner.to_string(), "registry:dns/a");
     let consul = Entry::new(stated("consul", "c", "b", 8500), Credentials::default());
     assert_eq!(consul.unwrap().making().ports, VirtualPorts::default());
@@ -81,5 +96,8 @@ fn credentials_do_not_show() {
     let secret = BTreeMap::from([("consulToken".into(), "hush".into())]);
     let entry = Entry::new(stated("consul", "c", "b", 8500), Credentials(secret));
     let shown = format!("{entry:?}");
-    assert!(shown.contains("consulToken") && !shown.contains("hush"), "{shown}");
+    assert!(
+        shown.contains("consulToken") && !shown.contains("hush"),
+        "{shown}"
+    );
 }

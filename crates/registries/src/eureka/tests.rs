@@ -21,9 +21,14 @@ fn answer(hash: &str, instances: &[String]) -> Vec<u8> {
 
 fn shown(all: &Applications) -> String {
     let instances = all.instances("SHOP").unwrap_or_default();
-    let shown = instances
-        .iter()
-        .map(|i| format!("{}:{}{}", i.address, i.port, if i.healthy { "" } else { "!" }));
+    let shown = instances.iter().map(|i| {
+        format!(
+            "{}:{}{}",
+            i.address,
+            i.port,
+            if i.healthy { "" } else { "!" }
+        )
+    });
     shown.collect::<Vec<_>>().join(" ")
 }
 

@@ -88,9 +88,19 @@ fn of(world: &World, name: &str) -> Option<usize> {
 #[test]
 fn an_empty_answer_counts_after_its_time() {
     let (mut keeper, mut world) = (patient(), World::default());
-    feed(&mut keeper, &mut world, Report::Service("a".into(), list(&[1, 2])), 0);
+    feed(
+        &mut keeper,
+        &mut world,
+        Report::Service("a".into(), list(&[1, 2])),
+        0,
+    );
     feed(&mut keeper, &mut world, Report::Whole(names(&["a"])), 0);
-    feed(&mut keeper, &mut world, Report::Service("a".into(), list(&[])), 10);
+    feed(
+        &mut keeper,
+        &mut world,
+        Report::Service("a".into(), list(&[])),
+        10,
+    );
     assert_eq!(of(&world, "a"), Some(2));
     // Repeating it, and listing the service no more, does not begin anew.
     feed(&mut keeper, &mut world, Report::Whole(names(&[])), 60);
@@ -105,10 +115,20 @@ fn an_empty_answer_counts_after_its_time() {
 #[test]
 fn what_comes_back_was_never_away() {
     let (mut keeper, mut world) = (patient(), World::default());
-    feed(&mut keeper, &mut world, Report::Service("a".into(), list(&[1])), 0);
+    feed(
+        &mut keeper,
+        &mut world,
+        Report::Service("a".into(), list(&[1])),
+        0,
+    );
     feed(&mut keeper, &mut world, Report::Whole(names(&["a"])), 0);
     feed(&mut keeper, &mut world, Report::Whole(names(&[])), 10);
-    feed(&mut keeper, &mut world, Report::Service("a".into(), list(&[1])), 20);
+    feed(
+        &mut keeper,
+        &mut world,
+        Report::Service("a".into(), list(&[1])),
+        20,
+    );
     feed(&mut keeper, &mut world, Report::Whole(names(&["a"])), 20);
     pass(&mut keeper, &mut world, 1_000);
     assert_eq!((of(&world, "a"), keeper.due()), (Some(1), None));
@@ -118,17 +138,42 @@ fn what_comes_back_was_never_away() {
 fn an_outage_counts_after_its_time_for_what_was_not_told_since() {
     let (mut keeper, mut world) = (patient(), World::default());
     for name in ["a", "b"] {
-        feed(&mut keeper, &mut world, Report::Service(name.into(), list(&[1])), 0);
+        feed(
+            &mut keeper,
+            &mut world,
+            Report::Service(name.into(), list(&[1])),
+            0,
+        );
     }
-    feed(&mut keeper, &mut world, Report::Whole(names(&["a", "b"])), 0);
+    feed(
+        &mut keeper,
+        &mut world,
+        Report::Whole(names(&["a", "b"])),
+        0,
+    );
     feed(&mut keeper, &mut world, Report::Lost("gone".into()), 10);
-    feed(&mut keeper, &mut world, Report::Service("a".into(), list(&[1])), 20);
-    feed(&mut keeper, &mut world, Report::Lost("gone again".into()), 30);
+    feed(
+        &mut keeper,
+        &mut world,
+        Report::Service("a".into(), list(&[1])),
+        20,
+    );
+    feed(
+        &mut keeper,
+        &mut world,
+        Report::Lost("gone again".into()),
+        30,
+    );
     pass(&mut keeper, &mut world, 309);
     assert_eq!((of(&world, "a"), of(&world, "b")), (Some(1), Some(1)));
     pass(&mut keeper, &mut world, 310);
     assert_eq!((of(&world, "a"), of(&world, "b")), (Some(1), Some(0)));
-    feed(&mut keeper, &mut world, Report::Service("b".into(), list(&[1])), 400);
+    feed(
+        &mut keeper,
+        &mut world,
+        Report::Service("b".into(), list(&[1])),
+        400,
+    );
     assert_eq!(of(&world, "b"), Some(1));
 }
 
@@ -139,8 +184,18 @@ fn without_patience_what_is_said_counts_at_once() {
         outage: Keep::Forever,
     };
     let (mut keeper, mut world) = (keeper(patience, Limits::default()), World::default());
-    feed(&mut keeper, &mut world, Report::Service("a".into(), list(&[1])), 0);
-    feed(&mut keeper, &mut world, Report::Service("a".into(), list(&[])), 0);
+    feed(
+        &mut keeper,
+        &mut world,
+        Report::Service("a".into(), list(&[1])),
+        0,
+    );
+    feed(
+        &mut keeper,
+        &mut world,
+        Report::Service("a".into(), list(&[])),
+        0,
+    );
     assert_eq!(of(&world, "a"), Some(0));
     feed(&mut keeper, &mut world, Report::Lost("gone".into()), 1);
     feed(&mut keeper, &mut world, Report::Whole(names(&[])), 2);
@@ -159,10 +214,19 @@ fn limits_leave_out_what_comes_last() {
     };
     let (mut keeper, mut world) = (keeper(patience, limits), World::default());
     for name in ["a", "b|c", "b", "c", "a b", "x/y", "*"] {
-        feed(&mut keeper, &mut world, Report::Service(name.into(), list(&[1])), 0);
+        feed(
+            &mut keeper,
+            &mut world,
+            Report::Service(name.into(), list(&[1])),
+            0,
+        );
     }
     assert_eq!(world.0.keys().map(|k| &**k).collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(keeper.figures().left_out, 2, "their names have a limit, too");
+    assert_eq!(
+        keeper.figures().left_out,
+        2,
+        "their names have a limit, too"
+    );
 }
 
 /// A step of a schedule; services are `a` to `d`.
@@ -276,7 +340,9 @@ impl Play {
             if had && now.unwrap_or(0) == 0 {
                 let long_empty = self.empty.get(&service);
                 let long_empty = long_empty.is_some_and(|since| at(self.now - since) >= EMPTY);
-                let long_lost = self.lost.is_some_and(|since| at(self.now - since) >= OUTAGE);
+                let long_lost = self
+                    .lost
+                    .is_some_and(|since| at(self.now - since) >= OUTAGE);
                 assert!(long_empty || long_lost, "{service} at {}", self.now);
             }
         }

@@ -71,8 +71,15 @@ fn what_gets_no_requests_still_says_what_the_service_is() {
     let made = making().make(&"a".into(), &[sick], &Limits::default());
     let spec = &made.unwrap().entry.spec;
     assert!(spec.endpoints.is_empty());
-    assert_eq!((spec.ports[0].number, &*spec.ports[0].protocol), (7, "GRPC"));
-    assert!(making().make(&"a".into(), &[], &Limits::default()).is_none());
+    assert_eq!(
+        (spec.ports[0].number, &*spec.ports[0].protocol),
+        (7, "GRPC")
+    );
+    assert!(
+        making()
+            .make(&"a".into(), &[], &Limits::default())
+            .is_none()
+    );
 }
 
 #[test]
@@ -82,12 +89,19 @@ fn names_make_a_service_of_names_and_tls_a_rule() {
         sni: "api.example".into(),
         ..making()
     };
-    let made = api.make(&"a".into(), &[instance("api.example", 443)], &Limits::default());
+    let made = api.make(
+        &"a".into(),
+        &[instance("api.example", 443)],
+        &Limits::default(),
+    );
     let made = made.unwrap();
     assert_eq!(made.entry.spec.resolution, Resolution::Dns as i32);
     let rule = made.rule.unwrap();
     let tls = rule.spec.traffic_policy.clone().unwrap().tls.unwrap();
-    assert_eq!((tls.mode, &*tls.sni), (TlSmode::Simple as i32, "api.example"));
+    assert_eq!(
+        (tls.mode, &*tls.sni),
+        (TlSmode::Simple as i32, "api.example")
+    );
 }
 
 #[test]
@@ -110,8 +124,10 @@ fn metadata_and_instances_have_limits() {
         ..Limits::default()
     };
     let metadata = [("a", "long"), ("b", "abc"), ("c", "c")];
-    let metadata: BTreeMap<Arc<str>, Arc<str>> =
-        metadata.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+    let metadata: BTreeMap<Arc<str>, Arc<str>> = metadata
+        .iter()
+        .map(|(k, v)| ((*k).into(), (*v).into()))
+        .collect();
     let instances: Vec<Instance> = (1..9)
         .map(|n| Instance {
             metadata: metadata.clone(),
@@ -121,7 +137,10 @@ fn metadata_and_instances_have_limits() {
     let made = making().make(&"a".into(), &instances, &limits).unwrap();
     let endpoints = &made.entry.spec.endpoints;
     assert_eq!(endpoints.len(), 2);
-    assert_eq!(endpoints[0].labels, BTreeMap::from([("b".into(), "abc".into())]));
+    assert_eq!(
+        endpoints[0].labels,
+        BTreeMap::from([("b".into(), "abc".into())])
+    );
 }
 
 #[test]

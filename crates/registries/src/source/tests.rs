@@ -89,7 +89,8 @@ async fn a_registry_that_fails_is_read_again_and_says_what_differs() {
     while told.len() < 2 {
         told.push(shown(&deliveries.recv().await.unwrap()));
     }
-    let synced = "synced serviceentries.networking.istio.io synced destinationrules.networking.istio.io";
+    let synced =
+        "synced serviceentries.networking.istio.io synced destinationrules.networking.istio.io";
     assert_eq!(told, ["10.0.0.9".to_owned(), format!("10.0.0.1 {synced}")]);
     tokio::time::sleep(Duration::from_millis(1)).await;
     let health = state.get();
@@ -138,7 +139,11 @@ async fn what_is_kept_goes_when_its_time_is_over() {
     while start.elapsed() < Duration::from_secs(60) {
         last = shown(&deliveries.recv().await.unwrap());
     }
-    assert_eq!((start.elapsed().as_secs(), &*last), (60, ""), "no endpoints");
+    assert_eq!(
+        (start.elapsed().as_secs(), &*last),
+        (60, ""),
+        "no endpoints"
+    );
     stop.cancel();
     assert!(running.await.unwrap().is_ok());
 }

@@ -28,9 +28,17 @@ pub struct Seen {
 impl Seen {
     fn is_same(&self, other: &Self) -> bool {
         let bridges = self.bridges.len() == other.bridges.len()
-            && self.bridges.iter().zip(&other.bridges).all(|(a, b)| Arc::ptr_eq(a, b));
+            && self
+                .bridges
+                .iter()
+                .zip(&other.bridges)
+                .all(|(a, b)| Arc::ptr_eq(a, b));
         let secrets = self.secrets.len() == other.secrets.len()
-            && self.secrets.iter().zip(&other.secrets).all(|(a, b)| Arc::ptr_eq(a.1, b.1));
+            && self
+                .secrets
+                .iter()
+                .zip(&other.secrets)
+                .all(|(a, b)| Arc::ptr_eq(a.1, b.1));
         bridges && secrets
     }
 }

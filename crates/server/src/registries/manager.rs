@@ -72,7 +72,9 @@ impl Manager {
     }
 
     async fn reconcile(&self, known: &mut BTreeMap<Key, Known>, plan: Plan) {
-        let gone = known.keys().filter(|key| !plan.registries.contains_key(*key));
+        let gone = known
+            .keys()
+            .filter(|key| !plan.registries.contains_key(*key));
         let gone: Vec<Key> = gone.cloned().collect();
         for key in &gone {
             known.remove(key);
@@ -109,7 +111,9 @@ impl Manager {
 
     fn replace(&self, key: &Key, entry: Entry, known: &mut BTreeMap<Key, Known>) {
         let state = State::default();
-        let replaced = self.supervisor.replace(make(&entry, &state, self.options.patience()));
+        let replaced = self
+            .supervisor
+            .replace(make(&entry, &state, self.options.patience()));
         if replaced {
             tracing::info!(registry = %key, "A registry is read as its new entry says.");
             known.insert(key.clone(), Known { entry, state });

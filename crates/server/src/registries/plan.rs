@@ -67,12 +67,7 @@ pub(super) fn plan(flags: &[Registry], seen: &Seen) -> Plan {
 }
 
 impl Plan {
-    fn add(
-        &mut self,
-        entries: &[Registry],
-        object: Option<(&ObjectKey, &Origin)>,
-        seen: &Seen,
-    ) {
+    fn add(&mut self, entries: &[Registry], object: Option<(&ObjectKey, &Origin)>, seen: &Seen) {
         let mut last: BTreeMap<Key, usize> = BTreeMap::new();
         for (index, stated) in entries.iter().enumerate() {
             last.insert(Key::of(stated), index);
@@ -82,7 +77,9 @@ impl Plan {
             let unused = if last.get(&key) != Some(&index) {
                 Some("is not used: a later entry has this type and name")
             } else if self.registries.contains_key(&key) {
-                Some("is not used: a flag or another McpBridge names a registry of this type and name")
+                Some(
+                    "is not used: a flag or another McpBridge names a registry of this type and name",
+                )
             } else if self.registries.len() >= MOST {
                 Some("is not used: there are too many registries")
             } else {
@@ -98,7 +95,8 @@ impl Plan {
                 .and_then(|credentials| Entry::new(stated.clone(), credentials));
             let entry = entry.map_err(|Fault { field, message }| {
                 let (code, severity) = (code::REGISTRY_REFUSED, Severity::Error);
-                self.found.push(place.finding(code, severity, field, message));
+                self.found
+                    .push(place.finding(code, severity, field, message));
             });
             self.registries.insert(key, entry.ok());
         }

@@ -68,7 +68,10 @@ pub(super) fn read(text: &str) -> Result<Registry, String> {
         }
     }
     if !settings.is_empty() {
-        fields.insert("metadata".into(), json!({"pilothouse": {"innerMap": settings}}));
+        fields.insert(
+            "metadata".into(),
+            json!({"pilothouse": {"innerMap": settings}}),
+        );
     }
     // One of a kind needs no name of its own.
     fields.entry("name").or_insert_with(|| kind.into());
@@ -91,9 +94,7 @@ fn field<'a>(kind: &str, key: &'a str, value: String) -> Result<(&'a str, Value)
 }
 
 fn number(text: &str) -> Result<Value, String> {
-    let number: u64 = text
-        .parse()
-        .map_err(|_| format!("{text:?} is no number"))?;
+    let number: u64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
     Ok(number.into())
 }
 
@@ -116,8 +117,8 @@ mod tests {
 
     #[test]
     fn fields_are_those_of_a_bridge() {
-        let consul = read("consul+https://consul.example:8501/?tag=a%20b&datacenter=dc2&secret=s")
-            .unwrap();
+        let consul =
+            read("consul+https://consul.example:8501/?tag=a%20b&datacenter=dc2&secret=s").unwrap();
         assert_eq!(&*consul.domain, "https://consul.example");
         assert_eq!((consul.port, &*consul.consul_service_tag), (8501, "a b"));
         assert_eq!(&*consul.auth_secret_name, "s");
@@ -129,7 +130,10 @@ mod tests {
         assert_eq!(nacos.nacos_groups.len(), 2);
         let eureka = read("eureka://e:8761/api?refreshSeconds=5").unwrap();
         let settings = &eureka.metadata["pilothouse"].inner_map;
-        assert_eq!((&*settings["path"], &*settings["refreshSeconds"]), ("/api", "5"));
+        assert_eq!(
+            (&*settings["path"], &*settings["refreshSeconds"]),
+            ("/api", "5")
+        );
     }
 
     #[test]

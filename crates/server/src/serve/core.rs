@@ -21,7 +21,7 @@ use crate::findings::Findings;
 use crate::http::Pages;
 use crate::metrics::Metrics;
 use crate::registration::Registration;
-use crate::registries::{self, Bridges};
+use crate::registries::{Bridges, Registries};
 use crate::remotes::{self, Secrets};
 use crate::settings::{ConfigMaps, Settled};
 use crate::shadows::Shadows;
@@ -43,6 +43,8 @@ pub(super) struct Core {
     pub(super) registration: Registration,
     pub(super) remote_secrets: Arc<Secrets>,
     pub(super) bridges: Arc<Bridges>,
+    /// The registries that are read.
+    pub(super) registries: watch::Sender<Registries>,
     pub(super) of_trust: Arc<trust::Seen>,
     pub(super) statuses: Arc<Book>,
     pub(super) of_deployments: Arc<deployments::Seen>,
@@ -56,11 +58,7 @@ impl Core {
         findings: &Arc<Findings>,
         warm: &Arc<Warm>,
         supervisor: &Supervisor,
-        (settled, remotes, registries): (
-            watch::Receiver<Settled>,
-            watch::Receiver<remotes::Settled>,
-            watch::Receiver<registries::Registries>,
-        ),
+        (settled, remotes): (watch::Receiver<Settled>, watch::Receiver<remotes::Settled>),
     ) -> Arc<Pages> {
         Arc::new(Pages {
             ready: AtomicBool::new(false),
@@ -76,7 +74,7 @@ impl Core {
             settled,
             cluster: options.cluster_id.clone(),
             remotes,
-            registries,
+            registries: self.registries.subscribe(),
             writing: OnceLock::new(),
             authority: OnceLock::new(),
         })
@@ -161,6 +159,7 @@ impl Core {
             registration,
             remote_secrets,
             bridges,
+            registries: watch::Sender::default(),
             of_trust,
             statuses,
             of_deployments,
