@@ -139,6 +139,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("kubernetes", &["model", "sources", "validate"]),
     ("writeback", &["model", "apiserver"]),
     ("registration", &["model", "writeback"]),
+    ("registries", &["model", "proto-istio", "sources"]),
     ("ca", &["apiserver", "sources", "writeback"]),
     (
         "server",
@@ -150,6 +151,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "kubernetes",
             "writeback",
             "registration",
+            "registries",
             "analysis",
             "convert",
             "explain",

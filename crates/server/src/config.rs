@@ -103,6 +103,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub remotes: crate::remotes::RemoteOptions,
 
+    /// Registries outside of Kubernetes.
+    #[command(flatten)]
+    pub registries: crate::registries::RegistryOptions,
+
     /// Address for plaintext xDS. Beyond loopback only with --insecure-grpc.
     #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
     pub grpc_addr: SocketAddr,
@@ -374,7 +378,7 @@ pub enum ValidationMode {
 impl ServeOptions {
     /// Whether objects come from elsewhere than from a cluster.
     pub fn has_other_sources(&self) -> bool {
-        !self.config_dir.is_empty() || self.api.data.is_some()
+        !self.config_dir.is_empty() || self.api.data.is_some() || !self.registries.stated.is_empty()
     }
 
     /// Whether proxies are deployed for Gateways.

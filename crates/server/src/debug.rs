@@ -67,6 +67,10 @@ const INDEX: &[(&str, &str)] = &[
         "memory",
         "who holds memory: resources by type, view and service, memos by query, proxies",
     ),
+    (
+        "registries",
+        "registries outside of Kubernetes: whether each answers, what is held of it, and why it was lost last",
+    ),
     ("registryz", "services"),
     (
         "revisions?after=",
@@ -180,6 +184,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             let objects = move |state: &State| registry::objects(state, kind.as_deref());
             Page::Json(pages.derive.ask(objects).await?.into())
         }
+        "registries" => Page::Json(crate::registries::page(&pages.registries.borrow())),
         "config_dump" => {
             let which = "which proxy? add ?proxyID=NAME.NAMESPACE (see /debug/syncz)";
             let proxy = parameter(query, "proxyID");

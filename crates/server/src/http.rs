@@ -63,6 +63,8 @@ pub struct Pages {
     pub cluster: String,
     /// How far the manager of remote clusters is.
     pub remotes: watch::Receiver<remotes::Settled>,
+    /// The registries outside of Kubernetes.
+    pub registries: watch::Receiver<crate::registries::Registries>,
     /// How far the settings are.
     pub settled: watch::Receiver<Settled>,
     /// What is written into an API, if there is one.
@@ -270,6 +272,7 @@ async fn metrics(pages: &Pages) -> Page {
         .metrics
         .remotes
         .set_states(&pages.supervisor.sources());
+    pages.metrics.registries.set(&pages.registries.borrow());
     if let Some(authority) = pages.authority.get() {
         let state = authority.state();
         pages.metrics.authority.set_state(&state, SystemTime::now());

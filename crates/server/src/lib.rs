@@ -19,6 +19,7 @@ pub mod own;
 pub mod permissions;
 pub mod quiet;
 pub mod registration;
+pub mod registries;
 pub mod remotes;
 pub mod secure;
 pub mod serve;

@@ -4,6 +4,7 @@ mod authority;
 mod certificates;
 mod connected;
 mod registrations;
+mod registries;
 mod remotes;
 mod stages;
 mod webhooks;
@@ -24,6 +25,7 @@ pub use authority::Authority;
 pub use certificates::Certificates;
 pub use connected::Connected;
 pub use registrations::Registrations;
+pub use registries::Registries;
 pub use remotes::Remotes;
 pub use stages::Stages;
 pub use webhooks::Webhooks;
@@ -114,6 +116,8 @@ pub struct Metrics {
     pub authority: Authority,
     /// Of remote clusters.
     pub remotes: Remotes,
+    /// Registries outside of Kubernetes.
+    pub registries: Registries,
     /// Of certificates made for workloads.
     pub certificates: Certificates,
     /// Of what is written into an API.
@@ -330,6 +334,7 @@ impl Metrics {
             )?,
             authority: Authority::new(r)?,
             remotes: Remotes::new(r)?,
+            registries: Registries::new(r)?,
             certificates: Certificates::new(r)?,
             writing: Writing::new(r)?,
             webhooks: Webhooks::new(r)?,

@@ -30,6 +30,7 @@ use crate::derive::Derive;
 use crate::findings::Findings;
 use crate::http::{self, Pages};
 use crate::metrics::Metrics;
+use crate::registries::{Bridges, Registries};
 use crate::remotes::Secrets;
 use crate::secure::Trust;
 use crate::settings::{self, Composer, ConfigMaps, SettingsSource, Settled};
@@ -117,10 +118,12 @@ pub async fn serve_until(
     registration.write_to(own.map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
     let clusters = sources.begin_remotes(own, &core.remote_secrets, remotes);
+    let registries = sources.begin_registries(&core.bridges, core.registries.clone());
     sources.tell_shadowed();
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     let settings = settings::settled(settled.subscribe(), core.config_maps.told());
-    first_read(&supervisor, settings, clusters, &derive, &stop).await?;
+    let named = async { tokio::join!(clusters, registries) };
+    first_read(&supervisor, settings, named, &derive, &stop).await?;
     registration.complete();
     let_go(&warm, &derive, start)?;
     doors.can_show(shown, &stop).await;
@@ -205,6 +208,25 @@ impl Sources<'_> {
         remotes::start(&parts, state, self.tasks, self.wiring.stop)
     }
 
+    /// Starts the manager of registries. What it returns resolves when each that is named is among the sources.
+    fn begin_registries(
+        &self,
+        bridges: &Bridges,
+        shown: watch::Sender<Registries>,
+    ) -> impl Future<Output = ()> + use<> {
+        let (findings, metrics) = (self.findings.clone(), self.wiring.metrics.clone());
+        let source = model::Owner::new(0, "registries").source;
+        let manager = crate::registries::Manager {
+            supervisor: self.supervisor.clone(),
+            on_findings: Box::new(move |found| report(&findings, &metrics, &source, found)),
+            options: self.wiring.options.registries.clone(),
+        };
+        let acted = crate::registries::settled(shown.subscribe(), bridges.told());
+        let stop = self.wiring.stop.clone();
+        self.tasks.spawn(manager.run(bridges.told(), shown, stop));
+        acted
+    }
+
     /// From here on authors hear of objects that others hide.
     fn tell_shadowed(&self) {
         let (shadows, findings) = (self.wiring.shadows.clone(), self.findings.clone());
@@ -256,19 +278,19 @@ async fn serve_pages(
     Ok(address)
 }
 
-/// Waits until every source is in sync, settings are those that they say, and so are the remote clusters that they name, or
+/// Waits until every source is in sync, settings are those that they say, and so are the clusters and registries `named`, or
 /// the process is to stop.
 async fn first_read(
     supervisor: &Supervisor,
     settings: impl Future<Output = ()>,
-    clusters: impl Future<Output = ()>,
+    named: impl Future<Output = ((), ())>,
     derive: &Derive,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let reading = async {
         supervisor.synced().await?;
         settings.await;
-        clusters.await;
+        named.await;
         supervisor.synced().await?;
         first_answers(derive).await
     };

@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Settings that only a plugin understands.
 pub type PluginConfig = serde_json::Map<String, serde_json::Value>;
 
-/// Registries that services are read from. Higress reads the one named `default`. Read and validated; nothing is
-/// generated from it.
+/// Registries that services are read from: the one named `default`, and others that `--mcp-bridge` names.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct McpBridge {

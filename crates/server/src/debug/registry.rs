@@ -9,6 +9,7 @@ use model::service::{
     Address, Endpoint, Health, Resolution, Service, TrafficDistribution, Visibility,
 };
 use model::{Derived, Diagnostic, Kind, Severity};
+use registries::service::{NAME_LABEL, TYPE_LABEL};
 use serde_json::{Value, json};
 use store::Snapshot;
 
@@ -104,10 +105,13 @@ pub(super) fn endpoints(state: &State) -> Value {
                 accounts.insert(&e.service_account, json!({}));
             }
         }
-        hosts.entry(s.host.to_string()).or_default().insert(
-            s.namespace.to_string(),
-            json!({ "Shards": shards, "ServiceAccounts": accounts }),
-        );
+        let mut shown = json!({ "Shards": shards, "ServiceAccounts": accounts });
+        let of = |label| s.labels.get(label).filter(|value| !value.is_empty());
+        if let (Some(kind), Some(name)) = (of(TYPE_LABEL), of(NAME_LABEL)) {
+            shown["Registry"] = format!("{kind}/{name}").into();
+        }
+        let host = hosts.entry(s.host.to_string()).or_default();
+        host.insert(s.namespace.to_string(), shown);
     }
     json!(hosts)
 }

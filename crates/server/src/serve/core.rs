@@ -21,6 +21,7 @@ use crate::findings::Findings;
 use crate::http::Pages;
 use crate::metrics::Metrics;
 use crate::registration::Registration;
+use crate::registries::{Bridges, Registries};
 use crate::remotes::{self, Secrets};
 use crate::settings::{ConfigMaps, Settled};
 use crate::shadows::Shadows;
@@ -41,6 +42,9 @@ pub(super) struct Core {
     pub(super) injection: Arc<InjectorSource>,
     pub(super) registration: Registration,
     pub(super) remote_secrets: Arc<Secrets>,
+    pub(super) bridges: Arc<Bridges>,
+    /// The registries that are read.
+    pub(super) registries: watch::Sender<Registries>,
     pub(super) of_trust: Arc<trust::Seen>,
     pub(super) statuses: Arc<Book>,
     pub(super) of_deployments: Arc<deployments::Seen>,
@@ -70,6 +74,7 @@ impl Core {
             settled,
             cluster: options.cluster_id.clone(),
             remotes,
+            registries: self.registries.subscribe(),
             writing: OnceLock::new(),
             authority: OnceLock::new(),
         })
@@ -114,6 +119,8 @@ impl Core {
         let namespace = namespace.unwrap_or(&options.namespace);
         let remote_secrets = Arc::new(Secrets::new(namespace));
         let (of_settings, of_remotes) = (config_maps.clone(), remote_secrets.clone());
+        let bridges = Arc::new(wiring::bridges(options));
+        let of_registries = bridges.clone();
         let of_trust = Arc::new(trust::Seen::default());
         let seen_roots = of_trust.clone();
         let of_deployments = Arc::new(deployments::Seen::new(&options.namespace));
@@ -127,6 +134,7 @@ impl Core {
             of_settings.see(batch);
             of_injection.see(batch);
             of_remotes.see(batch);
+            of_registries.see(batch);
             seen_roots.see(batch);
             if let Some(deployed) = &deployed {
                 deployed.see(batch);
@@ -150,6 +158,8 @@ impl Core {
             injection,
             registration,
             remote_secrets,
+            bridges,
+            registries: watch::Sender::default(),
             of_trust,
             statuses,
             of_deployments,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use apiserver::source::ApiSource;
 use kubernetes::source::ClusterSource;
+use model::names::Name;
 use model::parse::Validation;
 use model::{Kind, Owner};
 use sources::files::{self, Absent, FilesSource};
@@ -23,6 +24,7 @@ use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
 use crate::registration::Home;
+use crate::registries::Bridges;
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
 use crate::writing::Target;
@@ -52,6 +54,15 @@ pub(super) fn home(options: &ServeOptions) -> Home {
         },
         (false, None) => Home::MEMORY,
     }
+}
+
+/// The McpBridges whose registries are read, in the namespace of Ingresses.
+pub(super) fn bridges(options: &ServeOptions) -> Bridges {
+    let registries = &options.registries;
+    let named = registries.stated.iter();
+    let named = named.map(|stated| Name::new(stated.auth_secret_name.clone()));
+    let namespace = options.ingress.features().edge_namespace;
+    Bridges::new(namespace, &registries.bridges, named.collect())
 }
 
 /// What sources are made with.

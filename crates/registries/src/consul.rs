@@ -1,0 +1,154 @@
+//! Consul: the services of a catalog and their instances, by blocking queries.
+//!
+//! A query is answered when what it asks for has changed. Where there are few services each is asked for by a query of its
+//! own. Where there are many, which would take more connections than a Consul allows a client, one query waits for the
+//! summary of all services, and those whose line is another are asked for; what a line does not show, as a port, is found
+//! out by asking for all, at most every [`SWEEP`].
+// Consul: api documentation, "Blocking Queries", 1.15. Higress: registry/consul/watcher.go, 2.1.
+
+pub mod decode;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use tokio_util::sync::CancellationToken;
+
+use crate::http::{Answer, Client, HttpError, Server, escape, secret};
+use crate::report::{Reading, Registry, RegistryError, Reports};
+use decode::Garbled;
+
+/// Most services that are asked for by a query each; a Consul allows 200 connections of one client.
+pub const SINGLE: usize = 150;
+/// How often all services are asked for at most.
+pub const SWEEP: Duration = Duration::from_secs(30);
+/// How long a query waits for a change. A Consul adds up to a sixteenth.
+const WAIT: Duration = Duration::from_secs(55);
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(15);
+/// The largest answer that is read.
+const LARGEST: usize = 64 << 20;
+
+/// How a Consul is read.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it is.
+    pub server: Server,
+    /// The tag that services must have; empty is any.
+    pub tag: Arc<str>,
+    /// The datacenter; empty is that of the server.
+    pub datacenter: Arc<str>,
+    /// The namespace; empty is the default one, the only one where there is no Enterprise.
+    pub namespace: Arc<str>,
+    /// The token, where one is needed.
+    pub token: Option<Arc<str>>,
+}
+
+/// Reads a Consul.
+#[derive(Clone)]
+pub struct Consul {
+    client: Client,
+    tag: Arc<str>,
+    datacenter: Arc<str>,
+    namespace: Arc<str>,
+}
+
+/// Why a query gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QueryError {
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error("{0}: {1}")]
+    Garbled(&'static str, Garbled),
+}
+
+impl From<QueryError> for RegistryError {
+    fn from(error: QueryError) -> Self {
+        Self(error.to_string().into())
+    }
+}
+
+impl Consul {
+    /// A reader.
+    pub fn new(options: &Options) -> Self {
+        let token = options.token.as_ref();
+        let token =
+            token.and_then(|token| secret(HeaderName::from_static("x-consul-token"), token));
+        Self {
+            client: Client::new(options.server.clone(), token.into_iter().collect()),
+            tag: options.tag.clone(),
+            datacenter: options.datacenter.clone(),
+            namespace: options.namespace.clone(),
+        }
+    }
+
+    /// What the hosts of services end in.
+    async fn datacenter(&self) -> Result<Arc<str>, QueryError> {
+        if !self.datacenter.is_empty() {
+            return Ok(self.datacenter.clone());
+        }
+        let answer = self.client.get("/v1/catalog/datacenters", ANSWER, LARGEST);
+        let found = decode::datacenter(&answer.await?.body);
+        let found = found.map_err(|error| QueryError::Garbled("datacenters", error))?;
+        Ok(found.unwrap_or_else(|| "dc1".into()))
+    }
+
+    /// Asks for a path; where an index is known, once something is newer. Returns the index of the answer.
+    async fn query(&self, path: &str, index: u64) -> Result<(u64, Answer), QueryError> {
+        let mut path = format!("{path}?");
+        let mut add = |key: &str, value: &str| {
+            if !value.is_empty() {
+                path.push_str(&format!("{key}={}&", escape(value)));
+            }
+        };
+        add("dc", &self.datacenter);
+        add("ns", &self.namespace);
+        let mut time = ANSWER;
+        if index > 0 {
+            add("index", &index.to_string());
+            add("wait", &format!("{}s", WAIT.as_secs()));
+            time += WAIT + WAIT / 16;
+        }
+        let path = path.trim_end_matches(['?', '&']);
+        let answer = self.client.get(path, time, LARGEST).await?;
+        let new = answer.headers.get("x-consul-index");
+        let new = new.and_then(|value| value.to_str().ok()?.parse().ok());
+        // One that goes back is of another history: it is not waited for.
+        let new = new.filter(|new| *new >= index).unwrap_or(0);
+        Ok((new, answer))
+    }
+
+    async fn service(
+        &self,
+        name: &str,
+        index: u64,
+    ) -> Result<(u64, Vec<crate::Instance>), QueryError> {
+        let path = format!("/v1/health/service/{}", escape(name));
+        let (index, answer) = self.query(&path, index).await?;
+        let instances = decode::instances(&answer.body, &self.tag);
+        let instances = instances.map_err(|error| QueryError::Garbled("instances", error))?;
+        Ok((index, instances))
+    }
+}
+
+impl Registry for Consul {
+    fn read(self: Box<Self>, to: Reports, stop: CancellationToken) -> Reading {
+        Box::pin(async move {
+            tokio::select! {
+                ended = watch::run(*self, to) => ended,
+                () = stop.cancelled() => Ok(()),
+            }
+        })
+    }
+}
+
+/// The host of a service.
+fn host(name: &str, datacenter: &str) -> Arc<str> {
+    format!("{name}.{datacenter}.consul")
+        .replace('_', "-")
+        .into()
+}
+
+#[cfg(test)]
+mod tests;

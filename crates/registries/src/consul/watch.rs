@@ -1,0 +1,341 @@
+//! The queries to a Consul that are under way, and what follows from their answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use super::decode::{self, Row};
+use super::{Consul, QueryError, SINGLE, SWEEP, host};
+use crate::report::{Instance, RegistryError, Report, Reports};
+
+/// Queries under way at once that do not wait for a change.
+const AT_ONCE: usize = 16;
+/// The same is not asked again sooner: a service that changes all the time is read ten times a second.
+const PACE: Duration = Duration::from_millis(100);
+/// As long as that where the answer says nothing of what to wait for.
+const BLIND_PACE: Duration = Duration::from_secs(5);
+
+/// What is asked for.
+#[derive(Clone)]
+enum Query {
+    Names,
+    Service(Arc<str>),
+    Summary,
+}
+
+/// An answer.
+enum Answered {
+    Names(Vec<Arc<str>>),
+    Service(Arc<str>, Vec<Instance>),
+    Summary(BTreeMap<Arc<str>, Row>),
+    /// What was said of a service makes no sense.
+    Garbled(Arc<str>, QueryError),
+    /// There is no summary for us.
+    NoSummary(QueryError),
+}
+
+/// A service.
+struct Watched {
+    host: Arc<str>,
+    /// Whether it has been reported.
+    told: bool,
+    query: Option<AbortHandle>,
+}
+
+struct Watch {
+    consul: Consul,
+    datacenter: Arc<str>,
+    to: Reports,
+    room: Arc<Semaphore>,
+    under_way: JoinSet<(u64, Instant, Result<Answered, QueryError>)>,
+    services: BTreeMap<Arc<str>, Watched>,
+    /// Whether the services are others than were reported as a whole.
+    is_new: bool,
+    summary: Option<BTreeMap<Arc<str>, Row>>,
+    /// Whether a query for the summary is under way.
+    sums: bool,
+    swept: Instant,
+    /// When all services are to be asked for.
+    sweep: Option<Instant>,
+}
+
+/// Reads a Consul until that fails.
+pub(super) async fn run(consul: Consul, to: Reports) -> Result<(), RegistryError> {
+    let datacenter = consul.datacenter().await?;
+    let mut watch = Watch {
+        consul,
+        datacenter,
+        to,
+        room: Arc::new(Semaphore::new(AT_ONCE)),
+        under_way: JoinSet::new(),
+        services: BTreeMap::new(),
+        is_new: true,
+        summary: None,
+        sums: false,
+        swept: Instant::now(),
+        sweep: None,
+    };
+    watch.ask(Query::Names, 0, None);
+    loop {
+        let sweep = watch.sweep;
+        let due = async {
+            match sweep {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(ended) = watch.under_way.join_next() => match ended {
+                Ok((index, asked, answered)) => watch.take(index, asked, answered?).await?,
+                Err(error) if error.is_cancelled() => {}
+                Err(_) => return Err(RegistryError("a query panicked, which is a bug".into())),
+            },
+            () = due => watch.ask_for_all(),
+        }
+    }
+}
+
+impl Watch {
+    /// Whether there are too many services for a waiting query each.
+    fn has_many(&self) -> bool {
+        self.services.len() > SINGLE
+    }
+
+    /// Asks, once something is newer than `index` if that is known, and not before a time.
+    fn ask(&mut self, query: Query, index: u64, not_before: Option<Instant>) -> AbortHandle {
+        let (consul, room) = (self.consul.clone(), self.room.clone());
+        self.under_way.spawn(async move {
+            if let Some(then) = not_before {
+                tokio::time::sleep_until(then).await;
+            }
+            let asked = Instant::now();
+            let is_waiting = index > 0 || !matches!(query, Query::Service(_));
+            // The semaphore is never closed.
+            let _room = match is_waiting {
+                true => None,
+                false => room.acquire().await.ok(),
+            };
+            match answer(&consul, query, index).await {
+                Ok((index, answered)) => (index, asked, Ok(answered)),
+                Err(error) => (0, asked, Err(error)),
+            }
+        })
+    }
+
+    async fn take(
+        &mut self,
+        index: u64,
+        asked: Instant,
+        answered: Answered,
+    ) -> Result<(), RegistryError> {
+        let pace = if index == 0 { BLIND_PACE } else { PACE };
+        let next = Some(asked + pace);
+        match answered {
+            Answered::Names(names) => {
+                self.names(names);
+                self.ask(Query::Names, index, next);
+            }
+            Answered::Service(name, instances) => {
+                self.service(name, index, next, Some(instances)).await?;
+            }
+            Answered::Garbled(name, error) => {
+                tracing::warn!(service = %name, %error, "A service of Consul cannot be read; what was known of it stays in force.");
+                let next = Some(asked + SWEEP);
+                self.service(name, 0, next, None).await?;
+            }
+            Answered::Summary(rows) => {
+                self.sums = false;
+                self.summary(rows);
+                if self.has_many() {
+                    self.sum(index, next);
+                }
+            }
+            Answered::NoSummary(error) => {
+                tracing::debug!(%error, "Consul gives no summary of its services; all are asked for from time to time.");
+                self.sums = false;
+                self.sweep_soon();
+                self.sum(0, Some(asked + SWEEP));
+            }
+        }
+        if self.is_new && self.services.values().all(|watched| watched.told) {
+            self.is_new = false;
+            let hosts: BTreeSet<_> = self.services.values().map(|w| w.host.clone()).collect();
+            self.tell(Report::Whole(hosts)).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes over which services there are.
+    fn names(&mut self, names: Vec<Arc<str>>) {
+        let names: BTreeSet<Arc<str>> = names.into_iter().collect();
+        let before = self.services.len();
+        self.services.retain(|name, watched| {
+            let stays = names.contains(name);
+            if !stays && let Some(query) = &watched.query {
+                query.abort();
+            }
+            stays
+        });
+        self.is_new |= self.services.len() != before;
+        let mut hosts: BTreeSet<_> = self.services.values().map(|w| w.host.clone()).collect();
+        for name in names {
+            let host = host(&name, &self.datacenter);
+            if self.services.contains_key(&name) {
+                continue;
+            }
+            if !hosts.insert(host.clone()) {
+                tracing::warn!(service = %name, %host, "Another service of Consul has this host, and this one is not read.");
+                continue;
+            }
+            self.is_new = true;
+            let query = self.ask(Query::Service(name.clone()), 0, None);
+            let watched = Watched {
+                host,
+                told: false,
+                query: Some(query),
+            };
+            self.services.insert(name, watched);
+        }
+        self.settle();
+    }
+
+    /// Asks in the way that the number of services is for.
+    fn settle(&mut self) {
+        if self.has_many() {
+            self.sum(0, None);
+        } else if self.summary.take().is_some() {
+            self.sweep = None;
+            self.ask_for_all();
+        }
+    }
+
+    /// Takes in what is known of a service; none where the answer made no sense.
+    async fn service(
+        &mut self,
+        name: Arc<str>,
+        index: u64,
+        next: Option<Instant>,
+        instances: Option<Vec<Instance>>,
+    ) -> Result<(), RegistryError> {
+        let is_waiting = !self.has_many() || instances.is_none();
+        let Some(watched) = self.services.get_mut(&name) else {
+            return Ok(());
+        };
+        watched.told = true;
+        watched.query = None;
+        let host = watched.host.clone();
+        if is_waiting {
+            let query = self.ask(Query::Service(name.clone()), index, next);
+            if let Some(watched) = self.services.get_mut(&name) {
+                watched.query = Some(query);
+            }
+        }
+        match instances {
+            Some(instances) => self.tell(Report::Service(host, instances)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Asks for the summary, unless that is under way.
+    fn sum(&mut self, index: u64, next: Option<Instant>) {
+        if !self.sums {
+            self.sums = true;
+            self.ask(Query::Summary, index, next);
+        }
+    }
+
+    /// Asks for the services of which the summary says something else than before.
+    fn summary(&mut self, rows: BTreeMap<Arc<str>, Row>) {
+        let Some(before) = self.summary.replace(rows.clone()) else {
+            // What changed between the first answers for services and this one is not known.
+            self.sweep_soon();
+            return;
+        };
+        let changed = rows
+            .into_iter()
+            .filter(|(name, row)| before.get(name) != Some(row));
+        let mut is_plain = true;
+        for (name, _) in changed.collect::<Vec<_>>() {
+            is_plain = false;
+            self.ask_anew(&name);
+        }
+        if is_plain {
+            self.sweep_soon();
+        }
+    }
+
+    fn sweep_soon(&mut self) {
+        let due = (self.swept + SWEEP).max(Instant::now());
+        self.sweep.get_or_insert(due);
+    }
+
+    fn ask_for_all(&mut self) {
+        self.sweep = None;
+        self.swept = Instant::now();
+        for name in self.services.keys().cloned().collect::<Vec<_>>() {
+            self.ask_anew(&name);
+        }
+    }
+
+    /// Asks for a service as it is now, in place of a query that is under way.
+    fn ask_anew(&mut self, name: &Arc<str>) {
+        if !self.services.contains_key(name) {
+            return;
+        }
+        let query = self.ask(Query::Service(name.clone()), 0, None);
+        if let Some(watched) = self.services.get_mut(name)
+            && let Some(former) = watched.query.replace(query)
+        {
+            former.abort();
+        }
+    }
+
+    async fn tell(&self, report: Report) -> Result<(), RegistryError> {
+        let closed = |_| RegistryError("nobody listens".into());
+        self.to.send(report).await.map_err(closed)
+    }
+}
+
+async fn answer(consul: &Consul, query: Query, index: u64) -> Result<(u64, Answered), QueryError> {
+    match query {
+        Query::Names => {
+            let (index, answer) = consul.query("/v1/catalog/services", index).await?;
+            let names = decode::names(&answer.body, &consul.tag);
+            let names = names.map_err(|error| QueryError::Garbled("services", error))?;
+            Ok((index, Answered::Names(names)))
+        }
+        Query::Service(name) => match consul.service(&name, index).await {
+            Ok((index, instances)) => Ok((index, Answered::Service(name, instances))),
+            Err(error @ QueryError::Garbled(..)) => Ok((0, Answered::Garbled(name, error))),
+            Err(error) => Err(error),
+        },
+        Query::Summary => match summary(consul, index).await {
+            Ok((index, rows)) => Ok((index, Answered::Summary(rows))),
+            Err(error) if is_refusal(&error) => Ok((0, Answered::NoSummary(error))),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+async fn summary(
+    consul: &Consul,
+    index: u64,
+) -> Result<(u64, BTreeMap<Arc<str>, Row>), QueryError> {
+    let (index, answer) = consul.query("/v1/internal/ui/services", index).await?;
+    let rows = decode::summary(&answer.body, &consul.tag);
+    let rows = rows.map_err(|error| QueryError::Garbled("summary", error))?;
+    Ok((index, rows))
+}
+
+/// Whether a Consul will not answer this, and not only now.
+fn is_refusal(error: &QueryError) -> bool {
+    match error {
+        QueryError::Garbled(..) => true,
+        QueryError::Http(crate::http::HttpError::Status(_, status, _)) => status.is_client_error(),
+        QueryError::Http(_) => false,
+    }
+}

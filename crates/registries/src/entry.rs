@@ -1,0 +1,184 @@
+//! A registry as it is configured: an entry of McpBridge, checked, with its credentials.
+
+mod open;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use model::kinds::higress::Registry as Stated;
+use model::{Owner, SourceId};
+
+use crate::protocol::Protocol;
+use crate::service::{Making, VirtualPorts};
+use crate::source::Open;
+
+/// The kinds of registries that are read here.
+pub const KINDS: &[&str] = &["consul", "eureka", "static", "dns"];
+
+/// Precedence of registries: whatever else there is wins over them.
+const RANK: u8 = 250;
+
+/// Credentials, by the names of Higress: `consulToken` and others. They do not show.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Credentials(pub BTreeMap<Arc<str>, Arc<str>>);
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0.keys().collect::<Vec<_>>())
+    }
+}
+
+/// What is wrong with an entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// The field of the entry.
+    pub field: &'static str,
+    /// A sentence about its value, without it as the subject.
+    pub message: String,
+}
+
+impl Fault {
+    fn new(field: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { field, message }
+    }
+}
+
+/// Kind and name of a registry, which tell them apart.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Key {
+    /// The kind.
+    pub kind: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+impl Key {
+    /// Of an entry.
+    pub fn of(stated: &Stated) -> Self {
+        Self {
+            kind: stated.registry_type.clone(),
+            name: stated.name.clone(),
+        }
+    }
+
+    /// Whose the objects of this registry are.
+    pub fn owner(&self) -> Owner {
+        Owner::from(SourceId {
+            rank: RANK,
+            name: format!("registry:{self}").into(),
+        })
+    }
+}
+
+/// A registry that can be read. Equal ones are read in the same way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Entry {
+    stated: Stated,
+    credentials: Credentials,
+}
+
+impl Entry {
+    /// Checks an entry.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, with what is wrong.
+    pub fn new(stated: Stated, credentials: Credentials) -> Result<Self, Fault> {
+        let kind = &*stated.registry_type;
+        if !KINDS.contains(&kind) {
+            let known = KINDS.join(", ");
+            let message = format!("{kind:?} is no kind of registry that is read: {known}");
+            return Err(Fault::new("type", message));
+        }
+        if stated.name.is_empty() {
+            return Err(Fault::new("name", "must not be empty"));
+        }
+        if stated.domain.is_empty() {
+            return Err(Fault::new("domain", "must not be empty"));
+        }
+        if kind != "static" && u16::try_from(stated.port).unwrap_or(0) == 0 {
+            return Err(Fault::new("port", format!("{} is no port", stated.port)));
+        }
+        if !stated.protocol.is_empty() && Protocol::parse(&stated.protocol).is_none() {
+            let message = format!("{:?} is no protocol that is known", stated.protocol);
+            return Err(Fault::new("protocol", message));
+        }
+        if !stated.proxy_name.is_empty() {
+            let message = "proxies before services are not supported, and without its proxy the service is not reached";
+            return Err(Fault::new("proxyName", message));
+        }
+        ports(&stated)?;
+        open::check(&stated)?;
+        Ok(Self {
+            stated,
+            credentials,
+        })
+    }
+
+    /// Its kind and name.
+    pub fn key(&self) -> Key {
+        Key::of(&self.stated)
+    }
+
+    /// How its services are made into objects.
+    pub fn making(&self) -> Making {
+        let key = self.key();
+        let is_listed = matches!(&*key.kind, "static" | "dns");
+        let sni = match (&*key.kind, self.stated.sni.is_empty()) {
+            ("dns", true) if !self.stated.domain.contains(',') => self.stated.domain.clone(),
+            _ => self.stated.sni.clone(),
+        };
+        // The services of `static` and `dns` have the port that the entry says, unless another stands for it.
+        let mut ports = ports(&self.stated).unwrap_or_default();
+        if is_listed && ports.default.is_none() {
+            ports.default = port(self.stated.port);
+        }
+        Making {
+            owner: key.owner(),
+            kind: key.kind,
+            name: key.name,
+            protocol: Protocol::parse(&self.stated.protocol).unwrap_or(Protocol::Http),
+            sni,
+            ports,
+        }
+    }
+
+    /// What makes readers of it.
+    pub fn open(&self) -> Open {
+        open::open(&self.stated, &self.credentials)
+    }
+}
+
+/// A port; none where it is not stated.
+fn port(stated: u32) -> Option<u16> {
+    u16::try_from(stated).ok().filter(|port| *port > 0)
+}
+
+fn ports(stated: &Stated) -> Result<VirtualPorts, Fault> {
+    let Some(virtual_ports) = &stated.vport else {
+        return Ok(VirtualPorts::default());
+    };
+    let check = |number: u32| match port(number) {
+        None if number > 0 => Err(Fault::new("vport", format!("{number} is no port"))),
+        port => Ok(port),
+    };
+    let default = check(virtual_ports.default)?;
+    let mut services = BTreeMap::new();
+    for service in &virtual_ports.services {
+        if let Some(port) = check(service.value)? {
+            services.insert(service.name.clone(), port);
+        }
+    }
+    Ok(VirtualPorts { default, services })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! Requests to registries over HTTP/1.1, with limits of time and size. Connections are kept and used again.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, HOST, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_util::task::AbortOnDropHandle;
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Connections that are kept although nothing is asked over them.
+const IDLE: usize = 16;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// Nobody takes connections.
+    #[error("cannot connect to {0}: {1}")]
+    Connect(Arc<str>, String),
+    /// The certificate is not trusted, or there is no TLS.
+    #[error("no TLS with {0}: {1}")]
+    Tls(Arc<str>, String),
+    /// The connection broke.
+    #[error("no answer from {0}: {1}")]
+    Broken(Arc<str>, String),
+    /// Took too long.
+    #[error("no answer from {0} in {1:?}")]
+    TimedOut(Arc<str>, Duration),
+    /// Larger than is read.
+    #[error("the answer of {0} is larger than {1} bytes or was cut off")]
+    TooLarge(Arc<str>, usize),
+    /// What is asked makes no request.
+    #[error("{0:?} is no path that can be asked for")]
+    Path(String),
+    /// Another status than success.
+    #[error("{0} answered {1} to {2}")]
+    Status(Arc<str>, StatusCode, String),
+}
+
+/// An answer with the status 200.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// What it says.
+    pub body: Bytes,
+}
+
+/// Where requests go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Server {
+    /// Over TLS, by the system's roots.
+    pub tls: bool,
+    /// A name or an address, an IPv6 address without brackets.
+    pub host: Arc<str>,
+    /// Its port.
+    pub port: u16,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+type Sender = SendRequest<Empty<Bytes>>;
+
+/// A connection with what drives it.
+struct Connection {
+    sender: Sender,
+    _driver: AbortOnDropHandle<()>,
+}
+
+/// A client of one server. Clones share its connections.
+#[derive(Clone)]
+pub struct Client(Arc<Shared>);
+
+struct Shared {
+    server: Server,
+    name: Arc<str>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    tls: OnceLock<TlsConnector>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Client {
+    /// A client that sends these headers with each request. It connects when it is asked something.
+    pub fn new(server: Server, headers: Vec<(HeaderName, HeaderValue)>) -> Self {
+        let name = server.to_string().into();
+        Self(Arc::new(Shared {
+            server,
+            name,
+            headers,
+            tls: OnceLock::new(),
+            idle: Mutex::default(),
+        }))
+    }
+
+    /// The server, as it is shown.
+    pub fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+
+    /// Asks for a path with its query.
+    ///
+    /// # Errors
+    ///
+    /// When no answer with the status 200 comes within `time` and `limit` bytes.
+    pub async fn get(&self, path: &str, time: Duration, limit: usize) -> Result<Answer, HttpError> {
+        let asking = tokio::time::timeout(time, self.ask(path, limit));
+        let timed_out = |_| HttpError::TimedOut(self.0.name.clone(), time);
+        asking.await.map_err(timed_out)?
+    }
+
+    async fn ask(&self, path: &str, limit: usize) -> Result<Answer, HttpError> {
+        let shared = &self.0;
+        let broken =
+            |error: hyper::Error| HttpError::Broken(shared.name.clone(), error.to_string());
+        // One that was kept may have been closed meanwhile.
+        while let Some(mut kept) = shared.take() {
+            if kept.sender.ready().await.is_err() {
+                continue;
+            }
+            match kept.sender.send_request(self.request(path)?).await {
+                Ok(response) => return self.answer(kept, response, path, limit).await,
+                Err(_) => break,
+            }
+        }
+        let mut connection = self.connect().await?;
+        let sent = connection.sender.send_request(self.request(path)?).await;
+        self.answer(connection, sent.map_err(broken)?, path, limit)
+            .await
+    }
+
+    fn request(&self, path: &str) -> Result<Request<Empty<Bytes>>, HttpError> {
+        let mut request = Request::get(path)
+            .header(HOST, &*self.0.name)
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, "pilothouse");
+        for (name, value) in &self.0.headers {
+            request = request.header(name, value);
+        }
+        let wrong = |_| HttpError::Path(path.to_owned());
+        request.body(Empty::new()).map_err(wrong)
+    }
+
+    async fn answer(
+        &self,
+        connection: Connection,
+        response: http::Response<hyper::body::Incoming>,
+        path: &str,
+        limit: usize,
+    ) -> Result<Answer, HttpError> {
+        let name = &self.0.name;
+        let (head, body) = response.into_parts();
+        if head.status != StatusCode::OK {
+            let path = path.split('?').next().unwrap_or(path).to_owned();
+            return Err(HttpError::Status(name.clone(), head.status, path));
+        }
+        let body = Limited::new(body, limit).collect().await;
+        let body = body.map_err(|_| HttpError::TooLarge(name.clone(), limit))?;
+        self.0.keep(connection);
+        Ok(Answer {
+            headers: head.headers,
+            body: body.to_bytes(),
+        })
+    }
+
+    async fn connect(&self) -> Result<Connection, HttpError> {
+        let Server { tls, host, port } = &self.0.server;
+        let name = &self.0.name;
+        let failed = |error: String| HttpError::Connect(name.clone(), error);
+        let connecting = TcpStream::connect((&**host, *port));
+        let stream = tokio::time::timeout(CONNECT, connecting)
+            .await
+            .map_err(|_| failed(format!("nothing in {CONNECT:?}")))?
+            .map_err(|error| failed(error.to_string()))?;
+        // Requests are small, and each waits for its answer.
+        let _ = stream.set_nodelay(true);
+        if !tls {
+            return self.shake_hands(stream).await;
+        }
+        let no_tls = |error: String| HttpError::Tls(name.clone(), error);
+        let server = ServerName::try_from(host.to_string());
+        let server = server.map_err(|error| no_tls(error.to_string()))?;
+        let connecting = self.connector()?.connect(server, stream);
+        let stream = tokio::time::timeout(CONNECT, connecting)
+            .await
+            .map_err(|_| no_tls(format!("nothing in {CONNECT:?}")))?
+            .map_err(|error| no_tls(error.to_string()))?;
+        self.shake_hands(stream).await
+    }
+
+    async fn shake_hands(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Connection, HttpError> {
+        let broken =
+            |error: hyper::Error| HttpError::Broken(self.0.name.clone(), error.to_string());
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let driver = tokio::spawn(async move {
+            // Whoever waits for an answer is told.
+            let _ = connection.await;
+        });
+        Ok(Connection {
+            sender,
+            _driver: AbortOnDropHandle::new(driver),
+        })
+    }
+
+    fn connector(&self) -> Result<&TlsConnector, HttpError> {
+        if let Some(connector) = self.0.tls.get() {
+            return Ok(connector);
+        }
+        let mut roots = RootCertStore::empty();
+        // What cannot be read, others make up for; without any, every server is refused with a reason.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| HttpError::Tls(self.0.name.clone(), error.to_string()))?;
+        let config = builder.with_root_certificates(roots).with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        Ok(self.0.tls.get_or_init(|| connector))
+    }
+}
+
+impl Shared {
+    fn take(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.pop()
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE {
+            idle.push(connection);
+        }
+    }
+}
+
+/// A header with a secret, which does not show.
+pub fn secret(name: HeaderName, value: &str) -> Option<(HeaderName, HeaderValue)> {
+    let mut value = HeaderValue::from_str(value).ok()?;
+    value.set_sensitive(true);
+    Some((name, value))
+}
+
+/// The header of a user and a password.
+pub fn basic(encoded: &str) -> Option<(HeaderName, HeaderValue)> {
+    secret(AUTHORIZATION, &format!("Basic {encoded}"))
+}
+
+/// A text as a part of a path or of a query.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                escaped.push(char::from(byte));
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}

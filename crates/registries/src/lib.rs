@@ -1,0 +1,21 @@
+//! Services and endpoints from registries outside of Kubernetes: Nacos, Consul, ZooKeeper, Eureka, DNS and lists.
+//!
+//! One module per registry speaks its protocol and reports services with their instances ([`Report`]), as the registry has
+//! them. What becomes of a report is the same for all: what is kept while a registry is silent, names, ports, protocols
+//! and weights, and the ServiceEntries that generation reads. Nothing here translates for Envoy.
+
+pub mod consul;
+pub mod entry;
+pub mod eureka;
+pub mod fixed;
+pub mod http;
+pub mod keeper;
+pub mod limits;
+pub mod protocol;
+mod report;
+pub mod service;
+pub mod source;
+pub mod srv;
+pub mod state;
+
+pub use report::{Instance, Reading, Registry, RegistryError, Report, Reports, ServiceName};

@@ -1,0 +1,151 @@
+//! Adds, changes and removes registries as bridges and flags say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use model::Diagnostic;
+use registries::entry::{Entry, Key};
+use registries::keeper::Patience;
+use registries::limits::Limits;
+use registries::source::RegistrySource;
+use registries::state::State;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::bridges::Seen;
+use super::options::RegistryOptions;
+use super::plan::{Plan, plan};
+use crate::supervisor::{Make, Supervisor};
+
+/// Takes all findings about registries, which replace the former ones.
+pub type OnFindings = Box<dyn Fn(Vec<Diagnostic>) + Send + Sync>;
+
+/// A registry that is read.
+#[derive(Clone)]
+pub struct Known {
+    entry: Entry,
+    /// How it is.
+    pub state: State,
+}
+
+/// The registries that are read, and what of the objects was acted upon.
+#[derive(Clone, Default)]
+pub struct Registries {
+    seen: Option<Arc<Seen>>,
+    /// By kind and name.
+    pub known: Arc<BTreeMap<Key, Known>>,
+}
+
+/// What registries are managed with.
+pub struct Manager {
+    /// The sources.
+    pub supervisor: Supervisor,
+    /// Where findings go.
+    pub on_findings: OnFindings,
+    /// The flags.
+    pub options: RegistryOptions,
+}
+
+impl Manager {
+    /// Acts upon what is told until `stop`.
+    pub async fn run(
+        self,
+        mut told: watch::Receiver<Arc<Seen>>,
+        shown: watch::Sender<Registries>,
+        stop: CancellationToken,
+    ) {
+        let mut known = BTreeMap::new();
+        loop {
+            let seen = told.borrow_and_update().clone();
+            let plan = plan(&self.options.stated, &seen);
+            self.reconcile(&mut known, plan).await;
+            shown.send_replace(Registries {
+                seen: Some(seen),
+                known: Arc::new(known.clone()),
+            });
+            tokio::select! {
+                changed = told.changed() => if changed.is_err() { return },
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    async fn reconcile(&self, known: &mut BTreeMap<Key, Known>, plan: Plan) {
+        let gone = known
+            .keys()
+            .filter(|key| !plan.registries.contains_key(*key));
+        let gone: Vec<Key> = gone.cloned().collect();
+        for key in &gone {
+            known.remove(key);
+            tracing::info!(registry = %key, "A registry is read no more.");
+        }
+        // Side by side: one that is slow to stop delays no other.
+        let owners: Vec<_> = gone.iter().map(Key::owner).collect();
+        join_all(owners.iter().map(|owner| self.supervisor.remove(owner))).await;
+        for (key, entry) in plan.registries {
+            // One whose entry cannot be used is read as before.
+            let Some(entry) = entry else { continue };
+            match known.get(&key) {
+                Some(before) if before.entry == entry => continue,
+                Some(_) => self.replace(&key, entry, known),
+                None => self.add(key, entry, known),
+            }
+        }
+        (self.on_findings)(plan.found);
+    }
+
+    fn add(&self, key: Key, entry: Entry, known: &mut BTreeMap<Key, Known>) {
+        let state = State::default();
+        let make = make(&entry, &state, self.options.patience());
+        let start = self.options.start;
+        let added = self.supervisor.add_patient(make, Some(start));
+        if let Err(error) = added {
+            // Owners are told apart by the keys.
+            tracing::error!(registry = %key, %error, "A registry is not read.");
+            return;
+        }
+        tracing::info!(registry = %key, "A registry is read.");
+        known.insert(key, Known { entry, state });
+    }
+
+    fn replace(&self, key: &Key, entry: Entry, known: &mut BTreeMap<Key, Known>) {
+        let state = State::default();
+        let replaced = self
+            .supervisor
+            .replace(make(&entry, &state, self.options.patience()));
+        if replaced {
+            tracing::info!(registry = %key, "A registry is read as its new entry says.");
+            known.insert(key.clone(), Known { entry, state });
+        }
+    }
+}
+
+fn make(entry: &Entry, state: &State, patience: Patience) -> Make {
+    let (entry, state) = (entry.clone(), state.clone());
+    Box::new(move |_| {
+        Box::new(RegistrySource {
+            making: entry.making(),
+            patience,
+            limits: Limits::default(),
+            open: entry.open(),
+            state: state.clone(),
+        })
+    })
+}
+
+/// Resolves when what was told is acted upon: the registries that there are to be are among the sources.
+pub async fn settled(mut shown: watch::Receiver<Registries>, mut told: watch::Receiver<Arc<Seen>>) {
+    loop {
+        let newest = told.borrow_and_update().clone();
+        let acted = shown.borrow_and_update().seen.clone();
+        if acted.is_some_and(|seen| Arc::ptr_eq(&seen, &newest)) {
+            return;
+        }
+        tokio::select! {
+            Ok(()) = shown.changed() => {}
+            Ok(()) = told.changed() => {}
+            else => return,
+        }
+    }
+}
