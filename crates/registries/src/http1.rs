@@ -9,8 +9,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 /// How long connecting and each answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -39,13 +39,7 @@ pub(crate) enum HttpError {
 pub(crate) struct Connection {
     authority: String,
     sender: http1::SendRequest<Full<Bytes>>,
-    driver: JoinHandle<()>,
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
+    _driver: AbortOnDropHandle<()>,
 }
 
 /// What is asked.
@@ -80,7 +74,7 @@ impl Connection {
         Ok(Self {
             authority: authority.to_owned(),
             sender,
-            driver,
+            _driver: AbortOnDropHandle::new(driver),
         })
     }
 

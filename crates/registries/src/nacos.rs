@@ -18,19 +18,25 @@ mod servers;
 
 #[cfg(test)]
 mod real;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 pub use credentials::Credentials;
 
 use crate::address::Address;
 use crate::outbox::Outbox;
-use crate::report::{Reading, Registry, Reports};
+use crate::report::{Reading, Registry, Report, Reports};
 use crate::turns::{self, End, Servers};
+use catalog::Catalog;
 use channel::Channel;
+use names::Key;
+use payload::Frames;
 use push::Session;
 
 /// How many services a page of the list has.
@@ -117,6 +123,28 @@ impl Nacos {
             options: Arc::new(options),
         }
     }
+}
+
+/// What is reported where a server says these octets on its stream: lists of services, and pushes. Reading ends at what cannot
+/// be read.
+pub fn replay(octets: &[u8]) -> Vec<Report> {
+    let (mut catalog, mut out) = (Catalog::new(PUBLIC.into()), Outbox::default());
+    let group: Arc<str> = DEFAULT_GROUP.into();
+    let mut frames = Frames::default();
+    frames.push(Bytes::copy_from_slice(octets));
+    while let Ok(Some(payload)) = frames.pop() {
+        if let Ok(answer) = message::read::<message::Answer>(payload.json()) {
+            let names = answer.service_names.iter();
+            let keys = names.filter_map(|n| Key::read(n, &group)).collect();
+            catalog.listed(&keys, &mut out);
+        }
+        if let Ok(request) = message::read::<message::Request>(payload.json())
+            && let Some((key, instances)) = request.pushed()
+        {
+            catalog.pushed(&key, instances, &mut out);
+        }
+    }
+    std::iter::from_fn(|| out.pop()).collect()
 }
 
 impl Servers for Nacos {

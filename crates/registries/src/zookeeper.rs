@@ -3,6 +3,7 @@
 //! Everything that is read is watched, so that a change is reported when the server tells of it and nothing is asked for
 //! again and again. Of several servers one is read, and another when it does not answer. Nothing here writes.
 
+mod dialogue;
 mod dubbo;
 mod instance;
 mod jute;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::address::Address;
 use crate::outbox::Outbox;
-use crate::report::{Reading, Registry, Reports};
+use crate::report::{Reading, Registry, Report, Reports};
 use crate::secret::Redacted;
 use crate::turns::{self, End, Servers};
 use session::Session;
@@ -85,6 +86,23 @@ impl ZooKeeper {
     }
 }
 
+/// What is reported where a server, asked for everything, says these octets. Reading ends at what cannot be read.
+pub fn replay(octets: &[u8]) -> Vec<Report> {
+    let mut records = wire::Records::default();
+    records.waiting.extend_from_slice(octets);
+    let options = Options {
+        paths: vec!["/".into()],
+        ..Options::default()
+    };
+    let mut dialogue = dialogue::Dialogue::new(&options, records);
+    let mut out = Outbox::default();
+    dialogue.ask();
+    if let Err(why) = dialogue.heard(&mut out) {
+        out.lost(why.into());
+    }
+    std::iter::from_fn(|| out.pop()).collect()
+}
+
 impl Servers for ZooKeeper {
     type Server = Address;
 
@@ -116,7 +134,7 @@ impl Servers for ZooKeeper {
             None => (End::Stopped, false),
             Some(why) => {
                 let why = format!("{server}: {why}").into();
-                (End::Lost(why), session.tree.is_whole())
+                (End::Lost(why), session.dialogue.tree.is_whole())
             }
         }
     }

@@ -12,8 +12,8 @@ use http::header::{CONTENT_TYPE, TE};
 use http::{HeaderMap, Request};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::credentials::Proof;
 use super::message::{self, Answer};
@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const WINDOW: u32 = 1 << 20;
 /// What all streams together may.
 const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// How much of what is said to a server may wait because it does not listen.
+const MOST_UNHEARD: usize = 1 << 20;
 
 /// Nacos: `NacosException.UN_REGISTER`; the server does not know the connection, yet or any more.
 const UNREGISTERED: i64 = 301;
@@ -72,16 +75,12 @@ pub(super) struct Channel {
     /// For calls.
     pub(super) caller: Caller,
     send: SendStream<Bytes>,
+    /// What was said since the server last had room for more.
+    unheard: usize,
     opening: Option<client::ResponseFuture>,
     receive: Option<RecvStream>,
     frames: Frames,
-    driver: JoinHandle<()>,
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
+    _driver: AbortOnDropHandle<()>,
 }
 
 impl Channel {
@@ -105,7 +104,7 @@ impl Channel {
             .handshake::<_, Bytes>(socket)
             .await
             .map_err(CallError::broken)?;
-        let driver = Driver(tokio::spawn(async move {
+        let driver = AbortOnDropHandle::new(tokio::spawn(async move {
             // Its error reaches calls and the stream.
             let _ = connection.await;
         }));
@@ -120,10 +119,11 @@ impl Channel {
         let mut channel = Self {
             caller,
             send,
+            unheard: 0,
             opening: Some(opening),
             receive: None,
             frames: Frames::default(),
-            driver: driver.keep(),
+            _driver: driver,
         };
         let setup = json!({
             "clientVersion": concat!("pilothouse:v", env!("CARGO_PKG_VERSION")),
@@ -138,8 +138,17 @@ impl Channel {
     /// Sends a message on the stream.
     pub(super) fn say(&mut self, kind: &str, json: &Value) -> Result<(), CallError> {
         let message = Payload::new(kind, Proof::none().headers, json.to_string().into());
+        let message = message.frame();
+        self.send.reserve_capacity(message.len());
+        self.unheard = match self.send.capacity() {
+            0 => self.unheard + message.len(),
+            _ => 0,
+        };
+        if self.unheard > MOST_UNHEARD {
+            return Err(CallError::broken("the server asks and does not listen"));
+        }
         self.send
-            .send_data(message.frame(), false)
+            .send_data(message, false)
             .map_err(CallError::broken)
     }
 
@@ -177,21 +186,6 @@ fn taken(receive: &mut RecvStream, data: Result<Bytes, h2::Error>) -> Result<Byt
     let released = receive.flow_control().release_capacity(data.len());
     released.map_err(CallError::broken)?;
     Ok(data)
-}
-
-/// The task of a connection that is not yet a channel.
-struct Driver(JoinHandle<()>);
-
-impl Driver {
-    fn keep(mut self) -> JoinHandle<()> {
-        std::mem::replace(&mut self.0, tokio::spawn(async {}))
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl Caller {

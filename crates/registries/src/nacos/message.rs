@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::names::Key;
 use crate::lenient::{Pairs, Scalar, text};
 use crate::report::Instance;
 
@@ -41,6 +42,15 @@ pub(super) struct Request {
     pub(super) request_id: Option<String>,
     /// What a service is now.
     pub(super) service_info: Option<ServiceInfo>,
+}
+
+impl Request {
+    /// Which service is something else now, and what.
+    pub(super) fn pushed(self) -> Option<(Key, Vec<Instance>)> {
+        let service = self.service_info?;
+        let key = Key::read(&service.name?, &service.group_name?)?;
+        Some((key, service.hosts))
+    }
 }
 
 /// A service with its instances: of a push, a subscription, or a list over HTTP.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use crate::report::{Instance, ServiceName};
 
+/// Longer names are not read: they make no host.
+const LONGEST: usize = 512;
 /// Stands between a group and a service.
 const JOINT: &str = "@@";
 
@@ -26,7 +28,7 @@ impl Key {
             Some(_) => return None,
             None => listed,
         };
-        if service.is_empty() || service.starts_with("consumers:") {
+        if service.is_empty() || service.len() > LONGEST || service.starts_with("consumers:") {
             return None;
         }
         Some(Self {

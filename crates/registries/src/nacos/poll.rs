@@ -149,7 +149,7 @@ impl<'a> Poll<'a> {
                     Answer::Refused(why) => return Err(why),
                 };
                 found.extend(names.iter().filter_map(|name| Key::read(name, &group)));
-                if names.len() < PAGE || names == last {
+                if names.len() < PAGE || names == last || found.len() >= MOST_SERVICES {
                     break;
                 }
                 last = names;

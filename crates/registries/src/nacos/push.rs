@@ -21,8 +21,8 @@ use crate::outbox::Outbox;
 use crate::report::Reports;
 use crate::turns::End;
 
-/// How many services are asked for at once.
-const AT_ONCE: usize = 64;
+/// How many services are asked for at once. Each answer may be as large as is read.
+const AT_ONCE: usize = 16;
 /// How long nothing may come before the server is asked whether it is there.
 const QUIET: Duration = Duration::from_secs(5);
 /// How long a server may not know a connection that was just made.
@@ -143,17 +143,14 @@ impl<'a> Session<'a> {
             "SetupAckRequest" => "SetupAckResponse",
             _ => return Ok(()),
         };
-        let id = request.request_id.unwrap_or_default();
+        let id = request.request_id.as_deref().unwrap_or_default();
         let said = json!({"resultCode": 200, "errorCode": 0, "success": true, "requestId": id});
         self.channel.say(answer, &said).map_err(lost)?;
         if kind == "ConnectResetRequest" {
             return Err(End::Elsewhere("the server asks to connect elsewhere".into()));
         }
-        if let Some(service) = request.service_info
-            && let (Some(name), Some(group)) = (&service.name, &service.group_name)
-            && let Some(key) = Key::read(name, group)
-        {
-            self.catalog.pushed(&key, service.hosts, self.out);
+        if let Some((key, instances)) = request.pushed() {
+            self.catalog.pushed(&key, instances, self.out);
         }
         Ok(())
     }
@@ -296,7 +293,7 @@ async fn list(
             let names = answer.service_names;
             found.extend(names.iter().filter_map(|name| Key::read(name, &group)));
             // A server that does not know pages says the same again.
-            if names.len() < PAGE || names == last {
+            if names.len() < PAGE || names == last || found.len() >= MOST_SERVICES {
                 break;
             }
             last = names;

@@ -111,7 +111,7 @@ async fn what_is_registered_changed_and_removed_is_reported() {
     read.service(&host("my_svc"), |i| i.len() == 2).await;
     server.register("my_svc", "10.0.0.2", "&weight=7").await;
     read.service(&host("my_svc"), |i| i.iter().any(|i| i.weight == 7.0)).await;
-    let short = r#"{"preserved.heart.beat.timeout":"1000","preserved.ip.delete.timeout":"900000"}"#;
+    let short = r#"{"preserved.heart.beat.interval":"500","preserved.heart.beat.timeout":"1000","preserved.ip.delete.timeout":"900000"}"#;
     let short = format!("&metadata={}", credentials::escaped(short));
     server.register("my_svc", "10.0.0.3", &short).await;
     read.service(&host("my_svc"), |i| i.iter().any(|i| !i.healthy && *i.address == *"10.0.0.3")).await;
@@ -207,6 +207,39 @@ async fn another_server_is_read_where_one_does_not_answer() {
     let came = read.until(is_whole).await;
     assert!(matches!(&came[0], Report::Service(n, _) if **n == *"svc.DEFAULT-GROUP.n-s.nacos"), "{came:?}");
     read.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_speaks_http_alone_is_asked_again_and_again() {
+    let Some(mut server) = Server::start(18862, &[]).await else {
+        return;
+    };
+    server.register("my_svc", "10.0.0.1", "").await;
+    // What the server is behind leads to its port of HTTP.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let front = listener.local_addr().unwrap();
+    let behind = ("127.0.0.1", server.backend.port);
+    let forward = tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut server = tokio::net::TcpStream::connect(behind).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    let options = Options {
+        servers: vec![front.to_string().into()],
+        ..Options::default()
+    };
+    let mut read = server.read(options);
+    let came = read.until(is_whole).await;
+    assert!(matches!(&came[..], [Report::Service(_, i), _] if has(i, "10.0.0.1")), "{came:?}");
+    server.register("my_svc", "10.0.0.2", "").await;
+    let told = read.until(|r| matches!(r, Report::Service(..))).await;
+    assert!(matches!(&told[..], [Report::Service(_, i)] if i.len() == 2), "{told:?}");
+    forward.abort();
+    server.backend.signal("KILL");
+    assert!(matches!(&read.until(is_lost).await[..], [_]));
 }
 
 /// Figures for a report: `cargo test -p pilothouse-registries --release latency_of_nacos -- --ignored --nocapture`.

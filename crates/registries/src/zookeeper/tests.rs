@@ -87,6 +87,17 @@ fn paths_are_read_beside_the_usual_ones() {
     assert_eq!(paths, ["/dubbo", "/services", "own/path", "/"]);
 }
 
+#[test]
+fn changes_that_nobody_asked_for_end_the_session() {
+    let framed = |w: jute::Writer| w.frame();
+    let answer = framed(jute::Writer::new().int(1).long(0).int(-101));
+    let change = || framed(jute::Writer::new().int(-1).long(0).int(0).int(4).int(3).buffer(b"/dubbo"));
+    let replayed = |octets: Vec<Vec<u8>>| replay(&octets.concat());
+    assert_eq!(replayed(vec![answer.clone(), change()]), []);
+    let reports = replayed(vec![answer, change(), change()]);
+    assert!(matches!(&reports[..], [Report::Lost(why)] if why.contains("nobody asked for")), "{reports:?}");
+}
+
 /// A server that takes a connection, says something whenever it is spoken to, and does nothing more.
 async fn stranger(says: Vec<Vec<u8>>, closes: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
