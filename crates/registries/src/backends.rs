@@ -33,12 +33,14 @@ impl Backend {
         environment: &[(&'static str, &str)],
     ) -> Option<Self> {
         let cache = std::env::var_os("BACKENDS_CACHE").map(PathBuf::from);
-        let home = || std::env::var_os("HOME").map(|h| Path::new(&h).join(".cache/mesh-test-backends"));
+        let home =
+            || std::env::var_os("HOME").map(|h| Path::new(&h).join(".cache/mesh-test-backends"));
         let is_installed = |c: &PathBuf| c.join(name).join("ok").is_file();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
         let script = root.join(format!("shared/tools/backends/bin/{name}.sh"));
         if !cache.or_else(home).as_ref().is_some_and(is_installed) || !script.is_file() {
-            let required = std::env::var_os("PILOTHOUSE_REQUIRE_BACKENDS").is_some_and(|v| v == "1");
+            let required =
+                std::env::var_os("PILOTHOUSE_REQUIRE_BACKENDS").is_some_and(|v| v == "1");
             assert!(!required, "{name} is required and not installed");
             eprintln!("SKIPPED: there is no {name} here, nothing was tested");
             return None;
@@ -76,25 +78,35 @@ impl Backend {
 
     /// Its process.
     pub(crate) fn pid(&self) -> String {
-        let file = self.run.path().join(format!("{}-{}.pid", self.name, self.port));
+        let file = self
+            .run
+            .path()
+            .join(format!("{}-{}.pid", self.name, self.port));
         std::fs::read_to_string(file).unwrap().trim().to_owned()
     }
 
     /// Sends it a signal: `KILL`, `STOP`, `CONT`.
     pub(crate) fn signal(&self, signal: &str) {
-        let done = Command::new("kill").args([format!("-{signal}"), self.pid()]).status();
+        let done = Command::new("kill")
+            .args([format!("-{signal}"), self.pid()])
+            .status();
         assert!(done.unwrap().success());
     }
 
     /// Starts a ZooKeeper again after it was killed, with its data.
     pub(crate) fn again(&self) {
         let cache = std::env::var("BACKENDS_CACHE").map(PathBuf::from);
-        let home = || PathBuf::from(std::env::var("HOME").unwrap()).join(".cache/mesh-test-backends");
+        let home =
+            || PathBuf::from(std::env::var("HOME").unwrap()).join(".cache/mesh-test-backends");
         let jars = cache.unwrap_or_else(|_| home()).join("zookeeper/classpath");
         let jars = std::fs::read_to_string(jars).unwrap();
         let named = format!("{}-{}", self.name, self.port);
         let process = Command::new("java")
-            .args(["-cp", jars.trim(), "org.apache.zookeeper.server.ZooKeeperServerMain"])
+            .args([
+                "-cp",
+                jars.trim(),
+                "org.apache.zookeeper.server.ZooKeeperServerMain",
+            ])
             .arg(self.run.path().join(&named).join("zoo.cfg"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -188,14 +200,42 @@ impl Read {
 pub(crate) fn figures(mut times: Vec<Duration>) -> String {
     times.sort();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    format!("{} times: p50 {:?}, p90 {:?}, max {:?}", times.len(), at(0.5), at(0.9), at(1.0))
+    format!(
+        "{} times: p50 {:?}, p90 {:?}, max {:?}",
+        times.len(),
+        at(0.5),
+        at(0.9),
+        at(1.0)
+    )
 }
 
 /// The memory of this process, in megabytes.
 pub(crate) fn resident_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() / 1024
+    let line = status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmRSS:"))
+        .unwrap();
+    line.trim()
+        .trim_end_matches(" kB")
+        .trim()
+        .parse::<u64>()
+        .unwrap()
+        / 1024
+}
+
+/// What this process has used of a processor, in milliseconds.
+pub(crate) fn processor_ms() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    // Behind the name of the program, which may have spaces.
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .collect();
+    let ticks = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    ticks * 10
 }
 
 /// Tries until something is there.
@@ -205,7 +245,10 @@ pub(crate) async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T 
         if let Some(found) = ask().await {
             return found;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "not within a minute");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "not within a minute"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

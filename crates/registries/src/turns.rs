@@ -168,12 +168,32 @@ mod tests {
         let lost = |why: &str, whole| (End::Lost(why.into()), whole);
         let moved = |why: &str, whole| (End::Elsewhere(why.into()), whole);
         for (servers, ends, told, error) in [
-            (2, vec![lost("a", false), lost("b", false)], vec!["a; b"], Some("a; b")),
-            (2, vec![lost("a", false), lost("b", true), lost("c", false)], vec!["b"], None),
-            (1, vec![lost("a", true), lost("b", true), lost("c", false)], vec!["a", "b", "c"], Some("c")),
+            (
+                2,
+                vec![lost("a", false), lost("b", false)],
+                vec!["a; b"],
+                Some("a; b"),
+            ),
+            (
+                2,
+                vec![lost("a", false), lost("b", true), lost("c", false)],
+                vec!["b"],
+                None,
+            ),
+            (
+                1,
+                vec![lost("a", true), lost("b", true), lost("c", false)],
+                vec!["a", "b", "c"],
+                Some("c"),
+            ),
             (1, vec![moved("a", true), moved("b", true)], vec![], None),
             (1, vec![moved("a", false)], vec!["a"], Some("a")),
-            (0, vec![], vec!["no servers are named"], Some("no servers are named")),
+            (
+                0,
+                vec![],
+                vec!["no servers are named"],
+                Some("no servers are named"),
+            ),
         ] {
             let script = Mutex::new(ends.into_iter().rev().collect());
             let scripted = Scripted((0..servers).collect(), script);

@@ -57,6 +57,8 @@ pub(super) struct Catalog {
     whole: Option<BTreeSet<ServiceName>>,
     /// Whether what is there may be something else.
     is_changed: bool,
+    /// Whether something was told since that is not there any more.
+    has_left: bool,
 }
 
 impl Catalog {
@@ -70,6 +72,7 @@ impl Catalog {
             lists: 0,
             whole: None,
             is_changed: true,
+            has_left: false,
         }
     }
 
@@ -126,7 +129,10 @@ impl Catalog {
         let name = key.host(&self.namespace);
         if !self.hosts.insert(name.clone()) {
             // Groups that differ in `_` and `-` alone.
-            tracing::debug!(host = &*name, "Two services of Nacos have one host; one is read.");
+            tracing::debug!(
+                host = &*name,
+                "Two services of Nacos have one host; one is read."
+            );
             return None;
         }
         let entry = Entry {
@@ -144,14 +150,17 @@ impl Catalog {
             self.hosts.remove(&entry.name);
             self.asked -= usize::from(entry.standing == Standing::Asked);
             self.is_changed = true;
+            self.has_left |= entry.standing == Standing::Told;
         }
     }
 
     /// Takes in what a service is, as it was asked for. A push that came meanwhile is newer.
     pub(super) fn answered(&mut self, key: &Key, instances: Vec<Instance>, out: &mut Outbox) {
-        if self.entries.get(key).is_some_and(|e| {
-            matches!(e.standing, Standing::Asked | Standing::Refused)
-        }) {
+        if self
+            .entries
+            .get(key)
+            .is_some_and(|e| matches!(e.standing, Standing::Asked | Standing::Refused))
+        {
             self.pushed(key, instances, out);
         }
     }
@@ -172,7 +181,11 @@ impl Catalog {
 
     /// A service is there, and the server does not tell of it: what is known of it stays.
     pub(super) fn refused(&mut self, key: &Key, out: &mut Outbox) {
-        if self.entries.get(key).is_some_and(|e| e.standing == Standing::Asked) {
+        if self
+            .entries
+            .get(key)
+            .is_some_and(|e| e.standing == Standing::Asked)
+        {
             self.stand(key, Standing::Refused);
             self.settle(out);
         }
@@ -184,6 +197,7 @@ impl Catalog {
         {
             self.asked -= usize::from(entry.standing == Standing::Asked);
             self.is_changed = true;
+            self.has_left |= entry.standing == Standing::Told;
             entry.standing = standing;
         }
     }
@@ -194,10 +208,11 @@ impl Catalog {
             return;
         }
         self.is_changed = false;
+        let has_left = std::mem::take(&mut self.has_left);
         let there = self.entries.values();
         let there = there.filter(|e| e.standing != Standing::Skipped);
         let names: BTreeSet<ServiceName> = there.map(|e| e.name.clone()).collect();
-        if self.whole.as_ref() != Some(&names) {
+        if has_left || self.whole.as_ref() != Some(&names) {
             self.whole = Some(names.clone());
             out.whole(names);
         }

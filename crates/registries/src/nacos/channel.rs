@@ -264,5 +264,10 @@ fn status(headers: &HeaderMap) -> Option<String> {
     let code = headers.get("grpc-status")?.to_str().ok()?;
     let said = headers.get("grpc-message").and_then(|v| v.to_str().ok());
     let said: String = said.unwrap_or("").chars().take(200).collect();
-    (code != "0").then(|| format!("gRPC status {}: {said}", code.chars().take(8).collect::<String>()))
+    (code != "0").then(|| {
+        format!(
+            "gRPC status {}: {said}",
+            code.chars().take(8).collect::<String>()
+        )
+    })
 }

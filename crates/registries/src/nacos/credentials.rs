@@ -18,7 +18,7 @@ const LOGINS: [&str; 2] = ["/nacos/v1/auth/users/login", "/nacos/v3/auth/user/lo
 /// The largest answer to a login.
 const LARGEST: usize = 64 << 10;
 /// The shortest and the longest time that a token is taken to hold.
-const HOLDS: (u64, u64) = (1, 7 * 24 * 3600);
+const HOLDS: (u64, u64) = (2, 7 * 24 * 3600);
 
 /// How a registry is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,6 +35,13 @@ pub(super) struct Token {
     text: Redacted,
     /// When to get the next one.
     pub(super) renew: Duration,
+}
+
+impl Token {
+    /// How long to wait where the next one did not come.
+    pub(super) fn again(&self) -> Duration {
+        (self.renew / 16).max(Duration::from_secs(1))
+    }
 }
 
 /// Headers of one request.
@@ -67,7 +74,11 @@ impl Credentials {
         let Some((user, password)) = &self.user else {
             return Ok(None);
         };
-        let form = format!("username={}&password={}", escaped(user), escaped(password.reveal()));
+        let form = format!(
+            "username={}&password={}",
+            escaped(user),
+            escaped(password.reveal())
+        );
         let mut last = String::new();
         for target in LOGINS {
             let ask = Ask {
@@ -128,7 +139,10 @@ fn signed(
         Some(service) => format!("{now}@@{service}"),
         None => now.to_string(),
     };
-    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.reveal().as_bytes());
+    let key = hmac::Key::new(
+        hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+        secret.reveal().as_bytes(),
+    );
     let signature = BASE64_STANDARD.encode(hmac::sign(&key, data.as_bytes()));
     [
         ("ak".to_owned(), access.to_owned()),
@@ -143,7 +157,7 @@ mod tests {
 
     #[test]
     fn tokens_are_renewed_before_they_end() {
-        for (ttl, renew) in [(18_000, 14_400), (5, 4), (0, 0), (u64::MAX, 483_840)] {
+        for (ttl, renew) in [(18_000, 14_400), (5, 4), (0, 1), (u64::MAX, 483_840)] {
             let body = format!(r#"{{"accessToken":"abc","tokenTtl":{ttl},"globalAdmin":true}}"#);
             assert_eq!(token(body.as_bytes()).unwrap().renew.as_secs(), renew);
         }
@@ -155,7 +169,12 @@ mod tests {
     #[test]
     fn a_signature_is_over_time_and_service() {
         // openssl: printf %s '1700000000000@@g@@svc' | openssl dgst -sha1 -hmac secret -binary | base64
-        let headers = signed("me", &Redacted::new("secret"), 1_700_000_000_000, Some("g@@svc"));
+        let headers = signed(
+            "me",
+            &Redacted::new("secret"),
+            1_700_000_000_000,
+            Some("g@@svc"),
+        );
         let headers: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (&**k, &**v)).collect();
         assert_eq!(headers[0], ("ak", "me"));
         assert_eq!(headers[1], ("data", "1700000000000@@g@@svc"));

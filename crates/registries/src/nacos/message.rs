@@ -145,7 +145,9 @@ impl Written {
             protocol: None,
             weight: self.weight.0,
             healthy: self.healthy && self.enabled && self.valid,
-            metadata: metadata.map(|(k, v)| (known.get(k), known.get(v))).collect(),
+            metadata: metadata
+                .map(|(k, v)| (known.get(k), known.get(v)))
+                .collect(),
         })
     }
 }
@@ -249,7 +251,10 @@ mod tests {
         for (host, left) in [
             (r#"{"ip":"a","port":80,"weight":0.4}"#, Some((80, 0.4))),
             (r#"{"ip":"a","port":"80","weight":"NaN"}"#, Some((80, 1.0))),
-            (r#"{"ip":"a","port":80,"weight":null,"metadata":null}"#, Some((80, 1.0))),
+            (
+                r#"{"ip":"a","port":80,"weight":null,"metadata":null}"#,
+                Some((80, 1.0)),
+            ),
             (r#"{"ip":"a","port":0}"#, None),
             (r#"{"ip":"a","port":65536}"#, None),
             (r#"{"ip":"a","port":-1}"#, None),
@@ -270,7 +275,11 @@ mod tests {
         let json = r#"{"hosts":[{"ip":"a","port":1,"metadata":
             {"a":"b","n":1,"t":true,"null":null,"list":[1,{}],"map":{"a":[]}}}]}"#;
         let found = hosts(json).unwrap();
-        let metadata: Vec<(&str, &str)> = found[0].metadata.iter().map(|(k, v)| (&**k, &**v)).collect();
+        let metadata: Vec<(&str, &str)> = found[0]
+            .metadata
+            .iter()
+            .map(|(k, v)| (&**k, &**v))
+            .collect();
         assert_eq!(metadata, [("a", "b"), ("n", "1"), ("t", "true")]);
     }
 
@@ -279,7 +288,13 @@ mod tests {
         let many = |n: usize, one: &str| vec![one; n].join(",");
         let host = r#"{"ip":"a","port":1}"#;
         assert!(hosts(&format!(r#"{{"hosts":[{}]}}"#, many(MOST_INSTANCES, host))).is_ok());
-        assert!(hosts(&format!(r#"{{"hosts":[{}]}}"#, many(MOST_INSTANCES + 1, host))).is_err());
+        assert!(
+            hosts(&format!(
+                r#"{{"hosts":[{}]}}"#,
+                many(MOST_INSTANCES + 1, host)
+            ))
+            .is_err()
+        );
         let page = |n| read::<Page>(format!(r#"{{"doms":[{}]}}"#, many(n, r#""""#)).as_bytes());
         assert!(page(MOST_NAMES).is_ok() && page(MOST_NAMES + 1).is_err());
         let deep = format!(r#"{{"x":{}"#, "[".repeat(100_000));

@@ -63,11 +63,24 @@ mod tests {
     #[test]
     fn hosts_are_as_higress_makes_them() {
         for (group, service, namespace, host) in [
-            ("DEFAULT_GROUP", "svc", "public", "svc.DEFAULT-GROUP.public.nacos"),
+            (
+                "DEFAULT_GROUP",
+                "svc",
+                "public",
+                "svc.DEFAULT-GROUP.public.nacos",
+            ),
             ("a_b", "my_svc", "n_s", "my_svc.a-b.n-s.nacos"),
-            ("g", "providers:com.acme.A:1.0:", "ns", "providers:com.acme.A:1.0:.g.ns.nacos"),
+            (
+                "g",
+                "providers:com.acme.A:1.0:",
+                "ns",
+                "providers:com.acme.A:1.0:.g.ns.nacos",
+            ),
         ] {
-            let key = Key { group: group.into(), service: service.into() };
+            let key = Key {
+                group: group.into(),
+                service: service.into(),
+            };
             assert_eq!(&*key.host(namespace), host);
         }
     }

@@ -108,8 +108,17 @@ impl<'a> Poll<'a> {
         to: &Reports,
     ) -> Result<(), String> {
         if self.renew_at.is_some_and(|at| at <= Instant::now()) {
-            self.token = self.options.credentials.login(&self.server.authority()).await?;
-            self.renew_at = self.token.as_ref().map(|t| Instant::now() + t.renew);
+            let server = self.server.authority();
+            match self.options.credentials.login(&server).await {
+                Ok(token) => {
+                    self.renew_at = token.as_ref().map(|t| Instant::now() + t.renew);
+                    self.token = token;
+                }
+                // It is tried again in the next round. The token holds for a while.
+                Err(why) => {
+                    tracing::warn!(server, why, "The token of Nacos is not renewed yet.");
+                }
+            }
         }
         while *list_at <= Instant::now() {
             let found = self.list().await?;
@@ -179,7 +188,12 @@ impl<'a> Poll<'a> {
                 }
             }
             Err(why) => {
-                tracing::debug!(server = self.server.authority(), service = grouped, why, "A service of Nacos is not read.");
+                tracing::debug!(
+                    server = self.server.authority(),
+                    service = grouped,
+                    why,
+                    "A service of Nacos is not read."
+                );
                 self.catalog.refused(key, out);
             }
         }
@@ -188,7 +202,10 @@ impl<'a> Poll<'a> {
 
     /// Asks, once more over another connection where this one was closed.
     async fn ask(&mut self, target: String, resource: &str) -> Result<Answer, String> {
-        let proof = self.options.credentials.prove(self.token.as_ref(), Some(resource));
+        let proof = self
+            .options
+            .credentials
+            .prove(self.token.as_ref(), Some(resource));
         let target = target + &proof.query();
         let ask = || Ask {
             target: &target,
@@ -205,9 +222,10 @@ impl<'a> Poll<'a> {
         };
         match answer {
             (status, body) if status.is_success() => Ok(Answer::Body(body)),
-            (status, _) if matches!(status.as_u16(), 401 | 403) => {
-                Err(format!("{} refuses the credentials", self.server.authority()))
-            }
+            (status, _) if matches!(status.as_u16(), 401 | 403) => Err(format!(
+                "{} refuses the credentials",
+                self.server.authority()
+            )),
             (status, _) => Ok(Answer::Refused(format!("HTTP status {}", status.as_u16()))),
         }
     }
@@ -225,7 +243,14 @@ fn has_hosts(body: &[u8]) -> bool {
 fn hash(instances: &[Instance]) -> u64 {
     let each = instances.iter().map(|i| {
         let mut hasher = DefaultHasher::new();
-        (&i.address, i.port, i.healthy, i.weight.to_bits(), &i.metadata).hash(&mut hasher);
+        (
+            &i.address,
+            i.port,
+            i.healthy,
+            i.weight.to_bits(),
+            &i.metadata,
+        )
+            .hash(&mut hasher);
         hasher.finish()
     });
     each.fold(instances.len() as u64, u64::wrapping_add)

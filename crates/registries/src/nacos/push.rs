@@ -132,7 +132,12 @@ impl<'a> Session<'a> {
             Ok(request) => request,
             Err(error) => {
                 // What it was about is not known; what was known before stays.
-                tracing::warn!(server = &*self.http, kind, error, "A message of Nacos is not read.");
+                tracing::warn!(
+                    server = &*self.http,
+                    kind,
+                    error,
+                    "A message of Nacos is not read."
+                );
                 return Ok(());
             }
         };
@@ -147,7 +152,9 @@ impl<'a> Session<'a> {
         let said = json!({"resultCode": 200, "errorCode": 0, "success": true, "requestId": id});
         self.channel.say(answer, &said).map_err(lost)?;
         if kind == "ConnectResetRequest" {
-            return Err(End::Elsewhere("the server asks to connect elsewhere".into()));
+            return Err(End::Elsewhere(
+                "the server asks to connect elsewhere".into(),
+            ));
         }
         if let Some((key, instances)) = request.pushed() {
             self.catalog.pushed(&key, instances, self.out);
@@ -159,7 +166,11 @@ impl<'a> Session<'a> {
     fn done(&mut self, done: Done) -> Result<(), End> {
         match done {
             Done::Listed(found) => {
-                let Plan { follow, leave, again } = self.catalog.listed(&found.map_err(lost)?, self.out);
+                let Plan {
+                    follow,
+                    leave,
+                    again,
+                } = self.catalog.listed(&found.map_err(lost)?, self.out);
                 let wait = match (again, self.catalog.is_whole()) {
                     (false, _) => self.options.refresh,
                     (true, true) => AGAIN,
@@ -191,7 +202,15 @@ impl<'a> Session<'a> {
                 self.renew_at = token.as_ref().map(|t| Instant::now() + t.renew);
                 self.token = token;
             }
-            Done::Renewed(Err(why)) => return Err(End::Lost(why.into())),
+            Done::Renewed(Err(why)) => {
+                // The token holds for a while, and when it does not, calls say so.
+                tracing::warn!(
+                    server = &*self.http,
+                    why,
+                    "The token of Nacos is not renewed yet."
+                );
+                self.renew_at = self.token.as_ref().map(|t| Instant::now() + t.again());
+            }
         }
         Ok(())
     }
@@ -280,7 +299,9 @@ async fn list(
     for group in options.groups() {
         let mut last = Vec::new();
         for page in 1..=MOST_SERVICES / PAGE {
-            let proof = options.credentials.prove(token, Some(&format!("{group}@@")));
+            let proof = options
+                .credentials
+                .prove(token, Some(&format!("{group}@@")));
             let said: Value = json!({
                 "namespace": options.namespace_id(),
                 "groupName": group,

@@ -27,7 +27,11 @@ pub(super) async fn ask(
     };
     let uri: Uri = url.parse().map_err(|_| wrong())?;
     let host = uri.host().filter(|_| uri.scheme_str() == Some("http"));
-    let authority = format!("{}:{}", host.ok_or_else(wrong)?, uri.port_u16().unwrap_or(80));
+    let authority = format!(
+        "{}:{}",
+        host.ok_or_else(wrong)?,
+        uri.port_u16().unwrap_or(80)
+    );
     let below = uri.path().trim_end_matches('/');
     let target = format!("{below}/nacos/serverlist?namespace={}", escaped(namespace));
     let ask = Ask {
@@ -61,8 +65,12 @@ mod tests {
 
     #[test]
     fn a_list_is_of_addresses_alone() {
-        let read = |text| list(text, 1).map(|l| l.iter().map(Address::authority).collect::<Vec<_>>());
-        assert_eq!(read("1.1.1.1\n 2.2.2.2:3\n").unwrap(), ["1.1.1.1:1", "2.2.2.2:3"]);
+        let read =
+            |text| list(text, 1).map(|l| l.iter().map(Address::authority).collect::<Vec<_>>());
+        assert_eq!(
+            read("1.1.1.1\n 2.2.2.2:3\n").unwrap(),
+            ["1.1.1.1:1", "2.2.2.2:3"]
+        );
         for text in ["", "\n", "1.1.1.1\nbad", "<html>"] {
             assert_eq!(read(text), None, "{text}");
         }
@@ -74,7 +82,10 @@ mod tests {
     async fn an_address_server_is_asked_as_higress_asks() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         for (answer, wanted) in [
-            ("200 OK\r\ncontent-length: 15\r\n\r\n1.1.1.1\n2.2.2.2", vec!["1.1.1.1:8848", "2.2.2.2:8848"]),
+            (
+                "200 OK\r\ncontent-length: 15\r\n\r\n1.1.1.1\n2.2.2.2",
+                vec!["1.1.1.1:8848", "2.2.2.2:8848"],
+            ),
             ("200 OK\r\ncontent-length: 3\r\n\r\nbad", vec![]),
             ("404 Not Found\r\ncontent-length: 7\r\n\r\n1.1.1.1", vec![]),
             ("200 OK\r\ncontent-length: 99999999\r\n\r\n1.1.1.1", vec![]),
@@ -86,13 +97,20 @@ mod tests {
                 let mut head = vec![0; 4096];
                 let n = socket.read(&mut head).await.unwrap();
                 let head = String::from_utf8_lossy(&head[..n]).to_lowercase();
-                assert!(head.starts_with("get /nacos/serverlist?namespace=n%2fs http"), "{head}");
+                assert!(
+                    head.starts_with("get /nacos/serverlist?namespace=n%2fs http"),
+                    "{head}"
+                );
                 assert!(head.contains("request-module: naming"), "{head}");
                 let answer = format!("HTTP/1.1 {answer}");
                 socket.write_all(answer.as_bytes()).await.unwrap();
             };
             let (got, ()) = tokio::join!(ask(&address, "n/s", PORT), serve);
-            let got: Vec<String> = got.unwrap_or_default().iter().map(Address::authority).collect();
+            let got: Vec<String> = got
+                .unwrap_or_default()
+                .iter()
+                .map(Address::authority)
+                .collect();
             assert_eq!(got, wanted);
         }
     }

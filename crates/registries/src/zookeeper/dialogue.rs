@@ -80,7 +80,9 @@ impl Dialogue {
             match wire::message(record).map_err(unreadable)? {
                 Message::Alive => {}
                 Message::Authenticated(0) => {}
-                Message::Authenticated(_) => return Err("the server refuses the credentials".to_owned()),
+                Message::Authenticated(_) => {
+                    return Err("the server refuses the credentials".to_owned());
+                }
                 Message::Changed(change, path) => {
                     let unasked = "the server tells of changes that nobody asked for";
                     self.watched = self.watched.checked_sub(1).ok_or(unasked)?;

@@ -56,8 +56,9 @@ pub(super) fn provider(interface: &str, node: &str) -> Option<Provider> {
     let weight = first("weight").and_then(|w| w.parse().ok());
     let weight = weight.filter(|w: &f64| w.is_finite() && *w >= 0.0);
     let single = parameters.iter().filter(|(_, values)| values.len() == 1);
-    let mut metadata: BTreeMap<Arc<str>, Arc<str>> =
-        single.map(|(key, values)| (decoded(key), decoded(values[0]))).collect();
+    let mut metadata: BTreeMap<Arc<str>, Arc<str>> = single
+        .map(|(key, values)| (decoded(key), decoded(values[0])))
+        .collect();
     metadata.insert("protocol".into(), protocol.into());
     Some(Provider {
         service: format!("providers:{interface}:{version}:{group}.zookeeper").into(),
@@ -80,7 +81,10 @@ pub(super) fn services(
 ) -> BTreeMap<ServiceName, Vec<Instance>> {
     let mut grouped: BTreeMap<ServiceName, Vec<Provider>> = BTreeMap::new();
     for provider in nodes.iter().filter_map(|node| provider(interface, node)) {
-        grouped.entry(provider.service.clone()).or_default().push(provider);
+        grouped
+            .entry(provider.service.clone())
+            .or_default()
+            .push(provider);
     }
     let weighed = |mut providers: Vec<Provider>| {
         if providers.iter().any(|p| p.has_weight) {
@@ -90,7 +94,10 @@ pub(super) fn services(
         }
         providers.into_iter().map(|p| p.instance).collect()
     };
-    grouped.into_iter().map(|(name, providers)| (name, weighed(providers))).collect()
+    grouped
+        .into_iter()
+        .map(|(name, providers)| (name, weighed(providers)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -100,9 +107,18 @@ mod tests {
     #[test]
     fn what_is_no_url_of_a_provider_is_left_out() {
         for (node, place) in [
-            ("dubbo%3A%2F%2F10.0.0.1%3A20880%2Fa.B%3Fx%3D1", Some(("10.0.0.1", 20880, "dubbo"))),
-            ("tri%3A%2F%2F%5B2001%3Adb8%3A%3A1%5D%3A50051%2Fa.B", Some(("2001:db8::1", 50051, "tri"))),
-            ("dubbo://me:pw@host.example:1/a", Some(("host.example", 1, "dubbo"))),
+            (
+                "dubbo%3A%2F%2F10.0.0.1%3A20880%2Fa.B%3Fx%3D1",
+                Some(("10.0.0.1", 20880, "dubbo")),
+            ),
+            (
+                "tri%3A%2F%2F%5B2001%3Adb8%3A%3A1%5D%3A50051%2Fa.B",
+                Some(("2001:db8::1", 50051, "tri")),
+            ),
+            (
+                "dubbo://me:pw@host.example:1/a",
+                Some(("host.example", 1, "dubbo")),
+            ),
             ("dubbo://10.0.0.1:20880", Some(("10.0.0.1", 20880, "dubbo"))),
             ("dubbo://10.0.0.1/a", None),
             ("dubbo://10.0.0.1:0/a", None),
@@ -113,18 +129,24 @@ mod tests {
             ("", None),
         ] {
             let read = provider("a.B", node).map(|p| p.instance);
-            let read = read.as_ref().map(|i| (&*i.address, i.port, i.protocol.as_deref().unwrap()));
+            let read = read
+                .as_ref()
+                .map(|i| (&*i.address, i.port, i.protocol.as_deref().unwrap()));
             assert_eq!(read, place, "{node}");
         }
     }
 
     #[test]
     fn providers_weigh_what_they_say() {
-        let node = |n, weight: &str| Arc::from(format!("dubbo://10.0.0.{n}:1/a.B?version=1{weight}"));
+        let node =
+            |n, weight: &str| Arc::from(format!("dubbo://10.0.0.{n}:1/a.B?version=1{weight}"));
         for (nodes, weights) in [
             (vec![node(1, ""), node(2, "")], vec![1.0, 1.0]),
             (vec![node(1, ""), node(2, "&weight=50")], vec![100.0, 50.0]),
-            (vec![node(1, "&weight=0"), node(2, "&weight=x")], vec![0.0, 100.0]),
+            (
+                vec![node(1, "&weight=0"), node(2, "&weight=x")],
+                vec![0.0, 100.0],
+            ),
         ] {
             let services = services("a.B", &nodes);
             let found = &services["providers:a.B:1:.zookeeper"];
@@ -134,7 +156,12 @@ mod tests {
 
     #[test]
     fn versions_and_groups_are_services_of_their_own() {
-        let nodes = ["?version=1", "?version=1&group=g", "", "?group=h%2Fi&group=x"];
+        let nodes = [
+            "?version=1",
+            "?version=1&group=g",
+            "",
+            "?group=h%2Fi&group=x",
+        ];
         let nodes = nodes.map(|query| Arc::from(format!("dubbo://10.0.0.1:1/a.B{query}")));
         let services = services("a.B", &nodes);
         let names: Vec<&str> = services.keys().map(|n| &**n).collect();

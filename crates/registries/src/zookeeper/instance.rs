@@ -67,8 +67,14 @@ mod tests {
     fn instances_say_where_they_are_and_whether_they_serve() {
         for (content, wanted) in [
             (r#"{"address":"a","port":1}"#, Some(("a", 1, None, true))),
-            (r#"{"address":"a","port":1,"enabled":false}"#, Some(("a", 1, None, false))),
-            (r#"{"address":"a","port":null,"sslPort":2}"#, Some(("a", 2, Some("https"), true))),
+            (
+                r#"{"address":"a","port":1,"enabled":false}"#,
+                Some(("a", 1, None, false)),
+            ),
+            (
+                r#"{"address":"a","port":null,"sslPort":2}"#,
+                Some(("a", 2, Some("https"), true)),
+            ),
             (
                 r#"{"address":"a","port":1,"payload":{"metadata":{"instance_status":"OUT_OF_SERVICE"}}}"#,
                 Some(("a", 1, None, false)),
@@ -86,7 +92,10 @@ mod tests {
                 r#"{"address":"a","port":3,"payload":{"metadata":{"dubbo.endpoints":"["}}}"#,
                 Some(("a", 3, Some("dubbo"), true)),
             ),
-            (r#"{"address":"a","port":1,"payload":null}"#, Some(("a", 1, None, true))),
+            (
+                r#"{"address":"a","port":1,"payload":null}"#,
+                Some(("a", 1, None, true)),
+            ),
             (r#"{"address":"","port":1}"#, None),
             (r#"{"address":"a","port":0}"#, None),
             (r#"{"address":"a","port":65536}"#, None),
@@ -95,7 +104,9 @@ mod tests {
             ("null", None),
         ] {
             let read = instance(content.as_bytes());
-            let read = read.as_ref().map(|i| (&*i.address, i.port, i.protocol.as_deref(), i.healthy));
+            let read = read
+                .as_ref()
+                .map(|i| (&*i.address, i.port, i.protocol.as_deref(), i.healthy));
             assert_eq!(read, wanted, "{content}");
         }
     }

@@ -101,27 +101,43 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let frame = Writer::new().int(-7).long(1 << 40).bool(true).buffer("ä".as_bytes()).frame();
+        let frame = Writer::new()
+            .int(-7)
+            .long(1 << 40)
+            .bool(true)
+            .buffer("ä".as_bytes())
+            .frame();
         let mut reader = Reader(&frame);
         assert_eq!(reader.int().unwrap() as usize, frame.len() - 4);
         assert_eq!((reader.int(), reader.long()), (Ok(-7), Ok(1 << 40)));
-        assert_eq!((reader.take(1).unwrap(), reader.text()), (&[1][..], Ok("ä")));
+        assert_eq!(
+            (reader.take(1).unwrap(), reader.text()),
+            (&[1][..], Ok("ä"))
+        );
         assert_eq!(reader.int(), Err(Malformed));
     }
 
     #[test]
     fn lists_hold_what_they_say() {
         for (record, texts) in [
-            (&[0, 0, 0, 2, 0, 0, 0, 1, b'a', 0, 0, 0, 0][..], Ok(vec!["a", ""])),
+            (
+                &[0, 0, 0, 2, 0, 0, 0, 1, b'a', 0, 0, 0, 0][..],
+                Ok(vec!["a", ""]),
+            ),
             (&[0xff, 0xff, 0xff, 0xff], Ok(vec![])),
-            (&[0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], Err(Malformed)),
+            (
+                &[0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+                Err(Malformed),
+            ),
             (&[0, 0, 0, 2, 0, 0, 0, 0], Err(Malformed)),
             (&[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0], Err(Malformed)),
             (&[0, 0, 0, 1, 0, 0, 0, 1, 0xff], Err(Malformed)),
             (&[0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff], Err(Malformed)),
         ] {
             let read = Reader(record).texts(2);
-            let read = read.as_ref().map(|t| t.iter().map(|t| &**t).collect::<Vec<_>>());
+            let read = read
+                .as_ref()
+                .map(|t| t.iter().map(|t| &**t).collect::<Vec<_>>());
             assert_eq!(read.map_err(|e| *e), texts, "{record:?}");
         }
     }

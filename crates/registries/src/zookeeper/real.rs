@@ -45,7 +45,11 @@ impl Writes {
 
     /// Makes a node; it goes with this client where `flags` is 1.
     async fn create(&mut self, path: &str, content: &str, flags: i32) {
-        let head = Writer::new().int(1).int(1).buffer(path.as_bytes()).buffer(content.as_bytes());
+        let head = Writer::new()
+            .int(1)
+            .int(1)
+            .buffer(path.as_bytes())
+            .buffer(content.as_bytes());
         let acl = head.int(1).int(31).buffer(b"world").buffer(b"anyone");
         let error = self.call(acl.int(flags)).await;
         assert!(matches!(error, 0 | -110), "{path}: {error}");
@@ -53,7 +57,10 @@ impl Writes {
 
     async fn set(&mut self, path: &str, content: &str) {
         let request = Writer::new().int(1).int(5).buffer(path.as_bytes());
-        assert_eq!(self.call(request.buffer(content.as_bytes()).int(-1)).await, 0);
+        assert_eq!(
+            self.call(request.buffer(content.as_bytes()).int(-1)).await,
+            0
+        );
     }
 
     async fn delete(&mut self, path: &str) {
@@ -63,11 +70,17 @@ impl Writes {
 }
 
 fn provider(n: usize, more: &str) -> String {
-    format!("/dubbo/com.acme.A/providers/dubbo%3A%2F%2F10.0.{}.{}%3A20880%2Fcom.acme.A%3Fversion%3D1{more}", n / 250, n % 250)
+    format!(
+        "/dubbo/com.acme.A/providers/dubbo%3A%2F%2F10.0.{}.{}%3A20880%2Fcom.acme.A%3Fversion%3D1{more}",
+        n / 250,
+        n % 250
+    )
 }
 
 fn application(address: &str, status: &str) -> String {
-    format!(r#"{{"address":"{address}","port":80,"payload":{{"metadata":{{"instance_status":"{status}"}}}}}}"#)
+    format!(
+        r#"{{"address":"{address}","port":80,"payload":{{"metadata":{{"instance_status":"{status}"}}}}}}"#
+    )
 }
 
 const A: &str = "providers:com.acme.A:1:.zookeeper";
@@ -105,16 +118,29 @@ async fn what_is_registered_changed_and_removed_is_reported() {
     }
     writes.create(&provider(1, ""), "", 1).await;
     let first = read.service(A, |i| i.len() == 1).await;
-    assert_eq!((&*first[0].address, first[0].port, first[0].weight), ("10.0.0.1", 20880, 1.0));
+    assert_eq!(
+        (&*first[0].address, first[0].port, first[0].weight),
+        ("10.0.0.1", 20880, 1.0)
+    );
     writes.create(&provider(2, "%26weight%3D50"), "", 0).await;
     let both = read.service(A, |i| i.len() == 2).await;
-    assert_eq!(both.iter().map(|i| i.weight).collect::<Vec<_>>(), [100.0, 50.0]);
+    assert_eq!(
+        both.iter().map(|i| i.weight).collect::<Vec<_>>(),
+        [100.0, 50.0]
+    );
 
     writes.create("/services", "", 0).await;
     writes.create("/services/web", "", 0).await;
-    writes.create("/services/web/x", &application("10.1.0.1", "UP"), 0).await;
+    writes
+        .create("/services/web/x", &application("10.1.0.1", "UP"), 0)
+        .await;
     read.service(WEB, |i| i.len() == 1 && i[0].healthy).await;
-    writes.set("/services/web/x", &application("10.1.0.1", "OUT_OF_SERVICE")).await;
+    writes
+        .set(
+            "/services/web/x",
+            &application("10.1.0.1", "OUT_OF_SERVICE"),
+        )
+        .await;
     read.service(WEB, |i| i.len() == 1 && !i[0].healthy).await;
     writes.delete("/services/web/x").await;
     read.service(WEB, <[Instance]>::is_empty).await;
@@ -125,8 +151,12 @@ async fn what_is_registered_changed_and_removed_is_reported() {
     // A provider that ends takes its node along.
     let closing = Writer::new().int(1).int(-11);
     writes.call(closing).await;
-    read.service(A, |i| i.len() == 1 && *i[0].address == *"10.0.0.2").await;
-    Writes::new(backend.port).await.delete(&provider(2, "%26weight%3D50")).await;
+    read.service(A, |i| i.len() == 1 && *i[0].address == *"10.0.0.2")
+        .await;
+    Writes::new(backend.port)
+        .await
+        .delete(&provider(2, "%26weight%3D50"))
+        .await;
     read.service(A, <[Instance]>::is_empty).await;
     read.stop().await;
 }
@@ -140,17 +170,25 @@ async fn a_server_that_is_killed_is_lost_and_read_again_without_an_empty_report(
         let mut writes = Writes::new(backend.port).await;
         writes.create("/services", "", 0).await;
         writes.create("/services/web", "", 0).await;
-        writes.create("/services/web/x", &application("10.1.0.1", "UP"), 0).await;
+        writes
+            .create("/services/web/x", &application("10.1.0.1", "UP"), 0)
+            .await;
     };
     register().await;
     let mut reading = read(backend.port);
-    assert!(matches!(&reading.until(is_whole).await[..], [Report::Service(n, _), _] if **n == *WEB));
+    assert!(
+        matches!(&reading.until(is_whole).await[..], [Report::Service(n, _), _] if **n == *WEB)
+    );
 
     // Still for longer than the session holds: lost, and back by itself.
     backend.signal("STOP");
     let start = Instant::now();
     assert_eq!(reading.until(is_lost).await.len(), 1);
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        start.elapsed()
+    );
     let error = (&mut reading.ended).await.unwrap().unwrap_err();
     assert!(error.to_string().contains("does not answer"), "{error}");
     backend.signal("CONT");
@@ -187,7 +225,11 @@ async fn nodes_that_are_not_for_everyone_are_read_by_a_user() {
         return;
     };
     let mut writes = Writes::new(backend.port).await;
-    writes.socket.write_all(&wire::authenticate("me", "hunter2")).await.unwrap();
+    writes
+        .socket
+        .write_all(&wire::authenticate("me", "hunter2"))
+        .await
+        .unwrap();
     writes.record().await;
     let head = Writer::new().int(1).int(1).buffer(b"/services").buffer(b"");
     // Everything for those that made it: the scheme `auth`.
@@ -211,7 +253,13 @@ async fn latency_of_zookeeper() {
     };
     let mut writes = Writes::new(backend.port).await;
     let mut reading = read(backend.port);
-    for path in ["/dubbo", "/dubbo/com.acme.A", "/dubbo/com.acme.A/providers", "/services", "/services/web"] {
+    for path in [
+        "/dubbo",
+        "/dubbo/com.acme.A",
+        "/dubbo/com.acme.A/providers",
+        "/services",
+        "/services/web",
+    ] {
         writes.create(path, "", 0).await;
     }
     let (mut interfaces, mut applications) = (Vec::new(), Vec::new());
@@ -221,10 +269,19 @@ async fn latency_of_zookeeper() {
         reading.service(A, |i| i.len() == n).await;
         interfaces.push(start.elapsed());
         let start = Instant::now();
-        writes.create(&format!("/services/web/{n}"), &application("10.1.0.1", "UP"), 1).await;
+        writes
+            .create(
+                &format!("/services/web/{n}"),
+                &application("10.1.0.1", "UP"),
+                1,
+            )
+            .await;
         reading.service(WEB, |i| i.len() == n).await;
         applications.push(start.elapsed());
     }
     println!("provider of Dubbo to report: {}", figures(interfaces));
-    println!("instance of Spring Cloud to report: {}", figures(applications));
+    println!(
+        "instance of Spring Cloud to report: {}",
+        figures(applications)
+    );
 }

@@ -56,7 +56,12 @@ impl Session {
                 Ok(None) => {}
                 Err(error) => break Err(error),
             }
-            if socket.read_buf(&mut records.waiting).await.map_err(broken)? == 0 {
+            if socket
+                .read_buf(&mut records.waiting)
+                .await
+                .map_err(broken)?
+                == 0
+            {
                 return Err(format!("{authority} closed the connection at once"));
             }
         };
@@ -122,7 +127,11 @@ impl Session {
         }
         self.dialogue.close();
         // The server forgets the session by itself where it does not hear this.
-        let _ = timeout(FAREWELL, self.socket.write_all_buf(&mut self.dialogue.sending)).await;
+        let _ = timeout(
+            FAREWELL,
+            self.socket.write_all_buf(&mut self.dialogue.sending),
+        )
+        .await;
         None
     }
 }

@@ -48,7 +48,13 @@ fn urls_of_dubbo_are_read_as_higress_reads_them() {
         let interface = path.split('/').nth(2).unwrap();
         let provider = dubbo::provider(interface, node).unwrap();
         let protocol = provider.instance.protocol.clone().unwrap();
-        compare(&mut score, &case, host(&provider.service), &protocol, &provider.instance);
+        compare(
+            &mut score,
+            &case,
+            host(&provider.service),
+            &protocol,
+            &provider.instance,
+        );
     }
     score.all_as_recorded();
 }
@@ -65,7 +71,8 @@ fn instances_of_spring_cloud_are_read_as_higress_reads_them() {
             let found = wire::Found::Children(vec![name]);
             asks = tree.answered(asks.remove(0), found, &mut out).unwrap();
         }
-        tree.answered(asks.remove(0), wire::Found::Data(content.into()), &mut out).unwrap();
+        tree.answered(asks.remove(0), wire::Found::Data(content.into()), &mut out)
+            .unwrap();
         let Some(Report::Service(name, instances)) = out.pop() else {
             panic!("nothing is reported");
         };
@@ -79,7 +86,9 @@ fn instances_of_spring_cloud_are_read_as_higress_reads_them() {
 #[test]
 fn paths_are_read_beside_the_usual_ones() {
     let options = Options {
-        paths: ["/dubbo/", "own/path", "/", "/a//b", "/a/../b"].map(Arc::from).to_vec(),
+        paths: ["/dubbo/", "own/path", "/", "/a//b", "/a/../b"]
+            .map(Arc::from)
+            .to_vec(),
         ..Options::default()
     };
     let roots = options.roots();
@@ -91,11 +100,24 @@ fn paths_are_read_beside_the_usual_ones() {
 fn changes_that_nobody_asked_for_end_the_session() {
     let framed = |w: jute::Writer| w.frame();
     let answer = framed(jute::Writer::new().int(1).long(0).int(-101));
-    let change = || framed(jute::Writer::new().int(-1).long(0).int(0).int(4).int(3).buffer(b"/dubbo"));
+    let change = || {
+        framed(
+            jute::Writer::new()
+                .int(-1)
+                .long(0)
+                .int(0)
+                .int(4)
+                .int(3)
+                .buffer(b"/dubbo"),
+        )
+    };
     let replayed = |octets: Vec<Vec<u8>>| replay(&octets.concat());
     assert_eq!(replayed(vec![answer.clone(), change()]), []);
     let reports = replayed(vec![answer, change(), change()]);
-    assert!(matches!(&reports[..], [Report::Lost(why)] if why.contains("nobody asked for")), "{reports:?}");
+    assert!(
+        matches!(&reports[..], [Report::Lost(why)] if why.contains("nobody asked for")),
+        "{reports:?}"
+    );
 }
 
 /// A server that takes a connection, says something whenever it is spoken to, and does nothing more.
@@ -127,7 +149,11 @@ async fn what_is_no_zookeeper_is_an_error_soon() {
     for (says, closes, error) in [
         (vec![Vec::new()], true, "closed the connection"),
         (vec![Vec::new()], false, "does not answer"),
-        (vec![b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()], false, "no ZooKeeper"),
+        (
+            vec![b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()],
+            false,
+            "no ZooKeeper",
+        ),
         (vec![greeting(0)], false, "grants no session"),
         (vec![greeting(-1)], false, "grants no session"),
         // Half a word, then silence.
@@ -136,10 +162,32 @@ async fn what_is_no_zookeeper_is_an_error_soon() {
         (with(Vec::new()), true, "closed the connection"),
         (with(vec![0x7f, 0xff, 0xff, 0xff]), false, "cannot be read"),
         (with(framed(&[0; 3])), false, "cannot be read"),
-        (with(framed(&[0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])), false, "was not asked"),
-        (with(framed(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9])), false, "cannot be read"),
-        (with(framed(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 154])), false, "does not tell"),
-        (with(framed(&[255, 255, 255, 252, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 141])), false, "credentials"),
+        (
+            with(framed(&[0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
+            false,
+            "was not asked",
+        ),
+        (
+            with(framed(&[
+                0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9,
+            ])),
+            false,
+            "cannot be read",
+        ),
+        (
+            with(framed(&[
+                0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 154,
+            ])),
+            false,
+            "does not tell",
+        ),
+        (
+            with(framed(&[
+                255, 255, 255, 252, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 141,
+            ])),
+            false,
+            "credentials",
+        ),
     ] {
         let server = stranger(says.clone(), closes).await;
         let options = Options {

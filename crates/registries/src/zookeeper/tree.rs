@@ -13,6 +13,8 @@ use crate::report::{Instance, ServiceName};
 
 /// More services of one registry than this are not read.
 const MOST_SERVICES: usize = 100_000;
+/// More instances of one application than this are not read.
+const MOST_INSTANCES: usize = 50_000;
 /// Below a root, and no services.
 const OTHERS: [&str; 3] = ["config", "mapping", "metadata"];
 
@@ -83,6 +85,8 @@ pub(super) struct Tree {
     whole: Option<BTreeSet<ServiceName>>,
     /// Whether what is there may be something else.
     is_changed: bool,
+    /// Whether something was told since that is gone again.
+    has_left: bool,
 }
 
 /// A root is not told: nothing can be said of what there is.
@@ -101,21 +105,23 @@ impl Tree {
                 dashed => format!(".{dashed}"),
             };
             // Of two with the same hosts one is read.
-            seen.insert((suffix.clone(), *layout == Layout::Interfaces)).then(|| Root {
-                path: match words {
-                    "" => String::new(),
-                    words => format!("/{words}"),
-                },
-                layout: *layout,
-                suffix,
-                services: BTreeMap::new(),
-            })
+            seen.insert((suffix.clone(), *layout == Layout::Interfaces))
+                .then(|| Root {
+                    path: match words {
+                        "" => String::new(),
+                        words => format!("/{words}"),
+                    },
+                    layout: *layout,
+                    suffix,
+                    services: BTreeMap::new(),
+                })
         };
         Self {
             roots: roots.iter().filter_map(root).collect(),
             asked: 0,
             whole: None,
             is_changed: true,
+            has_left: false,
         }
     }
 
@@ -127,7 +133,9 @@ impl Tree {
     /// What is asked first.
     pub(super) fn begin(&mut self) -> Vec<Ask> {
         let roots = 0..self.roots.len();
-        roots.map(|r| self.ask(Node::Root(r), What::Children)).collect()
+        roots
+            .map(|r| self.ask(Node::Root(r), What::Children))
+            .collect()
     }
 
     /// What is asked when a node changed. Its server tells once, and has to be asked again to tell again.
@@ -135,7 +143,8 @@ impl Tree {
         let mut asks = Vec::new();
         for node in self.nodes(path) {
             match (change, &node) {
-                (Change::Data, Node::Instance(root, service, name)) => {
+                // One that is gone may be there again, as another, before its parent is asked.
+                (_, Node::Instance(root, service, name)) => {
                     let service = self.roots[*root].services.get_mut(service);
                     if let Some(service) = service
                         && let Some(held) = service.instances.get_mut(name)
@@ -145,8 +154,8 @@ impl Tree {
                         asks.push(self.ask(node, What::Data));
                     }
                 }
-                // Its parent has changed as well, and says so.
-                (Change::Data, _) | (_, Node::Instance(..)) => {}
+                // What roots and services hold is not read.
+                (Change::Data, _) => {}
                 (_, Node::Service(root, service)) => {
                     if self.roots[*root].services.contains_key(service) {
                         asks.push(self.ask(node, What::Children));
@@ -193,12 +202,15 @@ impl Tree {
 
     fn services(&mut self, root: usize, names: Vec<Arc<str>>) -> Vec<Ask> {
         let is_service = |name: &Arc<str>| !name.is_empty() && !OTHERS.contains(&&**name);
-        let names: BTreeSet<Arc<str>> =
-            names.into_iter().filter(is_service).take(MOST_SERVICES).collect();
+        let names: BTreeSet<Arc<str>> = names
+            .into_iter()
+            .filter(is_service)
+            .take(MOST_SERVICES)
+            .collect();
         let services = &mut self.roots[root].services;
         let before = services.len();
         services.retain(|name, _| names.contains(name));
-        self.is_changed |= services.len() < before;
+        self.has_left |= services.len() < before;
         let mut new = Vec::new();
         for name in names {
             if !services.contains_key(&name) {
@@ -207,7 +219,8 @@ impl Tree {
             }
         }
         let new = new.into_iter();
-        new.map(|name| self.ask(Node::Service(root, name), What::Children)).collect()
+        new.map(|name| self.ask(Node::Service(root, name), What::Children))
+            .collect()
     }
 
     /// Takes in which instances a service has.
@@ -230,8 +243,13 @@ impl Tree {
                 self.refused(root, name);
                 return asks;
             }
+            _ if layout == Layout::Applications => {
+                // Nothing watches it now. Where it is there again, its parent's list has it as a new one.
+                self.has_left |= self.roots[root].services.remove(name).is_some();
+                return asks;
+            }
             _ => {
-                if layout == Layout::Interfaces && what == What::Children {
+                if what == What::Children {
                     asks.push(self.ask(node, What::Exists));
                 }
                 Vec::new()
@@ -247,7 +265,7 @@ impl Tree {
             self.tell_interface(root, name, &names, out);
             return asks;
         }
-        let names: BTreeSet<Arc<str>> = names.into_iter().collect();
+        let names: BTreeSet<Arc<str>> = names.into_iter().take(MOST_INSTANCES).collect();
         service.instances.retain(|name, held| {
             let stays = names.contains(name);
             service.asked -= usize::from(!stays && held.asked > 0);
@@ -310,12 +328,21 @@ impl Tree {
             return;
         }
         let instances = service.instances.values();
-        out.service(host.clone(), instances.filter_map(|h| h.instance.clone()).collect());
+        out.service(
+            host.clone(),
+            instances.filter_map(|h| h.instance.clone()).collect(),
+        );
         self.is_changed |= service.told.insert(host);
     }
 
     /// Reports the services of an interface. One that nobody provides any more is there as long as the interface is.
-    fn tell_interface(&mut self, root: usize, name: &Arc<str>, nodes: &[Arc<str>], out: &mut Outbox) {
+    fn tell_interface(
+        &mut self,
+        root: usize,
+        name: &Arc<str>,
+        nodes: &[Arc<str>],
+        out: &mut Outbox,
+    ) {
         let Some(service) = self.roots[root].services.get_mut(name) else {
             return;
         };
@@ -342,13 +369,14 @@ impl Tree {
 
     /// Says what there is, where nothing is to come and it is something else.
     fn settle(&mut self, out: &mut Outbox) {
-        if self.asked > 0 || !self.is_changed {
+        if self.asked > 0 || !(self.is_changed || self.has_left) {
             return;
         }
         self.is_changed = false;
+        let has_left = std::mem::take(&mut self.has_left);
         let services = self.roots.iter().flat_map(|r| r.services.values());
         let names: BTreeSet<ServiceName> = services.flat_map(|s| s.told.iter().cloned()).collect();
-        if self.whole.as_ref() != Some(&names) {
+        if has_left || self.whole.as_ref() != Some(&names) {
             self.whole = Some(names.clone());
             out.whole(names);
         }
@@ -414,5 +442,7 @@ fn read(service: &str, node: &str, content: &Bytes) -> Option<Instance> {
     read
 }
 
+#[cfg(test)]
+mod random;
 #[cfg(test)]
 mod tests;

@@ -98,7 +98,9 @@ pub(super) fn connect(timeout_ms: i32) -> Vec<u8> {
 pub(super) fn authenticate(user: &str, password: &str) -> Vec<u8> {
     let head = Writer::new().int(AUTH).int(AUTH_KIND).int(0);
     let digest = head.buffer(b"digest");
-    digest.buffer(format!("{user}:{password}").as_bytes()).frame()
+    digest
+        .buffer(format!("{user}:{password}").as_bytes())
+        .frame()
 }
 
 /// A sign of life.
@@ -230,7 +232,10 @@ mod tests {
         let head = |number, error| Writer::new().int(number).long(9).int(error);
         let read = |w: Writer| message(Bytes::from(w.frame()).slice(4..));
         let event = head(-1, 0).int(4).int(3).buffer(b"/a");
-        assert_eq!(read(event), Ok(Message::Changed(Change::Children, "/a".into())));
+        assert_eq!(
+            read(event),
+            Ok(Message::Changed(Change::Children, "/a".into()))
+        );
         let session = head(-1, 0).int(-1).int(-112).buffer(b"");
         assert_eq!(read(session), Ok(Message::Alive));
         assert_eq!(read(head(-2, 0)), Ok(Message::Alive));
@@ -239,11 +244,20 @@ mod tests {
         let Message::Answer(7, 0, body) = answer else {
             panic!("{answer:?}");
         };
-        assert_eq!(found(What::Children, 0, &body), Ok(Found::Children(vec!["x".into()])));
+        assert_eq!(
+            found(What::Children, 0, &body),
+            Ok(Found::Children(vec!["x".into()]))
+        );
         assert_eq!(found(What::Data, -101, &body), Ok(Found::Missing));
         assert_eq!(found(What::Exists, -102, &body), Ok(Found::Refused(-102)));
-        assert_eq!(found(What::Data, 0, &Bytes::from_static(&[0, 0, 0, 9, 1])), Err(Malformed));
-        assert_eq!(found(What::Data, 0, &Bytes::from_static(&[255; 4])), Ok(Found::Data(Bytes::new())));
+        assert_eq!(
+            found(What::Data, 0, &Bytes::from_static(&[0, 0, 0, 9, 1])),
+            Err(Malformed)
+        );
+        assert_eq!(
+            found(What::Data, 0, &Bytes::from_static(&[255; 4])),
+            Ok(Found::Data(Bytes::new()))
+        );
         assert_eq!(message(Bytes::from_static(&[0; 15])), Err(Malformed));
     }
 }

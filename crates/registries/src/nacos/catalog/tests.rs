@@ -14,8 +14,16 @@ fn run(lines: &[(&str, &str)]) {
         if verb == "list" {
             let found = words.map(key).collect();
             let plan = catalog.listed(&found, &mut out);
-            said.extend(plan.follow.iter().map(|k| format!("+{}/{}", k.group, k.service)));
-            said.extend(plan.leave.iter().map(|k| format!("-{}/{}", k.group, k.service)));
+            said.extend(
+                plan.follow
+                    .iter()
+                    .map(|k| format!("+{}/{}", k.group, k.service)),
+            );
+            said.extend(
+                plan.leave
+                    .iter()
+                    .map(|k| format!("-{}/{}", k.group, k.service)),
+            );
             said.extend(plan.again.then(|| "again".to_owned()));
         } else {
             let key = key(words.next().unwrap());
@@ -39,7 +47,10 @@ fn run(lines: &[(&str, &str)]) {
             Report::Lost(why) => format!("lost {why}"),
         }));
         assert_eq!(said.join(" "), *wanted, "line {number}: {line}");
-        let asked = catalog.entries.values().filter(|e| e.standing == Standing::Asked);
+        let asked = catalog
+            .entries
+            .values()
+            .filter(|e| e.standing == Standing::Asked);
         assert_eq!(catalog.asked, asked.count());
     }
 }
@@ -70,7 +81,10 @@ fn everything_is_told_then_what_there_is_then_each_change() {
         ("list g/a g/b", "+g/a +g/b again"),
         ("answer g/a 1", "a.g.n-s.nacos=[1]"),
         ("list g/a g/b", ""),
-        ("answer g/b", "b.g.n-s.nacos=[] whole[a.g.n-s.nacos,b.g.n-s.nacos]"),
+        (
+            "answer g/b",
+            "b.g.n-s.nacos=[] whole[a.g.n-s.nacos,b.g.n-s.nacos]",
+        ),
         ("push g/a 1 2", "a.g.n-s.nacos=[1,2]"),
         ("push g/a", "a.g.n-s.nacos=[]"),
         ("list g/a g/b", ""),
@@ -88,13 +102,19 @@ fn a_service_is_gone_when_two_lists_in_a_row_do_not_have_it() {
         ("list g/a g/b", "+g/a +g/b again"),
         ("list g/a", "again"),
         ("answer g/a 1", "a.g.n-s.nacos=[1]"),
-        ("answer g/b 1", "b.g.n-s.nacos=[1] whole[a.g.n-s.nacos,b.g.n-s.nacos]"),
+        (
+            "answer g/b 1",
+            "b.g.n-s.nacos=[1] whole[a.g.n-s.nacos,b.g.n-s.nacos]",
+        ),
         ("list g/a g/b", ""),
         ("list g/b", "again"),
         ("list g/b", "-g/a whole[b.g.n-s.nacos]"),
         ("push g/a 1", ""),
         ("list g/a g/b", "+g/a"),
-        ("answer g/a 3", "a.g.n-s.nacos=[3] whole[a.g.n-s.nacos,b.g.n-s.nacos]"),
+        (
+            "answer g/a 3",
+            "a.g.n-s.nacos=[3] whole[a.g.n-s.nacos,b.g.n-s.nacos]",
+        ),
     ]);
 }
 
@@ -128,7 +148,10 @@ fn what_came_from_a_bridge_is_not_told() {
         ("list g/a g/b", ""),
         ("answer g/a ! 1", ""),
         ("answer g/b 1 !", "b.g.n-s.nacos=[1,!] whole[b.g.n-s.nacos]"),
-        ("push g/a 1", "a.g.n-s.nacos=[1] whole[a.g.n-s.nacos,b.g.n-s.nacos]"),
+        (
+            "push g/a 1",
+            "a.g.n-s.nacos=[1] whole[a.g.n-s.nacos,b.g.n-s.nacos]",
+        ),
         ("push g/a !", "whole[b.g.n-s.nacos]"),
     ]);
 }
@@ -143,5 +166,19 @@ fn of_two_services_with_one_host_one_is_read() {
         ("list g_h/a", "again"),
         ("list g_h/a", "-g-h/a whole[]"),
         ("list g_h/a", "+g_h/a"),
+    ]);
+}
+
+#[test]
+fn what_came_and_went_unseen_is_gone() {
+    run(&[
+        ("list g/a", "+g/a again"),
+        ("list g/a", ""),
+        ("answer g/a 1", "a.g.n-s.nacos=[1] whole[a.g.n-s.nacos]"),
+        ("list g/a g/b g/c", "+g/b +g/c"),
+        ("answer g/b 1", "b.g.n-s.nacos=[1]"),
+        ("list g/a g/c", "again"),
+        ("list g/a", "-g/b again"),
+        ("list g/a", "-g/c whole[a.g.n-s.nacos]"),
     ]);
 }
