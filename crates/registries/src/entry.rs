@@ -1,6 +1,7 @@
 //! A registry as it is configured: an entry of McpBridge, checked, with its credentials.
 
 mod open;
+mod options;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +15,16 @@ use crate::service::{Making, VirtualPorts};
 use crate::source::Open;
 
 /// The kinds of registries that are read here.
-pub const KINDS: &[&str] = &["consul", "eureka", "static", "dns"];
+pub const KINDS: &[&str] = &[
+    "nacos",
+    "nacos2",
+    "nacos3",
+    "zookeeper",
+    "consul",
+    "eureka",
+    "static",
+    "dns",
+];
 
 /// Precedence of registries: whatever else there is wins over them.
 const RANK: u8 = 250;
@@ -101,10 +111,14 @@ impl Entry {
         if stated.name.is_empty() {
             return Err(Fault::new("name", "must not be empty"));
         }
-        if stated.domain.is_empty() {
+        let is_nacos = kind.starts_with("nacos");
+        let has_address_server = is_nacos && !stated.nacos_address_server.is_empty();
+        if stated.domain.is_empty() && !has_address_server {
             return Err(Fault::new("domain", "must not be empty"));
         }
-        if kind != "static" && u16::try_from(stated.port).unwrap_or(0) == 0 {
+        // What has a port of its own, or one that everybody takes, need not state it.
+        let needs_port = !matches!(kind, "static" | "zookeeper") && !is_nacos;
+        if (needs_port || stated.port > 0) && u16::try_from(stated.port).unwrap_or(0) == 0 {
             return Err(Fault::new("port", format!("{} is no port", stated.port)));
         }
         if !stated.protocol.is_empty() && Protocol::parse(&stated.protocol).is_none() {

@@ -4,18 +4,29 @@
 //! them. What becomes of a report is the same for all: what is kept while a registry is silent, names, ports, protocols
 //! and weights, and the ServiceEntries that generation reads. Nothing here translates for Envoy.
 
+mod address;
+#[cfg(test)]
+mod backends;
 pub mod consul;
 pub mod entry;
 pub mod eureka;
 pub mod fixed;
 pub mod http;
+mod http1;
 pub mod keeper;
+mod lenient;
 pub mod limits;
+pub mod nacos;
+mod outbox;
 pub mod protocol;
 mod report;
+mod secret;
 pub mod service;
 pub mod source;
 pub mod srv;
 pub mod state;
+mod turns;
+pub mod zookeeper;
 
 pub use report::{Instance, Reading, Registry, RegistryError, Report, Reports, ServiceName};
+pub use secret::Redacted;

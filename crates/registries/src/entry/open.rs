@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use model::kinds::higress::Registry as Stated;
 
-use super::{Credentials, Fault};
+use super::{Credentials, Fault, options};
 use crate::consul::{self, Consul};
 use crate::eureka::{self, Eureka};
 use crate::fixed::{Fixed, instance, socket};
 use crate::http::Server;
+use crate::nacos::{self, Nacos};
 use crate::report::{Instance, Registry};
 use crate::source::Open;
 use crate::srv::{Srv, is_srv};
+use crate::zookeeper::{self, ZooKeeper};
 
 /// Settings that McpBridge has no field for, among `metadata`.
 const SETTINGS: &str = "pilothouse";
@@ -22,6 +24,11 @@ pub(super) fn check(stated: &Stated) -> Result<(), Fault> {
     match &*stated.registry_type {
         "static" => fixed(stated).map(|_| ()),
         "dns" => hosts(stated).map(|_| ()),
+        "zookeeper" => options::servers(stated, zookeeper::PORT).map(|_| ()),
+        kind if kind.starts_with("nacos") => match stated.nacos_address_server.is_empty() {
+            true => options::servers(stated, nacos::PORT).map(|_| ()),
+            false => Ok(()),
+        },
         _ => server(stated).map(|_| ()),
     }
 }
@@ -44,9 +51,17 @@ pub(super) fn open(stated: &Stated, credentials: &Credentials) -> Open {
                 server: server(stated).unwrap_or_else(|_| nowhere()),
                 path: setting(stated, "path").unwrap_or_else(|| "/eureka".into()),
                 refresh: refresh(stated).unwrap_or(eureka::REFRESH),
-                basic: None,
+                basic: options::basic(credentials),
             };
             Arc::new(move || Box::new(Eureka::new(&options)))
+        }
+        "zookeeper" => {
+            let options = options::zookeeper(stated, credentials);
+            Arc::new(move || Box::new(ZooKeeper::new(options.clone())))
+        }
+        kind if kind.starts_with("nacos") => {
+            let options = options::nacos(stated, credentials);
+            Arc::new(move || Box::new(Nacos::new(options.clone())))
         }
         "static" => every(Fixed {
             host: listed(stated),

@@ -22,6 +22,14 @@ fn what_is_wrong_names_its_field() {
     let cases = [
         (stated("consul", "a", "b.example", 8500), ""),
         (stated("consul", "a", "https://b.example", 8501), ""),
+        (stated("nacos2", "a", "b.example, 10.0.0.1:80", 0), ""),
+        (stated("zookeeper", "a", "b.example:2182", 0), ""),
+        (
+            stated("nacos", "a", "b/c", 8848),
+            "domain: \"b/c\" is no address",
+        ),
+        (stated("zookeeper", "a", "", 0), "domain: must not"),
+        (stated("nacos", "a", "b", 65_536), "port: 65536"),
         (stated("static", "a", "10.0.0.1:80,[::1]:81", 0), ""),
         (stated("dns", "a", "a.example, b.example", 80), ""),
         (stated("dns", "a", "_http._tcp.a.example", 80), ""),

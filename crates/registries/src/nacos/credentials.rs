@@ -1,0 +1,195 @@
+//! What proves to Nacos who asks: a token that a login gets, or signatures with an access key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::message::{self, Granted};
+use crate::http1::{Ask, ask_once};
+use crate::secret::Redacted;
+
+/// Where to log in: Nacos 1 and 2, then Nacos 3.
+const LOGINS: [&str; 2] = ["/nacos/v1/auth/users/login", "/nacos/v3/auth/user/login"];
+/// The largest answer to a login.
+const LARGEST: usize = 64 << 10;
+/// The shortest and the longest time that a token is taken to hold.
+const HOLDS: (u64, u64) = (2, 7 * 24 * 3600);
+
+/// How a registry is asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Credentials {
+    /// User and password.
+    pub user: Option<(Arc<str>, Redacted)>,
+    /// Access key and secret key.
+    pub key: Option<(Arc<str>, Redacted)>,
+}
+
+/// A token of a login.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Token {
+    text: Redacted,
+    /// When to get the next one.
+    pub(super) renew: Duration,
+}
+
+impl Token {
+    /// How long to wait where the next one did not come.
+    pub(super) fn again(&self) -> Duration {
+        (self.renew / 16).max(Duration::from_secs(1))
+    }
+}
+
+/// Headers of one request.
+#[derive(Clone, Default)]
+pub(super) struct Proof {
+    pub(super) headers: BTreeMap<String, String>,
+}
+
+impl Proof {
+    /// Nothing to prove.
+    pub(super) fn none() -> Self {
+        Self::default()
+    }
+
+    /// The headers as a query, each behind `&`, for requests over HTTP.
+    pub(super) fn query(&self) -> String {
+        let pairs = self.headers.iter();
+        pairs.map(|(k, v)| format!("&{k}={}", escaped(v))).collect()
+    }
+}
+
+/// A text within a query.
+pub(super) fn escaped(text: &str) -> impl std::fmt::Display + '_ {
+    utf8_percent_encode(text, NON_ALPHANUMERIC)
+}
+
+impl Credentials {
+    /// Logs in, where there is a user.
+    pub(super) async fn login(&self, authority: &str) -> Result<Option<Token>, String> {
+        let Some((user, password)) = &self.user else {
+            return Ok(None);
+        };
+        let form = format!(
+            "username={}&password={}",
+            escaped(user),
+            escaped(password.reveal())
+        );
+        let mut last = String::new();
+        for target in LOGINS {
+            let ask = Ask {
+                target,
+                form: Some(form.clone()),
+                headers: &[],
+            };
+            let (status, body) = ask_once(authority, ask, LARGEST)
+                .await
+                .map_err(|error| format!("cannot log in: {error}"))?;
+            if status.is_success() {
+                return token(&body).map(Some);
+            }
+            last = format!("the login at {authority} is answered {}", status.as_u16());
+            if !matches!(status.as_u16(), 404 | 410 | 501) {
+                break;
+            }
+        }
+        Err(last)
+    }
+
+    /// What proves a request about a service, or about all of them.
+    pub(super) fn prove(&self, token: Option<&Token>, service: Option<&str>) -> Proof {
+        let mut headers = BTreeMap::new();
+        if let Some(token) = token {
+            headers.insert("accessToken".to_owned(), token.text.reveal().to_owned());
+        }
+        if let Some((access, secret)) = &self.key {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let now = now.unwrap_or_default().as_millis();
+            headers.extend(signed(access, secret, now, service));
+        }
+        Proof { headers }
+    }
+}
+
+/// A token as a server grants it: renewed when four fifths of its time are over.
+fn token(body: &[u8]) -> Result<Token, String> {
+    let granted: Granted = message::read(body).map_err(|e| format!("the login got {e}"))?;
+    if granted.access_token.is_empty() {
+        return Err("the login got no token".to_owned());
+    }
+    let seconds = granted.token_ttl.clamp(HOLDS.0, HOLDS.1);
+    Ok(Token {
+        text: Redacted::new(granted.access_token),
+        renew: Duration::from_secs(seconds) * 4 / 5,
+    })
+}
+
+/// Headers with a signature. Nacos: client/.../auth/ram/injector/NamingResourceInjector.java, 2.3.
+fn signed(
+    access: &str,
+    secret: &Redacted,
+    now: u128,
+    service: Option<&str>,
+) -> [(String, String); 3] {
+    let data = match service {
+        Some(service) => format!("{now}@@{service}"),
+        None => now.to_string(),
+    };
+    let key = hmac::Key::new(
+        hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+        secret.reveal().as_bytes(),
+    );
+    let signature = BASE64_STANDARD.encode(hmac::sign(&key, data.as_bytes()));
+    [
+        ("ak".to_owned(), access.to_owned()),
+        ("data".to_owned(), data),
+        ("signature".to_owned(), signature),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_renewed_before_they_end() {
+        for (ttl, renew) in [(18_000, 14_400), (5, 4), (0, 1), (u64::MAX, 483_840)] {
+            let body = format!(r#"{{"accessToken":"abc","tokenTtl":{ttl},"globalAdmin":true}}"#);
+            assert_eq!(token(body.as_bytes()).unwrap().renew.as_secs(), renew);
+        }
+        for body in ["{}", "[", r#"{"accessToken":7}"#] {
+            token(body.as_bytes()).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_signature_is_over_time_and_service() {
+        // openssl: printf %s '1700000000000@@g@@svc' | openssl dgst -sha1 -hmac secret -binary | base64
+        let headers = signed(
+            "me",
+            &Redacted::new("secret"),
+            1_700_000_000_000,
+            Some("g@@svc"),
+        );
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (&**k, &**v)).collect();
+        assert_eq!(headers[0], ("ak", "me"));
+        assert_eq!(headers[1], ("data", "1700000000000@@g@@svc"));
+        assert_eq!(headers[2], ("signature", "LlGm7DXmebS+M5jv/8kgUrLZfvQ="));
+        let all = signed("me", &Redacted::new("secret"), 7, None);
+        assert_eq!(all[1].1, "7");
+    }
+
+    #[test]
+    fn no_secret_shows() {
+        let credentials = Credentials {
+            user: Some(("me".into(), Redacted::new("hunter2"))),
+            key: Some(("ak".into(), Redacted::new("hunter3"))),
+        };
+        let shown = format!("{credentials:?}");
+        assert!(shown.contains("me") && !shown.contains("hunter"), "{shown}");
+    }
+}
