@@ -94,6 +94,10 @@ impl Backend {
     }
 
     /// Starts a ZooKeeper again after it was killed, with its data.
+    #[expect(
+        clippy::zombie_processes,
+        reason = "it is stopped by its pid, as the first one is"
+    )]
     pub(crate) fn again(&self) {
         let cache = std::env::var("BACKENDS_CACHE").map(PathBuf::from);
         let home =

@@ -1,5 +1,8 @@
 //! Requests to registries over HTTP/1.1, with limits of time and size. Connections are kept and used again.
 
+mod ask;
+mod connection;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -7,18 +10,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_util::task::AbortOnDropHandle;
 
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) use ask::{Ask, ask_once};
+use connection::CONNECT;
+pub(crate) use connection::Connection;
+
 /// Connections that are kept although nothing is asked over them.
 const IDLE: usize = 16;
 
@@ -77,14 +77,6 @@ impl fmt::Display for Server {
     }
 }
 
-type Sender = SendRequest<Empty<Bytes>>;
-
-/// A connection with what drives it.
-struct Connection {
-    sender: Sender,
-    _driver: AbortOnDropHandle<()>,
-}
-
 /// A client of one server. Clones share its connections.
 #[derive(Clone)]
 pub struct Client(Arc<Shared>);
@@ -128,25 +120,22 @@ impl Client {
 
     async fn ask(&self, path: &str, limit: usize) -> Result<Answer, HttpError> {
         let shared = &self.0;
-        let broken =
-            |error: hyper::Error| HttpError::Broken(shared.name.clone(), error.to_string());
         // One that was kept may have been closed meanwhile.
         while let Some(mut kept) = shared.take() {
-            if kept.sender.ready().await.is_err() {
+            if !kept.is_open().await {
                 continue;
             }
-            match kept.sender.send_request(self.request(path)?).await {
+            match kept.send(self.request(path)?).await {
                 Ok(response) => return self.answer(kept, response, path, limit).await,
                 Err(_) => break,
             }
         }
         let mut connection = self.connect().await?;
-        let sent = connection.sender.send_request(self.request(path)?).await;
-        self.answer(connection, sent.map_err(broken)?, path, limit)
-            .await
+        let response = connection.send(self.request(path)?).await?;
+        self.answer(connection, response, path, limit).await
     }
 
-    fn request(&self, path: &str) -> Result<Request<Empty<Bytes>>, HttpError> {
+    fn request(&self, path: &str) -> Result<Request<Full<Bytes>>, HttpError> {
         let mut request = Request::get(path)
             .header(HOST, &*self.0.name)
             .header(ACCEPT, "application/json")
@@ -155,7 +144,7 @@ impl Client {
             request = request.header(name, value);
         }
         let wrong = |_| HttpError::Path(path.to_owned());
-        request.body(Empty::new()).map_err(wrong)
+        request.body(Full::default()).map_err(wrong)
     }
 
     async fn answer(
@@ -171,28 +160,20 @@ impl Client {
             let path = path.split('?').next().unwrap_or(path).to_owned();
             return Err(HttpError::Status(name.clone(), head.status, path));
         }
-        let body = Limited::new(body, limit).collect().await;
-        let body = body.map_err(|_| HttpError::TooLarge(name.clone(), limit))?;
+        let body = connection.body(body, limit).await?;
         self.0.keep(connection);
         Ok(Answer {
             headers: head.headers,
-            body: body.to_bytes(),
+            body,
         })
     }
 
     async fn connect(&self) -> Result<Connection, HttpError> {
         let Server { tls, host, port } = &self.0.server;
         let name = &self.0.name;
-        let failed = |error: String| HttpError::Connect(name.clone(), error);
-        let connecting = TcpStream::connect((&**host, *port));
-        let stream = tokio::time::timeout(CONNECT, connecting)
-            .await
-            .map_err(|_| failed(format!("nothing in {CONNECT:?}")))?
-            .map_err(|error| failed(error.to_string()))?;
-        // Requests are small, and each waits for its answer.
-        let _ = stream.set_nodelay(true);
+        let stream = connection::dial((&**host, *port), name).await?;
         if !tls {
-            return self.shake_hands(stream).await;
+            return Connection::over(stream, name.clone()).await;
         }
         let no_tls = |error: String| HttpError::Tls(name.clone(), error);
         let server = ServerName::try_from(host.to_string());
@@ -202,24 +183,7 @@ impl Client {
             .await
             .map_err(|_| no_tls(format!("nothing in {CONNECT:?}")))?
             .map_err(|error| no_tls(error.to_string()))?;
-        self.shake_hands(stream).await
-    }
-
-    async fn shake_hands(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    ) -> Result<Connection, HttpError> {
-        let broken =
-            |error: hyper::Error| HttpError::Broken(self.0.name.clone(), error.to_string());
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
-        let driver = tokio::spawn(async move {
-            // Whoever waits for an answer is told.
-            let _ = connection.await;
-        });
-        Ok(Connection {
-            sender,
-            _driver: AbortOnDropHandle::new(driver),
-        })
+        Connection::over(stream, name.clone()).await
     }
 
     fn connector(&self) -> Result<&TlsConnector, HttpError> {

@@ -12,7 +12,6 @@ pub mod entry;
 pub mod eureka;
 pub mod fixed;
 pub mod http;
-mod http1;
 pub mod keeper;
 mod lenient;
 pub mod limits;

@@ -1,6 +1,8 @@
 //! A real Consul that is filled, killed and started anew. It is built by `../shared/tools/backends`; without it nothing is
 //! tested, which is said loudly, unless `PILOTHOUSE_REQUIRE_BACKENDS=1`.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

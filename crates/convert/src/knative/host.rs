@@ -64,13 +64,16 @@ impl Derive for HttpOf {
     }
 }
 
+/// What a rule asks of requests: a path, and headers.
+type Asks = (Arc<str>, BTreeMap<String, Arc<str>>);
+
 /// Rules of several Ingresses becoming one.
 struct Merging<'r, 'a, 'b> {
     read: &'r Reader<'a, 'b, Routes>,
     /// What routes may weigh still.
     room: usize,
-    /// Who has which requests: path and headers.
-    known: BTreeMap<(Arc<str>, BTreeMap<String, Arc<str>>), ObjectName>,
+    /// Who has which requests.
+    known: BTreeMap<Asks, ObjectName>,
     http: Http,
 }
 

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::message::{self, Granted};
-use crate::http1::{Ask, ask_once};
+use crate::http::{Ask, ask_once};
 use crate::secret::Redacted;
 
 /// Where to log in: Nacos 1 and 2, then Nacos 3.

@@ -18,7 +18,7 @@ use super::names::Key;
 use super::payload::LARGEST;
 use super::{GRPC, Options, PAGE};
 use crate::address::Address;
-use crate::http1::{Ask, Connection};
+use crate::http::{Ask, Connection};
 use crate::outbox::Outbox;
 use crate::report::{Instance, Reports};
 use crate::turns::End;

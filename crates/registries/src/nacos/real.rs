@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::backends::{Backend, Read, eventually, figures};
-use crate::http1::{Ask, Connection};
+use crate::http::{Ask, Connection};
 use crate::report::{Instance, Report};
 use crate::secret::Redacted;
 

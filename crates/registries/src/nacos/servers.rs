@@ -5,7 +5,7 @@ use http::{HeaderName, Uri};
 
 use super::credentials::escaped;
 use crate::address::Address;
-use crate::http1::{Ask, ask_once};
+use crate::http::{Ask, ask_once};
 
 /// The port of a server that says none.
 pub const PORT: u16 = 8848;

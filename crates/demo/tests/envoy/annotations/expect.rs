@@ -60,9 +60,8 @@ pub(super) async fn wrong(instance: &Instance, door: &Door, backends: &Backends)
             answers.push(answer);
         }
         let mut found = Vec::new();
-        match answers.as_slice() {
-            [Ok(answer)] => of_one(request, answer, &mut found),
-            _ => {}
+        if let [Ok(answer)] = answers.as_slice() {
+            of_one(request, answer, &mut found);
         }
         of_all(request, &answers, &mut found);
         let id = format!("{}/{number}/0", instance.name);

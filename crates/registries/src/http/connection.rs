@@ -1,0 +1,81 @@
+//! One connection over which requests go one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::HttpError;
+
+/// How long connecting may take.
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
+
+/// A connection with what drives it. After an error it is of no use.
+pub(crate) struct Connection {
+    /// The server, as it is shown.
+    pub(super) name: Arc<str>,
+    sender: SendRequest<Full<Bytes>>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+/// Connects to a server that is shown as `name`.
+pub(super) async fn dial(to: impl ToSocketAddrs, name: &Arc<str>) -> Result<TcpStream, HttpError> {
+    let failed = |error: String| HttpError::Connect(name.clone(), error);
+    let stream = timeout(CONNECT, TcpStream::connect(to))
+        .await
+        .map_err(|_| failed(format!("nothing in {CONNECT:?}")))?
+        .map_err(|error| failed(error.to_string()))?;
+    // Requests are small, and each waits for its answer.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+impl Connection {
+    /// Speaks HTTP over a stream.
+    pub(super) async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        name: Arc<str>,
+    ) -> Result<Self, HttpError> {
+        let broken = |error: hyper::Error| HttpError::Broken(name.clone(), error.to_string());
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let driver = tokio::spawn(async move {
+            // Whoever waits for an answer is told.
+            let _ = connection.await;
+        });
+        Ok(Self {
+            name,
+            sender,
+            _driver: AbortOnDropHandle::new(driver),
+        })
+    }
+
+    /// Whether another request may be sent.
+    pub(super) async fn is_open(&mut self) -> bool {
+        self.sender.ready().await.is_ok()
+    }
+
+    /// Sends a request.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, HttpError> {
+        let sent = self.sender.send_request(request).await;
+        sent.map_err(|error| HttpError::Broken(self.name.clone(), error.to_string()))
+    }
+
+    /// Reads at most `limit` bytes of an answer.
+    pub(super) async fn body(&self, body: Incoming, limit: usize) -> Result<Bytes, HttpError> {
+        let body = Limited::new(body, limit).collect().await;
+        let body = body.map_err(|_| HttpError::TooLarge(self.name.clone(), limit))?;
+        Ok(body.to_bytes())
+    }
+}
