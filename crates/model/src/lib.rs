@@ -23,6 +23,7 @@ pub mod object;
 pub mod parse;
 pub mod peer;
 pub mod protocol;
+pub mod re2;
 pub mod service;
 pub mod session;
 pub mod settings;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annotations::{Dialect, HeaderValue, Takes, Text};
+use model::re2::quote;
 use proto_istio::networking::{Headers, HttpRouteDestination};
 
 use super::backend::hundredths;
@@ -138,7 +139,7 @@ impl Canary<'_, '_, '_> {
             taken,
         };
         let cookie = |name: &str, value: &str, taken| {
-            let name = super::matching::quote(name);
+            let name = quote(name);
             let pattern = format!(r"^(.*?;\s*)?({name}={value})(;.*)?$");
             sign(&"cookie".into(), Text::Regex(pattern.into()), taken)
         };
@@ -165,7 +166,7 @@ fn header(value: &HeaderValue, nginx: bool) -> Text {
         HeaderValue::Always => Text::Exact("always".into()),
         HeaderValue::Value(value) if nginx => Text::Exact(value.clone()),
         HeaderValue::Value(value) => {
-            let value = super::matching::quote(value);
+            let value = quote(value);
             Text::Regex(format!("always|{value}").into())
         }
         HeaderValue::Pattern(pattern) if nginx => Text::Regex(format!(".*(?:{pattern}).*").into()),

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use annotations::{Dialect, Text};
+use model::re2::quote;
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{HttpMatchRequest, HttpRewrite, StringMatch};
 use regex_syntax::ast;
@@ -76,18 +77,6 @@ fn cased(pattern: &str, ignore_case: bool) -> String {
     } else {
         pattern.to_owned()
     }
-}
-
-/// A text as a regular expression that matches it.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len());
-    for c in text.chars() {
-        if r"\.+*?()|[]{}^$".contains(c) {
-            quoted.push('\\');
-        }
-        quoted.push(c);
-    }
-    quoted
 }
 
 /// How the path of requests is changed.

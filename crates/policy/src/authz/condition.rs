@@ -10,6 +10,7 @@ use proto_envoy::envoy::r#type::matcher::v3::{MetadataMatcher, StringMatcher};
 
 use super::matcher;
 use mesh::address::cidr_range;
+use model::re2::quote;
 use xds::any;
 
 const SPIFFE: &str = "spiffe://";
@@ -199,7 +200,7 @@ impl Attribute {
             Self::SourceIp => Identifier::DirectRemoteIp(range(value)?),
             Self::RemoteIp => Identifier::RemoteIp(range(value)?),
             Self::Namespace => {
-                let parts: Vec<String> = value.split('*').map(matcher::quote).collect();
+                let parts: Vec<String> = value.split('*').map(quote).collect();
                 authenticated(matcher::regex(format!(".*/ns/{}/.*", parts.join(".*"))))
             }
             Self::TrustDomain => authenticated(of_trust_domain(value)),
@@ -288,11 +289,9 @@ fn of_trust_domain(value: &str) -> StringMatcher {
     }
     match value.split_once('*') {
         None => matcher::prefix(format!("{SPIFFE}{value}/")),
-        Some((start, end)) => matcher::regex(format!(
-            "{SPIFFE}{}[^/]*{}/.*",
-            matcher::quote(start),
-            matcher::quote(end)
-        )),
+        Some((start, end)) => {
+            matcher::regex(format!("{SPIFFE}{}[^/]*{}/.*", quote(start), quote(end)))
+        }
     }
 }
 
@@ -301,8 +300,8 @@ fn service_account(namespace: &str, value: &str) -> String {
     let (namespace, account) = value.split_once('/').unwrap_or((namespace, value));
     format!(
         "{SPIFFE}.+/ns/{}/(.+/|)sa/{}(/.+)?",
-        matcher::quote(namespace),
-        matcher::quote(account)
+        quote(namespace),
+        quote(account)
     )
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/security/authz/matcher, 1.32.
 
+use model::re2::quote;
 use proto_envoy::envoy::config::route::v3::{HeaderMatcher, header_matcher};
 use proto_envoy::envoy::extensions::path::r#match::uri_template::v3::UriTemplateMatchConfig;
 use proto_envoy::envoy::r#type::matcher::v3::{
@@ -63,18 +64,6 @@ pub(super) fn prefixed(stated: &str, start: &str) -> StringMatcher {
         (None, Some(begin)) => prefix(format!("{start}{begin}")),
         (None, None) => exact(format!("{start}{stated}")),
     }
-}
-
-/// Escapes what has a meaning in regular expressions.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len());
-    for c in text.chars() {
-        if r"\.+*?()|[]{}^$".contains(c) {
-            quoted.push('\\');
-        }
-        quoted.push(c);
-    }
-    quoted
 }
 
 /// A header with that value.

@@ -30,6 +30,7 @@ use proto_istio::networking::{
 use super::rule::Building;
 use super::{edge, filters, hash, headers, matching, retry};
 use mesh::virtual_service::Semantics;
+use model::re2::quote;
 use model::session::Session;
 use xds::any;
 
@@ -285,18 +286,6 @@ fn rewrite(
     } else {
         action.prefix_rewrite.clone_from(&stated.uri);
     }
-}
-
-/// A text as a regular expression that matches it.
-fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len());
-    for c in text.chars() {
-        if r"\.+*?()|[]{}^$".contains(c) {
-            quoted.push('\\');
-        }
-        quoted.push(c);
-    }
-    quoted
 }
 
 fn mirrors(building: &Building<'_>, stated: &HttpRoute) -> Vec<RequestMirrorPolicy> {

@@ -6,8 +6,10 @@
 
 use std::collections::BTreeSet;
 
+use model::re2::quote;
+
 use super::lost;
-use super::rule::{Asked, LONGEST_PATH, Path, Rule, quote};
+use super::rule::{Asked, LONGEST_PATH, Path, Rule};
 
 /// The place of a match: the greater goes first. The length of expressions counts as with Istio; the API leaves it open.
 type Rank = (u8, usize, bool, usize, usize);

@@ -3,8 +3,10 @@
 //! It can replace a whole path by a fixed one, or a prefix by another. ingress-nginx's usual `/api(/|$)(.*)` with `/$2` is the
 //! latter; any other use of groups is none.
 
+use model::re2::quote;
+
 use super::lost;
-use super::rule::{Path, is_plain, quote};
+use super::rule::{Path, is_plain};
 use crate::manifests::lost::Lost;
 
 /// What becomes of a rewrite.

@@ -1,6 +1,7 @@
 //! A rule of a route on its way: what it asks of requests, and what it does with them.
 
 use model::Namespace;
+use model::re2::quote;
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{HttpMatchRequest, StringMatch};
 use serde_json::{Value, json};
@@ -153,18 +154,6 @@ pub(super) fn is_plain(text: &str) -> bool {
         && !odd.iter().any(|part| lower.contains(part))
         && !lower.ends_with("/..")
         && !lower.ends_with("/.")
-}
-
-/// A text as an expression that matches it.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len());
-    for c in text.chars() {
-        if r"\.+*?()|[]{}^$".contains(c) {
-            quoted.push('\\');
-        }
-        quoted.push(c);
-    }
-    quoted
 }
 
 /// What a match asks beside the path, and what of it is lost; nothing where it cannot be asked.
