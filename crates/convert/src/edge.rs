@@ -36,6 +36,7 @@ use model::{Kind, ObjectKey, ObjectName};
 
 pub use balance::RuleOfService;
 pub use class::is_served;
+pub use expand::{REASON, closed};
 pub use gateway::GatewayOfHost;
 pub use host::RoutesOfEdgeHost;
 pub use status::StatusOfEdge;
@@ -43,7 +44,7 @@ pub use told::FindingsOf;
 
 pub(crate) use backend::{hundredths, to};
 pub(crate) use class::ServedBy;
-pub(crate) use expand::{closed, secured};
+pub(crate) use expand::secured;
 pub(crate) use gateway::{label, server};
 pub(crate) use refer::{host_of, may_name, port};
 pub(crate) use rules::BackendPort;

@@ -20,9 +20,6 @@ use lost::Lost;
 
 pub use gateway_api::{GATEWAY, GatewayApi};
 
-/// The header that says why a route is closed.
-const REASON: &str = "x-pilothouse-closed";
-
 /// The longest name of a file, without its ending.
 const LONGEST: usize = 200;
 

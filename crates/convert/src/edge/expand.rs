@@ -15,7 +15,7 @@ use super::draft::Draft;
 use super::matching::{matched, methods};
 
 /// The header that says why a route is closed.
-const REASON: &str = "x-pilothouse-closed";
+pub const REASON: &str = "x-pilothouse-closed";
 
 /// Methods whose requests are not sent again, since they may not mean the same twice.
 const NOT_REPEATED: [&str; 3] = ["POST", "LOCK", "PATCH"];
@@ -27,7 +27,7 @@ pub(super) type Route = (HttpRoute, Option<Arc<EdgeRoute>>);
 pub(super) fn routes(draft: &Draft, features: &Features) -> Vec<Route> {
     let mut asked = matched(&draft.asks);
     if let Some(reason) = &draft.closed {
-        return vec![(closed(&draft.route.name, asked, reason), None)];
+        return vec![(closed(&draft.route.name, vec![asked], reason), None)];
     }
     let mut routes = Vec::new();
     if let Some(code) = draft.https {
@@ -49,11 +49,11 @@ pub(super) fn routes(draft: &Draft, features: &Features) -> Vec<Route> {
 }
 
 /// A route that answers 503 and says why.
-pub(crate) fn closed(name: &str, asked: HttpMatchRequest, reason: &str) -> HttpRoute {
+pub fn closed(name: &str, asked: Vec<HttpMatchRequest>, reason: &str) -> HttpRoute {
     let reason = reason.replace('%', "%%");
     HttpRoute {
         name: name.to_owned(),
-        r#match: vec![asked],
+        r#match: asked,
         direct_response: Some(HttpDirectResponse {
             status: 503,
             body: None,

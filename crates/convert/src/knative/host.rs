@@ -151,7 +151,7 @@ impl Merging<'_, '_, '_> {
                     self.http.findings.push(found);
                     let name = name::of_routes(ingress);
                     let reason = "the Ingress cannot be served as it is stated";
-                    routes.push(edge::closed(&name, route::matched(path), reason));
+                    routes.push(edge::closed(&name, vec![route::matched(path)], reason));
                 }
             }
         }

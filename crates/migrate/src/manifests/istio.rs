@@ -1,16 +1,12 @@
 //! Manifests of Istio's kinds.
 
-use std::collections::BTreeMap;
-
+use convert::edge;
 use model::{AnyObject, Kind, Object};
-use proto_istio::networking::headers::HeaderOperations;
 use proto_istio::networking::string_match::MatchType;
-use proto_istio::networking::{
-    Headers, HttpDirectResponse, HttpMatchRequest, HttpRoute, StringMatch, VirtualService,
-};
+use proto_istio::networking::{HttpMatchRequest, HttpRoute, StringMatch, VirtualService};
 
 use super::lost::{self, ISTIO, Lost};
-use super::{Kinds, Manifest, Manifests, REASON, credential, made_from, matched, of_host};
+use super::{Kinds, Manifest, Manifests, credential, made_from, matched, of_host};
 use crate::World;
 
 /// The file of objects that are about no host.
@@ -116,20 +112,5 @@ fn by_elements(matched: &HttpMatchRequest) -> Vec<HttpMatchRequest> {
 fn closed(http: &HttpRoute, lost: &[Lost]) -> HttpRoute {
     let what: Vec<&str> = lost.iter().map(|lost| lost.what).collect();
     let reason = format!("not carried: {}", what.join(", "));
-    HttpRoute {
-        name: http.name.clone(),
-        r#match: http.r#match.clone(),
-        direct_response: Some(HttpDirectResponse {
-            status: 503,
-            body: None,
-        }),
-        headers: Some(Headers {
-            request: None,
-            response: Some(HeaderOperations {
-                set: BTreeMap::from([(REASON.to_owned(), reason)]),
-                ..HeaderOperations::default()
-            }),
-        }),
-        ..HttpRoute::default()
-    }
+    edge::closed(&http.name, http.r#match.clone(), &reason)
 }

@@ -7,7 +7,6 @@ use model::{Namespace, Object};
 use proto_istio::networking::{HttpMatchRequest, HttpRewrite, HttpRoute, VirtualService};
 use serde_json::{Value, json};
 
-use super::super::REASON;
 use super::arrange::arrange;
 use super::does::Doing;
 use super::rewrite::{self, Prefix, Rewritten};
@@ -223,7 +222,7 @@ fn distinct(lost: Vec<Lost>) -> Vec<Lost> {
 fn note(http: &HttpRoute, name: &str) -> Option<String> {
     let answer = http.direct_response.as_ref()?;
     let headers = http.headers.as_ref().and_then(|h| h.response.as_ref());
-    match headers.and_then(|headers| headers.set.get(REASON)) {
+    match headers.and_then(|headers| headers.set.get(convert::edge::REASON)) {
         Some(reason) => Some(format!("Closed is {name}: {reason}.")),
         None if answer.status == 503 => Some(format!("Without a backend is {name}.")),
         None => None,
