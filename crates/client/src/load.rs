@@ -2,6 +2,7 @@
 
 mod api;
 mod applied;
+mod edited;
 mod fleet;
 mod gateways;
 mod ingresses;

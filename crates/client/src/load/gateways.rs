@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::edited::Edited;
 use super::mesh::Workload;
 
 /// The class of Gateways; their Services are called after it.
@@ -27,13 +28,6 @@ pub struct Gateways {
     pub routes: usize,
     /// Endpoints of each Gateway's Service, where proxies stand.
     pub replicas: usize,
-}
-
-/// An HTTPRoute after an edit.
-pub(super) struct Edited {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) text: String,
 }
 
 impl Gateways {
@@ -59,13 +53,7 @@ impl Gateways {
         namespaces: usize,
         round: usize,
     ) -> io::Result<PathBuf> {
-        let Edited { name, text, .. } = self.edited(namespaces, round);
-        // Hidden files are not read; a rename shows the whole file at once.
-        let part = root.join("routes/.part");
-        fs::write(&part, text)?;
-        let path = root.join(format!("routes/{name}.yaml"));
-        fs::rename(part, &path)?;
-        Ok(path)
+        self.edited(namespaces, round).replace(&root.join("routes"))
     }
 
     /// The route that is edited for the `round`th time: another Gateway's each time.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::edited::Edited;
 use super::gateways::service;
 use super::mesh::Workload;
 
@@ -23,13 +24,6 @@ const GATEWAY: &str = "higress-gateway";
 pub struct Ingresses {
     /// How many there are.
     pub ingresses: usize,
-}
-
-/// An Ingress after an edit.
-pub(super) struct Edited {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) text: String,
 }
 
 impl Ingresses {
@@ -65,13 +59,8 @@ impl Ingresses {
         namespaces: usize,
         round: usize,
     ) -> io::Result<PathBuf> {
-        let Edited { name, text, .. } = self.edited(namespaces, round);
-        // Hidden files are not read; a rename shows the whole file at once.
-        let part = root.join("ingresses/.part");
-        fs::write(&part, text)?;
-        let path = root.join(format!("ingresses/{name}.yaml"));
-        fs::rename(part, &path)?;
-        Ok(path)
+        self.edited(namespaces, round)
+            .replace(&root.join("ingresses"))
     }
 
     /// The Ingress that is edited for the `round`th time: another one each time.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::api::{Api, Applied};
+use super::edited::replace;
 use super::gateways::Gateways;
 use super::ingresses::Ingresses;
 
@@ -146,10 +147,7 @@ impl MeshShape {
             Change::Endpoint | Change::Service => self.service(0, service, round + 1),
             Change::Rule | Change::Route | Change::Ingress => self.rules(0, service, round + 1),
         };
-        // Hidden files are not read; a rename shows the whole file at once.
-        let part = root.join("n0/.part");
-        fs::write(&part, text)?;
-        fs::rename(part, &path)?;
+        replace(&root.join("n0"), &path, &text)?;
         Ok(path)
     }
 
