@@ -15,12 +15,28 @@ use crate::world::{World, node};
 ///
 /// When a case gives something else, or is none.
 pub fn golden(folder: &Path, ty: TypeUrl) {
+    golden_cases(folder, |case| {
+        let world = World::of(&read(case, "in.yaml"));
+        let description: Value = serde_json::from_str(&read(case, "node.json"))
+            .unwrap_or_else(|e| panic!("{}: {e}", case.display()));
+        let set = world.set(&world.view(&node(&description)), ty);
+        set.iter().map(|r| decode(ty.as_str(), &r.body)).collect()
+    });
+}
+
+/// Holds what each case of a folder is `shown` as against its `out.json`; `UPDATE_GOLDEN=1` rewrites that.
+///
+/// # Panics
+///
+/// When a case is shown as something else, or there is none.
+pub fn golden_cases(folder: &Path, shown: impl Fn(&Path) -> Value) {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut cases: Vec<_> = entries.flatten().map(|e| e.path()).collect();
     cases.sort();
+    assert!(!cases.is_empty(), "{} has no cases", folder.display());
     let different: Vec<String> = cases
         .iter()
-        .filter(|case| !run(case, ty))
+        .filter(|case| !stands(case, &shown(case)))
         .map(|case| case.display().to_string())
         .collect();
     assert!(
@@ -29,17 +45,13 @@ pub fn golden(folder: &Path, ty: TypeUrl) {
     );
 }
 
-fn run(case: &Path, ty: TypeUrl) -> bool {
-    let read = |name: &str| {
-        let path = case.join(name);
-        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-    };
-    let world = World::of(&read("in.yaml"));
-    let description: Value = serde_json::from_str(&read("node.json"))
-        .unwrap_or_else(|e| panic!("{}: {e}", case.display()));
-    let set = world.set(&world.view(&node(&description)), ty);
-    let list: Vec<Value> = set.iter().map(|r| decode(ty.as_str(), &r.body)).collect();
-    let mut text = serde_json::to_string_pretty(&list).expect("JSON is text");
+fn read(case: &Path, name: &str) -> String {
+    let path = case.join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn stands(case: &Path, shown: &Value) -> bool {
+    let mut text = serde_json::to_string_pretty(shown).expect("JSON is text");
     text.push('\n');
     let golden = case.join("out.json");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -15,7 +15,7 @@ mod world;
 
 pub use arguments::{message, service};
 pub use compare::differences;
-pub use golden::golden;
+pub use golden::{golden, golden_cases};
 pub use istio_tests::{IstioTest, Output};
 pub use marked::{derived_as_marked, edge};
 pub use message::{decode, decode_recorded};
