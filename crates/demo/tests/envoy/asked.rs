@@ -271,6 +271,16 @@ fn users() -> Option<Users> {
     })
 }
 
+/// ann, and ben whose hash costs something.
+fn hashed() -> Option<Users> {
+    Some(Users {
+        realm: "shop".into(),
+        lines: format!("ann:{{SHA}}{HASH}\nben:{APR1}").into(),
+    })
+}
+
+/// Of `word`, as `htpasswd -m` makes it.
+const APR1: &str = "$apr1$saltsalt$Ua.aHJ08K0O47l6WPgqHn0";
 /// Of `word`.
 const HASH: &str = "PLzZCtxLGSqHpiWFC38jHK3fDrM=";
 
@@ -299,6 +309,23 @@ fn from(address: &str) -> [(&str, &str); 1] {
     [("x-forwarded-for", address)]
 }
 
+/// Passwords that cost something to look at are looked at so often in a second, and who is known gets in meanwhile.
+async fn guesses_do_not_keep_the_proxy_busy(edge: &mut Edge) {
+    let [ann, ben] = ["ann", "ben"].map(|user| login(user, "word"));
+    let [ann, ben] = [[("authorization", &*ann)], [("authorization", &*ben)]];
+    assert_eq!(edge.status("/hashed", &ben).await, 200);
+    let mut statuses = Vec::new();
+    while statuses.last() != Some(&429) && statuses.len() < 1000 {
+        let guess = login("ben", &format!("guess {}", statuses.len()));
+        statuses.push(edge.status("/hashed", &[("authorization", &*guess)]).await);
+    }
+    let (last, before) = statuses.split_last().unwrap();
+    assert_eq!(*last, 429);
+    assert!(before.iter().all(|status| *status == 401), "{before:?}");
+    assert_eq!(edge.status("/hashed", &ben).await, 200);
+    assert_eq!(edge.status("/hashed", &ann).await, 200);
+}
+
 pub(crate) async fn only_those_get_in_whom_the_route_allows(rig: Rig) {
     let near = || addresses(&["10.0.0.0/8"], &["10.66.0.0/16"]);
     let any = |addresses, users, external| EdgeRoute {
@@ -316,6 +343,7 @@ pub(crate) async fn only_those_get_in_whom_the_route_allows(rig: Rig) {
     let asked = [
         ("near", all(any(near(), None, None))),
         ("users", all(any(None, users(), None))),
+        ("hashed", all(any(None, hashed(), None))),
         ("yes", all(any(None, None, external("/yes", None)))),
         ("no", all(any(None, None, external("/no", None)))),
         ("never", all(any(None, None, external("/never", None)))),
@@ -369,6 +397,7 @@ pub(crate) async fn only_those_get_in_whom_the_route_allows(rig: Rig) {
             "{path} {headers:?}"
         );
     }
+    guesses_do_not_keep_the_proxy_busy(&mut edge).await;
     let reply = edge.ask("/signin?a=b", &[]).await;
     let to = reply.headers["location"].to_str().unwrap();
     assert_eq!(to, "https://login.example.com/?rd=http:%%2Fsignin%3Fa%3Db");

@@ -180,25 +180,35 @@ end
 -- Passwords that were found to be right, by what they are hashed to here: a thousand times MD5 for each request is too much.
 local right, kept = {}, 0
 
+-- Passwords of users that may be hashed in a second by a worker of the proxy: each costs it some milliseconds, which whoever
+-- guesses would take from all others.
+local HASHED, second, hashed = 30, 0, 0
+
+-- Whether a password is right; not known, and true behind it, where too many were hashed in this second.
 local function is_right(handle, password, known)
   local salt, hash = known:match("^%$apr1%$([^$]+)%$(.+)$")
   if salt == nil then return "{SHA}" .. handle:base64Escape(sha1(password)) == known end
-  if #password > 256 then return false end
+  if #password > 72 then return false end
   local key = sha1(known .. password)
   if right[key] then return true end
+  local now = os.time()
+  if now ~= second then second, hashed = now, 0 end
+  if hashed >= HASHED then return false, true end
+  hashed = hashed + 1
   if apr1(password, salt) ~= hash then return false end
   if kept >= 1000 then right, kept = {}, 0 end
   right[key], kept = true, kept + 1
   return true
 end
 
--- Whether a request has the name and password of a user.
+-- Whether a request has the name and password of a user; not known, and true behind it, where that cannot be said now.
 local function is_user(handle, users)
   local scheme, credentials = (handle:headers():get("authorization") or ""):match("^(%a+) +(%S+)$")
   if scheme == nil or scheme:lower() ~= "basic" or #credentials > 4096 then return false end
   local name, password = decoded(credentials):match("^([^:]*):(.*)$")
   local known = name and users[name]
-  return known ~= nil and is_right(handle, password, known)
+  if known == nil then return false end
+  return is_right(handle, password, known)
 end
 
 -- Whether the filter before this one found that the client has one of the wanted addresses.
@@ -265,7 +275,9 @@ local function refusal(handle, asked)
   return {[":status"] = "503"}, "refused: no answer about this request"
 end
 
-local function login(asked)
+-- The answer to who has not the name and password of a user, or of whom that cannot be said now.
+local function login(asked, busy)
+  if busy then return {[":status"] = "429", ["retry-after"] = "1"}, "refused: too many passwords to look at" end
   return {[":status"] = "401", ["www-authenticate"] = 'Basic realm="' .. (asked["realm"] or "") .. '"'}, "refused"
 end
 
@@ -273,17 +285,22 @@ end
 local function check_any(handle, asked)
   if asked["addresses"] and is_near(handle) then return nil end
   local users = asked["users"]
-  if users ~= nil and is_user(handle, users) then return nil end
+  local known, busy = false, false
+  if users ~= nil then known, busy = is_user(handle, users) end
+  if known then return nil end
   local external = asked["external"]
   if external ~= nil then return refusal(handle, external) end
-  if users ~= nil then return login(asked) end
+  if users ~= nil then return login(asked, busy) end
   return {[":status"] = "403"}, "refused"
 end
 
 local function check(handle, asked)
   if asked["any"] then return check_any(handle, asked) end
   local users, external = asked["users"], asked["external"]
-  if users ~= nil and not is_user(handle, users) then return login(asked) end
+  if users ~= nil then
+    local known, busy = is_user(handle, users)
+    if not known then return login(asked, busy) end
+  end
   if external ~= nil then return refusal(handle, external) end
   return nil
 end
