@@ -552,3 +552,24 @@ fn world_of_example(name: &str) -> World {
     assert_eq!(bad, [""; 0], "{name}");
     world
 }
+
+/// Each compared with each, they would take minutes.
+#[test]
+fn many_gateways_of_one_selector_are_compared_by_host() {
+    let gateway = |name: &str, host: usize| {
+        format!(
+            "{{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {{name: {name}}}, spec: {{selector: {{app: edge}}, \
+             servers: [{{port: {{number: 80, name: http, protocol: HTTP}}, hosts: [h{host}.test]}}]}}}}\n---\n"
+        )
+    };
+    let mut yaml: String = (0..10_000).map(|n| gateway(&format!("g{n}"), n)).collect();
+    yaml += &gateway("other", 77);
+    let world = World::of(&yaml);
+    let begin = std::time::Instant::now();
+    let all = world.get(&Analysis);
+    let took = begin.elapsed();
+    let conflicts = all.iter().filter(|f| f.diagnostic.code == "IST0145");
+    let of = conflicts.map(|f| f.diagnostic.object.as_ref().unwrap().name.to_string());
+    assert_eq!(of.collect::<Vec<_>>(), ["default/g77", "default/other"]);
+    assert!(took < std::time::Duration::from_secs(30), "{took:?}");
+}
