@@ -16,7 +16,8 @@ use http::HeaderName;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{Answer, Client, HttpError, Server, escape, secret};
-use crate::report::{Reading, Registry, RegistryError, Reports};
+use crate::report::{self, Reading, Registry, RegistryError, Reports};
+use crate::secret::Redacted;
 use decode::Garbled;
 
 /// Most services that are asked for by a query each; a Consul allows 200 connections of one client.
@@ -42,7 +43,7 @@ pub struct Options {
     /// The namespace; empty is the default one, the only one where there is no Enterprise.
     pub namespace: Arc<str>,
     /// The token, where one is needed.
-    pub token: Option<Arc<str>>,
+    pub token: Option<Redacted>,
 }
 
 /// Reads a Consul.
@@ -73,8 +74,8 @@ impl Consul {
     /// A reader.
     pub fn new(options: &Options) -> Self {
         let token = options.token.as_ref();
-        let token =
-            token.and_then(|token| secret(HeaderName::from_static("x-consul-token"), token));
+        let name = HeaderName::from_static("x-consul-token");
+        let token = token.and_then(|token| secret(name, token.reveal()));
         Self {
             client: Client::new(options.server.clone(), token.into_iter().collect()),
             tag: options.tag.clone(),
@@ -134,12 +135,7 @@ impl Consul {
 
 impl Registry for Consul {
     fn read(self: Box<Self>, to: Reports, stop: CancellationToken) -> Reading {
-        Box::pin(async move {
-            tokio::select! {
-                ended = watch::run(*self, to) => ended,
-                () = stop.cancelled() => Ok(()),
-            }
-        })
+        report::until(stop, watch::run(*self, to))
     }
 }
 

@@ -7,37 +7,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use model::kinds::higress::Registry as Stated;
+use model::kinds::higress::{REGISTRIES, Registry as Stated};
 use model::{Owner, SourceId};
 
 use crate::protocol::Protocol;
+use crate::secret::Redacted;
 use crate::service::{Making, VirtualPorts};
 use crate::source::Open;
-
-/// The kinds of registries that are read here.
-pub const KINDS: &[&str] = &[
-    "nacos",
-    "nacos2",
-    "nacos3",
-    "zookeeper",
-    "consul",
-    "eureka",
-    "static",
-    "dns",
-];
 
 /// Precedence of registries: whatever else there is wins over them.
 const RANK: u8 = 250;
 
-/// Credentials, by the names of Higress: `consulToken` and others. They do not show.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct Credentials(pub BTreeMap<Arc<str>, Arc<str>>);
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0.keys().collect::<Vec<_>>())
-    }
-}
+/// Credentials, by the names of Higress: `consulToken` and others.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Credentials(pub BTreeMap<Arc<str>, Redacted>);
 
 /// What is wrong with an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,8 +86,8 @@ impl Entry {
     /// When it cannot be read, with what is wrong.
     pub fn new(stated: Stated, credentials: Credentials) -> Result<Self, Fault> {
         let kind = &*stated.registry_type;
-        if !KINDS.contains(&kind) {
-            let known = KINDS.join(", ");
+        if !REGISTRIES.contains(&kind) {
+            let known = REGISTRIES.join(", ");
             let message = format!("{kind:?} is no kind of registry that is read: {known}");
             return Err(Fault::new("type", message));
         }

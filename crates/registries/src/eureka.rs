@@ -11,7 +11,8 @@ use sources::backoff::Backoff;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{Client, HttpError, Server, basic};
-use crate::report::{Reading, Registry, RegistryError, Report, Reports, ServiceName};
+use crate::report::{self, Reading, Registry, RegistryError, Report, Reports, ServiceName};
+use crate::secret::Redacted;
 use decode::{Applications, Garbled};
 
 /// How often a Eureka is asked where nothing else is said.
@@ -31,7 +32,7 @@ pub struct Options {
     /// How often it is asked.
     pub refresh: Duration,
     /// A user and a password, as basic authentication encodes them.
-    pub basic: Option<Arc<str>>,
+    pub basic: Option<Redacted>,
 }
 
 /// Reads a Eureka.
@@ -58,7 +59,10 @@ impl From<QueryError> for RegistryError {
 impl Eureka {
     /// A reader.
     pub fn new(options: &Options) -> Self {
-        let user = options.basic.as_ref().and_then(|encoded| basic(encoded));
+        let user = options
+            .basic
+            .as_ref()
+            .and_then(|encoded| basic(encoded.reveal()));
         Self {
             client: Client::new(options.server.clone(), user.into_iter().collect()),
             path: options.path.trim_end_matches('/').into(),
@@ -138,12 +142,7 @@ fn host(name: &str) -> ServiceName {
 
 impl Registry for Eureka {
     fn read(self: Box<Self>, to: Reports, stop: CancellationToken) -> Reading {
-        Box::pin(async move {
-            tokio::select! {
-                ended = self.run(&to) => ended,
-                () = stop.cancelled() => Ok(()),
-            }
-        })
+        report::until(stop, async move { self.run(&to).await })
     }
 }
 

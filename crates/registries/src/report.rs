@@ -51,6 +51,19 @@ pub struct RegistryError(pub Arc<str>);
 /// A registry that is being read.
 pub type Reading = Pin<Box<dyn Future<Output = Result<(), RegistryError>> + Send>>;
 
+/// Reads until `stop`, for a protocol that may be dropped at any time.
+pub(crate) fn until(
+    stop: CancellationToken,
+    reading: impl Future<Output = Result<(), RegistryError>> + Send + 'static,
+) -> Reading {
+    Box::pin(async move {
+        tokio::select! {
+            ended = reading => ended,
+            () = stop.cancelled() => Ok(()),
+        }
+    })
+}
+
 /// The protocol of one kind of registry.
 pub trait Registry: Send {
     /// Reports everything, then [`Report::Whole`], then each change, until `stop`. Whoever runs it starts it again, with a

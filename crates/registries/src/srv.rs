@@ -8,7 +8,7 @@ use hickory_resolver::TokioResolver;
 use tokio_util::sync::CancellationToken;
 
 use crate::fixed::instance;
-use crate::report::{Instance, Reading, Registry, RegistryError, Report, Reports};
+use crate::report::{self, Instance, Reading, Registry, RegistryError, Report, Reports};
 
 /// An answer is not asked for again sooner, nor later, than this.
 const LIFE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
@@ -104,12 +104,7 @@ fn instances(records: &[(u16, u16, u16, String)]) -> Vec<Instance> {
 
 impl Registry for Srv {
     fn read(self: Box<Self>, to: Reports, stop: CancellationToken) -> Reading {
-        Box::pin(async move {
-            tokio::select! {
-                ended = self.run(&to) => ended,
-                () = stop.cancelled() => Ok(()),
-            }
-        })
+        report::until(stop, async move { self.run(&to).await })
     }
 }
 

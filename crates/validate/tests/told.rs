@@ -163,7 +163,7 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
         "McpBridge",
         "spec: {registries: [{type: nacos, name: one, domain: a.b}, {type: statik, name: two, domain: a.b}, {type: static, name: s, domain: '10.0.0.1:80,b:1'}, {type: dns, name: d, domain: a.b, port: 1, proxyName: prox, protocol: htpp}], proxies: [{type: HTTP, name: proxy, serverAddress: a.b, serverPort: 1}]}",
         &[
-            "~ metadata.name: only the McpBridge named \"default\" is looked at",
+            "~ metadata.name: an McpBridge that is not named \"default\" is read where --mcp-bridge names it",
             "! spec.registries[0].port: a port is needed",
             "! spec.registries[1].type: expected one of nacos, nacos2, nacos3, zookeeper, consul, eureka, static, dns, found \"statik\" (did you mean `static`?)",
             "! spec.registries[2].domain: \"b:1\" is not IP:PORT",

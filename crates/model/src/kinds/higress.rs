@@ -10,6 +10,21 @@ use serde::{Deserialize, Serialize};
 /// Settings that only a plugin understands.
 pub type PluginConfig = serde_json::Map<String, serde_json::Value>;
 
+/// What registries are of.
+pub const REGISTRIES: [&str; 8] = [
+    "nacos",
+    "nacos2",
+    "nacos3",
+    "zookeeper",
+    "consul",
+    "eureka",
+    "static",
+    "dns",
+];
+
+/// The McpBridge that is read though no flag names it.
+pub const BRIDGE: &str = "default";
+
 /// Registries that services are read from: the one named `default`, and others that `--mcp-bridge` names.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]

@@ -60,14 +60,14 @@ pub(super) fn zookeeper(stated: &Stated, credentials: &Credentials) -> zookeeper
 }
 
 /// A user and a password for Eureka, encoded.
-pub(super) fn basic(credentials: &Credentials) -> Option<Arc<str>> {
+pub(super) fn basic(credentials: &Credentials) -> Option<Redacted> {
     let (name, password) = user(credentials, "eurekaUsername", "eurekaPassword")?;
     let pair = format!("{name}:{}", password.reveal());
-    Some(BASE64_STANDARD.encode(pair).into())
+    Some(Redacted::new(BASE64_STANDARD.encode(pair)))
 }
 
 fn user(credentials: &Credentials, name: &str, password: &str) -> Option<(Arc<str>, Redacted)> {
-    let name = credentials.0.get(name)?.clone();
-    let password = credentials.0.get(password).map_or("", |password| password);
-    Some((name, Redacted::new(password)))
+    let name = credentials.0.get(name)?.reveal().into();
+    let password = credentials.0.get(password).cloned();
+    Some((name, password.unwrap_or_else(|| Redacted::new(""))))
 }

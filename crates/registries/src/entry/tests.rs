@@ -101,7 +101,7 @@ fn virtual_ports_are_ports() {
 
 #[test]
 fn credentials_do_not_show() {
-    let secret = BTreeMap::from([("consulToken".into(), "hush".into())]);
+    let secret = BTreeMap::from([("consulToken".into(), Redacted::new("hush"))]);
     let entry = Entry::new(stated("consul", "c", "b", 8500), Credentials(secret));
     let shown = format!("{entry:?}");
     assert!(

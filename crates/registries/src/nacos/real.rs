@@ -302,9 +302,9 @@ async fn a_server_that_speaks_http_alone_is_asked_again_and_again() {
     assert!(matches!(&read.until(is_lost).await[..], [_]));
 }
 
-/// Figures for a report: `cargo test -p pilothouse-registries --release latency_of_nacos -- --ignored --nocapture`.
+/// How soon a change is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "measures"]
+#[ignore = "measures: benches/registries runs it"]
 async fn latency_of_nacos() {
     let Some(mut server) = Server::start(18858, &[]).await else {
         return;
@@ -325,7 +325,7 @@ async fn latency_of_nacos() {
 
 /// 5,000 services of 20 instances.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "measures"]
+#[ignore = "measures: benches/registries runs it"]
 async fn many_services_of_nacos() {
     let Some(server) = Server::start(18860, &[]).await else {
         return;

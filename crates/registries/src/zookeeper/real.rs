@@ -244,9 +244,9 @@ async fn nodes_that_are_not_for_everyone_are_read_by_a_user() {
     reading.stop().await;
 }
 
-/// Figures for a report: `cargo test -p pilothouse-registries latency_of_zookeeper -- --ignored --nocapture`.
+/// How soon a change is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "measures"]
+#[ignore = "measures: benches/registries runs it"]
 async fn latency_of_zookeeper() {
     let Some(backend) = Backend::start("zookeeper", 12196, &[]) else {
         return;

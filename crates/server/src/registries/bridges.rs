@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::Kind;
-use model::kinds::higress::McpBridge;
+use model::kinds::higress::{BRIDGE, McpBridge};
 use model::kinds::kube::Secret;
 use model::names::{Name, Namespace};
 use model::object::Object;
@@ -12,9 +12,6 @@ use store::Snapshot;
 use tokio::sync::watch;
 
 use crate::derive::Batch;
-
-/// The one that Higress reads.
-const DEFAULT: &str = "default";
 
 /// What the newest snapshot has.
 #[derive(Default)]
@@ -56,10 +53,10 @@ impl Bridges {
     /// Those of a namespace: `default`, and further ones. Flags name Secrets there, too.
     pub fn new(namespace: Namespace, further: &[String], named: BTreeSet<Name>) -> Self {
         let further = further.iter().map(|name| Name::new(name.as_str()));
-        let further = further.filter(|name| name.as_str() != DEFAULT);
+        let further = further.filter(|name| name.as_str() != BRIDGE);
         Self {
             namespace,
-            names: std::iter::once(Name::new(DEFAULT)).chain(further).collect(),
+            names: std::iter::once(Name::new(BRIDGE)).chain(further).collect(),
             named,
             told: watch::Sender::default(),
         }

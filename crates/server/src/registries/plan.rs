@@ -7,6 +7,7 @@ use model::kinds::kube::Secret;
 use model::names::Name;
 use model::object::{Object, ObjectKey, Origin};
 use model::{Diagnostic, Severity};
+use registries::Redacted;
 use registries::entry::{Credentials, Entry, Fault, Key};
 
 use super::bridges::Seen;
@@ -119,7 +120,10 @@ fn credentials(
     let texts = secret.spec.data.iter().filter_map(|(key, value)| {
         let text = std::str::from_utf8(&value.0).ok()?;
         // Files often end in a line break, and no credential does.
-        Some((key.clone(), text.trim_end_matches(['\r', '\n']).into()))
+        Some((
+            key.clone(),
+            Redacted::new(text.trim_end_matches(['\r', '\n'])),
+        ))
     });
     Ok(Credentials(texts.collect()))
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use model::Meta;
 use model::kinds::higress::{
-    Http2Rpc, McpBridge, Registry, RegistryProxy, VariableSource, WasmPlugin,
+    BRIDGE, Http2Rpc, McpBridge, REGISTRIES, Registry, RegistryProxy, VariableSource, WasmPlugin,
 };
 use model::parse::nearest;
 
@@ -14,18 +14,6 @@ use super::extension::checksum;
 use crate::report::{At, Report};
 use crate::text::{fqdn, plugin_url, port, split_host_port};
 
-/// The only name of an McpBridge that is looked at.
-const BRIDGE: &str = "default";
-const REGISTRIES: [&str; 8] = [
-    "nacos",
-    "nacos2",
-    "nacos3",
-    "zookeeper",
-    "consul",
-    "eureka",
-    "static",
-    "dns",
-];
 const PROTOCOLS: [&str; 9] = [
     "http", "https", "http2", "grpc", "grpcs", "triple", "tri", "dubbo", "tcp",
 ];
@@ -43,7 +31,9 @@ fn expected(report: &mut Report, at: &At<'_>, text: &str, known: &[&str]) {
 pub(super) fn mcp_bridge(bridge: &McpBridge, meta: &Meta, at: &At<'_>, report: &mut Report) {
     if meta.name.name.as_str() != BRIDGE {
         let top = At::TOP;
-        let message = format!("only the McpBridge named {BRIDGE:?} is looked at");
+        let message = format!(
+            "an McpBridge that is not named {BRIDGE:?} is read where --mcp-bridge names it"
+        );
         report.warning(&top.field("metadata").field("name"), message);
     }
     let proxies: BTreeSet<&str> = bridge.proxies.iter().map(|p| &*p.name).collect();
