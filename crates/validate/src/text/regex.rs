@@ -4,8 +4,8 @@
 //! 1000; it has no operators on classes, no `(?x)`, and no escapes such as `\b{start}`. What only RE2 has is rewritten
 //! before the syntax is checked, what only Rust has is refused.
 
-use regex_syntax::ParserBuilder;
-use regex_syntax::ast::{Ast, RepetitionKind, RepetitionRange, Visitor};
+use regex_syntax::ast::{Ast, ClassSetItem, RepetitionKind, RepetitionRange, Visitor};
+use regex_syntax::hir::translate::TranslatorBuilder;
 
 use super::Check;
 
@@ -37,25 +37,19 @@ pub fn re2_syntax(pattern: &str) -> Check {
     let ast = parser
         .parse(&rewritten)
         .map_err(|error| fault(error.kind()))?;
-    regex_syntax::ast::visit(
-        &ast,
-        Bounds {
-            repeated: Vec::new(),
-        },
-    )?;
-    // Names of classes and bounds of repetitions are known only after translation.
-    ParserBuilder::new()
+    let bounds = Bounds {
+        repeated: Vec::new(),
+        names_class: false,
+    };
+    if !regex_syntax::ast::visit(&ast, bounds)? {
+        return Ok(());
+    }
+    // Which named classes there are is known only after translation, which takes longer than all else.
+    let translated = TranslatorBuilder::new()
         .utf8(false)
-        .octal(true)
-        .nest_limit(DEEPEST)
         .build()
-        .parse(&rewritten)
-        .map(|_| ())
-        .map_err(|error| match error {
-            regex_syntax::Error::Parse(error) => fault(error.kind()),
-            regex_syntax::Error::Translate(error) => fault(error.kind()),
-            _ => fault(&"it cannot be read"),
-        })
+        .translate(&rewritten, &ast);
+    translated.map(|_| ()).map_err(|error| fault(error.kind()))
 }
 
 fn fault(kind: &dyn std::fmt::Display) -> String {
@@ -140,16 +134,22 @@ fn quoted(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String
     }
 }
 
-/// Refuses what RE2 does not know or not so often.
+/// Refuses what RE2 does not know or not so often, and says whether a class is named, as in `\p{Greek}`.
 struct Bounds {
     repeated: Vec<u32>,
+    names_class: bool,
 }
 
 impl Visitor for Bounds {
-    type Output = ();
+    type Output = bool;
     type Err = String;
 
-    fn finish(self) -> Result<(), String> {
+    fn finish(self) -> Result<bool, String> {
+        Ok(self.names_class)
+    }
+
+    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), String> {
+        self.names_class |= matches!(item, ClassSetItem::Unicode(_));
         Ok(())
     }
 
@@ -176,6 +176,10 @@ impl Visitor for Bounds {
                 if all.is_none_or(|all| all > MOST_REPETITIONS) {
                     return Err(fault(&"it repeats more than 1000 times"));
                 }
+                Ok(())
+            }
+            Ast::ClassUnicode(_) => {
+                self.names_class = true;
                 Ok(())
             }
             Ast::Flags(set) => flags(&set.flags),
@@ -249,6 +253,8 @@ mod tests {
             r"\u0041",
             r"\p{Klingon}",
             "[z-a]",
+            r"\p{Nowhere}",
+            r"[a\p{Nowhere}]",
             r"\b{start}",
             "a{2,1}",
             "(?P<a>b)(?P<a>c)",
