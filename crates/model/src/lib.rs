@@ -28,6 +28,7 @@ pub mod service;
 pub mod session;
 pub mod settings;
 pub mod spiffe;
+pub mod template;
 pub mod trust;
 pub mod x509;
 

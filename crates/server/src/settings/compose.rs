@@ -17,6 +17,7 @@ use super::config_maps::Told;
 use super::files::Files;
 use super::headers::fill_headers;
 use crate::config::ServeOptions;
+use crate::own;
 
 /// The largest value of a ConfigMap that is read, in bytes. No API takes more.
 const LARGEST_VALUE: usize = 1 << 20;
@@ -89,6 +90,7 @@ impl Composer {
                 configured: options.access.review_secret_access && options.reads_cluster(),
                 remote: options.access.review_secret_access,
             },
+            unguessable: own::random_digits()?,
         };
         let mut composer = Self {
             files: Files::new(options),

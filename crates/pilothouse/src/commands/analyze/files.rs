@@ -127,6 +127,7 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
         cluster: HOME.into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),
+        unguessable: "no-value".into(),
     })
 }
 

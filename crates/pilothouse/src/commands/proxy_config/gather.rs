@@ -139,7 +139,7 @@ pub(in crate::commands) fn offline(
             (
                 *ty,
                 set.iter()
-                    .map(|r| descriptors::json::shown(ty.as_str(), &r.body))
+                    .map(|r| descriptors::json::shown(ty.as_str(), r.shown()))
                     .collect(),
             )
         })
@@ -183,6 +183,7 @@ pub(in crate::commands) fn snapshot(
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),
+        unguessable: "no-value".into(),
     });
     let mut changes: Vec<Change> = Vec::new();
     for (rank, dir) in (10..).zip(config_dirs) {
