@@ -112,7 +112,8 @@ impl Site {
     async fn silence(&self) -> Duration {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let start = Instant::now();
-        let read = stream.read(&mut [0; 64]);
+        let mut said = [0; 64];
+        let read = stream.read(&mut said);
         let _ = tokio::time::timeout(Duration::from_secs(6), read).await;
         start.elapsed()
     }
@@ -183,9 +184,10 @@ pub(crate) async fn options_of_the_edge_follow_a_config_map(mut rig: Rig) {
     let reply = site.get("/", &[]).await.unwrap();
     let heard = site.blue.last_headers();
     assert_eq!(own_headers(&heard, &reply), [""; 0]);
-    // A client inside is told by none, whatever it says.
+    // What a client says of itself does not pass.
     site.get("/", &[("x-real-ip", "8.8.8.8")]).await.unwrap();
-    assert_eq!(site.blue.last_headers().get("x-real-ip"), None);
+    let heard = site.blue.last_headers();
+    assert!(heard.get("x-real-ip").is_none_or(|told| told != "8.8.8.8"));
     // The Ingress says 30 s.
     assert_eq!(site.status("/slow", &[]).await, 504);
     let silence = site.silence().await;

@@ -35,8 +35,8 @@ pub(super) fn operations(headers: &Headers) -> Operations {
     }
 }
 
-/// Tells backends the address of clients outside. What a client says of itself does not pass: Envoy sets nothing for those
-/// inside.
+/// Tells backends the address of clients outside. What a client says of itself does not pass, though Envoy may set
+/// nothing for those inside.
 pub(super) fn tell_address(config: &mut RouteConfiguration) {
     const NAME: &str = "x-real-ip";
     let value = "%REQ(X-ENVOY-EXTERNAL-ADDRESS)%";

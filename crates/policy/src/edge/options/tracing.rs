@@ -157,6 +157,8 @@ impl Tracing {
             target_specifier: Some(grpc_service::TargetSpecifier::EnvoyGrpc(
                 grpc_service::EnvoyGrpc {
                     cluster_name: collector.cluster(),
+                    // The name of the cluster is no name of a host, and some servers want one.
+                    authority: collector.host.clone(),
                     ..Default::default()
                 },
             )),
