@@ -149,6 +149,26 @@ mod tests {
     use proto_envoy::envoy::config::cluster::v3::Cluster;
 
     #[test]
+    fn tokens_of_collectors_are_not_shown() {
+        use proto_envoy::envoy::config::trace::v3::client_config::BackendTokenSpecifier;
+        use proto_envoy::envoy::config::trace::v3::{ClientConfig, SkyWalkingConfig};
+        let config = SkyWalkingConfig {
+            client_config: Some(ClientConfig {
+                backend_token_specifier: Some(BackendTokenSpecifier::BackendToken(
+                    "hunter2".to_owned(),
+                )),
+                ..ClientConfig::default()
+            }),
+            ..SkyWalkingConfig::default()
+        };
+        let value = shown(&SkyWalkingConfig::type_url(), &config.encode_to_vec());
+        assert_eq!(
+            value["clientConfig"]["backendToken"],
+            "<7 bytes, not shown>"
+        );
+    }
+
+    #[test]
     fn hashes_of_passwords_are_not_shown() {
         use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
         use proto_envoy::envoy::extensions::filters::http::basic_auth::v3::BasicAuthPerRoute;

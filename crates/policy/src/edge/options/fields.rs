@@ -8,6 +8,11 @@ use std::ops::RangeInclusive;
 use model::parse::nearest;
 use serde_json::{Map, Value};
 
+/// The longest text that is taken, in bytes: some stand in each filter chain of a gateway.
+const LONGEST: usize = 4096;
+/// How many texts a list may have, and how long these may be.
+const MOST_TEXTS: (usize, usize) = (64, 256);
+
 /// What is wrong with a section: the field and why.
 pub(super) type Wrong = String;
 
@@ -79,9 +84,13 @@ impl<'a> Fields<'a> {
 
     /// A text, or nothing.
     pub(super) fn text(&mut self, name: &'static str) -> Result<String, Wrong> {
-        match self.value(name) {
-            None => Ok(String::new()),
-            Some(value) => of_text(value).ok_or_else(|| self.wrong(name, "is no text")),
+        let Some(value) = self.value(name) else {
+            return Ok(String::new());
+        };
+        match of_text(value) {
+            Some(text) if text.len() <= LONGEST => Ok(text),
+            Some(_) => Err(self.wrong(name, format!("is longer than {LONGEST} bytes"))),
+            None => Err(self.wrong(name, "is no text")),
         }
     }
 
@@ -91,9 +100,17 @@ impl<'a> Fields<'a> {
             return Ok(None);
         };
         let items = value.as_array();
-        let read = items.and_then(|items| items.iter().map(of_text).collect());
+        let read: Option<Vec<String>> = items.and_then(|items| items.iter().map(of_text).collect());
+        let (most, longest) = MOST_TEXTS;
+        let fits = |texts: &Vec<String>| {
+            texts.len() <= most && texts.iter().all(|text| text.len() <= longest)
+        };
         match read {
-            Some(texts) => Ok(Some(texts)),
+            Some(texts) if fits(&texts) => Ok(Some(texts)),
+            Some(_) => {
+                let why = format!("has more than {most} texts, or one longer than {longest} bytes");
+                Err(self.wrong(name, why))
+            }
             None => Err(self.wrong(name, "is no list of texts")),
         }
     }

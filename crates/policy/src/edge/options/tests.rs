@@ -178,6 +178,13 @@ fn a_section_that_breaks_a_rule_is_refused_with_its_field() {
         assert_eq!(told(&document), [wanted], "{section}");
         assert_eq!(document.options, Options::default(), "{section}");
     }
+    let long = format!("gzip: {{contentType: [{}]}}", "a/b, ".repeat(65));
+    assert!(told(&read(&long))[0].starts_with("gzip.contentType has more than 64 texts"));
+    let long = format!(
+        "tracing: {{skywalking: {{service: {}, port: 1}}}}",
+        "a".repeat(4097)
+    );
+    assert!(told(&read(&long))[0].starts_with("tracing.skywalking.service is longer than 4096"));
     let two = format!("tracing: {{enable: true, zipkin: {collector}, skywalking: {collector}}}");
     assert!(told(&read(&two))[0].starts_with("tracing names 2 of"));
 }
