@@ -3,12 +3,16 @@
 //! Translators of Ingresses fill it in beside a derived VirtualService, route by route; generation turns it into HTTP
 //! filters of stock Envoy. Like all of [`Derived`](crate::Derived), no document can set it.
 
+mod documents;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+
+pub use documents::{EdgeDocuments, EdgeFile};
 
 /// What one HTTP route asks for, beside what its HTTPRoute says.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]

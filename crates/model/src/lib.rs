@@ -24,6 +24,7 @@ pub mod parse;
 pub mod peer;
 pub mod protocol;
 pub mod re2;
+pub mod redacted;
 pub mod service;
 pub mod session;
 pub mod settings;

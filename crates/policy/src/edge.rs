@@ -13,8 +13,8 @@
 mod access;
 mod addresses;
 mod fallback;
-mod gzip;
 mod limits;
+pub mod options;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +34,6 @@ use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v
 use xds::any;
 
 use crate::filters;
-
-pub use gzip::{EXTENSION as GZIP_EXTENSION, Gzip};
 
 /// The name under which a filter decides about clients by their addresses.
 const ADDRESSES: &str = "pilothouse.addresses";

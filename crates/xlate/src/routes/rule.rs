@@ -71,6 +71,8 @@ pub(super) struct RuleRoutes {
     pub(super) http3: bool,
     /// Whether the listener has the filters that routes of an edge ask for.
     pub(super) edge: bool,
+    /// How long answers may take whatever routes say, in seconds; 0 leaves that to routes.
+    pub(super) route_timeout: u32,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
     /// Whether the client is a gRPC library.
