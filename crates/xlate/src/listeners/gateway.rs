@@ -26,7 +26,7 @@ use model::edge::Need;
 use model::kinds::Kind;
 use model::object::ObjectName;
 use model::protocol::Protocol;
-use policy::edge::Gzip;
+use policy::edge::{Can, Gzip};
 use policy::envoy_filter::{Context, ListenerPatches};
 use policy::{edge, filters};
 use proto_envoy::envoy::config::core::v3::{
@@ -86,6 +86,8 @@ enum Serves {
         picks: bool,
         /// What routes ask of filters.
         needs: Arc<BTreeSet<Need>>,
+        /// What of that, of single routes, the proxy can do.
+        can: Can,
         /// The extensions that they lack; if there are any, every request is refused.
         missing: Arc<[String]>,
         /// How answers are compressed.
@@ -114,7 +116,7 @@ pub(super) fn listeners(
         return Vec::new();
     };
     let parts = cx.query(&proxy.parts);
-    let (needs, missing) = needs::of(cx, proxy);
+    let (needs, can, missing) = needs::of(cx, proxy);
     let (gzip, wrong) = match merged.edge {
         true => needs::gzip(cx, proxy),
         false => (None, None),
@@ -132,6 +134,7 @@ pub(super) fn listeners(
             }))
         }),
         needs,
+        can,
         missing,
         gzip,
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
@@ -204,6 +207,7 @@ struct Planning<'a> {
     picks: bool,
     /// What routes ask of filters.
     needs: Arc<BTreeSet<Need>>,
+    can: Can,
     /// The extensions that they lack.
     missing: Arc<[String]>,
     gzip: Option<Arc<Gzip>>,
@@ -298,6 +302,7 @@ impl Planning<'_> {
                     grpc_web: protocol == Protocol::GrpcWeb,
                     picks: self.picks,
                     needs: self.needs.clone(),
+                    can: self.can,
                     missing: self.missing.clone(),
                     gzip: self.gzip.clone(),
                 },
@@ -327,6 +332,7 @@ impl Planning<'_> {
                 grpc_web: false,
                 picks: self.picks,
                 needs: self.needs.clone(),
+                can: self.can,
                 missing: self.missing.clone(),
                 gzip: self.gzip.clone(),
             },
@@ -421,6 +427,7 @@ impl GatewayListener {
                 grpc_web,
                 picks,
                 needs,
+                can,
                 missing,
                 gzip,
             } => {
@@ -434,7 +441,7 @@ impl GatewayListener {
                     grpc_web: *grpc_web,
                     picks: *picks,
                     // It sees the answers of all others.
-                    edge: compressor.chain(edge::filters(needs)).collect(),
+                    edge: compressor.chain(edge::filters(needs, *can)).collect(),
                     missing: missing.to_vec(),
                     http3: self.spec.quic,
                     port: self.spec.port,

@@ -35,7 +35,7 @@ use mesh::virtual_service::{
     DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
 };
 use mesh::{hosts, limits};
-use policy::edge;
+use policy::edge::{self, Can};
 use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};
 
@@ -69,7 +69,7 @@ impl Config for GatewayConfigOf {
         let mut config = configuration(name);
         let asked = cx.query(&AskedOf((*self.gateway).clone()));
         if let Some(asked) = &*asked {
-            config.typed_per_filter_config = edge::scripts(&asked.needs);
+            config.typed_per_filter_config = edge::scripts(&asked.needs, self.client.can);
         }
         let mut bytes = ConfigBytes::new(&config);
         hosts.iter().for_each(|host| bytes.append(host));
@@ -217,6 +217,10 @@ impl Query<Snapshot> for RoutesOfRule {
             tls: self.tls,
             http3: self.http3,
             edge: self.edge,
+            can: match self.edge {
+                true => client.can,
+                false => Can::default(),
+            },
             forwarded_host: client.forwarded_host,
             proxyless: client.proxyless,
             namespace: client.namespace().clone(),

@@ -302,6 +302,7 @@ fn rule_routes(
         tls: false,
         http3: false,
         edge: false,
+        can: Default::default(),
         forwarded_host: key.client.forwarded_host,
         proxyless: key.client.proxyless,
         namespace: key.client.namespace().clone(),

@@ -12,6 +12,7 @@ use model::names::Namespace;
 use model::object::ObjectName;
 use model::service::{Picker, Service};
 use model::session::Session;
+use policy::edge::Can;
 use proto_envoy::envoy::config::route::v3::Route;
 use proto_istio::networking::load_balancer_settings::ConsistentHashLb;
 use proto_istio::networking::{Destination, HttpMatchRequest, HttpRetry};
@@ -71,6 +72,8 @@ pub(super) struct RuleRoutes {
     pub(super) http3: bool,
     /// Whether the listener has the filters that routes of an edge ask for.
     pub(super) edge: bool,
+    /// What those can do of what single routes ask for.
+    pub(super) can: Can,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
     /// Whether the client is a gRPC library.

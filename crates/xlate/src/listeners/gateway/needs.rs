@@ -10,21 +10,22 @@ use model::diagnostic::{Diagnostic, Severity};
 use model::edge::Need;
 use model::kinds::kube::ConfigMap;
 use model::object::ObjectName;
-use policy::edge::{self, GZIP_EXTENSION, Gzip};
+use policy::edge::{self, Can, GZIP_EXTENSION, Gzip};
 use store::{Reads, Snapshot};
 
 use super::GatewayProxy;
 
-/// What routes ask, and which extensions the proxy lacks for that.
+/// What routes ask and the proxy can do, and which extensions it lacks without which it refuses all of them.
 pub(super) fn of(
     cx: &Cx<'_, Snapshot>,
     proxy: &GatewayProxy,
-) -> (Arc<BTreeSet<Need>>, Arc<[String]>) {
+) -> (Arc<BTreeSet<Need>>, Can, Arc<[String]>) {
+    let (loadable, _) = proxy.parts.has();
     let asked = cx.query(&AskedOf(proxy.gateway.clone()));
     let Some(asked) = asked.as_ref() else {
-        return (Arc::default(), Arc::default());
+        return (Arc::default(), Can::default(), Arc::default());
     };
-    let (loadable, _) = proxy.parts.has();
+    let can = Can::of(loadable);
     let lacks = |needs: &BTreeSet<Need>| {
         let wanted = edge::extensions(needs).into_iter();
         wanted
@@ -36,8 +37,8 @@ pub(super) fn of(
     // What nobody asks for is not missed.
     let always = edge::always().into_iter();
     let always = always.filter(|need| lacks(&BTreeSet::from([*need])).is_empty());
-    let needs = always.chain(asked.needs.iter().copied()).collect();
-    (Arc::new(needs), missing.into())
+    let needs = always.chain(can.of_needs(&asked.needs)).collect();
+    (Arc::new(needs), can, missing.into())
 }
 
 /// The ConfigMap with Higress's options, and the key that they are under.
