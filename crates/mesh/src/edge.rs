@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use model::edge::{Need, Rpc};
+use model::edge::{McpEntry, Need, Rpc};
 use model::object::ObjectName;
 use proto_istio::networking::Destination;
 use store::Snapshot;
@@ -21,6 +21,8 @@ pub struct Asked {
     pub standins: BTreeSet<Standin>,
     /// The clusters whose endpoints are sent calls of Dubbo.
     pub calls: BTreeSet<Calls>,
+    /// What Higress's filter for MCP is told, by the names of routes.
+    pub entries: BTreeSet<(String, McpEntry)>,
     /// The routes that ask for what only some proxies can do.
     pub by: BTreeSet<(Need, Asker)>,
 }
@@ -39,6 +41,7 @@ impl Asked {
         self.needs.extend(&other.needs);
         self.standins.extend(other.standins.iter().cloned());
         self.calls.extend(other.calls.iter().cloned());
+        self.entries.extend(other.entries.iter().cloned());
         self.by.extend(other.by.iter().cloned());
     }
 }
@@ -125,6 +128,9 @@ impl Query<Snapshot> for AskedBy {
             let of_route = needs.iter().filter(|need| need.is_of_route());
             let by = of_route.map(|need| (*need, asker.clone()));
             asked.by.extend(by);
+            let entry = route.mcp.as_ref().and_then(|mcp| mcp.entry.clone());
+            let entry = entry.map(|entry| (http.name.clone(), entry));
+            asked.entries.extend(entry);
             asked.needs.extend(needs);
             for to in http.route.iter().filter_map(|r| r.destination.as_ref()) {
                 asked.standins.extend(rule.standin(*at, to));

@@ -16,6 +16,7 @@ mod calls;
 mod can;
 mod fallback;
 mod gzip;
+mod library;
 mod limits;
 mod mcp;
 mod text;
@@ -41,6 +42,7 @@ use crate::filters;
 pub use calls::{dubbo_upstream, upgrade};
 pub use can::{Can, lacking};
 pub use gzip::{EXTENSION as GZIP_EXTENSION, Gzip};
+pub use library::config as library_config;
 
 /// The name under which a filter decides about clients by their addresses.
 const ADDRESSES: &str = "pilothouse.addresses";
@@ -94,6 +96,8 @@ pub fn filters(needs: &BTreeSet<Need>, can: Can) -> Vec<hcm::HttpFilter> {
     list.extend(has(Need::Body).then(|| disabled(BODY, &body)));
     list.extend(asks(needs).then(|| disabled(ACCESS, &script_of_routes())));
     list.extend(runs_mcp(needs, can).then(|| disabled(MCP, &script_of_routes())));
+    let by_library = has(Need::Session) || has(Need::Moved) || has(Need::Rest);
+    list.extend((by_library && can.runs_library()).then(library::filter));
     if has(Need::Session) {
         list.extend(can.sessions.then(mcp::sessions));
         list.extend(can.mcp_sessions.then(mcp::higress_sessions));

@@ -190,7 +190,11 @@ fn shown(world: &World, gateway: &Arc<model::node::Node>) -> Value {
         .unwrap()
         .iter()
         .map(|filter| match filter["name"].as_str().unwrap() {
-            name if name.contains("mcp") || name.contains("dubbo") || name.contains("session") => {
+            name if name.contains("mcp")
+                || name.contains("dubbo")
+                || name.contains("session")
+                || name.contains("golang") =>
+            {
                 filter.clone()
             }
             name => json!(name),
@@ -208,6 +212,7 @@ fn shown(world: &World, gateway: &Arc<model::node::Node>) -> Value {
         "refuses": manager["route_config"],
         "filters": filters,
         "clusters": clusters,
+        "extensions": resources(TypeUrl::Extension),
         "findings": findings.iter().map(told).collect::<Vec<_>>(),
     })
 }

@@ -61,6 +61,11 @@ impl Can {
         }
     }
 
+    /// Whether it has Higress's library.
+    pub fn runs_library(self) -> bool {
+        self.mcp
+    }
+
     /// What of this is done.
     pub fn of_needs(self, needs: &BTreeSet<Need>) -> BTreeSet<Need> {
         let done = needs.iter().copied();
