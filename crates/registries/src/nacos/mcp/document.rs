@@ -128,7 +128,8 @@ impl Version {
         }
         let part = |part: &Option<Arc<str>>| {
             let fits = |text: &&Arc<str>| {
-                let is_word = |c: char| !c.is_whitespace() && !c.is_control() && !"*/|,;%".contains(c);
+                let is_word =
+                    |c: char| !c.is_whitespace() && !c.is_control() && !"*/|,;%".contains(c);
                 !text.is_empty() && text.len() <= 512 && text.chars().all(is_word)
             };
             part.as_ref().filter(fits).cloned()
@@ -215,7 +216,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// The server of two documents, where it is served, as the name of its route; reading them never fails otherwise.
-pub(super) fn replay(versions: &[u8], version: &[u8]) -> Option<Arc<str>> {
+pub fn replay(versions: &[u8], version: &[u8]) -> Option<Arc<str>> {
     let read: Versions = message::read(versions).ok()?;
     read.published()?;
     let read: Version = message::read(version).ok()?;
@@ -232,10 +233,15 @@ mod tests {
             let json = format!(
                 r#"{{"id":"a1","name":"n","frontProtocol":"mcp-sse","protocol":"http","latestPublishedVersion":"1.0.0"{more}}}"#
             );
-            message::read::<Versions>(json.as_bytes()).unwrap().published()
+            message::read::<Versions>(json.as_bytes())
+                .unwrap()
+                .published()
         };
         assert_eq!(of(""), Some(("a1".into(), "1.0.0".into())));
-        assert!(of(r#","enabled":true,"versionDetails":[{"version":"1.0.0","is_latest":true}]"#).is_some());
+        assert!(
+            of(r#","enabled":true,"versionDetails":[{"version":"1.0.0","is_latest":true}]"#)
+                .is_some()
+        );
         assert!(of(r#","enabled":false"#).is_none());
         for wrong in [
             r#"{"id":"a1","latestPublishedVersion":"1"}"#,
@@ -255,9 +261,12 @@ mod tests {
             let json = format!(
                 r#"{{"name":"maps","protocol":"{protocol}"{more},"remoteServerConfig":{{"serviceRef":{reference}}}}}"#
             );
-            message::read::<Version>(json.as_bytes()).unwrap().server("public")
+            message::read::<Version>(json.as_bytes())
+                .unwrap()
+                .server("public")
         };
-        let service = r#"{"namespaceId":"public","groupName":"mcp-endpoints","serviceName":"maps"}"#;
+        let service =
+            r#"{"namespaceId":"public","groupName":"mcp-endpoints","serviceName":"maps"}"#;
         let wanted = Server {
             name: "maps".into(),
             transport: Transport::Events,
@@ -265,7 +274,10 @@ mod tests {
             service: "maps".into(),
         };
         assert_eq!(of("mcp-sse", "", service), Some(Ok(wanted.clone())));
-        assert_eq!(of("mcp-sse", r#","enabled":true"#, service), Some(Ok(wanted)));
+        assert_eq!(
+            of("mcp-sse", r#","enabled":true"#, service),
+            Some(Ok(wanted))
+        );
         assert_eq!(of("mcp-sse", r#","enabled":false"#, service), None);
         let streamable = of("mcp-streamable", "", service).unwrap().unwrap();
         assert_eq!(streamable.transport, Transport::Streamable);
@@ -275,8 +287,16 @@ mod tests {
             ("stdio", service, "\"stdio\""),
             ("mcp-sse", "null", "names no service"),
             ("mcp-sse", r#"{"serviceName":"a"}"#, "names no service"),
-            ("mcp-sse", r#"{"groupName":"g","serviceName":"a b"}"#, "names no service"),
-            ("mcp-sse", r#"{"namespaceId":"x","groupName":"g","serviceName":"a"}"#, "\"x\""),
+            (
+                "mcp-sse",
+                r#"{"groupName":"g","serviceName":"a b"}"#,
+                "names no service",
+            ),
+            (
+                "mcp-sse",
+                r#"{"namespaceId":"x","groupName":"g","serviceName":"a"}"#,
+                "\"x\"",
+            ),
         ] {
             let found = of(protocol, "", service).unwrap().unwrap_err();
             assert!(found.contains(why), "{found}");
@@ -291,7 +311,10 @@ mod tests {
         assert_eq!(page(new), Ok((1, vec!["a".into()])));
         assert!(page(b"<html>").is_err());
         assert_eq!(content(br#"{"code":0,"data":"{}"}"#).unwrap(), b"{}");
-        assert_eq!(content(br#"{"data":{"content":"{}","md5":"x"}}"#).unwrap(), b"{}");
+        assert_eq!(
+            content(br#"{"data":{"content":"{}","md5":"x"}}"#).unwrap(),
+            b"{}"
+        );
         assert!(content(br#"{"code":404,"data":null}"#).is_err());
         assert!(content(br#"{"data":[1]}"#).is_err());
     }

@@ -8,7 +8,7 @@ use model::kinds::kube::{
     Ingress, IngressBackend, IngressPath, IngressPaths, IngressRule, PathType, ResourceRef,
 };
 use model::object::Origin;
-use model::{AnyObject, Labels, Meta, Namespace, Object, ObjectName, Owner};
+use model::{Labels, Meta, Namespace, Object, ObjectName, Owner};
 
 use super::document::{Server, Transport};
 use crate::nacos::names::Key;
@@ -44,7 +44,7 @@ impl Making {
     }
 
     /// The object of a server.
-    pub(super) fn make(&self, id: &str, server: &Server) -> AnyObject {
+    pub(super) fn make(&self, id: &str, server: &Server) -> Arc<Object<Ingress>> {
         let path: Arc<str> = format!("{}/{}", self.base.trim_end_matches('/'), server.name).into();
         let key = Key {
             group: server.group.clone(),
@@ -72,7 +72,11 @@ impl Making {
             &self.domains
         };
         let rule = |host: &Arc<str>| IngressRule {
-            host: if **host == *"*" { "".into() } else { host.clone() },
+            host: if **host == *"*" {
+                "".into()
+            } else {
+                host.clone()
+            },
             http: Some(IngressPaths {
                 paths: vec![IngressPath {
                     path: path.clone(),
@@ -90,7 +94,7 @@ impl Making {
             }),
         };
         let labels = [(TYPE_LABEL, &*self.kind), (NAME_LABEL, &*self.registry)];
-        AnyObject::Ingress(Arc::new(Object {
+        Arc::new(Object {
             meta: Meta {
                 name: self.name(id),
                 labels: labels.into_iter().collect(),
@@ -109,6 +113,6 @@ impl Making {
                 ..Ingress::default()
             },
             status: Default::default(),
-        }))
+        })
     }
 }
