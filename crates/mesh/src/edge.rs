@@ -10,6 +10,7 @@ use proto_istio::networking::Destination;
 use store::Snapshot;
 
 use crate::gateways::{GatewayKey, MergedGatewayOf};
+use crate::services::OfHost;
 use crate::virtual_service::{ResolvedVirtualService, VirtualServiceOf, VirtualServicesFor};
 
 /// What a rule asks of gateways.
@@ -134,14 +135,28 @@ impl Query<Snapshot> for AskedBy {
             asked.needs.extend(needs);
             for to in http.route.iter().filter_map(|r| r.destination.as_ref()) {
                 asked.standins.extend(rule.standin(*at, to));
-                let port = to.port.as_ref().filter(|_| rule.calls(*at));
-                asked.calls.extend(port.map(|port| Calls {
-                    of: cluster(port.number, &to.subset, &to.host),
-                }));
+                if rule.calls(*at) {
+                    let ports = ports_of(cx, to).into_iter();
+                    let of = ports.map(|port| cluster(port, &to.subset, &to.host));
+                    asked.calls.extend(of.map(|of| Calls { of }));
+                }
             }
         }
         Arc::new(asked)
     }
+}
+
+/// The port of a destination; where it states none, those that are the only ones of services of its host.
+fn ports_of(cx: &Cx<'_, Snapshot>, to: &Destination) -> Vec<u32> {
+    if let Some(port) = &to.port {
+        return vec![port.number];
+    }
+    let services = cx.query(&OfHost(to.host.as_str().into()));
+    let only = services.iter().filter_map(|service| match &*service.ports {
+        [only] => Some(u32::from(only.number)),
+        _ => None,
+    });
+    only.collect()
 }
 
 /// What the rules of one gateway ask for.

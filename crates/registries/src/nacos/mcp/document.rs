@@ -215,12 +215,24 @@ fn is_word(text: &str) -> bool {
     !dots && text.len() <= LONGEST && text.bytes().all(is_char)
 }
 
-/// The server of two documents, where it is served, as the name of its route; reading them never fails otherwise.
-pub fn replay(versions: &[u8], version: &[u8]) -> Option<Arc<str>> {
-    let read: Versions = message::read(versions).ok()?;
-    read.published()?;
-    let read: Version = message::read(version).ok()?;
-    read.server("public")?.ok().map(|server| server.name)
+/// What is read of octets as each kind of document: ids, versions and names, which stand in paths and in names of objects.
+pub fn replay(octets: &[u8]) -> Vec<Arc<str>> {
+    let mut words = Vec::new();
+    if let Ok((_, ids)) = page(octets) {
+        words.extend(ids);
+    }
+    let inner = content(octets).unwrap_or_default();
+    for octets in [octets, &inner] {
+        if let Ok(versions) = message::read::<Versions>(octets) {
+            words.extend(versions.published().map(|(id, _)| id));
+        }
+        if let Ok(version) = message::read::<Version>(octets)
+            && let Some(Ok(server)) = version.server("public")
+        {
+            words.push(server.name);
+        }
+    }
+    words
 }
 
 #[cfg(test)]

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use model::kinds::kube::{
     Ingress, IngressBackend, IngressPath, IngressPaths, IngressRule, PathType, ResourceRef,
 };
-use model::object::Origin;
+use model::object::{Origin, Timestamp};
 use model::{Labels, Meta, Namespace, Object, ObjectName, Owner};
 
 use super::document::{Server, Transport};
 use crate::nacos::names::Key;
 use crate::service::{NAME_LABEL, TYPE_LABEL};
+
+/// When objects of registries are made: every written Ingress is older, and the rules of the older one count.
+const YOUNGEST: Timestamp = Timestamp(i64::MAX);
 
 /// How servers of one registry are made into objects.
 #[derive(Clone, PartialEq, Debug)]
@@ -99,7 +102,7 @@ impl Making {
                 name: self.name(id),
                 labels: labels.into_iter().collect(),
                 annotations: annotations.into_iter().collect::<Labels>(),
-                created: None,
+                created: Some(YOUNGEST),
                 maker: None,
                 derived: None,
                 uid: Arc::default(),
