@@ -1,4 +1,5 @@
-//! Any octets, and any text as a push, as what a Nacos says: no panic, and what is reported can be connected to.
+//! Any octets, and any text as a push, as what a Nacos says: no panic, and what is reported can be connected to; any octets as its
+//! documents about servers of MCP: what they are called can stand in a path.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -35,4 +36,9 @@ fuzz_target!(|octets: &[u8]| {
     check(octets);
     let list = br#"{"serviceNames":["a"]}"#;
     check(&[framed(list), framed(octets)].concat());
+    for word in nacos::mcp::replay(octets) {
+        let is_char = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        assert!(!word.is_empty() && word.len() <= 128 && word.chars().all(is_char));
+        assert!(word.chars().any(|c| c != '.'));
+    }
 });

@@ -70,9 +70,9 @@ pub struct Annotations {
     pub limits: Limits,
     /// How clients connect.
     pub tls: HostTls,
-    /// A server of MCP, which stock Envoy cannot be.
+    /// A server of MCP.
     pub mcp: Option<McpServer>,
-    /// `rpc-destination-name`: the Http2Rpc that says how requests become calls, which stock Envoy cannot do.
+    /// `rpc-destination-name`: the Http2Rpc that says how requests become calls.
     pub rpc: Option<Arc<str>>,
 }
 

@@ -24,7 +24,7 @@
 //! }
 //! ```
 
-use model::kinds::{gateway_api, istio, knative, kube, multicluster};
+use model::kinds::{gateway_api, higress, istio, knative, kube, multicluster};
 use store::snapshot::Stored;
 
 /// Kinds that are only ever written.
@@ -65,7 +65,7 @@ layers! {
         gateway_api::GrpcRoute, gateway_api::TlsRoute, gateway_api::TcpRoute, gateway_api::UdpRoute,
         gateway_api::ReferenceGrant, gateway_api::BackendTlsPolicy, gateway_api::XBackend,
         gateway_api::XBackendTrafficPolicy, gateway_api::XMesh, gateway_api::InferencePool,
-        multicluster::ServiceImport, knative::Ingress;
+        multicluster::ServiceImport, knative::Ingress, higress::Http2Rpc;
     Services: istio::ServiceEntry;
     Routes: istio::Gateway, istio::VirtualService, istio::DestinationRule;
 }

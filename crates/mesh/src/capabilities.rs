@@ -164,4 +164,9 @@ impl Loadable {
     pub fn has(&self, name: &str) -> bool {
         self.0.as_ref().is_none_or(|known| known.contains(name))
     }
+
+    /// Whether the proxy says that the extension of that name is among them.
+    pub fn states(&self, name: &str) -> bool {
+        self.0.as_ref().is_some_and(|known| known.contains(name))
+    }
 }

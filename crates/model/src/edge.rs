@@ -4,6 +4,8 @@
 //! filters of stock Envoy. Like all of [`Derived`](crate::Derived), no document can set it.
 
 mod documents;
+mod mcp;
+mod rpc;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,6 +15,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 pub use documents::{EdgeDocuments, EdgeFile};
+pub use mcp::{Mcp, McpEntry, Moved, Transport};
+pub use rpc::{Argument, ArgumentSource, Dubbo, HttpMethod, Method, Passed, Rpc};
 
 /// What one HTTP route asks for, beside what its HTTPRoute says.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -34,6 +38,10 @@ pub struct EdgeRoute {
     pub fallback: Option<Fallback>,
     /// How long neither side may be silent; the proxy's default where absent.
     pub idle_timeout: Option<Duration>,
+    /// It leads to a server of MCP.
+    pub mcp: Option<Mcp>,
+    /// Its requests become calls of Dubbo.
+    pub rpc: Option<Rpc>,
 }
 
 /// Which clients may send requests. The address is the one that the proxy trusts (`x-forwarded-for` with trusted hops).
@@ -156,6 +164,26 @@ pub enum Need {
     Body,
     /// [`EdgeRoute::fallback`] by status.
     Fallback,
+    /// [`EdgeRoute::mcp`]: sessions stay with the endpoint that made them.
+    Session,
+    /// [`Mcp::moved`].
+    Moved,
+    /// [`Transport::Rest`].
+    Rest,
+    /// [`EdgeRoute::rpc`].
+    Rpc,
+}
+
+impl Need {
+    /// Whether a proxy that lacks what does it serves other routes all the same.
+    pub fn is_of_route(self) -> bool {
+        matches!(self, Self::Session | Self::Moved | Self::Rest | Self::Rpc)
+    }
+
+    /// Whether a route that asks for it is closed where nothing does it.
+    pub fn closes(self) -> bool {
+        self != Self::Session
+    }
 }
 
 impl EdgeRoute {
@@ -180,6 +208,7 @@ impl EdgeRoute {
                     .is_some_and(|f| !f.statuses.is_empty()),
                 Need::Fallback,
             ),
+            (self.rpc.is_some(), Need::Rpc),
         ];
         needs.extend(
             others
@@ -187,6 +216,13 @@ impl EdgeRoute {
                 .filter(|(asked, _)| *asked)
                 .map(|(_, need)| *need),
         );
+        if let Some(mcp) = &self.mcp {
+            needs.insert(match mcp.transport {
+                Transport::Rest => Need::Rest,
+                Transport::Streamable | Transport::Events { .. } => Need::Session,
+            });
+            needs.extend(mcp.moved.as_ref().map(|_| Need::Moved));
+        }
         needs
     }
 }

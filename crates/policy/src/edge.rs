@@ -12,14 +12,18 @@
 
 mod access;
 mod addresses;
+mod calls;
+mod can;
 mod fallback;
+mod library;
 mod limits;
+mod mcp;
 pub mod options;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::edge::{EdgeRoute, Need};
+use model::edge::{EdgeRoute, Need, Rpc};
 use prost_types::value::Kind;
 use prost_types::{Any, Struct, Value};
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
@@ -35,6 +39,10 @@ use xds::any;
 
 use crate::filters;
 
+pub use calls::{dubbo_upstream, upgrade};
+pub use can::{Can, lacking};
+pub use library::config as library_config;
+
 /// The name under which a filter decides about clients by their addresses.
 const ADDRESSES: &str = "pilothouse.addresses";
 /// The name under which a filter decides about users.
@@ -49,6 +57,10 @@ const LIMITS: &str = "pilothouse.limits";
 const BODY: &str = "pilothouse.body";
 /// The name under which a script replaces answers.
 const FALLBACK: &str = "pilothouse.fallback";
+/// The name under which a script reads and writes what names sessions of MCP.
+const MCP: &str = "pilothouse.mcp";
+/// The name under which a filter binds sessions to endpoints.
+const SESSIONS: &str = "pilothouse.sessions";
 
 /// Statistics of filters that want a name for them.
 const STAT_PREFIX: &str = "edge";
@@ -56,8 +68,8 @@ const STAT_PREFIX: &str = "edge";
 /// The most that a body of unknown length may be: such a body is held until it is complete.
 const HELD_BYTES: u32 = 64 << 20;
 
-/// The filters of a chain, in their order.
-pub fn filters(needs: &BTreeSet<Need>) -> Vec<hcm::HttpFilter> {
+/// The filters of a chain, in their order. What single routes need is there if the proxy can do it.
+pub fn filters(needs: &BTreeSet<Need>, can: Can) -> Vec<hcm::HttpFilter> {
     let has = |need| needs.contains(&need);
     let mut list = Vec::new();
     // It sees the answers of all that follow.
@@ -82,7 +94,21 @@ pub fn filters(needs: &BTreeSet<Need>) -> Vec<hcm::HttpFilter> {
     };
     list.extend(has(Need::Body).then(|| disabled(BODY, &body)));
     list.extend(asks(needs).then(|| disabled(ACCESS, &script_of_routes())));
+    list.extend(runs_mcp(needs, can).then(|| disabled(MCP, &script_of_routes())));
+    let by_library = has(Need::Session) || has(Need::Moved) || has(Need::Rest);
+    list.extend((by_library && can.runs_library()).then(library::filter));
+    if has(Need::Session) {
+        list.extend(can.sessions.then(mcp::sessions));
+        list.extend(can.mcp_sessions.then(mcp::higress_sessions));
+    }
+    list.extend(has(Need::Rpc).then(calls::transcoder));
     list
+}
+
+/// Whether routes may need the script for MCP.
+fn runs_mcp(needs: &BTreeSet<Need>, can: Can) -> bool {
+    let asked = needs.contains(&Need::Session) || needs.contains(&Need::Moved);
+    asked && can.script
 }
 
 /// What decides about access: needed wherever there are routes of an edge.
@@ -102,13 +128,15 @@ pub fn extensions(needs: &BTreeSet<Need>) -> BTreeSet<&'static str> {
                 "envoy.filters.http.local_ratelimit",
             ],
             Need::Body => &["envoy.filters.http.buffer"],
+            // Who lacks these serves other routes all the same.
+            Need::Session | Need::Moved | Need::Rest | Need::Rpc => &[],
         }
     };
     needs.iter().flat_map(named).copied().collect()
 }
 
 /// The scripts that a route configuration has for its routes.
-pub fn scripts(needs: &BTreeSet<Need>) -> BTreeMap<String, Any> {
+pub fn scripts(needs: &BTreeSet<Need>, can: Can) -> BTreeMap<String, Any> {
     let script = |text: &str| {
         any(&LuaPerRoute {
             r#override: Some(lua_per_route::Override::SourceCode(inline(text))),
@@ -122,6 +150,9 @@ pub fn scripts(needs: &BTreeSet<Need>) -> BTreeMap<String, Any> {
     if needs.contains(&Need::Fallback) {
         scripts.insert(FALLBACK.to_owned(), script(fallback::SCRIPT));
     }
+    if runs_mcp(needs, can) {
+        scripts.insert(MCP.to_owned(), script(mcp::SCRIPT));
+    }
     scripts
 }
 
@@ -132,15 +163,21 @@ pub struct RouteParts {
     pub configs: BTreeMap<String, Any>,
     /// Its metadata, by the names of filters.
     pub metadata: BTreeMap<String, Struct>,
+    /// Headers of requests through which filters speak, and which backends do not see.
+    pub hidden: Vec<&'static str>,
 }
 
-/// What a route says to the filters. Clusters are named by host and port.
-pub fn of_route(asked: &EdgeRoute, cluster: impl Fn(&str, u16) -> String) -> RouteParts {
+/// What a route says to the filters of a proxy that can do this. Clusters are named by host and port.
+pub fn of_route(asked: &EdgeRoute, can: Can, cluster: impl Fn(&str, u16) -> String) -> RouteParts {
     let mut parts = RouteParts::default();
     access::add(asked, &cluster, &mut parts);
     limits::add(&asked.limits, &mut parts.configs);
     if let Some(stated) = &asked.fallback {
         fallback::add(stated, &cluster, &mut parts.metadata);
+    }
+    mcp::add(asked, can, &mut parts);
+    if let Some(Rpc::Dubbo(service)) = &asked.rpc {
+        calls::add(service, &mut parts.configs);
     }
     parts
 }

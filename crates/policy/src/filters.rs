@@ -264,7 +264,7 @@ pub fn tcp_metadata_exchange() -> listener::Filter {
 }
 
 /// A configuration whose message Envoy finds by name at run time.
-fn typed_struct(type_url: &str, fields: impl IntoIterator<Item = (&'static str, Kind)>) -> Any {
+pub fn typed_struct(type_url: &str, fields: impl IntoIterator<Item = (&'static str, Kind)>) -> Any {
     any(&TypedStruct {
         type_url: type_url.to_owned(),
         value: Some(structure(fields)),

@@ -29,6 +29,7 @@ use proto_istio::extensions::{LuaConfig, TrafficSelector, WasmConfig};
 use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
 use store::{Reads, Snapshot};
 
+pub(crate) use phases::asked_for;
 pub use phases::{FilterOf, Phases, extend};
 pub use proto_istio::extensions::traffic_extension::ExecutionPhase as Phase;
 pub use read::{ReadExtension, Wanted};

@@ -100,6 +100,13 @@ pub mod filters {
     pub use crate::proto::stats;
 }
 
+/// Configuration of the filters that only Higress's build of Envoy has.
+pub mod higress {
+    pub use crate::proto::envoy::extensions::filters::http::golang::v3alpha as golang;
+    pub use crate::proto::envoy::extensions::filters::http::http_dubbo_transcoder::v3 as dubbo;
+    pub use crate::proto::envoy::extensions::upstreams::http::dubbo_tcp::v3 as dubbo_tcp;
+}
+
 static DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/istio.all.fds"));
 
 /// Descriptors of every message of this crate.

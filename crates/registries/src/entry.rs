@@ -8,8 +8,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::kinds::higress::{REGISTRIES, Registry as Stated};
-use model::{Owner, SourceId};
+use model::{Namespace, Owner, SourceId};
 
+use crate::keeper::Keep;
+use crate::nacos::mcp;
 use crate::protocol::Protocol;
 use crate::secret::Redacted;
 use crate::service::{Making, VirtualPorts};
@@ -60,6 +62,14 @@ impl Key {
             kind: stated.registry_type.clone(),
             name: stated.name.clone(),
         }
+    }
+
+    /// Whose the objects are that servers of MCP of this registry become.
+    pub fn owner_of_mcp(&self) -> Owner {
+        Owner::from(SourceId {
+            rank: RANK,
+            name: format!("mcp:{self}").into(),
+        })
     }
 
     /// Whose the objects of this registry are.
@@ -113,6 +123,7 @@ impl Entry {
             return Err(Fault::new("proxyName", message));
         }
         ports(&stated)?;
+        of_mcp(&stated)?;
         open::check(&stated)?;
         Ok(Self {
             stated,
@@ -148,10 +159,47 @@ impl Entry {
         }
     }
 
+    /// The servers of MCP of a Nacos, where they are to be read: objects of the edge's namespace, served by a class.
+    pub fn mcp(&self, home: &Namespace, class: &Arc<str>, patience: Keep) -> Option<mcp::Reading> {
+        let stated = &self.stated;
+        if !open::reads_mcp(stated) {
+            return None;
+        }
+        let key = self.key();
+        let nacos = options::nacos(stated, &self.credentials);
+        let scoped = stated.enable_scope_mcp_servers == Some(true);
+        Some(mcp::Reading {
+            making: mcp::Making {
+                owner: key.owner_of_mcp(),
+                home: home.clone(),
+                class: class.clone(),
+                kind: key.kind,
+                registry: key.name,
+                namespace: nacos.name_in_hosts(),
+                base: stated.mcp_server_base_url.clone(),
+                domains: stated.mcp_server_export_domains.clone(),
+            },
+            nacos,
+            only: scoped.then(|| stated.allow_mcp_servers.iter().cloned().collect()),
+            patience,
+        })
+    }
+
     /// What makes readers of it.
     pub fn open(&self) -> Open {
         open::open(&self.stated, &self.credentials)
     }
+}
+
+/// What is wrong with what is said of servers of MCP.
+fn of_mcp(stated: &Stated) -> Result<(), Fault> {
+    let base = &*stated.mcp_server_base_url;
+    let is_char = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);
+    if !(base.is_empty() || base.starts_with('/') && base.chars().all(is_char)) {
+        let message = format!("{base:?} is not the beginning of a path");
+        return Err(Fault::new("mcpServerBaseUrl", message));
+    }
+    Ok(())
 }
 
 /// A port; none where it is not stated.

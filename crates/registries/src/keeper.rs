@@ -25,7 +25,7 @@ pub enum Keep {
 }
 
 impl Keep {
-    fn end(self, since: Duration) -> Option<Duration> {
+    pub(crate) fn end(self, since: Duration) -> Option<Duration> {
         match self {
             Self::Forever => None,
             Self::For(time) => Some(since.saturating_add(time)),

@@ -9,6 +9,7 @@
 mod catalog;
 mod channel;
 mod credentials;
+pub mod mcp;
 mod message;
 mod names;
 mod payload;
@@ -45,7 +46,7 @@ const PAGE: usize = 50;
 /// The least time between two lists of all services.
 const LEAST_REFRESH: Duration = Duration::from_secs(10);
 /// The group of services that say none.
-const DEFAULT_GROUP: &str = "DEFAULT_GROUP";
+pub(crate) const DEFAULT_GROUP: &str = "DEFAULT_GROUP";
 /// The namespace of services that say none.
 const PUBLIC: &str = "public";
 /// How far the port of gRPC is above that of HTTP.
@@ -95,7 +96,7 @@ impl Options {
         }
     }
 
-    fn name_in_hosts(&self) -> Arc<str> {
+    pub(crate) fn name_in_hosts(&self) -> Arc<str> {
         match &*self.namespace {
             "" => self.namespace_id().into(),
             name => name.into(),

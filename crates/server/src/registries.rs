@@ -12,7 +12,7 @@ mod status;
 mod url;
 
 pub use bridges::{Bridges, Seen};
-pub use manager::{Known, Manager, OnFindings, Registries, settled};
+pub use manager::{Edge, Known, Manager, OnFindings, Registries, settled};
 pub use options::RegistryOptions;
 pub use status::page;
 

@@ -220,6 +220,7 @@ impl Sources<'_> {
             supervisor: self.supervisor.clone(),
             on_findings: Box::new(move |found| report(&findings, &metrics, &source, found)),
             options: self.wiring.options.registries.clone(),
+            edge: wiring::edge(self.wiring.options),
         };
         let acted = crate::registries::settled(shown.subscribe(), bridges.told());
         let stop = self.wiring.stop.clone();

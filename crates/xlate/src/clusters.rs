@@ -13,6 +13,7 @@
 //! Istio: pilot/pkg/networking/core/cluster.go, 1.32.
 
 pub(crate) mod agentless;
+mod calls;
 mod client;
 mod draft;
 mod fixed;
@@ -77,6 +78,8 @@ pub struct ClustersOf {
     inbound: Option<Workload>,
     /// The Gateways of a gateway that has clusters which stand in for others.
     gateway: Option<GatewayKey>,
+    /// The Gateways of a gateway that can send calls of Dubbo.
+    calls: Option<GatewayKey>,
 }
 
 /// What clusters of a workload's own ports depend on.
@@ -103,6 +106,7 @@ impl ClustersOf {
                 addresses: proxy.own_addresses(cx),
             }),
             gateway: standin::gateway(cx, proxy),
+            calls: calls::gateway(cx, proxy),
         }
     }
 
@@ -170,7 +174,11 @@ impl ClustersOf {
         {
             resources.push(Arc::new(Resource::encode(cluster.name.as_str(), cluster)));
         }
-        shared.set.and(resources)
+        let all = shared.set.and(resources);
+        match &self.calls {
+            Some(gateway) => all.and(calls::clusters(cx, gateway, &all)),
+            None => all,
+        }
     }
 }
 

@@ -5,7 +5,12 @@
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::capabilities::Loadable;
+use mesh::edge::AskedOf;
+use mesh::gateways::{self, GatewayKey};
 use mesh::proxy::Traits;
+use model::node::Role;
+use policy::edge::{Can, library_config};
 use policy::envoy_filter;
 use policy::envoy_filter::{ExtensionPatchesOf, SelectedBy};
 use policy::traffic_extension::{ExtensionConfigOf, ExtensionsOf, PullFrom};
@@ -19,13 +24,18 @@ pub struct ExtensionConfigsOf {
     extensions: ExtensionsOf,
     /// The cluster whose pull secrets they may have.
     pull: Option<PullFrom>,
+    /// The Gateways of a gateway that runs Higress's library.
+    library: Option<GatewayKey>,
 }
 
 impl ExtensionConfigsOf {
     /// What decides the extension configurations of a proxy.
     pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         let identity = proxy.node.identity.as_ref();
+        let is_gateway = proxy.node.role == Role::Router;
+        let runs = is_gateway && Can::of(&Loadable::of(proxy)).runs_library();
         Self {
+            library: runs.then(|| gateways::key_of(cx, proxy)),
             patched: SelectedBy::of(cx, proxy),
             extensions: ExtensionsOf::of(cx, proxy),
             pull: identity
@@ -34,7 +44,7 @@ impl ExtensionConfigsOf {
         }
     }
 
-    /// The configurations that they may ask for: those that EnvoyFilters add, and those of Wasm filters.
+    /// The configurations that they may ask for: those that EnvoyFilters add, those of Wasm filters, and that of Higress's library.
     pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
         let patches = cx.query(&ExtensionPatchesOf(self.patched.clone()));
         let added = envoy_filter::extension::added(&patches)
@@ -47,6 +57,13 @@ impl ExtensionConfigsOf {
             };
             (*cx.query(&key)).clone()
         });
-        ResourceSet::new(added.chain(wasm))
+        let library = self.library.as_ref().and_then(|gateway| {
+            let asked = cx.query(&AskedOf(gateway.clone()));
+            let entries = &(*asked).as_ref()?.entries;
+            let config = library_config(entries.iter().map(|(_, entry)| entry));
+            let resource = Resource::encode(config.name.as_str(), &config);
+            Some(Arc::new(resource))
+        });
+        ResourceSet::new(added.chain(wasm).chain(library))
     }
 }

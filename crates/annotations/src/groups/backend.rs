@@ -15,6 +15,8 @@ pub struct Balance {
     pub hash: Option<HashBy>,
     /// `affinity` and the `session-cookie` family, which goes before both.
     pub cookie: Option<SessionCookie>,
+    /// `load-balance: mcp-sse`: sessions of MCP stay with the endpoint that made them; the parameter that names them.
+    pub mcp: Option<Arc<str>>,
 }
 
 /// An algorithm of load balancing.

@@ -1,4 +1,4 @@
-//! What stock Envoy has no filter for. It is read so that it can be told, and shown to whoever has such filters.
+//! Servers of MCP.
 
 use std::sync::Arc;
 
@@ -37,4 +37,28 @@ pub enum McpUpstream {
     Rest,
     Sse,
     Streamable,
+}
+
+impl Compares {
+    /// The word of the annotation.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Prefix => "prefix",
+            Self::Suffix => "suffix",
+            Self::Contains => "contains",
+            Self::Regex => "regex",
+        }
+    }
+}
+
+impl McpUpstream {
+    /// The word of the annotation.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rest => "rest",
+            Self::Sse => "sse",
+            Self::Streamable => "streamable",
+        }
+    }
 }

@@ -14,10 +14,35 @@ const COOKIE: &str = "INGRESSCOOKIE";
 /// Reads how endpoints are chosen.
 pub(crate) fn read(r: &mut Reader<'_>) -> Balance {
     let nginx = r.is_nginx();
+    let stated = r.get_or_option("load-balance", stated);
+    let session = r.get("mcp-sse-stateful-param-name", token);
+    let is_mcp = stated == Some(Stated::Mcp);
     Balance {
-        algorithm: r.get_or_option("load-balance", algorithm),
+        algorithm: match stated {
+            Some(Stated::Algorithm(algorithm)) => Some(algorithm),
+            _ => None,
+        },
+        mcp: is_mcp.then(|| session.unwrap_or_else(|| SESSION.into())),
         hash: r.get_or_option("upstream-hash-by", |text| hash(text, nginx)),
         cookie: cookie(r),
+    }
+}
+
+/// The parameter that names sessions where it is not stated.
+const SESSION: &str = "sessionId";
+
+/// What `load-balance` says.
+#[derive(PartialEq)]
+enum Stated {
+    Algorithm(Algorithm),
+    /// Sessions of MCP.
+    Mcp,
+}
+
+fn stated(text: &str) -> Result<Stated, Fault> {
+    match text.eq_ignore_ascii_case("mcp-sse") {
+        true => Ok(Stated::Mcp),
+        false => algorithm(text).map(Stated::Algorithm),
     }
 }
 

@@ -1,9 +1,8 @@
-//! What stock Envoy has no filter for: servers of MCP, and calls of Dubbo.
+//! Servers of MCP, and calls of Dubbo.
 
 use std::sync::Arc;
 
 use crate::reader::{Fault, Reader};
-use crate::spec;
 use crate::values::{boolean, list, text};
 use crate::{Compares, McpServer, McpUpstream};
 
@@ -14,7 +13,6 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Option<McpServer> {
     if !r.get("mcp-server", boolean)? {
         return None;
     }
-    refused(r, "mcp-server");
     let domains = r.get("mcp-server-match-rule-domains", |text| {
         let items = list(text, MOST_DOMAINS)?.into_iter();
         items.map(self::text).collect::<Result<Vec<Arc<str>>, _>>()
@@ -24,11 +22,17 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Option<McpServer> {
     let upstream = r.get("mcp-server-upstream-type", upstream);
     let rewrites = r.get("mcp-server-enable-path-rewrite", boolean);
     let prefix = r.get("mcp-server-path-rewrite-prefix", text);
+    let (Some(compares), Some(value), Some(upstream)) = (compares, value, upstream) else {
+        let why = "needs mcp-server-match-rule-type, mcp-server-match-rule-value and mcp-server-upstream-type, so it has \
+                   no effect";
+        r.warn("mcp-server", why);
+        return None;
+    };
     Some(McpServer {
         domains: domains.unwrap_or_else(|| vec!["*".into()]),
-        compares: compares?,
-        value: value?,
-        upstream: upstream?,
+        compares,
+        value,
+        upstream,
         rewrites: rewrites.unwrap_or_default(),
         prefix: prefix.unwrap_or_default(),
     })
@@ -36,14 +40,7 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Option<McpServer> {
 
 /// Reads which Http2Rpc says how requests become calls.
 pub(crate) fn rpc(r: &mut Reader<'_>) -> Option<Arc<str>> {
-    let name = r.get("rpc-destination-name", text)?;
-    refused(r, "rpc-destination-name");
-    Some(name)
-}
-
-fn refused(r: &mut Reader<'_>, name: &'static str) {
-    let how = spec::find(name).map_or("", |spec| spec.how);
-    r.warn(name, &format!("is not supported: {how}"));
+    r.get("rpc-destination-name", text)
 }
 
 fn compares(text: &str) -> Result<Compares, Fault> {

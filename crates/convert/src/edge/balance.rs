@@ -83,7 +83,10 @@ impl Derive for RuleOfService {
 /// Whether annotations say anything about how Services are spoken to.
 fn is_about_services(all: &Annotations) -> bool {
     let (balance, backend) = (&all.balance, &all.backend);
-    *balance != Default::default()
+    // Sessions of MCP are kept by routes.
+    balance.algorithm.is_some()
+        || balance.hash.is_some()
+        || balance.cookie.is_some()
         || backend.protocol != Protocol::Http
         || backend.tls.secret.is_some()
         || all.timeouts.connect.is_some()

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annotations::{HttpsRedirect, Redirects, Retry, Text};
+use model::edge::Rpc;
 use model::{Kind, ObjectKey, ObjectName};
 use proto_istio::networking::http_body::Specifier;
 use proto_istio::networking::{
@@ -113,13 +114,10 @@ impl Draft {
     /// What its routes weigh about.
     pub(super) fn weight(&self) -> usize {
         use prost::Message;
-        let users = self
-            .policy
-            .edge
-            .users
-            .as_ref()
-            .map_or(0, |users| users.lines.len());
-        self.route.encoded_len() + users + limits::ROUTE_BYTES
+        let edge = &self.policy.edge;
+        let users = edge.users.as_ref().map_or(0, |users| users.lines.len());
+        let calls = edge.rpc.as_ref().map_or(0, Rpc::bytes);
+        self.route.encoded_len() + users + calls + limits::ROUTE_BYTES
     }
 }
 

@@ -23,3 +23,6 @@ pub const USER_BYTES: usize = 64 << 10;
 
 /// How many headers of a ConfigMap are used.
 pub const HEADERS: usize = 100;
+
+/// How many bytes a service of Dubbo may have, as they are sent to proxies with each route.
+pub const CALL_BYTES: usize = 64 << 10;

@@ -11,6 +11,7 @@ use proto_istio::networking::{HttpMatchRequest, HttpRewrite, StringMatch};
 use regex_syntax::ast;
 
 use super::draft::{Asks, by_regex};
+use super::mcp;
 use super::rules::{HostRules, Path, PathKind};
 
 /// The match of a rule.
@@ -89,7 +90,11 @@ pub(super) fn rewrite(path: &Path, rules: &HostRules) -> Option<HttpRewrite> {
     if let Some(new) = &stated.path {
         return Some(prefix_rewrite(path, new));
     }
-    let target = stated.target.as_ref()?;
+    let Some(target) = &stated.target else {
+        let server = annotations.mcp.as_ref();
+        let new = server.and_then(mcp::rewritten_to)?;
+        return Some(prefix_rewrite(path, new));
+    };
     let ignore_case = path.ignore_case;
     let nginx = rules.annotated.dialect == Dialect::Nginx;
     let matched = match path.kind {

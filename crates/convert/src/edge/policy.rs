@@ -16,7 +16,7 @@ use proto_istio::networking::{
 
 use super::annotated::{Annotated, AnnotatedBy};
 use super::backend::to;
-use super::{access, format, key, limits, refer};
+use super::{access, calls, format, key, limits, mcp, refer};
 use crate::outcome::{code, finding};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -115,7 +115,10 @@ impl Making<'_, '_, '_> {
         self.policy.edge.limits = limits.collect();
         let is_grpc = matches!(all.backend.protocol, Protocol::Grpc | Protocol::Grpcs);
         self.policy.edge.max_body = all.limits.body.filter(|_| !is_grpc);
-        self.policy.edge.idle_timeout = all.timeouts.idle;
+        self.policy.edge.mcp = mcp::server(self, all);
+        let server = self.policy.edge.mcp.as_ref();
+        self.policy.edge.idle_timeout = mcp::idle_timeout(server, all.timeouts.idle);
+        self.policy.edge.rpc = all.rpc.as_ref().map(|name| calls::calls(self, name));
     }
 
     fn headers(&mut self, all: &Annotations) {

@@ -35,7 +35,7 @@ const PATHS: [(&str, &str); 8] = [
     ("x?y#z", "Exact"),
 ];
 /// Annotations without their prefix, and values that make sense of them.
-const SENSE: [(&str, &str); 61] = [
+const SENSE: [(&str, &str); 69] = [
     ("canary", "true"),
     ("canary-weight", "30"),
     ("canary-by-header", "x-next"),
@@ -97,6 +97,14 @@ const SENSE: [(&str, &str); 61] = [
     ("server-snippet", "deny all;"),
     ("x-forwarded-prefix", "/p"),
     ("exact-match-header", "without a name"),
+    ("mcp-server", "true"),
+    ("mcp-server-match-rule-type", "prefix"),
+    ("mcp-server-match-rule-value", "/a"),
+    ("mcp-server-upstream-type", "sse"),
+    ("mcp-server-enable-path-rewrite", "true"),
+    ("mcp-server-path-rewrite-prefix", "/b"),
+    ("load-balance", "mcp-sse"),
+    ("rpc-destination-name", "calls"),
 ];
 const NONSENSE: [&str; 24] = [
     "",
@@ -238,6 +246,8 @@ fn around() -> Vec<AnyObject> {
             );
         }
     }
+    text += "---\n{apiVersion: networking.higress.io/v1, kind: Http2Rpc, metadata: {name: calls, namespace: higress-system}, \
+             spec: {dubbo: {service: a.B, version: '1', methods: [{serviceMethod: m, httpMethods: [GET], httpPath: /m}]}}}\n";
     objects(&text)
 }
 
@@ -253,7 +263,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => drawn(3).prop_map(|drawn| Step::Put(Box::new(drawn))),
         2 => (0..NAMES.len(), 0..NAMESPACES.len()).prop_map(|(n, s)| Step::Delete(n, s)),
-        2 => (0..10usize, any::<bool>()).prop_map(|(at, there)| Step::Around(at, there)),
+        2 => (0..11usize, any::<bool>()).prop_map(|(at, there)| Step::Around(at, there)),
     ]
 }
 

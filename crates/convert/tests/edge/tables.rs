@@ -28,7 +28,7 @@ const PARSED: [&str; 6] = [
 ];
 
 /// Tests that nothing here corresponds to.
-const NOT_TAKEN: [(&str, &str); 22] = [
+const NOT_TAKEN: [(&str, &str); 21] = [
     (
         "TestNeedDownstreamTLS",
         "of a parser, taken where those are",
@@ -63,7 +63,6 @@ const NOT_TAKEN: [(&str, &str); 22] = [
         "TestUpdateStatusCondition",
         "of Knative, taken in tests/knative",
     ),
-    ("TestMcpServerCache_GetSet", "MCP servers are not built"),
     (
         "testApplyCanaryIngress",
         "functions given nothing, of v1beta1",

@@ -19,6 +19,7 @@ mod hosts;
 mod ingress;
 mod knative;
 mod load;
+mod mcp;
 mod mutual;
 mod one_ingress;
 mod options;
@@ -71,6 +72,7 @@ with_each_envoy! {
     pool::a_pool_that_fails_open_is_served_without_its_picker,
     hosts::a_host_is_routed_over_any_connection_but_one_that_asks_for_certificates,
     ingress::an_ingress_routes_paths_over_plain_text_and_tls,
+    mcp::a_session_of_mcp_stays_with_the_endpoint_that_made_it,
     knative::an_ingress_of_knative_is_served_to_those_who_may_reach_it,
     gateway_api::one_command_makes_a_listening_gateway_of_a_manifest,
     gateway_api::one_command_makes_a_listening_gateway_of_a_store,

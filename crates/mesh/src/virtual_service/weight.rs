@@ -75,6 +75,13 @@ fn bytes_of(asked: &EdgeRoute) -> usize {
     if asked.max_body.is_some() {
         sum += ROUTE_BYTES;
     }
+    if let Some(mcp) = &asked.mcp {
+        let moved = mcp.moved.as_ref().map_or(0, |m| m.from.len() + m.to.len());
+        sum += 2 * ROUTE_BYTES + moved;
+    }
+    if let Some(rpc) = &asked.rpc {
+        sum += ROUTE_BYTES + rpc.bytes();
+    }
     sum
 }
 

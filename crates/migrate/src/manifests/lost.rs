@@ -1,6 +1,6 @@
 //! What routes ask for beside what an HTTPRoute says, for which other kinds have no field.
 
-use model::edge::EdgeRoute;
+use model::edge::{EdgeRoute, Transport};
 
 /// Something that a route asks for and cannot be carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,20 @@ pub(super) fn of(route: &EdgeRoute, instead: &Instead) -> Vec<Lost> {
             instead.external,
         ),
     ];
+    let is_rest = route
+        .mcp
+        .as_ref()
+        .is_some_and(|mcp| mcp.transport == Transport::Rest);
+    let others_closing = [
+        (is_rest, "what answers for MCP", instead.others),
+        (route.rpc.is_some(), "calls of Dubbo", instead.others),
+    ];
     let others = [
+        (
+            route.mcp.is_some() && !is_rest,
+            "sessions of MCP",
+            instead.others,
+        ),
         (
             !route.limits.is_empty(),
             "limits of requests",
@@ -92,7 +105,10 @@ pub(super) fn of(route: &EdgeRoute, instead: &Instead) -> Vec<Lost> {
             })
         }
     };
-    let access = access.into_iter().filter_map(lost(true));
+    let access = access
+        .into_iter()
+        .chain(others_closing)
+        .filter_map(lost(true));
     access
         .chain(others.into_iter().filter_map(lost(false)))
         .collect()

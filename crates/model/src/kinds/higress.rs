@@ -84,16 +84,16 @@ pub struct Registry {
     pub vport: Option<VirtualPort>,
     /// More settings, by name.
     pub metadata: BTreeMap<Arc<str>, InnerMap>,
-    /// Whether MCP servers are read from the registry.
+    /// Nacos: whether MCP servers are read from its configuration.
     #[serde(rename = "enableMCPServer")]
     pub enable_mcp_server: Option<bool>,
     /// Whether only MCP servers that are listed are read.
     pub enable_scope_mcp_servers: Option<bool>,
-    /// MCP servers that are read.
+    /// MCP servers that are read where only those are, by name.
     pub allow_mcp_servers: Vec<Arc<str>>,
-    /// The path below which MCP servers are reached.
+    /// The path below which MCP servers are reached, each under its name.
     pub mcp_server_base_url: Arc<str>,
-    /// Hosts on which MCP servers are reached.
+    /// Hosts on which MCP servers are reached; all where there are none.
     pub mcp_server_export_domains: Vec<Arc<str>>,
 }
 
@@ -144,8 +144,8 @@ pub struct RegistryProxy {
     pub connect_timeout: u32,
 }
 
-/// How requests of HTTP become calls of another protocol. Read and validated; nothing is generated from it: it needs a
-/// filter that stock Envoy does not have.
+/// How requests of HTTP become calls of another protocol, for routes of Ingresses that name it with the annotation
+/// `rpc-destination-name`, from the namespace of Ingresses. It needs a filter that only Higress's Envoy has.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Http2Rpc {

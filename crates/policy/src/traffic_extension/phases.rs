@@ -186,7 +186,7 @@ fn is_network(wasm: &WasmConfig) -> bool {
 }
 
 /// A configuration that the proxy asks for. It waits for it without end: the filter may protect.
-fn asked_for(types: [&str; 2]) -> ExtensionConfigSource {
+pub(crate) fn asked_for<const N: usize>(types: [&str; N]) -> ExtensionConfigSource {
     ExtensionConfigSource {
         config_source: Some(ConfigSource {
             config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),

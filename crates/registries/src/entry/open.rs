@@ -33,6 +33,12 @@ pub(super) fn check(stated: &Stated) -> Result<(), Fault> {
     }
 }
 
+/// Whether servers of MCP are read.
+pub(super) fn reads_mcp(stated: &Stated) -> bool {
+    let knows = matches!(&*stated.registry_type, "nacos2" | "nacos3");
+    knows && stated.enable_mcp_server == Some(true)
+}
+
 /// What makes readers.
 pub(super) fn open(stated: &Stated, credentials: &Credentials) -> Open {
     match &*stated.registry_type {

@@ -29,6 +29,15 @@ pub(super) fn nacos(stated: &Stated, credentials: &Credentials) -> nacos::Option
     let key =
         |id: &Arc<str>, secret: &str| (!id.is_empty()).then(|| (id.clone(), Redacted::new(secret)));
     let defaults = nacos::Options::default();
+    let mut groups = stated.nacos_groups.clone();
+    if super::open::reads_mcp(stated) {
+        // The services of servers of MCP are read as well.
+        if groups.is_empty() {
+            groups.push(nacos::DEFAULT_GROUP.into());
+        }
+        groups.push(nacos::mcp::ENDPOINTS.into());
+        groups.dedup();
+    }
     let refresh = u64::try_from(stated.nacos_refresh_interval).unwrap_or(0);
     nacos::Options {
         servers: servers(stated, nacos::PORT).unwrap_or_default(),
@@ -36,7 +45,7 @@ pub(super) fn nacos(stated: &Stated, credentials: &Credentials) -> nacos::Option
         port: super::port(stated.port).unwrap_or(0),
         namespace_id: stated.nacos_namespace_id.clone(),
         namespace: stated.nacos_namespace.clone(),
-        groups: stated.nacos_groups.clone(),
+        groups,
         refresh: match refresh {
             0 => defaults.refresh,
             nanoseconds => Duration::from_nanos(nanoseconds),

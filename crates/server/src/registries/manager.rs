@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use model::Diagnostic;
+use model::{Diagnostic, Namespace};
 use registries::entry::{Entry, Key};
 use registries::keeper::Patience;
 use registries::limits::Limits;
+use registries::nacos::mcp::{McpSource, McpState};
 use registries::source::RegistrySource;
 use registries::state::State;
 use tokio::sync::watch;
@@ -27,6 +28,8 @@ pub struct Known {
     entry: Entry,
     /// How it is.
     pub state: State,
+    /// How its servers of MCP are, where they are read.
+    pub mcp: Option<McpState>,
 }
 
 /// The registries that are read, and what of the objects was acted upon.
@@ -45,6 +48,17 @@ pub struct Manager {
     pub on_findings: OnFindings,
     /// The flags.
     pub options: RegistryOptions,
+    /// Where servers of MCP are served.
+    pub edge: Edge,
+}
+
+/// What objects of an edge need to be served.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    /// The namespace of the edge.
+    pub namespace: Namespace,
+    /// A class that is served; none where none is.
+    pub class: Option<Arc<str>>,
 }
 
 impl Manager {
@@ -81,21 +95,24 @@ impl Manager {
             tracing::info!(registry = %key, "A registry is read no more.");
         }
         // Side by side: one that is slow to stop delays no other.
-        let owners: Vec<_> = gone.iter().map(Key::owner).collect();
+        let owners = gone
+            .iter()
+            .flat_map(|key| [key.owner(), key.owner_of_mcp()]);
+        let owners: Vec<_> = owners.collect();
         join_all(owners.iter().map(|owner| self.supervisor.remove(owner))).await;
         for (key, entry) in plan.registries {
             // One whose entry cannot be used is read as before.
             let Some(entry) = entry else { continue };
             match known.get(&key) {
                 Some(before) if before.entry == entry => continue,
-                Some(_) => self.replace(&key, entry, known),
-                None => self.add(key, entry, known),
+                Some(_) => self.replace(&key, entry, known).await,
+                None => self.add(key, entry, known).await,
             }
         }
         (self.on_findings)(plan.found);
     }
 
-    fn add(&self, key: Key, entry: Entry, known: &mut BTreeMap<Key, Known>) {
+    async fn add(&self, key: Key, entry: Entry, known: &mut BTreeMap<Key, Known>) {
         let state = State::default();
         let make = make(&entry, &state, self.options.patience());
         let start = self.options.start;
@@ -106,18 +123,56 @@ impl Manager {
             return;
         }
         tracing::info!(registry = %key, "A registry is read.");
-        known.insert(key, Known { entry, state });
+        let mcp = self.read_mcp(&key, &entry, None).await;
+        known.insert(key, Known { entry, state, mcp });
     }
 
-    fn replace(&self, key: &Key, entry: Entry, known: &mut BTreeMap<Key, Known>) {
+    async fn replace(&self, key: &Key, entry: Entry, known: &mut BTreeMap<Key, Known>) {
         let state = State::default();
         let replaced = self
             .supervisor
             .replace(make(&entry, &state, self.options.patience()));
         if replaced {
             tracing::info!(registry = %key, "A registry is read as its new entry says.");
-            known.insert(key.clone(), Known { entry, state });
+            let before = known.get(key).and_then(|known| known.mcp.clone());
+            let mcp = self.read_mcp(key, &entry, before).await;
+            known.insert(key.clone(), Known { entry, state, mcp });
         }
+    }
+
+    /// Reads the servers of MCP of a registry where its entry says so, and no more where it did before.
+    async fn read_mcp(
+        &self,
+        key: &Key,
+        entry: &Entry,
+        before: Option<McpState>,
+    ) -> Option<McpState> {
+        let Edge { namespace, class } = &self.edge;
+        let reading = class
+            .as_ref()
+            .and_then(|class| entry.mcp(namespace, class, self.options.empty));
+        let Some(reading) = reading else {
+            if before.is_some() {
+                self.supervisor.remove(&key.owner_of_mcp()).await;
+            }
+            return None;
+        };
+        let state = McpState::default();
+        let shown = state.clone();
+        let make: Make = Box::new(move |_| {
+            Box::new(McpSource {
+                reading: reading.clone(),
+                state: shown.clone(),
+            })
+        });
+        let is_read = match before {
+            Some(_) => self.supervisor.replace(make),
+            None => {
+                let added = self.supervisor.add_patient(make, Some(self.options.start));
+                added.is_ok()
+            }
+        };
+        is_read.then_some(state)
     }
 }
 

@@ -24,6 +24,14 @@ pub fn page(registries: &Registries) -> Value {
             "reports": health.reports,
             "failures": health.failures,
             "lastError": health.error.as_deref(),
+            "mcp": known.mcp.as_ref().map(|state| {
+                let mcp = state.get();
+                json!({
+                    "served": mcp.served,
+                    "refused": mcp.refused,
+                    "lastError": mcp.error.as_deref(),
+                })
+            }),
         })
     });
     rows.collect()

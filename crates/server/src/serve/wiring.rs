@@ -24,7 +24,7 @@ use crate::config::{ServeOptions, ValidationMode};
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
 use crate::registration::Home;
-use crate::registries::Bridges;
+use crate::registries::{Bridges, Edge};
 use crate::shadows::Shadows;
 use crate::supervisor::Supervisor;
 use crate::writing::Target;
@@ -63,6 +63,25 @@ pub(super) fn bridges(options: &ServeOptions) -> Bridges {
     let named = named.map(|stated| Name::new(stated.auth_secret_name.clone()));
     let namespace = options.ingress.features().edge_namespace;
     Bridges::new(namespace, &registries.bridges, named.collect())
+}
+
+/// Where servers of MCP of registries are served: by Higress's class, where that is served, otherwise by the first that is.
+pub(super) fn edge(options: &ServeOptions) -> Edge {
+    const HIGRESS: &str = "higress";
+    let features = options.ingress.features();
+    let named = |class: &&Arc<str>| !class.is_empty() && ***class != *"*";
+    let classes: Vec<&Arc<str>> = features.edge_classes.iter().collect();
+    let is_open = classes
+        .iter()
+        .any(|class| matches!(&***class, HIGRESS | "*"));
+    let first = classes.iter().copied().find(named);
+    Edge {
+        namespace: features.edge_namespace.clone(),
+        class: match is_open {
+            true => Some(HIGRESS.into()),
+            false => first.cloned(),
+        },
+    }
 }
 
 /// What sources are made with.

@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::edge::AskedOf;
 use mesh::gateways::MergedGatewayOf;
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::{gateways, limits, scope};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
-use model::kinds::istio::DestinationRule;
+use model::kinds::istio::{DestinationRule, VirtualService};
 use model::names::Namespace;
-use model::object::ObjectName;
+use model::object::{ObjectKey, ObjectName};
 use policy::authn::{MutualTls, PeerPolicies};
 use policy::authz::Policies;
+use policy::edge::{Can, lacking};
 use policy::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut};
 use policy::traffic_extension::Wanted;
 use policy::{telemetry, traffic_extension};
@@ -103,6 +105,7 @@ impl FindingsOfView {
             found.extend(merged.refused.iter().cloned());
             let listeners = cx.query(&TypeSet::Listeners(self.listeners.clone(), self.reader));
             found.extend(listeners.iter().flat_map(|r| r.findings()).cloned());
+            of_edge(cx, proxy, found);
         }
     }
 
@@ -130,6 +133,39 @@ impl FindingsOfView {
             let set = cx.query(&TypeSet::Listeners(self.listeners.clone(), self.reader));
             found.extend(set.iter().flat_map(|r| r.findings()).cloned());
         }
+    }
+}
+
+/// Routes of an edge that ask for what the proxy cannot do.
+fn of_edge(cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy, found: &mut Vec<Diagnostic>) {
+    let asked = cx.query(&AskedOf(proxy.gateway.clone()));
+    let Some(asked) = &*asked else { return };
+    let can = Can::of(proxy.parts.has().0);
+    for (need, asker) in asked.by.iter().filter(|(need, _)| !can.does(*need)) {
+        let lacking = lacking(*need);
+        let (severity, what) = match need.closes() {
+            true => (Severity::Error, "its requests get 503"),
+            false => (
+                Severity::Warning,
+                "sessions of several endpoints are not kept",
+            ),
+        };
+        let why = format!("the proxy lacks {lacking}, which the route asks for: {what}");
+        let rule = cx.get::<VirtualService>(&asker.rule);
+        let from = rule.iter().filter_map(|rule| rule.meta.derived.as_ref());
+        let mut from = from.flat_map(|derived| derived.from.iter());
+        let is_named = |key: &&ObjectKey| {
+            let ObjectName {
+                namespace, name, ..
+            } = &key.name;
+            let whole = asker.route.split_once('/') == Some((&**namespace, &**name));
+            key.kind == Kind::Ingress && (whole || *asker.route == **name)
+        };
+        let (kind, name) = match from.find(is_named) {
+            Some(key) => (key.kind, &key.name),
+            None => (Kind::VirtualService, &asker.rule),
+        };
+        found.push(about_named(kind, name, code::LACKS_FILTER, severity, why));
     }
 }
 

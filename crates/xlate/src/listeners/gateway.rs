@@ -27,6 +27,7 @@ use model::edge::Need;
 use model::kinds::Kind;
 use model::object::ObjectName;
 use model::protocol::Protocol;
+use policy::edge::Can;
 use policy::envoy_filter::{Context, ListenerPatches};
 use policy::{edge, filters};
 use proto_envoy::envoy::config::core::v3::{
@@ -89,6 +90,8 @@ enum Serves {
         picks: bool,
         /// What routes ask of filters.
         needs: Arc<BTreeSet<Need>>,
+        /// What of that, of single routes, the proxy can do.
+        can: Can,
         /// The extensions that they lack; if there are any, every request is refused.
         missing: Arc<[String]>,
     },
@@ -115,7 +118,7 @@ pub(super) fn listeners(
         return Vec::new();
     };
     let parts = cx.query(&proxy.parts);
-    let (needs, missing) = needs::of(cx, proxy);
+    let (needs, can, missing) = needs::of(cx, proxy);
     let (options, lost) = options::of(cx, proxy);
     let planning = Planning {
         cx,
@@ -130,6 +133,7 @@ pub(super) fn listeners(
             }))
         }),
         needs,
+        can,
         missing,
         options,
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
@@ -202,6 +206,7 @@ struct Planning<'a> {
     picks: bool,
     /// What routes ask of filters.
     needs: Arc<BTreeSet<Need>>,
+    can: Can,
     /// The extensions that they lack.
     missing: Arc<[String]>,
     /// What options of an edge make of listeners.
@@ -298,6 +303,7 @@ impl Planning<'_> {
                     grpc_web: protocol == Protocol::GrpcWeb,
                     picks: self.picks,
                     needs: self.needs.clone(),
+                    can: self.can,
                     missing: self.missing.clone(),
                 },
             }];
@@ -326,6 +332,7 @@ impl Planning<'_> {
                 grpc_web: false,
                 picks: self.picks,
                 needs: self.needs.clone(),
+                can: self.can,
                 missing: self.missing.clone(),
             },
         }
@@ -422,6 +429,7 @@ impl GatewayListener {
                 grpc_web,
                 picks,
                 needs,
+                can,
                 missing,
             } => {
                 let stated = self.spec.options.as_deref();
@@ -435,7 +443,7 @@ impl GatewayListener {
                     grpc_web: *grpc_web,
                     picks: *picks,
                     // It sees the answers of all others.
-                    edge: compressor.chain(edge::filters(needs)).collect(),
+                    edge: compressor.chain(edge::filters(needs, *can)).collect(),
                     missing: missing.to_vec(),
                     hides_envoy_headers: stated.is_some_and(Applied::hides_envoy_headers),
                     http3: self.spec.quic,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use mesh::capabilities::Loadable;
 use mesh::class::Class;
 use mesh::label_names::{Reader, only};
 use mesh::proxy::Traits;
@@ -14,6 +15,7 @@ use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Role;
 use model::object::ObjectName;
+use policy::edge::Can;
 use store::{Reads, Snapshot};
 
 use super::rule::LabelsReadBy;
@@ -38,6 +40,8 @@ pub(super) struct RouteClient {
     pub(super) forwarded_host: bool,
     /// Whether it is a gRPC library rather than an Envoy: it minds ports in host names and other timeouts.
     pub(super) proxyless: bool,
+    /// What a gateway can do of what single routes of an edge ask for.
+    pub(super) can: Can,
 }
 
 impl RouteClient {
@@ -57,6 +61,10 @@ impl RouteClient {
             attempt_count: headers.attempt_count,
             forwarded_host: headers.forwarded_host,
             proxyless: proxy.text("GENERATOR").as_deref() == Some("grpc"),
+            can: match class {
+                Class::Gateway => Can::of(&Loadable::of(proxy)),
+                _ => Can::default(),
+            },
         }
     }
 

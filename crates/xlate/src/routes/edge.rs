@@ -1,6 +1,8 @@
 //! What routes of an edge do beside what a VirtualService says.
 
+use mesh::edge::Calls;
 use mesh::proxy_options::seconds;
+use model::edge::Rpc;
 use policy::edge;
 use proto_envoy::envoy::config::core::v3::{DataSource, Metadata, data_source};
 use proto_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
@@ -13,6 +15,7 @@ use proto_istio::networking::Destination;
 use super::rule::{Building, cluster_name};
 
 const TOO_LONG: u32 = 413;
+const FAILED: u32 = 500;
 const UNAVAILABLE: u32 = 503;
 
 /// Adds what the HTTP route at a place asks of filters.
@@ -31,7 +34,25 @@ pub(super) fn apply(building: &Building<'_>, at: usize, route: &mut Route) {
         }
         return;
     }
-    let parts = edge::of_route(asked, |host, port| cluster(building, host, port));
+    let can = building.key.can;
+    let needs = asked.needs();
+    let lacked = needs.iter().find(|need| need.closes() && !can.does(**need));
+    if let Some(need) = lacked {
+        let why = format!("refused: this proxy has no {}", edge::lacking(*need));
+        route.action = Some(answer(UNAVAILABLE, &why));
+        return;
+    }
+    if asked.rpc == Some(Rpc::Unknown) {
+        let why = "refused: nothing says which call this request is";
+        route.action = Some(answer(FAILED, why));
+        return;
+    }
+    let parts = edge::of_route(asked, can, |host, port| cluster(building, host, port));
+    if let (Some(_), Some(Action::Route(action))) = (&asked.rpc, &mut route.action) {
+        action.upgrade_configs.push(edge::upgrade());
+    }
+    let hidden = parts.hidden.iter().map(|name| (*name).to_owned());
+    route.request_headers_to_remove.extend(hidden);
     route.typed_per_filter_config.extend(parts.configs);
     let metadata = route.metadata.get_or_insert_with(Metadata::default);
     metadata.filter_metadata.extend(parts.metadata);
@@ -60,6 +81,9 @@ pub(super) fn sent_to(
     destination: Option<&Destination>,
 ) -> String {
     let own = building.cluster(destination);
+    if building.key.edge && building.rule.calls(at) {
+        return Calls { of: own }.name();
+    }
     let standin = destination.and_then(|d| building.rule.standin(at, d));
     // A service that is another one's name has no cluster of its own.
     match standin.filter(|standin| standin.first == own) {

@@ -36,8 +36,8 @@ use mesh::virtual_service::{
     DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
 };
 use mesh::{hosts, limits};
-use policy::edge;
 use policy::edge::options::OptionsOf;
+use policy::edge::{self, Can};
 use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};
 
@@ -71,7 +71,7 @@ impl Config for GatewayConfigOf {
         let mut config = configuration(name);
         let asked = cx.query(&AskedOf((*self.gateway).clone()));
         if let Some(asked) = &*asked {
-            config.typed_per_filter_config = edge::scripts(&asked.needs);
+            config.typed_per_filter_config = edge::scripts(&asked.needs, self.client.can);
         }
         let options = cx.query(&OptionsOf((*self.gateway).clone()));
         if let Some(options) = &*options
@@ -230,6 +230,10 @@ impl Query<Snapshot> for RoutesOfRule {
             http3: self.http3,
             edge: self.edge,
             route_timeout: self.route_timeout,
+            can: match self.edge {
+                true => client.can,
+                false => Can::default(),
+            },
             forwarded_host: client.forwarded_host,
             proxyless: client.proxyless,
             namespace: client.namespace().clone(),

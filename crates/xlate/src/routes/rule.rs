@@ -12,6 +12,7 @@ use model::names::Namespace;
 use model::object::ObjectName;
 use model::service::{Picker, Service};
 use model::session::Session;
+use policy::edge::Can;
 use proto_envoy::envoy::config::route::v3::Route;
 use proto_istio::networking::load_balancer_settings::ConsistentHashLb;
 use proto_istio::networking::{Destination, HttpMatchRequest, HttpRetry};
@@ -73,6 +74,8 @@ pub(super) struct RuleRoutes {
     pub(super) edge: bool,
     /// How long answers may take whatever routes say, in seconds; 0 leaves that to routes.
     pub(super) route_timeout: u32,
+    /// What those can do of what single routes ask for.
+    pub(super) can: Can,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
     /// Whether the client is a gRPC library.

@@ -91,6 +91,7 @@ fn routes(case: &Value) -> Value {
         http3: input["opts"]["IsHTTP3AltSvcHeaderNeeded"] == true,
         edge: false,
         route_timeout: 0,
+        can: Default::default(),
         // The recorded proxies do not show their headers.
         forwarded_host: case["out"].to_string().contains("appendXForwardedHost"),
         proxyless: false,

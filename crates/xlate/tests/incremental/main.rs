@@ -75,6 +75,7 @@ fn proxies() -> Vec<Arc<Node>> {
             "router~127.0.0.1~n0-local.one~one.svc.cluster.local",
             metadata("one", json!({"PILOTHOUSE_GATEWAY": "n0"})),
         ),
+        (HIGRESS, metadata("one", json!({}))),
     ];
     let locality = json!({"region": "r0", "zone": "z"});
     described
@@ -82,10 +83,29 @@ fn proxies() -> Vec<Arc<Node>> {
         .map(|(id, metadata)| {
             // Secrets are for who has proven to be of their namespace.
             let token = format!("sa:{}:gateway", metadata["NAMESPACE"].as_str().unwrap());
-            node(&json!({"id": id, "metadata": metadata, "locality": locality, "token": token}))
+            let mut described =
+                json!({"id": id, "metadata": metadata, "locality": locality, "token": token});
+            if id == HIGRESS {
+                described["extensions"] = json!(HIGRESS_EXTENSIONS);
+            }
+            node(&described)
         })
         .collect()
 }
+
+/// A gateway that can do what only Higress's Envoy can.
+const HIGRESS: &str = "router~10.9.0.6~gateway-1.one~one.svc.cluster.local";
+const HIGRESS_EXTENSIONS: [&str; 9] = [
+    "envoy.clusters.aggregate",
+    "envoy.filters.connection_pools.http.dubbo_tcp",
+    "envoy.filters.http.basic_auth",
+    "envoy.filters.http.golang",
+    "envoy.filters.http.http_dubbo_transcoder",
+    "envoy.filters.http.lua",
+    "envoy.filters.http.mcp_sse_stateful_session",
+    "envoy.filters.http.rbac",
+    "envoy.filters.http.router",
+];
 
 /// A connected proxy: what is kept alive for it.
 struct Connected {

@@ -8,7 +8,7 @@ use super::annotated::rows;
 use super::wanted::{Made, backend, ingress, made_at, path, plain, rule};
 use super::{Row, Taken};
 
-pub(super) const TESTS: [Taken; 12] = [
+pub(super) const TESTS: [Taken; 13] = [
     ("(computed) naming of generated resources", names),
     ("TestConvertGatewaysForIngress", gateways),
     ("TestNormalizeWeightedCluster", |t| rows(t, weights)),
@@ -23,7 +23,52 @@ pub(super) const TESTS: [Taken; 12] = [
     }),
     ("TestValidateBackendResource", |t| rows(t, resource)),
     ("TestGenerateUniqueRouteName", |t| rows(t, route_name)),
+    ("TestMcpServerCache_GetSet", |t| rows(t, servers)),
 ];
+
+/// The list of servers of MCP is that of Ingresses which name them.
+fn servers(row: &Value) -> Row {
+    let ingresses = row["input"].as_array().into_iter().flatten().map(|server| {
+        let mut annotations = json!({
+            "higress.io/mcp-server": "true",
+            "higress.io/mcp-server-match-rule-type": server["pathMatchType"],
+            "higress.io/mcp-server-match-rule-value": server["pathMatchValue"],
+            "higress.io/mcp-server-upstream-type": server["upstreamType"],
+            "higress.io/mcp-server-enable-path-rewrite": server["enablePathRewrite"].to_string(),
+            "higress.io/mcp-server-path-rewrite-prefix": server["pathRewritePrefix"],
+        });
+        if let Some(domains) = server["domains"].as_array() {
+            let domains: Vec<&str> = domains.iter().filter_map(Value::as_str).collect();
+            annotations["higress.io/mcp-server-match-rule-domains"] = json!(domains.join(","));
+        }
+        let name = server["name"].as_str().unwrap();
+        let spec = path(&format!("{name}.test"), "/", "Prefix");
+        ingress(&format!("higress-system/{name}"), &annotations, spec)
+    });
+    let ingresses: Vec<Value> = ingresses.collect();
+    let made = Made::of(&ingresses, &["Service/higress-system/web"]);
+    let found = made.entries().into_iter().map(|(name, entry)| {
+        let domain = entry.domain.trim_matches(['(', ')']);
+        json!({
+            "name": name,
+            "domains": domain.split('|').collect::<Vec<_>>(),
+            "pathMatchType": entry.compares,
+            "pathMatchValue": *entry.path,
+            "upstreamType": entry.upstream,
+            "enablePathRewrite": entry.rewrites,
+            "pathRewritePrefix": *entry.prefix,
+        })
+    });
+    let found: Vec<Value> = found.collect();
+    let mut wanted = row["expect"].as_array().cloned().unwrap_or_default();
+    for server in &mut wanted {
+        // Ingresses that state no domain are for all.
+        if server["domains"].is_null() {
+            server["domains"] = json!(["*"]);
+        }
+    }
+    (json!(wanted), json!(found))
+}
 
 fn none() -> Value {
     json!({})

@@ -1,8 +1,9 @@
 //! Ingresses that rows state, and the parts of what is derived from them that rows show.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::edge::EdgeRoute;
+use model::edge::{EdgeRoute, McpEntry};
 use model::{AnyObject, Change, Kind, Owner};
 use pilothouse_convert::load;
 use serde_json::{Value, json};
@@ -147,6 +148,15 @@ impl Made {
     pub(super) fn edge(&self) -> EdgeRoute {
         let edge = self.routes.first().and_then(|(_, edge)| edge.as_deref());
         edge.cloned().unwrap_or_default()
+    }
+
+    /// What Higress's filter for MCP is told, with the names of routes, sorted.
+    pub(super) fn entries(&self) -> BTreeMap<String, McpEntry> {
+        let all = self.routes.iter().filter_map(|(route, edge)| {
+            let mcp = edge.as_ref()?.mcp.as_ref()?;
+            Some((route["name"].as_str()?.to_owned(), mcp.entry.clone()?))
+        });
+        all.collect()
     }
 
     /// The names of DestinationRules.

@@ -1,6 +1,6 @@
 //! What a route does with requests, in a few words each.
 
-use model::edge::{EdgeRoute, RateLimit};
+use model::edge::{EdgeRoute, RateLimit, Rpc, Transport};
 use proto_istio::networking::headers::HeaderOperations;
 use proto_istio::networking::http_redirect::RedirectPort;
 use proto_istio::networking::{CorsPolicy, HttpRedirect, HttpRoute};
@@ -78,6 +78,18 @@ fn of_edge(edge: &EdgeRoute, domain: &str, does: &mut Vec<String>) {
     does.extend(edge.limits.iter().map(limited));
     if let Some(most) = edge.max_body {
         does.push(format!("body of {most} bytes at most"));
+    }
+    if let Some(mcp) = &edge.mcp {
+        does.push(match mcp.transport {
+            Transport::Streamable => "sessions of MCP by header".to_owned(),
+            Transport::Events { .. } => "sessions of MCP by events".to_owned(),
+            Transport::Rest => "answer MCP with Higress's library".to_owned(),
+        });
+    }
+    match &edge.rpc {
+        Some(Rpc::Dubbo(service)) => does.push(format!("call {} by Dubbo", service.service)),
+        Some(Rpc::Unknown) => does.push("fail: no call is known".to_owned()),
+        None => {}
     }
     if let Some(fallback) = &edge.fallback {
         let to = service_of(&fallback.host, domain);

@@ -6,21 +6,22 @@ use std::sync::Arc;
 use incr::Cx;
 use mesh::edge::AskedOf;
 use model::edge::Need;
-use policy::edge;
+use policy::edge::{self, Can};
 use store::Snapshot;
 
 use super::GatewayProxy;
 
-/// What routes ask, and which extensions the proxy lacks for that.
+/// What routes ask and the proxy can do, and which extensions it lacks without which it refuses all of them.
 pub(super) fn of(
     cx: &Cx<'_, Snapshot>,
     proxy: &GatewayProxy,
-) -> (Arc<BTreeSet<Need>>, Arc<[String]>) {
+) -> (Arc<BTreeSet<Need>>, Can, Arc<[String]>) {
+    let (loadable, _) = proxy.parts.has();
     let asked = cx.query(&AskedOf(proxy.gateway.clone()));
     let Some(asked) = asked.as_ref() else {
-        return (Arc::default(), Arc::default());
+        return (Arc::default(), Can::default(), Arc::default());
     };
-    let (loadable, _) = proxy.parts.has();
+    let can = Can::of(loadable);
     let lacks = |needs: &BTreeSet<Need>| {
         let wanted = edge::extensions(needs).into_iter();
         wanted
@@ -32,6 +33,6 @@ pub(super) fn of(
     // What nobody asks for is not missed.
     let always = edge::always().into_iter();
     let always = always.filter(|need| lacks(&BTreeSet::from([*need])).is_empty());
-    let needs = always.chain(asked.needs.iter().copied()).collect();
-    (Arc::new(needs), missing.into())
+    let needs = always.chain(can.of_needs(&asked.needs)).collect();
+    (Arc::new(needs), can, missing.into())
 }

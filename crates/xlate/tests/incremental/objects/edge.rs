@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::edge::{AddressRules, EdgeRoute, ExternalAuth, Fallback, RateLimit, Users};
+use model::edge::{
+    AddressRules, Dubbo, EdgeRoute, ExternalAuth, Fallback, Mcp, Moved, RateLimit, Rpc, Transport,
+    Users,
+};
 
 use super::Pick;
 
@@ -73,6 +76,29 @@ impl Pick {
                 if_unavailable: bit(1),
                 statuses: BTreeSet::from([502]),
                 headers: BTreeMap::new(),
+            }),
+            mcp: variant.is_multiple_of(5).then(|| Mcp {
+                transport: match variant % 3 {
+                    0 => Transport::Streamable,
+                    1 => Transport::Rest,
+                    _ => Transport::Events {
+                        session: "s".into(),
+                    },
+                },
+                moved: bit(2).then(|| Moved {
+                    from: "/".into(),
+                    to: format!("/{}", self.name).into(),
+                }),
+                entry: None,
+            }),
+            rpc: variant.is_multiple_of(7).then(|| match bit(1) {
+                true => Rpc::Unknown,
+                false => Rpc::Dubbo(Arc::new(Dubbo {
+                    service: "a.B".into(),
+                    version: format!("{variant}").into(),
+                    group: "".into(),
+                    methods: Vec::new(),
+                })),
             }),
         }
     }

@@ -1,0 +1,418 @@
+//! Servers of MCP behind an Ingress: sessions over streamable HTTP and over events, with several endpoints, each of which knows its
+//! own sessions only.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use demo::check::nothing_refused;
+use demo::http::{Client, Reply};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::rig::{Rig, ports_of_all_addresses, until};
+
+const HOST: &str = "mcp.test";
+
+const SERVICE: &str = "
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: tools, namespace: shop}
+spec:
+  hosts: [tools.internal]
+  resolution: STATIC
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  endpoints:
+  - {address: 127.0.20.10, ports: {http: 9101}}
+  - {address: 127.0.20.10, ports: {http: 9102}}
+  - {address: 127.0.20.10, ports: {http: 9103}}
+";
+
+/// An Ingress to the servers, with annotations of MCP.
+fn ingress(name: &str, path: &str, annotations: &str) -> String {
+    format!(
+        "---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: {name}
+  namespace: shop
+  annotations: {{higress.io/destination: 'tools.internal:80', {annotations}}}
+spec:
+  ingressClassName: higress
+  rules:
+  - host: {HOST}
+    http:
+      paths:
+      - path: {path}
+        pathType: Prefix
+        backend: {{resource: {{apiGroup: networking.higress.io, kind: McpBridge, name: default}}}}
+"
+    )
+}
+
+fn server(upstream: &str, path: &str, more: &str) -> String {
+    format!(
+        "higress.io/mcp-server: 'true', higress.io/mcp-server-upstream-type: {upstream}, \
+         higress.io/mcp-server-match-rule-type: prefix, higress.io/mcp-server-match-rule-value: {path}{more}"
+    )
+}
+
+/// A server of MCP that keeps sessions in its memory, over streamable HTTP at `/mcp`, and over events at `/sse` and `/messages`.
+#[derive(Default)]
+struct Tools {
+    /// Its name.
+    name: String,
+    /// Sessions, with where events of them go.
+    sessions: Mutex<Vec<(String, Option<mpsc::UnboundedSender<String>>)>>,
+    /// Headers and paths of requests.
+    seen: Mutex<Vec<(String, HeaderMap)>>,
+}
+
+type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
+
+fn whole(text: impl Into<Bytes>) -> Body {
+    Full::new(text.into()).boxed_unsync()
+}
+
+impl Tools {
+    async fn start(address: SocketAddr, name: &str) -> Arc<Self> {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let tools = Arc::new(Self {
+            name: name.to_owned(),
+            ..Self::default()
+        });
+        let served = tools.clone();
+        tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let tools = served.clone();
+                let service = service_fn(move |request| {
+                    let tools = tools.clone();
+                    async move { Ok::<_, Infallible>(tools.answer(request).await) }
+                });
+                let http = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service);
+                connections.spawn(http);
+            }
+        });
+        tools
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let path = head.uri.to_string();
+        self.seen
+            .lock()
+            .unwrap()
+            .push((path.clone(), head.headers.clone()));
+        let body = body.collect().await.unwrap().to_bytes();
+        let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
+        match (head.method.as_str(), head.uri.path()) {
+            ("POST", "/mcp") => self.streamable(&head.headers, &asked),
+            ("GET", "/sse") => self.events(head.uri.query().unwrap_or_default()),
+            ("POST", "/messages") => self.message(head.uri.query().unwrap_or_default(), &asked),
+            _ => status(StatusCode::OK, &self.name),
+        }
+    }
+
+    fn result(&self, asked: &Value) -> String {
+        let result = match asked["method"].as_str() {
+            Some("initialize") => {
+                json!({"protocolVersion": "2025-03-26", "serverInfo": {"name": self.name}})
+            }
+            Some("tools/call") => json!({"content": [{"type": "text", "text": self.name}]}),
+            _ => json!({}),
+        };
+        json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}).to_string()
+    }
+
+    fn knows(&self, session: &str) -> bool {
+        let sessions = self.sessions.lock().unwrap();
+        sessions.iter().any(|(known, _)| known == session)
+    }
+
+    fn open(&self, to: Option<mpsc::UnboundedSender<String>>) -> String {
+        let mut sessions = self.sessions.lock().unwrap();
+        let session = format!("{}-{}", self.name, sessions.len());
+        sessions.push((session.clone(), to));
+        session
+    }
+
+    fn streamable(&self, headers: &HeaderMap, asked: &Value) -> Response<Body> {
+        let session = match asked["method"].as_str() {
+            Some("initialize") => self.open(None),
+            _ => match headers.get("mcp-session-id") {
+                Some(session) if self.knows(session.to_str().unwrap()) => {
+                    session.to_str().unwrap().to_owned()
+                }
+                _ => return status(StatusCode::NOT_FOUND, "no such session"),
+            },
+        };
+        let mut response = Response::new(whole(self.result(asked)));
+        let headers = response.headers_mut();
+        headers.insert("mcp-session-id", session.parse().unwrap());
+        headers.insert("content-type", "application/json".parse().unwrap());
+        response
+    }
+
+    /// A stream, whose pieces end anywhere.
+    fn events(&self, query: &str) -> Response<Body> {
+        let (to, mut events) = mpsc::unbounded_channel::<String>();
+        let session = self.open(Some(to));
+        let origin = match query {
+            "absolute" => "http://10.0.0.1:8080",
+            _ => "",
+        };
+        let (pieces, body) = mpsc::channel::<Result<Frame<Bytes>, Infallible>>(1);
+        tokio::spawn(async move {
+            let first = format!(
+                ": hello\r\n\r\nevent: endpoint\r\ndata: {origin}/messages?sessionId={session}\r\n\r\n"
+            );
+            let (a, b) = first.split_at(37);
+            for piece in [a, b] {
+                let piece = Bytes::from(piece.to_owned());
+                if pieces.send(Ok(Frame::data(piece))).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(30)).await;
+            }
+            while let Some(event) = events.recv().await {
+                let text = format!("event: message\ndata: {event}\n\n");
+                if pieces.send(Ok(Frame::data(text.into()))).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let stream = futures::stream::unfold(body, async |mut body| {
+            body.recv().await.map(|piece| (piece, body))
+        });
+        let mut response = Response::new(StreamBody::new(stream).boxed_unsync());
+        let headers = response.headers_mut();
+        headers.insert("content-type", "text/event-stream".parse().unwrap());
+        response
+    }
+
+    fn message(&self, query: &str, asked: &Value) -> Response<Body> {
+        let session = query.strip_prefix("sessionId=").unwrap_or_default();
+        let sessions = self.sessions.lock().unwrap();
+        let found = sessions.iter().find(|(known, _)| known == session);
+        let Some((_, Some(to))) = found else {
+            return status(StatusCode::NOT_FOUND, "no such session");
+        };
+        to.send(self.result(asked)).unwrap();
+        status(StatusCode::ACCEPTED, "")
+    }
+}
+
+fn status(status: StatusCode, text: &str) -> Response<Body> {
+    let mut response = Response::new(whole(text.to_owned()));
+    *response.status_mut() = status;
+    response
+}
+
+fn asked(method: &str) -> String {
+    let params = json!({"name": "who", "arguments": {}});
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
+}
+
+/// A request over a connection of its own.
+async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], method: &str) -> Reply {
+    let mut client = Client::new(address, HOST);
+    let sent = client.send_body(Method::POST, path, headers, asked(method));
+    sent.await.unwrap()
+}
+
+/// A stream of events, as a client reads it.
+struct Events {
+    body: Incoming,
+    text: String,
+}
+
+impl Events {
+    async fn open(address: SocketAddr, path: &str) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        let request = Request::get(path)
+            .header("host", HOST)
+            .header("accept", "text/event-stream")
+            .header("accept-encoding", "gzip")
+            .body(Full::<Bytes>::default())
+            .unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert!(!response.headers().contains_key("x-pilothouse-endpoint"));
+        // The connection lives as long as what asks over it.
+        tokio::spawn(async move {
+            std::future::pending::<()>().await;
+            drop(sender);
+        });
+        Self {
+            body: response.into_body(),
+            text: String::new(),
+        }
+    }
+
+    /// The data of the next event of a type.
+    async fn next(&mut self, event: &str) -> String {
+        let wanted = format!("event: {event}\n");
+        loop {
+            let text = self.text.replace("\r\n", "\n");
+            if let Some(at) = text.find(&wanted)
+                && let Some(end) = text[at..].find("\n\n")
+            {
+                let data = text[at + wanted.len()..at + end].to_owned();
+                self.text = text[at + end + 2..].to_owned();
+                return data.strip_prefix("data: ").unwrap().to_owned();
+            }
+            let frame = timeout(Duration::from_secs(20), self.body.frame()).await;
+            let frame = frame
+                .expect("an event comes")
+                .expect("a stream goes on")
+                .unwrap();
+            if let Ok(data) = frame.into_data() {
+                self.text.push_str(std::str::from_utf8(&data).unwrap());
+            }
+        }
+    }
+}
+
+/// The session of each client stays with the endpoint that made it; the endpoints.
+async fn over_streamable(address: SocketAddr, path: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for _ in 0..9 {
+        let opened = post(address, path, &[], "initialize").await;
+        assert_eq!(opened.status, 200);
+        let name = opened.json().unwrap()["result"]["serverInfo"]["name"].clone();
+        let session = opened.headers["mcp-session-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        assert!(!opened.headers.contains_key("x-pilothouse-endpoint"));
+        for _ in 0..5 {
+            let headers = [("mcp-session-id", &*session)];
+            let called = post(address, path, &headers, "tools/call").await;
+            assert_eq!(called.status, 200, "{}", called.text());
+            assert_eq!(called.json().unwrap()["result"]["content"][0]["text"], name);
+            // A session is called the same in every answer.
+            assert_eq!(called.headers["mcp-session-id"], *session);
+        }
+        names.insert(name.as_str().unwrap().to_owned());
+    }
+    names
+}
+
+/// The same over events; clients are told addresses that begin so.
+async fn over_events(address: SocketAddr, path: &str, begins: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut open = Vec::new();
+    for _ in 0..9 {
+        let mut events = Events::open(address, path).await;
+        let endpoint = events.next("endpoint").await;
+        assert!(endpoint.starts_with(begins), "{endpoint}");
+        let mut of_one = BTreeSet::new();
+        for _ in 0..5 {
+            let sent = post(address, &endpoint, &[], "tools/call").await;
+            assert_eq!(sent.status, 202, "{endpoint}: {}", sent.text());
+            let answer: Value = serde_json::from_str(&events.next("message").await).unwrap();
+            of_one.insert(
+                answer["result"]["content"][0]["text"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned(),
+            );
+        }
+        assert_eq!(of_one.len(), 1);
+        names.extend(of_one);
+        open.push(events);
+    }
+    names
+}
+
+pub(crate) async fn a_session_of_mcp_stays_with_the_endpoint_that_made_it(mut rig: Rig) {
+    let [plain, tls] = ports_of_all_addresses();
+    let kept = |port: u16| &*port.to_string().leak();
+    rig.set("PILOTHOUSE_INGRESS_CLASSES", "higress");
+    rig.set("PILOTHOUSE_INGRESS_NAMESPACE", "shop");
+    rig.set("PILOTHOUSE_INGRESS_SELECTOR", "istio=ingressgateway");
+    rig.set("PILOTHOUSE_INGRESS_HTTP_PORT", kept(plain));
+    rig.set("PILOTHOUSE_INGRESS_HTTPS_PORT", kept(tls));
+    let mut all = Vec::new();
+    for (port, name) in [(9101, "one"), (9102, "two"), (9103, "three")] {
+        let address = rig.address(&format!("127.0.20.10:{port}"));
+        all.push(Tools::start(address, name).await);
+    }
+    let rewrite = ", higress.io/mcp-server-enable-path-rewrite: 'true', higress.io/mcp-server-path-rewrite-prefix: /";
+    let text = [
+        SERVICE.to_owned(),
+        ingress("streamable", "/mcp", &server("streamable", "/mcp", "")),
+        ingress("events", "/tools", &server("sse", "/tools", rewrite)),
+        ingress("moved", "/s", &server("streamable", "/s", rewrite)),
+        ingress("sessions", "/", "higress.io/load-balance: mcp-sse"),
+        ingress("rest", "/rest", &server("rest", "/rest", "")),
+        ingress("rpc", "/rpc", "higress.io/rpc-destination-name: demo"),
+    ];
+    rig.write("mcp.yaml", &text.concat());
+    let mesh = rig.gateway().await;
+    let address = (rig.block.gateway().ip(), plain).into();
+    until("the servers are reached", async || {
+        let reply = Client::new(address, HOST).get("/other").await;
+        reply.is_ok_and(|reply| reply.status == 200)
+    })
+    .await;
+    assert_eq!(over_streamable(address, "/mcp").await.len(), 3);
+    assert_eq!(over_streamable(address, "/s/mcp").await.len(), 3);
+    assert_eq!(
+        over_events(address, "/sse", "/messages?sessionId=")
+            .await
+            .len(),
+        3
+    );
+    assert_eq!(
+        over_events(address, "/tools/sse", "/tools/messages?sessionId=")
+            .await
+            .len(),
+        3
+    );
+    // Clients do not talk to where a server says that it is.
+    over_events(address, "/tools/sse?absolute", "/tools/messages?sessionId=").await;
+    // What goes between the filters is not seen by servers, whoever sent it, nor is what the address says beside the server's.
+    let lie = [
+        ("x-pilothouse-endpoint", "MTI3LjAuMC4xOjE="),
+        ("mcp-session-id", "nobody~MTI3"),
+    ];
+    assert_eq!(post(address, "/mcp", &lie, "tools/call").await.status, 404);
+    for tools in &all {
+        for (path, headers) in tools.seen.lock().unwrap().iter() {
+            assert!(!path.contains("pilothouse"), "{path}");
+            assert!(!headers.contains_key("x-pilothouse-endpoint"), "{path}");
+            let session = headers.get("mcp-session-id");
+            assert!(
+                session.is_none_or(|id| !id.to_str().unwrap().contains('~')),
+                "{session:?}"
+            );
+        }
+    }
+    // What only Higress's Envoy can do is closed.
+    for (path, lacking) in [("/rest", "golang"), ("/rpc", "http_dubbo_transcoder")] {
+        let reply = Client::new(address, HOST).get(path).await.unwrap();
+        assert_eq!(reply.status, 503);
+        assert!(reply.text().contains(lacking), "{}", reply.text());
+    }
+    nothing_refused(&mesh).await.unwrap();
+    mesh.stop().await;
+}

@@ -1,0 +1,231 @@
+//! Routes of an edge that ask for what only some proxies can do: a folder for each proxy, with its extensions (`node.json`) and what it
+//! gets (`out.json`). `UPDATE_GOLDEN=1` rewrites the latter.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use model::edge::{
+    Argument, ArgumentSource, Dubbo, EdgeRoute, HttpMethod, Mcp, McpEntry, Method, Moved, Passed,
+    Rpc, Transport,
+};
+use serde_json::{Value, json};
+use testkit::{World, decode, node};
+use xds::TypeUrl;
+
+const SHOP: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: shop, namespace: shop}
+spec: {clusterIP: 10.0.0.9, ports: [{name: http, port: 80}]}
+";
+const EDGE: &str = "
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: web, namespace: edge}
+spec: {servers: [{port: {number: 80, protocol: HTTP, name: http-80-ingress}, hosts: ['*']}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: edge}
+spec:
+  hosts: [a.test]
+  gateways: [web]
+  http:
+";
+
+fn mcp(transport: Transport, moved: bool, upstream: Option<&'static str>) -> EdgeRoute {
+    EdgeRoute {
+        mcp: Some(Mcp {
+            transport,
+            moved: moved.then(|| Moved {
+                from: "/".into(),
+                to: "/mcp".into(),
+            }),
+            entry: upstream.map(|upstream| McpEntry {
+                domain: "*".into(),
+                path: "/a\\d\"".into(),
+                compares: "regex",
+                upstream,
+                rewrites: moved,
+                prefix: "/".into(),
+            }),
+        }),
+        ..EdgeRoute::default()
+    }
+}
+
+fn call(rpc: Rpc) -> EdgeRoute {
+    EdgeRoute {
+        rpc: Some(rpc),
+        ..EdgeRoute::default()
+    }
+}
+
+fn dubbo() -> Rpc {
+    let argument = |from, key: &str| Argument {
+        from,
+        key: key.into(),
+        java_type: "java.lang.String".into(),
+    };
+    let method = |name: &str, http, headers, arguments| Method {
+        name: name.into(),
+        headers,
+        path: format!("/{name}/{{id}}").into(),
+        http,
+        arguments,
+    };
+    let some = ["x-a", "x-b"].map(Arc::from).into();
+    Rpc::Dubbo(Arc::new(Dubbo {
+        service: "com.acme.Demo".into(),
+        version: "1.0.0".into(),
+        group: "dev".into(),
+        methods: vec![
+            method(
+                "hello",
+                HttpMethod::Get,
+                Passed::All,
+                vec![
+                    argument(ArgumentSource::Query, "name"),
+                    argument(ArgumentSource::Path, "id"),
+                ],
+            ),
+            method(
+                "put",
+                HttpMethod::Put,
+                Passed::Some(some),
+                vec![argument(ArgumentSource::Body, "")],
+            ),
+            method("gone", HttpMethod::Delete, Passed::Some([].into()), vec![]),
+        ],
+    }))
+}
+
+/// Routes, each under a path of its name.
+fn asked() -> Vec<(&'static str, EdgeRoute)> {
+    let events = || Transport::Events {
+        session: "sessionId".into(),
+    };
+    vec![
+        ("plain", EdgeRoute::default()),
+        (
+            "streamable",
+            mcp(Transport::Streamable, false, Some("streamable")),
+        ),
+        ("sessions", mcp(events(), false, None)),
+        ("events", mcp(events(), true, Some("sse"))),
+        ("rest", mcp(Transport::Rest, false, Some("rest"))),
+        ("dubbo", call(dubbo())),
+        ("nothing", call(Rpc::Unknown)),
+    ]
+}
+
+#[test]
+fn every_proxy_gets_what_it_can_do() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/proxies_of_edge");
+    testkit::golden_cases(&folder, |case| {
+        let extensions = std::fs::read_to_string(case.join("node.json")).unwrap();
+        let extensions: Value = serde_json::from_str(&extensions).unwrap();
+        let mut world = World::of(SHOP);
+        let mut rule = EDGE.to_owned();
+        for (name, _) in asked() {
+            // Hosts of registries have one port, which nobody states.
+            let port = match name {
+                "dubbo" => "",
+                _ => ", port: {number: 80}",
+            };
+            rule += &format!(
+                "  - name: {name}\n    match: [{{uri: {{prefix: /{name}}}}}]\n    route: [{{destination: {{host: \
+                 shop.shop.svc.cluster.local{port}}}}}]\n"
+            );
+        }
+        let routes = asked().into_iter().map(|(_, route)| Arc::new(route));
+        world.put_edge(&rule, &routes.enumerate().collect());
+        let gateway = node(&json!({
+            "id": "router~10.9.1.1~edge-0.edge~edge.svc.cluster.local",
+            "metadata": {"NAMESPACE": "edge", "CLUSTER_ID": "Kubernetes"},
+            "extensions": extensions,
+        }));
+        shown(&world, &gateway)
+    });
+}
+
+fn shown(world: &World, gateway: &Arc<model::node::Node>) -> Value {
+    let view = world.view(gateway);
+    let resources = |ty: TypeUrl| -> BTreeMap<String, Value> {
+        let set = world.set(&view, ty);
+        set.iter()
+            .map(|r| (r.name.to_string(), decode(ty.as_str(), &r.body)))
+            .collect()
+    };
+    let routes = resources(TypeUrl::Route);
+    let config = &routes["http.80"];
+    let routes: BTreeMap<String, Value> = config["virtual_hosts"][0]["routes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|route| {
+            let name = route["name"].as_str().unwrap().to_owned();
+            let mut metadata = route["metadata"]["filter_metadata"].clone();
+            metadata.as_object_mut().unwrap().remove("istio");
+            let shown = json!({
+                "answer": route["direct_response"],
+                "cluster": route["route"]["cluster"],
+                "upgrades": route["route"]["upgrade_configs"],
+                "configs": route["typed_per_filter_config"],
+                "metadata": metadata,
+                "hidden": route["request_headers_to_remove"],
+            });
+            (name, shown)
+        })
+        .collect();
+    let scripts = config["typed_per_filter_config"].as_object();
+    let scripts: Vec<&String> = scripts
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name)
+        .collect();
+    let listeners = resources(TypeUrl::Listener);
+    let chain = &listeners["0.0.0.0_80"]["filter_chains"][0]["filters"];
+    let manager = &chain.as_array().unwrap().last().unwrap()["typed_config"];
+    let filters: Vec<Value> = manager["http_filters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|filter| match filter["name"].as_str().unwrap() {
+            name if name.contains("mcp")
+                || name.contains("dubbo")
+                || name.contains("session")
+                || name.contains("golang") =>
+            {
+                filter.clone()
+            }
+            name => json!(name),
+        })
+        .collect();
+    let clusters = resources(TypeUrl::Cluster);
+    let clusters: BTreeMap<&String, &Value> = clusters
+        .iter()
+        .filter(|(name, _)| name.contains("|shop."))
+        .collect();
+    let findings = world.get(&view.findings());
+    json!({
+        "routes": routes,
+        "scripts": scripts,
+        "refuses": manager["route_config"],
+        "filters": filters,
+        "clusters": clusters,
+        "extensions": resources(TypeUrl::Extension),
+        "findings": findings.iter().map(told).collect::<Vec<_>>(),
+    })
+}
+
+fn told(found: &model::Diagnostic) -> String {
+    let object = found.object.as_ref().map(ToString::to_string);
+    format!(
+        "{} {:?} {object:?}: {}",
+        found.code, found.severity, found.message
+    )
+}
