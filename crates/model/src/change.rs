@@ -9,6 +9,7 @@ use crate::certificate::WorkloadCertificate;
 use crate::host::Hostname;
 use crate::jwks::{FetchedKeys, KeySource};
 use crate::kinds::{AnyObject, Kind};
+use crate::module::{FetchedModule, ModuleSource};
 use crate::names::{ClusterId, Namespace};
 use crate::object::ObjectKey;
 use crate::service::Endpoint;
@@ -188,6 +189,8 @@ pub enum Change {
     },
     /// What fetching the keys of an issuer has given; nothing where nobody asks for them any more.
     Keys(KeySource, Option<Arc<FetchedKeys>>),
+    /// What fetching a Wasm module has given; nothing where no proxy wants it any more.
+    Module(ModuleSource, Option<Arc<FetchedModule>>),
     /// The addresses of a name that generation wants resolved, sorted; nothing where it wants them no more.
     Addresses(Arc<str>, Option<Arc<[IpAddr]>>),
     /// The certificate of an identity (`spiffe://...`) that a proxy wants; nothing where none wants it any more.
@@ -217,6 +220,7 @@ impl Change {
             Change::Endpoints { owner, .. } | Change::DeleteEndpoints { owner, .. } => Some(owner),
             Change::Restart(collection) | Change::Synced(collection) => Some(&collection.owner),
             Change::Keys(..)
+            | Change::Module(..)
             | Change::Addresses(..)
             | Change::Certificate(..)
             | Change::Access(..)

@@ -2,13 +2,16 @@
 //!
 //! Istio: pilot/pkg/xds/ecds.go, 1.32.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::capabilities::{Capabilities, CertificateSource};
 use mesh::proxy::Traits;
+use model::module::ModuleDemand;
 use policy::envoy_filter;
 use policy::envoy_filter::{ExtensionPatchesOf, SelectedBy};
-use policy::traffic_extension::{ExtensionConfigOf, ExtensionsOf, PullFrom};
+use policy::traffic_extension::{self, ExtensionConfigOf, ExtensionsOf, SecretsFrom};
 use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet};
 
@@ -17,8 +20,10 @@ use xds::{Resource, ResourceSet};
 pub struct ExtensionConfigsOf {
     patched: SelectedBy,
     extensions: ExtensionsOf,
-    /// The cluster whose pull secrets they may have.
-    pull: Option<PullFrom>,
+    /// Whether they have an agent, which fetches their modules.
+    agent: bool,
+    /// The cluster of whose Secrets they may have something.
+    secrets: Option<SecretsFrom>,
 }
 
 impl ExtensionConfigsOf {
@@ -28,9 +33,10 @@ impl ExtensionConfigsOf {
         Self {
             patched: SelectedBy::of(cx, proxy),
             extensions: ExtensionsOf::of(cx, proxy),
-            pull: identity
+            agent: Capabilities::of(proxy).certificates == CertificateSource::Agent,
+            secrets: identity
                 .filter(|i| i.namespace == *proxy.namespace())
-                .map(|_| PullFrom(cx.settings().remote(&proxy.node.cluster).cloned())),
+                .map(|_| SecretsFrom(cx.settings().remote(&proxy.node.cluster).cloned())),
         }
     }
 
@@ -42,11 +48,17 @@ impl ExtensionConfigsOf {
         let extensions = cx.query(&self.extensions);
         let wasm = extensions.iter().filter_map(|extension| {
             let key = ExtensionConfigOf {
-                extension: extension.origin(),
-                pull: self.pull.clone(),
+                extension: extension.origin.clone(),
+                agent: self.agent,
+                secrets: self.secrets.clone(),
             };
             (*cx.query(&key)).clone()
         });
         ResourceSet::new(added.chain(wasm))
+    }
+
+    /// The modules that are to be fetched for them.
+    pub(crate) fn wanted(&self, cx: &Cx<'_, Snapshot>) -> BTreeSet<ModuleDemand> {
+        traffic_extension::wanted(cx, &self.extensions, self.agent)
     }
 }

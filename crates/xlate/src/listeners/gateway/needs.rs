@@ -24,7 +24,7 @@ pub(super) fn of(
     let Some(asked) = asked.as_ref() else {
         return (Arc::default(), Arc::default());
     };
-    let (loadable, _) = proxy.parts.has();
+    let loadable = &proxy.parts.loadable;
     let lacks = |needs: &BTreeSet<Need>| {
         let wanted = edge::extensions(needs).into_iter();
         wanted
@@ -56,7 +56,7 @@ pub(super) fn gzip(
     let text = map.spec.data.get(key);
     match text.map_or(Ok(None), |text| Gzip::read(text)) {
         Ok(gzip) => {
-            let (loadable, _) = proxy.parts.has();
+            let loadable = &proxy.parts.loadable;
             let gzip = gzip.filter(|_| loadable.has(GZIP_EXTENSION));
             (gzip.map(Arc::new), None)
         }
