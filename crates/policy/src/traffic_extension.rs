@@ -8,8 +8,10 @@
 
 mod higress;
 mod module;
+mod names;
 mod phases;
 mod read;
+mod template;
 mod url;
 mod wasm;
 

@@ -36,7 +36,10 @@ impl ExtensionConfigsOf {
             agent: Capabilities::of(proxy).certificates == CertificateSource::Agent,
             secrets: identity
                 .filter(|i| i.namespace == *proxy.namespace())
-                .map(|_| SecretsFrom(cx.settings().remote(&proxy.node.cluster).cloned())),
+                .map(|_| SecretsFrom {
+                    cluster: cx.settings().remote(&proxy.node.cluster).cloned(),
+                    namespace: proxy.namespace().clone(),
+                }),
         }
     }
 

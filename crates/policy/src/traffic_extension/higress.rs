@@ -18,7 +18,7 @@ use serde_json::Value;
 use store::{Reads, Snapshot};
 
 use super::read::{Flaw, Read, Wanted, wasm};
-use super::{Code, Extension, Phase};
+use super::{Code, Extension, Phase, template};
 
 /// What names of filters and configurations start with.
 const PREFIX: &str = "extensions.higress.io/wasmplugin/";
@@ -37,7 +37,7 @@ pub(super) fn read(cx: &Cx<'_, Snapshot>, plugin: &Object<WasmPlugin>) -> Read {
             diagnostics: vec![found.at("metadata.namespace")],
         };
     }
-    let mut diagnostics = Vec::new();
+    let (mut diagnostics, mut unfilled) = (Vec::new(), Vec::new());
     let mut unusable = |path: String, why: &str| {
         let effect = match protects(spec) {
             true => "the plugin refuses every request",
@@ -61,6 +61,15 @@ pub(super) fn read(cx: &Cx<'_, Snapshot>, plugin: &Object<WasmPlugin>) -> Read {
         }
     }
     let stated = configuration(spec, rules);
+    if let Some(missing) = stated.as_ref().and_then(|told| missing(cx, edge, told)) {
+        let effect = match spec.fail_strategy {
+            FailStrategy::Close => "the plugin refuses every request",
+            FailStrategy::Open => "requests pass without the plugin",
+        };
+        let why = format!("{missing}: {effect}");
+        let found = about(plugin, code::UNUSABLE_PLUGIN, Severity::Error, why);
+        unfilled.push(found.at("spec"));
+    }
     let code = stated.map(|stated| config(plugin, stated));
     let code = match code {
         Some(Err(flaw)) => {
@@ -74,6 +83,7 @@ pub(super) fn read(cx: &Cx<'_, Snapshot>, plugin: &Object<WasmPlugin>) -> Read {
         true => code,
         false => Some(Code::Closed),
     };
+    diagnostics.extend(unfilled);
     let name = &plugin.meta.name;
     let extension = code.map(|code| Extension {
         origin: Wanted::HigressPlugin(name.clone()),
@@ -97,6 +107,20 @@ pub(super) fn read(cx: &Cx<'_, Snapshot>, plugin: &Object<WasmPlugin>) -> Read {
         extension: extension.map(Arc::new),
         diagnostics,
     }
+}
+
+/// What settings name of Secrets that is not there.
+fn missing(cx: &Cx<'_, Snapshot>, edge: &str, told: &PluginConfig) -> Option<String> {
+    let mut values = told.values();
+    if !values.any(|value| template::has_any(&value.to_string())) {
+        return None;
+    }
+    let secrets = template::Secrets {
+        cx,
+        home: edge,
+        cluster: None,
+    };
+    secrets.fill(&mut Value::Object(told.clone())).err()
 }
 
 /// Whether requests must not pass without it: it decides who gets in.

@@ -25,7 +25,7 @@ use proto_istio::types::WorkloadMode;
 use xds::any;
 
 use super::module::{Place, place};
-use super::{Code, Extension, Phase};
+use super::{Code, Extension, Phase, Wanted, names};
 use crate::filters;
 
 const WASM_HTTP: &str = "envoy.filters.http.wasm";
@@ -121,6 +121,8 @@ impl<F: Clone> Phases<F> {
 pub trait FilterOf: Sized {
     /// The filter; `None` where the extension is not of this kind.
     fn of(extension: &Extension) -> Option<Self>;
+    /// What has to stand before plugins of Higress's.
+    fn before_plugins() -> Option<Self>;
     /// The Envoy extension that runs it.
     fn engine(extension: &Extension) -> &'static str;
 }
@@ -153,6 +155,10 @@ impl FilterOf for hcm::HttpFilter {
         })
     }
 
+    fn before_plugins() -> Option<Self> {
+        Some(names::filter())
+    }
+
     fn engine(extension: &Extension) -> &'static str {
         match extension.code {
             Code::Lua(_) => LUA,
@@ -177,6 +183,10 @@ impl FilterOf for listener::Filter {
             }
             Code::Wasm(_) | Code::Lua(_) | Code::Closed => None,
         }
+    }
+
+    fn before_plugins() -> Option<Self> {
+        None
     }
 
     fn engine(_: &Extension) -> &'static str {
@@ -221,6 +231,7 @@ pub fn extend<F: FilterOf>(
     class: Class,
 ) -> Vec<String> {
     let mut missing = Vec::new();
+    let mut named = false;
     for extension in extensions {
         let Some(ports) = ports(&extension.matches, class) else {
             continue;
@@ -229,11 +240,24 @@ pub fn extend<F: FilterOf>(
             continue;
         };
         match lacks(has, extension, F::engine(extension)) {
-            None => phases.extensions.push(Placed {
-                phase: extension.phase,
-                ports,
-                filter,
-            }),
+            None => {
+                let plugin = matches!(extension.origin, Wanted::HigressPlugin(_));
+                if plugin && matches!(extension.code, Code::Wasm(_)) && !named {
+                    named = true;
+                    phases
+                        .extensions
+                        .extend(F::before_plugins().map(|filter| Placed {
+                            phase: Phase::Authn,
+                            ports: Vec::new(),
+                            filter,
+                        }));
+                }
+                phases.extensions.push(Placed {
+                    phase: extension.phase,
+                    ports,
+                    filter,
+                });
+            }
             Some(_) if may_be_left_out(extension) => {}
             Some(what) => missing.push(what),
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use model::names::ClusterId;
+use model::names::{ClusterId, Namespace};
 use prost_types::{Any, Duration};
 use proto_envoy::envoy::config::core::v3::{
     AsyncDataSource, DataSource, HttpUri, RemoteDataSource, TypedExtensionConfig,
@@ -19,6 +19,7 @@ use store::{Reads, Snapshot};
 use super::module::{Place, docker_config, place, secret};
 use super::phases::is_network;
 use super::read::{ReadExtension, Wanted};
+use super::template::{self, Secrets};
 use super::{Code, Extension, url};
 use xds::{Resource, any};
 
@@ -44,10 +45,14 @@ pub struct ExtensionConfigOf {
     pub secrets: Option<SecretsFrom>,
 }
 
-/// The cluster whose Secrets count for a proxy that has proven to be of the namespace by which its filters were chosen:
-/// its own, by the name of a remote one.
+/// Which Secrets count for a proxy that has proven to be of the namespace by which its filters were chosen.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct SecretsFrom(pub Option<ClusterId>);
+pub struct SecretsFrom {
+    /// Those of its cluster, by the name of a remote one.
+    pub cluster: Option<ClusterId>,
+    /// Its namespace.
+    pub namespace: Namespace,
+}
 
 impl Query<Snapshot> for ExtensionConfigOf {
     type Value = Option<Arc<Resource>>;
@@ -82,6 +87,15 @@ impl ExtensionConfigOf {
     ) -> Option<Any> {
         use async_data_source::Specifier;
         let network = is_network(config);
+        let instead = || match config.fail_strategy() {
+            FailStrategy::FailOpen => Some(answering(network, Answer::Pass)),
+            FailStrategy::FailClose | FailStrategy::FailReload => {
+                Some(answering(network, Answer::Refuse))
+            }
+        };
+        let Some(configuration) = self.configuration(cx, extension, config) else {
+            return instead();
+        };
         let mut told = BTreeMap::new();
         let code = match place(config, self.agent) {
             Place::Fetched(source) => match &cx.module(&source)?.module {
@@ -89,10 +103,7 @@ impl ExtensionConfigOf {
                     specifier: Some(data_source::Specifier::InlineBytes(module.bytes().clone())),
                     ..Default::default()
                 }),
-                None if config.fail_strategy() == FailStrategy::FailOpen => {
-                    return Some(answering(network, Answer::Pass));
-                }
-                None => return Some(answering(network, Answer::Refuse)),
+                None => return instead(),
             },
             // The listener refuses without it.
             Place::Unknown(_) => return None,
@@ -108,7 +119,7 @@ impl ExtensionConfigOf {
                 Specifier::Remote(remote(config))
             }
         };
-        let plugin = plugin(extension, config, told, code);
+        let plugin = plugin(extension, config, (configuration, told), code);
         Some(if network {
             any(&network::wasm::v3::Wasm {
                 config: Some(plugin),
@@ -117,6 +128,39 @@ impl ExtensionConfigOf {
             any(&http::wasm::v3::Wasm {
                 config: Some(plugin),
             })
+        })
+    }
+
+    /// The module's own configuration, as JSON text, with the values of Secrets that a plugin of Higress's names; `None` where
+    /// one of them is not there for the proxy.
+    fn configuration(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        extension: &Extension,
+        config: &WasmConfig,
+    ) -> Option<Any> {
+        let stated = config.plugin_config.as_ref();
+        let Some(stated) = stated.filter(|c| !c.0.fields.is_empty()) else {
+            return Some(Any::default());
+        };
+        // A number that JSON cannot hold is the only way to fail; the parser lets none pass.
+        let mut text = serde_json::to_string(stated).unwrap_or_default();
+        if matches!(extension.origin, Wanted::HigressPlugin(_)) && template::has_any(&text) {
+            let namespace = &extension.name.namespace;
+            let from = self.secrets.as_ref();
+            let from = from.filter(|from| from.namespace == *namespace)?;
+            let secrets = Secrets {
+                cx,
+                home: namespace,
+                cluster: from.cluster.as_ref(),
+            };
+            let mut value = serde_json::from_str(&text).ok()?;
+            secrets.fill(&mut value).ok()?;
+            text = value.to_string();
+        }
+        Some(Any {
+            type_url: "type.googleapis.com/google.protobuf.StringValue".to_owned(),
+            value: prost::Message::encode_to_vec(&text),
         })
     }
 
@@ -130,8 +174,9 @@ impl ExtensionConfigOf {
         let mut variables = BTreeMap::new();
         if !config.image_pull_secret.is_empty() {
             let name = secret(&config.image_pull_secret).zip(self.secrets.as_ref());
-            let held =
-                name.and_then(|(name, from)| docker_config(cx, &name.in_cluster(from.0.as_ref())));
+            let held = name.and_then(|(name, from)| {
+                docker_config(cx, &name.in_cluster(from.cluster.as_ref()))
+            });
             variables.insert(PULL_SECRET.to_owned(), held.unwrap_or_default());
         }
         if config.image_pull_policy() != PullPolicy::UnspecifiedPolicy {
@@ -171,7 +216,7 @@ fn answering(network: bool, answer: Answer) -> Any {
 fn plugin(
     extension: &Extension,
     config: &WasmConfig,
-    mut variables: BTreeMap<String, String>,
+    (configuration, mut variables): (Any, BTreeMap<String, String>),
     code: async_data_source::Specifier,
 ) -> wasm::PluginConfig {
     let name = &extension.name;
@@ -192,7 +237,7 @@ fn plugin(
     wasm::PluginConfig {
         name: format!("{}.{}", name.namespace, name.name),
         root_id: config.plugin_name.clone(),
-        configuration: Some(configuration(config)),
+        configuration: Some(configuration),
         failure_policy: failure_policy as i32,
         vm: Some(wasm::plugin_config::Vm::VmConfig(wasm::VmConfig {
             runtime: "envoy.wasm.runtime.v8".to_owned(),
@@ -206,22 +251,6 @@ fn plugin(
             ..Default::default()
         })),
         ..Default::default()
-    }
-}
-
-/// The module's own configuration, as JSON text.
-fn configuration(config: &WasmConfig) -> Any {
-    let stated = config.plugin_config.as_ref();
-    match stated.filter(|c| !c.0.fields.is_empty()) {
-        Some(stated) => {
-            // A number that JSON cannot hold is the only way to fail; the parser lets none pass.
-            let text = serde_json::to_string(stated).unwrap_or_default();
-            Any {
-                type_url: "type.googleapis.com/google.protobuf.StringValue".to_owned(),
-                value: prost::Message::encode_to_vec(&text),
-            }
-        }
-        None => Any::default(),
     }
 }
 

@@ -218,6 +218,20 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_a_name_is_asked_where_it_says(
+            rest in "[a-z0-9:./@\\[\\]-]{1,30}|[a-z]{1,5}(\\.[a-z]{2})?(:[0-9x]{1,6})?/[a-zA-Z0-9./?#%_-]{1,20}(:[a-zA-Z0-9._-]{1,9})?",
+        ) {
+            if let Ok(image) = Image::parse(&format!("oci://{rest}")) {
+                let Image { host, repository, reference, .. } = &image;
+                let uri: http::Uri = format!("https://{host}/v2/{repository}/manifests/{reference}").parse().unwrap();
+                proptest::prop_assert_eq!(uri.authority().map(Authority::as_str), Some(host.as_str()));
+                proptest::prop_assert!(uri.query().is_none() && uri.path().split('/').all(|p| p != ".." && p != "."));
+            }
+        }
+    }
+
     #[test]
     fn the_layer_with_the_module_is_taken() {
         let digest = |n: u8| format!("sha256:{}", format!("{n:02x}").repeat(32));

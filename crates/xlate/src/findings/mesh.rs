@@ -43,8 +43,7 @@ impl Query<Snapshot> for FindingsOfMesh {
         }
         let plugins = cx.names::<WasmPlugin>().into_iter();
         let extensions = cx.names::<TrafficExtension>().into_iter();
-        let edge = &cx.settings().features.edge_namespace;
-        let of_edge = cx.names_in::<higress::WasmPlugin>(edge).into_iter();
+        let of_edge = cx.names::<higress::WasmPlugin>().into_iter();
         let wanted = extensions
             .map(Wanted::TrafficExtension)
             .chain(plugins.map(Wanted::WasmPlugin))
