@@ -363,8 +363,8 @@ fn modules_are_wanted_for_proxies_without_an_agent() {
     let mut world = World::of(&plugin(spec));
     let wanted = |world: &World, more: Value| -> Vec<ModuleDemand> {
         let view = gateway(world, &more);
-        let wants = view.wants(TypeUrl::Extension).unwrap();
-        world.get(&wants).modules.iter().cloned().collect()
+        let wants = world.wants(&view, TypeUrl::Extension);
+        wants.modules.iter().cloned().collect()
     };
     let one = wanted(&world, json!({}));
     assert_eq!(one.len(), 1);
@@ -422,8 +422,8 @@ spec: {url: https://a.example.com/p.wasm, type: NETWORK}
     let view = gateway(&world, &json!({}));
     let found = world.get(&view.findings());
     assert!(found.iter().any(|d| d.code == "PIL0431"), "{found:?}");
-    let wants = view.wants(TypeUrl::Extension).unwrap();
-    assert!(world.get(&wants).modules.is_empty());
+    let wants = world.wants(&view, TypeUrl::Extension);
+    assert!(wants.modules.is_empty());
 }
 
 /// A world with the Secrets of a table of Higress's, and a plugin.

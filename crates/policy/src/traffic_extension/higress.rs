@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use incr::Cx;
 use mesh::finding::{about, code};
-use model::diagnostic::Severity;
+use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute};
 use model::kinds::higress::{
     FailStrategy, MatchRule, PluginConfig, PluginPhase, PullPolicy, RouteType, VariableSource,
@@ -37,43 +37,12 @@ pub(super) fn read(cx: &Cx<'_, Snapshot>, plugin: &Object<WasmPlugin>) -> Read {
             diagnostics: vec![found.at("metadata.namespace")],
         };
     }
-    let (mut diagnostics, mut unfilled) = (Vec::new(), Vec::new());
-    let mut unusable = |path: String, why: &str| {
-        let effect = match protects(spec) {
-            true => "the plugin refuses every request",
-            false => "it is left out",
-        };
-        let why = format!("{why}: {effect}");
-        let found = about(plugin, code::UNUSABLE_PLUGIN, Severity::Error, why);
-        diagnostics.push(found.at(path));
-    };
-    let mut rules = Vec::new();
-    for (at, rule) in spec.match_rules.iter().enumerate() {
-        if spec.plugin_config.is_some() || rule.config_disable == Some(true) {
-            continue;
-        }
-        match of_rule(cx, edge, rule) {
-            Some(rule) => rules.push(Value::Object(rule)),
-            None => unusable(
-                format!("spec.matchRules[{at}]"),
-                "the rule says of no route, host or service that it is for it",
-            ),
-        }
-    }
+    let (rules, mut diagnostics) = rules(cx, edge, plugin);
     let stated = configuration(spec, rules);
-    if let Some(missing) = stated.as_ref().and_then(|told| missing(cx, edge, told)) {
-        let effect = match spec.fail_strategy {
-            FailStrategy::Close => "the plugin refuses every request",
-            FailStrategy::Open => "requests pass without the plugin",
-        };
-        let why = format!("{missing}: {effect}");
-        let found = about(plugin, code::UNUSABLE_PLUGIN, Severity::Error, why);
-        unfilled.push(found.at("spec"));
-    }
-    let code = stated.map(|stated| config(plugin, stated));
-    let code = match code {
+    let missing = stated.as_ref().and_then(|told| missing(cx, edge, told));
+    let code = match stated.map(|stated| config(plugin, stated)) {
         Some(Err(flaw)) => {
-            unusable(flaw.path.to_owned(), flaw.message);
+            diagnostics.push(unusable(plugin, flaw.path, flaw.message));
             None
         }
         Some(Ok(code)) => Some(code),
@@ -83,9 +52,24 @@ pub(super) fn read(cx: &Cx<'_, Snapshot>, plugin: &Object<WasmPlugin>) -> Read {
         true => code,
         false => Some(Code::Closed),
     };
-    diagnostics.extend(unfilled);
+    if let Some(missing) = missing {
+        let effect = match spec.fail_strategy {
+            FailStrategy::Close => "the plugin refuses every request",
+            FailStrategy::Open => "requests pass without the plugin",
+        };
+        let why = format!("{missing}: {effect}");
+        let found = about(plugin, code::UNUSABLE_PLUGIN, Severity::Error, why);
+        diagnostics.push(found.at("spec"));
+    }
+    Read {
+        extension: code.map(|code| Arc::new(extension(plugin, code))),
+        diagnostics,
+    }
+}
+
+fn extension(plugin: &Object<WasmPlugin>, code: Code) -> Extension {
     let name = &plugin.meta.name;
-    let extension = code.map(|code| Extension {
+    Extension {
         origin: Wanted::HigressPlugin(name.clone()),
         resource: format!("{PREFIX}{}.{}", name.namespace, name.name).into(),
         name: name.clone(),
@@ -93,20 +77,53 @@ pub(super) fn read(cx: &Cx<'_, Snapshot>, plugin: &Object<WasmPlugin>) -> Read {
         version: plugin.meta.resource_version.clone(),
         selector: None,
         target_refs: Vec::new(),
-        phase: match spec.phase {
+        phase: match plugin.spec.phase {
             PluginPhase::Unspecified => Phase::Unspecified,
             PluginPhase::Authn => Phase::Authn,
             PluginPhase::Authz => Phase::Authz,
             PluginPhase::Stats => Phase::Stats,
         },
-        priority: spec.priority,
+        priority: plugin.spec.priority,
         matches: Vec::new(),
         code,
-    });
-    Read {
-        extension: extension.map(Arc::new),
-        diagnostics,
     }
+}
+
+/// A part that cannot be used.
+fn unusable(plugin: &Object<WasmPlugin>, path: impl Into<Arc<str>>, why: &str) -> Diagnostic {
+    let effect = match protects(&plugin.spec) {
+        true => "the plugin refuses every request",
+        false => "it is left out",
+    };
+    let why = format!("{why}: {effect}");
+    about(plugin, code::UNUSABLE_PLUGIN, Severity::Error, why).at(path)
+}
+
+/// The rules that are on, as modules read them, and what is wrong with others.
+fn rules(
+    cx: &Cx<'_, Snapshot>,
+    edge: &str,
+    plugin: &Object<WasmPlugin>,
+) -> (Vec<Value>, Vec<Diagnostic>) {
+    let (mut rules, mut diagnostics) = (Vec::new(), Vec::new());
+    let spec = &plugin.spec;
+    if spec.plugin_config.is_some() {
+        return (rules, diagnostics);
+    }
+    for (at, rule) in spec.match_rules.iter().enumerate() {
+        if rule.config_disable == Some(true) {
+            continue;
+        }
+        match of_rule(cx, edge, rule) {
+            Some(rule) => rules.push(Value::Object(rule)),
+            None => {
+                let why = "the rule says of no route, host or service that it is for it";
+                let path = format!("spec.matchRules[{at}]");
+                diagnostics.push(unusable(plugin, path, why));
+            }
+        }
+    }
+    (rules, diagnostics)
 }
 
 /// What settings name of Secrets that is not there.

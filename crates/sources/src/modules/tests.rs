@@ -38,6 +38,9 @@ enum Reply {
     Stuck,
 }
 
+/// A path, and the header that says who asks.
+type Seen = (String, Option<String>);
+
 /// A server whose answers a test sets, by path. It may want to know who asks.
 #[derive(Clone, Default)]
 struct Server {
@@ -47,7 +50,7 @@ struct Server {
     /// What `/token` wants in turn.
     token_wants: Arc<Mutex<Option<String>>>,
     asked: Arc<AtomicUsize>,
-    seen: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 impl Server {
