@@ -99,6 +99,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub ingress: crate::settings::IngressOptions,
 
+    /// Wasm modules.
+    #[command(flatten)]
+    pub wasm: crate::wasm::WasmOptions,
+
     /// Remote clusters.
     #[command(flatten)]
     pub remotes: crate::remotes::RemoteOptions,

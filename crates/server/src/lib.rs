@@ -32,6 +32,7 @@ mod tags;
 pub mod trust;
 pub mod unsupported;
 pub mod warm;
+pub mod wasm;
 mod watched;
 pub mod webhooks;
 mod welcome;

@@ -58,6 +58,8 @@ pub struct Metrics {
     pub keys_fetched: IntCounter,
     /// Attempts to fetch keys that failed.
     pub keys_failed: IntCounter,
+    /// Attempts to fetch Wasm modules, by what came of them.
+    pub modules: IntCounterVec,
     /// Reviews of access to Secrets, by what came of them.
     pub access_reviews: IntCounterVec,
     /// Objects that hold roots of the mesh, by kind and by what became of a write.
@@ -238,6 +240,12 @@ impl Metrics {
                 r,
                 "pilot_jwks_resolver_network_fetch_fail_total",
                 "Attempts to fetch keys of token issuers that failed.",
+            )?,
+            modules: counters(
+                r,
+                "pilothouse_wasm_fetches_total",
+                "Attempts to fetch Wasm modules, by result: fetched or failed.",
+                "result",
             )?,
             rejected_configs: counters(
                 r,

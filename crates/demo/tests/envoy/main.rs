@@ -34,6 +34,7 @@ mod survival;
 mod telemetry;
 mod tokens;
 mod traffic;
+mod wasm;
 
 /// Makes of each function a test with every version of Envoy.
 macro_rules! with_each_envoy {
@@ -99,4 +100,7 @@ with_each_envoy! {
     extensions::a_traffic_extension_runs_its_script,
     extensions::a_wasm_module_runs,
     extensions::without_the_image_of_a_filter_that_must_run_requests_are_refused,
+    wasm::a_plugin_is_told_its_rules_by_ingress_domain_and_service,
+    wasm::a_module_is_fetched_for_an_envoy_that_has_no_agent,
+    wasm::a_module_that_came_outlives_its_registry_and_a_restart,
 }

@@ -110,6 +110,7 @@ impl Wiring<'_> {
         let cluster = self.cluster(supervisor)?;
         let store = self.api(supervisor).await?;
         self.keys(supervisor)?;
+        crate::wasm::add(self.options, self.derive, self.metrics, supervisor)?;
         self.names(supervisor)?;
         self.access(supervisor)?;
         Ok(cluster.or(store))
