@@ -93,6 +93,7 @@ fn settings() -> Settings {
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
         access_reviews: Default::default(),
+        unguessable: Default::default(),
     }
 }
 

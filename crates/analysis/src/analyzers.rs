@@ -28,5 +28,6 @@ pub(crate) mod service_entry;
 pub(crate) mod shared_host;
 pub(crate) mod sidecar;
 pub(crate) mod telemetry;
+pub(crate) mod template;
 pub(crate) mod virtual_service;
 pub(crate) mod webhook;

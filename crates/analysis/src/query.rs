@@ -9,6 +9,7 @@ use model::{Kind, Namespace, ObjectName};
 use store::snapshot::Stored;
 use store::{Reads, Snapshot};
 
+use crate::analyzers::template;
 use crate::finding::{Finding, Report};
 use crate::registry::{Analyzed, MESH, NAMESPACE, ObjectAnalyzer};
 
@@ -81,6 +82,7 @@ fn analyze_one<T: Analyzed + Stored>(
         for ObjectAnalyzer { name, check } in T::ANALYZERS {
             check(cx, &object, &mut Report::new(name, found));
         }
+        template::check(cx, &object, &mut Report::new(template::NAME, found));
     }
 }
 

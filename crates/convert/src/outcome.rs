@@ -90,6 +90,7 @@ pub(crate) fn object<T: Kinded>(name: ObjectName, derived: Derived, spec: T) -> 
             uid: "".into(),
             resource_version: "".into(),
             generation: 0,
+            templates: None,
             origin: Origin::Source(owner().source),
         },
         spec,

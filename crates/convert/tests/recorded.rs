@@ -31,6 +31,7 @@ fn object(recorded: &Value) -> Object<Ingress> {
             created: None,
             maker: None,
             derived: None,
+            templates: None,
             uid: "".into(),
             resource_version: "".into(),
             generation: 0,

@@ -25,7 +25,10 @@ pub fn from_bytes(type_url: &str, body: &[u8]) -> Json {
 /// What stands before hashes of passwords.
 const HASHED: [&str; 2] = ["{SHA}", "$apr1$"];
 
-/// The same for people to see: texts with hashes of passwords show their length alone.
+/// Fields with tokens, as JSON names them: of SkyWalking's collector.
+const TOKENS: [&str; 2] = ["backendToken", "backend_token"];
+
+/// The same for people to see: tokens, and texts with hashes of passwords, show their length alone.
 pub fn shown(type_url: &str, body: &[u8]) -> Json {
     let mut json = from_bytes(type_url, body);
     conceal(&mut json);
@@ -35,12 +38,25 @@ pub fn shown(type_url: &str, body: &[u8]) -> Json {
 fn conceal(json: &mut Json) {
     match json {
         Json::String(text) if HASHED.iter().any(|mark| text.contains(mark)) => {
-            *text = format!("<{} bytes, not shown>", text.len());
+            *text = not_shown(text);
         }
         Json::Array(items) => items.iter_mut().for_each(conceal),
-        Json::Object(fields) => fields.values_mut().for_each(conceal),
+        Json::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Json::String(text) if TOKENS.contains(&&**name) && !text.is_empty() => {
+                        *text = not_shown(text);
+                    }
+                    value => conceal(value),
+                }
+            }
+        }
         _ => {}
     }
+}
+
+fn not_shown(text: &str) -> String {
+    format!("<{} bytes, not shown>", text.len())
 }
 
 fn read(type_url: &str, body: &[u8]) -> Option<Json> {
@@ -131,6 +147,26 @@ mod tests {
     use super::*;
     use prost::Name;
     use proto_envoy::envoy::config::cluster::v3::Cluster;
+
+    #[test]
+    fn tokens_of_collectors_are_not_shown() {
+        use proto_envoy::envoy::config::trace::v3::client_config::BackendTokenSpecifier;
+        use proto_envoy::envoy::config::trace::v3::{ClientConfig, SkyWalkingConfig};
+        let config = SkyWalkingConfig {
+            client_config: Some(ClientConfig {
+                backend_token_specifier: Some(BackendTokenSpecifier::BackendToken(
+                    "hunter2".to_owned(),
+                )),
+                ..ClientConfig::default()
+            }),
+            ..SkyWalkingConfig::default()
+        };
+        let value = shown(&SkyWalkingConfig::type_url(), &config.encode_to_vec());
+        assert_eq!(
+            value["clientConfig"]["backendToken"],
+            "<7 bytes, not shown>"
+        );
+    }
 
     #[test]
     fn hashes_of_passwords_are_not_shown() {

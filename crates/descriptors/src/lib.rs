@@ -3,6 +3,7 @@
 //! A pool of Envoy's messages takes tens of megabytes; this is the only one of a process. No logic lives here.
 
 pub mod json;
+pub mod texts;
 
 use std::sync::LazyLock;
 

@@ -326,7 +326,7 @@ impl<'a> Baseline<'a> {
     fn of(ty: TypeUrl, target: &'a Target, set: &ResourceSet) -> Result<Self, Unknown> {
         let name = &target.name;
         let resource = set.get(name).ok_or_else(|| Unknown::name(ty, name, set))?;
-        let json = descriptors::json::from_bytes(ty.as_str(), &resource.body);
+        let json = descriptors::json::from_bytes(ty.as_str(), resource.shown());
         if json.pointer(&target.part).is_none() {
             return Err(Unknown::part(ty, name, &target.part));
         }
@@ -351,7 +351,7 @@ impl<'a> Baseline<'a> {
     }
 
     fn json_of(&self, resource: &Resource) -> Value {
-        descriptors::json::from_bytes(self.ty.as_str(), &resource.body)
+        descriptors::json::from_bytes(self.ty.as_str(), resource.shown())
     }
 
     /// The fields at the top of the resource that differ.

@@ -41,6 +41,7 @@ fn object<T: Kinded>(name: ObjectName, spec: T) -> AnyObject {
             created: None,
             maker: None,
             derived: None,
+            templates: None,
             uid: "".into(),
             resource_version: "".into(),
             generation: 0,

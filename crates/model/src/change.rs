@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::access::{Access, AccessKey};
 use crate::certificate::WorkloadCertificate;
+use crate::edge::EdgeDocuments;
 use crate::host::Hostname;
 use crate::jwks::{FetchedKeys, KeySource};
 use crate::kinds::{AnyObject, Kind};
@@ -196,6 +197,8 @@ pub enum Change {
     Access(AccessKey, Option<Arc<Access>>),
     /// The roots of the mesh's own authority; nothing where it has none.
     Roots(Option<Arc<MeshRoots>>),
+    /// What the options of an edge are read from beside their ConfigMap was replaced.
+    EdgeDocuments(Arc<EdgeDocuments>),
     /// Mesh-wide settings were replaced.
     Settings(Arc<Settings>),
     /// The collection is told anew: what is not told again before its next `Synced` is gone.
@@ -221,6 +224,7 @@ impl Change {
             | Change::Certificate(..)
             | Change::Access(..)
             | Change::Roots(_)
+            | Change::EdgeDocuments(_)
             | Change::Settings(_) => None,
         }
     }

@@ -2,9 +2,11 @@
 
 mod render;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::object::{ObjectKey, Origin};
+use crate::template;
 
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -56,13 +58,17 @@ pub struct Excerpt {
 impl Diagnostic {
     /// A finding of which no more is known than what is wrong.
     pub fn new(code: &'static str, severity: Severity, message: impl Into<Arc<str>>) -> Self {
+        let mut message = message.into();
+        if let Cow::Owned(written) = template::written(&message) {
+            message = written.into();
+        }
         Self {
             code,
             severity,
             object: None,
             origin: None,
             path: "".into(),
-            message: message.into(),
+            message,
             help: None,
             excerpt: None,
         }

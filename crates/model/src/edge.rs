@@ -3,6 +3,7 @@
 //! Translators of Ingresses fill it in beside a derived VirtualService, route by route; generation turns it into HTTP
 //! filters of stock Envoy. Like all of [`Derived`](crate::Derived), no document can set it.
 
+mod documents;
 mod mcp;
 mod rpc;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+pub use documents::{EdgeDocuments, EdgeFile};
 pub use mcp::{Mcp, McpEntry, Moved, Transport};
 pub use rpc::{Argument, ArgumentSource, Dubbo, HttpMethod, Method, Passed, Rpc};
 

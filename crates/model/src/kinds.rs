@@ -184,12 +184,14 @@ macro_rules! declare_kinds {
                 }
             }
 
-            /// The spec as JSON, for people; values of secrets are left out.
+            /// The spec as JSON, for people: values of secrets are left out, secret templates stand as written.
             pub fn spec_json(&self) -> serde_json::Value {
-                match self {
+                let mut json = match self {
                     $(AnyObject::$variant(o) => serde_json::to_value(&o.spec)),+
                 }
-                .unwrap_or_default()
+                .unwrap_or_default();
+                crate::template::written_json(&mut json);
+                json
             }
 
             /// Whether generation would see no difference between the two.

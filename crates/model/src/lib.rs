@@ -24,10 +24,12 @@ pub mod parse;
 pub mod peer;
 pub mod protocol;
 pub mod re2;
+pub mod redacted;
 pub mod service;
 pub mod session;
 pub mod settings;
 pub mod spiffe;
+pub mod template;
 pub mod trust;
 pub mod x509;
 

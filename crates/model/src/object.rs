@@ -10,6 +10,7 @@ use crate::derived::Derived;
 use crate::kinds::{Kind, Kinded};
 use crate::labels::Labels;
 use crate::names::{ClusterId, Name, Namespace};
+use crate::template::Template;
 
 /// Namespace, name and cluster: the key of an object within its kind. Ordered by namespace first, by cluster last.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -145,6 +146,8 @@ pub struct Meta {
     pub resource_version: Arc<str>,
     /// Which state of its spec this is, counted by its API; 0 for files.
     pub generation: i64,
+    /// Its secret templates; `None` where it has none.
+    pub templates: Option<Arc<[Template]>>,
     /// Where it was read from.
     pub origin: Origin,
 }

@@ -15,6 +15,7 @@ mod meta;
 mod nearest;
 mod node;
 mod scalar;
+mod template;
 mod tree;
 mod yaml;
 
@@ -319,9 +320,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, node: Node<'_>, line: u32, kind: Kind, mut findings: Vec<Finding>) {
+    fn object(&mut self, mut node: Node<'_>, line: u32, kind: Kind, mut findings: Vec<Finding>) {
         let mut of_written = Vec::new();
         self.judge.written(kind, Raw(&node), &mut of_written);
+        let templates = template::mark(&mut node, kind);
         let raw = meta::read(&node, kind, DEFAULT_NAMESPACE, &mut findings);
         let key = raw.as_ref().map(|raw| ObjectKey {
             kind,
@@ -338,6 +340,7 @@ impl<'a> Reader<'a> {
             uid: raw.uid.into(),
             resource_version: raw.resource_version.into(),
             generation: raw.generation,
+            templates,
             origin: origin.clone(),
         });
         let object = read_kind(kind, node, meta, &mut findings);

@@ -27,6 +27,9 @@ pub struct Settings {
     pub system_namespace: Namespace,
     /// Where Secrets are for those alone whom the API of their cluster lets read them.
     pub access_reviews: AccessReviews,
+    /// What stands for the value of a Secret that is not there: nothing that anybody can know, so that it opens nothing.
+    /// Drawn when the process starts.
+    pub unguessable: Arc<str>,
 }
 
 /// The clusters whose APIs are asked who may read Secrets.

@@ -504,3 +504,39 @@ fn pods_are_named_after_what_made_them() {
         assert_eq!(named(meta), "cart-5d8f-x2x7", "{meta}");
     }
 }
+
+#[test]
+fn templates_are_marked_where_their_object_is_read() {
+    let text = r#"
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: a
+  namespace: shop
+  labels: {x: "${secret.db.no}"}
+  annotations: {higress.io/request-header-control-add: "x ${secret.db.key}"}
+spec:
+  rules: [{host: "a\uFDD0b"}]
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: s, namespace: shop}
+stringData: {a: "${secret.db.key}"}
+"#;
+    let parsed = parse(text, &Path::new("test.yaml").into(), Validation::Tell);
+    let objects: Vec<_> = parsed.objects().collect();
+    let told: Vec<String> = objects[0]
+        .meta()
+        .templates
+        .iter()
+        .flat_map(|t| t.iter())
+        .map(|t| format!("{} {} {}", t.path, t.secret.secret, t.secret.key))
+        .collect();
+    let path = r#"metadata.annotations["higress.io/request-header-control-add"]"#;
+    assert_eq!(told, [format!("{path} shop/db key")]);
+    let annotations = objects[0].meta().annotations.iter();
+    let annotations: Vec<String> = annotations.map(|(_, v)| v.to_string()).collect();
+    assert_eq!(annotations, ["x \u{FDD0}shop\u{FDD0}{secret.db.key}"]);
+    assert!(objects[0].spec_json().to_string().contains("a\u{FFFD}b"));
+    assert_eq!(objects[1].meta().templates, None);
+}

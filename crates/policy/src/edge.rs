@@ -15,10 +15,10 @@ mod addresses;
 mod calls;
 mod can;
 mod fallback;
-mod gzip;
 mod library;
 mod limits;
 mod mcp;
+pub mod options;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,6 @@ use crate::filters;
 
 pub use calls::{dubbo_upstream, upgrade};
 pub use can::{Can, lacking};
-pub use gzip::{EXTENSION as GZIP_EXTENSION, Gzip};
 pub use library::config as library_config;
 
 /// The name under which a filter decides about clients by their addresses.

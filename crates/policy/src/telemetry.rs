@@ -145,6 +145,7 @@ mod tests {
                     created: None,
                     maker: None,
                     derived: None,
+                    templates: None,
                     uid: "".into(),
                     resource_version: "".into(),
                     generation: 0,

@@ -206,6 +206,7 @@ impl Making {
                 created: None,
                 maker: None,
                 derived: None,
+                templates: None,
                 uid: Arc::default(),
                 resource_version: Arc::default(),
                 generation: 0,

@@ -8,6 +8,18 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use model::node::{Identity, Node};
 
+/// Digits that nobody can know, others each time.
+///
+/// # Errors
+///
+/// When the system gives no random numbers.
+pub(crate) fn random_digits() -> anyhow::Result<Arc<str>> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
+    let digits = random.iter().map(|byte| format!("{byte:02x}"));
+    Ok(digits.collect::<String>().into())
+}
+
 /// A secret of this process and of the proxies that it starts: who shows it is the proxy that it says it is.
 #[derive(Clone)]
 pub struct OwnProxies(Arc<str>);
@@ -19,11 +31,7 @@ impl OwnProxies {
     ///
     /// When the system gives no random numbers.
     pub fn new() -> anyhow::Result<Self> {
-        let mut random = [0; 32];
-        getrandom::fill(&mut random)
-            .map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
-        let digits = random.iter().map(|byte| format!("{byte:02x}"));
-        Ok(Self(digits.collect::<String>().into()))
+        Ok(Self(random_digits()?))
     }
 
     /// The bearer token that proxies show.

@@ -1,4 +1,4 @@
-//! Mesh config and networks of ConfigMaps and files, live.
+//! Mesh config, networks and options of the edge of ConfigMaps and files, live.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use incr::Engine;
 use model::parse::{Validation, parse};
 use model::settings::Settings;
 use model::{Change, Kind, ObjectKey, ObjectName, Owner};
@@ -15,6 +16,7 @@ use pilothouse_server::derive::{Derive, OriginLimits};
 use pilothouse_server::metrics::Metrics;
 use pilothouse_server::settings::{Composer, ConfigMaps, SettingsSource, Settled, Told, settled};
 use pilothouse_server::supervisor::Supervisor;
+use policy::edge::options::{EdgeOptions, Options};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -267,4 +269,116 @@ fn a_start_without_good_settings_is_refused() {
     std::fs::write(&path, "trustDomain: [").unwrap();
     let error = start(&["--mesh-config", path.to_str().unwrap()]).unwrap_err();
     assert!(error.contains("cannot be used"), "{error}");
+}
+
+const EDGE: [&str; 4] = [
+    "--ingress-class",
+    "higress",
+    "--ingress-namespace",
+    "istio-system",
+];
+
+impl Running {
+    /// The options of the edge in force once they are as wanted, and what is told of them.
+    async fn options(&self, wanted: impl Fn(&Options) -> bool) -> Vec<String> {
+        let start = Instant::now();
+        loop {
+            let asked = self.derive.ask(|state| state.store().snapshot());
+            let snapshot = asked.await.unwrap();
+            let stated = Engine::new().get(&*snapshot, &EdgeOptions);
+            let options = stated.options.clone().unwrap();
+            if wanted(&options) {
+                return stated.found.iter().map(ToString::to_string).collect();
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "{options:?}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Which sections are remembered, once they are so many.
+    async fn remembered(&self, count: usize) -> Vec<String> {
+        let start = Instant::now();
+        loop {
+            let asked = self.derive.ask(|state| state.store().snapshot());
+            let good = asked.await.unwrap().edge_documents.good.clone();
+            if good.len() == count || start.elapsed() > Duration::from_secs(20) {
+                return good.keys().map(|name| name.to_string()).collect();
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn sections_of_options_are_remembered_until_their_config_map_goes() {
+    let running = Running::start(&EDGE);
+    let good = "{higress: '{gzip: {enable: false}, upstream: {idleTimeout: 3}}'}";
+    running.map("higress-config", good).await;
+    running.options(|o| !o.gzip.enable).await;
+    assert_eq!(running.remembered(2).await, ["gzip", "upstream"]);
+    assert!(running.is_settled().await);
+    // Two edits at once: what is bad for longer keeps what was good before both.
+    for window in [8, 16] {
+        let bad =
+            format!("{{higress: '{{gzip: {{windowBits: {window}}}, addXRealIpHeader: true}}'}}");
+        running.map("higress-config", &bad).await;
+    }
+    let found = running.options(|o| o.adds_real_ip).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("keeps its last good value"), "{found:?}");
+    running
+        .options(|o| !o.gzip.enable && o.upstream.idle_timeout == 10)
+        .await;
+    assert_eq!(running.remembered(2).await, ["addXRealIpHeader", "gzip"]);
+    assert!(running.is_settled().await);
+    running.delete("higress-config").await;
+    running.options(|o| *o == Options::default()).await;
+    assert_eq!(running.remembered(0).await, [""; 0]);
+    running
+        .map("higress-config", "{higress: 'gzip: {windowBits: 8}'}")
+        .await;
+    let found = running.options(|o| o.gzip.enable).await;
+    assert!(
+        found.iter().all(|f| f.contains("has its default")),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_of_options_is_watched_and_stands_in_place_of_the_config_map() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("options.yaml");
+    std::fs::write(&path, "upstream: {idleTimeout: 3}").unwrap();
+    let file = ["--higress-config", path.to_str().unwrap()];
+    let running = Running::start(&[&EDGE[..], &file].concat());
+    running
+        .map("higress-config", "{higress: 'upstream: {idleTimeout: 4}'}")
+        .await;
+    running.options(|o| o.upstream.idle_timeout == 3).await;
+    assert!(running.is_settled().await);
+    let edit = "upstream: {idleTimeout: five}\naddXRealIpHeader: true";
+    std::fs::write(&path, edit).unwrap();
+    let found = running.options(|o| o.adds_real_ip).await;
+    assert!(found[0].contains("upstream.idleTimeout"), "{found:?}");
+    assert!(found[0].starts_with(path.to_str().unwrap()), "{found:?}");
+    running.options(|o| o.upstream.idle_timeout == 3).await;
+    std::fs::remove_file(&path).unwrap();
+    let start = Instant::now();
+    loop {
+        let found = running
+            .options(|o| o.upstream.idle_timeout == 3 && o.adds_real_ip)
+            .await;
+        if found.iter().any(|f| f.contains("cannot be read")) {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{found:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let missing = Serve::parse_from(["serve", "--higress-config", "/nowhere"]).options;
+    let error = Composer::start(&missing).map(|_| ()).unwrap_err();
+    let error = format!("{error:#}");
+    assert!(
+        error.contains("cannot read /nowhere (--higress-config)"),
+        "{error}"
+    );
 }

@@ -44,6 +44,8 @@ pub enum Input<'a> {
     Keys(&'a KeySource),
     /// The roots of the mesh's own authority.
     Roots,
+    /// What the options of an edge are read from beside their ConfigMap.
+    EdgeDocuments,
     /// The addresses that a name was resolved to.
     Addresses(&'a str),
     /// The certificate of an identity.
@@ -94,6 +96,7 @@ impl Input<'_> {
                 hash(17, 0, &[&identity.namespace, account, cluster])
             }
             Input::Roots => hash(19, 0, &[]),
+            Input::EdgeDocuments => hash(21, 0, &[]),
             Input::Connected(namespace) => hash(13, 0, &[namespace]),
             Input::ConnectedNamespaces => hash(14, 0, &[]),
         }
@@ -137,6 +140,9 @@ impl fmt::Display for Input<'_> {
             Input::Certificate(identity) => write!(f, "certificate of {identity}"),
             Input::Access(key) => write!(f, "access of {key} to Secrets"),
             Input::Roots => f.write_str("roots of the mesh's own authority"),
+            Input::EdgeDocuments => {
+                f.write_str("a file and last good sections of options of the edge")
+            }
             Input::Connected(namespace) => write!(f, "connected proxies in {namespace}"),
             Input::ConnectedNamespaces => f.write_str("namespaces with connected proxies"),
         }
@@ -181,6 +187,7 @@ mod tests {
             Input::Keys(&issuer),
             Input::Keys(&bundle),
             Input::Roots,
+            Input::EdgeDocuments,
             Input::Addresses("a"),
             Input::Certificate("a"),
             Input::Access(&access),

@@ -14,6 +14,7 @@ pub mod shards;
 pub mod snapshot;
 pub mod store;
 pub mod table;
+pub mod template;
 
 pub use discovery::discovers;
 pub use index::{Indexed, ObjectIndex};

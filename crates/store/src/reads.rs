@@ -8,6 +8,7 @@ use incr::{Cx, Guarded};
 use model::access::{Access, AccessKey};
 use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
+use model::edge::EdgeDocuments;
 use model::jwks::{FetchedKeys, KeySource};
 use model::settings::Settings;
 use model::trust::MeshRoots;
@@ -52,6 +53,8 @@ pub trait Reads {
     fn access(&self, key: &AccessKey) -> Option<Arc<Access>>;
     /// The roots of the mesh's own authority; `None` where there is none.
     fn roots(&self) -> Option<Arc<MeshRoots>>;
+    /// What the options of an edge are read from beside their ConfigMap.
+    fn edge_documents(&self) -> Arc<EdgeDocuments>;
     /// The endpoint shards of a service.
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>>;
     /// The labels of the connected proxies of a namespace, each set once.
@@ -173,6 +176,10 @@ impl Reads for Cx<'_, Snapshot> {
 
     fn roots(&self) -> Option<Arc<MeshRoots>> {
         read(self, Input::Roots).roots.clone()
+    }
+
+    fn edge_documents(&self) -> Arc<EdgeDocuments> {
+        read(self, Input::EdgeDocuments).edge_documents.clone()
     }
 
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use model::access::{Access, AccessKey};
 use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
+use model::edge::EdgeDocuments;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::settings::Settings;
@@ -159,6 +160,8 @@ pub struct Snapshot {
     pub access: RedBlackTreeMapSync<AccessKey, Arc<Access>>,
     /// The roots of the mesh's own authority.
     pub roots: Option<Arc<MeshRoots>>,
+    /// What the options of an edge are read from beside their ConfigMap.
+    pub edge_documents: Arc<EdgeDocuments>,
     /// Endpoints that registries told, by service.
     pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,
     /// Objects that several owners hold: all of them, the one whose version is in force first.

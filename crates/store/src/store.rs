@@ -115,6 +115,7 @@ impl Store {
                 certificates: RedBlackTreeMapSync::new_sync(),
                 access: RedBlackTreeMapSync::new_sync(),
                 roots: None,
+                edge_documents: Arc::default(),
                 shards: RedBlackTreeMapSync::new_sync(),
                 contested: RedBlackTreeMapSync::new_sync(),
                 connected: RedBlackTreeMapSync::new_sync(),
@@ -204,6 +205,12 @@ impl Writing<'_> {
                     self.touched.note(Input::Roots, Reason::Secret);
                     self.next.roots = roots;
                 }
+            }
+            Change::EdgeDocuments(documents) => {
+                if *self.next.edge_documents != *documents {
+                    self.touched.note(Input::EdgeDocuments, Reason::Config);
+                }
+                self.next.edge_documents = documents;
             }
             Change::Settings(settings) => {
                 let discovery = &mut self.store.discovery;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::diagnostic::Diagnostic;
+use model::template;
 use prost::{Message, Name};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
@@ -25,6 +26,18 @@ pub struct Resource {
     pub body: Bytes,
     /// What could not be done to it as an object wanted; nearly always nothing.
     found: Option<Arc<Vec<Diagnostic>>>,
+    /// Whether it has marks of secret templates, or values in their place.
+    secrets: Secrets,
+}
+
+/// What a resource has of Secrets by templates.
+#[derive(Clone, PartialEq, Eq)]
+enum Secrets {
+    None,
+    /// Marks, in whose place values come.
+    Marked,
+    /// Values; and the message as it is shown to people.
+    Filled(Bytes),
 }
 
 impl Resource {
@@ -35,16 +48,48 @@ impl Resource {
 
     /// Wraps an encoded message.
     pub fn from_bytes(name: impl Into<Arc<str>>, body: Bytes) -> Self {
+        let secrets = match template::is_marked(&body) {
+            true => Secrets::Marked,
+            false => Secrets::None,
+        };
         Self {
             name: name.into(),
             version: xxh3_64(&body),
             body,
             found: None,
+            secrets,
         }
     }
 
-    /// Whether hashes of passwords stand in it: like Secrets it is neither written nor shown.
+    /// Whether it has marks of secret templates: it is not to be sent as it is.
+    pub fn is_marked(&self) -> bool {
+        self.secrets == Secrets::Marked
+    }
+
+    /// The resource with values in place of templates, `shown` to people as another message.
+    pub fn fill(&self, body: Bytes, shown: Bytes) -> Self {
+        Self {
+            name: self.name.clone(),
+            version: xxh3_64(&body),
+            body,
+            found: self.found.clone(),
+            secrets: Secrets::Filled(shown),
+        }
+    }
+
+    /// The encoded message for people: without values of Secrets that templates stand for.
+    pub fn shown(&self) -> &Bytes {
+        match &self.secrets {
+            Secrets::Filled(shown) => shown,
+            Secrets::None | Secrets::Marked => &self.body,
+        }
+    }
+
+    /// Whether values of Secrets, or hashes of passwords, stand in it: like Secrets it is not written.
     pub fn has_credentials(&self) -> bool {
+        if matches!(self.secrets, Secrets::Filled(_)) {
+            return true;
+        }
         const HASHED: [&[u8]; 2] = [b"{SHA}", b"$apr1$"];
         let mut rest = &*self.body;
         while let Some(at) = rest.iter().position(|byte| matches!(byte, b'{' | b'$')) {
@@ -106,6 +151,15 @@ impl ResourceSet {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// Those with marks of secret templates. Costs what there are.
+    pub fn marked(&self) -> Vec<Arc<Resource>> {
+        let mut found = Vec::new();
+        if let Some(root) = &self.0 {
+            root.marked(&mut found);
+        }
+        found
     }
 
     /// Every resource, by name.

@@ -98,7 +98,7 @@ impl ClustersOf {
     pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         Self {
             outbound: Outbound::of(cx, proxy),
-            client: Arc::new(ClusterClient::of(proxy, cx.settings())),
+            client: Arc::new(ClusterClient::of(cx, proxy)),
             patched: SelectedBy::of(cx, proxy),
             inbound: (proxy.node.role == Role::Sidecar).then(|| Workload {
                 targets: proxy.targets.clone(),

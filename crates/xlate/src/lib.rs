@@ -6,6 +6,7 @@
 pub mod clusters;
 pub mod ecds;
 pub mod endpoints;
+pub mod filled;
 pub mod findings;
 mod hashed;
 pub mod listeners;

@@ -8,6 +8,7 @@ use xds::{ResourceSet, TypeUrl};
 use crate::clusters::ClustersOf;
 use crate::ecds::ExtensionConfigsOf;
 use crate::endpoints::EndpointsOfClient;
+use crate::filled::{Reader, filled};
 use crate::hashed::Hashed;
 use crate::listeners::ListenersOf;
 use crate::name_table::NameTableOf;
@@ -21,19 +22,19 @@ use crate::trust_bundle::TrustBundleOf;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum TypeSet {
     /// Clusters.
-    Clusters(Hashed<ClustersOf>),
+    Clusters(Hashed<ClustersOf>, Reader),
     /// Endpoints.
     Endpoints(Hashed<EndpointsOfClient>),
     /// Listeners.
-    Listeners(Hashed<ListenersOf>),
+    Listeners(Hashed<ListenersOf>, Reader),
     /// Route configurations.
-    Routes(Hashed<RoutesOf>),
+    Routes(Hashed<RoutesOf>, Reader),
     /// The DNS name table.
     NameTable(Hashed<NameTableOf>),
     /// Secrets.
     Secrets(Hashed<SecretsOf>),
     /// Extension configurations.
-    Extensions(Hashed<ExtensionConfigsOf>),
+    Extensions(Hashed<ExtensionConfigsOf>, Reader),
     /// The roots that agents trust.
     TrustBundle(TrustBundleOf),
     /// Nothing of the type: see [`generated`].
@@ -44,13 +45,13 @@ impl TypeSet {
     /// Of which type it is.
     pub fn ty(&self) -> TypeUrl {
         match self {
-            Self::Clusters(_) => TypeUrl::Cluster,
+            Self::Clusters(..) => TypeUrl::Cluster,
             Self::Endpoints(_) => TypeUrl::Endpoint,
-            Self::Listeners(_) => TypeUrl::Listener,
-            Self::Routes(_) => TypeUrl::Route,
+            Self::Listeners(..) => TypeUrl::Listener,
+            Self::Routes(..) => TypeUrl::Route,
             Self::NameTable(_) => TypeUrl::NameTable,
             Self::Secrets(_) => TypeUrl::Secret,
-            Self::Extensions(_) => TypeUrl::Extension,
+            Self::Extensions(..) => TypeUrl::Extension,
             Self::TrustBundle(_) => TypeUrl::ProxyConfig,
             Self::Nothing(ty) => *ty,
         }
@@ -61,17 +62,19 @@ impl Query<Snapshot> for TypeSet {
     type Value = ResourceSet;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
-        match self {
-            Self::Clusters(key) => key.set(cx),
-            Self::Endpoints(key) => key.set(cx),
-            Self::Listeners(key) => key.set(cx),
-            Self::Routes(key) => key.set(cx),
-            Self::NameTable(key) => key.set(cx),
-            Self::Secrets(key) => key.set(cx),
-            Self::Extensions(key) => key.set(cx),
-            Self::TrustBundle(key) => key.set(cx),
-            Self::Nothing(_) => ResourceSet::default(),
-        }
+        let (set, reader) = match self {
+            Self::Clusters(key, reader) => (key.set(cx), *reader),
+            Self::Listeners(key, reader) => (key.set(cx), *reader),
+            Self::Routes(key, reader) => (key.set(cx), *reader),
+            Self::Extensions(key, reader) => (key.set(cx), *reader),
+            // What follows has no texts of authors.
+            Self::Endpoints(key) => return key.set(cx),
+            Self::NameTable(key) => return key.set(cx),
+            Self::Secrets(key) => return key.set(cx),
+            Self::TrustBundle(key) => return key.set(cx),
+            Self::Nothing(_) => return ResourceSet::default(),
+        };
+        filled(cx, self.ty(), set, reader)
     }
 }
 

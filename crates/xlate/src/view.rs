@@ -15,6 +15,7 @@ use xds::{ResourceSet, TypeUrl};
 use crate::clusters::ClustersOf;
 use crate::ecds::ExtensionConfigsOf;
 use crate::endpoints::EndpointsOfClient;
+use crate::filled::Reader;
 use crate::findings::FindingsOfView;
 use crate::hashed::Hashed;
 use crate::listeners::ListenersOf;
@@ -47,6 +48,8 @@ pub struct View {
     pub(crate) secrets: Hashed<SecretsOf>,
     /// What decides the configurations of their extensions.
     pub(crate) extensions: Hashed<ExtensionConfigsOf>,
+    /// Whether they get values of Secrets that templates name.
+    reader: Reader,
 }
 
 impl View {
@@ -63,6 +66,7 @@ impl View {
             names: Hashed::shared(cx, NameTableOf::of(cx, proxy)),
             secrets: Hashed::shared(cx, SecretsOf::of(cx, proxy)),
             extensions: Hashed::shared(cx, ExtensionConfigsOf::of(cx, proxy)),
+            reader: Reader::of(proxy),
         }
     }
 
@@ -72,13 +76,13 @@ impl View {
             return TypeSet::Nothing(ty);
         }
         match ty {
-            TypeUrl::Cluster => TypeSet::Clusters(self.clusters.clone()),
+            TypeUrl::Cluster => TypeSet::Clusters(self.clusters.clone(), self.reader),
             TypeUrl::Endpoint => TypeSet::Endpoints(self.endpoints.clone()),
-            TypeUrl::Listener => TypeSet::Listeners(self.listeners.clone()),
-            TypeUrl::Route => TypeSet::Routes(self.routes.clone()),
+            TypeUrl::Listener => TypeSet::Listeners(self.listeners.clone(), self.reader),
+            TypeUrl::Route => TypeSet::Routes(self.routes.clone(), self.reader),
             TypeUrl::NameTable => TypeSet::NameTable(self.names.clone()),
             TypeUrl::Secret => TypeSet::Secrets(self.secrets.clone()),
-            TypeUrl::Extension => TypeSet::Extensions(self.extensions.clone()),
+            TypeUrl::Extension => TypeSet::Extensions(self.extensions.clone(), self.reader),
             TypeUrl::ProxyConfig => TypeSet::TrustBundle(TrustBundleOf),
         }
     }
@@ -113,6 +117,7 @@ impl View {
             listeners: self.listeners.clone(),
             routes: self.routes.clone(),
             secrets: self.secrets.clone(),
+            reader: self.reader,
         }
     }
 }

@@ -5,8 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::edge::{AddressRules, EdgeRoute};
+use model::Change;
+use model::edge::{AddressRules, EdgeDocuments, EdgeFile, EdgeRoute};
 use model::node::Node;
+use model::redacted::Redacted;
+use model::settings::Features;
+use pilothouse_xlate::findings::FindingsOfMesh;
 use serde_json::{Value, json};
 use testkit::{World, decode, node};
 use xds::TypeUrl;
@@ -195,4 +199,225 @@ fn a_route_is_closed_where_nothing_does_what_it_asks_for() {
     assert!(open["route"]["cluster"].is_string(), "{open}");
     let configs = open["typed_per_filter_config"].as_object().unwrap();
     assert!(configs.contains_key("pilothouse.addresses"), "{open}");
+}
+
+/// Ingresses of this class are served in the namespace of the gateway.
+fn served(class: &str) -> World {
+    let mut settings = testkit::settings("");
+    let stated = [
+        ("PILOTHOUSE_INGRESS_CLASSES", class),
+        ("PILOTHOUSE_INGRESS_NAMESPACE", "edge"),
+    ];
+    let stated = stated.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    settings.features = Arc::new(Features::from_env(stated));
+    let mut world = World::new(settings);
+    world.put(SHOP);
+    world.put_edge(&host("a", "SIMPLE"), &BTreeMap::new());
+    world
+}
+
+/// The ConfigMap with options, with these sections.
+fn options(sections: &str) -> String {
+    let data = json!({ "higress": sections });
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: higress-config, namespace: edge}}\ndata: {data}\n"
+    )
+}
+
+/// The listener for plain text, and its connection manager.
+fn plain(world: &World) -> (Value, Value) {
+    let listener = resources(world, TypeUrl::Listener)["0.0.0.0_80"].clone();
+    let manager = listener["filter_chains"][0]["filters"][0]["typed_config"].clone();
+    (listener, manager)
+}
+
+fn http_filters(manager: &Value) -> BTreeMap<String, Value> {
+    let filters = manager["http_filters"].as_array().unwrap().iter();
+    let named = filters.map(|f| {
+        let name = f["name"].as_str().unwrap().to_owned();
+        (name, f["typed_config"].clone())
+    });
+    named.collect()
+}
+
+const COMPRESSOR: &str = "envoy.filters.http.compressor";
+
+/// The options of HTTP of the cluster of the shop, and the cluster.
+fn cluster(world: &World, name: &str) -> (Value, Value) {
+    let clusters = resources(world, TypeUrl::Cluster);
+    let cluster = clusters[name].clone();
+    let options = cluster["typed_extension_protocol_options"]
+        ["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"]
+        .clone();
+    (options, cluster)
+}
+
+const SHOP_CLUSTER: &str = "outbound|80||shop.shop.svc.cluster.local";
+
+#[test]
+fn gateways_have_the_defaults_of_higress_where_its_class_is_served() {
+    let world = served("nginx,higress");
+    let (listener, manager) = plain(&world);
+    assert_eq!(listener["per_connection_buffer_limit_bytes"], 32768);
+    assert_eq!(
+        manager["common_http_protocol_options"]["idle_timeout"],
+        "180s"
+    );
+    assert_eq!(manager["stream_idle_timeout"], "180s");
+    assert_eq!(manager["max_request_headers_kb"], 60);
+    let http2 = json!({
+        "max_concurrent_streams": 100,
+        "initial_stream_window_size": 65535,
+        "initial_connection_window_size": 1_048_576,
+    });
+    assert_eq!(manager["http2_protocol_options"], http2);
+    assert!(http_filters(&manager).contains_key(COMPRESSOR));
+    let (options, cluster) = cluster(&world, SHOP_CLUSTER);
+    assert_eq!(
+        options["common_http_protocol_options"]["idle_timeout"],
+        "10s"
+    );
+    assert_eq!(cluster["per_connection_buffer_limit_bytes"], 10_485_760);
+    assert_eq!(manager["tracing"]["provider"], Value::Null);
+    let routes = &resources(&world, TypeUrl::Route)["http.80"];
+    assert_eq!(routes["request_headers_to_add"], Value::Null);
+}
+
+#[test]
+fn gateways_have_no_options_where_nothing_of_higress_is_there() {
+    let alone = |class| {
+        let mut world = served(class);
+        let (listener, manager) = plain(&world);
+        assert_eq!(listener["per_connection_buffer_limit_bytes"], Value::Null);
+        assert_eq!(manager["max_request_headers_kb"], Value::Null);
+        assert!(!http_filters(&manager).contains_key(COMPRESSOR));
+        assert_eq!(cluster(&world, SHOP_CLUSTER).0, Value::Null);
+        world.put(&options(""));
+        plain(&world).1["max_request_headers_kb"].clone()
+    };
+    // An empty document says that all is as with Higress, unless no Ingress with annotations is served at all.
+    assert_eq!(alone("nginx"), 60);
+    assert_eq!(alone(""), Value::Null);
+}
+
+#[test]
+fn a_gateway_that_users_wrote_has_no_options() {
+    let mut world = served("higress");
+    world.put(&options("addXRealIpHeader: true"));
+    // The Gateway of the edge is for other proxies.
+    let selects = "spec:\n  selector: {app: edge}\n  servers";
+    let of_edge = host("a", "SIMPLE").replace("spec:\n  servers", selects);
+    world.put_edge(&of_edge, &BTreeMap::new());
+    let own = host("b", "SIMPLE").replace("namespace: edge", "namespace: other");
+    world.put(&own);
+    let mut alone = World::of(SHOP);
+    alone.put(&own);
+    let other = node(&json!({
+        "id": "router~10.9.1.2~other-0.other~other.svc.cluster.local",
+        "metadata": {"NAMESPACE": "other", "CLUSTER_ID": "Kubernetes", "LABELS": {"app": "other"}},
+    }));
+    for ty in [TypeUrl::Listener, TypeUrl::Route, TypeUrl::Cluster] {
+        let (a, b) = (world.view(&other), alone.view(&other));
+        assert_eq!(world.set(&a, ty), alone.set(&b, ty), "{ty}");
+    }
+}
+
+#[test]
+fn options_become_what_they_say() {
+    let mut world = served("higress");
+    let collector = SHOP
+        .replace("name: shop", "name: otel")
+        .replace("10.0.0.9", "10.0.0.8");
+    world.put(&collector.replace("port: 80", "port: 4317"));
+    world.put(&options(
+        "{addXRealIpHeader: true, disableXEnvoyHeaders: true, gzip: {enable: false}, \
+         downstream: {idleTimeout: 0, routeTimeout: 7}, upstream: {idleTimeout: 3}, \
+         tracing: {enable: true, sampling: 12.5, timeout: 1500, \
+         opentelemetry: {service: otel.shop.svc.cluster.local, port: 4317}}}",
+    ));
+    let (_, manager) = plain(&world);
+    assert_eq!(manager["stream_idle_timeout"], "0s");
+    let filters = http_filters(&manager);
+    assert!(!filters.contains_key(COMPRESSOR));
+    assert_eq!(
+        filters["envoy.filters.http.router"]["suppress_envoy_headers"],
+        true
+    );
+    let tracing = &manager["tracing"];
+    assert_eq!(tracing["random_sampling"]["value"], 12.5);
+    let provider = &tracing["provider"]["typed_config"];
+    assert_eq!(provider["service_name"], "higress-gateway.edge");
+    let grpc = &provider["grpc_service"];
+    assert_eq!(grpc["timeout"], "1.500s");
+    let told = "outbound|4317||otel.shop.svc.cluster.local";
+    assert_eq!(grpc["envoy_grpc"]["cluster_name"], told);
+    // It speaks gRPC, though its port is named http.
+    let of_collector = &cluster(&world, told).0["explicit_http_config"];
+    assert!(
+        of_collector["http2_protocol_options"].is_object(),
+        "{of_collector}"
+    );
+    assert_eq!(
+        cluster(&world, SHOP_CLUSTER).0["common_http_protocol_options"]["idle_timeout"],
+        "3s"
+    );
+    let routes = &resources(&world, TypeUrl::Route)["http.80"];
+    assert_eq!(routes["request_headers_to_remove"], json!(["x-real-ip"]));
+    let added = &routes["request_headers_to_add"][0];
+    assert_eq!(added["header"]["value"], "%REQ(X-ENVOY-EXTERNAL-ADDRESS)%");
+    let route = &routes["virtual_hosts"][0]["routes"][0]["route"];
+    assert_eq!(route["timeout"], "7s");
+    assert_eq!(found(&world), [""; 0]);
+}
+
+/// What is told of the gateway and the mesh, about options.
+fn found(world: &World) -> Vec<String> {
+    let of_view = world.get(&world.view(&gateway()).findings());
+    let of_mesh = world.get(&FindingsOfMesh);
+    let found = of_mesh.iter().chain(of_view.iter());
+    let found = found.filter(|f| f.code == "PIL0504");
+    found.map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_options_cannot_do_is_told_and_the_rest_counts() {
+    let mut world = served("higress");
+    world.put(&options(
+        "{gzip: {windowBits: 99}, upstream: {idleTimeout: 3}, mcpServer: {enable: true}, \
+         tracing: {enable: true, zipkin: {service: nowhere.shop, port: 9411}}}",
+    ));
+    let (_, manager) = plain(&world);
+    assert_eq!(manager["tracing"]["provider"], Value::Null);
+    // A section that never was good has its default.
+    assert!(http_filters(&manager).contains_key(COMPRESSOR));
+    assert_eq!(
+        cluster(&world, SHOP_CLUSTER).0["common_http_protocol_options"]["idle_timeout"],
+        "3s"
+    );
+    let told = found(&world);
+    for wanted in ["gzip.windowBits", "mcpServer has no effect", "nowhere.shop"] {
+        let about = |told: &&String| told.contains(wanted) && told.contains("data.higress");
+        assert_eq!(told.iter().filter(about).count(), 1, "{wanted}: {told:?}");
+    }
+    // What was remembered of it counts instead; a file stands in place of all of it.
+    let good = BTreeMap::from([("gzip".into(), Redacted::new(r#"{"enable":false}"#))]);
+    let remembered = EdgeDocuments { file: None, good };
+    world.apply([Change::EdgeDocuments(Arc::new(remembered))]);
+    assert!(!http_filters(&plain(&world).1).contains_key(COMPRESSOR));
+    let file = EdgeFile {
+        path: std::path::Path::new("options.yaml").into(),
+        text: Ok(Redacted::new("gzip: {memoryLevel: 0}")),
+    };
+    let file = EdgeDocuments {
+        file: Some(file),
+        ..EdgeDocuments::default()
+    };
+    world.apply([Change::EdgeDocuments(Arc::new(file))]);
+    assert!(http_filters(&plain(&world).1).contains_key(COMPRESSOR));
+    let told = found(&world);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with("options.yaml:1: error[PIL0504]: gzip.memoryLevel"),
+        "{told:?}"
+    );
 }

@@ -22,6 +22,7 @@ mod load;
 mod mcp;
 mod mutual;
 mod one_ingress;
+mod options;
 mod policy;
 mod pool;
 mod protocols;
@@ -76,6 +77,7 @@ with_each_envoy! {
     gateway_api::one_command_makes_a_listening_gateway_of_a_manifest,
     gateway_api::one_command_makes_a_listening_gateway_of_a_store,
     one_ingress::one_command_makes_a_listening_ingress_of_manifests,
+    options::options_of_the_edge_follow_a_config_map,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,
     survival::an_envoy_is_served_from_disk_until_the_folder_is_read,

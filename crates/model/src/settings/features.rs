@@ -176,6 +176,8 @@ declare_features! {
         "The Service, as namespace/name, whose addresses the status of such Ingresses has.";
     "PILOTHOUSE_INGRESS_ADDRESSES" edge_addresses: Words = "",
         "The addresses or host names that the status of such Ingresses has, in place of a Service's.";
+    "PILOTHOUSE_SECRET_TEMPLATES" secret_templates: bool = true,
+        "Replace ${secret.name.key} and ${secret.namespace/name.key} in configuration by values of Secrets.";
     "PILOTHOUSE_KNATIVE_CLASSES" knative_classes: Words = "",
         "The classes of Knative's Ingresses that are served; higress where none is stated and PILOTHOUSE_INGRESS_CLASSES has it.";
     "PILOTHOUSE_KNATIVE_LOCAL_SELECTOR" knative_local_selector: Name = "",

@@ -112,7 +112,7 @@ impl ProxyOptions {
         }
         let mesh = self.mesh_config.as_deref();
         let node = |snapshot: &Snapshot| Ok(self.described(name, Some(snapshot))?.envoy()?);
-        gather::offline(&self.config_dir, mesh, self.ingress.features(), types, node)
+        gather::offline(&self.config_dir, mesh, &self.ingress, types, node)
     }
 
     /// A proxy that is not connected, as it would introduce itself.

@@ -56,7 +56,7 @@ pub(crate) async fn run(options: &StatusOptions) -> anyhow::Result<()> {
             let snapshot = snapshot(
                 &options.config_dir,
                 options.mesh_config.as_deref(),
-                options.ingress.features(),
+                &options.ingress,
             )?;
             let derived = convert::status::all(&snapshot);
             convert::status::list(&server::writing::wanted::documents(&snapshot, derived))

@@ -12,7 +12,7 @@ pub(super) fn config_dump(proxy: &ProxyRow) -> Value {
         let set = proxy.published.get(ty);
         set.into_iter()
             .flat_map(|set| set.iter())
-            .map(|r| wrap(r, descriptors::json::shown(ty.as_str(), &r.body)))
+            .map(|r| wrap(r, descriptors::json::shown(ty.as_str(), r.shown())))
             .collect()
     };
     let hash = |r: &Resource| format!("{:016x}", r.version);

@@ -8,7 +8,7 @@ use model::change::ServiceKey;
 use model::service::{
     Address, Endpoint, Health, Resolution, Service, TrafficDistribution, Visibility,
 };
-use model::{Derived, Diagnostic, Kind, Severity};
+use model::{Derived, Diagnostic, Kind, Severity, template};
 use registries::service::{NAME_LABEL, TYPE_LABEL};
 use serde_json::{Value, json};
 use store::Snapshot;
@@ -158,7 +158,7 @@ pub(super) fn objects(state: &State, kind: Option<&str>) -> Vec<Value> {
             let map = |labels: &model::Labels| -> BTreeMap<String, String> {
                 labels
                     .iter()
-                    .map(|(k, v)| (k.to_string(), v.to_string()))
+                    .map(|(k, v)| (k.to_string(), template::written(v).into_owned()))
                     .collect()
             };
             let mut metadata = json!({

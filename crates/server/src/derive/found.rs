@@ -96,6 +96,7 @@ mod tests {
             cluster: "c".into(),
             system_namespace: "s".into(),
             access_reviews: Default::default(),
+            unguessable: Default::default(),
         })
     }
 

@@ -4,19 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use model::edge::{EdgeDocuments, EdgeFile};
 use model::kinds::kube::ConfigMap;
 use model::mesh::{
     MeshConfig, MeshNetworks, Read, default_mesh_config, mesh_config_keys, mesh_networks_keys,
 };
 use model::object::{Object, ObjectKey, Origin};
 use model::parse::code;
+use model::redacted::Redacted;
 use model::settings::{AccessReviews, Features, Settings};
 use model::{Diagnostic, Severity};
+use policy::edge::options;
 
-use super::config_maps::Told;
+use super::config_maps::{Good as Sections, Told};
 use super::files::Files;
 use super::headers::fill_headers;
 use crate::config::ServeOptions;
+use crate::own;
 
 /// The largest value of a ConfigMap that is read, in bytes. No API takes more.
 const LARGEST_VALUE: usize = 1 << 20;
@@ -37,6 +41,8 @@ pub(super) struct Document {
 pub struct Composed {
     /// The settings.
     pub settings: Arc<Settings>,
+    /// What the options of an edge are read from beside their ConfigMap.
+    pub documents: Arc<EdgeDocuments>,
     /// All findings.
     pub found: Vec<Diagnostic>,
     /// What cannot be used and never could, so that something was left out; `None` if all is as meant.
@@ -61,6 +67,8 @@ struct Good {
     own_mesh: Option<Document>,
     shared_networks: Option<Document>,
     own_networks: Option<Document>,
+    /// Of the file with options of the edge, by sections.
+    edge: Arc<Sections>,
 }
 
 impl Composer {
@@ -89,6 +97,7 @@ impl Composer {
                 configured: options.access.review_secret_access && options.reads_cluster(),
                 remote: options.access.review_secret_access,
             },
+            unguessable: own::random_digits()?,
         };
         let mut composer = Self {
             files: Files::new(options),
@@ -101,6 +110,7 @@ impl Composer {
         for (file, flag) in [
             (&composer.files.mesh, "--mesh-config"),
             (&composer.files.networks, "--mesh-networks"),
+            (&composer.files.edge, "--higress-config"),
         ] {
             if let Some(path) = file.missing()
                 && !options.has_kubernetes_api()
@@ -161,8 +171,9 @@ impl Composer {
             networks,
             read_networks,
         );
-        for path in [&mesh_file, &networks_file].map(|f| f.missing()) {
-            out.found.extend(path.map(|path| missing(path)));
+        let documents = self.edge_documents(told);
+        for file in [&mesh_file, &networks_file, &self.files.edge] {
+            out.found.extend(file.missing().map(|path| missing(path)));
         }
         Composed {
             settings: Arc::new(Settings {
@@ -171,9 +182,37 @@ impl Composer {
                 features: self.features.clone(),
                 ..self.base.clone()
             }),
+            documents,
             found: out.found,
             refused: out.refused,
         }
+    }
+}
+
+impl Composer {
+    /// The file with options of the edge; without one what their ConfigMap said last.
+    fn edge_documents(&mut self, told: &Told) -> Arc<EdgeDocuments> {
+        let Some(document) = self.files.edge.document() else {
+            return Arc::new(EdgeDocuments {
+                file: None,
+                good: Sections::clone(&told.good),
+            });
+        };
+        let good = &mut self.good.edge;
+        if let Ok(text) = &document.text {
+            *good = Arc::new(options::Document::read(text, good).good);
+        }
+        let text = document.text.as_ref();
+        Arc::new(EdgeDocuments {
+            file: Some(EdgeFile {
+                path: document.place.clone(),
+                text: match text {
+                    Ok(text) => Ok(Redacted::new(text.clone())),
+                    Err(why) => Err(why.as_str().into()),
+                },
+            }),
+            good: Sections::clone(good),
+        })
     }
 }
 
@@ -187,7 +226,7 @@ fn read_networks(text: &str, _: MeshNetworks, place: &Arc<Path>) -> Read<MeshNet
 
 fn missing(path: &Path) -> Diagnostic {
     let message =
-        "there is no such file; the ConfigMap is used, or Istio's defaults where there is none";
+        "there is no such file; the ConfigMap is used, or the defaults where there is none";
     let mut finding = Diagnostic::new(code::INVALID, Severity::Warning, message);
     finding.origin = Some(Origin::File {
         path: path.into(),

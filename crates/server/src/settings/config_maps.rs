@@ -1,11 +1,15 @@
 //! The ConfigMaps that hold settings, told whenever they change.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::edge::EdgeDocuments;
 use model::kinds::kube::ConfigMap;
 use model::object::Object;
+use model::redacted::Redacted;
 use model::settings::Settings;
 use model::{Kind, ObjectName};
+use policy::edge::options::{self, Document};
 use store::Snapshot;
 use tokio::sync::watch;
 
@@ -19,9 +23,14 @@ pub struct Told {
     pub(super) shared: Option<Arc<Object<ConfigMap>>>,
     /// The ConfigMap of this revision.
     pub(super) own: Option<Arc<Object<ConfigMap>>>,
-    /// The settings in force; `None` before the first batch.
-    pub(super) in_force: Option<Arc<Settings>>,
+    /// What sections of the options of the edge said when they could be used last, in their ConfigMap.
+    pub(super) good: Arc<Good>,
+    /// What is in force; `None` before the first batch.
+    pub(super) in_force: Option<(Arc<Settings>, Arc<EdgeDocuments>)>,
 }
+
+/// What sections of the options of the edge said when they could be used last, as JSON.
+pub(super) type Good = BTreeMap<Arc<str>, Redacted>;
 
 impl Told {
     /// Whether both have the same ConfigMaps.
@@ -31,7 +40,7 @@ impl Told {
             (None, None) => true,
             _ => false,
         };
-        same(&self.shared, &other.shared) && same(&self.own, &other.own)
+        same(&self.shared, &other.shared) && same(&self.own, &other.own) && self.good == other.good
     }
 }
 
@@ -39,43 +48,62 @@ impl Told {
 pub struct ConfigMaps {
     shared: Option<ObjectName>,
     own: ObjectName,
+    /// That of the options of the edge.
+    edge: Option<ObjectName>,
     told: watch::Sender<Told>,
 }
 
 impl ConfigMaps {
     /// Those that the options name, in the namespace of the control plane.
-    pub fn new(options: &ServeOptions) -> Self {
-        let name = |name: String| ObjectName::new(options.namespace.as_str(), name);
-        let own = match options.revision.as_str() {
+    pub fn new(stated: &ServeOptions) -> Self {
+        let name = |name: String| ObjectName::new(stated.namespace.as_str(), name);
+        let own = match stated.revision.as_str() {
             "" | "default" => "istio".to_owned(),
             revision => format!("istio-{revision}"),
         };
-        let shared = options.shared_mesh_config.clone();
+        let shared = stated.shared_mesh_config.clone();
         Self {
             shared: shared.filter(|name| !name.is_empty()).map(name),
             own: name(own),
+            edge: options::config_map(&stated.ingress.features()),
             told: watch::Sender::default(),
         }
     }
 
     /// Takes in what a batch made.
     pub fn see(&self, batch: &Batch) {
-        let settings = &batch.snapshot.settings;
-        let changed = batch.changes.objects.iter().any(|key| {
-            key.kind == Kind::ConfigMap
-                && (key.name == self.own || self.shared.as_ref() == Some(&key.name))
-        });
+        let snapshot = &*batch.snapshot;
+        let is_among = |names: [Option<&ObjectName>; 2]| {
+            let mut changed = batch.changes.objects.iter();
+            changed.any(|key| {
+                key.kind == Kind::ConfigMap && names.into_iter().flatten().any(|n| *n == key.name)
+            })
+        };
+        let changed = is_among([Some(&self.own), self.shared.as_ref()]);
+        let edge = self.edge.as_ref();
+        let edge = edge.filter(|edge| is_among([Some(*edge), None]));
         self.told.send_if_modified(|told| {
             let known = told.in_force.as_ref();
-            if !changed && known.is_some_and(|known| Arc::ptr_eq(known, settings)) {
+            let is_known = known.is_some_and(|(settings, documents)| {
+                Arc::ptr_eq(settings, &snapshot.settings)
+                    && Arc::ptr_eq(documents, &snapshot.edge_documents)
+            });
+            if !changed && edge.is_none() && is_known {
                 return false;
             }
             if changed {
-                let of = |name: &ObjectName| config_map(&batch.snapshot, name);
+                let of = |name: &ObjectName| config_map(snapshot, name);
                 told.shared = self.shared.as_ref().and_then(of);
                 told.own = of(&self.own);
             }
-            told.in_force = Some(settings.clone());
+            if let Some(name) = edge {
+                // Each version that there was is seen here, so none that could be used is missed.
+                let map = config_map(snapshot, name);
+                let text = map.as_ref().and_then(|map| map.spec.data.get(options::KEY));
+                let good = text.map(|text| Document::read(text, &told.good).good);
+                told.good = Arc::new(good.unwrap_or_default());
+            }
+            told.in_force = Some((snapshot.settings.clone(), snapshot.edge_documents.clone()));
             true
         });
     }

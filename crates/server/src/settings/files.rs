@@ -1,4 +1,4 @@
-//! The files of `--mesh-config` and `--mesh-networks`.
+//! The files of `--mesh-config`, `--mesh-networks` and `--higress-config`.
 
 use std::path::PathBuf;
 
@@ -13,6 +13,8 @@ use crate::config::ServeOptions;
 pub(super) struct Files {
     pub(super) mesh: File,
     pub(super) networks: File,
+    /// Options of the edge.
+    pub(super) edge: File,
 }
 
 /// A file that may be named and may be there.
@@ -33,13 +35,15 @@ impl Files {
         Self {
             mesh: file(&options.mesh_config),
             networks: file(&options.mesh_networks),
+            edge: file(&options.ingress.higress_config),
         }
     }
 
     /// Reads those that changed since they were last looked at. Returns whether any did.
     pub(super) fn look(&mut self) -> bool {
-        let mesh = self.mesh.look();
-        self.networks.look() || mesh
+        let files = [&mut self.mesh, &mut self.networks, &mut self.edge];
+        let changed = files.map(File::look);
+        changed.contains(&true)
     }
 }
 

@@ -1,8 +1,17 @@
 //! The flags of Ingresses that are served with their annotations, and of those of Knative; each sets a feature.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use model::Change;
+use model::edge::{EdgeDocuments, EdgeFile};
+use model::redacted::Redacted;
 use model::settings::Features;
+use sources::folder::LARGEST_FILE;
+use sources::open::read_text;
 
 /// Flags of Ingresses with annotations, as Higress and ingress-nginx serve them.
 #[derive(Args, Clone, Debug, Default)]
@@ -48,6 +57,11 @@ pub struct IngressOptions {
     /// ConfigMap with the global options of ingress-nginx.
     #[arg(long, env = "PILOTHOUSE_INGRESS_NGINX_CONFIG_MAP", value_name = "NAMESPACE/NAME", value_parser = object)]
     pub ingress_nginx_config_map: Option<String>,
+
+    /// Options of these proxies as the key `higress` of Higress's ConfigMap `higress-config` has them, watched for changes.
+    /// Default: that ConfigMap, in the namespace of the proxies.
+    #[arg(long, env = "PILOTHOUSE_HIGRESS_CONFIG", value_name = "FILE")]
+    pub higress_config: Option<PathBuf>,
 
     /// Service whose addresses the status of these Ingresses has.
     #[arg(long, alias = "publish-service", env = "PILOTHOUSE_INGRESS_SERVICE", value_name = "NAMESPACE/NAME", value_parser = object)]
@@ -159,6 +173,27 @@ impl IngressOptions {
         if let Some(port) = self.knative_local_port {
             features.knative_local_port = port.into();
         }
+    }
+
+    /// The file with options of these proxies, for a state that is read once.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub fn documents(&self) -> anyhow::Result<Option<Change>> {
+        let Some(path) = &self.higress_config else {
+            return Ok(None);
+        };
+        let text = read_text(path, LARGEST_FILE);
+        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+        let file = EdgeFile {
+            path: path.as_path().into(),
+            text: Ok(Redacted::new(text)),
+        };
+        Ok(Some(Change::EdgeDocuments(Arc::new(EdgeDocuments {
+            file: Some(file),
+            ..EdgeDocuments::default()
+        }))))
     }
 
     /// The features of the environment with what is stated.

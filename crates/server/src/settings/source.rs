@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use model::edge::EdgeDocuments;
 use model::settings::Settings;
 use model::{Change, Contents, Owner};
 use sources::{Running, Sink, Source, SourceError, SourceEvent};
@@ -21,6 +22,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Settled {
     told: Told,
     settings: Arc<Settings>,
+    documents: Arc<EdgeDocuments>,
     /// What a start would know before it has read any source.
     pub of_files: Arc<Settings>,
     /// Why they are not those that are meant.
@@ -62,6 +64,7 @@ impl SettingsSource {
         watch::Sender::new(Settled {
             told: Told::default(),
             settings: first.settings.clone(),
+            documents: first.documents.clone(),
             of_files: first.settings.clone(),
             refused: None,
         })
@@ -77,11 +80,16 @@ impl SettingsSource {
         out: Sink,
         stop: CancellationToken,
     ) -> Result<(), SourceError> {
+        // Nobody has told yet what the file says that there is from the start.
+        let mut untold = self.settled.borrow().documents.file.is_some();
         loop {
             let told = self.told.borrow_and_update().clone();
             let noticed = Instant::now();
             let files = self.composer().look();
-            if files || !told.has_same_texts(&self.settled.borrow().told) {
+            if std::mem::take(&mut untold)
+                || files
+                || !told.has_same_texts(&self.settled.borrow().told)
+            {
                 self.report(&out, told, noticed).await?;
             }
             tokio::select! {
@@ -99,12 +107,16 @@ impl SettingsSource {
         };
         let Composed {
             settings,
+            documents,
             found,
             refused,
         } = composed;
         out.send(SourceEvent::Findings(source(), found)).await?;
         let read = SourceEvent::Read {
-            changes: vec![Change::Settings(settings.clone())],
+            changes: vec![
+                Change::Settings(settings.clone()),
+                Change::EdgeDocuments(documents.clone()),
+            ],
             noticed,
             took: noticed.elapsed(),
         };
@@ -112,6 +124,7 @@ impl SettingsSource {
         self.settled.send_replace(Settled {
             told,
             settings,
+            documents,
             of_files,
             refused,
         });
@@ -141,7 +154,12 @@ pub async fn settled(mut settled: watch::Receiver<Settled>, mut told: watch::Rec
             let in_force = told.in_force.as_ref();
             settled.refused.is_none()
                 && settled.told.has_same_texts(&told)
-                && in_force.is_none_or(|known| Arc::ptr_eq(known, &settled.settings))
+                && match in_force {
+                    Some((settings, documents)) => {
+                        Arc::ptr_eq(settings, &settled.settings) && *documents == settled.documents
+                    }
+                    None => *settled.documents == EdgeDocuments::default(),
+                }
         };
         if is_settled {
             return;

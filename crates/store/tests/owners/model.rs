@@ -77,6 +77,7 @@ impl Model {
             | Change::Certificate(..)
             | Change::Access(..)
             | Change::Roots(_)
+            | Change::EdgeDocuments(_)
             | Change::Settings(_) => {}
         }
     }

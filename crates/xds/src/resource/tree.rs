@@ -25,6 +25,8 @@ pub(super) struct Node {
     rank: u32,
     /// 0 for those that hold resources.
     pub(super) level: u32,
+    /// Whether any has marks of secret templates.
+    marked: bool,
     pub(super) parts: Children,
 }
 
@@ -49,6 +51,7 @@ impl Node {
             last: parts.last()?.clone(),
             rank,
             level: 0,
+            marked: parts.iter().any(|r| r.is_marked()),
             parts: Children::Leaf(parts),
         })
     }
@@ -65,6 +68,7 @@ impl Node {
             last: last.last.clone(),
             rank: last.rank,
             level,
+            marked: parts.iter().any(|n| n.marked),
             parts: Children::Inner(parts),
         })
     }
@@ -77,6 +81,14 @@ impl Node {
                 let at = list.partition_point(|n| *n.last.name < *name);
                 list.get(at)?.leaf_of(name)
             }
+        }
+    }
+
+    pub(super) fn marked(&self, found: &mut Vec<Arc<Resource>>) {
+        match &self.parts {
+            _ if !self.marked => {}
+            Children::Leaf(list) => found.extend(list.iter().filter(|r| r.is_marked()).cloned()),
+            Children::Inner(list) => list.iter().for_each(|n| n.marked(found)),
         }
     }
 

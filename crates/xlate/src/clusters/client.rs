@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use incr::Cx;
 use mesh::capabilities::{Capabilities, CertificateSource, Loadable};
+use mesh::gateways;
 use mesh::proxy::Traits;
 use mesh::proxy_options::proxy_config;
 use mesh::view::Families;
+use model::host::Hostname;
 use model::node::Role;
 use model::settings::Settings;
+use policy::edge::options::{OptionsOf, Upstream};
 use policy::envoy_filter::Context;
+use store::{Reads, Snapshot};
 
 /// What clusters of services depend on of a proxy. Proxies that agree in it share every cluster whose rules agree.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -35,6 +40,33 @@ pub(crate) struct ClusterClient {
     pub(crate) credential_socket: bool,
     /// Whether a server of the user's serves certificates in files.
     pub(crate) file_credential_socket: bool,
+    /// What options of an edge say of connections to backends.
+    pub(crate) options: Option<Arc<UpstreamOptions>>,
+}
+
+/// What options of an edge say of connections to backends.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct UpstreamOptions {
+    /// Their limits.
+    pub(crate) stated: Upstream,
+    /// The host and port that is told of requests by gRPC.
+    pub(crate) collector: Option<(Hostname, u16)>,
+}
+
+impl UpstreamOptions {
+    fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Option<Arc<Self>> {
+        if proxy.node.role != Role::Router {
+            return None;
+        }
+        let options = cx.query(&OptionsOf(gateways::key_of(cx, proxy)));
+        let options = (*options).as_ref()?;
+        let collector = options.tracing.collector();
+        let collector = collector.filter(|collector| collector.speaks_grpc());
+        Some(Arc::new(Self {
+            stated: options.upstream.clone(),
+            collector: collector.map(|c| (Hostname::from(&*c.host), c.port)),
+        }))
+    }
 }
 
 /// Files that the proxy names in its metadata.
@@ -47,7 +79,8 @@ pub(crate) struct Certificates {
 
 impl ClusterClient {
     /// What of a proxy they depend on.
-    pub(crate) fn of(proxy: &Traits<'_>, settings: &Settings) -> Self {
+    pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        let settings = cx.settings();
         let text = |key: &str| proxy.text(key).unwrap_or_default().into_owned();
         let chain = text("TLS_CLIENT_CERT_CHAIN");
         let certificates = (!chain.is_empty()).then(|| {
@@ -73,6 +106,7 @@ impl ClusterClient {
             cares: Loadable::of(proxy).has("envoy.network.dns_resolver.cares"),
             credential_socket: proxy.text("credential").as_deref() == Some("true"),
             file_credential_socket: proxy.text("file-credential").as_deref() == Some("true"),
+            options: UpstreamOptions::of(cx, proxy),
         }
     }
 

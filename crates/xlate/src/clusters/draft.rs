@@ -1,6 +1,6 @@
 //! A cluster while it is made: what has to stay typed until the end.
 
-use prost_types::Any;
+use prost_types::{Any, Duration};
 use proto_envoy::envoy::config::cluster::v3::Cluster;
 use proto_envoy::envoy::config::cluster::v3::cluster::{
     ClusterDiscoveryType, CommonLbConfig, CustomClusterType, DiscoveryType, LbPolicy,
@@ -93,6 +93,19 @@ impl<'a> Draft<'a> {
                     Http2ProtocolOptions::default(),
                 ))
             });
+    }
+
+    /// HTTP/2 towards the endpoints, whatever was chosen.
+    pub(super) fn speak_only_http2(&mut self) {
+        self.http().upstream_protocol_options = None;
+        self.speak_http2();
+    }
+
+    /// Closes connections that no request uses, unless it is said already when.
+    pub(super) fn close_idle(&mut self, after: Duration) {
+        let common = &mut self.http().common_http_protocol_options;
+        let common = common.get_or_insert_default();
+        common.idle_timeout.get_or_insert(after);
     }
 
     /// The protocol that the client speaks, with the options for HTTP/1 that were already chosen.

@@ -22,6 +22,7 @@ use mesh::finding::{about, about_named, code};
 use mesh::limits;
 use mesh::services::{self, OfHost, RefusedEndpoints};
 use mesh::virtual_service::{self, AllHeads, MESH};
+use policy::edge::options::EdgeOptions;
 use policy::envoy_filter::CompiledFilter;
 use policy::telemetry;
 use policy::traffic_extension::{ReadExtension, Wanted};
@@ -59,6 +60,7 @@ impl Query<Snapshot> for FindingsOfMesh {
             found.extend_from_slice(&cx.query(&LargeSettings(namespace.clone())));
             found.extend_from_slice(&cx.query(&TakenSubsets(namespace)));
         }
+        found.extend_from_slice(&cx.query(&EdgeOptions).found);
         found.extend_from_slice(&cx.query(&ForWaypoints));
         found.extend_from_slice(&cx.query(&LargeRules));
         in_order(found)

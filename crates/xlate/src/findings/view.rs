@@ -25,6 +25,7 @@ use store::{Reads, Snapshot};
 
 use super::{Findings, in_order};
 use crate::clusters::ClustersOf;
+use crate::filled::Reader;
 use crate::hashed::Hashed;
 use crate::listeners;
 use crate::listeners::client::{GatewayProxy, InboundServer, Listens};
@@ -46,6 +47,8 @@ pub struct FindingsOfView {
     pub(crate) routes: Hashed<RoutesOf>,
     /// Their secrets.
     pub(crate) secrets: Hashed<SecretsOf>,
+    /// Who they are.
+    pub(crate) reader: Reader,
 }
 
 impl Query<Snapshot> for FindingsOfView {
@@ -100,7 +103,7 @@ impl FindingsOfView {
         of_security(cx, &proxy.parts, tcp, found);
         if let Some(merged) = &merged {
             found.extend(merged.refused.iter().cloned());
-            let listeners = cx.query(&TypeSet::Listeners(self.listeners.clone()));
+            let listeners = cx.query(&TypeSet::Listeners(self.listeners.clone(), self.reader));
             found.extend(listeners.iter().flat_map(|r| r.findings()).cloned());
             of_edge(cx, proxy, found);
         }
@@ -123,11 +126,11 @@ impl FindingsOfView {
             }
         }
         if !cx.query(&ClusterPatchesOf(selected.clone())).is_empty() {
-            let set = cx.query(&TypeSet::Clusters(self.clusters.clone()));
+            let set = cx.query(&TypeSet::Clusters(self.clusters.clone(), self.reader));
             found.extend(set.iter().flat_map(|r| r.findings()).cloned());
         }
         if !of_listeners.is_empty() {
-            let set = cx.query(&TypeSet::Listeners(self.listeners.clone()));
+            let set = cx.query(&TypeSet::Listeners(self.listeners.clone(), self.reader));
             found.extend(set.iter().flat_map(|r| r.findings()).cloned());
         }
     }

@@ -6,6 +6,7 @@
 //! Istio: pilot/pkg/networking/core/gateway.go buildGatewayListeners, 1.32.
 
 mod needs;
+mod options;
 mod tcp;
 pub(super) mod tls;
 
@@ -26,7 +27,7 @@ use model::edge::Need;
 use model::kinds::Kind;
 use model::object::ObjectName;
 use model::protocol::Protocol;
-use policy::edge::{Can, Gzip};
+use policy::edge::Can;
 use policy::envoy_filter::{Context, ListenerPatches};
 use policy::{edge, filters};
 use proto_envoy::envoy::config::core::v3::{
@@ -42,6 +43,7 @@ use super::client::GatewayProxy;
 use super::hcm::{Options, Routes};
 use super::parts::SideParts;
 use super::{balance, encode};
+use options::Applied;
 
 /// How long a client may take for its part of the TLS handshake.
 const HANDSHAKE_SECONDS: u64 = 15;
@@ -60,6 +62,8 @@ struct Spec {
     quic: bool,
     /// Whether connections start with a PROXY protocol header.
     proxy_protocol: bool,
+    /// What options of an edge make of it.
+    options: Option<Arc<Applied>>,
     chains: Vec<Chain>,
 }
 
@@ -90,8 +94,6 @@ enum Serves {
         can: Can,
         /// The extensions that they lack; if there are any, every request is refused.
         missing: Arc<[String]>,
-        /// How answers are compressed.
-        gzip: Option<Arc<Gzip>>,
     },
     /// Bytes.
     Tcp {
@@ -117,10 +119,7 @@ pub(super) fn listeners(
     };
     let parts = cx.query(&proxy.parts);
     let (needs, can, missing) = needs::of(cx, proxy);
-    let (gzip, wrong) = match merged.edge {
-        true => needs::gzip(cx, proxy),
-        false => (None, None),
-    };
+    let (options, lost) = options::of(cx, proxy);
     let planning = Planning {
         cx,
         proxy,
@@ -136,7 +135,7 @@ pub(super) fn listeners(
         needs,
         can,
         missing,
-        gzip,
+        options,
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
         refused: RefCell::default(),
     };
@@ -154,11 +153,11 @@ pub(super) fn listeners(
             (*cx.query(&key)).clone()
         })
         .collect();
-    let tells = !refused.is_empty() || wrong.is_some();
+    let tells = !refused.is_empty() || !lost.is_empty();
     if let Some(first) = listeners.first_mut().filter(|_| tells) {
         // Told with a listener of the proxy, whichever: it is about all of them.
         let mut found = first.findings().to_vec();
-        found.extend(wrong);
+        found.extend(lost);
         found.extend(refused.iter().map(|gateway| {
             let why = format!(
                 "some of its servers have no chains for further services or server names: with those of other servers they are more than {} MiB",
@@ -210,7 +209,8 @@ struct Planning<'a> {
     can: Can,
     /// The extensions that they lack.
     missing: Arc<[String]>,
-    gzip: Option<Arc<Gzip>>,
+    /// What options of an edge make of listeners.
+    options: Option<Arc<Applied>>,
     /// What chains that pass TLS through may still weigh.
     budget: Cell<Budget>,
     /// The Gateways for whose servers that was not enough.
@@ -262,6 +262,7 @@ impl Planning<'_> {
                     port: port.number,
                     quic,
                     proxy_protocol: proxy_protocol && !quic,
+                    options: self.options.clone(),
                     chains: Vec::new(),
                 });
                 spec.chains.extend(chains);
@@ -304,7 +305,6 @@ impl Planning<'_> {
                     needs: self.needs.clone(),
                     can: self.can,
                     missing: self.missing.clone(),
-                    gzip: self.gzip.clone(),
                 },
             }];
         }
@@ -334,7 +334,6 @@ impl Planning<'_> {
                 needs: self.needs.clone(),
                 can: self.can,
                 missing: self.missing.clone(),
-                gzip: self.gzip.clone(),
             },
         }
     }
@@ -374,7 +373,10 @@ impl GatewayListener {
             additional_addresses: further,
             traffic_direction: TrafficDirection::Outbound as i32,
             max_connections_to_accept_per_socket_event: Some(1),
-            per_connection_buffer_limit_bytes: tcp.buffer_limit,
+            per_connection_buffer_limit_bytes: match &spec.options {
+                Some(stated) => Some(stated.buffer_limit()),
+                None => tcp.buffer_limit,
+            },
             connection_balance_config: (!spec.quic).then(|| balance(tcp)).flatten(),
             udp_listener_config: spec.quic.then(|| listener::UdpListenerConfig {
                 quic_options: Some(listener::QuicProtocolOptions::default()),
@@ -429,9 +431,9 @@ impl GatewayListener {
                 needs,
                 can,
                 missing,
-                gzip,
             } => {
-                let compressor = gzip.iter().map(|gzip| gzip.filter());
+                let stated = self.spec.options.as_deref();
+                let compressor = stated.and_then(Applied::compressor).into_iter();
                 let options = Options {
                     stat_prefix: stat_prefix
                         .clone()
@@ -443,12 +445,17 @@ impl GatewayListener {
                     // It sees the answers of all others.
                     edge: compressor.chain(edge::filters(needs, *can)).collect(),
                     missing: missing.to_vec(),
+                    hides_envoy_headers: stated.is_some_and(Applied::hides_envoy_headers),
                     http3: self.spec.quic,
                     port: self.spec.port,
                     use_remote_address: true,
                     ..Options::default()
                 };
-                let manager = self.parts.http.filter(options);
+                let mut manager = self.parts.http.connection_manager(options);
+                if let Some(stated) = stated {
+                    stated.apply(&mut manager);
+                }
+                let manager = filters::network(name::HTTP_CONNECTION_MANAGER, any(&manager));
                 let tcp = &self.parts.tcp;
                 let of_users = tcp.security.of_users(self.spec.port);
                 of_users

@@ -119,6 +119,8 @@ pub struct Options {
     pub edge: Vec<hcm::HttpFilter>,
     /// Extensions of those that the proxy lacks; if there are any, every request is refused.
     pub missing: Vec<String>,
+    /// Whether routing adds no `x-envoy-` headers.
+    pub hides_envoy_headers: bool,
 }
 
 /// Where routes come from.
@@ -246,7 +248,8 @@ impl HttpParts {
         manager.merge_slashes |= !options.edge.is_empty();
         let mut last = options.edge;
         last.extend(options.forward_proxies);
-        manager.http_filters = self.filters(options.port, after_security, last);
+        let hides = options.hides_envoy_headers;
+        manager.http_filters = self.filters(options.port, after_security, last, hides);
         manager
     }
 
@@ -263,8 +266,9 @@ impl HttpParts {
         port: u16,
         after_security: Vec<hcm::HttpFilter>,
         last: Vec<hcm::HttpFilter>,
+        hides_envoy_headers: bool,
     ) -> Vec<hcm::HttpFilter> {
-        let router = filters::router(self.headers.suppress_debug_headers);
+        let router = filters::router(self.headers.suppress_debug_headers || hides_envoy_headers);
         self.first
             .iter()
             .cloned()

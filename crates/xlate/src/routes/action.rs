@@ -87,6 +87,7 @@ pub(super) fn route(
         configs.insert(filters::SESSION.to_owned(), any(&filters::session(session)));
     }
     edge::apply(building, at, &mut route);
+    edge::limit(building, &mut route);
     if building.key.http3 {
         let port = building.key.port;
         let offer = headers::appended("alt-svc", &format!("h3=\":{port}\"; ma=86400"));

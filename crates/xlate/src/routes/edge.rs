@@ -1,6 +1,7 @@
 //! What routes of an edge do beside what a VirtualService says.
 
 use mesh::edge::Calls;
+use mesh::proxy_options::seconds;
 use model::edge::Rpc;
 use policy::edge;
 use proto_envoy::envoy::config::core::v3::{DataSource, Metadata, data_source};
@@ -55,6 +56,16 @@ pub(super) fn apply(building: &Building<'_>, at: usize, route: &mut Route) {
     route.typed_per_filter_config.extend(parts.configs);
     let metadata = route.metadata.get_or_insert_with(Metadata::default);
     metadata.filter_metadata.extend(parts.metadata);
+}
+
+/// Sets how long answers may take, where an option says it for all routes of a gateway.
+pub(super) fn limit(building: &Building<'_>, route: &mut Route) {
+    let time = building.key.route_timeout;
+    if let Some(Action::Route(action)) = &mut route.action
+        && time != 0
+    {
+        action.timeout = Some(seconds(time.into()));
+    }
 }
 
 /// The cluster of a service that filters ask.

@@ -23,6 +23,7 @@ use super::config::configuration;
 use super::domains::with_port;
 use super::encode::ConfigBytes;
 use super::filters;
+use super::headers;
 use super::patched::Config;
 use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
@@ -35,6 +36,7 @@ use mesh::virtual_service::{
     DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
 };
 use mesh::{hosts, limits};
+use policy::edge::options::OptionsOf;
 use policy::edge::{self, Can};
 use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};
@@ -70,6 +72,12 @@ impl Config for GatewayConfigOf {
         let asked = cx.query(&AskedOf((*self.gateway).clone()));
         if let Some(asked) = &*asked {
             config.typed_per_filter_config = edge::scripts(&asked.needs, self.client.can);
+        }
+        let options = cx.query(&OptionsOf((*self.gateway).clone()));
+        if let Some(options) = &*options
+            && options.adds_real_ip
+        {
+            headers::tell_address(&mut config);
         }
         let mut bytes = ConfigBytes::new(&config);
         hosts.iter().for_each(|host| bytes.append(host));
@@ -140,11 +148,14 @@ impl Query<Snapshot> for GatewayPlanOf {
             .flatten()
             .filter_map(|at| merged.servers.get(*at))
             .collect();
+        let options = cx.query(&OptionsOf((*key.gateway).clone()));
+        let options = (*options).as_ref();
         let mut hosts = Hosts {
             cx,
             key,
             http3: merged.http3_routes.contains(&key.name),
             edge: merged.edge,
+            route_timeout: options.map_or(0, |options| options.downstream.route_timeout),
             made: KeyedMap::default(),
             weights: KeyedMap::default(),
             hosts: BTreeMap::new(),
@@ -174,6 +185,7 @@ struct RoutesOfRule {
     tls: bool,
     http3: bool,
     edge: bool,
+    route_timeout: u32,
 }
 
 impl Query<Snapshot> for RoutesOfRule {
@@ -221,6 +233,7 @@ impl Query<Snapshot> for RoutesOfRule {
                 true => client.can,
                 false => Can::default(),
             },
+            route_timeout: self.route_timeout,
             forwarded_host: client.forwarded_host,
             proxyless: client.proxyless,
             namespace: client.namespace().clone(),
@@ -253,6 +266,7 @@ struct Hosts<'a, 'c> {
     key: &'a GatewayConfigOf,
     http3: bool,
     edge: bool,
+    route_timeout: u32,
     /// The routes of a rule, by gateway and name, as the first server of the gateway has them.
     made: KeyedMap<(Arc<str>, ObjectName), Arc<RuleRoutes>>,
     /// What the routes of each rule weigh at most.
@@ -293,6 +307,7 @@ impl Hosts<'_, '_> {
                         tls: server.server.tls.is_some(),
                         http3: self.http3,
                         edge: self.edge,
+                        route_timeout: self.route_timeout,
                     };
                     let Some(routes) = (*self.cx.query(&made_of)).clone() else {
                         continue;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use proto_envoy::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use proto_envoy::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
+use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use proto_istio::networking::Headers;
 use proto_istio::networking::headers::HeaderOperations;
 
@@ -32,6 +33,16 @@ pub(super) fn operations(headers: &Headers) -> Operations {
         response_remove: removals(response),
         authority: authority.unwrap_or_default(),
     }
+}
+
+/// Tells backends the address of clients outside. What a client says of itself does not pass, though Envoy may set
+/// nothing for those inside.
+pub(super) fn tell_address(config: &mut RouteConfiguration) {
+    const NAME: &str = "x-real-ip";
+    let value = "%REQ(X-ENVOY-EXTERNAL-ADDRESS)%";
+    let told = option(NAME, value, HeaderAppendAction::OverwriteIfExistsOrAdd);
+    config.request_headers_to_remove.push(NAME.to_owned());
+    config.request_headers_to_add.push(told);
 }
 
 /// A header to append to what may be there.

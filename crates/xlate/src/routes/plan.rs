@@ -303,6 +303,7 @@ fn rule_routes(
         http3: false,
         edge: false,
         can: Default::default(),
+        route_timeout: 0,
         forwarded_host: key.client.forwarded_host,
         proxyless: key.client.proxyless,
         namespace: key.client.namespace().clone(),

@@ -74,6 +74,8 @@ pub(super) struct RuleRoutes {
     pub(super) edge: bool,
     /// What those can do of what single routes ask for.
     pub(super) can: Can,
+    /// How long answers may take whatever routes say, in seconds; 0 leaves that to routes.
+    pub(super) route_timeout: u32,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
     /// Whether the client is a gRPC library.

@@ -37,6 +37,7 @@ fn settings() -> Settings {
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
         access_reviews: Default::default(),
+        unguessable: Default::default(),
     }
 }
 
@@ -72,6 +73,7 @@ fn routes(case: &Value) -> Value {
             uid: "".into(),
             resource_version: "".into(),
             generation: 0,
+            templates: None,
             origin: Origin::Source(source.source.clone()),
         },
         spec,
@@ -89,6 +91,7 @@ fn routes(case: &Value) -> Value {
         http3: input["opts"]["IsHTTP3AltSvcHeaderNeeded"] == true,
         edge: false,
         can: Default::default(),
+        route_timeout: 0,
         // The recorded proxies do not show their headers.
         forwarded_host: case["out"].to_string().contains("appendXForwardedHost"),
         proxyless: false,

@@ -1,7 +1,7 @@
 //! Objects by number, small enough that they meet: few names, few hosts, few addresses.
 
 mod clusters;
-mod edge;
+pub(crate) mod edge;
 pub(crate) mod gateways;
 mod policies;
 

@@ -8,15 +8,18 @@ use std::sync::Arc;
 use model::access::{Access, AccessKey};
 use model::certificate::{PrivateKey, WorkloadCertificate};
 use model::change::{Change, Collection, Contents, ServiceKey, ShardKey};
+use model::edge::{EdgeDocuments, EdgeFile};
 use model::jwks::{FetchedKeys, KeySource};
 use model::mesh::read_mesh_networks;
 use model::node::Identity;
+use model::redacted::Redacted;
 use model::service::{Address, Endpoint};
 use model::settings::{AccessReviews, Features, Settings};
 use model::trust::MeshRoots;
 use model::{AnyObject, Hostname, Owner, SourceId};
 use testkit::{World, settings};
 
+use crate::objects::edge::{OPTIONS, options};
 use crate::objects::gateways::NEIGHBOURS;
 use crate::objects::{PICKS, Pick};
 
@@ -36,6 +39,10 @@ pub(crate) enum Step {
     Addresses(u8, u8),
     /// The roots of our authority.
     Roots(u8),
+    /// What options of an edge are read from beside their ConfigMap.
+    Documents(u8),
+    /// The ConfigMap with options of an edge, or none.
+    Options(u8),
     /// What was made for an identity.
     Certificate(u8, u8),
     /// What the API of a cluster says of the access of a gateway to Secrets.
@@ -51,7 +58,9 @@ pub(crate) const PROXIES: u8 = 8;
 /// The remote clusters, of the owners from the third on.
 const CLUSTERS: [&str; 2] = ["remote", "west"];
 const OWNERS: u8 = 4;
-const SETTINGS: u8 = 13;
+const SETTINGS: u8 = 14;
+/// How many documents beside the ConfigMap with options there are.
+const DOCUMENTS: u8 = 4;
 
 /// Draws numbers: the same from the same seed, on any machine. Sebastiano Vigna's SplitMix64.
 struct Draw {
@@ -115,6 +124,10 @@ impl Draw {
             21 => Step::Addresses(self.below(2), self.below(4)),
             22 => Step::Access(self.below(4), self.below(4)),
             24 => Step::Roots(self.below(3)),
+            25 => match self.below(OPTIONS + 1 + DOCUMENTS) {
+                at if at <= OPTIONS => Step::Options(at),
+                at => Step::Documents(at - OPTIONS - 1),
+            },
             23 => Step::Certificate(self.below(2), self.below(3)),
             _ => Step::Toggle(self.below(PROXIES)),
         }
@@ -213,10 +226,7 @@ fn settings_of(variant: u8) -> Settings {
         5 => "defaultServiceExportTo: [\".\"]",
         _ => "",
     });
-    all.features = features(&[
-        "ENABLE_GATEWAY_API_INFERENCE_EXTENSION",
-        "PILOT_ENABLE_ALPHA_GATEWAY_API",
-    ]);
+    all.features = edge("nginx");
     match variant {
         6 => {
             let networks = "{networks: {north: {endpoints: [{fromCidr: 10.9.0.0/24}], gateways: [{address: 1.1.1.1, port: 15443}]}}}";
@@ -244,9 +254,52 @@ fn settings_of(variant: u8) -> Settings {
             };
         }
         12 => all.features = Arc::new(Features::default()),
+        13 => all.features = edge("nginx,higress"),
         _ => {}
     }
     all
+}
+
+/// What sections said last, and a file in place of the ConfigMap.
+fn documents_of(variant: u8) -> EdgeDocuments {
+    let good = |name: &str, json: &str| (name.into(), Redacted::new(json));
+    let file = |text| {
+        Some(EdgeFile {
+            path: std::path::Path::new("options.yaml").into(),
+            text,
+        })
+    };
+    let remembered = [
+        good("gzip", r#"{"memoryLevel":1}"#),
+        good("downstream", r#"{"idleTimeout":5}"#),
+    ];
+    match variant {
+        0 => EdgeDocuments::default(),
+        1 => EdgeDocuments {
+            file: None,
+            good: remembered.into(),
+        },
+        2 => EdgeDocuments {
+            file: file(Ok(Redacted::new("upstream: {idleTimeout: 2}"))),
+            ..EdgeDocuments::default()
+        },
+        _ => EdgeDocuments {
+            file: file(Err("gone".into())),
+            good: remembered.into(),
+        },
+    }
+}
+
+/// Where Ingresses of these classes are served in a namespace that proxies are in.
+fn edge(classes: &str) -> Arc<Features> {
+    let stated = [
+        ("PILOTHOUSE_INGRESS_CLASSES", classes),
+        ("PILOTHOUSE_INGRESS_NAMESPACE", "one"),
+        ("ENABLE_GATEWAY_API_INFERENCE_EXTENSION", "true"),
+        ("PILOT_ENABLE_ALPHA_GATEWAY_API", "true"),
+    ];
+    let stated = stated.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Arc::new(Features::from_env(stated))
 }
 
 fn features(on: &[&str]) -> Arc<Features> {
@@ -319,6 +372,16 @@ impl Step {
                 });
                 vec![Change::Roots(known)]
             }
+            Step::Options(variant) => {
+                let object = World::objects(&options(variant % OPTIONS)).remove(0);
+                vec![match *variant {
+                    OPTIONS => Change::Delete(owner(0), object.key()),
+                    _ => Change::Put(owner(0), object),
+                }]
+            }
+            Step::Documents(variant) => {
+                vec![Change::EdgeDocuments(Arc::new(documents_of(*variant)))]
+            }
             Step::Certificate(identity, variant) => {
                 let made = (*variant > 0).then(|| {
                     Arc::new(WorkloadCertificate {
@@ -384,6 +447,8 @@ impl fmt::Display for Step {
             Step::Keys(issuer, variant) => write!(f, "keys {issuer} {variant}"),
             Step::Addresses(name, variant) => write!(f, "addresses {name} {variant}"),
             Step::Roots(variant) => write!(f, "roots {variant}"),
+            Step::Documents(variant) => write!(f, "documents {variant}"),
+            Step::Options(variant) => write!(f, "options {variant}"),
             Step::Certificate(of, variant) => write!(f, "certificate {of} {variant}"),
             Step::Access(of, answer) => write!(f, "access {of} {answer}"),
             Step::Again(by, list) => {
@@ -417,6 +482,8 @@ impl FromStr for Step {
             ("keys", [issuer, variant]) => Step::Keys(*issuer, *variant),
             ("addresses", [name, variant]) => Step::Addresses(*name, *variant),
             ("roots", [variant]) => Step::Roots(*variant),
+            ("documents", [variant]) => Step::Documents(*variant),
+            ("options", [variant]) => Step::Options(*variant),
             ("certificate", [of, variant]) => Step::Certificate(*of, *variant),
             ("access", [of, answer]) => Step::Access(*of, *answer),
             ("again", [by, list @ ..]) => Step::Again(*by, picks(list)),

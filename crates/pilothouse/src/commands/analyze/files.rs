@@ -12,6 +12,7 @@ use incr::Engine;
 use model::parse::Validation;
 use model::settings::{AccessReviews, Features, Settings};
 use model::{Change, ClusterId, Diagnostic, Owner, Severity, Timestamp};
+use policy::edge::options::EdgeOptions;
 use sources::folder;
 use store::{Snapshot, Store};
 
@@ -24,6 +25,9 @@ const HOME: &str = "Kubernetes";
 const VALIDATION: &str = "schema.ValidationAnalyzer";
 /// Under which analyzer findings go of what makes Istio's objects of others.
 const TRANSLATION: &str = "convert.Translation";
+
+/// Under which analyzer findings go about options of gateways that serve Ingresses with annotations.
+const OPTIONS: &str = "policy.EdgeOptions";
 
 pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Result<Outcome> {
     let paths: Vec<_> = options.paths.iter().chain(&options.filename).collect();
@@ -40,7 +44,8 @@ pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Resu
     let implied = implied::objects(&settings).into_iter();
     let implied = implied.map(|o| Change::Put(implied_source.clone(), o));
     let mut engine: Engine<Snapshot> = Engine::new();
-    engine.commit(stage.apply(&mut store, implied).keys);
+    let file = options.ingress.documents()?.into_iter();
+    engine.commit(stage.apply(&mut store, implied.chain(file)).keys);
     for (rank, path) in (0..).zip(&paths) {
         let changes = load(rank, path, &mut read)?;
         engine.commit(stage.apply(&mut store, changes).keys);
@@ -51,6 +56,13 @@ pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Resu
     found.retain(|f| !implied::is_about(f));
     let mut found: Vec<Finding> = found.iter().map(|f| f.placed(&snapshot)).collect();
     found.extend(of_derivation(&stage, &snapshot));
+    let of_options = engine.get(&snapshot, &EdgeOptions);
+    found.extend(of_options.found.iter().map(|f| Finding {
+        diagnostic: snapshot.placed(f.clone()),
+        analyzer: OPTIONS,
+        since: None,
+        until: None,
+    }));
     // Kinds of others are nobody's fault.
     read.retain(|d| d.severity > Severity::Info);
     found.extend(read.into_iter().map(|diagnostic| Finding {
@@ -127,6 +139,7 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
         cluster: HOME.into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),
+        unguessable: "no-value".into(),
     })
 }
 

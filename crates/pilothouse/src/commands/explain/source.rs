@@ -123,8 +123,7 @@ impl ProxyOptions {
             Ok(options.envoy()?)
         };
         let mesh = self.mesh_config.as_deref();
-        let (snapshot, mut node) =
-            gather::read(&self.config_dir, mesh, self.ingress.features(), described)?;
+        let (snapshot, mut node) = gather::read(&self.config_dir, mesh, &self.ingress, described)?;
         // It is taken to be who it says: who has the folder may see what such a proxy gets.
         let account = node.metadata.get("SERVICE_ACCOUNT");
         node.identity = Some(Identity {

@@ -10,10 +10,11 @@ use hyper_util::rt::TokioIo;
 use incr::Engine;
 use mesh::view::ProxyKey;
 use model::parse::Validation;
-use model::settings::{AccessReviews, Features, Settings};
+use model::settings::{AccessReviews, Settings};
 use model::{Change, Owner, Severity};
 use proto_envoy::envoy::config::core::v3::Node;
 use serde_json::Value;
+use server::settings::IngressOptions;
 use sources::folder::Folder;
 use store::Snapshot;
 use xds::TypeUrl;
@@ -125,11 +126,11 @@ pub(in crate::commands) async fn connected(
 pub(in crate::commands) fn offline(
     config_dirs: &[PathBuf],
     mesh_config: Option<&Path>,
-    features: Features,
+    ingress: &IngressOptions,
     types: &[TypeUrl],
     node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
 ) -> anyhow::Result<Gathered> {
-    let (snapshot, node) = read(config_dirs, mesh_config, features, node)?;
+    let (snapshot, node) = read(config_dirs, mesh_config, ingress, node)?;
     let engine = Engine::new();
     let viewed = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
     Ok(types
@@ -139,7 +140,7 @@ pub(in crate::commands) fn offline(
             (
                 *ty,
                 set.iter()
-                    .map(|r| descriptors::json::shown(ty.as_str(), &r.body))
+                    .map(|r| descriptors::json::shown(ty.as_str(), r.shown()))
                     .collect(),
             )
         })
@@ -154,10 +155,10 @@ pub(in crate::commands) fn offline(
 pub(in crate::commands) fn read(
     config_dirs: &[PathBuf],
     mesh_config: Option<&Path>,
-    features: Features,
+    ingress: &IngressOptions,
     node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
 ) -> anyhow::Result<(Arc<Snapshot>, model::node::Node)> {
-    let snapshot = snapshot(config_dirs, mesh_config, features)?;
+    let snapshot = snapshot(config_dirs, mesh_config, ingress)?;
     let node = node(&snapshot)?;
     let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
     xlate::supported(node.role)?;
@@ -172,19 +173,20 @@ pub(in crate::commands) fn read(
 pub(in crate::commands) fn snapshot(
     config_dirs: &[PathBuf],
     mesh_config: Option<&Path>,
-    features: Features,
+    ingress: &IngressOptions,
 ) -> anyhow::Result<Arc<Snapshot>> {
     let mesh = crate::commands::input::mesh_config(mesh_config)?;
     let settings = Arc::new(Settings {
         mesh: Arc::new(mesh),
         networks: Arc::default(),
-        features: Arc::new(features),
+        features: Arc::new(ingress.features()),
         domain: "cluster.local".into(),
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),
+        unguessable: "no-value".into(),
     });
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<Change> = ingress.documents()?.into_iter().collect();
     for (rank, dir) in (10..).zip(config_dirs) {
         anyhow::ensure!(dir.is_dir(), "{} is not a folder", dir.display());
         let id = Owner::new(rank, dir.display().to_string());

@@ -1,17 +1,13 @@
-//! What routes and options of an edge ask of the filters of a gateway.
+//! What routes of an edge ask of the filters of a gateway.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::Cx;
 use mesh::edge::AskedOf;
-use mesh::finding::{about, code};
-use model::diagnostic::{Diagnostic, Severity};
 use model::edge::Need;
-use model::kinds::kube::ConfigMap;
-use model::object::ObjectName;
-use policy::edge::{self, Can, GZIP_EXTENSION, Gzip};
-use store::{Reads, Snapshot};
+use policy::edge::{self, Can};
+use store::Snapshot;
 
 use super::GatewayProxy;
 
@@ -39,32 +35,4 @@ pub(super) fn of(
     let always = always.filter(|need| lacks(&BTreeSet::from([*need])).is_empty());
     let needs = always.chain(can.of_needs(&asked.needs)).collect();
     (Arc::new(needs), can, missing.into())
-}
-
-/// The ConfigMap with Higress's options, and the key that they are under.
-const OPTIONS: (&str, &str) = ("higress-config", "higress");
-
-/// How a gateway of an edge compresses answers, and what is wrong with what is said about that.
-pub(super) fn gzip(
-    cx: &Cx<'_, Snapshot>,
-    proxy: &GatewayProxy,
-) -> (Option<Arc<Gzip>>, Option<Diagnostic>) {
-    let (name, key) = OPTIONS;
-    let namespace = cx.settings().features.edge_namespace.clone();
-    let Some(map) = cx.get::<ConfigMap>(&ObjectName::new(namespace, name)) else {
-        return (None, None);
-    };
-    let text = map.spec.data.get(key);
-    match text.map_or(Ok(None), |text| Gzip::read(text)) {
-        Ok(gzip) => {
-            let (loadable, _) = proxy.parts.has();
-            let gzip = gzip.filter(|_| loadable.has(GZIP_EXTENSION));
-            (gzip.map(Arc::new), None)
-        }
-        Err(why) => {
-            let why = format!("{why}, so nothing is compressed");
-            let finding = about(&map, code::UNUSABLE_SECTION, Severity::Error, why);
-            (None, Some(finding.at(format!("data.{key}"))))
-        }
-    }
 }

@@ -103,3 +103,25 @@ impl Pick {
         }
     }
 }
+
+/// How many ConfigMaps with options there are.
+pub(crate) const OPTIONS: u8 = 7;
+
+/// A ConfigMap with options of an edge: of good sections, of bad ones, and of none.
+pub(crate) fn options(variant: u8) -> String {
+    let sections = match variant {
+        0 => "{gzip: {enable: false}, addXRealIpHeader: true}",
+        1 => "{gzip: {windowBits: 99}, upstream: {idleTimeout: 1}}",
+        2 => {
+            "tracing: {enable: true, opentelemetry: {service: n1.one.svc.cluster.local, port: 80}}"
+        }
+        3 => "tracing: {enable: true, zipkin: {service: h1.example.com, port: 80}}",
+        4 => "downstream: {routeTimeout: 7, http2: {maxConcurrentStreams: 9}}",
+        5 => "{downstream: {maxRequestHeadersKb: 9000}, disableXEnvoyHeaders: true}",
+        _ => "downstream: [",
+    };
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: higress-config, namespace: one}}\n\
+         data: {{higress: \"{sections}\"}}\n"
+    )
+}

@@ -41,9 +41,12 @@ impl Pick {
                 "WasmPlugin",
                 "extensions.istio.io/v1alpha1",
                 format!(
-                    "spec:\n{}  url: \"oci://registry.example.com/plugin:v{variant}\"\n  phase: {}\n  imagePullSecret: n{}\n",
+                    "spec:\n{}  url: \"oci://registry.example.com/plugin:v{variant}\"\n  phase: {}\n  imagePullSecret: n{}\n  \
+                     pluginConfig: {{key: \"${{secret.{}n{}.cert}}\"}}\n",
                     self.selector("selector", "matchLabels"),
                     ["AUTHN", "AUTHZ", "STATS"][usize::from(variant % 3)],
+                    variant % 3,
+                    ["", "two/"][usize::from(variant % 2)],
                     variant % 3,
                 ),
             ),

@@ -1,40 +1,44 @@
-//! Compressing what gateways answer, as the section `gzip` of Higress's ConfigMap says.
+//! Compressing what gateways answer, as the section `gzip` says.
 //!
-//! Higress: pkg/ingress/kube/configmap/gzip.go, 2.1. A section that breaks a rule is refused as a whole.
+//! Higress: pkg/ingress/kube/configmap/gzip.go, 2.1.
 
-use model::parse::to_json;
 use proto_envoy::envoy::config::core::v3::TypedExtensionConfig;
 use proto_envoy::envoy::extensions::compression::gzip::compressor::v3 as library;
 use proto_envoy::envoy::extensions::filters::http::compressor::v3::{Compressor, compressor};
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
-use serde::Deserialize;
-use serde_json::Value;
 use xds::any;
 
+use super::fields::{Fields, Wrong};
 use crate::filters;
 
 /// The extension that compresses.
 pub const EXTENSION: &str = "envoy.filters.http.compressor";
 /// What compresses with gzip.
 const LIBRARY: &str = "envoy.compression.gzip.compressor";
-/// The section of the ConfigMap.
-const SECTION: &str = "gzip";
 /// The largest chunk of output that Envoy takes.
 const CHUNKS: std::ops::RangeInclusive<u32> = 4096..=65536;
 
 /// What is compressed, and how.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Gzip {
-    enable: bool,
-    min_content_length: u32,
-    content_type: Vec<String>,
-    disable_on_etag_header: bool,
-    memory_level: u32,
-    window_bits: u32,
-    chunk_size: u32,
-    compression_level: String,
-    compression_strategy: String,
+    /// Whether anything is.
+    pub enable: bool,
+    /// How short answers may be that are not, in bytes.
+    pub min_content_length: u32,
+    /// Which types of answers are.
+    pub content_type: Vec<String>,
+    /// Whether answers with an `etag` are not.
+    pub disable_on_etag_header: bool,
+    /// How much memory is taken, 1 to 9.
+    pub memory_level: u32,
+    /// The logarithm of the window, 9 to 15.
+    pub window_bits: u32,
+    /// How much is put out at once, in bytes.
+    pub chunk_size: u32,
+    /// How much effort is made, by Envoy's name.
+    pub compression_level: String,
+    /// For what kind of content, by Envoy's name.
+    pub compression_strategy: String,
 }
 
 impl Default for Gzip {
@@ -65,37 +69,49 @@ impl Default for Gzip {
 }
 
 impl Gzip {
-    /// Reads the text of the ConfigMap; `None` where nothing is to be compressed.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
-    pub fn read(text: &str) -> Result<Option<Self>, String> {
-        let Some(document) = to_json(text).into_iter().next() else {
-            return Ok(None);
+    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+        let default = Self::default();
+        let types = fields.texts("contentType")?;
+        let most = i32::MAX.unsigned_abs();
+        let chosen = |fields: &mut Fields<'_>, name, default: &str, known: fn(&str) -> bool| {
+            let text = fields.text(name)?;
+            match text.as_str() {
+                "" => Ok(default.to_owned()),
+                stated if known(stated) => Ok(text),
+                _ => Err(fields.wrong(name, "is none that Envoy knows")),
+            }
         };
-        let section = match document?.get(SECTION) {
-            None | Some(Value::Null) => return Ok(None),
-            Some(section) => section.clone(),
+        let read = Self {
+            enable: fields.flag("enable", default.enable)?,
+            min_content_length: fields.number(
+                "minContentLength",
+                default.min_content_length,
+                1..=most,
+            )?,
+            content_type: types.unwrap_or(default.content_type),
+            disable_on_etag_header: fields
+                .flag("disableOnEtagHeader", default.disable_on_etag_header)?,
+            memory_level: fields.number("memoryLevel", default.memory_level, 1..=9)?,
+            window_bits: fields.number("windowBits", default.window_bits, 9..=15)?,
+            chunk_size: fields.number("chunkSize", default.chunk_size, CHUNKS)?,
+            compression_level: chosen(
+                &mut fields,
+                "compressionLevel",
+                &default.compression_level,
+                |name| level(name).is_some(),
+            )?,
+            compression_strategy: chosen(
+                &mut fields,
+                "compressionStrategy",
+                &default.compression_strategy,
+                |name| strategy(name).is_some(),
+            )?,
         };
-        let read: Self = serde_json::from_value(section).map_err(|e| format!("{SECTION}: {e}"))?;
-        let wrong = |field: &str, why: &str| Err(format!("{SECTION}.{field} {why}"));
-        if !(1..=9).contains(&read.memory_level) {
-            return wrong("memoryLevel", "is not between 1 and 9");
+        if read.content_type.is_empty() {
+            return Err(fields.wrong("contentType", "is empty"));
         }
-        if !(9..=15).contains(&read.window_bits) {
-            return wrong("windowBits", "is not between 9 and 15");
-        }
-        if !CHUNKS.contains(&read.chunk_size) {
-            return wrong("chunkSize", "is not between 4096 and 65536");
-        }
-        if level(&read.compression_level).is_none() {
-            return wrong("compressionLevel", "is no level of Envoy's");
-        }
-        if strategy(&read.compression_strategy).is_none() {
-            return wrong("compressionStrategy", "is no strategy of Envoy's");
-        }
-        Ok(read.enable.then_some(read))
+        fields.end(unknown);
+        Ok(read)
     }
 
     /// The filter that does it.
@@ -143,47 +159,4 @@ fn level(name: &str) -> Option<library::gzip::CompressionLevel> {
 
 fn strategy(name: &str) -> Option<library::gzip::CompressionStrategy> {
     library::gzip::CompressionStrategy::from_str_name(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_said_is_as_with_higress() {
-        assert_eq!(Gzip::read(""), Ok(None));
-        assert_eq!(Gzip::read("tracing: {enable: true}"), Ok(None));
-        assert_eq!(Gzip::read("gzip: {enable: false}"), Ok(None));
-        assert_eq!(Gzip::read("gzip: {}"), Ok(Some(Gzip::default())));
-        let fastest = Gzip::read("gzip: {compressionLevel: BEST_SPEED}");
-        assert!(fastest.is_ok_and(|gzip| gzip.is_some()));
-    }
-
-    #[test]
-    fn what_envoy_would_refuse_is_refused_here() {
-        for (section, wanted) in [
-            ("{windowBits: 8}", "gzip.windowBits is not between 9 and 15"),
-            (
-                "{memoryLevel: 0}",
-                "gzip.memoryLevel is not between 1 and 9",
-            ),
-            (
-                "{chunkSize: 1}",
-                "gzip.chunkSize is not between 4096 and 65536",
-            ),
-            (
-                "{compressionLevel: MOST}",
-                "gzip.compressionLevel is no level of Envoy's",
-            ),
-            (
-                "{compressionStrategy: X}",
-                "gzip.compressionStrategy is no strategy of Envoy's",
-            ),
-        ] {
-            let found = Gzip::read(&format!("gzip: {section}"));
-            assert_eq!(found, Err(wanted.to_owned()));
-        }
-        assert!(Gzip::read("gzip: [").is_err());
-        assert!(Gzip::read("gzip: {minContentLength: many}").is_err());
-    }
 }

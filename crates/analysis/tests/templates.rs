@@ -1,0 +1,32 @@
+//! What is told of secret templates.
+
+use pilothouse_analysis::Analysis;
+use testkit::World;
+
+#[test]
+fn templates_without_a_value_are_told_with_their_fields() {
+    let yaml = r#"
+{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: shop}, stringData: {key: v, line: "v\n"}}
+---
+apiVersion: extensions.istio.io/v1alpha1
+kind: WasmPlugin
+metadata: {name: w, namespace: shop}
+spec:
+  url: oci://example.com/w
+  pluginConfig:
+    list: ["${secret.s.key}", "${secret.s.other}", "${secret.none.key}", "${secret.ops/s.key}", "${secret.s.line}"]
+"#;
+    let all = World::of(yaml).get(&Analysis);
+    let found = all.iter().map(|f| &f.diagnostic);
+    let ours = found.filter(|d| d.code == "PIL0116");
+    let told: Vec<String> = ours.map(|d| format!("{}: {}", d.path, d.message)).collect();
+    assert_eq!(
+        told,
+        [
+            "spec.pluginConfig.list[1]: the key \"other\" of Secret shop/s cannot be put in: the Secret has no such key",
+            "spec.pluginConfig.list[2]: the key \"key\" of Secret shop/none cannot be put in: there is no such Secret",
+            "spec.pluginConfig.list[3]: the key \"key\" of Secret ops/s cannot be put in: objects of its namespace may not have values of Secrets of another",
+            "spec.pluginConfig.list[4]: the key \"line\" of Secret shop/s ends with a line break, which a header cannot have",
+        ]
+    );
+}

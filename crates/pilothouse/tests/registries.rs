@@ -1,0 +1,265 @@
+//! McpBridges and the Secrets beside them, edited under a running server: what an edit touches, and what it leaves alone.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server on a folder; it ends with the test.
+struct Server {
+    child: Child,
+    http: SocketAddr,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start(folder: &Path, more: &[&str]) -> Self {
+        let free = || {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let (http, xds) = (free(), free());
+        let child = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
+            .args(["serve", "--config-dir"])
+            .arg(folder)
+            .args(["--http-addr", &http.to_string()])
+            .args(["--grpc-addr", &xds.to_string()])
+            .args(more)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Self { child, http };
+        until("the server is ready", || server.get("/ready").is_some());
+        server
+    }
+
+    /// The body of a page that is there.
+    fn get(&self, path: &str) -> Option<String> {
+        let mut socket = TcpStream::connect(self.http).ok()?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        head.starts_with("HTTP/1.1 200").then(|| body.to_owned())
+    }
+
+    /// Whether an address is an endpoint of anything.
+    fn has(&self, address: &str) -> bool {
+        let page = self.get("/debug/endpointShardz").unwrap();
+        page.contains(&format!("{address:?}"))
+    }
+
+    /// The findings with that code: object, path and message.
+    fn findings(&self, code: &str) -> Vec<String> {
+        let page = self.get("/debug/configz?findings").unwrap();
+        let page: Value = serde_json::from_str(&page).unwrap();
+        let rows = page.as_array().unwrap().iter();
+        let rows = rows.filter(|row| row["code"] == code);
+        rows.map(Value::to_string).collect()
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "in vain: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a Eureka was asked: how often for everything, and with which credentials last.
+#[derive(Default)]
+struct Asked {
+    whole: usize,
+    credentials: Option<String>,
+}
+
+/// A Eureka with one instance.
+struct Eureka {
+    port: u16,
+    asked: Arc<Mutex<Asked>>,
+}
+
+impl Eureka {
+    fn start(address: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::new(Mutex::new(Asked::default()));
+        let shared = asked.clone();
+        thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let shared = shared.clone();
+                thread::spawn(move || answer(socket, address, &shared));
+            }
+        });
+        Self { port, asked }
+    }
+
+    fn whole(&self) -> usize {
+        self.asked.lock().unwrap().whole
+    }
+
+    fn credentials(&self) -> Option<String> {
+        self.asked.lock().unwrap().credentials.clone()
+    }
+}
+
+/// Answers the requests of a connection; without credentials none of them.
+fn answer(socket: TcpStream, address: &str, asked: &Mutex<Asked>) {
+    let mut writer = socket.try_clone().unwrap();
+    let mut lines = BufReader::new(socket).lines();
+    while let Some(Ok(request)) = lines.next() {
+        let mut credentials = None;
+        for line in lines.by_ref() {
+            let Ok(line) = line else { return };
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(": ").unwrap_or((&line, ""));
+            if name.eq_ignore_ascii_case("authorization") {
+                credentials = Some(value.to_owned());
+            }
+        }
+        let delta = request.contains("/delta");
+        let instance = format!(
+            r#"{{"app":"SHOP","instanceId":"one","ipAddr":"{address}","status":"UP","port":{{"$":80,"@enabled":"true"}}}}"#
+        );
+        let list = match delta {
+            true => String::new(),
+            false => format!(r#"{{"name":"SHOP","instance":[{instance}]}}"#),
+        };
+        let body =
+            format!(r#"{{"applications":{{"apps__hashcode":"UP_1_","application":[{list}]}}}}"#);
+        let (status, body) = match &credentials {
+            Some(_) => ("200 OK", body),
+            None => ("401 Unauthorized", String::new()),
+        };
+        {
+            let mut asked = asked.lock().unwrap();
+            asked.whole += usize::from(!delta && credentials.is_some());
+            asked.credentials = credentials;
+        }
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        if writer.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn bridge(folder: &Path, entries: &str) {
+    let text = format!(
+        "apiVersion: networking.higress.io/v1\nkind: McpBridge\nmetadata: {{name: default, namespace: higress-system}}\n\
+         spec:\n  proxies: [{{type: HTTP, name: p, serverAddress: 127.0.0.1, serverPort: 3128}}]\n  registries:\n{entries}"
+    );
+    write(folder, "bridge.yaml", &text);
+}
+
+fn secret(folder: &Path, password: &str) {
+    let text = format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: eureka, namespace: higress-system}}\n\
+         stringData: {{eurekaUsername: reader, eurekaPassword: {password}}}\n"
+    );
+    write(folder, "secret.yaml", &text);
+}
+
+/// Writes a file in one step.
+fn write(folder: &Path, name: &str, text: &str) {
+    let new = folder.join(format!(".{name}"));
+    fs::write(&new, text).unwrap();
+    fs::rename(new, folder.join(name)).unwrap();
+}
+
+#[test]
+fn an_edit_of_a_bridge_touches_what_it_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let eureka = Eureka::start("10.7.0.1");
+    let entry = |more: &str| {
+        format!(
+            "  - {{type: eureka, name: e, domain: 127.0.0.1, port: {}, authSecretName: eureka, \
+             metadata: {{pilothouse: {{innerMap: {{refreshSeconds: \"1\"}}}}}}{more}}}\n",
+            eureka.port
+        )
+    };
+    let fixed = |address: &str| {
+        format!("  - {{type: static, name: fixed, domain: \"{address}:80\", port: 80}}\n")
+    };
+    bridge(folder, &(entry("") + &fixed("10.7.1.1")));
+    let server = Server::start(folder, &[]);
+
+    // Without its Secret a registry is not asked, which is told; the other is read.
+    until("the list is read", || server.has("10.7.1.1"));
+    let told = server.findings("PIL0051");
+    assert!(
+        told.len() == 1 && told[0].contains("spec.registries[0].authSecretName"),
+        "{told:?}"
+    );
+    assert_eq!(eureka.whole(), 0);
+
+    // The Secret takes effect when it is there.
+    secret(folder, "first");
+    until("the Eureka is read", || server.has("10.7.0.1"));
+    until("nothing is told", || server.findings("PIL0051").is_empty());
+    let with = |password: &str| {
+        use base64::Engine;
+        let pair = format!("reader:{password}");
+        Some(format!(
+            "Basic {}",
+            base64::prelude::BASE64_STANDARD.encode(pair)
+        ))
+    };
+    assert_eq!(eureka.credentials(), with("first"));
+
+    // An edit of one entry leaves the other alone: it is not read anew.
+    let whole = eureka.whole();
+    bridge(folder, &(entry("") + &fixed("10.7.1.2")));
+    until("the new list is read", || server.has("10.7.1.2"));
+    until("the old one is gone", || !server.has("10.7.1.1"));
+    assert!(server.has("10.7.0.1"));
+    assert_eq!(eureka.whole(), whole);
+
+    // New credentials are used, and nothing goes away meanwhile.
+    secret(folder, "second");
+    until("the new password is used", || {
+        assert!(server.has("10.7.0.1"));
+        eureka.credentials() == with("second")
+    });
+
+    // An entry that cannot be used leaves the registry as it was.
+    bridge(folder, &(entry(", proxyName: p") + &fixed("10.7.1.3")));
+    until("it is told", || {
+        let told = server.findings("PIL0051");
+        told.iter()
+            .any(|t| t.contains("spec.registries[0].proxyName"))
+    });
+    until("the other is read", || server.has("10.7.1.3"));
+    assert!(server.has("10.7.0.1"));
+
+    // An entry that goes takes its services along at once, and those of the other stay.
+    bridge(folder, &fixed("10.7.1.3"));
+    until("the Eureka is read no more", || !server.has("10.7.0.1"));
+    assert!(server.has("10.7.1.3"));
+    assert!(!server.get("/debug/registries").unwrap().contains("eureka"));
+}

@@ -1,0 +1,64 @@
+//! The values that secret templates stand for.
+
+use crate::reads::Reads;
+use crate::snapshot::Snapshot;
+use incr::Cx;
+use model::kinds::kube::{Base64, Secret};
+use model::template::SecretRef;
+
+/// More bytes of a value are too many.
+const MOST_BYTES: usize = 64 << 10;
+
+/// Why a template has no value. The author of its object can act on it, or who grants rights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NoValue {
+    /// Another namespace's, and the object is not of a namespace that configures all.
+    #[error("objects of its namespace may not have values of Secrets of another")]
+    NotAllowed,
+    /// There is no such Secret.
+    #[error("there is no such Secret")]
+    NoSecret,
+    /// The Secret has no such key.
+    #[error("the Secret has no such key")]
+    NoKey,
+    /// The value cannot stand in configuration.
+    #[error("the value is no text of at most 64 KiB")]
+    NoText,
+}
+
+/// The value of a key, for whoever asks. Objects may have those of their own namespace; of every namespace, those that
+/// configure all: of the root namespace and of that of the edge.
+///
+/// # Errors
+///
+/// Says why there is none.
+pub fn value(cx: &Cx<'_, Snapshot>, wanted: &SecretRef) -> Result<Value, NoValue> {
+    let settings = cx.settings();
+    let asking = &wanted.asking;
+    let configures_all =
+        *asking == settings.features.edge_namespace || **asking == *settings.mesh.root_namespace;
+    if *asking != wanted.secret.namespace && !configures_all {
+        return Err(NoValue::NotAllowed);
+    }
+    let secret = cx.get::<Secret>(&wanted.secret).ok_or(NoValue::NoSecret)?;
+    let value = secret.spec.data.get(&wanted.key).ok_or(NoValue::NoKey)?;
+    let fits = value.len() <= MOST_BYTES && std::str::from_utf8(value).is_ok();
+    fits.then(|| Value(value.clone())).ok_or(NoValue::NoText)
+}
+
+/// A text out of a Secret. It never shows in `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Value(Base64);
+
+impl Value {
+    /// The text.
+    pub fn reveal(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "<{} bytes>", self.0.len())
+    }
+}
