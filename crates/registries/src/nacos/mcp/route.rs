@@ -105,6 +105,7 @@ impl Making {
                 created: Some(YOUNGEST),
                 maker: None,
                 derived: None,
+                templates: None,
                 uid: Arc::default(),
                 resource_version: Arc::default(),
                 generation: 0,
