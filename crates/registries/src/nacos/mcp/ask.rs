@@ -210,7 +210,9 @@ impl<'a> Asking<'a> {
             Ok(version) => version,
             Err(why) => return Ok(Found::Unread(why)),
         };
-        Ok(match version.server(self.reading.nacos.namespace_id()) {
+        let nacos = &self.reading.nacos;
+        let server = version.server(nacos.namespace_id(), &nacos.groups());
+        Ok(match server {
             None => Found::Off,
             Some(Ok(server)) => Found::Server(server),
             Some(Err(why)) => Found::Refused(why),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::ENDPOINTS;
 use crate::lenient::text;
 use crate::nacos::message;
 
@@ -97,15 +98,20 @@ pub(super) struct Server {
 }
 
 impl Version {
-    /// The server, in a namespace; otherwise why it is not served, as a sentence about it. `None` where it is off.
-    pub(super) fn server(&self, namespace: &str) -> Option<Result<Server, String>> {
+    /// The server, where these groups of a namespace are read; otherwise why it is not served, as a sentence about it. `None`
+    /// where it is off.
+    pub(super) fn server(
+        &self,
+        namespace: &str,
+        groups: &[Arc<str>],
+    ) -> Option<Result<Server, String>> {
         if self.enabled == Some(false) {
             return None;
         }
-        Some(self.read(namespace))
+        Some(self.read(namespace, groups))
     }
 
-    fn read(&self, namespace: &str) -> Result<Server, String> {
+    fn read(&self, namespace: &str, groups: &[Arc<str>]) -> Result<Server, String> {
         let transport = match self.protocol.as_deref().unwrap_or_default() {
             "mcp-sse" => Transport::Events,
             "mcp-streamable" => Transport::Streamable,
@@ -136,6 +142,11 @@ impl Version {
         };
         let (group, service) = (part(&stated.group_name), part(&stated.service_name));
         let (group, service) = group.zip(service).ok_or("names no service")?;
+        if !groups.contains(&group) {
+            return Err(format!(
+                "names a service of the group {group:?}, which is not among nacosGroups"
+            ));
+        }
         Ok(Server {
             name,
             transport,
@@ -227,7 +238,7 @@ pub fn replay(octets: &[u8]) -> Vec<Arc<str>> {
             words.extend(versions.published().map(|(id, _)| id));
         }
         if let Ok(version) = message::read::<Version>(octets)
-            && let Some(Ok(server)) = version.server("public")
+            && let Some(Ok(server)) = version.server("public", &[ENDPOINTS.into()])
         {
             words.push(server.name);
         }
@@ -273,9 +284,10 @@ mod tests {
             let json = format!(
                 r#"{{"name":"maps","protocol":"{protocol}"{more},"remoteServerConfig":{{"serviceRef":{reference}}}}}"#
             );
+            let groups = [ENDPOINTS.into(), "g".into()];
             message::read::<Version>(json.as_bytes())
                 .unwrap()
-                .server("public")
+                .server("public", &groups)
         };
         let service =
             r#"{"namespaceId":"public","groupName":"mcp-endpoints","serviceName":"maps"}"#;
@@ -297,6 +309,11 @@ mod tests {
             ("http", service, "speaks HTTP"),
             ("https", service, "speaks HTTP"),
             ("stdio", service, "\"stdio\""),
+            (
+                "mcp-sse",
+                r#"{"groupName":"h","serviceName":"a"}"#,
+                "\"h\", which is not among nacosGroups",
+            ),
             ("mcp-sse", "null", "names no service"),
             ("mcp-sse", r#"{"serviceName":"a"}"#, "names no service"),
             (

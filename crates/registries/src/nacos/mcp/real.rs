@@ -22,6 +22,7 @@ fn reading(servers: &[String], more: impl FnOnce(&mut Reading)) -> Reading {
     let mut reading = Reading {
         nacos: Options {
             servers: servers.iter().map(|s| Arc::from(&**s)).collect(),
+            groups: vec![ENDPOINTS.into()],
             ..Options::default()
         },
         only: None,
