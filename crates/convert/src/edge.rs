@@ -18,6 +18,7 @@ mod expand;
 mod format;
 mod gateway;
 mod host;
+pub mod https;
 pub mod limits;
 mod matching;
 mod name;
