@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::core::Core;
+use crate::acme;
 use crate::apis::Apis;
 use crate::config::ServeOptions;
 use crate::derive::Derive;
@@ -95,6 +96,7 @@ pub async fn serve_until(
     doors.begin_from_disk(&warm, &derive)?;
     let apis = Apis::new(options.cluster_id.as_str().into());
     let store = OnceLock::new();
+    let certificates = options.acme.folder()?;
     let sources = Sources {
         wiring: Wiring {
             options: &options,
@@ -128,6 +130,14 @@ pub async fn serve_until(
     let_go(&warm, &derive, start)?;
     doors.can_show(shown, &stop).await;
     doors.begin("Ready.");
+    let parts = acme::Parts {
+        options: &options,
+        pages: &pages,
+        target: target.as_ref(),
+        folder: certificates,
+        seen: &core.of_acme,
+    };
+    acme::start(parts, &tasks, &stop)?;
     let xds = doors.address;
     ready(Addresses { xds, http });
     write::Begun::new(

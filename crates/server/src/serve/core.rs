@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{report, wiring};
+use crate::acme;
 use crate::analysis::Analyst;
 use crate::config::ServeOptions;
 use crate::deployments;
@@ -45,6 +46,7 @@ pub(super) struct Core {
     pub(super) bridges: Arc<Bridges>,
     /// The registries that are read.
     pub(super) registries: watch::Sender<Registries>,
+    pub(super) of_acme: Arc<acme::Seen>,
     pub(super) of_trust: Arc<trust::Seen>,
     pub(super) statuses: Arc<Book>,
     pub(super) of_deployments: Arc<deployments::Seen>,
@@ -76,6 +78,7 @@ impl Core {
             remotes,
             registries: self.registries.subscribe(),
             writing: OnceLock::new(),
+            acme: OnceLock::new(),
             authority: OnceLock::new(),
         })
     }
@@ -121,6 +124,9 @@ impl Core {
         let (of_settings, of_remotes) = (config_maps.clone(), remote_secrets.clone());
         let bridges = Arc::new(wiring::bridges(options));
         let of_registries = bridges.clone();
+        let edge = options.ingress.features().edge_namespace;
+        let of_acme = Arc::new(acme::Seen::new(edge));
+        let seen_certificates = of_acme.clone();
         let of_trust = Arc::new(trust::Seen::default());
         let seen_roots = of_trust.clone();
         let of_deployments = Arc::new(deployments::Seen::new(&options.namespace));
@@ -135,6 +141,7 @@ impl Core {
             of_injection.see(batch);
             of_remotes.see(batch);
             of_registries.see(batch);
+            seen_certificates.see(batch);
             seen_roots.see(batch);
             if let Some(deployed) = &deployed {
                 deployed.see(batch);
@@ -160,6 +167,7 @@ impl Core {
             remote_secrets,
             bridges,
             registries: watch::Sender::default(),
+            of_acme,
             of_trust,
             statuses,
             of_deployments,
