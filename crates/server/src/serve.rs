@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::core::Core;
-use crate::acme;
 use crate::apis::Apis;
 use crate::config::ServeOptions;
 use crate::derive::Derive;
@@ -130,14 +129,8 @@ pub async fn serve_until(
     let_go(&warm, &derive, start)?;
     doors.can_show(shown, &stop).await;
     doors.begin("Ready.");
-    let parts = acme::Parts {
-        options: &options,
-        pages: &pages,
-        target: target.as_ref(),
-        folder: certificates,
-        seen: &core.of_acme,
-    };
-    acme::start(parts, &tasks, &stop)?;
+    let places = (target.as_ref(), certificates);
+    core.order_certificates(&options, &pages, places, (&tasks, &stop))?;
     let xds = doors.address;
     ready(Addresses { xds, http });
     write::Begun::new(

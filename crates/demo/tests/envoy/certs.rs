@@ -352,7 +352,8 @@ pub(crate) async fn an_order_outlives_the_server_and_certificates_are_renewed(ri
     let edge = Edge::prepare(rig).await;
     let (a, b) = (host(0), host(1));
     edge.rig.write("ingresses.yaml", &ingress("a", &a, true));
-    edge.rig.write("https.yaml", &config_map(&[a.clone()]));
+    edge.rig
+        .write("https.yaml", &config_map(std::slice::from_ref(&a)));
     edge.directory
         .set(|setting| setting.looking = Duration::from_secs(2));
     let api = Api(edge.rig.address("127.0.0.1:16443"));

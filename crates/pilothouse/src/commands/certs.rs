@@ -73,7 +73,10 @@ pub(crate) async fn run(options: &CertsOptions, out: &mut dyn Write) -> anyhow::
             let page = debug_page(address, "/debug/certs").await?;
             return match options.output {
                 Format::Json => Ok(writeln!(out, "{}", serde_json::to_string_pretty(&page)?)?),
-                Format::Table => list(out, &page, width()).context("cannot print"),
+                Format::Table => {
+                    let now = super::text::now();
+                    list(out, &page, width(), &now).context("cannot print")
+                }
             };
         }
         What::Renew { host } => ("renew", host),
@@ -97,8 +100,13 @@ fn width() -> u16 {
     terminal_size::terminal_size().map_or(WIDTH, |(width, _)| width.0.max(40))
 }
 
-fn list(out: &mut dyn Write, page: &Value, width: u16) -> std::io::Result<()> {
+/// Lists what a page has; `now` as RFC 3339.
+fn list(out: &mut dyn Write, page: &Value, width: u16, now: &str) -> std::io::Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    if page["leads"] == false {
+        let holder = text(&page["holder"]);
+        return writeln!(out, "Another replica keeps the certificates: {holder}.");
+    }
     let Some(rows) = page["certificates"].as_array().filter(|r| !r.is_empty()) else {
         let directory = text(&page["directory"]);
         writeln!(out, "No certificates are ordered.")?;
@@ -109,10 +117,6 @@ fn list(out: &mut dyn Write, page: &Value, width: u16) -> std::io::Result<()> {
             .iter()
             .try_for_each(|line| writeln!(out, "{line}"));
     };
-    if page["leads"] == false {
-        let holder = text(&page["holder"]);
-        writeln!(out, "Another replica keeps them: {holder}.")?;
-    }
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
@@ -127,11 +131,11 @@ fn list(out: &mut dyn Write, page: &Value, width: u16) -> std::io::Result<()> {
     for row in rows {
         table.add_row([
             hosts(row),
-            text(&row["issuer"]),
+            issuer(&row["issuer"]).to_owned(),
             text(&row["secret"]),
             text(&row["state"]),
-            text(&row["notAfter"]),
-            text(&row["next"]),
+            day(&row["notAfter"], now),
+            day(&row["next"], now),
         ]);
     }
     for line in table.lines() {
@@ -148,6 +152,27 @@ fn list(out: &mut dyn Write, page: &Value, width: u16) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The short name of an issuer.
+fn issuer(host: &Value) -> &str {
+    match host.as_str() {
+        Some("acme-v02.api.letsencrypt.org") => "letsencrypt",
+        Some("acme-staging-v02.api.letsencrypt.org") => "letsencrypt (staging)",
+        Some(host) => host,
+        None => "-",
+    }
+}
+
+/// The day of a time in RFC 3339, or of today's the time.
+fn day(time: &Value, now: &str) -> String {
+    let Some((day, clock)) = time.as_str().and_then(|time| time.split_once('T')) else {
+        return "-".to_owned();
+    };
+    match now.starts_with(day) {
+        true => clock.to_owned(),
+        false => day.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -156,7 +181,7 @@ mod tests {
 
     fn listed(page: &Value) -> String {
         let mut out = Vec::new();
-        list(&mut out, page, WIDTH).unwrap();
+        list(&mut out, page, WIDTH, "2026-11-30T09:00:00Z").unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -181,8 +206,23 @@ mod tests {
             text.contains("\nb.example:\n  the directory refuses"),
             "{text}"
         );
+        assert!(
+            text.contains("letsencrypt ") && text.contains(" 2026-12-01"),
+            "{text}"
+        );
         let hosts: String = text.split_whitespace().collect();
         assert!(hosts.contains("b.example"), "{text}");
+    }
+
+    #[test]
+    fn today_is_told_by_the_clock() {
+        let day = |time| day(&json!(time), "2026-11-30T09:00:00Z");
+        assert_eq!(day("2026-11-30T10:11:12Z"), "10:11:12Z");
+        assert_eq!(day("2026-12-30T10:11:12Z"), "2026-12-30");
+        assert_eq!(
+            listed(&json!({"leads": false, "holder": "b", "certificates": []})),
+            "Another replica keeps the certificates: b.\n"
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ use model::settings::Settings;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use writeback::Place;
 
 use super::{report, wiring};
 use crate::acme;
@@ -31,6 +32,7 @@ use crate::supervisor::Supervisor;
 use crate::trust;
 use crate::warm::Warm;
 use crate::webhooks::InjectorSource;
+use crate::writing::Target;
 
 /// The derive thread, and those who hear of each batch.
 pub(super) struct Core {
@@ -46,7 +48,7 @@ pub(super) struct Core {
     pub(super) bridges: Arc<Bridges>,
     /// The registries that are read.
     pub(super) registries: watch::Sender<Registries>,
-    pub(super) of_acme: Arc<acme::Seen>,
+    of_acme: Arc<acme::Seen>,
     pub(super) of_trust: Arc<trust::Seen>,
     pub(super) statuses: Arc<Book>,
     pub(super) of_deployments: Arc<deployments::Seen>,
@@ -88,6 +90,24 @@ impl Core {
         self.thread
     }
 
+    /// Begins to keep certificates that are ordered, in a folder or in the API that is written to.
+    pub(super) fn order_certificates(
+        &self,
+        options: &ServeOptions,
+        pages: &Arc<Pages>,
+        (target, folder): (Option<&Target>, Option<Arc<dyn Place>>),
+        (tasks, stop): (&TaskTracker, &CancellationToken),
+    ) -> anyhow::Result<()> {
+        let parts = acme::Parts {
+            options,
+            pages,
+            target,
+            folder,
+            seen: &self.of_acme,
+        };
+        acme::start(parts, tasks, stop)
+    }
+
     pub(super) fn start(
         options: &ServeOptions,
         settings: Arc<Settings>,
@@ -106,12 +126,6 @@ impl Core {
         let of_statuses = statuses.clone();
         let home = wiring::home(options);
         let registration = Registration::start(options, home, nothing, metrics, tasks, stop);
-        let limits = OriginLimits {
-            unknown: options.max_unknown_namespaces,
-            unknown_per_address: options.max_unknown_namespaces.div_ceil(8),
-            places_per_namespace: options.max_places_per_namespace,
-            ..OriginLimits::default()
-        };
         let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
         let (seen, registered) = (shadows.clone(), registration.clone());
         let counted = metrics.clone();
@@ -153,7 +167,7 @@ impl Core {
         let on_proxy = move |namespace: &Namespace, labels: &Labels, seen| {
             of_proxies.seen(namespace, labels, seen);
         };
-        let (derive, thread) = Derive::start_watched(settings, limits, on_batch, on_proxy)
+        let (derive, thread) = Derive::start_watched(settings, limits(options), on_batch, on_proxy)
             .context("cannot start the derive thread")?;
         Ok(Self {
             derive,
@@ -172,5 +186,15 @@ impl Core {
             statuses,
             of_deployments,
         })
+    }
+}
+
+/// How much proxies may state that nothing is known of.
+fn limits(options: &ServeOptions) -> OriginLimits {
+    OriginLimits {
+        unknown: options.max_unknown_namespaces,
+        unknown_per_address: options.max_unknown_namespaces.div_ceil(8),
+        places_per_namespace: options.max_places_per_namespace,
+        ..OriginLimits::default()
     }
 }
