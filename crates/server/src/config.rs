@@ -111,6 +111,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub registries: crate::registries::RegistryOptions,
 
+    /// Certificates by ACME.
+    #[command(flatten)]
+    pub acme: crate::acme::AcmeOptions,
+
     /// Address for plaintext xDS. Beyond loopback only with --insecure-grpc.
     #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
     pub grpc_addr: SocketAddr,

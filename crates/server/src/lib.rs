@@ -1,6 +1,7 @@
 //! Wiring, supervision, debug HTTP, metrics, readiness.
 
 pub mod access;
+pub mod acme;
 pub mod analysis;
 pub mod api;
 pub mod apis;

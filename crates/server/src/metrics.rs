@@ -1,5 +1,6 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
+mod acme;
 mod authority;
 mod certificates;
 mod connected;
@@ -21,6 +22,7 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use acme::Acme;
 pub use authority::Authority;
 pub use certificates::Certificates;
 pub use connected::Connected;
@@ -120,6 +122,8 @@ pub struct Metrics {
     pub remotes: Remotes,
     /// Registries outside of Kubernetes.
     pub registries: Registries,
+    /// Of certificates by ACME.
+    pub acme: Acme,
     /// Of certificates made for workloads.
     pub certificates: Certificates,
     /// Of what is written into an API.
@@ -343,6 +347,7 @@ impl Metrics {
             authority: Authority::new(r)?,
             remotes: Remotes::new(r)?,
             registries: Registries::new(r)?,
+            acme: Acme::new(r)?,
             certificates: Certificates::new(r)?,
             writing: Writing::new(r)?,
             webhooks: Webhooks::new(r)?,

@@ -10,6 +10,7 @@ mod api_store;
 mod asked;
 mod backend;
 mod balance;
+mod certs;
 mod dumps;
 mod edge;
 mod extensions;
@@ -69,6 +70,8 @@ with_each_envoy! {
     edge::tls_ends_at_the_gateway_or_passes_it,
     edge::a_sidecar_lets_out_what_its_sidecar_lists,
     rotation::a_rotated_certificate_is_served_and_no_connection_ends,
+    certs::fifty_hosts_get_their_certificates,
+    certs::an_order_outlives_the_server_and_certificates_are_renewed,
     pool::requests_go_to_the_endpoint_that_the_picker_names,
     pool::a_pool_that_fails_open_is_served_without_its_picker,
     hosts::a_host_is_routed_over_any_connection_but_one_that_asks_for_certificates,
