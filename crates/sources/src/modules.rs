@@ -206,6 +206,11 @@ struct Entry {
 }
 
 impl Entry {
+    /// The namespace that its module is counted with: the first of those that want it.
+    fn counted_with(&self) -> Option<&Namespace> {
+        self.objects.first().map(|(namespace, ..)| namespace)
+    }
+
     fn namespaces(&self) -> BTreeSet<Namespace> {
         self.objects.iter().map(|(n, ..)| n.clone()).collect()
     }
@@ -263,7 +268,8 @@ impl Keeping {
                 good: None,
                 current: None,
             });
-            let changed = entry.objects != objects && source.pull == Pull::Always;
+            let may_differ = source.pull == Pull::Always || entry.good.is_none();
+            let changed = entry.objects != objects && may_differ;
             // Who was refused may have other credentials now.
             let other = entry.credentials != credentials && entry.good.is_none();
             if changed || other {
@@ -380,18 +386,29 @@ impl Keeping {
         told
     }
 
-    /// A module, if those in use have no more bytes with it than they may.
+    /// A module, if those in use have no more bytes with it than they may: all of them, and half of that those of a namespace.
     fn within_total(&self, source: &ModuleSource, came: Came) -> Result<Came, ModuleError> {
-        let others = self.entries.iter().filter(|(other, _)| *other != source);
-        let others = others.filter_map(|(_, entry)| entry.good.as_ref());
-        let mut sizes: BTreeMap<String, usize> = others
-            .map(|good| (good.module.sha256(), good.module.bytes().len()))
-            .collect();
-        sizes.insert(came.module.sha256(), came.module.bytes().len());
-        match sizes.values().sum::<usize>() > self.options.total {
-            true => Err(ModuleError::NoRoom(self.options.total >> 20)),
-            false => Ok(came),
+        let mine = self.entries.get(source).and_then(Entry::counted_with);
+        let (mut all, mut own) = (BTreeMap::new(), BTreeMap::new());
+        for (other, entry) in &self.entries {
+            let module = match other == source {
+                true => Some(&came.module),
+                false => entry.good.as_ref().map(|good| &good.module),
+            };
+            let Some(module) = module else { continue };
+            let size = module.bytes().len();
+            all.insert(module.sha256(), size);
+            if entry.counted_with() == mine {
+                own.insert(module.sha256(), size);
+            }
         }
+        let total = self.options.total;
+        for (sizes, limit) in [(all, total), (own, total / 2)] {
+            if sizes.values().sum::<usize>() > limit {
+                return Err(ModuleError::NoRoom(limit >> 20));
+            }
+        }
+        Ok(came)
     }
 
     /// Writes a module to disk, while others are fetched.

@@ -45,7 +45,7 @@ pub enum ModuleError {
     #[error("it did not come within {0:?}")]
     TimedOut(std::time::Duration),
     /// There is no room for it.
-    #[error("modules of more than {0} MiB are in use (--wasm-max-total)")]
+    #[error("with it, modules of more than {0} MiB would be in use (--wasm-max-total)")]
     NoRoom(usize),
 }
 

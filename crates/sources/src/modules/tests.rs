@@ -523,23 +523,45 @@ async fn modules_in_use_have_a_limit_together() {
     let server = Server::default();
     let address = server.start().await;
     let module = |n: u8| [A, &vec![n; 3000]].concat();
-    for n in 0..4 {
+    for n in 0..7 {
         server.body(format!("/{n}"), module(n));
     }
-    server.body("/same", module(0));
-    let at = |path: &str| demand(&source(format!("http://{address}/{path}")), "1");
-    // A module that two URLs name counts once.
-    let small = Options {
-        total: 10_000,
+    for path in ["/same", "/again"] {
+        server.body(path, module(0));
+    }
+    let of = |namespace: &str, path: &str| ModuleDemand {
+        object: ObjectName::new(namespace, "plugin"),
+        ..demand(&source(format!("http://{address}/{path}")), "1")
+    };
+    let limited = Options {
+        total: 20_000,
         ..options()
     };
-    let mut running = Running::start(small, ["0", "1", "2", "same"].map(at));
+    // A module that two URLs name counts once.
+    let mut wanted: Vec<ModuleDemand> = ["0", "1", "2", "same"].map(|p| of("shop", p)).into();
+    let mut running = Running::start(limited, wanted.clone());
     for _ in 0..4 {
         assert_eq!(running.outcome().await.1, None);
     }
-    running.want(["0", "1", "2", "same", "3"].map(at));
-    let (module, trouble) = running.outcome().await;
-    assert_eq!(module, None);
-    let trouble = trouble.unwrap();
-    assert!(trouble.contains("--wasm-max-total"), "{trouble}");
+    let no_room = |told: (Option<String>, Option<String>)| {
+        told.0.is_none() && told.1.is_some_and(|why| why.contains("--wasm-max-total"))
+    };
+    // A namespace has half of all.
+    wanted.push(of("shop", "3"));
+    running.want(wanted.clone());
+    assert!(no_room(running.outcome().await));
+    wanted.extend(["4", "5"].map(|p| of("cart", p)));
+    running.want(wanted.clone());
+    for _ in 0..2 {
+        assert_eq!(running.outcome().await.1, None);
+    }
+    // And all have a limit.
+    wanted.extend(["6", "again"].map(|p| of("till", p)));
+    running.want(wanted.clone());
+    let told = [running.outcome().await, running.outcome().await];
+    assert_eq!(told.into_iter().filter(|t| no_room(t.clone())).count(), 0);
+    server.body("/7", [A, &vec![7; 3000]].concat());
+    wanted.push(of("till", "7"));
+    running.want(wanted);
+    assert!(no_room(running.outcome().await));
 }
