@@ -1,21 +1,30 @@
-//! Texts that are not for logs or pages.
+//! Passwords, keys, tokens, and texts that may hold some.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// A text that shows nothing of itself but its length.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Redacted(Arc<str>);
+use zeroize::Zeroizing;
+
+/// A text that shows nothing of itself but its length, and is overwritten when nobody holds it any more.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Redacted(Arc<Zeroizing<String>>);
 
 impl Redacted {
     /// Hides a text.
-    pub fn new(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(Arc::new(Zeroizing::new(text.into())))
     }
 
     /// The text, for whoever it is meant for.
     pub fn reveal(&self) -> &str {
         &self.0
+    }
+}
+
+impl Hash for Redacted {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.reveal().hash(state);
     }
 }
 

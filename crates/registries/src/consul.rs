@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::{Answer, Client, HttpError, Server, escape, secret};
 use crate::report::{self, Reading, Registry, RegistryError, Reports};
-use crate::secret::Redacted;
 use decode::Garbled;
+use model::redacted::Redacted;
 
 /// Most services that are asked for by a query each; a Consul allows 200 connections of one client.
 pub const SINGLE: usize = 150;

@@ -13,9 +13,9 @@ use model::{Namespace, Owner, SourceId};
 use crate::keeper::Keep;
 use crate::nacos::mcp;
 use crate::protocol::Protocol;
-use crate::secret::Redacted;
 use crate::service::{Making, VirtualPorts};
 use crate::source::Open;
+use model::redacted::Redacted;
 
 /// Precedence of registries: whatever else there is wins over them.
 const RANK: u8 = 250;

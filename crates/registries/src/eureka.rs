@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::{Client, HttpError, Server, basic};
 use crate::report::{self, Reading, Registry, RegistryError, Report, Reports, ServiceName};
-use crate::secret::Redacted;
 use decode::{Applications, Garbled};
+use model::redacted::Redacted;
 
 /// How often a Eureka is asked where nothing else is said.
 pub const REFRESH: Duration = Duration::from_secs(30);

@@ -19,7 +19,6 @@ pub mod nacos;
 mod outbox;
 pub mod protocol;
 mod report;
-mod secret;
 pub mod service;
 pub mod source;
 pub mod srv;
@@ -28,4 +27,3 @@ mod turns;
 pub mod zookeeper;
 
 pub use report::{Instance, Reading, Registry, RegistryError, Report, Reports, ServiceName};
-pub use secret::Redacted;

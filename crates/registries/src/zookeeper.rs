@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use crate::address::Address;
 use crate::outbox::Outbox;
 use crate::report::{Reading, Registry, Report, Reports};
-use crate::secret::Redacted;
 use crate::turns::{self, End, Servers};
+use model::redacted::Redacted;
 use session::Session;
 use tree::Layout;
 

@@ -3,7 +3,8 @@
 use crate::reads::Reads;
 use crate::snapshot::Snapshot;
 use incr::Cx;
-use model::kinds::kube::{Base64, Secret};
+use model::kinds::kube::Secret;
+use model::redacted::Redacted;
 use model::template::SecretRef;
 
 /// More bytes of a value are too many.
@@ -32,7 +33,7 @@ pub enum NoValue {
 /// # Errors
 ///
 /// Says why there is none.
-pub fn value(cx: &Cx<'_, Snapshot>, wanted: &SecretRef) -> Result<Value, NoValue> {
+pub fn value(cx: &Cx<'_, Snapshot>, wanted: &SecretRef) -> Result<Redacted, NoValue> {
     let settings = cx.settings();
     let asking = &wanted.asking;
     let configures_all =
@@ -42,23 +43,7 @@ pub fn value(cx: &Cx<'_, Snapshot>, wanted: &SecretRef) -> Result<Value, NoValue
     }
     let secret = cx.get::<Secret>(&wanted.secret).ok_or(NoValue::NoSecret)?;
     let value = secret.spec.data.get(&wanted.key).ok_or(NoValue::NoKey)?;
-    let fits = value.len() <= MOST_BYTES && std::str::from_utf8(value).is_ok();
-    fits.then(|| Value(value.clone())).ok_or(NoValue::NoText)
-}
-
-/// A text out of a Secret. It never shows in `Debug`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Value(Base64);
-
-impl Value {
-    /// The text.
-    pub fn reveal(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default()
-    }
-}
-
-impl std::fmt::Debug for Value {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "<{} bytes>", self.0.len())
-    }
+    let text = std::str::from_utf8(value).ok();
+    let text = text.filter(|text| text.len() <= MOST_BYTES);
+    text.map(Redacted::new).ok_or(NoValue::NoText)
 }

@@ -9,8 +9,8 @@ use model::kinds::higress::Registry as Stated;
 
 use super::{Credentials, Fault};
 use crate::address::Address;
-use crate::secret::Redacted;
 use crate::{nacos, zookeeper};
+use model::redacted::Redacted;
 
 /// The servers that `domain` lists, with commas, each checked.
 pub(super) fn servers(stated: &Stated, port: u16) -> Result<Vec<Arc<str>>, Fault> {

@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::message::{self, Granted};
 use crate::http::{Ask, ask_once};
-use crate::secret::Redacted;
+use model::redacted::Redacted;
 
 /// Where to log in: Nacos 1 and 2, then Nacos 3.
 const LOGINS: [&str; 2] = ["/nacos/v1/auth/users/login", "/nacos/v3/auth/user/login"];

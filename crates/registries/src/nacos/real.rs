@@ -8,7 +8,7 @@ use super::*;
 use crate::backends::{Backend, Read, eventually, figures};
 use crate::http::{Ask, Connection};
 use crate::report::{Instance, Report};
-use crate::secret::Redacted;
+use model::redacted::Redacted;
 
 /// Long enough that no instance becomes unhealthy in a test that sends no heartbeats.
 const PATIENT: &str =

@@ -6,8 +6,8 @@ use model::kinds::higress::Registry;
 use model::kinds::kube::Secret;
 use model::names::Name;
 use model::object::{Object, ObjectKey, Origin};
+use model::redacted::Redacted;
 use model::{Diagnostic, Severity};
-use registries::Redacted;
 use registries::entry::{Credentials, Entry, Fault, Key};
 
 use super::bridges::Seen;

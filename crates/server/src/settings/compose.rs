@@ -207,7 +207,7 @@ impl Composer {
             file: Some(EdgeFile {
                 path: document.place.clone(),
                 text: match text {
-                    Ok(text) => Ok(Redacted::new(text.clone())),
+                    Ok(text) => Ok(Redacted::new(&**text)),
                     Err(why) => Err(why.as_str().into()),
                 },
             }),

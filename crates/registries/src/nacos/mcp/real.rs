@@ -16,7 +16,7 @@ use super::*;
 use crate::backends::Backend;
 use crate::http::{Ask, Connection};
 use crate::nacos::credentials::escaped;
-use crate::secret::Redacted;
+use model::redacted::Redacted;
 
 fn reading(servers: &[String], more: impl FnOnce(&mut Reading)) -> Reading {
     let mut reading = Reading {
