@@ -35,7 +35,7 @@ use proto_istio::extensions::{LuaConfig, TrafficSelector, WasmConfig};
 use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
 use store::{Reads, Snapshot};
 
-pub use module::{troubles, wanted};
+pub use module::{troubles, unproven, wanted};
 pub use phases::{FilterOf, Has, Phases, extend};
 pub use proto_istio::extensions::traffic_extension::ExecutionPhase as Phase;
 pub use read::{ReadExtension, Wanted};

@@ -25,7 +25,7 @@ use mesh::scope::{ScopeKey, ScopeOf};
 use model::access::{Access, AccessKey};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
-use model::names::ClusterId;
+use model::names::{ClusterId, Namespace};
 use model::node::{Identity, Role};
 use model::object::ObjectKey;
 use model::spiffe::SpiffeId;
@@ -69,6 +69,11 @@ enum Admission {
 }
 
 impl SecretsOf {
+    /// The namespace that they have proven to be of.
+    pub(crate) fn proven(&self) -> Option<&Namespace> {
+        self.identity.as_ref().map(|identity| &identity.namespace)
+    }
+
     /// What decides the secrets of a proxy.
     pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
         let Some(identity) = proxy.node.identity.clone() else {

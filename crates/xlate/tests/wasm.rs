@@ -506,9 +506,19 @@ fn values_of_secrets_are_for_proven_gateways_of_the_namespace() {
     let filled = json!({"key": "<a\"b>"});
     assert_eq!(seen("own", own.clone()), filled);
     assert_eq!(seen("higress-system/own", own.clone()), filled);
-    assert_eq!(seen("shop/other", own), Value::Null);
+    assert_eq!(seen("shop/other", own.clone()), Value::Null);
     let elsewhere = json!({"token": "sa:shop:gateway", "namespace": "shop"});
+    let world = with_secrets(&values, &spec("own"), false);
+    let complaints = |more: &Value| {
+        let found = world.get(&gateway(&world, more).findings());
+        let of_plugin = found.iter().filter(|d| d.code == "PIL0463");
+        of_plugin
+            .filter(|d| d.message.contains("not proven"))
+            .count()
+    };
+    assert_eq!(complaints(&own), 0);
     for unproven in [json!({}), elsewhere, json!({"token": "sa:shop:gateway"})] {
+        assert_eq!(complaints(&unproven), 1);
         assert_eq!(seen("own", unproven), Value::Null);
     }
 }

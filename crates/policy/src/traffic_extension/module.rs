@@ -12,6 +12,7 @@ use mesh::finding::{about_named, code};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::kube::Secret;
 use model::module::{ModuleDemand, ModuleSource, Pull, PullCredentials};
+use model::names::Namespace;
 use model::object::ObjectName;
 use proto_envoy::envoy::config::listener::v3::Filter;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
@@ -19,7 +20,7 @@ use proto_istio::extensions::{FailStrategy, PullPolicy, WasmConfig};
 use store::{Reads, Snapshot};
 
 use super::phases::{Has, runs};
-use super::{Code, ExtensionsOf, url};
+use super::{Code, ExtensionsOf, template, url};
 
 /// The field of a Secret of registries' credentials.
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
@@ -162,6 +163,38 @@ pub fn troubles(
             super::Wanted::WasmPlugin(_) | super::Wanted::HigressPlugin(_) => "spec.url",
         };
         found.push(about_named(kind, name, code::NO_MODULE, severity, why).at(path));
+    }
+    found
+}
+
+/// Plugins that name values of Secrets, at proxies that have not proven to be of their namespace: they get none.
+pub fn unproven(
+    cx: &Cx<'_, Snapshot>,
+    extensions: &ExtensionsOf,
+    proven: Option<&Namespace>,
+) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for extension in cx.query(extensions).iter() {
+        let Code::Wasm(config) = &extension.code else {
+            continue;
+        };
+        let home = &extension.name.namespace;
+        let plugin = matches!(extension.origin, super::Wanted::HigressPlugin(_));
+        let stated = config.plugin_config.as_ref().filter(|_| plugin);
+        let text = stated.and_then(|stated| serde_json::to_string(stated).ok());
+        if proven == Some(home) || !text.is_some_and(|text| template::has_any(&text)) {
+            continue;
+        }
+        let effect = match config.fail_strategy() {
+            FailStrategy::FailOpen => "what it should see passes without it",
+            FailStrategy::FailClose | FailStrategy::FailReload => "what it should see is refused",
+        };
+        let why = format!(
+            "a proxy has not proven to be of {home}, and so gets no values of Secrets: {effect}"
+        );
+        let (kind, name) = extension.origin.key();
+        let severity = Severity::Error;
+        found.push(about_named(kind, name, code::UNUSABLE_PLUGIN, severity, why).at("spec"));
     }
     found
 }

@@ -82,6 +82,10 @@ impl Query<Snapshot> for FindingsOfView {
         for side in &parts {
             of_extensions(cx, side, &mut found);
         }
+        if let Some(side) = parts.first() {
+            let proven = self.secrets.proven();
+            found.extend(traffic_extension::unproven(cx, &side.extensions, proven));
+        }
         in_order(found)
     }
 }
