@@ -50,18 +50,13 @@ impl FolderPlace {
         let shown = folder.display().to_string();
         let unusable = |error| FolderError::Unusable(shown.clone(), error);
         private::data_folder(folder, &[LOCK]).map_err(unusable)?;
-        let path = folder.join(LOCK);
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path);
-        let lock = lock.map_err(unusable)?;
+        let lock = private::open(&folder.join(LOCK)).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(FolderError::Taken(shown)),
             Err(TryLockError::Error(error)) => return Err(unusable(error)),
         }
+        private::sweep(folder);
         Ok(Self {
             name: format!("the folder {shown}"),
             folder: folder.to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use model::ObjectName;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -28,6 +28,8 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 const LOOK: Duration = Duration::from_secs(3600);
 /// How often the clock is looked at.
 const CLOCK: Duration = Duration::from_secs(60);
+/// How often rows are told at most: there may be very many.
+const TELL: Duration = Duration::from_millis(100);
 /// How long other orders wait when a directory limits one: it may mean them all.
 const HOLD: Duration = Duration::from_secs(60);
 
@@ -149,6 +151,8 @@ pub struct Keeper {
     busy: BTreeMap<Id, ObjectName>,
     /// Nothing new is ordered before then.
     held_until: SystemTime,
+    /// When rows were told last.
+    told_at: Option<Instant>,
     random: RandomState,
 }
 
@@ -187,6 +191,7 @@ impl Keeper {
             work: JoinSet::new(),
             busy: BTreeMap::new(),
             held_until: SystemTime::UNIX_EPOCH,
+            told_at: None,
             random: RandomState::new(),
         }
     }
@@ -199,8 +204,7 @@ impl Keeper {
         self.wanted.mark_changed();
         loop {
             self.begin();
-            self.tell();
-            let wait = self.wait();
+            let wait = self.wait().min(self.tell());
             tokio::select! {
                 () = stop.cancelled() => break,
                 changed = self.wanted.changed() => match changed {
@@ -471,7 +475,13 @@ impl Keeper {
         Some(row(secret, entry, host_of(&self.options.directory)))
     }
 
-    fn tell(&self) {
+    /// Tells how it stands; returns after which time that is wanted again.
+    fn tell(&mut self) -> Duration {
+        let since = self.told_at.map_or(TELL, |at| at.elapsed());
+        if since < TELL {
+            return TELL - since;
+        }
+        self.told_at = Some(Instant::now());
         let issuer: Arc<str> = host_of(&self.options.directory).into();
         let entries = self.entries.iter();
         let rows: Arc<[Row]> = entries.map(|(s, e)| row(s, e, &issuer)).collect();
@@ -480,6 +490,7 @@ impl Keeper {
             *known = rows;
             differs
         });
+        CLOCK
     }
 }
 

@@ -204,3 +204,33 @@ async fn an_account_that_is_not_known_any_more_is_made_again() {
         .until(|world| world.row("more").state == State::Valid)
         .await;
 }
+
+#[test]
+fn nothing_that_is_answered_panics_however_it_is_changed() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/acme");
+    let seeds: Vec<Vec<u8>> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| std::fs::read(file.unwrap().path()).unwrap())
+        .collect();
+    assert!(seeds.len() >= 7);
+    let mut drawn = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut draw = |below: usize| {
+        drawn ^= drawn << 13;
+        drawn ^= drawn >> 7;
+        drawn ^= drawn << 17;
+        usize::try_from(drawn % below.max(1) as u64).unwrap()
+    };
+    for turn in 0..20_000 {
+        let mut bytes = seeds[turn % seeds.len()].clone();
+        for _ in 0..=draw(4) {
+            let at = draw(bytes.len());
+            match draw(4) {
+                0 if !bytes.is_empty() => bytes[at] = u8::try_from(draw(256)).unwrap(),
+                1 => bytes.truncate(at),
+                2 => bytes.insert(at, b"\"{[0-"[draw(5)]),
+                _ => bytes.extend_from_within(at..),
+            }
+        }
+        crate::fuzz(&bytes);
+    }
+}

@@ -30,6 +30,18 @@ const MOST: usize = 10_000;
 /// The most hosts of a certificate that is ordered.
 const MOST_HOSTS: usize = 100;
 
+/// The fields of the text, of an entry, and of an issuer.
+const FIELDS: [&str; 6] = [
+    "automaticHttps",
+    "fallbackForInvalidSecret",
+    "renewBeforeDays",
+    "credentialConfig",
+    "acmeIssuer",
+    "version",
+];
+const OF_ENTRY: [&str; 4] = ["domains", "tlsIssuer", "tlsSecret", "cacertSecret"];
+const OF_ISSUER: [&str; 4] = ["name", "email", "ak", "sk"];
+
 /// What the ConfigMap says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Https {
@@ -87,6 +99,7 @@ impl Https {
             by_domain: BTreeMap::new(),
             faults: Vec::new(),
         };
+        https.unknown(&document, "", &FIELDS);
         https.automatic = https.flag(&document, "automaticHttps", true);
         https.fallback = https.flag(&document, "fallbackForInvalidSecret", false);
         https.renewal(&document["renewBeforeDays"]);
@@ -125,6 +138,19 @@ impl Https {
         });
     }
 
+    /// Finds fields that nobody reads.
+    fn unknown(&mut self, value: &Value, path: &str, known: &[&str]) {
+        let fields = value
+            .as_object()
+            .into_iter()
+            .flat_map(|fields| fields.keys());
+        for field in fields.filter(|field| !known.contains(&field.as_str())) {
+            let at: String = field.chars().filter(|c| !c.is_control()).take(64).collect();
+            let message = format!("is no field that is known: {}", known.join(", "));
+            self.fault(format!("{path}{at}"), message);
+        }
+    }
+
     fn flag(&mut self, document: &Value, field: &str, default: bool) -> bool {
         match &document[field] {
             Value::Null => default,
@@ -151,6 +177,7 @@ impl Https {
     fn issuers(&mut self, stated: &Value) {
         for (at, issuer) in self.list(stated, "acmeIssuer").iter().enumerate() {
             let path = format!("acmeIssuer[{at}]");
+            self.unknown(issuer, &format!("{path}."), &OF_ISSUER);
             if issuer["name"] != ISSUER {
                 let message = format!("is no issuer that is known: {ISSUER} is");
                 self.fault(format!("{path}.name"), message);
@@ -191,6 +218,7 @@ impl Https {
         let mut ordered: BTreeMap<ObjectName, usize> = BTreeMap::new();
         for (at, entry) in list.iter().take(MOST).enumerate() {
             let path = format!("credentialConfig[{at}]");
+            self.unknown(entry, &format!("{path}."), &OF_ENTRY);
             let Some(credential) = self.entry(entry, &path, namespace) else {
                 continue;
             };
@@ -459,6 +487,21 @@ mod tests {
             "credentialConfig[5].tlsSecret",
         ];
         assert_eq!(faults(&https), expected);
+    }
+
+    #[test]
+    fn fields_that_nobody_reads_are_found() {
+        let https = read(
+            "{version: '1', credentialConfigs: [], acmeIssuer: [{name: letsencrypt, mail: x}], credentialConfig: [\
+             {domain: a.example, domains: [b.example], tlsSecret: b}]}",
+        );
+        let expected = [
+            "credentialConfigs",
+            "acmeIssuer[0].mail",
+            "credentialConfig[0].domain",
+        ];
+        assert_eq!(faults(&https), expected);
+        assert!(https.secret("b.example").is_some());
     }
 
     #[test]

@@ -22,7 +22,7 @@ const UNSERVED: Duration = Duration::from_secs(5);
 /// How long after it came a proxy is taken to have what it was not sent.
 const SETTLED: Duration = Duration::from_secs(2);
 /// How often it is looked.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(100);
 /// How long proxies of other replicas have, which hear of it from the API as we do.
 const OTHERS: Duration = Duration::from_secs(3);
 
@@ -44,6 +44,9 @@ struct Progress {
     lag: usize,
 }
 
+/// Which of the texts each resource has, by its version: it is looked through once.
+type Known = BTreeMap<u64, Vec<bool>>;
+
 /// A proxy with its routes.
 type Routes = (Arc<Node>, Vec<Arc<Resource>>);
 
@@ -56,8 +59,9 @@ impl Gateways for Proxies {
 impl Proxies {
     async fn wait(&self, answers: &[Answer]) -> Result<(), String> {
         let start = Instant::now();
+        let mut known = Known::new();
         loop {
-            let progress = self.look(answers).await?;
+            let progress = self.look(answers, &mut known).await?;
             let unserved = progress.iter().position(|p| p.serve == 0);
             let lag: usize = progress.iter().map(|p| p.lag).sum();
             let waited = start.elapsed();
@@ -87,7 +91,7 @@ impl Proxies {
     }
 
     /// How far proxies are with each answer.
-    async fn look(&self, answers: &[Answer]) -> Result<Vec<Progress>, String> {
+    async fn look(&self, answers: &[Answer], known: &mut Known) -> Result<Vec<Progress>, String> {
         let routes = self.derive.ask(|state| {
             let gateways = state.proxies().filter(|p| p.node.role == Role::Router);
             let routes = gateways.map(|proxy| {
@@ -102,8 +106,13 @@ impl Proxies {
             .iter()
             .map(|a| format!("{PATH}{}", a.token))
             .collect();
-        let holding = tokio::task::spawn_blocking(move || holders(&routes, &tokens)).await;
-        let holding = holding.map_err(|error| error.to_string())?;
+        let mut so_far = std::mem::take(known);
+        let looking = tokio::task::spawn_blocking(move || {
+            let holding = holders(&routes, &tokens, &mut so_far);
+            (holding, so_far)
+        });
+        let (holding, so_far) = looking.await.map_err(|error| error.to_string())?;
+        *known = so_far;
         let mut acknowledged: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         for connection in self.connections.all() {
             let Some(state) = &connection.types[TypeUrl::Route] else {
@@ -134,9 +143,8 @@ impl Proxies {
     }
 }
 
-/// The proxies whose routes have each text. Routes that proxies share are looked through once.
-fn holders(routes: &[Routes], texts: &[String]) -> Vec<Vec<Arc<Node>>> {
-    let mut known: BTreeMap<u64, Vec<bool>> = BTreeMap::new();
+/// The proxies whose routes have each text.
+fn holders(routes: &[Routes], texts: &[String], known: &mut Known) -> Vec<Vec<Arc<Node>>> {
     let mut holders = vec![Vec::new(); texts.len()];
     for (node, all) in routes {
         let mut has = vec![false; texts.len()];

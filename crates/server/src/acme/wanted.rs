@@ -74,3 +74,65 @@ fn wanted(options: &AcmeOptions, map: Option<&Object<ConfigMap>>) -> Wanted {
         certificates: certificates.collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use model::AnyObject;
+    use testkit::World;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: AcmeOptions,
+    }
+
+    /// What flags and the text of the ConfigMap want: Secrets with hosts and days.
+    fn of(flags: &[&str], cert: &str) -> Vec<String> {
+        let options = Line::parse_from(["serve"].iter().chain(flags)).options;
+        let map = serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "higress-https", "namespace": "edge"},
+            "data": {"cert": cert},
+        });
+        let objects = World::objects(&map.to_string());
+        let Some(AnyObject::ConfigMap(map)) = objects.first() else {
+            panic!("a ConfigMap");
+        };
+        let wanted = wanted(&options, Some(map));
+        let shown = wanted.certificates.iter().map(|(secret, wish)| {
+            let days = wish.renew_before.as_secs() / DAY.as_secs();
+            format!("{secret} {} {days}", wish.hosts.join(","))
+        });
+        let email = wanted.email.iter().map(ToString::to_string);
+        shown.chain(email).collect()
+    }
+
+    const CERT: &str = "{renewBeforeDays: 20, acmeIssuer: [{name: letsencrypt, email: a@b.example}], credentialConfig: [\
+        {domains: [b.example, A.example], tlsIssuer: letsencrypt, tlsSecret: tls}, {domains: [c.example], tlsSecret: own}]}";
+
+    #[test]
+    fn what_has_an_issuer_is_ordered_unless_nothing_is() {
+        let wanted = ["edge/tls a.example,b.example 20", "a@b.example"];
+        assert_eq!(of(&[], CERT), wanted);
+        let off = CERT.replace("{renew", "{automaticHttps: false, renew");
+        assert_eq!(of(&[], &off), ["a@b.example"]);
+        assert_eq!(of(&[], "["), Vec::<String>::new());
+    }
+
+    #[test]
+    fn flags_add_certificates_and_hosts_of_one_secret_share_it() {
+        let flags = [
+            "--acme-host=x.example=edge/tls",
+            "--acme-host=y.example=shop/y,*.y.example=shop/y",
+            "--acme-email=c@d.example",
+        ];
+        let wanted = [
+            "edge/tls a.example,b.example,x.example 20",
+            "shop/y *.y.example,y.example 30",
+            "c@d.example",
+        ];
+        assert_eq!(of(&flags, CERT), wanted);
+    }
+}
