@@ -263,3 +263,129 @@ fn an_edit_of_a_bridge_touches_what_it_changes() {
     assert!(server.has("10.7.1.3"));
     assert!(!server.get("/debug/registries").unwrap().contains("eureka"));
 }
+
+/// A Nacos 3 with a server of MCP, and one that speaks none; nothing else of it answers.
+fn nacos() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let documents = ["maps", "rest"].map(|id| {
+        let protocol = match id {
+            "maps" => "mcp-streamable",
+            _ => "http",
+        };
+        let versions = serde_json::json!({
+            "id": id, "frontProtocol": "mcp-streamable", "latestPublishedVersion": "1",
+        });
+        let service = serde_json::json!({"groupName": "mcp-endpoints", "serviceName": id});
+        let version = serde_json::json!({
+            "name": id, "protocol": protocol, "remoteServerConfig": {"serviceRef": service},
+        });
+        [
+            (format!("{id}-mcp-versions.json"), versions),
+            (format!("{id}-1-mcp-server.json"), version),
+        ]
+    });
+    let documents = documents.concat();
+    thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let documents = documents.clone();
+            thread::spawn(move || answer_as_nacos(socket, &documents));
+        }
+    });
+    port
+}
+
+fn answer_as_nacos(socket: TcpStream, documents: &[(String, Value)]) {
+    let mut writer = socket.try_clone().unwrap();
+    let mut lines = BufReader::new(socket).lines();
+    while let Some(Ok(request)) = lines.next() {
+        while lines
+            .next()
+            .is_some_and(|line| line.is_ok_and(|l| !l.is_empty()))
+        {}
+        let target = request.replace("%2D", "-").replace("%2E", ".");
+        let body = if target.contains("/nacos/v3/admin/cs/config/list?") {
+            let items = documents
+                .iter()
+                .map(|(id, _)| serde_json::json!({"dataId": id}));
+            let items: Vec<Value> = items.collect();
+            Some(serde_json::json!({"data": {"pageItems": items}}))
+        } else if target.contains("/nacos/v3/client/cs/config?") {
+            let mut all = documents.iter();
+            let found = all.find(|(id, _)| target.contains(&format!("dataId={id}&")));
+            found.map(|(_, d)| serde_json::json!({"data": {"content": d.to_string()}}))
+        } else {
+            None
+        };
+        let status = match body {
+            Some(_) => "200 OK",
+            None => "404 Not Found",
+        };
+        let body = body.unwrap_or_default().to_string();
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        if writer.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn servers_of_mcp_of_a_nacos_are_routed_while_its_entry_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let port = nacos();
+    let entry = |more: &str| {
+        format!("  - {{type: nacos3, name: main, domain: 127.0.0.1, port: {port}{more}}}\n")
+    };
+    let reads = ", enableMCPServer: true, mcpServerBaseUrl: /mcp";
+    bridge(folder, &entry(reads));
+    let flags = [
+        "--ingress-class",
+        "higress",
+        "--registry-start-timeout",
+        "100ms",
+    ];
+    let server = Server::start(folder, &flags);
+    let routes = || {
+        let page = server.get("/debug/configz").unwrap();
+        (
+            page.contains("/mcp/maps"),
+            page.contains("/tools/maps"),
+            page.contains("/rest"),
+        )
+    };
+    until("the server is routed", || routes() == (true, false, false));
+    let row = || -> Value {
+        let page = server.get("/debug/registries").unwrap();
+        let page: Value = serde_json::from_str(&page).unwrap();
+        page[0]["mcp"].clone()
+    };
+    until("the other is told of", || row()["served"] == 1);
+    assert!(
+        row()["refused"]["rest"]
+            .as_str()
+            .unwrap()
+            .contains("speaks HTTP")
+    );
+
+    // Another entry is another route, and none where servers of MCP are not read any more.
+    bridge(folder, &entry(&reads.replace("/mcp", "/tools")));
+    until("the path is the new one", || {
+        routes() == (false, true, false)
+    });
+    bridge(folder, &entry(""));
+    until("nothing is routed", || routes() == (false, false, false));
+    assert_eq!(row(), Value::Null);
+    bridge(folder, &entry(reads));
+    until("the server is routed again", || {
+        routes() == (true, false, false)
+    });
+    bridge(
+        folder,
+        "  - {type: static, name: fixed, domain: \"10.7.1.1:80\", port: 80}\n",
+    );
+    until("the registry is gone", || routes() == (false, false, false));
+}

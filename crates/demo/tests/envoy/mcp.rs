@@ -171,16 +171,21 @@ impl Tools {
     fn events(&self, query: &str) -> Response<Body> {
         let (to, mut events) = mpsc::unbounded_channel::<String>();
         let session = self.open(Some(to));
-        let origin = match query {
-            "absolute" => "http://10.0.0.1:8080",
-            _ => "",
+        let address = format!("/messages?sessionId={session}");
+        let first = match query {
+            "absolute" => format!("event: endpoint\ndata: http://10.0.0.1:8080{address}\n\n"),
+            "relative" => format!("event:endpoint\ndata:{}\n\n", &address[1..]),
+            "cr" => format!("event: endpoint\rdata: {address}\r\r"),
+            "late" => format!("event: ping\ndata: {{}}\n\nevent: endpoint\ndata: {address}\n\n"),
+            "long" => {
+                let long = "x".repeat(200_000);
+                format!(": {long}\n\nevent: endpoint\ndata: {address}\n\n")
+            }
+            _ => format!(": hello\r\n\r\nevent: endpoint\r\ndata: {address}\r\n\r\n"),
         };
         let (pieces, body) = mpsc::channel::<Result<Frame<Bytes>, Infallible>>(1);
         tokio::spawn(async move {
-            let first = format!(
-                ": hello\r\n\r\nevent: endpoint\r\ndata: {origin}/messages?sessionId={session}\r\n\r\n"
-            );
-            let (a, b) = first.split_at(37);
+            let (a, b) = first.split_at(if first.len() > 100_000 { 100_000 } else { 37 });
             for piece in [a, b] {
                 let piece = Bytes::from(piece.to_owned());
                 if pieces.send(Ok(Frame::data(piece))).await.is_err() {
@@ -271,7 +276,8 @@ impl Events {
     async fn next(&mut self, event: &str) -> String {
         let wanted = format!("event: {event}\n");
         loop {
-            let text = self.text.replace("\r\n", "\n");
+            let text = self.text.replace("\r\n", "\n").replace('\r', "\n");
+            let text = text.replace("event:endpoint\ndata:", "event: endpoint\ndata: ");
             if let Some(at) = text.find(&wanted)
                 && let Some(end) = text[at..].find("\n\n")
             {
@@ -374,22 +380,38 @@ pub(crate) async fn a_session_of_mcp_stays_with_the_endpoint_that_made_it(mut ri
         reply.is_ok_and(|reply| reply.status == 200)
     })
     .await;
-    assert_eq!(over_streamable(address, "/mcp").await.len(), 3);
-    assert_eq!(over_streamable(address, "/s/mcp").await.len(), 3);
-    assert_eq!(
+    assert!(over_streamable(address, "/mcp").await.len() > 1);
+    assert!(over_streamable(address, "/s/mcp").await.len() > 1);
+    assert!(
         over_events(address, "/sse", "/messages?sessionId=")
             .await
-            .len(),
-        3
+            .len()
+            > 1
     );
-    assert_eq!(
+    assert!(
         over_events(address, "/tools/sse", "/tools/messages?sessionId=")
             .await
-            .len(),
-        3
+            .len()
+            > 1
     );
     // Clients do not talk to where a server says that it is.
     over_events(address, "/tools/sse?absolute", "/tools/messages?sessionId=").await;
+    for (how, begins, is_bound) in [
+        ("relative", "messages?sessionId=", true),
+        ("cr", "/tools/messages?sessionId=", true),
+        ("late", "/tools/messages?sessionId=", true),
+        // What is too long is passed on as it is, and so is what follows.
+        ("long", "/messages?sessionId=", false),
+    ] {
+        let mut events = Events::open(address, &format!("/tools/sse?{how}")).await;
+        let endpoint = events.next("endpoint").await;
+        assert!(endpoint.starts_with(begins), "{how}: {endpoint}");
+        assert_eq!(
+            endpoint.contains("&pilothouse-endpoint="),
+            is_bound,
+            "{how}: {endpoint}"
+        );
+    }
     // What goes between the filters is not seen by servers, whoever sent it, nor is what the address says beside the server's.
     let lie = [
         ("x-pilothouse-endpoint", "MTI3LjAuMC4xOjE="),
