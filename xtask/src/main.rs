@@ -140,10 +140,12 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("writeback", &["model", "apiserver"]),
     ("registration", &["model", "writeback"]),
     ("registries", &["model", "proto-istio", "sources"]),
+    ("acme", &["apiserver", "mesh", "model", "writeback"]),
     ("ca", &["apiserver", "sources", "writeback"]),
     (
         "server",
         &[
+            "acme",
             "admission",
             "inject",
             "ca",

@@ -19,6 +19,7 @@ mod expand;
 mod format;
 mod gateway;
 mod host;
+pub mod https;
 pub mod limits;
 mod matching;
 mod mcp;

@@ -29,6 +29,8 @@ pub mod code {
     pub const CLOSED: &str = "PIL0721";
     /// A rule of an Ingress is not used: another says the same or has the host, or it is a canary of nothing.
     pub const NOT_USED: &str = "PIL0722";
+    /// A part of the ConfigMap `higress-https` is not used.
+    pub const HTTPS: &str = "PIL0723";
 }
 
 /// An object that a translator of stratum `S` made.

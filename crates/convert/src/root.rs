@@ -8,6 +8,7 @@ use incr::{Engine, RootId};
 use model::{AnyObject, Diagnostic, Namespace, ObjectKey, ObjectName};
 use store::Snapshot;
 
+use crate::edge::https::{CONFIG_MAP, FindingsOfHttps};
 use crate::edge::{FindingsOf, GatewayOfHost, RoutesOfEdgeHost, RuleOfService};
 use crate::gateway_api::{HostOfMesh, HostOfParent, RuleOfTarget, RuleOfXBackend};
 use crate::gateway_api::{ServersOf, ServiceOfXBackend, StreamsOf};
@@ -32,6 +33,8 @@ pub enum Root {
     EdgeService(ObjectName),
     /// What is wrong with an Ingress with annotations.
     EdgeIngress(ObjectName),
+    /// What is wrong with the ConfigMap `higress-https`.
+    EdgeHttps(ObjectName),
     /// The Gateway of a host that Ingresses of Knative name.
     KnativeGateway(Place),
     /// The VirtualService of a host that Ingresses of Knative name.
@@ -71,6 +74,7 @@ macro_rules! with_derivation {
             Root::EdgeHost(host) => $act!(RoutesOfEdgeHost(host.clone())),
             Root::EdgeService(name) => $act!(RuleOfService(name.clone())),
             Root::EdgeIngress(name) => $act!(FindingsOf(name.clone())),
+            Root::EdgeHttps(name) => $act!(FindingsOfHttps(name.clone())),
             Root::KnativeGateway(place) => $act!(knative::GatewayOfHost(place.clone())),
             Root::KnativeHost(place) => $act!(knative::RoutesOfHost(place.clone())),
             Root::KnativeIngress(name) => $act!(knative::FindingsOf(name.clone())),
@@ -109,6 +113,11 @@ impl Root {
                 let service = ObjectName::new(name.namespace.clone(), &**service);
                 emit(Root::EdgeService(service));
             }
+        }
+        if let AnyObject::ConfigMap(map) = object
+            && map.meta.name.name.as_str() == CONFIG_MAP
+        {
+            emit(Root::EdgeHttps(map.meta.name.clone()));
         }
         if let AnyObject::KnativeIngress(ingress) = object {
             emit(Root::KnativeIngress(ingress.meta.name.clone()));

@@ -49,6 +49,10 @@ pub mod code {
     pub const UNPROTECTED: &str = "PIL0453";
     /// No filter can be made of a WasmPlugin or TrafficExtension.
     pub const NO_EXTENSION: &str = "PIL0461";
+    /// The Wasm module of a filter is not there.
+    pub const NO_MODULE: &str = "PIL0462";
+    /// A part of a WasmPlugin cannot be used.
+    pub const UNUSABLE_PLUGIN: &str = "PIL0463";
     /// A server of a Gateway is not served.
     pub const SERVER_REFUSED: &str = "PIL0501";
     /// The credential of a server is not there for the proxy.

@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod capabilities;
+pub mod challenges;
 pub mod class;
 pub mod cluster_names;
 pub mod credential;

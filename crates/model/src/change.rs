@@ -10,6 +10,7 @@ use crate::edge::EdgeDocuments;
 use crate::host::Hostname;
 use crate::jwks::{FetchedKeys, KeySource};
 use crate::kinds::{AnyObject, Kind};
+use crate::module::{FetchedModule, ModuleSource};
 use crate::names::{ClusterId, Namespace};
 use crate::object::ObjectKey;
 use crate::service::Endpoint;
@@ -189,6 +190,8 @@ pub enum Change {
     },
     /// What fetching the keys of an issuer has given; nothing where nobody asks for them any more.
     Keys(KeySource, Option<Arc<FetchedKeys>>),
+    /// What fetching a Wasm module has given; nothing where no proxy wants it any more.
+    Module(ModuleSource, Option<Arc<FetchedModule>>),
     /// The addresses of a name that generation wants resolved, sorted; nothing where it wants them no more.
     Addresses(Arc<str>, Option<Arc<[IpAddr]>>),
     /// The certificate of an identity (`spiffe://...`) that a proxy wants; nothing where none wants it any more.
@@ -220,6 +223,7 @@ impl Change {
             Change::Endpoints { owner, .. } | Change::DeleteEndpoints { owner, .. } => Some(owner),
             Change::Restart(collection) | Change::Synced(collection) => Some(&collection.owner),
             Change::Keys(..)
+            | Change::Module(..)
             | Change::Addresses(..)
             | Change::Certificate(..)
             | Change::Access(..)

@@ -17,6 +17,7 @@ pub mod jwks;
 pub mod kinds;
 pub mod labels;
 pub mod mesh;
+pub mod module;
 pub mod names;
 pub mod node;
 pub mod object;

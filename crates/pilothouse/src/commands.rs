@@ -3,6 +3,7 @@
 pub(crate) mod analyze;
 pub(crate) mod bootstrap;
 pub(crate) mod cert;
+pub(crate) mod certs;
 pub(crate) mod crds;
 pub(crate) mod echo;
 pub(crate) mod explain;

@@ -41,6 +41,9 @@ enum Command {
     Ingress(Box<commands::ingress::IngressOptions>),
     /// Show the certificates that a proxy or a service account gets: names, expiry, and who issued them.
     Cert(commands::cert::CertOptions),
+
+    /// List the certificates that a server orders by ACME, order one anew, or revoke one.
+    Certs(commands::certs::CertsOptions),
     /// Connect many simulated proxies to any xDS server and measure how fast and how much it sends.
     Load(Box<client::LoadOptions>),
     /// Print what a proxy gets: clusters, listeners, routes, endpoints.
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
             block_on(commands::ingress::run(*options, &mut out()))
         }
         Command::Cert(options) => block_on(commands::cert::run(&options, &mut std::io::stdout())),
+        Command::Certs(options) => block_on(commands::certs::run(&options, &mut std::io::stdout())),
         Command::Load(options) => load(*options),
         Command::ProxyConfig(options) => block_on(commands::proxy_config::run(
             *options,

@@ -1,10 +1,14 @@
-//! Filters of users' own code: TrafficExtension, and WasmPlugin, which is another way of writing one.
+//! Filters of users' own code: TrafficExtension, and the WasmPlugins of Istio and of Higress, which are other ways of writing
+//! one.
 //!
 //! Lua stands in the listener itself. Wasm is asked for by name, and served as an extension configuration
 //! (`xlate::ecds`): a change of the code leaves the listener and its connections alone.
 //!
 //! Istio: pilot/pkg/model/extensions.go, pilot/pkg/networking/core/extension, 1.32.
 
+mod higress;
+mod module;
+mod names;
 mod phases;
 mod read;
 mod url;
@@ -14,14 +18,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use mesh::capabilities::{Capabilities, Loadable};
 use mesh::class::Class;
 use mesh::label_names::Reader;
 use mesh::policy_target::Target;
 use mesh::proxy::Traits;
+use model::kinds;
 use model::kinds::istio::{TrafficExtension, WasmPlugin};
 use model::labels::Labels;
 use model::names::Namespace;
+use model::node::Role;
 use model::object::{ObjectName, Timestamp};
 use proto_envoy::envoy::config::listener::v3::Filter;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
@@ -29,8 +34,9 @@ use proto_istio::extensions::{LuaConfig, TrafficSelector, WasmConfig};
 use proto_istio::types::{PolicyTargetReference, WorkloadSelector};
 use store::{Reads, Snapshot};
 
+pub use module::{troubles, wanted};
 pub(crate) use phases::asked_for;
-pub use phases::{FilterOf, Phases, extend};
+pub use phases::{FilterOf, Has, Phases, extend};
 pub use proto_istio::extensions::traffic_extension::ExecutionPhase as Phase;
 pub use read::{ReadExtension, Wanted};
 pub use wasm::{ExtensionConfigOf, PullFrom};
@@ -38,7 +44,9 @@ pub use wasm::{ExtensionConfigOf, PullFrom};
 /// A filter of a user's.
 #[derive(PartialEq, Debug)]
 pub struct Extension {
-    /// The object; that of a WasmPlugin has a mark which no object can have.
+    /// The object that it was read from.
+    pub origin: Wanted,
+    /// The name that it has in the proxy; that of a WasmPlugin of Istio's has a mark which no object can have.
     pub name: ObjectName,
     /// The name of the filter, and of its configuration.
     pub resource: Arc<str>,
@@ -61,6 +69,8 @@ pub enum Code {
     Lua(LuaConfig),
     /// A module, for requests or for connections.
     Wasm(Box<WasmConfig>),
+    /// Nothing that could be told what to do: it refuses requests.
+    Closed,
 }
 
 /// The filters for workloads of a namespace with these labels: those of each phase in the order in which they run.
@@ -69,6 +79,8 @@ pub struct ExtensionsOf {
     namespace: Namespace,
     /// Those by which such filters select.
     labels: Labels,
+    /// Whether they serve Ingresses with annotations, and so run Higress's plugins.
+    edge: bool,
 }
 
 impl ExtensionsOf {
@@ -77,6 +89,7 @@ impl ExtensionsOf {
         Self {
             namespace: proxy.namespace().clone(),
             labels: proxy.labels_for(cx, Reader::Extensions),
+            edge: proxy.node.role == Role::Router && serves_edge(cx, &proxy.labels),
         }
     }
 }
@@ -108,6 +121,15 @@ impl Query<Snapshot> for ExtensionsOf {
             });
             found.extend(of_namespace);
         }
+        if self.edge {
+            let plugins =
+                cx.names_in::<kinds::higress::WasmPlugin>(&cx.settings().features.edge_namespace);
+            let read = plugins.into_iter().filter_map(|name| {
+                let read = cx.query(&ReadExtension(Wanted::HigressPlugin(name)));
+                read.extension.clone()
+            });
+            found.extend(read);
+        }
         // Of one phase, the highest priority first; one without is last.
         found.sort_by_key(|e| std::cmp::Reverse(e.priority.unwrap_or(i32::MIN)));
         found
@@ -118,7 +140,7 @@ impl Query<Snapshot> for ExtensionsOf {
 pub fn lacking(
     cx: &Cx<'_, Snapshot>,
     extensions: &ExtensionsOf,
-    has: (&Loadable, Capabilities),
+    has: Has<'_>,
     class: Class,
 ) -> Vec<(Wanted, String)> {
     let mut lacking = Vec::new();
@@ -127,10 +149,19 @@ pub fn lacking(
         let requests = extend::<HttpFilter>(&mut Phases::default(), one, has, class);
         let connections = extend::<Filter>(&mut Phases::default(), one, has, class);
         for what in requests.into_iter().chain(connections) {
-            lacking.push((extension.origin(), what));
+            lacking.push((extension.origin.clone(), what));
         }
     }
     lacking
+}
+
+/// Whether a gateway with these labels serves Ingresses with annotations.
+fn serves_edge(cx: &Cx<'_, Snapshot>, labels: &Labels) -> bool {
+    let selector = cx.settings().features.edge_selector.as_str();
+    let (key, value) = selector.split_once('=').unwrap_or((selector, ""));
+    labels
+        .get(key.trim())
+        .is_some_and(|own| *own == *value.trim())
 }
 
 impl ExtensionsOf {

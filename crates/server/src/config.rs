@@ -99,6 +99,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub ingress: crate::settings::IngressOptions,
 
+    /// Wasm modules.
+    #[command(flatten)]
+    pub wasm: crate::wasm::WasmOptions,
+
     /// Remote clusters.
     #[command(flatten)]
     pub remotes: crate::remotes::RemoteOptions,
@@ -106,6 +110,10 @@ pub struct ServeOptions {
     /// Registries outside of Kubernetes.
     #[command(flatten)]
     pub registries: crate::registries::RegistryOptions,
+
+    /// Certificates by ACME.
+    #[command(flatten)]
+    pub acme: crate::acme::AcmeOptions,
 
     /// Address for plaintext xDS. Beyond loopback only with --insecure-grpc.
     #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]

@@ -35,6 +35,10 @@ const INDEX: &[(&str, &str)] = &[
         "which CA signs, and the roots that peers are judged by",
     ),
     (
+        "certs",
+        "certificates that are ordered by ACME: until when each is valid, when it is renewed, and why one failed",
+    ),
+    (
         "certz",
         "certificates made for workloads, and the roots; with proxyID=, those that a proxy gets",
     ),
@@ -105,7 +109,7 @@ pub struct PageError {
 }
 
 impl PageError {
-    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
             message: message.into(),
@@ -161,6 +165,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "adsz" | "connections" => Page::Json(adsz(&pages.connections.all())),
         "registryz" => Page::Json(pages.derive.ask(registry::services).await?),
         "endpointShardz" | "endpointz" => Page::Json(pages.derive.ask(registry::endpoints).await?),
+        "certs" => Page::Json(pages.acme.get().map_or(Value::Null, |acme| acme.page())),
         "certz" => Page::Json(match parameter(query, "proxyID") {
             Some(proxy) => {
                 let found = connected(pages, proxy, |_, found| found).await?;
@@ -228,7 +233,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
 }
 
 /// The value of a query parameter. Names of proxies need no unescaping.
-fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     query
         .split('&')
         .filter_map(|p| p.split_once('=').or(Some((p, ""))))

@@ -36,7 +36,7 @@ pub use origins::OriginLimits;
 pub use revisions::{Revision, Revisions};
 pub use state::{FindingRow, ProxyRow, State, ViewRow};
 pub(crate) use subscriptions::has_sets;
-pub use wants::{CertificatesWanted, KeysWanted, NamesWanted, ReviewsWanted};
+pub use wants::{CertificatesWanted, KeysWanted, ModulesWanted, NamesWanted, ReviewsWanted};
 use wants::{Wanted, Wants};
 
 /// How many batches of changes may wait to be applied, of all sources together, before sources are made to wait. There is
@@ -309,6 +309,11 @@ impl Derive {
     /// Which keys are to be fetched.
     pub fn wanted_keys(&self) -> watch::Receiver<KeysWanted> {
         self.wanted.keys.clone()
+    }
+
+    /// Which Wasm modules are to be fetched.
+    pub fn wanted_modules(&self) -> watch::Receiver<ModulesWanted> {
+        self.wanted.modules.clone()
     }
 
     /// Which names are to be resolved.

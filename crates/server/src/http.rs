@@ -23,6 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::acme::{self, Acme};
 use crate::analysis::Analyst;
 use crate::debug;
 use crate::derive::Derive;
@@ -69,6 +70,8 @@ pub struct Pages {
     pub settled: watch::Receiver<Settled>,
     /// What is written into an API, if there is one.
     pub writing: OnceLock<Arc<Writing>>,
+    /// Certificates that are ordered, once it is known where they are kept.
+    pub acme: OnceLock<Acme>,
     /// The CA, once it is known which; none where none is wanted.
     pub authority: OnceLock<Authority>,
 }
@@ -170,6 +173,11 @@ async fn answer(
     peer: IpAddr,
     pages: Arc<Pages>,
 ) -> Result<Page, Infallible> {
+    if request.method() == Method::POST
+        && let Some(what) = request.uri().path().strip_prefix("/debug/certs/")
+    {
+        return Ok(ask_for(what, &request, peer, &pages).await);
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Ok(text(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -229,6 +237,21 @@ async fn answer(
     Ok(page)
 }
 
+/// Has something done about the certificate of the host that the query names.
+async fn ask_for(what: &str, request: &Request<Incoming>, peer: IpAddr, pages: &Pages) -> Page {
+    if let Err(refused) = this_machine::check(peer, request.uri(), request.headers()) {
+        return text(StatusCode::FORBIDDEN, format!("debug pages: {refused}\n"));
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let Some(host) = debug::parameter(query, "host") else {
+        return text(StatusCode::BAD_REQUEST, "which host? add ?host=NAME\n");
+    };
+    match acme::command(what, host, pages).await {
+        Ok(value) => debug::Page::Json(value).into_response(),
+        Err(error) => text(error.status, format!("{}\n", error.message)),
+    }
+}
+
 /// Whether the process does its work: the derive thread, on which everything waits, takes the next message.
 async fn live(pages: &Pages) -> Page {
     match tokio::time::timeout(WORKING, pages.derive.ask(|_| ())).await {
@@ -273,6 +296,9 @@ async fn metrics(pages: &Pages) -> Page {
         .remotes
         .set_states(&pages.supervisor.sources());
     pages.metrics.registries.set(&pages.registries.borrow());
+    if let Some(acme) = pages.acme.get() {
+        pages.metrics.acme.set(&acme.rows());
+    }
     if let Some(authority) = pages.authority.get() {
         let state = authority.state();
         pages.metrics.authority.set_state(&state, SystemTime::now());

@@ -1,6 +1,7 @@
 //! Wiring, supervision, debug HTTP, metrics, readiness.
 
 pub mod access;
+pub mod acme;
 pub mod analysis;
 pub mod api;
 pub mod apis;
@@ -32,6 +33,7 @@ mod tags;
 pub mod trust;
 pub mod unsupported;
 pub mod warm;
+pub mod wasm;
 mod watched;
 pub mod webhooks;
 mod welcome;

@@ -1,5 +1,6 @@
 //! Every metric, with its help text. Istio's names where Istio has one.
 
+mod acme;
 mod authority;
 mod certificates;
 mod connected;
@@ -21,6 +22,7 @@ use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
+pub use acme::Acme;
 pub use authority::Authority;
 pub use certificates::Certificates;
 pub use connected::Connected;
@@ -58,6 +60,8 @@ pub struct Metrics {
     pub keys_fetched: IntCounter,
     /// Attempts to fetch keys that failed.
     pub keys_failed: IntCounter,
+    /// Attempts to fetch Wasm modules, by what came of them.
+    pub modules: IntCounterVec,
     /// Reviews of access to Secrets, by what came of them.
     pub access_reviews: IntCounterVec,
     /// Objects that hold roots of the mesh, by kind and by what became of a write.
@@ -118,6 +122,8 @@ pub struct Metrics {
     pub remotes: Remotes,
     /// Registries outside of Kubernetes.
     pub registries: Registries,
+    /// Of certificates by ACME.
+    pub acme: Acme,
     /// Of certificates made for workloads.
     pub certificates: Certificates,
     /// Of what is written into an API.
@@ -239,6 +245,12 @@ impl Metrics {
                 "pilot_jwks_resolver_network_fetch_fail_total",
                 "Attempts to fetch keys of token issuers that failed.",
             )?,
+            modules: counters(
+                r,
+                "pilothouse_wasm_fetches_total",
+                "Attempts to fetch Wasm modules, by result: fetched or failed.",
+                "result",
+            )?,
             rejected_configs: counters(
                 r,
                 "pilot_total_rejected_configs",
@@ -335,6 +347,7 @@ impl Metrics {
             authority: Authority::new(r)?,
             remotes: Remotes::new(r)?,
             registries: Registries::new(r)?,
+            acme: Acme::new(r)?,
             certificates: Certificates::new(r)?,
             writing: Writing::new(r)?,
             webhooks: Webhooks::new(r)?,

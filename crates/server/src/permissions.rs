@@ -32,6 +32,9 @@ pub enum Feature {
     Registration,
     /// The CA, in a Secret (`--enable-ca-server`).
     Ca,
+    /// Certificates ordered by ACME, in Secrets (`--acme-host`, and the ConfigMap higress-https). In another namespace than that
+    /// of the control plane, they need a role there.
+    Acme,
     /// Certificates of the cluster's signers in place of the CA's (`--external-ca`).
     Signers,
 }
@@ -118,7 +121,15 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             resources: vec!["secrets".to_owned()],
             verbs: &["get", "create", "update"],
         }],
-        (Reach::Cluster, Feature::Ca) => Vec::new(),
+        (Reach::Namespace, Feature::Acme) => {
+            let secrets = Rule {
+                group: "",
+                resources: vec!["secrets".to_owned()],
+                verbs: &["get", "create", "update", "delete"],
+            };
+            [vec![secrets], leases(&["get", "create", "update"])].concat()
+        }
+        (Reach::Cluster, Feature::Ca | Feature::Acme) => Vec::new(),
         (
             Reach::Namespace,
             Feature::Statuses | Feature::Roots | Feature::TrustBundles | Feature::Deployments,

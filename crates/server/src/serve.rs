@@ -95,6 +95,7 @@ pub async fn serve_until(
     doors.begin_from_disk(&warm, &derive)?;
     let apis = Apis::new(options.cluster_id.as_str().into());
     let store = OnceLock::new();
+    let certificates = options.acme.folder()?;
     let sources = Sources {
         wiring: Wiring {
             options: &options,
@@ -128,6 +129,8 @@ pub async fn serve_until(
     let_go(&warm, &derive, start)?;
     doors.can_show(shown, &stop).await;
     doors.begin("Ready.");
+    let places = (target.as_ref(), certificates);
+    core.order_certificates(&options, &pages, places, (&tasks, &stop))?;
     let xds = doors.address;
     ready(Addresses { xds, http });
     write::Begun::new(

@@ -8,8 +8,6 @@
 //! Istio: pilot/pkg/model/jwks_resolver.go, 1.32.
 
 mod fetch;
-pub mod guard;
-mod room;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -25,15 +23,23 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::spread;
+use crate::room::{Limits, Room, host_of};
+use crate::web::RootsError;
 use crate::{Running, Sink, Source, SourceError, SourceEvent};
-use room::Room;
 
-pub use fetch::{FetchError, Fetcher, RootsError};
+pub use fetch::{FetchError, Fetcher};
 
 /// The longest that an answer may take, whatever a policy says.
 pub const LONGEST_FETCH: Duration = Duration::from_secs(10);
 /// The first wait after a failure; it doubles with each further one.
 const RETRY: Duration = Duration::from_secs(1);
+/// How many fetches are under way.
+const AT_ONCE: Limits = Limits {
+    in_all: 64,
+    at_host: 8,
+    for_namespace: 8,
+};
 /// The longest wait after failures.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// A bundle is not fetched more often than this, whatever it says.
@@ -105,7 +111,7 @@ async fn run(
     let mut keeping = Keeping {
         options,
         fetcher,
-        room: Room::default(),
+        room: Room::new(AT_ONCE),
         under_way: JoinSet::new(),
         entries: BTreeMap::new(),
         jitter: RandomState::new(),
@@ -186,7 +192,7 @@ impl Keeping {
             let entry = self.entries.entry(source.clone());
             let entry = entry.or_insert_with(|| Entry {
                 demand: Demand::default(),
-                host: room::host(source),
+                host: host(source),
                 due: Instant::now(),
                 task: None,
                 failures: 0,
@@ -286,6 +292,12 @@ impl Keeping {
     }
 }
 
+/// The host that is asked first for the keys of a source; the whole text where it has none.
+fn host(source: &KeySource) -> Arc<str> {
+    let (KeySource::Uri(text) | KeySource::Issuer(text) | KeySource::Bundle(text)) = source;
+    host_of(text)
+}
+
 /// How soon an answer is old: bundles may say so.
 fn refresh(source: &KeySource, answer: &str, longest: Duration) -> Duration {
     let hint = match source {
@@ -294,11 +306,6 @@ fn refresh(source: &KeySource, answer: &str, longest: Duration) -> Duration {
     };
     let hint = hint.map(|hint| hint.max(SHORTEST_HINT));
     hint.map_or(longest, |hint| hint.min(longest))
-}
-
-/// A wait of 90 to 110 percent, so that what began together does not stay together.
-fn spread(wait: Duration, random: u64) -> Duration {
-    wait.mul_f64(0.9 + 0.2 * (random % 1024) as f64 / 1024.0)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Config from files, and what is wanted of the outside: keys of token issuers, addresses of gateways, certificates of
-//! workloads.
+//! Config from files, and what is wanted of the outside: keys of token issuers, Wasm modules, addresses of gateways,
+//! certificates of workloads.
 //!
 //! A source reports what it reads as [`model::Change`]s, and what is wrong with it as diagnostics; the store applies
 //! them. Nothing here translates.
@@ -9,10 +9,13 @@ pub mod certificates;
 pub mod files;
 pub mod folder;
 pub mod jwks;
+pub mod modules;
 pub mod names;
 pub mod object;
 pub mod open;
+mod room;
 mod sink;
+pub mod web;
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};

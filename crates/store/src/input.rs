@@ -10,6 +10,7 @@ use incr::InputKey;
 use model::access::AccessKey;
 use model::change::ServiceKey;
 use model::jwks::KeySource;
+use model::module::{ModuleSource, Pull};
 use model::{Kind, Namespace, ObjectName};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -42,6 +43,8 @@ pub enum Input<'a> {
     Shards(&'a ServiceKey),
     /// The keys fetched from a source.
     Keys(&'a KeySource),
+    /// The Wasm module fetched from a source.
+    Module(&'a ModuleSource),
     /// The roots of the mesh's own authority.
     Roots,
     /// What the options of an edge are read from beside their ConfigMap.
@@ -88,6 +91,16 @@ impl Input<'_> {
             Input::Keys(KeySource::Uri(uri)) => hash(11, 0, &[uri]),
             Input::Keys(KeySource::Issuer(issuer)) => hash(12, 0, &[issuer]),
             Input::Keys(KeySource::Bundle(url)) => hash(18, 0, &[url]),
+            Input::Module(source) => {
+                let pull = match source.pull {
+                    Pull::Once => "",
+                    Pull::Always => "always",
+                };
+                let (namespace, name) = source.secret.as_ref().map_or(("", ""), |secret| {
+                    (secret.namespace.as_str(), secret.name.as_str())
+                });
+                hash(21, 0, &[&source.url, &source.sha256, pull, namespace, name])
+            }
             Input::Addresses(name) => hash(16, 0, &[name]),
             Input::Certificate(identity) => hash(20, 0, &[identity]),
             Input::Access(AccessKey { cluster, identity }) => {
@@ -136,6 +149,7 @@ impl fmt::Display for Input<'_> {
                 )
             }
             Input::Keys(source) => write!(f, "keys of {source}"),
+            Input::Module(source) => write!(f, "Wasm module {source}"),
             Input::Addresses(name) => write!(f, "addresses of {name}"),
             Input::Certificate(identity) => write!(f, "certificate of {identity}"),
             Input::Access(key) => write!(f, "access of {key} to Secrets"),
@@ -169,6 +183,20 @@ mod tests {
         };
         let (uri, issuer) = (KeySource::Uri("a".into()), KeySource::Issuer("a".into()));
         let bundle = KeySource::Bundle("a".into());
+        let module = ModuleSource {
+            url: "a".into(),
+            sha256: "".into(),
+            pull: Pull::Once,
+            secret: None,
+        };
+        let with_secret = ModuleSource {
+            secret: Some(name.clone()),
+            ..module.clone()
+        };
+        let always = ModuleSource {
+            pull: Pull::Always,
+            ..module.clone()
+        };
         let access = AccessKey {
             cluster: None,
             identity: Identity {
@@ -186,6 +214,9 @@ mod tests {
             Input::Keys(&uri),
             Input::Keys(&issuer),
             Input::Keys(&bundle),
+            Input::Module(&module),
+            Input::Module(&with_secret),
+            Input::Module(&always),
             Input::Roots,
             Input::EdgeDocuments,
             Input::Addresses("a"),

@@ -10,6 +10,7 @@ use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::edge::EdgeDocuments;
 use model::jwks::{FetchedKeys, KeySource};
+use model::module::{FetchedModule, ModuleSource};
 use model::settings::Settings;
 use model::trust::MeshRoots;
 use model::{Labels, Namespace, Object, ObjectName};
@@ -45,6 +46,8 @@ pub trait Reads {
     fn settings(&self) -> &Settings;
     /// The keys fetched from a source; `None` until an answer or a failure came.
     fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>>;
+    /// The Wasm module fetched from a source; `None` until a module, a failure or a delay was told.
+    fn module(&self, source: &ModuleSource) -> Option<Arc<FetchedModule>>;
     /// The addresses that a name was resolved to, sorted; `None` until an answer or a failure came.
     fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>>;
     /// The certificate of an identity (`spiffe://...`); `None` until one was made.
@@ -157,6 +160,11 @@ impl Reads for Cx<'_, Snapshot> {
     fn keys(&self, source: &KeySource) -> Option<Arc<FetchedKeys>> {
         let snapshot = read(self, Input::Keys(source));
         snapshot.keys.get(source).cloned()
+    }
+
+    fn module(&self, source: &ModuleSource) -> Option<Arc<FetchedModule>> {
+        let snapshot = read(self, Input::Module(source));
+        snapshot.modules.get(source).cloned()
     }
 
     fn addresses(&self, name: &str) -> Option<Arc<[IpAddr]>> {

@@ -10,6 +10,7 @@ use model::change::ServiceKey;
 use model::edge::EdgeDocuments;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
+use model::module::{FetchedModule, ModuleSource};
 use model::settings::Settings;
 use model::trust::MeshRoots;
 use model::{Labels, Namespace, ObjectKey, ObjectName, Owner};
@@ -152,6 +153,8 @@ pub struct Snapshot {
     pub settings: Arc<Settings>,
     /// Keys of token issuers that were fetched.
     pub keys: RedBlackTreeMapSync<KeySource, Arc<FetchedKeys>>,
+    /// Wasm modules that were fetched.
+    pub modules: RedBlackTreeMapSync<ModuleSource, Arc<FetchedModule>>,
     /// Addresses of names that were resolved.
     pub addresses: RedBlackTreeMapSync<Arc<str>, Arc<[IpAddr]>>,
     /// Certificates that were made for identities.

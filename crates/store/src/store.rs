@@ -17,6 +17,7 @@ use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::AnyObject;
+use model::module::{FetchedModule, ModuleSource};
 use model::service::Endpoint;
 use model::settings::Settings;
 use model::{Change, Collection, Contents, ObjectKey, ObjectName, Owner, ShardKey};
@@ -111,6 +112,7 @@ impl Store {
                 tables: Tables::default(),
                 settings,
                 keys: RedBlackTreeMapSync::new_sync(),
+                modules: RedBlackTreeMapSync::new_sync(),
                 addresses: RedBlackTreeMapSync::new_sync(),
                 certificates: RedBlackTreeMapSync::new_sync(),
                 access: RedBlackTreeMapSync::new_sync(),
@@ -197,6 +199,7 @@ impl Writing<'_> {
                 shard,
             } => self.delete_endpoints(&owner, &(service, shard)),
             Change::Keys(source, fetched) => self.set_keys(source, fetched),
+            Change::Module(source, fetched) => self.set_module(source, fetched),
             Change::Addresses(name, found) => self.set_addresses(name, found),
             Change::Certificate(identity, made) => self.set_certificate(identity, made),
             Change::Access(key, answer) => self.set_access(key, answer),
@@ -365,6 +368,17 @@ impl Writing<'_> {
         match fetched {
             Some(fetched) => self.next.keys.insert_mut(source, fetched),
             None => _ = self.next.keys.remove_mut(&source),
+        }
+    }
+
+    fn set_module(&mut self, source: ModuleSource, fetched: Option<Arc<FetchedModule>>) {
+        if self.next.modules.get(&source) == fetched.as_ref() {
+            return;
+        }
+        self.touched.note(Input::Module(&source), Reason::Config);
+        match fetched {
+            Some(fetched) => self.next.modules.insert_mut(source, fetched),
+            None => _ = self.next.modules.remove_mut(&source),
         }
     }
 

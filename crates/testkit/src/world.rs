@@ -19,6 +19,7 @@ use store::{ChangeSet, Snapshot, Store};
 use xds::{ResourceSet, TypeUrl};
 use xlate::View;
 use xlate::ViewOf;
+use xlate::wants::Wants;
 
 /// Objects, and what is derived from them.
 pub struct World {
@@ -214,6 +215,15 @@ impl World {
     /// The view of a proxy.
     pub fn view(&self, node: &Arc<Node>) -> Arc<View> {
         self.get(&ViewOf(ProxyKey::new(node.clone()))).view.clone()
+    }
+
+    /// What proxies of a view want of the outside because they ask for a type.
+    ///
+    /// # Panics
+    ///
+    /// When a type wants nothing of the outside.
+    pub fn wants(&self, view: &Arc<View>, ty: TypeUrl) -> Arc<Wants> {
+        self.get(&view.wants(ty).expect("the type wants something"))
     }
 
     /// What proxies of a view get of a type.

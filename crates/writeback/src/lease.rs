@@ -46,6 +46,8 @@ pub enum Lock {
     Deployments,
     /// Status of the Gateway API's kinds.
     GatewayStatus,
+    /// Certificates that are ordered by ACME.
+    Acme,
 }
 
 impl Lock {
@@ -58,6 +60,7 @@ impl Lock {
             Self::Roots => "istio-namespace-controller-election",
             Self::Deployments => "istio-gateway-deployment",
             Self::GatewayStatus => "istio-gateway-status-leader",
+            Self::Acme => "pilothouse-acme-leader",
         }
     }
 
@@ -72,6 +75,7 @@ impl Lock {
             Self::GatewayStatus => {
                 "the status of Gateways, routes and other objects of the Gateway API"
             }
+            Self::Acme => "certificates that are ordered",
         }
     }
 

@@ -21,6 +21,7 @@ mod hbone;
 mod inbound;
 mod load_balancer;
 mod metadata;
+mod options;
 mod outbound;
 pub(crate) mod sds;
 mod standin;

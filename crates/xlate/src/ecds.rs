@@ -2,18 +2,20 @@
 //!
 //! Istio: pilot/pkg/xds/ecds.go, 1.32.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::Cx;
-use mesh::capabilities::Loadable;
+use mesh::capabilities::{Capabilities, CertificateSource, Loadable};
 use mesh::edge::AskedOf;
 use mesh::gateways::{self, GatewayKey};
 use mesh::proxy::Traits;
+use model::module::ModuleDemand;
 use model::node::Role;
 use policy::edge::{Can, library_config};
 use policy::envoy_filter;
 use policy::envoy_filter::{ExtensionPatchesOf, SelectedBy};
-use policy::traffic_extension::{ExtensionConfigOf, ExtensionsOf, PullFrom};
+use policy::traffic_extension::{self, ExtensionConfigOf, ExtensionsOf, PullFrom};
 use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet};
 
@@ -22,6 +24,8 @@ use xds::{Resource, ResourceSet};
 pub struct ExtensionConfigsOf {
     patched: SelectedBy,
     extensions: ExtensionsOf,
+    /// Whether they have an agent, which fetches their modules.
+    agent: bool,
     /// The cluster whose pull secrets they may have.
     pull: Option<PullFrom>,
     /// The Gateways of a gateway that runs Higress's library.
@@ -38,6 +42,7 @@ impl ExtensionConfigsOf {
             library: runs.then(|| gateways::key_of(cx, proxy)),
             patched: SelectedBy::of(cx, proxy),
             extensions: ExtensionsOf::of(cx, proxy),
+            agent: Capabilities::of(proxy).certificates == CertificateSource::Agent,
             pull: identity
                 .filter(|i| i.namespace == *proxy.namespace())
                 .map(|_| PullFrom(cx.settings().remote(&proxy.node.cluster).cloned())),
@@ -52,7 +57,8 @@ impl ExtensionConfigsOf {
         let extensions = cx.query(&self.extensions);
         let wasm = extensions.iter().filter_map(|extension| {
             let key = ExtensionConfigOf {
-                extension: extension.origin(),
+                extension: extension.origin.clone(),
+                agent: self.agent,
                 pull: self.pull.clone(),
             };
             (*cx.query(&key)).clone()
@@ -65,5 +71,10 @@ impl ExtensionConfigsOf {
             Some(Arc::new(resource))
         });
         ResourceSet::new(added.chain(wasm).chain(library))
+    }
+
+    /// The modules that are to be fetched for them.
+    pub(crate) fn wanted(&self, cx: &Cx<'_, Snapshot>) -> BTreeSet<ModuleDemand> {
+        traffic_extension::wanted(cx, &self.extensions, self.agent)
     }
 }

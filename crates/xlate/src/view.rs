@@ -87,10 +87,12 @@ impl View {
         }
     }
 
-    /// The query for what has to be done outside for its proxies.
-    pub fn wants(&self) -> WantsOfView {
-        WantsOfView {
-            secrets: self.secrets.clone(),
+    /// The query for what has to be done outside for its proxies that ask for a type.
+    pub fn wants(&self, ty: TypeUrl) -> Option<WantsOfView> {
+        match ty {
+            TypeUrl::Secret => Some(WantsOfView::Secrets(self.secrets.clone())),
+            TypeUrl::Extension => Some(WantsOfView::Extensions(self.extensions.clone())),
+            _ => None,
         }
     }
 

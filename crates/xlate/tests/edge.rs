@@ -417,7 +417,7 @@ fn what_options_cannot_do_is_told_and_the_rest_counts() {
     let told = found(&world);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].starts_with("options.yaml:1: error[PIL0504]: gzip.memoryLevel"),
+        told[0].starts_with("options.yaml:1: error[PIL0504]: gzip.memoryLevel: is no"),
         "{told:?}"
     );
 }

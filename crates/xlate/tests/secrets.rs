@@ -551,7 +551,7 @@ fn the_api_of_a_cluster_decides_who_may_read_its_secrets() {
     world.put(&pair("web", "shop", EC));
     world.put(&secret("web-cacert", "shop", &[("ca.crt", EC.0)]));
     let view = here(&world);
-    let wanted = |world: &World| world.get(&view.wants()).review.clone();
+    let wanted = |world: &World| world.wants(&view, TypeUrl::Secret).review.clone();
     assert_eq!(wanted(&world), Some(access(None)));
     // Roots are no secret. While nobody has answered there is nothing to complain of.
     assert_eq!(names(&world, &view), ["kubernetes://web-cacert"]);
@@ -578,7 +578,8 @@ fn the_api_of_a_cluster_decides_who_may_read_its_secrets() {
     }
     // The answer of one cluster is none of another's.
     let west = proxy(&world, "west", json!({}));
-    assert_eq!(world.get(&west.wants()).review, Some(access(Some("west"))));
+    let review = world.wants(&west, TypeUrl::Secret).review.clone();
+    assert_eq!(review, Some(access(Some("west"))));
     put_west(&mut world, &pair("web", "shop", RSA));
     answer(&mut world, None, Some(Access::Allowed));
     assert_eq!(names(&world, &west), [""; 0]);
@@ -591,9 +592,9 @@ fn nobody_is_asked_about_proxies_that_name_no_secret_of_their_own() {
     let mut world = reviewed(&pair("web", "shop", EC));
     world.put(&gateway("shop", "kubernetes-gateway://shop/web", "SIMPLE"));
     let view = here(&world);
-    assert_eq!(world.get(&view.wants()).review, None);
+    assert_eq!(world.wants(&view, TypeUrl::Secret).review, None);
     assert_eq!(names(&world, &view), ["kubernetes-gateway://shop/web"]);
     // Folders and our own store have no such rights.
     let world = World::of(&gateway("shop", "web", "SIMPLE"));
-    assert_eq!(world.get(&here(&world).wants()).review, None);
+    assert_eq!(world.wants(&here(&world), TypeUrl::Secret).review, None);
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use identity::jwt::{IssuerKeys, Jwt, Keys, is_known};
 use model::jwks::KeySource;
 use serde_json::Value;
-use sources::jwks::{Fetcher, RootsError};
+use sources::jwks::Fetcher;
+use sources::web::RootsError;
 
 use super::Who;
 pub use identity::jwt::TokenError;

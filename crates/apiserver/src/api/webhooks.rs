@@ -20,7 +20,7 @@ use futures::future::join_all;
 use http::StatusCode;
 use ipnet::IpNet;
 use serde_json::{Value, json};
-use sources::jwks::guard::{Guard, LOOPBACK};
+use sources::web::guard::{Guard, LOOPBACK};
 use tokio::sync::Semaphore;
 
 use super::{Api, Call, admit, heavy};

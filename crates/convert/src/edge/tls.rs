@@ -11,6 +11,7 @@ use proto_istio::networking::ServerTlsSettings;
 use proto_istio::networking::server_tls_settings::{TlSmode, TlsProtocol};
 use store::index::ObjectIndex;
 
+use super::https::{self, HttpsFor};
 use super::rules::{HostRules, RulesAbout};
 use super::{key, refer};
 use crate::outcome::{code, finding};
@@ -112,7 +113,7 @@ impl Derive for TlsOf {
                 message,
             ));
         }
-        tls.settings = certificate(read, bases(), &mut tls.others, &mut tls.findings);
+        tls.settings = certificate(read, &self.0, bases(), &mut tls.others, &mut tls.findings);
         let states = |(_, rules): &&(ObjectName, Arc<HostRules>)| {
             let stated = &rules.annotated.annotations.tls;
             stated.min.is_some() || stated.max.is_some() || !stated.ciphers.is_empty()
@@ -140,38 +141,23 @@ impl Derive for TlsOf {
     }
 }
 
-/// The settings with the certificate of a host, by the first Ingress that names one.
+/// The settings with the certificate of a host, by the first Ingress that has one: that which it names, else that of the
+/// ConfigMap `higress-https`, if it asks for TLS at all.
+///
+/// Higress: pkg/ingress/kube/ingressv1/controller.go ConvertGateway, 2.1.
 fn certificate<'r>(
     read: &Reader<'_, '_, Routes>,
+    host: &Arc<str>,
     mut bases: impl Iterator<Item = &'r (ObjectName, Arc<HostRules>)> + Clone,
     others: &mut Vec<ObjectKey>,
     findings: &mut Vec<Diagnostic>,
 ) -> Option<ServerTlsSettings> {
-    let stated = bases.clone().find_map(|(ingress, rules)| {
-        let (at, secret) = rules.certificate.as_ref()?;
-        Some((ingress, at, secret))
-    });
+    let stated = bases
+        .clone()
+        .filter(|(_, rules)| rules.has_tls)
+        .find_map(|(ingress, rules)| stated(read, host, ingress, rules, others, findings));
     let secret = match stated {
-        Some((ingress, at, secret)) => {
-            let name = ObjectName::new(ingress.namespace.clone(), &**secret);
-            if *read.derived(IsThere(name.clone())) {
-                others.push(ObjectKey {
-                    kind: Kind::Secret,
-                    name: name.clone(),
-                });
-            } else {
-                let message = format!("there is no Secret {name}, so no HTTPS is served with it");
-                let severity = Severity::Warning;
-                findings.push(finding(
-                    &key(ingress),
-                    code::NO_BACKEND,
-                    severity,
-                    at.clone(),
-                    message,
-                ));
-            }
-            name
-        }
+        Some(secret) => secret,
         None => {
             let default = read.settings().features.edge_certificate.object()?;
             bases.find(|(_, rules)| {
@@ -185,6 +171,64 @@ fn certificate<'r>(
         credential_name: credential(&secret),
         ..ServerTlsSettings::default()
     })
+}
+
+/// The Secret of a host by one Ingress that asks for TLS.
+fn stated(
+    read: &Reader<'_, '_, Routes>,
+    host: &Arc<str>,
+    ingress: &ObjectName,
+    rules: &HostRules,
+    others: &mut Vec<ObjectKey>,
+    findings: &mut Vec<Diagnostic>,
+) -> Option<ObjectName> {
+    let secret = |name: &ObjectName| ObjectKey {
+        kind: Kind::Secret,
+        name: name.clone(),
+    };
+    let mut warn = |at: &str, message: String| {
+        let severity = Severity::Warning;
+        let at = at.to_owned();
+        findings.push(finding(
+            &key(ingress),
+            code::NO_BACKEND,
+            severity,
+            at,
+            message,
+        ));
+    };
+    let Some((at, name)) = &rules.certificate else {
+        let stated = read.derived(HttpsFor(host.clone()));
+        let name = stated.as_ref().as_ref()?.secret.clone();
+        others.push(https::object(read));
+        if *read.derived(IsThere(name.clone())) {
+            others.push(secret(&name));
+        } else {
+            let message = format!(
+                "there is no Secret {name}, which the ConfigMap higress-https names for {host}, so no HTTPS is served with it"
+            );
+            warn("spec.tls", message);
+        }
+        return Some(name);
+    };
+    let name = ObjectName::new(ingress.namespace.clone(), &**name);
+    if *read.derived(IsThere(name.clone())) {
+        others.push(secret(&name));
+        return Some(name);
+    }
+    let standin = read.derived(HttpsFor(host.clone()));
+    if let Some(standin) = standin.as_ref().as_ref().filter(|s| s.fallback) {
+        let other = standin.secret.clone();
+        let message = format!(
+            "there is no Secret {name}, so {other} stands in for it, as the ConfigMap higress-https says"
+        );
+        warn(at, message);
+        others.extend([https::object(read), secret(&other)]);
+        return Some(other);
+    }
+    let message = format!("there is no Secret {name}, so no HTTPS is served with it");
+    warn(at, message);
+    Some(name)
 }
 
 /// Whether a Secret is there.

@@ -251,8 +251,26 @@ fn around() -> Vec<AnyObject> {
     objects(&text)
 }
 
+/// What the ConfigMap `higress-https` may say.
+const HTTPS: [&str; 4] = [
+    "credentialConfig: [{domains: [a.test, '*.a.test'], tlsSecret: one/cert}]",
+    "{fallbackForInvalidSecret: true, credentialConfig: [{domains: ['*'], tlsSecret: two/cert}]}",
+    "{credentialConfig: [{domains: [b.test], tlsIssuer: letsencrypt, tlsSecret: b}, {domains: [], tlsSecret: x}]}",
+    "[",
+];
+
+fn https(at: usize) -> AnyObject {
+    let document = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "higress-https", "namespace": "higress-system"},
+        "data": {"cert": HTTPS[at]},
+    });
+    objects(&document.to_string()).pop().expect("a ConfigMap")
+}
+
 #[derive(Clone, Debug)]
 enum Step {
+    /// The ConfigMap of certificates says something else, or goes.
+    Https(Option<usize>),
     Put(Box<Drawn>),
     Delete(usize, usize),
     /// One of the objects around goes or comes back.
@@ -263,6 +281,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => drawn(3).prop_map(|drawn| Step::Put(Box::new(drawn))),
         2 => (0..NAMES.len(), 0..NAMESPACES.len()).prop_map(|(n, s)| Step::Delete(n, s)),
+        2 => proptest::option::weighted(0.8, 0..HTTPS.len()).prop_map(Step::Https),
         2 => (0..11usize, any::<bool>()).prop_map(|(at, there)| Step::Around(at, there)),
     ]
 }
@@ -331,6 +350,13 @@ proptest! {
                     world.apply(puts([object]));
                     continue;
                 }
+                Step::Https(Some(at)) => {
+                    let object = https(*at);
+                    there.insert(object.key(), object.clone());
+                    world.apply(puts([object]));
+                    continue;
+                }
+                Step::Https(None) => https(0).key(),
                 Step::Around(at, false) => around[*at].key(),
                 Step::Delete(name, namespace) => ObjectKey {
                     kind: Kind::Ingress,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 mod cases;
+mod https;
 mod incremental;
 mod tables;
 mod world;

@@ -10,6 +10,7 @@ mod api_store;
 mod asked;
 mod backend;
 mod balance;
+mod certs;
 mod dumps;
 mod edge;
 mod extensions;
@@ -34,6 +35,7 @@ mod survival;
 mod telemetry;
 mod tokens;
 mod traffic;
+mod wasm;
 
 /// Makes of each function a test with every version of Envoy.
 macro_rules! with_each_envoy {
@@ -68,6 +70,8 @@ with_each_envoy! {
     edge::tls_ends_at_the_gateway_or_passes_it,
     edge::a_sidecar_lets_out_what_its_sidecar_lists,
     rotation::a_rotated_certificate_is_served_and_no_connection_ends,
+    certs::fifty_hosts_get_their_certificates,
+    certs::an_order_outlives_the_server_and_certificates_are_renewed,
     pool::requests_go_to_the_endpoint_that_the_picker_names,
     pool::a_pool_that_fails_open_is_served_without_its_picker,
     hosts::a_host_is_routed_over_any_connection_but_one_that_asks_for_certificates,
@@ -99,4 +103,7 @@ with_each_envoy! {
     extensions::a_traffic_extension_runs_its_script,
     extensions::a_wasm_module_runs,
     extensions::without_the_image_of_a_filter_that_must_run_requests_are_refused,
+    wasm::a_plugin_is_told_its_rules_by_ingress_domain_and_service,
+    wasm::a_module_is_fetched_for_an_envoy_that_has_no_agent,
+    wasm::a_module_that_came_outlives_its_registry_and_a_restart,
 }

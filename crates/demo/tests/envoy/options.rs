@@ -198,6 +198,21 @@ pub(crate) async fn options_of_the_edge_follow_a_config_map(mut rig: Rig) {
     })
     .await;
 
+    // Other collectors are taken as well.
+    let other = |collector: &str, kib: u8| {
+        let limits = format!("downstream: {{maxRequestHeadersKb: {kib}, routeTimeout: 1}}");
+        let told = "service: otel.shop.svc.cluster.local, port: 4317";
+        let tracing = format!("tracing: {{enable: true, {collector}: {{{told}}}}}");
+        rig.write(
+            "options.yaml",
+            &options(&[all[0], all[1], &limits, &tracing]),
+        );
+    };
+    other("zipkin", 8);
+    until("zipkin is taken", async || site.takes(4).await).await;
+    other("skywalking", 2);
+    until("skywalking is taken", async || !site.takes(4).await).await;
+
     // A section that is bad keeps what it said, and the others count.
     let mut edited = all.to_vec();
     edited[0] = "addXRealIpHeader: false";

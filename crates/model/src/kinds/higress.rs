@@ -212,8 +212,9 @@ pub struct DubboBodyParam {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct GrpcService {}
 
-/// A Wasm plugin of Higress's gateway, with settings for single routes, hosts and services. Read and validated; nothing
-/// is generated from it. Istio's kind of this name is of the group `extensions.istio.io`.
+/// A Wasm plugin of the gateways that serve Ingresses (`--ingress-selector`), with settings for single routes, hosts and
+/// services. It counts in the namespace of these gateways (`--ingress-namespace`) only. Istio's kind of this name is of the
+/// group `extensions.istio.io`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct WasmPlugin {
@@ -256,7 +257,7 @@ pub enum PullPolicy {
     Unspecified,
     /// Once.
     IfNotPresent,
-    /// Whenever the plugin changes.
+    /// Whenever the plugin changes, and now and then.
     Always,
 }
 
@@ -322,11 +323,13 @@ pub enum VariableSource {
     Host,
 }
 
-/// Settings for some requests; a rule says of at least one route, host or service that it is for it.
+/// Settings for some requests; a rule says of at least one route, host or service that it is for it. One that says it of none
+/// is left out; a plugin of the phase AUTHN or AUTHZ with such a rule refuses requests unless it is FAIL_OPEN.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct MatchRule {
-    /// Routes, by the names that Ingresses give them.
+    /// Routes, by the names that Ingresses give them: `namespace/name`, or `name` for those of the gateways' namespace. Routes
+    /// of the Gateway API are named in the same way.
     pub ingress: Vec<Arc<str>>,
     /// Hosts.
     pub domain: Vec<Arc<str>>,

@@ -154,6 +154,8 @@ declare_features! {
         "Tell agents all roots of the mesh: those of its own authority, of caCertificates of the mesh config, and of SPIFFE bundles.";
     "ENABLE_PROXY_FIND_POD_BY_IP" pods_by_address: bool = false,
         "Take a Pod with the address of a proxy for the proxy's own, where no Pod has its name.";
+    "PILOTHOUSE_WASM_FETCH" wasm_fetch: bool = true,
+        "Fetch the Wasm modules of proxies that have no agent, and hand them over.";
     "PILOTHOUSE_INGRESS_CLASSES" edge_classes: Words = "",
         "The classes of Ingresses that are served with their annotations, as Higress and ingress-nginx do.";
     "PILOTHOUSE_INGRESS_DIALECT" edge_dialect: Name = "auto",

@@ -3,7 +3,7 @@
 pub(super) mod gather;
 mod tables;
 
-pub(crate) use gather::debug_page;
+pub(crate) use gather::{ask_page, debug_page};
 
 use std::io::Write;
 use std::path::PathBuf;

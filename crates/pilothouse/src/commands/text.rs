@@ -1,6 +1,9 @@
 //! Labelled entries for a terminal of 80 columns.
 
 use std::io::{self, Write};
+use std::time::SystemTime;
+
+use model::civil::timestamp;
 
 /// Width of lines.
 const WIDTH: usize = 80;
@@ -39,6 +42,13 @@ pub(super) fn wrapped(text: &str, indent: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What time it is, in RFC 3339, to the second.
+pub(super) fn now() -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.map_or(0, |since| since.as_secs());
+    timestamp(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

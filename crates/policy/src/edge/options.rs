@@ -27,7 +27,9 @@ use model::settings::Features;
 use serde_json::{Map, Value};
 use store::{Reads, Snapshot};
 
-use fields::{Fields, Wrong, short, unknown_field};
+use fields::{Fields, NAME, short};
+
+pub use fields::Wrong;
 
 pub use connections::{Downstream, Http2, Upstream};
 pub use gzip::{EXTENSION as GZIP_EXTENSION, Gzip};
@@ -40,6 +42,8 @@ pub const CONFIG_MAP: &str = "higress-config";
 pub const KEY: &str = "higress";
 /// The largest document that is read, in bytes. No API has a larger ConfigMap.
 pub const LARGEST: usize = 1 << 20;
+/// How much is told of why a text cannot be read.
+const MOST_QUOTED: usize = 200;
 /// How much is told of one document.
 const MOST_FOUND: usize = 32;
 
@@ -79,7 +83,7 @@ pub struct Document {
     /// The options.
     pub options: Options,
     /// What is wrong, and how bad that is.
-    pub found: Vec<(Severity, String)>,
+    pub found: Vec<(Severity, Wrong)>,
     /// What each section said when it could be used last, as JSON.
     pub good: BTreeMap<Arc<str>, Redacted>,
 }
@@ -98,7 +102,7 @@ impl Document {
         for name in stated.keys() {
             if !SECTIONS.contains(&&**name) {
                 let near = nearest(name, SECTIONS.iter().copied());
-                document.tell(Severity::Warning, unknown_field(&short(name), near));
+                document.tell(Severity::Warning, Wrong::unknown(short(name, NAME), near));
             }
         }
         for name in SECTIONS {
@@ -120,8 +124,9 @@ impl Document {
         for name in SECTIONS {
             self.keep(name, last.get(name));
         }
+        let why = short(why, MOST_QUOTED);
         let why = format!("cannot be read: {why}; every section keeps its last good value");
-        self.tell(Severity::Error, why);
+        self.tell(Severity::Error, Wrong::new("", why));
     }
 
     fn section(&mut self, name: &'static str, value: Option<&Value>, last: Option<&Redacted>) {
@@ -134,13 +139,14 @@ impl Document {
                 let good = Redacted::new(value.to_string());
                 self.good.insert(name.into(), good);
             }
-            Err(why) => {
+            Err(mut wrong) => {
                 self.keep(name, last);
                 let kept = match last {
                     Some(_) => "keeps its last good value",
                     None => "has its default, as it never was good",
                 };
-                self.tell(Severity::Error, format!("{why}: the section {kept}"));
+                wrong.why = format!("{}: the section {kept}", wrong.why);
+                self.tell(Severity::Error, wrong);
             }
         }
         for unknown in unknown {
@@ -161,7 +167,7 @@ impl Document {
         }
     }
 
-    fn tell(&mut self, severity: Severity, what: String) {
+    fn tell(&mut self, severity: Severity, what: Wrong) {
         self.found.push((severity, what));
     }
 
@@ -175,11 +181,11 @@ impl Document {
 
 impl Options {
     /// Sets a section; one that breaks a rule changes nothing.
-    fn set(&mut self, name: &str, value: &Value, unknown: &mut Vec<String>) -> Result<(), Wrong> {
+    fn set(&mut self, name: &str, value: &Value, unknown: &mut Vec<Wrong>) -> Result<(), Wrong> {
         let fields = || Fields::of(name, value);
         let flag = || {
             let flag = value.as_bool();
-            flag.ok_or_else(|| format!("{name} is neither true nor false"))
+            flag.ok_or_else(|| Wrong::new(name, "is neither true nor false"))
         };
         match name {
             "tracing" => self.tracing = Tracing::read(fields()?, unknown)?,
@@ -265,21 +271,20 @@ impl Query<Snapshot> for EdgeOptions {
 }
 
 impl Document {
-    fn findings(&self, made: impl Fn(Severity, String) -> Diagnostic) -> Vec<Diagnostic> {
+    fn findings(&self, made: impl Fn(Severity, &Wrong) -> Diagnostic) -> Vec<Diagnostic> {
         let found = self.found.iter();
-        let mut all: Vec<Diagnostic> = found
-            .map(|(severity, what)| made(*severity, what.clone()))
-            .collect();
+        let mut all: Vec<Diagnostic> = found.map(|(how, what)| made(*how, what)).collect();
         if self.options.mcp_servers.enable {
-            let why = "mcpServer has no effect: its filters are of Higress's Envoy, which this proxy is not";
-            all.push(made(Severity::Warning, why.to_owned()));
+            let why = "has no effect: its filters are of Higress's Envoy, which this proxy is not";
+            all.push(made(Severity::Warning, &Wrong::new("mcpServer", why)));
         }
         all
     }
 }
 
-fn of_object(map: &Object<ConfigMap>, severity: Severity, what: String) -> Diagnostic {
-    about(map, code::UNUSABLE_SECTION, severity, what).at(format!("data.{KEY}"))
+fn of_object(map: &Object<ConfigMap>, severity: Severity, what: &Wrong) -> Diagnostic {
+    let told = about(map, code::UNUSABLE_SECTION, severity, what.to_string());
+    told.at(format!("data.{KEY}"))
 }
 
 fn of_file(beside: &EdgeDocuments) -> Stated {
@@ -290,12 +295,13 @@ fn of_file(beside: &EdgeDocuments) -> Stated {
         Ok(text) => Document::read(text.reveal(), &beside.good),
         Err(why) => Document::of_unreadable(why, &beside.good),
     };
-    let found = document.findings(|severity, what| Diagnostic {
-        origin: Some(Origin::File {
+    let found = document.findings(|severity, what| {
+        let mut told = Diagnostic::new(code::UNUSABLE_SECTION, severity, what.why.as_str());
+        told.origin = Some(Origin::File {
             path: file.path.clone(),
             line: 1,
-        }),
-        ..Diagnostic::new(code::UNUSABLE_SECTION, severity, what)
+        });
+        told.at(what.at.as_str())
     });
     Stated {
         options: Some(Arc::new(document.options)),

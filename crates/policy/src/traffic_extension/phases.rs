@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use mesh::capabilities::name::{HTTP_RBAC, NETWORK_RBAC};
 use mesh::capabilities::{Capabilities, CertificateSource, Loadable};
 use mesh::class::Class;
 use prost::Message;
@@ -23,7 +24,8 @@ use proto_istio::extensions::{FailStrategy, PluginType, TrafficSelector, WasmCon
 use proto_istio::types::WorkloadMode;
 use xds::any;
 
-use super::{Code, Extension, Phase, url};
+use super::module::{Place, place};
+use super::{Code, Extension, Phase, Wanted, names};
 use crate::filters;
 
 const WASM_HTTP: &str = "envoy.filters.http.wasm";
@@ -119,6 +121,8 @@ impl<F: Clone> Phases<F> {
 pub trait FilterOf: Sized {
     /// The filter; `None` where the extension is not of this kind.
     fn of(extension: &Extension) -> Option<Self>;
+    /// What has to stand before plugins of Higress's.
+    fn before_plugins() -> Option<Self>;
     /// The Envoy extension that runs it.
     fn engine(extension: &Extension) -> &'static str;
 }
@@ -139,7 +143,7 @@ impl FilterOf for hcm::HttpFilter {
                 return Some(filters::http(&extension.resource, any(&config)));
             }
             Code::Wasm(wasm) if is_network(wasm) => return None,
-            Code::Wasm(_) => asked_for([
+            Code::Wasm(_) | Code::Closed => asked_for([
                 "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
                 "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC",
             ]),
@@ -151,10 +155,15 @@ impl FilterOf for hcm::HttpFilter {
         })
     }
 
+    fn before_plugins() -> Option<Self> {
+        Some(names::filter())
+    }
+
     fn engine(extension: &Extension) -> &'static str {
         match extension.code {
             Code::Lua(_) => LUA,
             Code::Wasm(_) => WASM_HTTP,
+            Code::Closed => HTTP_RBAC,
         }
     }
 }
@@ -172,8 +181,12 @@ impl FilterOf for listener::Filter {
                     config_type: Some(listener::filter::ConfigType::ConfigDiscovery(config)),
                 })
             }
-            Code::Wasm(_) | Code::Lua(_) => None,
+            Code::Wasm(_) | Code::Lua(_) | Code::Closed => None,
         }
+    }
+
+    fn before_plugins() -> Option<Self> {
+        None
     }
 
     fn engine(_: &Extension) -> &'static str {
@@ -181,7 +194,7 @@ impl FilterOf for listener::Filter {
     }
 }
 
-fn is_network(wasm: &WasmConfig) -> bool {
+pub(super) fn is_network(wasm: &WasmConfig) -> bool {
     wasm.r#type() == PluginType::Network
 }
 
@@ -199,14 +212,26 @@ pub(crate) fn asked_for<const N: usize>(types: [&str; N]) -> ExtensionConfigSour
     }
 }
 
+/// What runs filters of users.
+#[derive(Clone, Copy)]
+pub struct Has<'a> {
+    /// What the proxy can load.
+    pub loadable: &'a Loadable,
+    /// What it has.
+    pub capabilities: Capabilities,
+    /// Whether modules are fetched for proxies that have no agent.
+    pub fetches: bool,
+}
+
 /// Adds the filters of users for one side of a proxy that has such extensions. Returns what the proxy lacks for those that cannot be left out.
 pub fn extend<F: FilterOf>(
     phases: &mut Phases<F>,
     extensions: &[Arc<Extension>],
-    has: (&Loadable, Capabilities),
+    has: Has<'_>,
     class: Class,
 ) -> Vec<String> {
     let mut missing = Vec::new();
+    let mut named = false;
     for extension in extensions {
         let Some(ports) = ports(&extension.matches, class) else {
             continue;
@@ -215,11 +240,24 @@ pub fn extend<F: FilterOf>(
             continue;
         };
         match lacks(has, extension, F::engine(extension)) {
-            None => phases.extensions.push(Placed {
-                phase: extension.phase,
-                ports,
-                filter,
-            }),
+            None => {
+                let plugin = matches!(extension.origin, Wanted::HigressPlugin(_));
+                if plugin && matches!(extension.code, Code::Wasm(_)) && !named {
+                    named = true;
+                    phases
+                        .extensions
+                        .extend(F::before_plugins().map(|filter| Placed {
+                            phase: Phase::Authn,
+                            ports: Vec::new(),
+                            filter,
+                        }));
+                }
+                phases.extensions.push(Placed {
+                    phase: extension.phase,
+                    ports,
+                    filter,
+                });
+            }
             Some(_) if may_be_left_out(extension) => {}
             Some(what) => missing.push(what),
         }
@@ -258,30 +296,42 @@ fn ports(selectors: &[TrafficSelector], class: Class) -> Option<Vec<u32>> {
     ports.filter(|ports| !ports.is_empty())
 }
 
+/// Whether it is a filter of one side of a proxy, which can run it.
+pub(super) fn runs<F: FilterOf>(extension: &Extension, has: Has<'_>, class: Class) -> bool {
+    ports(&extension.matches, class).is_some()
+        && F::of(extension).is_some()
+        && lacks(has, extension, F::engine(extension)).is_none()
+}
+
 /// What the proxy lacks to run it, if it lacks something.
-fn lacks(
-    (loadable, capabilities): (&Loadable, Capabilities),
-    extension: &Extension,
-    engine: &str,
-) -> Option<String> {
-    if !loadable.has(engine) {
+fn lacks(has: Has<'_>, extension: &Extension, engine: &str) -> Option<String> {
+    if !has.loadable.has(engine) {
         return Some(engine.to_owned());
     }
-    match &extension.code {
-        // An agent beside the proxy fetches modules, as it fetches certificates.
-        Code::Wasm(wasm)
-            if url::scheme(&wasm.url).as_deref() != Some("file")
-                && capabilities.certificates != CertificateSource::Agent =>
-        {
-            Some("an agent that fetches Wasm modules".to_owned())
+    let Code::Wasm(wasm) = &extension.code else {
+        return None;
+    };
+    // An agent beside the proxy fetches modules, as it fetches certificates.
+    let agent = has.capabilities.certificates == CertificateSource::Agent;
+    match place(wasm, agent) {
+        Place::File(_) | Place::Agent => None,
+        Place::Fetched(_) if !has.fetches => Some("an agent that fetches Wasm modules".to_owned()),
+        // It stands in while there is no module.
+        Place::Fetched(_) => {
+            let refusal = if is_network(wasm) {
+                NETWORK_RBAC
+            } else {
+                HTTP_RBAC
+            };
+            (!has.loadable.has(refusal)).then(|| refusal.to_owned())
         }
-        _ => None,
+        Place::Unknown(scheme) => Some(format!("an agent that fetches Wasm modules by {scheme:?}")),
     }
 }
 
 fn may_be_left_out(extension: &Extension) -> bool {
     match &extension.code {
         Code::Wasm(wasm) => wasm.fail_strategy() == FailStrategy::FailOpen,
-        Code::Lua(_) => false,
+        Code::Lua(_) | Code::Closed => false,
     }
 }

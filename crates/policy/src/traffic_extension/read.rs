@@ -1,17 +1,17 @@
-//! Reading the two kinds of objects.
+//! Reading the three kinds of objects.
 
 use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
-use model::kinds::Kinded;
 use model::kinds::istio::{TrafficExtension, WasmPlugin};
+use model::kinds::{Kind, Kinded};
 use model::object::{Object, ObjectName};
 use proto_istio::extensions::traffic_extension::FilterConfig;
 use proto_istio::extensions::{TrafficSelector, WasmConfig};
 use store::{Reads, Snapshot};
 
-use super::{Code, Extension, Phase, url};
+use super::{Code, Extension, Phase, higress, url};
 use mesh::credential::resource_name;
 use mesh::finding;
 use mesh::finding::code;
@@ -28,16 +28,19 @@ const MAX_LUA: usize = 65_536;
 pub enum Wanted {
     /// A TrafficExtension.
     TrafficExtension(ObjectName),
-    /// A WasmPlugin.
+    /// A WasmPlugin of Istio's.
     WasmPlugin(ObjectName),
+    /// A WasmPlugin of Higress's.
+    HigressPlugin(ObjectName),
 }
 
-impl Extension {
-    /// The object that it was read from.
-    pub fn origin(&self) -> Wanted {
-        match self.name.name.strip_suffix(OF_PLUGIN) {
-            Some(name) => Wanted::WasmPlugin(ObjectName::new(self.name.namespace.clone(), name)),
-            None => Wanted::TrafficExtension(self.name.clone()),
+impl Wanted {
+    /// The kind and the name of the object.
+    pub fn key(&self) -> (Kind, &ObjectName) {
+        match self {
+            Self::TrafficExtension(name) => (Kind::TrafficExtension, name),
+            Self::WasmPlugin(name) => (Kind::WasmPlugin, name),
+            Self::HigressPlugin(name) => (Kind::HigressWasmPlugin, name),
         }
     }
 }
@@ -68,17 +71,21 @@ impl Query<Snapshot> for ReadExtension {
                 let object = cx.get::<WasmPlugin>(name);
                 object.map_or_else(Read::default, |o| of_plugin(&o))
             }
+            Wanted::HigressPlugin(name) => {
+                let object = cx.get::<model::kinds::higress::WasmPlugin>(name);
+                object.map_or_else(Read::default, |o| higress::read(cx, &o))
+            }
         }
     }
 }
 
 /// What stands between an object and its filter.
-struct Flaw {
-    path: &'static str,
-    message: &'static str,
+pub(super) struct Flaw {
+    pub(super) path: &'static str,
+    pub(super) message: &'static str,
 }
 
-fn read<T: Kinded>(object: &Object<T>, extension: Result<Extension, Flaw>) -> Read {
+pub(super) fn read<T: Kinded>(object: &Object<T>, extension: Result<Extension, Flaw>) -> Read {
     match extension {
         Ok(extension) => Read {
             extension: Some(Arc::new(extension)),
@@ -116,6 +123,7 @@ fn of_extension(object: &Object<TrafficExtension>) -> Read {
         }),
     };
     let extension = code.map(|code| Extension {
+        origin: Wanted::TrafficExtension(object.meta.name.clone()),
         name: object.meta.name.clone(),
         resource: resource(&object.meta.name),
         created: object.meta.created,
@@ -156,6 +164,7 @@ fn of_plugin(object: &Object<WasmPlugin>) -> Read {
         .filter(|_| spec.target_refs.is_empty());
     let name = ObjectName::new(own.namespace.clone(), format!("{}{OF_PLUGIN}", own.name));
     let extension = wasm(own.namespace.as_ref(), config).map(|code| Extension {
+        origin: Wanted::WasmPlugin(own.clone()),
         resource: resource(&name),
         name,
         created: object.meta.created,
@@ -174,7 +183,7 @@ fn resource(name: &ObjectName) -> Arc<str> {
     format!("{PREFIX}{}.{}", name.namespace, name.name).into()
 }
 
-fn wasm(namespace: &str, mut config: WasmConfig) -> Result<Code, Flaw> {
+pub(super) fn wasm(namespace: &str, mut config: WasmConfig) -> Result<Code, Flaw> {
     if config.url.is_empty() {
         return Err(Flaw {
             path: "spec.url",

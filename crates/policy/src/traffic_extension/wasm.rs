@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use model::kinds::kube::Secret;
 use model::names::ClusterId;
-use model::object::ObjectName;
 use prost_types::{Any, Duration};
 use proto_envoy::envoy::config::core::v3::{
     AsyncDataSource, DataSource, HttpUri, RemoteDataSource, TypedExtensionConfig,
     async_data_source, data_source, http_uri,
 };
+use proto_envoy::envoy::config::rbac::v3::Rbac;
 use proto_envoy::envoy::extensions::filters::{http, network};
 use proto_envoy::envoy::extensions::wasm::v3 as wasm;
-use proto_istio::extensions::{EnvValueSource, FailStrategy, PluginType, PullPolicy, WasmConfig};
+use proto_istio::extensions::{EnvValueSource, FailStrategy, PullPolicy, WasmConfig};
 use store::{Reads, Snapshot};
 
+use super::module::{Place, docker_config, place, secret};
+use super::phases::is_network;
 use super::read::{ReadExtension, Wanted};
 use super::{Code, Extension, url};
 use xds::{Resource, any};
@@ -30,15 +31,15 @@ const FETCH: Duration = Duration {
     seconds: 30,
     nanos: 0,
 };
-/// The field of a Secret of registries' credentials.
-const DOCKER_CONFIG: &str = ".dockerconfigjson";
 
 /// The configuration of an object's filter; `None` for filters that stand in the listener themselves.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ExtensionConfigOf {
     /// Which extension.
     pub extension: Wanted,
-    /// Whose credentials of registries the proxy may have.
+    /// Whether the proxy has an agent, which fetches its modules.
+    pub agent: bool,
+    /// Whose credentials of registries the proxy's agent may have.
     pub pull: Option<PullFrom>,
 }
 
@@ -53,21 +54,10 @@ impl Query<Snapshot> for ExtensionConfigOf {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let read = cx.query(&ReadExtension(self.extension.clone()));
         let extension = read.extension.as_ref()?;
-        let Code::Wasm(config) = &extension.code else {
-            return None;
-        };
-        let secret = self
-            .pull
-            .as_ref()
-            .and_then(|from| docker_config(cx, &config.image_pull_secret, from));
-        let plugin = plugin(extension, config, secret.unwrap_or_default());
-        let typed_config = match config.r#type() {
-            PluginType::Network => any(&network::wasm::v3::Wasm {
-                config: Some(plugin),
-            }),
-            PluginType::Http | PluginType::UnspecifiedPluginType => any(&http::wasm::v3::Wasm {
-                config: Some(plugin),
-            }),
+        let typed_config = match &extension.code {
+            Code::Lua(_) => return None,
+            Code::Closed => answering(false, Answer::Refuse),
+            Code::Wasm(config) => self.of_wasm(cx, extension, config)?,
         };
         let message = TypedExtensionConfig {
             name: extension.resource.to_string(),
@@ -80,31 +70,113 @@ impl Query<Snapshot> for ExtensionConfigOf {
     }
 }
 
-/// The credentials of registries in a Secret.
-///
-/// Istio: pilot/pkg/credentials/kube/secrets.go GetDockerCredential, 1.32.
-fn docker_config(cx: &Cx<'_, Snapshot>, name: &str, from: &PullFrom) -> Option<String> {
-    let (namespace, name) = name.strip_prefix("kubernetes://")?.split_once('/')?;
-    let name = ObjectName::new(namespace, name).in_cluster(from.0.as_ref());
-    let secret = cx.get::<Secret>(&name)?;
-    if &*secret.spec.secret_type != "kubernetes.io/dockerconfigjson" {
-        return None;
+impl ExtensionConfigOf {
+    /// The configuration of a module; `None` while nothing is known of one that we fetch. What the proxy has had runs on
+    /// until then.
+    fn of_wasm(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        extension: &Extension,
+        config: &WasmConfig,
+    ) -> Option<Any> {
+        use async_data_source::Specifier;
+        let network = is_network(config);
+        let instead = || match config.fail_strategy() {
+            FailStrategy::FailOpen => Some(answering(network, Answer::Pass)),
+            FailStrategy::FailClose | FailStrategy::FailReload => {
+                Some(answering(network, Answer::Refuse))
+            }
+        };
+        let mut told = BTreeMap::new();
+        let code = match place(config, self.agent) {
+            Place::Fetched(source) => match &cx.module(&source)?.module {
+                Some(module) => Specifier::Local(DataSource {
+                    specifier: Some(data_source::Specifier::InlineBytes(module.bytes().clone())),
+                    ..Default::default()
+                }),
+                None => return instead(),
+            },
+            // The listener refuses without it.
+            Place::Unknown(_) => return None,
+            Place::File(path) => {
+                told = self.for_agent(cx, extension, config);
+                Specifier::Local(DataSource {
+                    specifier: Some(data_source::Specifier::Filename(path)),
+                    ..Default::default()
+                })
+            }
+            Place::Agent => {
+                told = self.for_agent(cx, extension, config);
+                Specifier::Remote(remote(config))
+            }
+        };
+        let plugin = plugin(extension, config, told, code);
+        Some(if network {
+            any(&network::wasm::v3::Wasm {
+                config: Some(plugin),
+            })
+        } else {
+            any(&http::wasm::v3::Wasm {
+                config: Some(plugin),
+            })
+        })
     }
-    let bytes = secret.spec.data.get(DOCKER_CONFIG)?;
-    String::from_utf8(bytes.to_vec()).ok()
+
+    /// What an agent is told of how to fetch.
+    fn for_agent(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        extension: &Extension,
+        config: &WasmConfig,
+    ) -> BTreeMap<String, String> {
+        let mut variables = BTreeMap::new();
+        if !config.image_pull_secret.is_empty() {
+            let name = secret(&config.image_pull_secret).zip(self.pull.as_ref());
+            let held =
+                name.and_then(|(name, from)| docker_config(cx, &name.in_cluster(from.0.as_ref())));
+            variables.insert(PULL_SECRET.to_owned(), held.unwrap_or_default());
+        }
+        if config.image_pull_policy() != PullPolicy::UnspecifiedPolicy {
+            let policy = config.image_pull_policy().as_str_name();
+            variables.insert(PULL_POLICY.to_owned(), policy.to_owned());
+        }
+        variables.insert(RESOURCE_VERSION.to_owned(), extension.version.to_string());
+        variables
+    }
 }
 
-fn plugin(extension: &Extension, config: &WasmConfig, secret: String) -> wasm::PluginConfig {
+/// What is done in place of a module.
+#[derive(Clone, Copy, PartialEq)]
+enum Answer {
+    Refuse,
+    Pass,
+}
+
+/// A filter in place of one whose module is not there. An agent puts the same in.
+fn answering(network: bool, answer: Answer) -> Any {
+    // Rules that let nobody in, or none.
+    let rules = (answer == Answer::Refuse).then(Rbac::default);
+    if network {
+        any(&network::rbac::v3::Rbac {
+            rules,
+            stat_prefix: "wasm".to_owned(),
+            ..Default::default()
+        })
+    } else {
+        any(&http::rbac::v3::Rbac {
+            rules,
+            ..Default::default()
+        })
+    }
+}
+
+fn plugin(
+    extension: &Extension,
+    config: &WasmConfig,
+    mut variables: BTreeMap<String, String>,
+    code: async_data_source::Specifier,
+) -> wasm::PluginConfig {
     let name = &extension.name;
-    let mut variables = BTreeMap::new();
-    if !config.image_pull_secret.is_empty() {
-        variables.insert(PULL_SECRET.to_owned(), secret);
-    }
-    if config.image_pull_policy() != PullPolicy::UnspecifiedPolicy {
-        let policy = config.image_pull_policy().as_str_name();
-        variables.insert(PULL_POLICY.to_owned(), policy.to_owned());
-    }
-    variables.insert(RESOURCE_VERSION.to_owned(), extension.version.to_string());
     let mut host_env_keys = Vec::new();
     for stated in config.vm_config.iter().flat_map(|vm| &vm.env) {
         match stated.value_from() {
@@ -126,7 +198,9 @@ fn plugin(extension: &Extension, config: &WasmConfig, secret: String) -> wasm::P
         failure_policy: failure_policy as i32,
         vm: Some(wasm::plugin_config::Vm::VmConfig(wasm::VmConfig {
             runtime: "envoy.wasm.runtime.v8".to_owned(),
-            code: Some(code(config)),
+            code: Some(AsyncDataSource {
+                specifier: Some(code),
+            }),
             environment_variables: Some(wasm::EnvironmentVariables {
                 host_env_keys,
                 key_values: variables,
@@ -140,41 +214,28 @@ fn plugin(extension: &Extension, config: &WasmConfig, secret: String) -> wasm::P
 /// The module's own configuration, as JSON text.
 fn configuration(config: &WasmConfig) -> Any {
     let stated = config.plugin_config.as_ref();
-    match stated.filter(|c| !c.0.fields.is_empty()) {
-        Some(stated) => {
-            // A number that JSON cannot hold is the only way to fail; the parser lets none pass.
-            let text = serde_json::to_string(stated).unwrap_or_default();
-            Any {
-                type_url: "type.googleapis.com/google.protobuf.StringValue".to_owned(),
-                value: prost::Message::encode_to_vec(&text),
-            }
-        }
-        None => Any::default(),
+    let Some(stated) = stated.filter(|c| !c.0.fields.is_empty()) else {
+        return Any::default();
+    };
+    // A number that JSON cannot hold is the only way to fail; the parser lets none pass.
+    let text = serde_json::to_string(stated).unwrap_or_default();
+    Any {
+        type_url: "type.googleapis.com/google.protobuf.StringValue".to_owned(),
+        value: prost::Message::encode_to_vec(&text),
     }
 }
 
-fn code(config: &WasmConfig) -> AsyncDataSource {
-    use async_data_source::Specifier;
+/// What an agent fetches.
+fn remote(config: &WasmConfig) -> RemoteDataSource {
     let scheme = url::scheme(&config.url).unwrap_or_default();
-    let specifier = if scheme == "file" {
-        let path = config.url.strip_prefix("file://").unwrap_or(&config.url);
-        Specifier::Local(DataSource {
-            specifier: Some(data_source::Specifier::Filename(path.to_owned())),
-            ..Default::default()
-        })
-    } else {
-        Specifier::Remote(RemoteDataSource {
-            http_uri: Some(HttpUri {
-                uri: url::with_scheme(&config.url, &scheme),
-                timeout: Some(FETCH),
-                // The agent fetches; Envoy only requires that one is named.
-                http_upstream_type: Some(http_uri::HttpUpstreamType::Cluster("_".to_owned())),
-            }),
-            sha256: config.sha256.clone(),
-            ..Default::default()
-        })
-    };
-    AsyncDataSource {
-        specifier: Some(specifier),
+    RemoteDataSource {
+        http_uri: Some(HttpUri {
+            uri: url::with_scheme(&config.url, &scheme),
+            timeout: Some(FETCH),
+            // The agent fetches; Envoy only requires that one is named.
+            http_upstream_type: Some(http_uri::HttpUpstreamType::Cluster("_".to_owned())),
+        }),
+        sha256: config.sha256.clone(),
+        ..Default::default()
     }
 }

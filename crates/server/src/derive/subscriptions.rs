@@ -192,9 +192,7 @@ impl State {
         if *wanted > 1 {
             return;
         }
-        if ty == TypeUrl::Secret {
-            self.join_wants(view);
-        }
+        self.join_wants(view, ty);
         let (engine, roots, query) = (&mut self.engine, &mut self.roots, view.set(ty));
         let set = self.sets.entry(query.clone()).or_insert_with(|| {
             let root = engine.root(&query);
@@ -226,9 +224,7 @@ impl State {
         let (empty, told) = (entry.proxies.is_empty(), entry.told);
         for ty in unwanted {
             self.leave_set(view, ty);
-            if ty == TypeUrl::Secret {
-                self.leave_wants(view);
-            }
+            self.leave_wants(view, ty);
         }
         if empty {
             if told {

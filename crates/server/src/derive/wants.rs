@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use model::access::AccessKey;
 use model::jwks::{Demand, KeySource};
+use model::module::ModuleDemand;
 use rustc_hash::FxHashMap;
 use store::Snapshot;
 use tokio::sync::watch;
+use xds::TypeUrl;
 use xlate::View;
 use xlate::wants::{Wants as WantsOf, WantsOfView};
 
@@ -23,6 +25,9 @@ pub type ReviewsWanted = Arc<BTreeSet<AccessKey>>;
 /// The identities (`spiffe://...`) of connected proxies whose certificates are to be made.
 pub type CertificatesWanted = Arc<BTreeSet<Arc<str>>>;
 
+/// The Wasm modules that are to be fetched, each with who wants it.
+pub type ModulesWanted = Arc<BTreeSet<ModuleDemand>>;
+
 /// Where the derive thread says what it wants.
 #[derive(Default)]
 pub(super) struct Wants {
@@ -30,6 +35,7 @@ pub(super) struct Wants {
     pub(super) names: watch::Sender<NamesWanted>,
     reviews: watch::Sender<ReviewsWanted>,
     certificates: watch::Sender<CertificatesWanted>,
+    modules: watch::Sender<ModulesWanted>,
 }
 
 /// Where others hear it.
@@ -39,6 +45,7 @@ pub(super) struct Wanted {
     pub(super) names: watch::Receiver<NamesWanted>,
     pub(super) reviews: watch::Receiver<ReviewsWanted>,
     pub(super) certificates: watch::Receiver<CertificatesWanted>,
+    pub(super) modules: watch::Receiver<ModulesWanted>,
 }
 
 impl Wants {
@@ -49,6 +56,7 @@ impl Wants {
             names: self.names.subscribe(),
             reviews: self.reviews.subscribe(),
             certificates: self.certificates.subscribe(),
+            modules: self.modules.subscribe(),
         }
     }
 
@@ -82,6 +90,7 @@ pub(super) struct OfViews {
     /// How many of the entries want each.
     reviews: Counted<AccessKey>,
     certificates: Counted<Arc<str>>,
+    modules: Counted<ModuleDemand>,
 }
 
 /// How many want each of some things.
@@ -101,19 +110,17 @@ impl<T> Default for Counted<T> {
 }
 
 impl<T: Ord + Clone> Counted<T> {
-    /// One wants another thing than before.
-    fn count(&mut self, before: Option<T>, after: Option<T>) {
-        if before == after {
-            return;
-        }
-        if let Some(after) = after {
+    /// One wants other things than before.
+    fn count(&mut self, before: impl IntoIterator<Item = T>, after: impl IntoIterator<Item = T>) {
+        for after in after {
             let count = self.counts.entry(after).or_default();
             *count += 1;
             self.untold |= *count == 1;
         }
-        if let Some(before) = before
-            && let Some(count) = self.counts.get_mut(&before)
-        {
+        for before in before {
+            let Some(count) = self.counts.get_mut(&before) else {
+                continue;
+            };
             *count -= 1;
             if *count == 0 {
                 self.counts.remove(&before);
@@ -152,13 +159,16 @@ impl OfViews {
         self.reviews.count(before.review, after.review);
         self.certificates
             .count(before.certificate, after.certificate);
+        self.modules.count(before.modules, after.modules);
     }
 }
 
 impl State {
-    /// A view asks for secrets.
-    pub(super) fn join_wants(&mut self, view: &View) {
-        let of = view.wants();
+    /// A view asks for a type.
+    pub(super) fn join_wants(&mut self, view: &View, ty: TypeUrl) {
+        let Some(of) = view.wants(ty) else {
+            return;
+        };
         let (engine, roots) = (&mut self.engine, &mut self.roots);
         let entry = self.of_views.entries.entry(of.clone());
         let entry = entry.or_insert_with(|| {
@@ -173,9 +183,11 @@ impl State {
         entry.views += 1;
     }
 
-    /// A view asks for secrets no more.
-    pub(super) fn leave_wants(&mut self, view: &View) {
-        let of = view.wants();
+    /// A view asks for a type no more.
+    pub(super) fn leave_wants(&mut self, view: &View, ty: TypeUrl) {
+        let Some(of) = view.wants(ty) else {
+            return;
+        };
         let Some(entry) = self.of_views.entries.get_mut(&of) else {
             return;
         };
@@ -198,5 +210,6 @@ impl State {
         }
         self.of_views.reviews.tell(&self.wants.reviews);
         self.of_views.certificates.tell(&self.wants.certificates);
+        self.of_views.modules.tell(&self.wants.modules);
     }
 }

@@ -11,8 +11,10 @@ use model::settings::Settings;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use writeback::Place;
 
 use super::{report, wiring};
+use crate::acme;
 use crate::analysis::Analyst;
 use crate::config::ServeOptions;
 use crate::deployments;
@@ -30,6 +32,7 @@ use crate::supervisor::Supervisor;
 use crate::trust;
 use crate::warm::Warm;
 use crate::webhooks::InjectorSource;
+use crate::writing::Target;
 
 /// The derive thread, and those who hear of each batch.
 pub(super) struct Core {
@@ -45,6 +48,7 @@ pub(super) struct Core {
     pub(super) bridges: Arc<Bridges>,
     /// The registries that are read.
     pub(super) registries: watch::Sender<Registries>,
+    of_acme: Arc<acme::Seen>,
     pub(super) of_trust: Arc<trust::Seen>,
     pub(super) statuses: Arc<Book>,
     pub(super) of_deployments: Arc<deployments::Seen>,
@@ -76,6 +80,7 @@ impl Core {
             remotes,
             registries: self.registries.subscribe(),
             writing: OnceLock::new(),
+            acme: OnceLock::new(),
             authority: OnceLock::new(),
         })
     }
@@ -83,6 +88,24 @@ impl Core {
     /// The derive thread, which ends when nobody asks it anything any more.
     pub(super) fn end(self) -> JoinHandle<()> {
         self.thread
+    }
+
+    /// Begins to keep certificates that are ordered, in a folder or in the API that is written to.
+    pub(super) fn order_certificates(
+        &self,
+        options: &ServeOptions,
+        pages: &Arc<Pages>,
+        (target, folder): (Option<&Target>, Option<Arc<dyn Place>>),
+        (tasks, stop): (&TaskTracker, &CancellationToken),
+    ) -> anyhow::Result<()> {
+        let parts = acme::Parts {
+            options,
+            pages,
+            target,
+            folder,
+            seen: &self.of_acme,
+        };
+        acme::start(parts, tasks, stop)
     }
 
     pub(super) fn start(
@@ -103,12 +126,6 @@ impl Core {
         let of_statuses = statuses.clone();
         let home = wiring::home(options);
         let registration = Registration::start(options, home, nothing, metrics, tasks, stop);
-        let limits = OriginLimits {
-            unknown: options.max_unknown_namespaces,
-            unknown_per_address: options.max_unknown_namespaces.div_ceil(8),
-            places_per_namespace: options.max_places_per_namespace,
-            ..OriginLimits::default()
-        };
         let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
         let (seen, registered) = (shadows.clone(), registration.clone());
         let counted = metrics.clone();
@@ -121,6 +138,9 @@ impl Core {
         let (of_settings, of_remotes) = (config_maps.clone(), remote_secrets.clone());
         let bridges = Arc::new(wiring::bridges(options));
         let of_registries = bridges.clone();
+        let edge = options.ingress.features().edge_namespace;
+        let of_acme = Arc::new(acme::Seen::new(edge));
+        let seen_certificates = of_acme.clone();
         let of_trust = Arc::new(trust::Seen::default());
         let seen_roots = of_trust.clone();
         let of_deployments = Arc::new(deployments::Seen::new(&options.namespace));
@@ -135,6 +155,7 @@ impl Core {
             of_injection.see(batch);
             of_remotes.see(batch);
             of_registries.see(batch);
+            seen_certificates.see(batch);
             seen_roots.see(batch);
             if let Some(deployed) = &deployed {
                 deployed.see(batch);
@@ -146,7 +167,7 @@ impl Core {
         let on_proxy = move |namespace: &Namespace, labels: &Labels, seen| {
             of_proxies.seen(namespace, labels, seen);
         };
-        let (derive, thread) = Derive::start_watched(settings, limits, on_batch, on_proxy)
+        let (derive, thread) = Derive::start_watched(settings, limits(options), on_batch, on_proxy)
             .context("cannot start the derive thread")?;
         Ok(Self {
             derive,
@@ -160,9 +181,20 @@ impl Core {
             remote_secrets,
             bridges,
             registries: watch::Sender::default(),
+            of_acme,
             of_trust,
             statuses,
             of_deployments,
         })
+    }
+}
+
+/// How much proxies may state that nothing is known of.
+fn limits(options: &ServeOptions) -> OriginLimits {
+    OriginLimits {
+        unknown: options.max_unknown_namespaces,
+        unknown_per_address: options.max_unknown_namespaces.div_ceil(8),
+        places_per_namespace: options.max_places_per_namespace,
+        ..OriginLimits::default()
     }
 }

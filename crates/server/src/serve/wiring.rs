@@ -35,6 +35,9 @@ const FOLDER_RANK: u8 = 10;
 /// Precedence of a cluster: folders win over it, and it wins over the store of the API.
 pub(super) const CLUSTER_RANK: u8 = 100;
 
+/// Precedence of the folder of certificates that are ordered: folders win over it, and it wins over a cluster.
+const CERTIFICATES_RANK: u8 = 90;
+
 /// How long the start waits for keys of token issuers, to which a rule gives 5 s where it does not say, and for addresses.
 const ANSWERS_AT_START: Duration = Duration::from_secs(5);
 
@@ -107,9 +110,11 @@ impl Wiring<'_> {
     /// Adds every source that the options name, and returns the place that is written to.
     pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
         self.folders(supervisor)?;
+        self.certificates(supervisor)?;
         let cluster = self.cluster(supervisor)?;
         let store = self.api(supervisor).await?;
         self.keys(supervisor)?;
+        crate::wasm::add(self.options, self.derive, self.metrics, supervisor)?;
         self.names(supervisor)?;
         self.access(supervisor)?;
         Ok(cluster.or(store))
@@ -135,6 +140,24 @@ impl Wiring<'_> {
                 Box::new(FilesSource { folder, options })
             }))?;
         }
+        Ok(())
+    }
+
+    /// The folder of certificates that are ordered, which we write ourselves. It must be there by now.
+    fn certificates(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
+        let Some(dir) = self.options.acme.acme_dir.clone() else {
+            return Ok(());
+        };
+        // What others say of a Secret wins: ours is not written then.
+        let owner = Owner::new(CERTIFICATES_RANK, format!("files:{}", dir.display()));
+        supervisor.add(Box::new(move |_| {
+            let folder = Folder::new(owner.clone(), dir.clone(), Validation::Strict);
+            let options = files::Options {
+                absent: Absent::Unknown,
+                empty_grace: Duration::ZERO,
+            };
+            Box::new(FilesSource { folder, options })
+        }))?;
         Ok(())
     }
 

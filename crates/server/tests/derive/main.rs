@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use model::certificate::{PrivateKey, WorkloadCertificate};
 use model::jwks::{FetchedKeys, KeySource};
+use model::module::{FetchedModule, Module, ModuleSource, Pull};
 use model::node::Node;
 use model::parse::{Validation, parse};
 use model::trust::MeshRoots;

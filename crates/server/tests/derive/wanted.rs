@@ -163,3 +163,64 @@ spec:
     drop(two);
     assert_eq!(reviews().await, [""; 0]);
 }
+
+#[tokio::test]
+async fn modules_are_wanted_while_a_proxy_asks_for_their_filters() {
+    let running = Running::start();
+    let plugin = |version: &str| {
+        format!(
+            "
+apiVersion: extensions.higress.io/v1alpha1
+kind: WasmPlugin
+metadata: {{name: auth, namespace: higress-system}}
+spec: {{url: 'oci://registry.example.com/auth:{version}'}}
+"
+        )
+    };
+    running.put(&plugin("v1")).await;
+    let mut wanted = running.derive.wanted_modules();
+    let mut urls = async || {
+        running.derive.ask(|_| ()).await.unwrap();
+        let all = wanted.borrow_and_update().clone();
+        let urls = all.iter().map(|demand| demand.source.url.to_string());
+        urls.collect::<Vec<_>>()
+    };
+    let node = testkit::node(&json!({
+        "id": "router~10.1.0.1~edge-0.higress-system~higress-system.svc.cluster.local",
+        "metadata": {
+            "NAMESPACE": "higress-system",
+            "LABELS": {"higress": "higress-system-higress-gateway"},
+            "PILOTHOUSE_CERTIFICATES": "ads"},
+        "extensions": ["envoy.filters.http.wasm", "envoy.filters.http.rbac"],
+    }));
+    let mut edge = running.derive.subscribe(node, PEER, None).await.unwrap();
+    running.derive.want(edge.proxy, TypeUrl::Listener).unwrap();
+    assert_eq!(urls().await, [""; 0], "it asks for no filters");
+    running.derive.want(edge.proxy, TypeUrl::Extension).unwrap();
+    let v1 = "oci://registry.example.com/auth:v1";
+    assert_eq!(urls().await, [v1]);
+    let names = |proxy: &mut Subscription| {
+        let published = proxy.published.newest();
+        let set = published.get(TypeUrl::Extension);
+        set.map_or(0, |set| set.len())
+    };
+    assert_eq!(names(&mut edge), 0, "nothing is known of it");
+    let source = ModuleSource {
+        url: v1.into(),
+        sha256: "".into(),
+        pull: Pull::Once,
+        secret: None,
+    };
+    let came = FetchedModule {
+        module: Some(Module::new(&b"\0asm"[..])),
+        trouble: None,
+    };
+    let came = vec![Change::Module(source, Some(Arc::new(came)))];
+    running.derive.change(came, Instant::now()).await.unwrap();
+    assert_eq!(urls().await, [v1]);
+    assert_eq!(names(&mut edge), 1);
+    running.put(&plugin("v2")).await;
+    assert_eq!(urls().await, ["oci://registry.example.com/auth:v2"]);
+    drop(edge);
+    assert_eq!(urls().await, [""; 0]);
+}

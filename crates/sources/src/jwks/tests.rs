@@ -18,6 +18,7 @@ use model::jwks::BadKeys;
 
 use super::*;
 use crate::Delivery;
+use crate::web::WebError;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const A: &str = r#"{"keys":[{"kid":"a"}]}"#;
@@ -240,7 +241,10 @@ async fn certificates_are_checked_against_the_roots_given() {
     let (address, ca) = server.tls().await;
     let source = KeySource::Uri(format!("https://localhost:{}/keys", address.port()).into());
     let refused = fetch(&options(), &source).await;
-    assert!(matches!(refused, Err(FetchError::Tls(..))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(FetchError::Web(WebError::Tls(..)))),
+        "{refused:?}"
+    );
 
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("extra.pem");
@@ -252,7 +256,10 @@ async fn certificates_are_checked_against_the_roots_given() {
     assert_eq!(fetch(&trusting, &source).await.unwrap().as_ref(), A);
     let by_address = KeySource::Uri(format!("https://{address}/keys").into());
     let refused = fetch(&trusting, &by_address).await;
-    assert!(matches!(refused, Err(FetchError::Tls(..))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(FetchError::Web(WebError::Tls(..)))),
+        "{refused:?}"
+    );
     let insecure = Options {
         insecure: true,
         ..options()
@@ -277,7 +284,7 @@ async fn blocked_addresses_are_not_asked_by_whatever_name() {
     ] {
         let refused = fetch(&guarded, &KeySource::Uri(uri.as_str().into())).await;
         assert!(
-            matches!(refused, Err(FetchError::Local(_))),
+            matches!(refused, Err(FetchError::Web(WebError::Local(..)))),
             "{uri}: {refused:?}"
         );
     }
@@ -285,7 +292,7 @@ async fn blocked_addresses_are_not_asked_by_whatever_name() {
     server.answer("/away", 302, "http://169.254.169.254/latest/meta-data");
     let refused = fetch(&options(), &at(address, "/away")).await;
     assert!(
-        matches!(refused, Err(FetchError::Blocked(_))),
+        matches!(refused, Err(FetchError::Web(WebError::Blocked(_)))),
         "{refused:?}"
     );
 }
@@ -300,19 +307,28 @@ async fn answers_that_are_no_keys_are_failures() {
     server.answer("/here", 301, "/keys");
     server.answer("/keys", 200, A);
     let get = async |path| fetch(&options(), &at(address, path)).await;
-    assert!(matches!(get("/large").await, Err(FetchError::TooLarge(_))));
+    assert!(matches!(
+        get("/large").await,
+        Err(FetchError::Web(WebError::TooLarge(..)))
+    ));
     assert!(matches!(
         get("/secret").await,
         Err(FetchError::BadKeys(BadKeys::NoKeys))
     ));
-    assert!(matches!(get("/loop").await, Err(FetchError::Redirected)));
+    assert!(matches!(
+        get("/loop").await,
+        Err(FetchError::Web(WebError::Redirected))
+    ));
     assert!(matches!(
         get("/none").await,
-        Err(FetchError::Status(_, 404))
+        Err(FetchError::Web(WebError::Status(_, 404)))
     ));
     assert_eq!(get("/here").await.unwrap().as_ref(), A);
     let odd = fetch(&options(), &KeySource::Uri("ftp://x/keys".into())).await;
-    assert!(matches!(odd, Err(FetchError::Address(_))), "{odd:?}");
+    assert!(
+        matches!(odd, Err(FetchError::Web(WebError::Address(_)))),
+        "{odd:?}"
+    );
 }
 
 #[tokio::test]
@@ -407,7 +423,10 @@ async fn this_machine_is_not_asked_unless_the_operator_says_so() {
         ..options()
     };
     let refused = fetch(&guarded, &source).await;
-    assert!(matches!(refused, Err(FetchError::Local(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(FetchError::Web(WebError::Local(..)))),
+        "{refused:?}"
+    );
     assert_eq!(fetch(&options(), &source).await.unwrap().as_ref(), A);
 }
 
@@ -439,7 +458,7 @@ async fn a_bundle_is_fetched_over_tls_and_has_roots() {
     for clear in [format!("http://{}", at("bundle")), at("away")] {
         let refused = get(clear).await;
         assert!(
-            matches!(refused, Err(FetchError::Address(_))),
+            matches!(refused, Err(FetchError::Web(WebError::Address(_)))),
             "{refused:?}"
         );
     }

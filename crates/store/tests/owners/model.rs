@@ -73,6 +73,7 @@ impl Model {
                 self.stale_shards.retain(|(o, _)| o != owner);
             }
             Change::Keys(..)
+            | Change::Module(..)
             | Change::Addresses(..)
             | Change::Certificate(..)
             | Change::Access(..)

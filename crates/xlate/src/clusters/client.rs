@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use incr::Cx;
 use mesh::capabilities::{Capabilities, CertificateSource, Loadable};
-use mesh::gateways;
 use mesh::proxy::Traits;
 use mesh::proxy_options::proxy_config;
 use mesh::view::Families;
-use model::host::Hostname;
 use model::node::Role;
 use model::settings::Settings;
-use policy::edge::options::{OptionsOf, Upstream};
 use policy::envoy_filter::Context;
 use store::{Reads, Snapshot};
+
+use super::options::UpstreamOptions;
 
 /// What clusters of services depend on of a proxy. Proxies that agree in it share every cluster whose rules agree.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -42,31 +41,6 @@ pub(crate) struct ClusterClient {
     pub(crate) file_credential_socket: bool,
     /// What options of an edge say of connections to backends.
     pub(crate) options: Option<Arc<UpstreamOptions>>,
-}
-
-/// What options of an edge say of connections to backends.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct UpstreamOptions {
-    /// Their limits.
-    pub(crate) stated: Upstream,
-    /// The host and port that is told of requests by gRPC.
-    pub(crate) collector: Option<(Hostname, u16)>,
-}
-
-impl UpstreamOptions {
-    fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Option<Arc<Self>> {
-        if proxy.node.role != Role::Router {
-            return None;
-        }
-        let options = cx.query(&OptionsOf(gateways::key_of(cx, proxy)));
-        let options = (*options).as_ref()?;
-        let collector = options.tracing.collector();
-        let collector = collector.filter(|collector| collector.speaks_grpc());
-        Some(Arc::new(Self {
-            stated: options.upstream.clone(),
-            collector: collector.map(|c| (Hostname::from(&*c.host), c.port)),
-        }))
-    }
 }
 
 /// Files that the proxy names in its metadata.

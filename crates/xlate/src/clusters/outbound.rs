@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::change::ServiceKey;
-use model::host::Hostname;
 use model::node::Role;
 use model::protocol::Protocol;
 use model::service::{Port, Registry, Resolution, Service};
@@ -42,7 +41,6 @@ use mesh::cluster_names;
 use mesh::destination_rule::{
     DestinationRuleKey, Extent, MergedDestinationRule, Policy, top_policy,
 };
-use mesh::proxy_options::seconds;
 use mesh::services::{AccountsOf, EndpointsOf};
 use mesh::view::Families;
 use policy::authn::{MutualTls, PeerPolicies};
@@ -297,12 +295,7 @@ impl<'a> Builder<'a> {
 
     fn add(&self, mut draft: Draft<'_>, made: &mut Vec<Arc<Resource>>) {
         if let Some(options) = &self.key.client.options {
-            let stated = &options.stated;
-            draft.cluster.per_connection_buffer_limit_bytes = Some(stated.connection_buffer_limits);
-            // Those by SNI carry what they do not read.
-            if !self.key.sni {
-                draft.close_idle(seconds(stated.idle_timeout.into()));
-            }
+            options.limit(&mut draft, self.key.sni);
         }
         let context = self.key.client.context();
         made.extend(encode(&self.key.patches, context, draft.finish(), &[]));
@@ -350,7 +343,9 @@ impl<'a> Builder<'a> {
             DiscoveryType::Static | DiscoveryType::Eds => {}
         }
         choose_protocol(&mut draft, &self.key.client, port);
-        self.speak_to_collector(&mut draft, port);
+        if let Some(options) = &self.key.client.options {
+            options.choose_protocol(&mut draft, &service.host, port);
+        }
         metadata::set_services(&mut draft.cluster, std::iter::once(service));
         let pattern = &self.settings.mesh.outbound_cluster_stat_name;
         if !pattern.is_empty() {
@@ -358,17 +353,6 @@ impl<'a> Builder<'a> {
             draft.cluster.alt_stat_name = cluster_names::stats(&prefix);
         }
         Some(draft)
-    }
-
-    /// Collectors of requests are told by gRPC, whether their port says so or not.
-    fn speak_to_collector(&self, draft: &mut Draft<'_>, port: &Port) {
-        let options = self.key.client.options.as_ref();
-        let collector = options.and_then(|options| options.collector.as_ref());
-        let is_collector =
-            |(host, number): &(Hostname, u16)| *number == port.number && *host == self.service.host;
-        if collector.is_some_and(is_collector) {
-            draft.speak_only_http2();
-        }
     }
 
     fn dynamic(&self, name: String, port: &Port) -> Option<Draft<'a>> {

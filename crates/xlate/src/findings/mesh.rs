@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
+use model::kinds::higress;
 use model::kinds::istio::{
     AuthorizationPolicy, DestinationRule, EnvoyFilter, RequestAuthentication, ServiceEntry,
     Telemetry, TrafficExtension, VirtualService, WasmPlugin,
@@ -43,8 +44,12 @@ impl Query<Snapshot> for FindingsOfMesh {
         }
         let plugins = cx.names::<WasmPlugin>().into_iter();
         let extensions = cx.names::<TrafficExtension>().into_iter();
-        let wanted = extensions.map(Wanted::TrafficExtension);
-        for extension in wanted.chain(plugins.map(Wanted::WasmPlugin)) {
+        let of_edge = cx.names::<higress::WasmPlugin>().into_iter();
+        let wanted = extensions
+            .map(Wanted::TrafficExtension)
+            .chain(plugins.map(Wanted::WasmPlugin))
+            .chain(of_edge.map(Wanted::HigressPlugin));
+        for extension in wanted {
             found.extend_from_slice(&cx.query(&ReadExtension(extension)).diagnostics);
         }
         for namespace in cx.namespaces::<VirtualService>() {

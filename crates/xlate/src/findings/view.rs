@@ -17,7 +17,6 @@ use policy::authn::{MutualTls, PeerPolicies};
 use policy::authz::Policies;
 use policy::edge::{Can, lacking};
 use policy::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut};
-use policy::traffic_extension::Wanted;
 use policy::{telemetry, traffic_extension};
 use proto_istio::networking::TrafficPolicy;
 use proto_istio::networking::client_tls_settings::TlSmode as TlsMode;
@@ -140,7 +139,7 @@ impl FindingsOfView {
 fn of_edge(cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy, found: &mut Vec<Diagnostic>) {
     let asked = cx.query(&AskedOf(proxy.gateway.clone()));
     let Some(asked) = &*asked else { return };
-    let can = Can::of(proxy.parts.has().0);
+    let can = Can::of(&proxy.parts.loadable);
     for (need, asker) in asked.by.iter().filter(|(need, _)| !can.does(*need)) {
         let lacking = lacking(*need);
         let (severity, what) = match need.closes() {
@@ -171,12 +170,16 @@ fn of_edge(cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy, found: &mut Vec<Diagnost
 
 /// Filters of users that the proxy cannot run.
 fn of_extensions(cx: &Cx<'_, Snapshot>, side: &SidePartsOf, found: &mut Vec<Diagnostic>) {
-    let lacking = traffic_extension::lacking(cx, &side.extensions, side.has(), side.class);
+    let has = side.has(cx);
+    found.extend(traffic_extension::troubles(
+        cx,
+        &side.extensions,
+        has,
+        side.class,
+    ));
+    let lacking = traffic_extension::lacking(cx, &side.extensions, has, side.class);
     for (wanted, what) in lacking {
-        let (kind, name) = match &wanted {
-            Wanted::TrafficExtension(name) => (Kind::TrafficExtension, name),
-            Wanted::WasmPlugin(name) => (Kind::WasmPlugin, name),
-        };
+        let (kind, name) = wanted.key();
         let why = format!("the proxy lacks {what}: what the filter should see is refused");
         let severity = Severity::Error;
         found.push(about_named(kind, name, code::LACKS_FILTER, severity, why));

@@ -18,7 +18,7 @@ use policy::envoy_filter::SelectedBy;
 use policy::filters;
 use policy::security::{Security, SecurityOf};
 use policy::telemetry::AppliedTo;
-use policy::traffic_extension::{ExtensionsOf, Phases, extend};
+use policy::traffic_extension::{ExtensionsOf, Has, Phases, extend};
 use prost_types::Duration;
 use proto_envoy::envoy::config::accesslog::v3::AccessLog;
 use proto_envoy::envoy::config::listener::v3 as listener;
@@ -148,9 +148,13 @@ impl SidePartsOf {
         }
     }
 
-    /// The extensions that it has.
-    pub(crate) fn has(&self) -> (&Loadable, Capabilities) {
-        (&self.loadable, self.capabilities)
+    /// What runs filters of users.
+    pub(crate) fn has(&self, cx: &Cx<'_, Snapshot>) -> Has<'_> {
+        Has {
+            loadable: &self.loadable,
+            capabilities: self.capabilities,
+            fetches: cx.settings().features.wasm_fetch,
+        }
     }
 }
 
@@ -187,9 +191,10 @@ impl Query<Snapshot> for SidePartsOf {
         let mut missing = refusal::take_missing(&self.loadable, &mut security.http, |f| &f.name);
         let mut missing_tcp = refusal::take_missing(&self.loadable, &mut security.tcp, |f| &f.name);
         let extensions = cx.query(&self.extensions);
-        missing.extend(extend(&mut security.http, &extensions, self.has(), class));
+        let has = self.has(cx);
+        missing.extend(extend(&mut security.http, &extensions, has, class));
         // Filters of connections stand before requests too.
-        let of_connections = extend(&mut security.tcp, &extensions, self.has(), class);
+        let of_connections = extend(&mut security.tcp, &extensions, has, class);
         missing.extend(of_connections.iter().cloned());
         missing_tcp.extend(of_connections);
         let overloaded = repeated::too_much(cx, self, &security);

@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/gateway.go buildGatewayHTTPRouteConfig, 1.32.
 
+mod challenges;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,8 +29,9 @@ use super::patched::Config;
 use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 
+use mesh::challenges::{Answer, Challenges};
 use mesh::edge::AskedOf;
-use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf};
+use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf, is_tls};
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
 use mesh::virtual_service::{
@@ -170,6 +172,9 @@ impl Query<Snapshot> for GatewayPlanOf {
             }
             hosts.redirects(server);
         }
+        if servers.iter().any(|server| !is_tls(&server.server)) {
+            challenges::spread(&cx.query(&Challenges), &mut hosts.hosts);
+        }
         hosts.finish(servers.first().map_or(0, |s| s.port()))
     }
 }
@@ -229,11 +234,11 @@ impl Query<Snapshot> for RoutesOfRule {
             tls: self.tls,
             http3: self.http3,
             edge: self.edge,
+            route_timeout: self.route_timeout,
             can: match self.edge {
                 true => client.can,
                 false => Can::default(),
             },
-            route_timeout: self.route_timeout,
             forwarded_host: client.forwarded_host,
             proxyless: client.proxyless,
             namespace: client.namespace().clone(),
@@ -280,6 +285,8 @@ struct Host {
     routes: Vec<Arc<RuleRoutes>>,
     session: Option<Session>,
     require_tls: bool,
+    /// What is answered to challenges of certificate authorities.
+    answers: Vec<Answer>,
 }
 
 impl Hosts<'_, '_> {
@@ -326,6 +333,7 @@ impl Hosts<'_, '_> {
                     routes: Vec::new(),
                     session: session.and_then(|t| t.session.clone()),
                     require_tls: false,
+                    answers: Vec::new(),
                 });
                 host.routes.push(routes.clone());
                 host.require_tls |= server.https_redirect();
@@ -346,6 +354,7 @@ impl Hosts<'_, '_> {
                 routes: Vec::new(),
                 session: None,
                 require_tls: true,
+                answers: Vec::new(),
             });
             host.require_tls = true;
         }
@@ -401,10 +410,13 @@ impl Hosts<'_, '_> {
             .into_iter()
             .map(|host| {
                 let session = host.session.iter();
+                let answers = &host.answers;
+                let routes = (!answers.is_empty())
+                    .then(|| challenges::routes(answers, &host.domains, host.require_tls));
                 let head = VirtualHost {
                     name: host.name,
                     domains: host.domains,
-                    require_tls: if host.require_tls {
+                    require_tls: if host.require_tls && routes.is_none() {
                         TlsRequirementType::All as i32
                     } else {
                         TlsRequirementType::None as i32
@@ -413,6 +425,7 @@ impl Hosts<'_, '_> {
                     typed_per_filter_config: session
                         .map(|s| (filters::SESSION.to_owned(), any(&filters::session(s))))
                         .collect(),
+                    routes: routes.unwrap_or_default(),
                     ..VirtualHost::default()
                 };
                 GatewayHost {
@@ -462,7 +475,9 @@ fn collapse(mut hosts: Vec<Host>) -> Vec<Host> {
     let mut known: KeyedMap<Vec<Arc<RuleRoutes>>, usize> = KeyedMap::default();
     for host in hosts {
         let same = known.get(&host.routes).and_then(|at| kept.get_mut(*at));
-        if let Some(same) = same.filter(|s| s.require_tls == host.require_tls) {
+        let is_like =
+            |s: &&mut Host| s.require_tls == host.require_tls && s.answers == host.answers;
+        if let Some(same) = same.filter(is_like) {
             same.domains.extend(host.domains);
             continue;
         }

@@ -72,10 +72,10 @@ pub(super) struct RuleRoutes {
     pub(super) http3: bool,
     /// Whether the listener has the filters that routes of an edge ask for.
     pub(super) edge: bool,
-    /// What those can do of what single routes ask for.
-    pub(super) can: Can,
     /// How long answers may take whatever routes say, in seconds; 0 leaves that to routes.
     pub(super) route_timeout: u32,
+    /// What those can do of what single routes ask for.
+    pub(super) can: Can,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
     /// Whether the client is a gRPC library.

@@ -90,8 +90,8 @@ fn routes(case: &Value) -> Value {
         tls: input["opts"]["IsTLS"] == true,
         http3: input["opts"]["IsHTTP3AltSvcHeaderNeeded"] == true,
         edge: false,
-        can: Default::default(),
         route_timeout: 0,
+        can: Default::default(),
         // The recorded proxies do not show their headers.
         forwarded_host: case["out"].to_string().contains("appendXForwardedHost"),
         proxyless: false,

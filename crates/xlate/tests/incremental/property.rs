@@ -251,3 +251,31 @@ fn drawn_objects_of_the_gateway_api_meet() {
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<&Kind>::new());
     assert!(listeners >= 2, "{listeners}");
 }
+
+#[test]
+fn options_of_an_edge_change_what_gateways_get_and_sidecars_do_not() {
+    let text = std::fs::read_to_string(cases().join("options.txt")).unwrap();
+    let proxies = proxies();
+    let mut served = Served::default();
+    let (mut of_gateway, mut steps) = (BTreeSet::new(), 0);
+    let mut of_sidecar = None;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let step: Step = line.parse().unwrap();
+        served.step(&step, &proxies);
+        let got = served.pull(&proxies);
+        if !matches!(step, Step::Options(_) | Step::Documents(_)) {
+            of_sidecar = None;
+            continue;
+        }
+        steps += 1;
+        let sent = |proxy: usize| TypeUrl::ALL.map(|ty| got[&(proxy, ty)].fingerprint());
+        of_gateway.insert(sent(3));
+        let before = of_sidecar.replace(sent(0));
+        assert!(before.is_none_or(|before| before == sent(0)), "{line}");
+    }
+    assert!(
+        of_gateway.len() * 2 > steps,
+        "{} of {steps}",
+        of_gateway.len()
+    );
+}

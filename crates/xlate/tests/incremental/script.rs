@@ -11,12 +11,13 @@ use model::change::{Change, Collection, Contents, ServiceKey, ShardKey};
 use model::edge::{EdgeDocuments, EdgeFile};
 use model::jwks::{FetchedKeys, KeySource};
 use model::mesh::read_mesh_networks;
+use model::module::{FetchedModule, Module, ModuleSource, Pull};
 use model::node::Identity;
 use model::redacted::Redacted;
 use model::service::{Address, Endpoint};
 use model::settings::{AccessReviews, Features, Settings};
 use model::trust::MeshRoots;
-use model::{AnyObject, Hostname, Owner, SourceId};
+use model::{AnyObject, Hostname, ObjectName, Owner, SourceId};
 use testkit::{World, settings};
 
 use crate::objects::edge::{OPTIONS, options};
@@ -35,6 +36,8 @@ pub(crate) enum Step {
     Settings(u8),
     /// What came of fetching the keys of an issuer.
     Keys(u8, u8),
+    /// What came of fetching the module of a plugin.
+    Module(u8, u8),
     /// The addresses of the name of a gateway between networks.
     Addresses(u8, u8),
     /// The roots of our authority.
@@ -109,7 +112,7 @@ impl Draw {
     }
 
     fn step(&mut self) -> Step {
-        match self.below(28) {
+        match self.below(29) {
             0..=9 => Step::Put(self.owner(), self.picks(4)),
             10..=13 => Step::Delete(self.owner(), self.pick()),
             14 | 15 => {
@@ -128,6 +131,7 @@ impl Draw {
                 at if at <= OPTIONS => Step::Options(at),
                 at => Step::Documents(at - OPTIONS - 1),
             },
+            26 => Step::Module(self.below(4), self.below(4)),
             23 => Step::Certificate(self.below(2), self.below(3)),
             _ => Step::Toggle(self.below(PROXIES)),
         }
@@ -303,9 +307,12 @@ fn edge(classes: &str) -> Arc<Features> {
 }
 
 fn features(on: &[&str]) -> Arc<Features> {
-    let on = on
-        .iter()
-        .map(|name| ((*name).to_owned(), "true".to_owned()));
+    let edge = [
+        ("PILOTHOUSE_INGRESS_NAMESPACE", "one"),
+        ("PILOTHOUSE_INGRESS_SELECTOR", "istio=ingressgateway"),
+    ];
+    let on = on.iter().map(|name| (*name, "true")).chain(edge);
+    let on = on.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Arc::new(Features::from_env(on))
 }
 
@@ -349,6 +356,20 @@ impl Step {
                     _ => keys(r#"{"keys":[{"kty":"oct","k":"YQ"}]}"#),
                 };
                 vec![Change::Keys(source, fetched)]
+            }
+            Step::Module(of, variant) => {
+                let source = ModuleSource {
+                    url: format!("oci://registry.example.com/plugin:v{of}").into(),
+                    sha256: "".into(),
+                    pull: Pull::Once,
+                    secret: Some(ObjectName::new("one", format!("n{}", of % 3))),
+                };
+                let fetched = (*variant > 0).then(|| {
+                    let module = (*variant > 1).then(|| Module::new(vec![*variant]));
+                    let trouble = (*variant < 3).then(|| "nobody answers".into());
+                    Arc::new(FetchedModule { module, trouble })
+                });
+                vec![Change::Module(source, fetched)]
             }
             Step::Addresses(name, variant) => {
                 let address = |last| IpAddr::from([5, 6, *name, last]);
@@ -445,6 +466,7 @@ impl fmt::Display for Step {
             Step::NoShard(by, of) => write!(f, "no-shard {by} {of}"),
             Step::Settings(variant) => write!(f, "settings {variant}"),
             Step::Keys(issuer, variant) => write!(f, "keys {issuer} {variant}"),
+            Step::Module(of, variant) => write!(f, "module {of} {variant}"),
             Step::Addresses(name, variant) => write!(f, "addresses {name} {variant}"),
             Step::Roots(variant) => write!(f, "roots {variant}"),
             Step::Documents(variant) => write!(f, "documents {variant}"),
@@ -480,6 +502,7 @@ impl FromStr for Step {
             ("no-shard", [by, of]) => Step::NoShard(*by, *of),
             ("settings", [variant]) => Step::Settings(*variant),
             ("keys", [issuer, variant]) => Step::Keys(*issuer, *variant),
+            ("module", [of, variant]) => Step::Module(*of, *variant),
             ("addresses", [name, variant]) => Step::Addresses(*name, *variant),
             ("roots", [variant]) => Step::Roots(*variant),
             ("documents", [variant]) => Step::Documents(*variant),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use http::Method;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
@@ -66,13 +67,20 @@ pub(super) fn name(resource: &Value) -> &str {
 ///
 /// When the server does not answer, or not with JSON.
 pub(crate) async fn debug_page(address: &str, path: &str) -> anyhow::Result<Value> {
+    ask_page(Method::GET, address, path).await
+}
+
+/// Asks a server's debug page for something.
+pub(crate) async fn ask_page(method: Method, address: &str, path: &str) -> anyhow::Result<Value> {
     let stream = tokio::net::TcpStream::connect(address)
         .await
         .with_context(|| format!("no server answers HTTP at {address}"))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
-    let request = hyper::Request::get(path)
+    let request = hyper::Request::builder()
+        .method(method)
+        .uri(path)
         .header(hyper::header::HOST, address)
         .body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await?;

@@ -72,7 +72,7 @@ impl Default for Upstream {
 }
 
 impl Downstream {
-    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<Wrong>) -> Result<Self, Wrong> {
         let default = Self::default();
         let any = 0..=u32::MAX;
         let http2 = match fields.part("http2")? {
@@ -104,7 +104,7 @@ impl Http2 {
     fn read(
         mut fields: Fields<'_>,
         default: Self,
-        unknown: &mut Vec<String>,
+        unknown: &mut Vec<Wrong>,
     ) -> Result<Self, Wrong> {
         let window = LEAST_WINDOW..=LARGEST;
         let read = Self {
@@ -130,7 +130,7 @@ impl Http2 {
 }
 
 impl Upstream {
-    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<Wrong>) -> Result<Self, Wrong> {
         let default = Self::default();
         let any = 0..=u32::MAX;
         let read = Self {

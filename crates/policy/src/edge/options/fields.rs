@@ -2,7 +2,7 @@
 //!
 //! Higress reads them as Go does: a number where a text is wanted is that text, and `null` is what is not stated.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 
 use model::parse::nearest;
@@ -10,11 +10,43 @@ use serde_json::{Map, Value};
 
 /// The longest text that is taken, in bytes: some stand in each filter chain of a gateway.
 const LONGEST: usize = 4096;
+/// How much is told of the name of a field that there is not.
+pub(super) const NAME: usize = 64;
 /// How many texts a list may have, and how long these may be.
 const MOST_TEXTS: (usize, usize) = (64, 256);
 
-/// What is wrong with a section: the field and why.
-pub(super) type Wrong = String;
+/// What is wrong with a section.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrong {
+    /// The field: `downstream.http2.maxConcurrentStreams`; nothing where it is the document.
+    pub at: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl Wrong {
+    /// What is wrong with a field.
+    pub(super) fn new(at: impl Into<String>, why: impl Into<String>) -> Self {
+        let (at, why) = (at.into(), why.into());
+        Self { at, why }
+    }
+
+    /// There is no such field, but maybe one of nearly that name.
+    pub(super) fn unknown(at: String, near: Option<&str>) -> Self {
+        let near = near.map(|near| format!(" (did you mean {near}?)"));
+        let near = near.unwrap_or_default();
+        Self::new(at, format!("is no option{near}: it is ignored"))
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.at {
+            "" => f.write_str(&self.why),
+            at => write!(f, "{at} {}", self.why),
+        }
+    }
+}
 
 /// The fields of a section, or of a part of one.
 pub(super) struct Fields<'a> {
@@ -34,13 +66,13 @@ impl<'a> Fields<'a> {
                 map,
                 known: Vec::new(),
             }),
-            _ => Err(format!("{at} is no map of fields")),
+            _ => Err(Wrong::new(at, "is no map of fields")),
         }
     }
 
     /// What is wrong with a field.
     pub(super) fn wrong(&self, name: &str, why: impl Display) -> Wrong {
-        format!("{}.{name} {why}", self.at)
+        Wrong::new(format!("{}.{name}", self.at), why.to_string())
     }
 
     /// A field as it is; none where it is `null`.
@@ -132,37 +164,28 @@ impl<'a> Fields<'a> {
                 let parts = items.map(|(place, item)| Fields::of(format!("{at}[{place}]"), item));
                 parts.collect()
             }
-            Some(_) => Err(format!("{at} is no list")),
+            Some(_) => Err(Wrong::new(at, "is no list")),
         }
     }
 
     /// Tells of the fields that nobody asked for.
-    pub(super) fn end(self, unknown: &mut Vec<String>) {
+    pub(super) fn end(self, unknown: &mut Vec<Wrong>) {
         let others = self
             .map
             .keys()
             .filter(|name| !self.known.contains(&&***name));
         unknown.extend(others.map(|name| {
             let near = nearest(name, self.known.iter().copied());
-            unknown_field(&format!("{}.{}", self.at, short(name)), near)
+            Wrong::unknown(format!("{}.{}", self.at, short(name, NAME)), near)
         }));
     }
 }
 
-/// What is said of a field that there is not.
-pub(super) fn unknown_field(name: &str, near: Option<&str>) -> String {
-    match near {
-        Some(near) => format!("there is no option {name} (did you mean {near}?): it is ignored"),
-        None => format!("there is no option {name}: it is ignored"),
-    }
-}
-
-/// A name of an unknown field, so much of it as is told.
-pub(super) fn short(name: &str) -> String {
-    const MOST: usize = 64;
-    match name.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}...", &name[..end]),
-        None => name.to_owned(),
+/// So much of a text as is told.
+pub(super) fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

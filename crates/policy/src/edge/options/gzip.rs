@@ -69,7 +69,7 @@ impl Default for Gzip {
 }
 
 impl Gzip {
-    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<Wrong>) -> Result<Self, Wrong> {
         let default = Self::default();
         let types = fields.texts("contentType")?;
         let most = i32::MAX.unsigned_abs();

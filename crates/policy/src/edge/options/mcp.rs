@@ -107,7 +107,7 @@ pub struct RateLimit {
 }
 
 impl McpServers {
-    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<Wrong>) -> Result<Self, Wrong> {
         let mut servers = Vec::new();
         for part in fields.parts("servers")? {
             servers.push(Server::read(part, unknown)?);
@@ -138,7 +138,7 @@ impl McpServers {
 }
 
 impl Redis {
-    fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+    fn read(mut fields: Fields<'_>, unknown: &mut Vec<Wrong>) -> Result<Self, Wrong> {
         let secret = match fields.part("passwordSecret")? {
             None => None,
             Some(part) => Some(SecretKey::read(part, unknown)?),
@@ -156,7 +156,7 @@ impl Redis {
 }
 
 impl SecretKey {
-    fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+    fn read(mut fields: Fields<'_>, unknown: &mut Vec<Wrong>) -> Result<Self, Wrong> {
         let read = Self {
             namespace: fields.text("namespace")?,
             name: fields.text("name")?,
@@ -173,7 +173,7 @@ impl SecretKey {
 }
 
 impl Server {
-    fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+    fn read(mut fields: Fields<'_>, unknown: &mut Vec<Wrong>) -> Result<Self, Wrong> {
         let config = match fields.value("config") {
             None => BTreeMap::new(),
             Some(Value::Object(map)) => {
@@ -197,7 +197,7 @@ impl Server {
 }
 
 impl MatchRule {
-    fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+    fn read(mut fields: Fields<'_>, unknown: &mut Vec<Wrong>) -> Result<Self, Wrong> {
         let read = Self {
             domain: fields.text("match_rule_domain")?,
             path: fields.text("match_rule_path")?,
@@ -223,7 +223,7 @@ impl MatchRule {
 }
 
 impl RateLimit {
-    fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+    fn read(mut fields: Fields<'_>, unknown: &mut Vec<Wrong>) -> Result<Self, Wrong> {
         let read = Self {
             limit: fields.number("limit", 0, 0..=u32::MAX)?,
             window: fields.number("window", 0, 0..=u32::MAX)?,

@@ -63,7 +63,7 @@ impl Default for Tracing {
 }
 
 impl Tracing {
-    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, Wrong> {
+    pub(super) fn read(mut fields: Fields<'_>, unknown: &mut Vec<Wrong>) -> Result<Self, Wrong> {
         let default = Self::default();
         let enable = fields.flag("enable", default.enable)?;
         let sampling = match fields.value("sampling").map(Value::as_f64) {
@@ -93,7 +93,7 @@ impl Tracing {
                 "names {} of skywalking, zipkin and opentelemetry; one is needed",
                 collectors.len()
             );
-            return Err(format!("tracing {why}"));
+            return Err(Wrong::new("tracing", why));
         }
         fields.end(unknown);
         Ok(Self {
@@ -174,7 +174,7 @@ impl Tracing {
 impl Collector {
     fn read<'a>(
         mut fields: Fields<'a>,
-        unknown: &mut Vec<String>,
+        unknown: &mut Vec<Wrong>,
         kind: impl FnOnce(&mut Fields<'a>) -> Result<Tracer, Wrong>,
     ) -> Result<Self, Wrong> {
         let host = fields.text("service")?;

@@ -16,7 +16,7 @@ pub(super) fn of(
     cx: &Cx<'_, Snapshot>,
     proxy: &GatewayProxy,
 ) -> (Arc<BTreeSet<Need>>, Can, Arc<[String]>) {
-    let (loadable, _) = proxy.parts.has();
+    let loadable = &proxy.parts.loadable;
     let asked = cx.query(&AskedOf(proxy.gateway.clone()));
     let Some(asked) = asked.as_ref() else {
         return (Arc::default(), Can::default(), Arc::default());

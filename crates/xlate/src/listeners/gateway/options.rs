@@ -41,7 +41,7 @@ pub(super) fn of(
     let Some(options) = &*options else {
         return (None, Vec::new());
     };
-    let (loadable, _) = proxy.parts.has();
+    let loadable = &proxy.parts.loadable;
     let mut found = Vec::new();
     let mut lost = |why: String| {
         let object = cx.query(&EdgeOptions).object.clone();

@@ -37,6 +37,18 @@ impl Pick {
                     ["REQUEST_COUNT", "REQUEST_SIZE"][usize::from(variant % 2)],
                 ),
             ),
+            17 if variant > 5 => (
+                "WasmPlugin",
+                "extensions.higress.io/v1alpha1",
+                format!(
+                    "spec:\n  url: \"oci://registry.example.com/plugin:v{}\"\n  phase: AUTHN\n  imagePullSecret: n{}\n  \
+                     defaultConfig: {{key: \"${{secret.n{}.key}}\"}}\n  matchRules: [{{ingress: [one/n{}], routeType: GRPC}}]\n",
+                    variant - 6,
+                    variant - 6,
+                    variant % 2,
+                    variant % 3,
+                ),
+            ),
             17 => (
                 "WasmPlugin",
                 "extensions.istio.io/v1alpha1",

@@ -6,46 +6,59 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use http::Uri;
-use model::jwks::KeySource;
 use model::names::Namespace;
 use tokio::task::Id;
 
-/// Fetches under way at once.
-const AT_ONCE: usize = 64;
-/// Of these, at one host.
-const AT_HOST: usize = 8;
-/// Of these, for one namespace.
-const FOR_NAMESPACE: usize = 8;
+/// How many fetches may be under way at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// In all.
+    pub(crate) in_all: usize,
+    /// Of these, at one host.
+    pub(crate) at_host: usize,
+    /// Of these, for one namespace.
+    pub(crate) for_namespace: usize,
+}
 
 /// What a fetch is counted with.
 #[derive(Clone, Debug)]
-pub(super) struct FetchSlot {
+pub(crate) struct FetchSlot {
     host: Arc<str>,
     namespace: Option<Namespace>,
 }
 
 /// What is under way.
-#[derive(Default)]
-pub(super) struct Room {
+pub(crate) struct Room {
+    limits: Limits,
     taken: HashMap<Id, FetchSlot>,
     hosts: HashMap<Arc<str>, usize>,
     namespaces: HashMap<Namespace, usize>,
 }
 
 impl Room {
+    /// Room for that many.
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            taken: HashMap::new(),
+            hosts: HashMap::new(),
+            namespaces: HashMap::new(),
+        }
+    }
+
     /// Whether any further fetch may begin.
-    pub(super) fn has_any(&self) -> bool {
-        self.taken.len() < AT_ONCE
+    pub(crate) fn has_any(&self) -> bool {
+        self.taken.len() < self.limits.in_all
     }
 
     /// The place of a further fetch, if it may begin: one that several namespaces want is counted with the one that has
     /// the fewest under way.
-    pub(super) fn find(&self, host: &Arc<str>, wanted: &BTreeSet<Namespace>) -> Option<FetchSlot> {
-        if !self.has_any() || count(&self.hosts, host) >= AT_HOST {
+    pub(crate) fn find(&self, host: &Arc<str>, wanted: &BTreeSet<Namespace>) -> Option<FetchSlot> {
+        if !self.has_any() || count(&self.hosts, host) >= self.limits.at_host {
             return None;
         }
         let namespace = wanted.iter().min_by_key(|n| count(&self.namespaces, *n));
-        if namespace.is_some_and(|n| count(&self.namespaces, n) >= FOR_NAMESPACE) {
+        if namespace.is_some_and(|n| count(&self.namespaces, n) >= self.limits.for_namespace) {
             return None;
         }
         Some(FetchSlot {
@@ -55,7 +68,7 @@ impl Room {
     }
 
     /// A fetch has begun.
-    pub(super) fn take(&mut self, task: Id, place: FetchSlot) {
+    pub(crate) fn take(&mut self, task: Id, place: FetchSlot) {
         *self.hosts.entry(place.host.clone()).or_default() += 1;
         if let Some(namespace) = &place.namespace {
             *self.namespaces.entry(namespace.clone()).or_default() += 1;
@@ -64,7 +77,7 @@ impl Room {
     }
 
     /// A fetch has ended.
-    pub(super) fn leave(&mut self, task: Id) {
+    pub(crate) fn leave(&mut self, task: Id) {
         let Some(place) = self.taken.remove(&task) else {
             return;
         };
@@ -88,12 +101,11 @@ fn decrease<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
     }
 }
 
-/// The host that is asked first for the keys of a source; the whole text where it has none.
-pub(super) fn host(source: &KeySource) -> Arc<str> {
-    let (KeySource::Uri(text) | KeySource::Issuer(text) | KeySource::Bundle(text)) = source;
-    let uri = text.parse::<Uri>().ok();
+/// The host of a URL, in lower case; the whole text where it has none.
+pub(crate) fn host_of(url: &str) -> Arc<str> {
+    let uri = url.parse::<Uri>().ok();
     match uri.as_ref().and_then(Uri::host) {
         Some(host) => host.to_ascii_lowercase().into(),
-        None => text.clone(),
+        None => url.into(),
     }
 }

@@ -1,4 +1,4 @@
-//! Which addresses are asked for keys: a policy's author must not make the control plane ask what only it can reach.
+//! Which addresses are asked: an author of configuration must not make the control plane ask what only it can reach.
 //!
 //! This machine, its link, and the addresses at which clouds tell machines their secrets are not asked, by whatever
 //! form of the address. Private addresses are, unless the operator blocks them: issuers within clusters live there.
