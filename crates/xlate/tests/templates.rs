@@ -223,8 +223,10 @@ fn a_value_is_text_and_no_syntax() {
 
 #[test]
 fn turned_off_a_template_is_a_text() {
-    let mut features = Features::default();
-    features.secret_templates = false;
+    let features = Features {
+        secret_templates: false,
+        ..Features::default()
+    };
     let mut world = World::new(model::settings::Settings {
         features: Arc::new(features),
         ..settings("")
