@@ -139,6 +139,6 @@ fn settings(classes: &Classes, options: Option<&ObjectName>, wanted: &Wanted) ->
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),
-        unguessable: "no-value".into(),
+        unguessable: model::redacted::Redacted::new("no-value"),
     }
 }

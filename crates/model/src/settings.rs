@@ -9,6 +9,7 @@ pub use proto_istio::mesh::{MeshConfig, MeshNetworks};
 
 use crate::names::{ClusterId, Namespace};
 use crate::object::ObjectName;
+use crate::redacted::Redacted;
 
 /// What is set once for everybody. Replaced whole; generation reads it through the snapshot.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,7 +30,7 @@ pub struct Settings {
     pub access_reviews: AccessReviews,
     /// What stands for the value of a Secret that is not there: nothing that anybody can know, so that it opens nothing.
     /// Drawn when the process starts.
-    pub unguessable: Arc<str>,
+    pub unguessable: Redacted,
 }
 
 /// The clusters whose APIs are asked who may read Secrets.

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -72,7 +73,7 @@ pub async fn serve_until(
     ready: impl FnOnce(Addresses),
 ) -> anyhow::Result<()> {
     check::check(&options)?;
-    let start = Instant::now();
+    let (start, mut signals) = (Instant::now(), Signals::new());
     ads::server::raise_descriptor_limit();
     let metrics = Arc::new(Metrics::new().context("cannot register metrics")?);
     let findings = Arc::new(Findings::default());
@@ -124,7 +125,8 @@ pub async fn serve_until(
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     let settings = settings::settled(settled.subscribe(), core.config_maps.told());
     let named = async { tokio::join!(clusters, registries) };
-    first_read(&supervisor, settings, named, &derive, &stop).await?;
+    let ends = (&stop, &mut signals);
+    first_read(&supervisor, settings, named, &derive, ends).await?;
     registration.complete();
     let_go(&warm, &derive, start)?;
     doors.can_show(shown, &stop).await;
@@ -142,7 +144,7 @@ pub async fn serve_until(
     )
     .write_to(target, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
-    drain(&pages, saver, &stop).await;
+    drain(&pages, saver, (&stop, &mut signals)).await;
     drop((doors, pages, derive, supervisor));
     finish(tasks, core.end(), options.shutdown_duration).await
 }
@@ -289,7 +291,7 @@ async fn first_read(
     settings: impl Future<Output = ()>,
     named: impl Future<Output = ((), ())>,
     derive: &Derive,
-    stop: &CancellationToken,
+    (stop, signals): (&CancellationToken, &mut Signals),
 ) -> anyhow::Result<()> {
     let reading = async {
         supervisor.synced().await?;
@@ -300,14 +302,18 @@ async fn first_read(
     };
     tokio::select! {
         result = reading => result?,
-        () = signal(stop) => stop.cancel(),
+        () = signals.end(stop) => stop.cancel(),
     }
     Ok(())
 }
 
 /// Waits for the end: then no more clients are to come, and what is served is saved.
-async fn drain(pages: &Pages, saver: Option<Saver>, stop: &CancellationToken) {
-    signal(stop).await;
+async fn drain(
+    pages: &Pages,
+    saver: Option<Saver>,
+    (stop, signals): (&CancellationToken, &mut Signals),
+) {
+    signals.end(stop).await;
     tracing::info!("Draining.");
     pages.ready.store(false, Ordering::Release);
     if let Some(saver) = saver {
@@ -336,22 +342,28 @@ fn milliseconds(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Waits for SIGTERM, SIGINT or an internal reason to stop.
-async fn signal(stop: &CancellationToken) {
-    let terminate = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "Cannot wait for SIGTERM.");
-                std::future::pending::<()>().await;
-            }
+/// What the process is told to end by. A signal counts from when this is made, whether somebody waits for it or not.
+struct Signals(Option<(Signal, Signal)>);
+
+impl Signals {
+    fn new() -> Self {
+        let both = signal(SignalKind::terminate())
+            .and_then(|terminate| Ok((terminate, signal(SignalKind::interrupt())?)));
+        Self(
+            both.inspect_err(|error| tracing::warn!(%error, "Cannot wait for signals."))
+                .ok(),
+        )
+    }
+
+    /// Waits for SIGTERM, SIGINT or an internal reason to stop.
+    async fn end(&mut self, stop: &CancellationToken) {
+        let Some((terminate, interrupt)) = &mut self.0 else {
+            return stop.cancelled().await;
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = stop.cancelled() => {}
         }
-    };
-    tokio::select! {
-        () = terminate => {}
-        _ = tokio::signal::ctrl_c() => {}
-        () = stop.cancelled() => {}
     }
 }

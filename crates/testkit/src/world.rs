@@ -55,7 +55,7 @@ pub fn settings(mesh: &str) -> Settings {
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),
-        unguessable: "no-value".into(),
+        unguessable: model::redacted::Redacted::new("no-value"),
     }
 }
 

@@ -114,7 +114,7 @@ impl Query<Snapshot> for Filled {
                 Some(text)
             });
             // What has no value must be nothing that anybody could know.
-            text.unwrap_or_else(|| settings.unguessable.to_string())
+            text.unwrap_or_else(|| settings.unguessable.reveal().to_owned())
         };
         let body = edited(url, body, &mut |text| {
             let in_header = text.message == HEADER;

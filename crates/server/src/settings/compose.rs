@@ -97,7 +97,7 @@ impl Composer {
                 configured: options.access.review_secret_access && options.reads_cluster(),
                 remote: options.access.review_secret_access,
             },
-            unguessable: own::random_digits()?,
+            unguessable: Redacted::new(&*own::random_digits()?),
         };
         let mut composer = Self {
             files: Files::new(options),

@@ -139,7 +139,7 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
         cluster: HOME.into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),
-        unguessable: "no-value".into(),
+        unguessable: model::redacted::Redacted::new("no-value"),
     })
 }
 

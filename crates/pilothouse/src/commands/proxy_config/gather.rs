@@ -192,7 +192,7 @@ pub(in crate::commands) fn snapshot(
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),
-        unguessable: "no-value".into(),
+        unguessable: model::redacted::Redacted::new("no-value"),
     });
     let mut changes: Vec<Change> = ingress.documents()?.into_iter().collect();
     for (rank, dir) in (10..).zip(config_dirs) {
