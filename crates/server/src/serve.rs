@@ -125,8 +125,7 @@ pub async fn serve_until(
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
     let settings = settings::settled(settled.subscribe(), core.config_maps.told());
     let named = async { tokio::join!(clusters, registries) };
-    let ends = (&stop, &mut signals);
-    first_read(&supervisor, settings, named, &derive, ends).await?;
+    first_read(&supervisor, (settings, named), &derive, &stop, &mut signals).await?;
     registration.complete();
     let_go(&warm, &derive, start)?;
     doors.can_show(shown, &stop).await;
@@ -144,7 +143,7 @@ pub async fn serve_until(
     )
     .write_to(target, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
-    drain(&pages, saver, (&stop, &mut signals)).await;
+    drain(&pages, saver, &stop, &mut signals).await;
     drop((doors, pages, derive, supervisor));
     finish(tasks, core.end(), options.shutdown_duration).await
 }
@@ -288,10 +287,10 @@ async fn serve_pages(
 /// the process is to stop.
 async fn first_read(
     supervisor: &Supervisor,
-    settings: impl Future<Output = ()>,
-    named: impl Future<Output = ((), ())>,
+    (settings, named): (impl Future<Output = ()>, impl Future<Output = ((), ())>),
     derive: &Derive,
-    (stop, signals): (&CancellationToken, &mut Signals),
+    stop: &CancellationToken,
+    signals: &mut Signals,
 ) -> anyhow::Result<()> {
     let reading = async {
         supervisor.synced().await?;
@@ -311,7 +310,8 @@ async fn first_read(
 async fn drain(
     pages: &Pages,
     saver: Option<Saver>,
-    (stop, signals): (&CancellationToken, &mut Signals),
+    stop: &CancellationToken,
+    signals: &mut Signals,
 ) {
     signals.end(stop).await;
     tracing::info!("Draining.");
