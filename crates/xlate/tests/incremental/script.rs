@@ -64,6 +64,8 @@ const OWNERS: u8 = 4;
 const SETTINGS: u8 = 14;
 /// How many documents beside the ConfigMap with options there are.
 const DOCUMENTS: u8 = 4;
+/// How many modules there are.
+const MODULES: u8 = 4;
 
 /// Draws numbers: the same from the same seed, on any machine. Sebastiano Vigna's SplitMix64.
 struct Draw {
@@ -112,7 +114,7 @@ impl Draw {
     }
 
     fn step(&mut self) -> Step {
-        match self.below(29) {
+        match self.below(28) {
             0..=9 => Step::Put(self.owner(), self.picks(4)),
             10..=13 => Step::Delete(self.owner(), self.pick()),
             14 | 15 => {
@@ -127,11 +129,11 @@ impl Draw {
             21 => Step::Addresses(self.below(2), self.below(4)),
             22 => Step::Access(self.below(4), self.below(4)),
             24 => Step::Roots(self.below(3)),
-            25 => match self.below(OPTIONS + 1 + DOCUMENTS) {
+            25 => match self.below(OPTIONS + 1 + DOCUMENTS + MODULES) {
                 at if at <= OPTIONS => Step::Options(at),
-                at => Step::Documents(at - OPTIONS - 1),
+                at if at <= OPTIONS + DOCUMENTS => Step::Documents(at - OPTIONS - 1),
+                at => Step::Module(at - OPTIONS - 1 - DOCUMENTS, self.below(4)),
             },
-            26 => Step::Module(self.below(4), self.below(4)),
             23 => Step::Certificate(self.below(2), self.below(3)),
             _ => Step::Toggle(self.below(PROXIES)),
         }
