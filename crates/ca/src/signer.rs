@@ -5,10 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use crate::Clock;
 use crate::csr::Csr;
 use crate::issuer::Issuer;
+
+/// How long a request waits for the first key.
+const SOON: Duration = Duration::from_millis(100);
 
 /// A request of a caller whose names are proven.
 #[derive(Clone, Debug)]
@@ -146,7 +150,12 @@ impl OwnSigner {
 
     async fn answer(&self, request: SigningRequest) -> Result<Issued, SignError> {
         // A request that names a signer is signed by the CA where that is ours, as by istiod.
-        let issuer = self.issuer.borrow().clone();
+        let mut known = self.issuer.clone();
+        // Roots are told before what signs, which comes at once then.
+        let issuer = match timeout(SOON, known.wait_for(Option::is_some)).await {
+            Ok(Ok(issuer)) => issuer.clone(),
+            Ok(Err(_)) | Err(_) => None,
+        };
         let issuer = issuer.ok_or_else(|| SignError::NotReady("it has no key yet".to_owned()))?;
         let (ttl, now) = (self.lifetimes.of(request.ttl)?, (self.clock)());
         if !issuer.is_slow() {
