@@ -3,6 +3,7 @@
 //! What has no template costs nothing here. A resource with one is read, filled and encoded once for all who get it. A
 //! text that is JSON is filled within its texts, so that no value becomes part of its syntax.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -10,13 +11,14 @@ use bytes::Bytes;
 use descriptors::texts::{self, Text};
 use incr::{Cx, Query};
 use mesh::proxy::Traits;
+use model::names::Namespace;
 use model::template::{self, SecretRef};
 use store::template::value;
 use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet, TypeUrl};
 
-/// A resource may grow by so many bytes; further values are left out.
-const MOST_BYTES: usize = 16 << 20;
+/// A resource may grow by so many bytes for the objects of one namespace; further values of theirs are left out.
+const MOST_BYTES: usize = 1 << 20;
 /// The message whose `value` Envoy takes for a format, where `%` begins a command.
 const HEADER: &str = "envoy.config.core.v3.HeaderValue";
 
@@ -95,7 +97,7 @@ impl Query<Snapshot> for Filled {
             let resource = Resource::from_bytes(name, as_written);
             return Arc::new(resource.finding(self.resource.findings().to_vec()));
         }
-        let mut left = MOST_BYTES;
+        let mut used: BTreeMap<Namespace, usize> = BTreeMap::new();
         let mut text_of = |wanted: &SecretRef, in_header: bool| {
             let known = match self.reader {
                 Reader::Anybody => None,
@@ -110,7 +112,9 @@ impl Query<Snapshot> for Filled {
                     true => text.replace('%', "%%"),
                     false => text.to_owned(),
                 };
-                left = left.checked_sub(text.len())?;
+                let used = used.entry(wanted.asking.clone()).or_default();
+                let sum = *used + text.len();
+                (sum <= MOST_BYTES).then(|| *used = sum)?;
                 Some(text)
             });
             // What has no value must be nothing that anybody could know.

@@ -222,6 +222,32 @@ fn a_value_is_text_and_no_syntax() {
 }
 
 #[test]
+fn values_of_a_namespace_leave_room_for_those_of_others() {
+    let mut world = World::of(&objects("shop", "secret.api"));
+    let rule = |namespace: &str, count: usize| {
+        let header = |n: usize| format!("x-{n}: \"${{secret.api.token}}\"");
+        let headers: Vec<String> = (0..count).map(header).collect();
+        format!(
+            "{{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {{name: r, namespace: {namespace}}}, spec: {{hosts: \
+             [{namespace}.example.com], http: [{{headers: {{request: {{set: {{{}}}}}}}, route: [{{destination: {{host: cart.example.com}}}}]}}]}}}}",
+            headers.join(", ")
+        )
+    };
+    world.put(&secret("shop", "s3cr3t"));
+    world.put(&secret("greedy", &"long".repeat(16_000)));
+    world.put(&rule("greedy", 40));
+    world.put(&rule("shop", 1));
+    let found = texts(&world);
+    let (.., sent, _) = found.iter().find(|t| t.0 == TypeUrl::Route).unwrap();
+    assert!(sent.contains("s3cr3t") && sent.contains("longlong"));
+    assert!(
+        sent.contains("no-value") && sent.len() < 3 << 20,
+        "{}",
+        sent.len()
+    );
+}
+
+#[test]
 fn turned_off_a_template_is_a_text() {
     let features = Features {
         secret_templates: false,
