@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use k8s_openapi::jiff::Timestamp;
 use model::x509;
 use x509_cert::der::Decode;
 use x509_cert::ext::pkix::SubjectAltName;
@@ -20,6 +21,12 @@ pub(crate) struct Chain {
     pub(crate) not_after: SystemTime,
     /// In hexadecimal digits.
     pub(crate) serial: String,
+}
+
+/// A time as Higress writes it.
+pub(crate) fn time(at: SystemTime) -> String {
+    let at = Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH);
+    at.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// What the first certificate of a chain says: its DER, when it is valid, and the hosts that it names.

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use instant_acme::Error;
 use writeback::WriteError;
 
+use crate::chain::{Chain, time};
 use crate::store::StoreError;
 
 /// The longest text that is kept of what others say, in characters.
@@ -25,6 +26,9 @@ pub(crate) enum Failure {
     /// The Secret is somebody else's. Operators can act.
     #[error("{0}")]
     Foreign(String),
+    /// What was issued is due for renewal at once, by the clock of this machine. Operators can act.
+    #[error("{0}")]
+    Stale(String),
     /// Another replica orders.
     #[error("this replica does not lead")]
     NotLeading,
@@ -50,6 +54,15 @@ impl Failure {
         }
     }
 
+    /// Of a certificate that was just issued.
+    pub(crate) fn stale(chain: &Chain) -> Self {
+        Self::Stale(format!(
+            "the new certificate is due for renewal already: it is valid from {} to {}; is the clock of this machine right?",
+            time(chain.not_before),
+            time(chain.not_after)
+        ))
+    }
+
     /// The first wait after it, and the longest.
     pub(crate) fn pauses(&self) -> (Duration, Duration) {
         let minutes = |n: u64| Duration::from_secs(60 * n);
@@ -59,6 +72,8 @@ impl Failure {
             Self::Refused(_) => (minutes(5), minutes(6 * 60)),
             Self::Later(_) | Self::NoAccount(_) => (Duration::from_secs(5), minutes(10)),
             Self::Foreign(_) => (minutes(10), minutes(10)),
+            // Directories limit how many certificates the same hosts get in a week.
+            Self::Stale(_) => (minutes(60), minutes(48 * 60)),
             Self::NotLeading => (Duration::from_secs(1), minutes(1)),
         }
     }

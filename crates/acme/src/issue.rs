@@ -13,7 +13,6 @@ use instant_acme::{
     Account, AuthorizationStatus, ChallengeStatus, ChallengeType, Error, Identifier, NewOrder,
     Order, OrderStatus, RetryPolicy, RevocationReason, RevocationRequest,
 };
-use k8s_openapi::jiff::Timestamp;
 use mesh::challenges::Answer;
 use model::ObjectName;
 use model::certificate::PrivateKey;
@@ -21,7 +20,7 @@ use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use rustls::pki_types::CertificateDer;
 
 use crate::account::Accounts;
-use crate::chain::{self, Chain};
+use crate::chain::{self, Chain, time};
 use crate::client::Client;
 use crate::error::{Failure, shown};
 use crate::record::{DnsRecord, Orders, Pending, Record};
@@ -513,10 +512,4 @@ fn request(key: &PrivateKey, hosts: &[Arc<str>]) -> Result<Vec<u8>, Failure> {
 pub(crate) fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split('/').next().unwrap_or(rest)
-}
-
-/// A time as Higress writes it.
-fn time(at: std::time::SystemTime) -> String {
-    let at = Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH);
-    at.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }

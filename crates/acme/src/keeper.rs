@@ -374,14 +374,19 @@ impl Keeper {
             }
             Done::Issued(Ok(chain)) => {
                 let renew = renewal(&chain, entry.wish.renew_before);
+                let stale = (renew <= now).then(|| Failure::stale(&chain));
                 entry.state = State::Valid;
                 entry.due = renew.min(now + LOOK);
-                (entry.force, entry.failures) = (false, 0);
+                entry.force = false;
                 entry.chain = Some(chain);
                 entry.error = None;
-                let row = self.row(secret);
-                if let Some(row) = row {
+                if let Some(row) = self.row(secret) {
                     (self.watcher)(Event::Issued(&row));
+                }
+                match (stale, self.entries.get_mut(secret)) {
+                    (Some(stale), _) => self.fail(secret, stale),
+                    (None, Some(entry)) => entry.failures = 0,
+                    (None, None) => {}
                 }
             }
             Done::Looked(Err(failure)) | Done::Issued(Err(failure)) => self.fail(secret, failure),

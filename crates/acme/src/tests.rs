@@ -92,13 +92,38 @@ async fn a_certificate_is_renewed_before_it_expires() {
     let first = world.row("tls");
     world.advance(50 * DAY).await;
     assert_eq!(world.row("tls").serial, first.serial);
+    // The directory's clock stays behind.
+    world
+        .directory
+        .set(|setting| setting.life = Duration::from_secs(200 * DAY));
     world.advance(11 * DAY).await;
     world
         .until(|world| world.row("tls").serial != first.serial)
         .await;
+    assert_eq!(world.row("tls").state, State::Valid);
     let secret = world.secret("tls").unwrap();
     let annotations = &secret["metadata"]["annotations"];
     assert_eq!(annotations["higress.io/cert-renew"], "true");
+    assert_eq!(world.directory.counts().orders, 2);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_wrong_does_not_make_orders_without_end() {
+    let mut world = World::start().await;
+    world.advance(70 * DAY).await;
+    world.want("tls", &["a.example"]);
+    world.all(State::Failed).await;
+    let row = world.row("tls");
+    let error = row.error.unwrap();
+    assert!(error.contains("clock of this machine"), "{error}");
+    assert!(row.serial.is_some(), "it is kept and served");
+    world.advance(1800).await;
+    assert_eq!(world.directory.counts().orders, 1);
+    world.advance(3600).await;
+    world
+        .until(|world| world.row("tls").serial != row.serial)
+        .await;
+    world.advance(3600).await;
     assert_eq!(world.directory.counts().orders, 2);
 }
 
