@@ -61,9 +61,17 @@ impl Accounts {
             self.options.directory.to_string(),
             external.as_ref(),
         );
+        // Directories limit how many accounts an address makes: what could not be kept is not made.
+        self.keep(b"").await?;
         let (account, credentials) = made.await.map_err(failure)?;
         let bytes = serde_json::to_vec(&credentials)
             .map_err(|error| Failure::Later(format!("the account cannot be written: {error}")))?;
+        self.keep(&bytes).await?;
+        Ok((account, client))
+    }
+
+    /// Writes the Secret of the account.
+    async fn keep(&self, credentials: &[u8]) -> Result<(), Failure> {
         let content = Content {
             what: ACCOUNT,
             of_type: "Opaque",
@@ -72,10 +80,9 @@ impl Accounts {
                 self.options.directory.to_string(),
             )]
             .into(),
-            data: vec![(CREDENTIALS, &bytes)],
+            data: vec![(CREDENTIALS, credentials)],
         };
-        self.store.put(&self.name, &content).await?;
-        Ok((account, client))
+        Ok(self.store.put(&self.name, &content).await?)
     }
 
     /// Forgets an account that its directory does not know.
@@ -87,6 +94,9 @@ impl Accounts {
         let Some(kept) = self.store.own(&self.name, ACCOUNT).await? else {
             return Ok(None);
         };
+        if kept.value(CREDENTIALS).is_empty() {
+            return Ok(None);
+        }
         let read = serde_json::from_slice(kept.value(CREDENTIALS));
         // Who cannot read it must not make another in its place: certificates were ordered with it.
         let unreadable = |_| Failure::Refused(format!("the Secret {} holds no account", self.name));

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Cidrs, address, cidrs, duration};
 use crate::shadows::Shadows;
-use crate::watched;
+use crate::{watched, welcome};
 pub use oidc::OidcOptions;
 
 /// Precedence of the store: folders win over it.
@@ -254,7 +254,9 @@ pub async fn start(
     });
     let local = apiserver::http::serve_local(data, api.clone(), stop.clone());
     local.with_context(|| format!("cannot make the socket in {}", data.display()))?;
-    tracing::info!(address = %listener.local_addr()?, "Serving the Kubernetes API.");
+    let address = listener.local_addr()?;
+    tracing::info!(%address, "Serving the Kubernetes API.");
+    tracing::info!("{}", welcome::api(data, options, address));
     tokio::spawn(apiserver::http::serve(
         listener,
         security,

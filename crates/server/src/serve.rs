@@ -92,7 +92,7 @@ pub async fn serve_until(
     let http = serve_pages(&options, &pages, &tasks, &stop).await?;
     let trust = Trust::default();
     let server = xds::server(&options, &trust, &pages, &registration)?;
-    let mut doors = Doors::new(&options, server, &pages, &tasks, &stop, start)?;
+    let mut doors = Doors::new(&options, server, (&pages, http), &tasks, &stop, start)?;
     doors.begin_from_disk(&warm, &derive)?;
     let apis = Apis::new(options.cluster_id.as_str().into());
     let store = OnceLock::new();
@@ -132,8 +132,7 @@ pub async fn serve_until(
     doors.begin("Ready.");
     let places = (target.as_ref(), certificates);
     core.order_certificates(&options, &pages, places, (&tasks, &stop))?;
-    let xds = doors.address;
-    ready(Addresses { xds, http });
+    ready(doors.addresses);
     write::Begun::new(
         &options,
         &pages,

@@ -355,7 +355,7 @@ pub(crate) async fn an_order_outlives_the_server_and_certificates_are_renewed(ri
     edge.rig
         .write("https.yaml", &config_map(std::slice::from_ref(&a)));
     edge.directory
-        .set(|setting| setting.looking = Duration::from_secs(2));
+        .set(|setting| setting.looking = Duration::from_secs(6));
     let api = Api(edge.rig.address("127.0.0.1:16443"));
     let kept = [
         format!("--data={}", edge.rig.beside("data").display()),
@@ -376,7 +376,17 @@ pub(crate) async fn an_order_outlives_the_server_and_certificates_are_renewed(ri
         edge.directory.counts().orders == 1
     })
     .await;
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    until("what is answered is kept", async || {
+        let secrets = get(api.0, "/api/v1/namespaces/shop/secrets").await;
+        let secrets = secrets.unwrap().json().unwrap();
+        let mut all = secrets["items"].as_array().unwrap().iter();
+        // More than an empty list.
+        all.any(|secret| {
+            let answers = secret["data"]["answers.json"].as_str();
+            answers.is_some_and(|text| text.len() > 8)
+        })
+    })
+    .await;
     mesh.kill_control_plane().unwrap();
     mesh.start_control_plane().await.unwrap();
     until("the host is served", async || {
@@ -384,7 +394,8 @@ pub(crate) async fn an_order_outlives_the_server_and_certificates_are_renewed(ri
     })
     .await;
     let counts = edge.directory.counts();
-    assert_eq!((counts.orders, counts.issued), (1, 1), "{counts:?}");
+    let made = (counts.accounts, counts.orders, counts.issued);
+    assert_eq!(made, (1, 1, 1), "{counts:?}");
 
     // A directory that is asked too much is left alone, and its certificates are of seconds.
     edge.directory.set(|setting| {

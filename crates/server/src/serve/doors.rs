@@ -11,7 +11,7 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::milliseconds;
+use super::{Addresses, milliseconds};
 use crate::config::ServeOptions;
 use crate::derive::Derive;
 use crate::http::Pages;
@@ -26,8 +26,8 @@ pub(super) struct Doors<'a> {
     open: UnboundedSender<Door>,
     begun: bool,
     options: &'a ServeOptions,
-    /// Where plaintext is served.
-    pub(super) address: SocketAddr,
+    /// Where plaintext is served, and where pages are.
+    pub(super) addresses: Addresses,
     pub(super) pages: Arc<Pages>,
     start: Instant,
 }
@@ -36,14 +36,15 @@ impl<'a> Doors<'a> {
     pub(super) fn new(
         options: &'a ServeOptions,
         server: ads::server::Server,
-        pages: &Arc<Pages>,
+        (pages, http): (&Arc<Pages>, SocketAddr),
         tasks: &TaskTracker,
         stop: &CancellationToken,
         start: Instant,
     ) -> anyhow::Result<Self> {
         let listener = ads::server::listen(options.grpc_addr)
             .with_context(|| format!("cannot listen on {} (--grpc-addr)", options.grpc_addr))?;
-        let address = listener.local_addr()?;
+        let xds = listener.local_addr()?;
+        tracing::info!(%xds, %http, "Listening.");
         let (open, doors) = unbounded();
         tasks.spawn(ads::server::serve(doors, Arc::new(server), stop.clone()));
         Ok(Self {
@@ -51,7 +52,7 @@ impl<'a> Doors<'a> {
             open,
             begun: false,
             options,
-            address,
+            addresses: Addresses { xds, http },
             pages: pages.clone(),
             start,
         })
@@ -73,6 +74,7 @@ impl<'a> Doors<'a> {
                 return Ok(());
             }
         };
+        tracing::info!(address = %listener.local_addr()?, "Listening for TLS.");
         let secure = Secure::new(listener, shown.tls.clone());
         let secure = secure.context("cannot start the threads for TLS handshakes")?;
         self.closed.push(Door::Secure(secure));
@@ -123,13 +125,9 @@ impl<'a> Doors<'a> {
         self.pages.ready.store(true, Ordering::Release);
         let startup = &self.pages.metrics.startup;
         startup.set(self.start.elapsed().as_secs_f64());
-        tracing::info!(
-            xds = %self.options.grpc_addr,
-            http = %self.options.http_addr,
-            ms = milliseconds(self.start),
-            "{words}"
-        );
-        for line in welcome::lines(self.options) {
+        let Addresses { xds, http } = self.addresses;
+        tracing::info!(%xds, %http, ms = milliseconds(self.start), "{words}");
+        for line in welcome::lines(xds, http) {
             tracing::info!("{line}");
         }
     }

@@ -55,7 +55,7 @@ async fn bad_server(answer: Answer) -> String {
 async fn clusters_that_hang_lie_or_flood_delay_nothing_else() {
     let good = Cluster::start().await;
     good.service("a", &["10.1.0.1"]).await;
-    let rig = Rig::start(&["--remote-cluster-timeout", "2s"]).await;
+    let rig = Rig::start(&["--remote-cluster-timeout", "6s"]).await;
     let mut data = Vec::new();
     for (id, answer) in [
         ("hangs", Answer::Nothing),
@@ -71,7 +71,7 @@ async fn clusters_that_hang_lie_or_flood_delay_nothing_else() {
     rig.put(&secret("s", &data)).await;
     rig.until("a in good", |s| s.has("good", "a")).await;
     assert!(
-        start.elapsed() < Duration::from_secs(2),
+        start.elapsed() < Duration::from_secs(6),
         "{:?}",
         start.elapsed()
     );
@@ -183,7 +183,7 @@ async fn five_hundred_secrets_at_once_cost_no_more_than_the_limit() {
     rig.found("").await;
     assert_eq!(rig.clusters().await, ["Kubernetes synced", "good synced"]);
     assert!(
-        start.elapsed() < Duration::from_secs(10),
+        start.elapsed() < Duration::from_secs(30),
         "{:?}",
         start.elapsed()
     );

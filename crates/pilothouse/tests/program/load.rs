@@ -1,11 +1,10 @@
 //! The smallest scenarios, from their files to their results.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
-
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
+
+use crate::support::pilothouse;
 
 /// What a scenario comes to, and its picture.
 fn run(name: &str) -> (Value, String) {
@@ -13,8 +12,7 @@ fn run(name: &str) -> (Value, String) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (picture, results) = (format!("{name}.svg"), format!("{name}.json"));
     let (picture, results) = (folder.join(picture), folder.join(results));
-    let run = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
-        .args(["load", "--timeout", "120", "--settle", "300"])
+    let run = pilothouse(&["load", "--timeout", "120", "--settle", "300"])
         .arg("--scenario")
         .arg(scenarios.join(format!("{name}.json")))
         .arg("--svg")

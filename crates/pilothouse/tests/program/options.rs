@@ -1,9 +1,8 @@
 //! Options of the gateways of Ingresses, as commands over folders read them: from a ConfigMap there, or from a file.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
-
 use std::path::Path;
-use std::process::Command;
+
+use crate::support::pilothouse;
 
 const INGRESS: &str = "
 apiVersion: v1
@@ -32,7 +31,7 @@ data:
 /// What a command prints, of both streams.
 fn said(command: &[&str], folder: &Path, more: &[&str]) -> String {
     let folder = folder.to_str().unwrap();
-    let mut program = Command::new(env!("CARGO_BIN_EXE_pilothouse"));
+    let mut program = pilothouse(&[]);
     program.args(command.iter().map(|word| match *word {
         "FOLDER" => folder,
         word => word,

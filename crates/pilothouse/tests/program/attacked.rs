@@ -1,97 +1,54 @@
 //! A server whose folder holds traps, and whose pages are asked by strangers, from outside.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
-
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{PORTS, Server, exchange, request, until};
 
-struct Server {
-    child: Child,
-    http: SocketAddr,
+/// A server of a folder with a relative `config`.
+struct Attacked {
+    server: Server,
     dir: TempDir,
 }
 
-impl Server {
-    /// Serves a relative `config` of a folder that `fill` has filled, with at most so many file descriptors.
+impl Attacked {
+    /// Once `fill` has filled the folder; with at most so many file descriptors.
     fn start(descriptors: u32, fill: impl FnOnce(&Path)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("config")).unwrap();
         fill(&dir.path().join("config"));
-        let free = || {
-            TcpListener::bind("127.0.0.1:0")
-                .unwrap()
-                .local_addr()
-                .unwrap()
-        };
-        let (xds, http) = (free(), free());
-        let log = fs::File::create(dir.path().join("log")).unwrap();
-        let child = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", r#"ulimit -n "$0" && exec "$@""#])
             .arg(descriptors.to_string())
             .arg(env!("CARGO_BIN_EXE_pilothouse"))
             .args(["serve", "--config-dir", "config"])
-            .args(["--grpc-addr", &xds.to_string()])
-            .args(["--http-addr", &http.to_string()])
-            .current_dir(dir.path())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let server = Self { child, http, dir };
-        until("it is ready", || {
-            server.status("/ready", "").as_deref() == Some("200")
-        });
-        server
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.dir.path().join("log")).unwrap()
+            .args(PORTS)
+            .current_dir(dir.path());
+        let server = Server::run(command).ready();
+        Self { server, dir }
     }
 
     fn answer(&self, path: &str, headers: &str) -> Option<String> {
-        let mut socket = TcpStream::connect(self.http).ok()?;
-        socket.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
         let host = match headers.contains("Host:") {
             true => String::new(),
-            false => format!("Host: {}\r\n", self.http),
+            false => format!("Host: {}\r\n", self.server.http),
         };
-        let request = format!("GET {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
-        socket.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).ok()?;
-        Some(answer)
+        let request = request("GET", path, &format!("{host}{headers}"), "");
+        exchange(self.server.http, &request)
     }
 
-    /// The status of the answer, if there is one soon.
+    /// The status of the answer, if there is one.
     fn status(&self, path: &str, headers: &str) -> Option<String> {
         let answer = self.answer(path, headers)?;
         answer.split(' ').nth(1).map(str::to_owned)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -106,7 +63,7 @@ fn entry(name: &str) -> String {
 fn traps_in_a_folder_are_told_and_hold_up_neither_start_nor_edits_nor_end() {
     let secrets = tempfile::tempdir().unwrap();
     fs::write(secrets.path().join("token"), "hunter2").unwrap();
-    let mut server = Server::start(1024, |config| {
+    let mut server = Attacked::start(1024, |config| {
         fs::write(config.join("good.yaml"), entry("one")).unwrap();
         let pipe = Command::new("mkfifo")
             .arg(config.join("pipe.yaml"))
@@ -117,7 +74,7 @@ fn traps_in_a_folder_are_told_and_hold_up_neither_start_nor_edits_nor_end() {
         symlink(secrets.path(), config.join("folder")).unwrap();
         fs::write(config.join("copied.yaml"), "hunter2").unwrap();
     });
-    let log = server.log();
+    let log = server.server.log();
     for told in [
         "config/pipe.yaml:1: error[PIL0010]: it is a named pipe, not a regular file",
         "config/zero.yaml:1: error[PIL0010]: it leads to /dev/zero, which is outside the folder",
@@ -139,16 +96,16 @@ fn traps_in_a_folder_are_told_and_hold_up_neither_start_nor_edits_nor_end() {
     fs::write(config.join("more.yaml"), entry("two")).unwrap();
     until("the edit is seen", || listed("two"));
     assert!(edited.elapsed() < Duration::from_secs(10));
-    let pid = server.child.id().to_string();
-    assert!(Command::new("kill").arg(pid).status().unwrap().success());
-    until("it ends", || server.child.try_wait().unwrap().is_some());
-    assert!(server.log().contains("Stopped."));
+    server.server.end("TERM");
+    until("its last words are read", || {
+        server.server.log().contains("Stopped.")
+    });
 }
 
 #[test]
 fn debug_pages_are_not_shown_to_web_pages_and_what_proxies_pass_on() {
-    let server = Server::start(1024, |_| ());
-    let port = server.http.port();
+    let server = Attacked::start(1024, |_| ());
+    let port = server.server.http.port();
     let status = |path: &str, headers: &str| server.status(path, headers).unwrap();
     for own in [
         "",
@@ -182,7 +139,7 @@ fn debug_pages_are_not_shown_to_web_pages_and_what_proxies_pass_on() {
 
 #[test]
 fn clients_that_hold_connections_do_not_keep_the_server_from_saying_that_it_is_ready() {
-    let server = Server::start(128, |_| ());
+    let server = Attacked::start(128, |_| ());
     // Some say nothing, some half a request, some read no answer.
     let words = [
         "",
@@ -191,7 +148,7 @@ fn clients_that_hold_connections_do_not_keep_the_server_from_saying_that_it_is_r
     ];
     let mut held = Vec::new();
     for number in 0..300 {
-        let Ok(mut socket) = TcpStream::connect(server.http) else {
+        let Ok(mut socket) = TcpStream::connect(server.server.http) else {
             break;
         };
         let _ = socket.write_all(words[number % words.len()].as_bytes());
@@ -206,7 +163,7 @@ fn clients_that_hold_connections_do_not_keep_the_server_from_saying_that_it_is_r
             assert!(start.elapsed() < Duration::from_secs(5));
         }
     }
-    let open = fs::read_dir(format!("/proc/{}/fd", server.child.id()))
+    let open = fs::read_dir(format!("/proc/{}/fd", server.server.id()))
         .unwrap()
         .count();
     assert!(open < 100, "{open} of 128 descriptors are open");

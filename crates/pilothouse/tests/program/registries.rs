@@ -1,89 +1,33 @@
 //! McpBridges and the Secrets beside them, edited under a running server: what an edit touches, and what it leaves alone.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
-
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{Server, until};
 
-/// A server on a folder; it ends with the test.
-struct Server {
-    child: Child,
-    http: SocketAddr,
+fn start(folder: &Path, more: &[&str]) -> Server {
+    let folder = ["--config-dir", folder.to_str().unwrap()];
+    Server::start(&[&folder, more].concat()).ready()
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Whether an address is an endpoint of anything.
+fn has(server: &Server, address: &str) -> bool {
+    let page = server.get("/debug/endpointShardz").unwrap();
+    page.contains(&format!("{address:?}"))
 }
 
-impl Server {
-    fn start(folder: &Path, more: &[&str]) -> Self {
-        let free = || {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            listener.local_addr().unwrap()
-        };
-        let (http, xds) = (free(), free());
-        let child = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
-            .args(["serve", "--config-dir"])
-            .arg(folder)
-            .args(["--http-addr", &http.to_string()])
-            .args(["--grpc-addr", &xds.to_string()])
-            .args(more)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Self { child, http };
-        until("the server is ready", || server.get("/ready").is_some());
-        server
-    }
-
-    /// The body of a page that is there.
-    fn get(&self, path: &str) -> Option<String> {
-        let mut socket = TcpStream::connect(self.http).ok()?;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        socket.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        head.starts_with("HTTP/1.1 200").then(|| body.to_owned())
-    }
-
-    /// Whether an address is an endpoint of anything.
-    fn has(&self, address: &str) -> bool {
-        let page = self.get("/debug/endpointShardz").unwrap();
-        page.contains(&format!("{address:?}"))
-    }
-
-    /// The findings with that code: object, path and message.
-    fn findings(&self, code: &str) -> Vec<String> {
-        let page = self.get("/debug/configz?findings").unwrap();
-        let page: Value = serde_json::from_str(&page).unwrap();
-        let rows = page.as_array().unwrap().iter();
-        let rows = rows.filter(|row| row["code"] == code);
-        rows.map(Value::to_string).collect()
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "in vain: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
+/// The findings with that code: object, path and message.
+fn findings(server: &Server, code: &str) -> Vec<String> {
+    let page = server.json("/debug/configz?findings");
+    let rows = page.as_array().unwrap().iter();
+    let rows = rows.filter(|row| row["code"] == code);
+    rows.map(Value::to_string).collect()
 }
 
 /// What a Eureka was asked: how often for everything, and with which credentials last.
@@ -207,11 +151,11 @@ fn an_edit_of_a_bridge_touches_what_it_changes() {
         format!("  - {{type: static, name: fixed, domain: \"{address}:80\", port: 80}}\n")
     };
     bridge(folder, &(entry("") + &fixed("10.7.1.1")));
-    let server = Server::start(folder, &[]);
+    let server = start(folder, &[]);
 
     // Without its Secret a registry is not asked, which is told; the other is read.
-    until("the list is read", || server.has("10.7.1.1"));
-    let told = server.findings("PIL0051");
+    until("the list is read", || has(&server, "10.7.1.1"));
+    let told = findings(&server, "PIL0051");
     assert!(
         told.len() == 1 && told[0].contains("spec.registries[0].authSecretName"),
         "{told:?}"
@@ -220,8 +164,10 @@ fn an_edit_of_a_bridge_touches_what_it_changes() {
 
     // The Secret takes effect when it is there.
     secret(folder, "first");
-    until("the Eureka is read", || server.has("10.7.0.1"));
-    until("nothing is told", || server.findings("PIL0051").is_empty());
+    until("the Eureka is read", || has(&server, "10.7.0.1"));
+    until("nothing is told", || {
+        findings(&server, "PIL0051").is_empty()
+    });
     let with = |password: &str| {
         use base64::Engine;
         let pair = format!("reader:{password}");
@@ -235,32 +181,32 @@ fn an_edit_of_a_bridge_touches_what_it_changes() {
     // An edit of one entry leaves the other alone: it is not read anew.
     let whole = eureka.whole();
     bridge(folder, &(entry("") + &fixed("10.7.1.2")));
-    until("the new list is read", || server.has("10.7.1.2"));
-    until("the old one is gone", || !server.has("10.7.1.1"));
-    assert!(server.has("10.7.0.1"));
+    until("the new list is read", || has(&server, "10.7.1.2"));
+    until("the old one is gone", || !has(&server, "10.7.1.1"));
+    assert!(has(&server, "10.7.0.1"));
     assert_eq!(eureka.whole(), whole);
 
     // New credentials are used, and nothing goes away meanwhile.
     secret(folder, "second");
     until("the new password is used", || {
-        assert!(server.has("10.7.0.1"));
+        assert!(has(&server, "10.7.0.1"));
         eureka.credentials() == with("second")
     });
 
     // An entry that cannot be used leaves the registry as it was.
     bridge(folder, &(entry(", proxyName: p") + &fixed("10.7.1.3")));
     until("it is told", || {
-        let told = server.findings("PIL0051");
+        let told = findings(&server, "PIL0051");
         told.iter()
             .any(|t| t.contains("spec.registries[0].proxyName"))
     });
-    until("the other is read", || server.has("10.7.1.3"));
-    assert!(server.has("10.7.0.1"));
+    until("the other is read", || has(&server, "10.7.1.3"));
+    assert!(has(&server, "10.7.0.1"));
 
     // An entry that goes takes its services along at once, and those of the other stay.
     bridge(folder, &fixed("10.7.1.3"));
-    until("the Eureka is read no more", || !server.has("10.7.0.1"));
-    assert!(server.has("10.7.1.3"));
+    until("the Eureka is read no more", || !has(&server, "10.7.0.1"));
+    assert!(has(&server, "10.7.1.3"));
     assert!(!server.get("/debug/registries").unwrap().contains("eureka"));
 }
 
@@ -348,7 +294,7 @@ fn servers_of_mcp_of_a_nacos_are_routed_while_its_entry_says_so() {
         "--registry-start-timeout",
         "100ms",
     ];
-    let server = Server::start(folder, &flags);
+    let server = start(folder, &flags);
     let routes = || {
         let page = server.get("/debug/configz").unwrap();
         (
@@ -358,11 +304,7 @@ fn servers_of_mcp_of_a_nacos_are_routed_while_its_entry_says_so() {
         )
     };
     until("the server is routed", || routes() == (true, false, false));
-    let row = || -> Value {
-        let page = server.get("/debug/registries").unwrap();
-        let page: Value = serde_json::from_str(&page).unwrap();
-        page[0]["mcp"].clone()
-    };
+    let row = || server.json("/debug/registries")[0]["mcp"].clone();
     until("the other is told of", || row()["served"] == 1);
     assert!(
         row()["refused"]["rest"]

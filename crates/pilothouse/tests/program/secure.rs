@@ -1,12 +1,8 @@
 //! The port for TLS, from outside: who gets configuration and certificates, and of whom.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
-
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,8 +22,7 @@ use tempfile::TempDir;
 use tokio_rustls::TlsConnector;
 use xds::TypeUrl;
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{PATIENCE, Server, pilothouse};
 
 /// A CA as operators plug it in, and what it signs.
 struct Ca {
@@ -67,64 +62,34 @@ impl Ca {
     }
 }
 
-struct Server {
-    child: Child,
-    secure: SocketAddr,
-    plaintext: SocketAddr,
-    http: SocketAddr,
+/// A server with a port for TLS.
+struct Secured {
+    server: Server,
+    address: SocketAddr,
 }
 
-impl Server {
+impl Secured {
     fn start(dir: &Path, more: &[&str]) -> Self {
-        let held = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [secure, plaintext, http] = held.each_ref().map(|l| l.local_addr().unwrap());
-        drop(held);
-        let child = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
-            .arg("serve")
-            .arg("--config-dir")
-            .arg(dir.join("config"))
-            .args(["--state-dir", "off", "--log", "warn"])
-            .args(["--grpc-addr", &plaintext.to_string()])
-            .args(["--secureGRPCAddr", &secure.to_string()])
-            .args(["--http-addr", &http.to_string()])
-            .args(more)
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Self {
-            child,
-            secure,
-            plaintext,
-            http,
-        };
-        let start = Instant::now();
-        let ready = |page: String| page.starts_with("HTTP/1.1 200");
-        while !server.get("/ready").is_some_and(ready) {
-            assert!(start.elapsed() < PATIENCE);
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        server
-    }
-
-    fn get(&self, path: &str) -> Option<String> {
-        let mut socket = TcpStream::connect(self.http).ok()?;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        socket.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).ok()?;
-        Some(answer)
+        let config = dir.join("config");
+        let folders = [
+            "--config-dir",
+            config.to_str().unwrap(),
+            "--state-dir",
+            "off",
+        ];
+        let tls = ["--secureGRPCAddr", "127.0.0.1:0"];
+        let mut server = Server::start(&[&folders, &tls[..], more].concat()).ready();
+        let address = server.told("Listening for TLS.", "address=");
+        Self { server, address }
     }
 
     fn metric(&self, name: &str) -> f64 {
-        let answer = self.get("/metrics").unwrap();
-        let line = answer.lines().find_map(|l| l.strip_prefix(name));
-        line.map_or(0.0, |l| l.trim().parse().unwrap())
+        self.server.metric(name).unwrap_or_default()
     }
 
     /// Waits until a metric is what it is to be: a client may hear of the end of a handshake before it is counted.
     async fn counts(&self, name: &str, wanted: impl Fn(f64) -> bool) {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + PATIENCE;
         while !wanted(self.metric(name)) {
             assert!(Instant::now() < until, "{name}: {}", self.metric(name));
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -132,16 +97,9 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// What a proxy of namespace `shop` and account `web` gets that connects so: the number of its clusters, or a gRPC code.
 async fn get(
-    server: &Server,
+    server: &Secured,
     root: &Path,
     shown: Option<(PathBuf, PathBuf)>,
 ) -> Result<usize, u16> {
@@ -156,9 +114,9 @@ async fn get(
 }
 
 /// The same with whatever is shown.
-async fn get_with(server: &Server, secure: SecureOptions) -> Result<usize, u16> {
+async fn get_with(server: &Secured, secure: SecureOptions) -> Result<usize, u16> {
     let mut options = FetchOptions {
-        address: server.secure.to_string(),
+        address: server.address.to_string(),
         timeout: PATIENCE.as_secs_f64(),
         secure,
         ..FetchOptions::default()
@@ -191,7 +149,7 @@ fn world() -> (TempDir, Ca, Ca) {
 async fn a_proxy_gets_what_its_certificate_proves_and_nothing_without() {
     let (dir, ca, stranger) = world();
     let folder = ca.folder.to_str().unwrap();
-    let server = Server::start(dir.path(), &["--root-ca-dir", folder]);
+    let server = Secured::start(dir.path(), &["--root-ca-dir", folder]);
     let root = ca.folder.join("root-cert.pem");
     let of = |id: &str| Some(ca.sign(id));
     let web = of("spiffe://cluster.local/ns/shop/sa/web");
@@ -218,7 +176,7 @@ async fn a_proxy_gets_what_its_certificate_proves_and_nothing_without() {
     );
     let refused = "pilothouse_tls_handshakes_total{result=\"certificate\"}";
     server.counts(refused, |count| count >= 1.0).await;
-    let under_way = "pilothouse_tls_handshakes ";
+    let under_way = "pilothouse_tls_handshakes";
     server.counts(under_way, |count| count == 0.0).await;
     let of_others = "pilothouse_unauthenticated_total{reason=\"identity\"}";
     server.counts(of_others, |count| count >= 2.0).await;
@@ -242,7 +200,7 @@ async fn certificates_of_the_server_come_from_files_and_are_reloaded() {
     let file = |name: &str| served.join(name).to_str().unwrap().to_owned();
     let flags = ["--tlsCertFile", &file("crt"), "--tlsKeyFile", &file("key")];
     let roots = ["--caCertFile", &file("roots")];
-    let server = Server::start(dir.path(), &[&flags[..], &roots[..]].concat());
+    let server = Secured::start(dir.path(), &[&flags[..], &roots[..]].concat());
     let web = "spiffe://cluster.local/ns/shop/sa/web";
     let root = |ca: &Ca| ca.folder.join("root-cert.pem");
     assert!(get(&server, &root(&ca), Some(ca.sign(web))).await.is_ok());
@@ -271,7 +229,7 @@ where
     client.ready().await.unwrap()
 }
 
-async fn secure(server: &Server, ca: &Ca, shown: Option<(PathBuf, PathBuf)>) -> Http2 {
+async fn secure(server: &Secured, ca: &Ca, shown: Option<(PathBuf, PathBuf)>) -> Http2 {
     let mut roots = RootCertStore::empty();
     roots.add(ca.issuer.der().clone()).unwrap();
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -287,7 +245,9 @@ async fn secure(server: &Server, ca: &Ca, shown: Option<(PathBuf, PathBuf)>) -> 
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = vec![b"h2".to_vec()];
-    let socket = tokio::net::TcpStream::connect(server.secure).await.unwrap();
+    let socket = tokio::net::TcpStream::connect(server.address)
+        .await
+        .unwrap();
     // One of the names by which agents know it.
     let name = ServerName::try_from("istiod.istio-system.svc").unwrap();
     let connector = TlsConnector::from(Arc::new(config));
@@ -322,7 +282,7 @@ async fn ask(mut http2: Http2, method: &str, message: &[u8]) -> Result<Vec<Strin
 async fn certificates_are_signed_for_what_the_caller_has_proven() {
     let (dir, ca, _) = world();
     let folder = ca.folder.to_str().unwrap();
-    let server = Server::start(dir.path(), &["--root-ca-dir", folder]);
+    let server = Secured::start(dir.path(), &["--root-ca-dir", folder]);
     let id = "spiffe://cluster.local/ns/shop/sa/web";
     let key = KeyPair::generate().unwrap();
     // What it asks for is not what it is.
@@ -351,7 +311,7 @@ async fn certificates_are_signed_for_what_the_caller_has_proven() {
         async |http2: Http2, message: &[u8]| ask(http2, method, message).await.unwrap_err();
     let good = request.encode_to_vec();
     assert_eq!(refused(secure(&server, &ca, None).await, &good).await, "16");
-    let plaintext = tokio::net::TcpStream::connect(server.plaintext).await;
+    let plaintext = tokio::net::TcpStream::connect(server.server.xds).await;
     assert_eq!(refused(http2(plaintext.unwrap()).await, &good).await, "16");
     assert_eq!(refused(as_web().await, &[0xff; 9]).await, "3");
     assert_eq!(refused(as_web().await, &vec![b'x'; 1 << 17]).await, "8");
@@ -360,13 +320,13 @@ async fn certificates_are_signed_for_what_the_caller_has_proven() {
     request.csr = "nonsense".into();
     assert_eq!(refused(as_web().await, &request.encode_to_vec()).await, "3");
     assert_eq!(ask(as_web().await, "Other", &good).await.unwrap_err(), "12");
-    assert_eq!(server.metric("citadel_server_csr_count "), 7.0);
+    assert_eq!(server.metric("citadel_server_csr_count"), 7.0);
     assert_eq!(
-        server.metric("citadel_server_success_cert_issuance_count "),
+        server.metric("citadel_server_success_cert_issuance_count"),
         1.0
     );
     assert_eq!(
-        server.metric("citadel_server_authentication_failure_count "),
+        server.metric("citadel_server_authentication_failure_count"),
         2.0
     );
 }
@@ -375,25 +335,13 @@ async fn certificates_are_signed_for_what_the_caller_has_proven() {
 async fn a_proxy_gets_what_its_token_proves_while_its_account_is_there() {
     let (dir, ca, _) = world();
     let (data, folder) = (dir.path().join("data"), ca.folder.to_str().unwrap());
-    let api = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
     let flags = ["--root-ca-dir", folder, "--data", data.to_str().unwrap()];
-    let more = ["--api-addr", &api.to_string()];
-    let server = Server::start(dir.path(), &[&flags[..], &more].concat());
+    let more = ["--api-addr", "127.0.0.1:0"];
+    let server = Secured::start(dir.path(), &[&flags[..], &more].concat());
     let issued = |namespace: &str, account: &str, audience: &str| {
         let file = dir.path().join(format!("{namespace}-{account}-{audience}"));
-        let output = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
-            .args([
-                "token",
-                account,
-                "-n",
-                namespace,
-                "--audience",
-                audience,
-                "--create",
-            ])
+        let account = ["token", account, "-n", namespace, "--create"];
+        let output = pilothouse(&[&account[..], &["--audience", audience]].concat())
             .arg("--data")
             .arg(&data)
             .arg("-o")

@@ -3,166 +3,76 @@
 //! The API is our own, in a process that writes nothing; its audit log counts the writes. `WRITING_OBJECTS` sets how many
 //! ServiceEntries there are, and `WRITING_LEASE` how long a lease lasts.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
-
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// How long anything may take on a busy machine, beyond what it has to.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::support::{Api, PATIENCE, Server, until};
+
 /// The lock for addresses of ServiceEntries.
 const ADDRESSES: &str = "istio-ip-autoallocate";
 /// The lock for what is deployed for Gateways.
 const DEPLOYMENTS: &str = "istio-gateway-deployment";
 const ENTRIES: &str = "/apis/networking.istio.io/v1/namespaces/default/serviceentries";
 
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+/// What a server shows of a lock.
+fn lock(server: &Server, name: &str) -> Value {
+    let page = server.json("/debug/writing");
+    let locks = page["locks"].as_array().into_iter().flatten();
+    let mut named = locks.filter(|lock| lock["lock"] == name);
+    named.next().cloned().unwrap_or_default()
 }
 
-/// A request of HTTP/1.1, and its answer's JSON; null where there is none.
-fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> Value {
-    let Ok(mut socket) = TcpStream::connect(address) else {
-        return Value::Null;
-    };
-    let body = if body.is_null() {
-        String::new()
-    } else {
-        body.to_string()
-    };
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let mut answer = String::new();
-    let done = socket.write_all(request.as_bytes());
-    if done
-        .and_then(|()| socket.read_to_string(&mut answer))
-        .is_err()
-    {
-        return Value::Null;
-    }
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    serde_json::from_str(body).unwrap_or_default()
-}
-
-struct Process {
-    child: Child,
-    http: SocketAddr,
-}
-
-impl Process {
-    fn start(more: &[&str]) -> Self {
-        let (grpc, http) = (free(), free());
-        let child = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
-            .args(["serve", "--state-dir", "off", "--log", "warn"])
-            .args(["--grpc-addr", &grpc.to_string()])
-            .args(["--http-addr", &http.to_string()])
-            .args(more)
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { child, http }
-    }
-
-    /// What it shows of a lock.
-    fn lock(&self, name: &str) -> Value {
-        let page = ask(self.http, "GET", "/debug/writing", &Value::Null);
-        let locks = page["locks"].as_array().into_iter().flatten();
-        let mut named = locks.filter(|lock| lock["lock"] == name);
-        named.next().cloned().unwrap_or_default()
-    }
-
-    /// Whether it leads the writing of addresses.
-    fn leads(&self) -> bool {
-        self.lock(ADDRESSES)["leads"] == true
-    }
-
-    fn signal(mut self, name: &str) {
-        let id = self.child.id().to_string();
-        Command::new("kill")
-            .args(["-s", name, &id])
-            .status()
-            .unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Whether it leads the writing of addresses.
+fn leads(server: &Server) -> bool {
+    lock(server, ADDRESSES)["leads"] == true
 }
 
 struct World {
-    api: SocketAddr,
+    api: Api,
     audit: PathBuf,
     kubeconfig: PathBuf,
     lease: String,
-    _server: Process,
     _dir: tempfile::TempDir,
 }
 
 impl World {
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name);
-        let (api, audit, kubeconfig) = (free(), path("audit.log"), path("kubeconfig"));
-        let text = |path: &Path| path.to_str().unwrap().to_owned();
-        let server = Process::start(&[
-            "--data",
-            &text(&path("data")),
-            "--api-addr",
-            &api.to_string(),
+        let (audit, kubeconfig) = (dir.path().join("audit.log"), dir.path().join("kubeconfig"));
+        let flags = [
             "--api-audit-log",
-            &text(&audit),
-            "--insecure-local",
+            audit.to_str().unwrap(),
             "--write-status=false",
-        ]);
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": format!("http://{api}")}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {}}],
-        });
-        fs::write(&kubeconfig, config.to_string()).unwrap();
+        ];
+        let api = Api::start(&dir.path().join("data"), &flags);
+        fs::write(&kubeconfig, api.kubeconfig()).unwrap();
         let lease = std::env::var("WRITING_LEASE").unwrap_or_else(|_| "4s".to_owned());
-        let world = Self {
+        until("the API answers", || !api.get("/version").is_null());
+        Self {
             api,
             audit,
             kubeconfig,
             lease,
-            _server: server,
             _dir: dir,
-        };
-        wait("the API answers", || !world.get("/version").is_null());
-        world
+        }
     }
 
-    fn get(&self, path: &str) -> Value {
-        ask(self.api, "GET", path, &Value::Null)
-    }
-
-    fn replica(&self, name: &str) -> Process {
+    fn replica(&self, name: &str) -> Server {
         let file = self.kubeconfig.to_str().unwrap();
-        let more = [
+        Server::start(&[
+            "--state-dir",
+            "off",
             "--kubeconfig",
             file,
             "--pod-name",
             name,
             "--lease-duration",
             &self.lease,
-        ];
-        Process::start(&more)
+        ])
     }
 
     fn create(&self, name: &str) {
@@ -174,13 +84,13 @@ impl World {
                 "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
             },
         });
-        let made = ask(self.api, "POST", ENTRIES, &entry);
+        let made = self.api.create(ENTRIES, &entry);
         assert_eq!(made["metadata"]["name"], name, "{made}");
     }
 
     /// The addresses that entries have, by entry; those without any are left out.
     fn addresses(&self) -> BTreeMap<String, Vec<String>> {
-        let list = self.get(ENTRIES);
+        let list = self.api.get(ENTRIES);
         let items = list["items"].as_array().cloned().unwrap_or_default();
         let of = items.iter().filter_map(|item| {
             let addresses = item["status"]["addresses"].as_array()?;
@@ -205,12 +115,10 @@ impl World {
     }
 }
 
-fn wait(what: &str, until: impl Fn() -> bool) -> Duration {
+/// Waits until something holds, and says how long that took.
+fn wait(what: &str, holds: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
-    while !until() {
-        assert!(start.elapsed() < PATIENCE, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until(what, holds);
     start.elapsed()
 }
 
@@ -221,17 +129,17 @@ fn when_the_writer_is_killed_or_stopped_the_other_goes_on_and_nothing_is_written
     for index in 0..count {
         world.create(&format!("entry-{index}"));
     }
-    let first = world.replica("first");
-    wait("the first leads", || first.leads());
+    let mut first = world.replica("first");
+    wait("the first leads", || leads(&first));
     let took = wait("all have addresses", || world.addresses().len() == count);
     println!("{count} statuses were written in {took:?}");
-    let second = world.replica("second");
+    let mut second = world.replica("second");
     for lock in [ADDRESSES, DEPLOYMENTS] {
         wait("the second is there", || {
-            second.lock(lock)["holder"] == "first"
+            self::lock(&second, lock)["holder"] == "first"
         });
     }
-    first.signal("KILL");
+    first.end("KILL");
     world.create("killed");
     let took = wait("the second goes on", || {
         world.addresses().len() == count + 1
@@ -242,16 +150,16 @@ fn when_the_writer_is_killed_or_stopped_the_other_goes_on_and_nothing_is_written
     );
     let third = world.replica("third");
     wait("the third is there", || {
-        third.lock(ADDRESSES)["holder"] == "second"
+        lock(&third, ADDRESSES)["holder"] == "second"
     });
-    second.signal("TERM");
+    second.end("TERM");
     world.create("stopped");
     let took = wait("the third goes on", || world.addresses().len() == count + 2);
     println!("after SIGTERM the next write came after {took:?}");
     let before = world.addresses();
     drop(third);
     let fourth = world.replica("fourth");
-    wait("the fourth leads", || fourth.leads());
+    wait("the fourth leads", || leads(&fourth));
     // Longer than an analysis waits for changes to cease.
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(world.addresses(), before, "addresses stay");
@@ -271,12 +179,7 @@ fn when_the_writer_is_killed_or_stopped_the_other_goes_on_and_nothing_is_written
 #[test]
 fn what_is_wrong_with_an_ingress_is_said_in_one_event_beside_it() {
     let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data").display().to_string();
-    let api = free();
-    let api_addr = api.to_string();
-    let store = ["--data", &data, "--api-addr", &api_addr];
-    let more = ["--insecure-local", "--ingress-class", "nginx"];
-    let _server = Process::start(&[store.as_slice(), more.as_slice()].concat());
+    let api = Api::start(&dir.path().join("data"), &["--ingress-class", "nginx"]);
     let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
     let mut ingress = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
@@ -295,20 +198,12 @@ fn what_is_wrong_with_an_ingress_is_said_in_one_event_beside_it() {
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"},
         "spec": {"ports": [{"port": 80}]},
     });
+    api.create(ingresses, &ingress);
+    api.create("/api/v1/namespaces/default/services", &service);
     let end = Instant::now() + PATIENCE;
-    while ask(api, "POST", ingresses, &ingress)["kind"] != "Ingress" {
-        assert!(Instant::now() < end, "the API does not answer");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    ask(api, "POST", "/api/v1/namespaces/default/services", &service);
     let said = |kind: &str, words: &str| {
         loop {
-            let all = ask(
-                api,
-                "GET",
-                "/api/v1/namespaces/default/events",
-                &Value::Null,
-            );
+            let all = api.get("/api/v1/namespaces/default/events");
             let events = all["items"].as_array().cloned().unwrap_or_default();
             let is_so = |event: &Value| {
                 let message = event["message"].as_str().unwrap_or_default();
@@ -325,6 +220,6 @@ fn what_is_wrong_with_an_ingress_is_said_in_one_event_beside_it() {
     let event = said("Warning", "there is no Secret default/nowhere");
     assert_eq!(event["involvedObject"]["name"], "front");
     ingress["metadata"]["annotations"] = json!({});
-    ask(api, "PUT", &format!("{ingresses}/front"), &ingress);
+    api.ask("PUT", &format!("{ingresses}/front"), &ingress);
     said("Normal", "as it is written");
 }

@@ -1,14 +1,12 @@
 //! The chart grants what the server asks for.
 
 use std::path::Path;
-use std::process::Command;
+
+use crate::support::pilothouse;
 
 #[test]
 fn the_rules_of_the_chart_are_those_of_the_program() {
-    let printed = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
-        .args(["permissions", "--table"])
-        .output()
-        .unwrap();
+    let printed = pilothouse(&["permissions", "--table"]).output().unwrap();
     assert!(printed.status.success());
     let file = "deploy/helm/pilothouse/files/rules.yaml";
     let written = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,13 +1,12 @@
 //! What holds secrets is its owner's alone, whatever the umask.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
-
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{PORTS, Server, until};
 
 /// The program, under a umask that takes nothing away.
 fn program(umask: &str, args: &[&str]) -> Command {
@@ -21,39 +20,11 @@ fn program(umask: &str, args: &[&str]) -> Command {
     command
 }
 
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn serve(umask: &str, data: &Path, more: &[&str]) -> Server {
-    let free = || {
-        TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .to_string()
-    };
-    let (xds, http, api) = (free(), free(), free());
-    let data = data.to_str().unwrap();
-    let args = [
-        "serve",
-        "--data",
-        data,
-        "--grpc-addr",
-        &xds,
-        "--http-addr",
-        &http,
-        "--api-addr",
-        &api,
-        "--log",
-        "warn",
-    ];
-    Server(program(umask, &[&args, more].concat()).spawn().unwrap())
+    let data = ["serve", "--data", data.to_str().unwrap()];
+    let api = ["--api-addr", "127.0.0.1:0"];
+    let args = [&data[..], &PORTS, &api, more].concat();
+    Server::run(program(umask, &args))
 }
 
 /// Every file and folder below, with its mode.
@@ -70,14 +41,7 @@ fn modes(at: &Path, found: &mut Vec<(String, bool, u32)>) {
 
 /// Waits until the server of a data folder can be asked.
 fn wait_for(data: &Path) {
-    let start = Instant::now();
-    while !data.join("api.sock").exists() {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "the server starts"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the server starts", || data.join("api.sock").exists());
     std::thread::sleep(Duration::from_millis(100));
 }
 
@@ -166,14 +130,9 @@ fn an_empty_token_of_the_operator_lets_nobody_in() {
     let token = data.join("pki/admin.token");
     fs::write(&token, "").unwrap();
     let _server = serve("022", &data, &[]);
-    let start = Instant::now();
-    while fs::read_to_string(&token).unwrap().len() < 32 {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "the token is made anew"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the token is made anew", || {
+        fs::read_to_string(&token).unwrap().len() >= 32
+    });
 }
 
 #[test]
