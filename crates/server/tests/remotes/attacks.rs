@@ -79,7 +79,7 @@ async fn clusters_that_hang_lie_or_flood_delay_nothing_else() {
     rig.ready().await;
     let waited = start.elapsed();
     assert!(
-        waited >= Duration::from_millis(1900) && waited < Duration::from_secs(6),
+        waited >= Duration::from_millis(5900) && waited < Duration::from_secs(30),
         "{waited:?}"
     );
     let late: Vec<_> = rig
