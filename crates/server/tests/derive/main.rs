@@ -181,8 +181,13 @@ async fn a_proxy_whose_stream_ends_while_it_is_introduced_is_forgotten() {
     let derive = &running.derive;
     let proxies = || derive.ask(|state| state.proxies().count());
     let mut context = Context::from_waker(Waker::noop());
+    // The thread is busy meanwhile, and does not answer too soon.
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let mut busy = Box::pin(derive.ask(move |_| _ = wait.recv()));
+    assert!(busy.as_mut().poll(&mut context).is_pending());
     let mut joins = Box::pin(derive.subscribe(proxy("a", "shop"), PEER, None));
     assert!(joins.as_mut().poll(&mut context).is_pending());
+    drop(go);
     // The answer is there, and nobody takes it.
     assert_eq!(proxies().await.unwrap(), 1);
     drop(joins);
