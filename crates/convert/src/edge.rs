@@ -35,7 +35,7 @@ mod told;
 use std::collections::BTreeMap;
 
 use model::derived::{Derived, Semantics};
-use model::{Kind, ObjectKey, ObjectName};
+use model::{Kind, ObjectKey, ObjectName, Timestamp};
 
 pub use balance::RuleOfService;
 pub use class::is_served;
@@ -60,6 +60,18 @@ fn key(name: &ObjectName) -> ObjectKey {
         kind: Kind::Ingress,
         name: name.clone(),
     }
+}
+
+/// The place of an Ingress among those that say the same: the oldest first, of equals that of the configured cluster.
+///
+/// Higress: pkg/ingress/kube/common/tool.go SortIngressByCreationTime, 2.1.
+fn age(created: Option<Timestamp>, ingress: &ObjectName) -> impl Ord + use<'_> {
+    let ObjectName {
+        namespace,
+        name,
+        cluster,
+    } = ingress;
+    (created, cluster, name, namespace)
 }
 
 /// What an object was made from: Ingresses, and the other objects without which it would be another.

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::edge::RemoteIngresses;
 use model::settings::Settings;
 use model::{Object, ObjectName};
 use store::index::ObjectIndex;
@@ -82,6 +83,11 @@ impl<S: Debug + Send + Sync + 'static> Reader<'_, '_, S> {
     /// Mesh config and features.
     pub fn settings(&self) -> &Settings {
         self.cx.settings()
+    }
+
+    /// Which Ingresses of remote clusters are served.
+    pub fn remote_ingresses(&self) -> Arc<RemoteIngresses> {
+        self.cx.remote_ingresses()
     }
 
     /// Another derivation of the same stratum.

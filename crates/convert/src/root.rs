@@ -102,10 +102,16 @@ impl Root {
     pub(crate) fn of(object: &AnyObject, emit: &mut dyn FnMut(Root)) {
         if let AnyObject::Ingress(ingress) = object {
             let name = &ingress.meta.name;
-            emit(Root::IngressGateway(name.clone()));
+            // Those of remote clusters are served with their annotations only.
+            let is_istios = name.cluster.is_none();
+            if is_istios {
+                emit(Root::IngressGateway(name.clone()));
+            }
             emit(Root::EdgeIngress(name.clone()));
             for host in ingress.hosts() {
-                emit(Root::IngressHost(host.clone()));
+                if is_istios {
+                    emit(Root::IngressHost(host.clone()));
+                }
                 emit(Root::EdgeGateway(host.clone()));
                 emit(Root::EdgeHost(host));
             }

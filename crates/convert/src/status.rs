@@ -77,9 +77,12 @@ pub const KINDS: [Kind; 15] = [
     Kind::InferencePool,
 ];
 
-/// Whether an object gets a status: those of other clusters get theirs there.
+/// Whether an object may get a status: of other clusters only Ingresses do, the rest gets theirs there.
 pub(crate) fn is_told(object: &ObjectKey) -> bool {
-    object.name.cluster.is_none() && KINDS.contains(&object.kind)
+    match object.name.cluster {
+        None => KINDS.contains(&object.kind),
+        Some(_) => object.kind == Kind::Ingress,
+    }
 }
 
 /// Keeps the status of an object up to date from here on.

@@ -10,6 +10,9 @@ use model::object::ObjectName;
 /// The suffix of secrets that hold roots only.
 pub const ROOT_SUFFIX: &str = "-cacert";
 
+/// How names begin of Secrets that Ingresses of remote clusters refer to.
+const OF_INGRESSES: &str = "kubernetes-ingress://";
+
 /// Where a credential is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Source {
@@ -17,6 +20,10 @@ pub enum Source {
     Secret,
     /// A Secret that the Gateway API refers to, by `kubernetes-gateway://namespace/name`.
     GatewaySecret,
+    /// A Secret that an Ingress of a remote cluster refers to, by `kubernetes-ingress://cluster/namespace/name`.
+    ///
+    /// Higress: pkg/ingress/kube/util/util.go, 2.1.
+    IngressSecret,
     /// A ConfigMap with roots, by `configmap://namespace/name`.
     ConfigMap,
 }
@@ -34,8 +41,12 @@ pub struct Credential {
 
 impl Credential {
     /// Reads a name, for a proxy of that namespace and remote cluster: a Secret without a namespace is of the proxy's, and
-    /// each is of its cluster. What the Gateway API refers to, and ConfigMaps, are of the configured cluster.
+    /// each is of its cluster. What the Gateway API refers to, and ConfigMaps, are of the configured cluster; what an Ingress of
+    /// a remote cluster refers to is of the cluster that its name has.
     pub fn parse(name: &str, namespace: &Namespace, cluster: Option<&ClusterId>) -> Option<Self> {
+        if let Some(rest) = name.strip_prefix(OF_INGRESSES) {
+            return Self::of_ingress(name, rest);
+        }
         let kinds = [
             ("kubernetes://", Source::Secret),
             ("kubernetes-gateway://", Source::GatewaySecret),
@@ -58,6 +69,18 @@ impl Credential {
             object: object.in_cluster(cluster),
         })
     }
+
+    /// Ids of clusters may have slashes, names of objects have none.
+    fn of_ingress(name: &str, rest: &str) -> Option<Self> {
+        let mut parts = rest.rsplitn(3, '/');
+        let mut part = || parts.next().filter(|part| !part.is_empty());
+        let (secret, namespace, cluster) = (part()?, part()?, part()?);
+        Some(Self {
+            name: name.into(),
+            source: Source::IngressSecret,
+            object: ObjectName::new(namespace, secret).in_cluster(Some(&cluster.into())),
+        })
+    }
 }
 
 /// The name that proxies ask for, of a credential as rules name it.
@@ -69,7 +92,12 @@ pub fn resource_name(stated: &str) -> String {
     if stated.starts_with("invalid://") {
         return "invalid://".to_owned();
     }
-    let typed = ["configmap://", "kubernetes://", "kubernetes-gateway://"];
+    let typed = [
+        "configmap://",
+        "kubernetes://",
+        "kubernetes-gateway://",
+        OF_INGRESSES,
+    ];
     if typed.iter().any(|prefix| stated.starts_with(prefix)) {
         return stated.to_owned();
     }
@@ -105,6 +133,25 @@ mod tests {
         assert_eq!(cluster("kubernetes://shop/web-cacert"), Some(west.clone()));
         assert_eq!(cluster("kubernetes-gateway://shop/web"), None);
         assert_eq!(cluster("configmap://shop/roots"), None);
+        assert_eq!(
+            cluster("kubernetes-ingress://east/shop/web"),
+            Some("east".into())
+        );
+        assert_eq!(
+            object("kubernetes-ingress://a:b/c/shop/web").as_deref(),
+            Some("shop/web (cluster a:b/c)")
+        );
+        for bad in [
+            "",
+            "web",
+            "shop/web",
+            "/shop/web",
+            "east//web",
+            "east/shop/",
+        ] {
+            let name = format!("kubernetes-ingress://{bad}");
+            assert_eq!(object(&name), None, "{name}");
+        }
     }
 
     #[test]

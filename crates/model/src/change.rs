@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::access::{Access, AccessKey};
 use crate::certificate::WorkloadCertificate;
-use crate::edge::EdgeDocuments;
+use crate::edge::{EdgeDocuments, RemoteIngresses};
 use crate::host::Hostname;
 use crate::jwks::{FetchedKeys, KeySource};
 use crate::kinds::{AnyObject, Kind};
@@ -202,6 +202,8 @@ pub enum Change {
     Roots(Option<Arc<MeshRoots>>),
     /// What the options of an edge are read from beside their ConfigMap was replaced.
     EdgeDocuments(Arc<EdgeDocuments>),
+    /// Which Ingresses of remote clusters are served was replaced.
+    RemoteIngresses(Arc<RemoteIngresses>),
     /// Mesh-wide settings were replaced.
     Settings(Arc<Settings>),
     /// The collection is told anew: what is not told again before its next `Synced` is gone.
@@ -229,6 +231,7 @@ impl Change {
             | Change::Access(..)
             | Change::Roots(_)
             | Change::EdgeDocuments(_)
+            | Change::RemoteIngresses(_)
             | Change::Settings(_) => None,
         }
     }

@@ -5,6 +5,7 @@
 
 mod documents;
 mod mcp;
+mod remotes;
 mod rpc;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use ipnet::IpNet;
 
 pub use documents::{EdgeDocuments, EdgeFile};
 pub use mcp::{Mcp, McpEntry, Moved, Transport};
+pub use remotes::{RemoteIngress, RemoteIngresses};
 pub use rpc::{Argument, ArgumentSource, Dubbo, HttpMethod, Method, Passed, Rpc};
 
 /// What one HTTP route asks for, beside what its HTTPRoute says.

@@ -248,13 +248,14 @@ impl Kind {
                 | Kind::WorkloadEntry
                 | Kind::KubeGateway
         );
+        let ingresses = self.is_read_remotely_on_request();
         // Istio reads credentials in the cluster of the gateway that asks for them.
         let credentials = matches!(self, Kind::Secret | Kind::ConfigMap);
         let api_server = matches!(
             self,
             Kind::MutatingWebhook | Kind::ValidatingWebhook | Kind::CustomResourceDefinition
         );
-        workloads || credentials || api_server
+        workloads || credentials || ingresses || api_server
     }
 
     /// Whether the status of its objects may say what analysis finds: Istio's kinds.
@@ -272,7 +273,15 @@ impl Kind {
             self,
             Kind::ValidatingWebhook | Kind::CustomResourceDefinition
         );
-        self.is_per_cluster() && !of_api_server && self != Kind::Deployment
+        let on_request = self.is_read_remotely_on_request();
+        self.is_per_cluster() && !of_api_server && !on_request && self != Kind::Deployment
+    }
+
+    /// Whether objects of the kind count in those remote clusters of which whoever configures the mesh says so.
+    ///
+    /// Higress: pkg/ingress/config/ingress_config.go AddLocalCluster, remoteIngressControllers, 2.1.
+    pub fn is_read_remotely_on_request(self) -> bool {
+        matches!(self, Kind::Ingress | Kind::IngressClass)
     }
 
     /// `group/version` as objects are written, with the preferred version.

@@ -4,7 +4,7 @@ mod features;
 
 use std::sync::Arc;
 
-pub use features::{Feature, Features, JwksFetch};
+pub use features::{Feature, Features, JwksFetch, Words};
 pub use proto_istio::mesh::{MeshConfig, MeshNetworks};
 
 use crate::names::{ClusterId, Namespace};

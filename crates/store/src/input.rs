@@ -49,6 +49,8 @@ pub enum Input<'a> {
     Roots,
     /// What the options of an edge are read from beside their ConfigMap.
     EdgeDocuments,
+    /// Which Ingresses of remote clusters are served.
+    RemoteIngresses,
     /// The addresses that a name was resolved to.
     Addresses(&'a str),
     /// The certificate of an identity.
@@ -110,6 +112,7 @@ impl Input<'_> {
             }
             Input::Roots => hash(19, 0, &[]),
             Input::EdgeDocuments => hash(21, 0, &[]),
+            Input::RemoteIngresses => hash(22, 0, &[]),
             Input::Connected(namespace) => hash(13, 0, &[namespace]),
             Input::ConnectedNamespaces => hash(14, 0, &[]),
         }
@@ -157,6 +160,7 @@ impl fmt::Display for Input<'_> {
             Input::EdgeDocuments => {
                 f.write_str("a file and last good sections of options of the edge")
             }
+            Input::RemoteIngresses => f.write_str("which Ingresses of remote clusters are served"),
             Input::Connected(namespace) => write!(f, "connected proxies in {namespace}"),
             Input::ConnectedNamespaces => f.write_str("namespaces with connected proxies"),
         }
@@ -219,6 +223,7 @@ mod tests {
             Input::Module(&always),
             Input::Roots,
             Input::EdgeDocuments,
+            Input::RemoteIngresses,
             Input::Addresses("a"),
             Input::Certificate("a"),
             Input::Access(&access),

@@ -8,7 +8,7 @@ use incr::{Cx, Guarded};
 use model::access::{Access, AccessKey};
 use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
-use model::edge::EdgeDocuments;
+use model::edge::{EdgeDocuments, RemoteIngresses};
 use model::jwks::{FetchedKeys, KeySource};
 use model::module::{FetchedModule, ModuleSource};
 use model::settings::Settings;
@@ -58,6 +58,8 @@ pub trait Reads {
     fn roots(&self) -> Option<Arc<MeshRoots>>;
     /// What the options of an edge are read from beside their ConfigMap.
     fn edge_documents(&self) -> Arc<EdgeDocuments>;
+    /// Which Ingresses of remote clusters are served.
+    fn remote_ingresses(&self) -> Arc<RemoteIngresses>;
     /// The endpoint shards of a service.
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>>;
     /// The labels of the connected proxies of a namespace, each set once.
@@ -188,6 +190,11 @@ impl Reads for Cx<'_, Snapshot> {
 
     fn edge_documents(&self) -> Arc<EdgeDocuments> {
         read(self, Input::EdgeDocuments).edge_documents.clone()
+    }
+
+    fn remote_ingresses(&self) -> Arc<RemoteIngresses> {
+        let snapshot = read(self, Input::RemoteIngresses);
+        snapshot.remote_ingresses.clone()
     }
 
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {

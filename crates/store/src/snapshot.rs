@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::access::{Access, AccessKey};
 use model::certificate::WorkloadCertificate;
 use model::change::ServiceKey;
-use model::edge::EdgeDocuments;
+use model::edge::{EdgeDocuments, RemoteIngresses};
 use model::jwks::{FetchedKeys, KeySource};
 use model::kinds::{AnyObject, Kind, Kinded};
 use model::module::{FetchedModule, ModuleSource};
@@ -165,6 +165,8 @@ pub struct Snapshot {
     pub roots: Option<Arc<MeshRoots>>,
     /// What the options of an edge are read from beside their ConfigMap.
     pub edge_documents: Arc<EdgeDocuments>,
+    /// Which Ingresses of remote clusters are served.
+    pub remote_ingresses: Arc<RemoteIngresses>,
     /// Endpoints that registries told, by service.
     pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,
     /// Objects that several owners hold: all of them, the one whose version is in force first.

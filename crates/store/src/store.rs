@@ -118,6 +118,7 @@ impl Store {
                 access: RedBlackTreeMapSync::new_sync(),
                 roots: None,
                 edge_documents: Arc::default(),
+                remote_ingresses: Arc::default(),
                 shards: RedBlackTreeMapSync::new_sync(),
                 contested: RedBlackTreeMapSync::new_sync(),
                 connected: RedBlackTreeMapSync::new_sync(),
@@ -214,6 +215,12 @@ impl Writing<'_> {
                     self.touched.note(Input::EdgeDocuments, Reason::Config);
                 }
                 self.next.edge_documents = documents;
+            }
+            Change::RemoteIngresses(served) => {
+                if *self.next.remote_ingresses != *served {
+                    self.touched.note(Input::RemoteIngresses, Reason::Config);
+                }
+                self.next.remote_ingresses = served;
             }
             Change::Settings(settings) => {
                 let discovery = &mut self.store.discovery;

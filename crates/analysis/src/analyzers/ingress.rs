@@ -28,6 +28,7 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, ingress: &Object<Ingress>, report: &m
     }
     for (i, tls) in spec.tls.iter().enumerate() {
         let name = ObjectName::new(ingress.namespace().clone(), tls.secret_name.clone());
+        let name = name.in_cluster(ingress.meta.name.cluster.as_ref());
         // Istio reads it in the namespace of the proxies, other controllers in that of the Ingress.
         let proxies = cx.settings().features.ingress_namespace.clone();
         let of_proxies = ObjectName::new(proxies, tls.secret_name.clone());
@@ -54,6 +55,7 @@ fn leads(
 ) {
     let Some(to) = &backend.service else { return };
     let name = ObjectName::new(ingress.namespace().clone(), to.name.clone());
+    let name = name.in_cluster(ingress.meta.name.cluster.as_ref());
     let Some(service) = cx.get::<Service>(&name) else {
         report
             .add(

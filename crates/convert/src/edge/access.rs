@@ -23,9 +23,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The users of a Secret; where they cannot be used, the routes are closed.
 pub(super) fn users(making: &mut Making<'_, '_, '_>, basic: &BasicAuth) -> Option<Users> {
     const NAME: &str = "auth-secret";
-    let home = &making.ingress.namespace;
+    let ingress = making.ingress;
     let others = &mut making.policy.others;
-    let name = match refer::resolve(making.read, home, Kind::Secret, &basic.secret, others) {
+    let name = match refer::resolve(making.read, ingress, Kind::Secret, &basic.secret, others) {
         Ok(name) => name,
         Err(why) => {
             making.close(NAME, "auth-secret is not allowed", why);
@@ -133,8 +133,8 @@ pub(super) fn external(
         making.close(NAME, "auth-url cannot be asked over https", why);
         return None;
     }
-    let home = &making.ingress.namespace;
-    let host = match refer::service_named(making.read, home, &stated.host) {
+    let ingress = making.ingress;
+    let host = match refer::service_named(making.read, ingress, &stated.host) {
         None if refer::is_declared(making.read, &stated.host) => stated.host.clone(),
         None => {
             let why = format!(
@@ -146,7 +146,7 @@ pub(super) fn external(
         }
         Some(service) => {
             let others = &mut making.policy.others;
-            let found = refer::resolve(making.read, home, Kind::Service, &service, others);
+            let found = refer::resolve(making.read, ingress, Kind::Service, &service, others);
             let found = found.and_then(|name: ObjectName| {
                 let port = BackendPort::Number(stated.port);
                 refer::port(making.read, &name, Some(&port))?;

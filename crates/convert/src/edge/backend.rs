@@ -22,6 +22,7 @@ pub(super) fn destinations(
         Backend::None => Err("the backend cannot be used".to_owned()),
         Backend::Service(name, port) => {
             let service = ObjectName::new(ingress.namespace.clone(), &**name);
+            let service = service.in_cluster(ingress.cluster.as_ref());
             let number = refer::port(read, &service, Some(port))?;
             Ok(vec![to(&refer::host_of(read, &service), number, None, 100)])
         }

@@ -19,8 +19,9 @@ use proto_istio::networking::{
 use store::index::ObjectIndex;
 
 use super::annotated::{Annotated, AnnotatedBy};
+use super::class::is_on;
 use super::tls::credential;
-use super::{derived, key, name, refer};
+use super::{age, derived, key, name, refer};
 use crate::outcome::{Made, Outcome, code, finding, object};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -35,7 +36,7 @@ impl Derive for RuleOfService {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
         let service = &self.0;
-        if read.settings().features.edge_classes.is_empty() {
+        if !is_on(read) {
             return Outcome::default();
         }
         let value = format!("{}/{}", service.namespace, service.name);
@@ -45,14 +46,11 @@ impl Derive for RuleOfService {
             .filter_map(|ingress| {
                 let name = &ingress.meta.name;
                 let annotated = read.derived(AnnotatedBy(name.clone())).as_ref().clone()?;
-                is_about_services(&annotated.annotations).then_some((
-                    (ingress.meta.created, &name.name, &name.namespace),
-                    name,
-                    annotated,
-                ))
+                let created = ingress.meta.created;
+                is_about_services(&annotated.annotations).then_some((created, name, annotated))
             })
             .collect();
-        all.sort_by_key(|(age, ..)| *age);
+        all.sort_by(|(a, of_a, _), (b, of_b, _)| age(*a, of_a).cmp(&age(*b, of_b)));
         let Some((_, ingress, annotated)) = all.first() else {
             return Outcome::default();
         };
@@ -145,7 +143,7 @@ impl Making<'_, '_, '_> {
             ..ClientTlsSettings::default()
         };
         if let Some(secret) = &stated.secret {
-            let home = &self.ingress.namespace;
+            let home = self.ingress;
             match refer::resolve(self.read, home, Kind::Secret, secret, &mut self.others) {
                 Ok(found) => {
                     tls.mode = TlSmode::Mutual.into();

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use annotations::Dialect;
 use model::kinds::kube::{Ingress, IngressClass};
-use model::settings::Features;
+use model::names::ClusterId;
+use model::settings::{Features, Words};
 use model::{Object, ObjectKey, ObjectName};
 use store::index::{DEFAULT_CLASS, ObjectIndex};
 
@@ -37,15 +38,37 @@ pub(crate) struct ServedBy(pub(crate) ObjectName);
 
 /// Whether an Ingress of that class is served. `class` is the IngressClass of that name, if there is one.
 pub fn is_served(features: &Features, named: Option<&str>, class: Option<&IngressClass>) -> bool {
-    dialect(features, named, class).is_some()
+    dialect(features, &features.edge_classes, named, class).is_some()
+}
+
+/// Whether Ingresses of any cluster are served with their annotations.
+pub(super) fn is_on(read: &Reader<'_, '_, Routes>) -> bool {
+    !read.settings().features.edge_classes.is_empty() || !read.remote_ingresses().is_empty()
+}
+
+/// The classes of which an Ingress is served that is in this cluster.
+///
+/// Higress: pkg/ingress/config/ingress_config.go, 2.1, where each cluster has a controller with options of its own.
+fn classes(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> Option<Words> {
+    let classes = match &ingress.cluster {
+        None => read.settings().features.edge_classes.clone(),
+        Some(cluster) => {
+            let remotes = read.remote_ingresses();
+            let said = remotes.get(cluster)?;
+            said.reads(&ingress.namespace)
+                .then(|| said.classes.clone())?
+        }
+    };
+    (!classes.is_empty()).then_some(classes)
 }
 
 fn dialect(
     features: &Features,
+    classes: &Words,
     named: Option<&str>,
     class: Option<&IngressClass>,
 ) -> Option<Dialect> {
-    let ours = |word: &str| features.edge_classes.iter().any(|c| **c == *word);
+    let ours = |word: &str| classes.iter().any(|c| **c == *word);
     let of_nginx = class.is_some_and(|class| &*class.controller == NGINX_CONTROLLER);
     let named = named.unwrap_or_default();
     let served = ours(EVERY) || ours(named) || (ours(NGINX) && (named.is_empty() || of_nginx));
@@ -66,20 +89,22 @@ impl Derive for ServedBy {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Option<Served> {
         let features = &read.settings().features;
-        if features.edge_classes.is_empty() || self.0.cluster.is_some() {
-            return None;
-        }
+        let classes = classes(read, &self.0)?;
+        let cluster = self.0.cluster.as_ref();
         let ingress = read.get::<Ingress>(&self.0)?;
         if let Some(named) = ingress.meta.annotations.get(ANNOTATION) {
-            let dialect = dialect(features, Some(named), None)?;
+            let dialect = dialect(features, &classes, Some(named), None)?;
             return Some(Served {
                 dialect,
                 class: None,
             });
         }
         let class = match ingress.spec.ingress_class_name.as_deref() {
-            Some(named) => read.get::<IngressClass>(&ObjectName::new("", named)),
-            None => default_class(read),
+            Some(named) => {
+                let name = ObjectName::new("", named).in_cluster(cluster);
+                read.get::<IngressClass>(&name)
+            }
+            None => default_class(read, cluster),
         };
         let named = match (&ingress.spec.ingress_class_name, &class) {
             (Some(named), _) => Some(named.clone()),
@@ -87,14 +112,18 @@ impl Derive for ServedBy {
             (None, None) => None,
         };
         let spec = class.as_ref().map(|class| &class.spec);
-        let dialect = dialect(features, named.as_deref(), spec)?;
+        let dialect = dialect(features, &classes, named.as_deref(), spec)?;
         let class = class.map(|class| class.key());
         Some(Served { dialect, class })
     }
 }
 
-/// The IngressClass of Ingresses that name none.
-fn default_class(read: &Reader<'_, '_, Routes>) -> Option<Arc<Object<IngressClass>>> {
+/// The IngressClass of Ingresses of a cluster that name none.
+fn default_class(
+    read: &Reader<'_, '_, Routes>,
+    cluster: Option<&ClusterId>,
+) -> Option<Arc<Object<IngressClass>>> {
     let classes = read.list_by::<IngressClass>(ObjectIndex::Label, DEFAULT_CLASS);
-    classes.into_iter().next()
+    let mut classes = classes.into_iter();
+    classes.find(|class| class.meta.name.cluster.as_ref() == cluster)
 }

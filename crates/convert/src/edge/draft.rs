@@ -180,7 +180,8 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         if let (Backend::Service(name, _), None) = (&path.backend, &fault) {
             draft.others.push(ObjectKey {
                 kind: Kind::Service,
-                name: ObjectName::new(self.ingress.namespace.clone(), &**name),
+                name: ObjectName::new(self.ingress.namespace.clone(), &**name)
+                    .in_cluster(self.ingress.cluster.as_ref()),
             });
         }
         draft.route.route = destinations;

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::kinds::kube::ANY_HOST;
+use model::names::ClusterId;
 use model::settings::Features;
 use model::{Kind, ObjectKey, ObjectName};
 use proto_istio::networking::server_tls_settings::TlSmode;
 use proto_istio::networking::{Gateway, Port, Server, ServerTlsSettings};
 
+use super::class::is_on;
 use super::tls::{IngressesOf, Tls, TlsOf};
 use super::{derived, name};
 use crate::outcome::{Made, Outcome, object};
@@ -26,7 +28,7 @@ impl Derive for GatewayOfHost {
     type Value = Outcome<Routes>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
-        if read.settings().features.edge_classes.is_empty() {
+        if !is_on(read) {
             return Outcome::default();
         }
         let ingresses = read.derived(IngressesOf(self.0.clone()));
@@ -35,14 +37,14 @@ impl Derive for GatewayOfHost {
             .filter(|(_, rules)| rules.annotated.annotations.canary.is_none())
             .map(|(name, _)| name)
             .collect();
-        if bases.is_empty() {
+        let Some(first) = bases.first() else {
             return Outcome::default();
-        }
+        };
         let tls = read.derived(TlsOf(self.0.clone()));
         let features = &read.settings().features;
         let gateway = Gateway {
             selector: selector(features),
-            servers: servers(&self.0, &tls, features),
+            servers: servers(&self.0, &tls, features, first.cluster.as_ref()),
         };
         let name = ObjectName::new(features.edge_namespace.clone(), name::gateway(&self.0));
         let mut others = tls.others.clone();
@@ -71,7 +73,8 @@ pub(crate) fn label(text: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(key.trim().to_owned(), value.trim().to_owned())])
 }
 
-fn servers(host: &str, tls: &Tls, features: &Features) -> Vec<Server> {
+/// The servers of a host whose oldest Ingress is in that cluster.
+fn servers(host: &str, tls: &Tls, features: &Features, cluster: Option<&ClusterId>) -> Vec<Server> {
     let host = if host.is_empty() { ANY_HOST } else { host };
     let server = |number, protocol, tls| server(host, number, protocol, tls);
     let (plain, secure) = (
@@ -90,6 +93,10 @@ fn servers(host: &str, tls: &Tls, features: &Features) -> Vec<Server> {
         if tls.closed.is_none() {
             servers.push(server(secure, "HTTPS", Some(settings.clone())));
         }
+    }
+    let ports = servers.iter_mut().filter_map(|server| server.port.as_mut());
+    for (port, cluster) in ports.zip(std::iter::repeat(cluster)) {
+        port.name.push_str(&name::of_cluster(cluster));
     }
     servers
 }

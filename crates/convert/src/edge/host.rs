@@ -13,6 +13,7 @@ use proto_istio::networking::{
 };
 
 use super::canary::{Applied, Canary, Weights};
+use super::class::is_on;
 use super::draft::{Asks, Draft, Drafting, PERMANENT};
 use super::rules::{HostRules, Path, PathKind, wildcards};
 use super::tls::{IngressesOf, Tls, TlsOf};
@@ -320,7 +321,7 @@ impl Derive for RoutesOfEdgeHost {
     type Value = Outcome<Routes>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
-        if read.settings().features.edge_classes.is_empty() {
+        if !is_on(read) {
             return Outcome::default();
         }
         let own = read.derived(DraftsOf(self.0.clone()));

@@ -11,6 +11,7 @@ use model::kinds::kube::{ANY_HOST, ConfigMap};
 use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Severity};
 use serde_json::Value;
 
+use super::class::is_on;
 use super::rules::wildcards;
 use crate::hostname::is_host;
 use crate::outcome::{Outcome, code, finding};
@@ -402,7 +403,7 @@ impl Derive for FindingsOfHttps {
     type Value = Outcome<Routes>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
-        if read.settings().features.edge_classes.is_empty() || self.0 != name(read) {
+        if !is_on(read) || self.0 != name(read) {
             return Outcome::default();
         }
         let key = object(read);

@@ -3,6 +3,7 @@
 //! Higress: pkg/ingress/kube/common/tool.go CleanHost, CreateConvertedName, GenerateUniqueRouteName, 2.1.
 
 use md5::{Digest, Md5};
+use model::names::ClusterId;
 use model::{Namespace, ObjectName};
 
 /// The part of the names of derived objects that tells them apart.
@@ -32,6 +33,13 @@ pub(super) fn virtual_service(first: &ObjectName, host: &str) -> String {
         namespace, name, ..
     } = first;
     format!("{INFIX}-{namespace}-{name}-{}", clean(host))
+}
+
+/// How the name of a port ends because of a remote cluster. Ids of clusters may be any text, names of ports not.
+pub(super) fn of_cluster(cluster: Option<&ClusterId>) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name = cluster.map(|cluster| cluster.chars().map(plain).collect::<String>());
+    name.map_or_else(String::new, |name| format!("-{name}"))
 }
 
 /// The DestinationRule of a Service.

@@ -171,9 +171,9 @@ impl Making<'_, '_, '_> {
         annotation: &str,
         map: &Reference,
     ) -> Result<BTreeMap<Arc<str>, Arc<str>>, String> {
-        let home = &self.ingress.namespace;
+        let ingress = self.ingress;
         let others = &mut self.policy.others;
-        let name = refer::resolve(self.read, home, Kind::ConfigMap, map, others)?;
+        let name = refer::resolve(self.read, ingress, Kind::ConfigMap, map, others)?;
         let map = self.read.get::<ConfigMap>(&name);
         let map = map.ok_or_else(|| format!("there is no ConfigMap {name}"))?;
         self.policy.others.push(map.key());
@@ -201,9 +201,9 @@ impl Making<'_, '_, '_> {
             }
             return;
         };
-        let home = &self.ingress.namespace;
+        let ingress = self.ingress;
         let others = &mut self.policy.others;
-        let found = refer::resolve(self.read, home, Kind::Secret, secret, others);
+        let found = refer::resolve(self.read, ingress, Kind::Secret, secret, others);
         let found = found.and_then(|name| match self.read.get::<Secret>(&name) {
             Some(_) => Ok(()),
             None => Err(format!("there is no Secret {name}")),
@@ -276,9 +276,9 @@ impl Making<'_, '_, '_> {
         service: &Reference,
         port: Option<u16>,
     ) -> Option<(String, u16)> {
-        let home = &self.ingress.namespace;
+        let ingress = self.ingress;
         let others = &mut self.policy.others;
-        let found = refer::resolve(self.read, home, Kind::Service, service, others);
+        let found = refer::resolve(self.read, ingress, Kind::Service, service, others);
         let found = found.and_then(|name| {
             let port = port.map(super::rules::BackendPort::Number);
             let number = refer::port(self.read, &name, port.as_ref())?;

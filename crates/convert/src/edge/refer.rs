@@ -78,24 +78,23 @@ pub(crate) fn host_of(read: &Reader<'_, '_, Routes>, service: &ObjectName) -> St
 /// An object of another namespace needs a ReferenceGrant there, or the setting that lets all be named.
 pub(super) fn resolve(
     read: &Reader<'_, '_, Routes>,
-    home: &Namespace,
+    ingress: &ObjectName,
     kind: Kind,
     to: &Reference,
     others: &mut Vec<ObjectKey>,
 ) -> Result<ObjectName, String> {
+    let name = named(ingress, to);
+    let by = (Kind::Ingress, &ingress.namespace);
+    may_name(read, by, ObjectKey { kind, name }, others)
+}
+
+/// What an Ingress means by a reference: an object of its own cluster, and of its own namespace unless that is stated.
+pub(super) fn named(ingress: &ObjectName, to: &Reference) -> ObjectName {
     let namespace = match &to.namespace {
         Some(namespace) => Namespace::from(&**namespace),
-        None => home.clone(),
+        None => ingress.namespace.clone(),
     };
-    may_name(
-        read,
-        (Kind::Ingress, home),
-        ObjectKey {
-            kind,
-            name: ObjectName::new(namespace, &*to.name),
-        },
-        others,
-    )
+    ObjectName::new(namespace, &*to.name).in_cluster(ingress.cluster.as_ref())
 }
 
 /// The object that an Ingress of a kind in a namespace names, if it may name it; otherwise why not.
@@ -122,10 +121,10 @@ pub(crate) fn may_name(
 }
 
 /// The Service that a host name stands for: `web.shop`, `web.shop.svc`, `web.shop.svc.cluster.local`; `web` of the
-/// namespace itself.
+/// namespace of the Ingress.
 pub(super) fn service_named(
     read: &Reader<'_, '_, Routes>,
-    home: &Namespace,
+    ingress: &ObjectName,
     host: &str,
 ) -> Option<Reference> {
     let domain = format!(".svc.{}", read.settings().domain);
@@ -135,9 +134,10 @@ pub(super) fn service_named(
     let parts: Vec<&str> = short.unwrap_or(host).split('.').collect();
     let (name, namespace) = match (parts.as_slice(), short) {
         ([name, namespace], Some(_)) => (*name, *namespace),
-        ([name], None) => (*name, &**home),
+        ([name], None) => (*name, &*ingress.namespace),
         ([name, namespace], None) => {
             let name = ObjectName::new(*namespace, *name);
+            let name = name.in_cluster(ingress.cluster.as_ref());
             read.derived(PortsOf(name)).as_ref().as_ref()?;
             (parts[0], *namespace)
         }

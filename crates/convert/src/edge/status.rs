@@ -10,7 +10,8 @@ use crate::reader::{Derive, Reader};
 use crate::service::{as_status, outside_addresses};
 use crate::strata::Routes;
 
-/// The addresses of an Ingress; none where it is not served, or where nothing says what they are.
+/// The addresses of an Ingress; none where it is not served, where nothing says what they are, or where they
+/// are not to be written into its cluster.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StatusOfEdge(pub ObjectName);
 
@@ -24,6 +25,10 @@ impl Derive for StatusOfEdge {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         read.derived(ServedBy(self.0.clone())).as_ref().as_ref()?;
+        if let Some(cluster) = &self.0.cluster {
+            let remotes = read.remote_ingresses();
+            remotes.get(cluster).filter(|said| said.writes_status)?;
+        }
         read.derived(Addresses).as_ref().clone()
     }
 }

@@ -13,14 +13,12 @@ use store::index::ObjectIndex;
 
 use super::https::{self, HttpsFor};
 use super::rules::{HostRules, RulesAbout};
-use super::{key, refer};
+use super::{age, key, refer};
 use crate::outcome::{code, finding};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
 /// The Ingresses that are about a host, the oldest first.
-///
-/// Higress: pkg/ingress/kube/common/tool.go SortIngressByCreationTime, 2.1.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct IngressesOf(pub(super) Arc<str>);
 
@@ -39,9 +37,7 @@ impl Derive for IngressesOf {
             Some((ingress, rules))
         });
         let mut all: Vec<(ObjectName, Arc<HostRules>)> = rules.collect();
-        all.sort_by(|(a, of_a), (b, of_b)| {
-            (of_a.created, &a.name, &a.namespace).cmp(&(of_b.created, &b.name, &b.namespace))
-        });
+        all.sort_by(|(a, of_a), (b, of_b)| age(of_a.created, a).cmp(&age(of_b.created, b)));
         Arc::new(all)
     }
 }
@@ -212,6 +208,7 @@ fn stated(
         return Some(name);
     };
     let name = ObjectName::new(ingress.namespace.clone(), &**name);
+    let name = name.in_cluster(ingress.cluster.as_ref());
     if *read.derived(IsThere(name.clone())) {
         others.push(secret(&name));
         return Some(name);
@@ -245,8 +242,18 @@ impl Derive for IsThere {
 }
 
 /// The name by which the gateway's proxies ask for a Secret.
+///
+/// Higress: pkg/ingress/kube/util/util.go, 2.1 (`kubernetes-ingress://<cluster>/<namespace>/<name>`).
 pub(crate) fn credential(secret: &ObjectName) -> String {
-    format!("kubernetes-gateway://{}/{}", secret.namespace, secret.name)
+    let ObjectName {
+        namespace,
+        name,
+        cluster,
+    } = secret;
+    match cluster {
+        None => format!("kubernetes-gateway://{namespace}/{name}"),
+        Some(cluster) => format!("kubernetes-ingress://{cluster}/{namespace}/{name}"),
+    }
 }
 
 fn parameters(settings: &mut ServerTlsSettings, stated: &HostTls) {
@@ -273,11 +280,9 @@ struct Asking<'r> {
 }
 
 impl Asking<'_> {
-    /// The namespace and name of the Secret with the authority, as the Ingress means it.
-    fn secret(&self) -> (&str, &str) {
-        let home: &str = &self.ingress.namespace;
-        let stated = &self.client.secret;
-        (stated.namespace.as_deref().unwrap_or(home), &stated.name)
+    /// The Secret with the authority, as the Ingress means it.
+    fn secret(&self) -> ObjectName {
+        refer::named(self.ingress, &self.client.secret)
     }
 
     /// Whether who is let in by this one need not be let in by the other.
@@ -312,8 +317,7 @@ fn clients(read: &Reader<'_, '_, Routes>, asking: &Asking<'_>, tls: &mut Tls) {
         client,
     } = asking;
     tls.is_mutual = true;
-    let home = &ingress.namespace;
-    let found = refer::resolve(read, home, Kind::Secret, &client.secret, &mut tls.others);
+    let found = refer::resolve(read, ingress, Kind::Secret, &client.secret, &mut tls.others);
     let found = found.and_then(|name| match *read.derived(IsThere(name.clone())) {
         true => Ok(name),
         false => Err(format!("there is no Secret {name}")),

@@ -3,6 +3,7 @@
 use model::{Diagnostic, ObjectName};
 
 use super::annotated::{AnnotatedBy, told};
+use super::class::is_on;
 use super::policy::PolicyOf;
 use super::rules::RulesOf;
 use crate::outcome::Outcome;
@@ -18,7 +19,7 @@ impl Derive for FindingsOf {
     type Value = Outcome<Routes>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
-        if read.settings().features.edge_classes.is_empty() {
+        if !is_on(read) {
             return Outcome::default();
         }
         let annotated = read.derived(AnnotatedBy(self.0.clone()));

@@ -55,6 +55,10 @@ impl Derive for ServedBy {
         if mesh.ingress_controller_mode() == Mode::Off {
             return None;
         }
+        // It reads the Ingresses of the configured cluster only; those of others are served with their annotations.
+        if self.0.cluster.is_some() {
+            return None;
+        }
         // Those that are served with their annotations are served once.
         if read.derived(edge::ServedBy(self.0.clone())).is_some() {
             return None;

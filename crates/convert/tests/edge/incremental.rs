@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::world::{objects, served};
+use model::edge::RemoteIngress;
+use model::names::ClusterId;
 use model::{AnyObject, Change, Diagnostic, Kind, ObjectKey, Owner};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -135,6 +137,7 @@ const NONSENSE: [&str; 24] = [
 
 #[derive(Clone, Debug)]
 struct Drawn {
+    place: Place,
     name: usize,
     namespace: usize,
     created: Option<u8>,
@@ -193,6 +196,41 @@ impl Drawn {
     }
 }
 
+/// The configured cluster, or a remote one.
+type Place = Option<&'static str>;
+
+fn place() -> impl Strategy<Value = Place> {
+    prop_oneof![3 => Just(None), 2 => Just(Some("east")), 1 => Just(Some("west"))]
+}
+
+fn owner(place: Place) -> Owner {
+    Owner {
+        cluster: place.map(ClusterId::from),
+        ..Owner::new(0, "test")
+    }
+}
+
+/// What is said of the Ingresses of remote clusters.
+fn remotes(at: usize) -> Change {
+    let said = |classes: &str, namespaces: &str, writes_status| RemoteIngress {
+        classes: classes.into(),
+        namespaces: namespaces.into(),
+        writes_status,
+    };
+    let all: &[(&str, RemoteIngress)] = match at {
+        0 => &[],
+        1 => &[("east", said("nginx,higress", "", true))],
+        2 => &[("east", said("other", "", false))],
+        _ => &[
+            ("east", said("*", "two", true)),
+            ("west", said("nginx", "", false)),
+        ],
+    };
+    let all = all.iter().cloned();
+    let all = all.map(|(cluster, said)| (cluster.into(), said));
+    Change::RemoteIngresses(Arc::new(all.collect()))
+}
+
 fn drawn(hostile: u32) -> impl Strategy<Value = Drawn> {
     let rule = (
         0..HOSTS.len(),
@@ -204,7 +242,12 @@ fn drawn(hostile: u32) -> impl Strategy<Value = Drawn> {
     ];
     let annotation = (0..SENSE.len(), nonsense, any::<bool>());
     (
-        (0..NAMES.len(), 0..NAMESPACES.len(), 0..CLASSES.len()),
+        (
+            place(),
+            0..NAMES.len(),
+            0..NAMESPACES.len(),
+            0..CLASSES.len(),
+        ),
         proptest::option::of(0..3u8),
         proptest::collection::vec(rule, 0..4),
         proptest::collection::vec((0..HOSTS.len(), any::<bool>()), 0..3),
@@ -212,7 +255,8 @@ fn drawn(hostile: u32) -> impl Strategy<Value = Drawn> {
         proptest::collection::vec(annotation, 0..8),
     )
         .prop_map(
-            |((name, namespace, class), created, rules, tls, default, annotations)| Drawn {
+            |((place, name, namespace, class), created, rules, tls, default, annotations)| Drawn {
+                place,
                 name,
                 namespace,
                 created,
@@ -272,17 +316,23 @@ enum Step {
     /// The ConfigMap of certificates says something else, or goes.
     Https(Option<usize>),
     Put(Box<Drawn>),
-    Delete(usize, usize),
+    Delete(Place, usize, usize),
     /// One of the objects around goes or comes back.
-    Around(usize, bool),
+    Around(Place, usize, bool),
+    /// Something else is said of the Ingresses of remote clusters.
+    Remotes(usize),
+    /// A cluster goes, with all that it holds.
+    Gone(&'static str),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => drawn(3).prop_map(|drawn| Step::Put(Box::new(drawn))),
-        2 => (0..NAMES.len(), 0..NAMESPACES.len()).prop_map(|(n, s)| Step::Delete(n, s)),
+        2 => (place(), 0..NAMES.len(), 0..NAMESPACES.len()).prop_map(|(p, n, s)| Step::Delete(p, n, s)),
         2 => proptest::option::weighted(0.8, 0..HTTPS.len()).prop_map(Step::Https),
-        2 => (0..11usize, any::<bool>()).prop_map(|(at, there)| Step::Around(at, there)),
+        2 => (place(), 0..11usize, any::<bool>()).prop_map(|(place, at, there)| Step::Around(place, at, there)),
+        2 => (0..4usize).prop_map(Step::Remotes),
+        1 => prop_oneof![Just("east"), Just("west")].prop_map(Step::Gone),
     ]
 }
 
@@ -315,7 +365,11 @@ fn seen(world: &World) -> Seen {
 }
 
 fn puts(objects: impl IntoIterator<Item = AnyObject>) -> Vec<Change> {
-    let owner = Owner::new(0, "test");
+    puts_in(None, objects)
+}
+
+fn puts_in(place: Place, objects: impl IntoIterator<Item = AnyObject>) -> Vec<Change> {
+    let owner = owner(place);
     let changes = objects.into_iter();
     changes
         .map(|object| Change::Put(owner.clone(), object))
@@ -332,44 +386,51 @@ proptest! {
     #[test]
     fn piece_by_piece_is_as_from_nothing(steps in proptest::collection::vec(step(), 1..12)) {
         let around = around();
-        let mut there: BTreeMap<ObjectKey, AnyObject> =
-            around.iter().map(|object| (object.key(), object.clone())).collect();
+        let mut there: BTreeMap<(Place, ObjectKey), AnyObject> = BTreeMap::new();
         let mut world = World::new(served());
-        world.apply(puts(around.clone()));
+        for place in [None, Some("east")] {
+            there.extend(around.iter().map(|object| ((place, object.key()), object.clone())));
+            world.apply(puts_in(place, around.clone()));
+        }
+        let mut said = 1;
+        world.apply(vec![remotes(said)]);
         for step in &steps {
-            let gone = match step {
-                Step::Put(drawn) => {
-                    let object = drawn.object();
-                    there.insert(object.key(), object.clone());
-                    world.apply(puts([object]));
+            let (place, object) = match step {
+                Step::Put(drawn) => (drawn.place, drawn.object()),
+                Step::Around(place, at, true) => (*place, around[*at].clone()),
+                Step::Https(Some(at)) => (None, https(*at)),
+                Step::Remotes(at) => {
+                    said = *at;
+                    world.apply(vec![remotes(said)]);
                     continue;
                 }
-                Step::Around(at, true) => {
-                    let object = around[*at].clone();
-                    there.insert(object.key(), object.clone());
-                    world.apply(puts([object]));
+                Step::Gone(cluster) => {
+                    there.retain(|(place, _), _| *place != Some(*cluster));
+                    world.apply(vec![Change::Gone(owner(Some(*cluster)))]);
                     continue;
                 }
-                Step::Https(Some(at)) => {
-                    let object = https(*at);
-                    there.insert(object.key(), object.clone());
-                    world.apply(puts([object]));
+                Step::Https(None) | Step::Around(_, _, false) | Step::Delete(..) => {
+                    let (place, gone) = match step {
+                        Step::Around(place, at, _) => (*place, around[*at].key()),
+                        Step::Delete(place, name, namespace) => (*place, ObjectKey {
+                            kind: Kind::Ingress,
+                            name: model::ObjectName::new(NAMESPACES[*namespace], NAMES[*name]),
+                        }),
+                        _ => (None, https(0).key()),
+                    };
+                    there.remove(&(place, gone.clone()));
+                    world.apply(vec![Change::Delete(owner(place), gone)]);
                     continue;
                 }
-                Step::Https(None) => https(0).key(),
-                Step::Around(at, false) => around[*at].key(),
-                Step::Delete(name, namespace) => ObjectKey {
-                    kind: Kind::Ingress,
-                    name: model::ObjectName::new(NAMESPACES[*namespace], NAMES[*name]),
-                },
             };
-            there.remove(&gone);
-            world.apply(vec![Change::Delete(Owner::new(0, "test"), gone)]);
+            there.insert((place, object.key()), object.clone());
+            world.apply(puts_in(place, [object]));
         }
         let mut fresh = World::new(served());
-        for object in there.values().rev() {
-            fresh.apply(puts([object.clone()]));
+        for ((place, _), object) in there.iter().rev() {
+            fresh.apply(puts_in(*place, [object.clone()]));
         }
+        fresh.apply(vec![remotes(said)]);
         prop_assert_eq!(seen(&world), seen(&fresh));
         prop_assert_eq!(world.stage.panics(), 0);
     }

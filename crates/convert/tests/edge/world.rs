@@ -29,10 +29,24 @@ pub(crate) fn objects(yaml: &str) -> Vec<AnyObject> {
 
 /// What is derived from the objects of a text.
 pub(crate) fn loaded(yaml: &str) -> Loaded {
-    let owner = Owner::new(0, "test");
+    loaded_with(yaml, Vec::new())
+}
+
+/// What is derived from the objects of a text, and those of remote clusters beside it.
+pub(crate) fn loaded_with(yaml: &str, beside: Vec<Change>) -> Loaded {
+    let changes = puts(None, yaml).into_iter().chain(beside);
+    load(Arc::new(served()), changes)
+}
+
+/// The objects of a text as those of a cluster.
+pub(crate) fn puts(cluster: Option<&str>, yaml: &str) -> Vec<Change> {
+    let owner = Owner {
+        cluster: cluster.map(Into::into),
+        ..Owner::new(0, "test")
+    };
     let changes = objects(yaml).into_iter();
     let changes = changes.map(|object| Change::Put(owner.clone(), object));
-    load(Arc::new(served()), changes)
+    changes.collect()
 }
 
 /// What is derived.

@@ -79,6 +79,7 @@ impl Model {
             | Change::Access(..)
             | Change::Roots(_)
             | Change::EdgeDocuments(_)
+            | Change::RemoteIngresses(_)
             | Change::Settings(_) => {}
         }
     }

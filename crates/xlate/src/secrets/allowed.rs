@@ -19,11 +19,11 @@ use super::named::{EdgeCredentials, of_server};
 /// Whether a proxy may read a credential. `verified` are the names that Gateways refer to on its behalf.
 ///
 /// Kubernetes Secrets are for proxies of their own namespace; those that the Gateway API refers to, for the proxies of
-/// that gateway. ConfigMaps hold roots only, which are no secret.
+/// that gateway, as those that Ingresses of remote clusters refer to. ConfigMaps hold roots only, which are no secret.
 pub fn may_read(identity: &Identity, credential: &Credential, verified: &BTreeSet<String>) -> bool {
     match credential.source {
         Source::Secret => credential.object.namespace == identity.namespace,
-        Source::GatewaySecret => verified.contains(&*credential.name),
+        Source::GatewaySecret | Source::IngressSecret => verified.contains(&*credential.name),
         Source::ConfigMap => true,
     }
 }
@@ -82,7 +82,9 @@ pub(super) fn verified(
         names.extend(tls.into_iter().flat_map(of_server).filter(|name| {
             Credential::parse(name, &identity.namespace, None).is_some_and(|credential| {
                 let to = &credential.object;
-                (home == from && to.namespace == *from) || granted(cx, kind, from, to)
+                // Nothing but an Ingress may name a Secret of another cluster.
+                let is_ours = credential.source != Source::IngressSecret;
+                is_ours && ((home == from && to.namespace == *from) || granted(cx, kind, from, to))
             })
         }));
     }
