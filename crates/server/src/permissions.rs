@@ -14,6 +14,10 @@ use serde_json::{Value, json};
 pub enum Feature {
     /// Reading configuration, services and endpoints, without which there is nothing to serve.
     Reading,
+    /// Reading the Ingresses of a remote cluster (pilothouse.io/ingress-class, `--remote-ingress-class`).
+    Ingresses,
+    /// Their status, in that cluster (pilothouse.io/ingress-status, `--remote-ingress-status`).
+    IngressStatuses,
     /// Reviews of tokens, by which proxies prove who they are, and of who may read Secrets (`--review-secret-access`).
     Reviews,
     /// Roots of the mesh in each namespace (`--distribute-roots`).
@@ -83,6 +87,14 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
         (Reach::Remote, Feature::Reading) => {
             of_kinds(all().filter(|k| k.is_read_remotely()), "", READ)
         }
+        (Reach::Remote, Feature::Ingresses) => {
+            of_kinds(all().filter(|k| k.is_read_remotely_on_request()), "", READ)
+        }
+        (Reach::Remote, Feature::IngressStatuses) => [
+            statuses([Kind::Ingress]),
+            leases(&["get", "create", "update"]),
+        ]
+        .concat(),
         (Reach::Cluster | Reach::Remote, Feature::Reviews) => vec![
             review("authentication.k8s.io", "tokenreviews"),
             review("authorization.k8s.io", "subjectaccessreviews"),
@@ -129,7 +141,10 @@ pub fn rules(reach: Reach, feature: Feature) -> Vec<Rule> {
             };
             [vec![secrets], leases(&["get", "create", "update"])].concat()
         }
-        (Reach::Cluster, Feature::Ca | Feature::Acme) => Vec::new(),
+        (
+            Reach::Cluster,
+            Feature::Ca | Feature::Acme | Feature::Ingresses | Feature::IngressStatuses,
+        ) => Vec::new(),
         (
             Reach::Namespace,
             Feature::Statuses | Feature::Roots | Feature::TrustBundles | Feature::Deployments,

@@ -8,6 +8,7 @@
 //! name and not by age, so that replicas agree.
 
 mod directory;
+mod ingress;
 mod kubeconfig;
 mod manager;
 mod options;
@@ -18,6 +19,7 @@ mod status;
 mod trial;
 
 pub use directory::Directory;
+pub use ingress::CLASS as INGRESS_CLASS;
 pub use manager::{Kubeconfigs, Manager, OnFindings, Settled, settled};
 pub use options::RemoteOptions;
 pub use plan::{Holder, Holders};
@@ -31,4 +33,6 @@ pub mod code {
     pub const REMOTE_UNUSED: &str = "PIL0040";
     /// Credentials of a remote cluster that cannot be used.
     pub const REMOTE_REFUSED: &str = "PIL0041";
+    /// What a Secret says of the Ingresses of its cluster is not used.
+    pub const REMOTE_INGRESS: &str = "PIL0042";
 }

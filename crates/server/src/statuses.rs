@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use convert::status::{Status, StatusChange};
-use model::{Kind, Namespace, ObjectKey, ObjectName, SourceId};
+use model::names::ClusterId;
+use model::{Kind, Namespace, ObjectKey, ObjectName, Owner, SourceId};
 use serde_json::Value;
 use store::Snapshot;
 use tokio::sync::watch;
@@ -27,6 +28,8 @@ struct Inner {
     snapshot: Arc<Snapshot>,
     statuses: BTreeMap<ObjectKey, Arc<Option<Value>>>,
     writing: Option<Writing>,
+    /// What is to be written into remote clusters.
+    remotes: BTreeMap<ClusterId, (Owner, watch::Sender<Wanted>)>,
     replica: Replica,
     tags: Tags,
 }
@@ -39,7 +42,7 @@ struct Replica {
 
 /// What is to be written of objects that a source told of.
 struct Writing {
-    source: SourceId,
+    owner: Owner,
     ingresses: watch::Sender<Wanted>,
     gateways: watch::Sender<Wanted>,
 }
@@ -65,6 +68,7 @@ impl Book {
                 snapshot,
                 statuses: BTreeMap::new(),
                 writing: None,
+                remotes: BTreeMap::new(),
                 replica,
             }),
         }
@@ -105,7 +109,7 @@ impl Book {
         let (ingresses, to_ingresses) = watch::channel(Wanted::default());
         let (gateways, to_gateways) = watch::channel(Wanted::default());
         inner.writing = Some(Writing {
-            source: source.clone(),
+            owner: source.clone().into(),
             ingresses,
             gateways,
         });
@@ -115,6 +119,24 @@ impl Book {
             ingresses: to_ingresses,
             gateways: to_gateways,
         }
+    }
+
+    /// What is to be written to the Ingresses of a remote cluster, from here on.
+    pub fn write_to_remote(&self, owner: &Owner) -> watch::Receiver<Wanted> {
+        let mut inner = self.lock();
+        let (wanted, to_ingresses) = watch::channel(Wanted::default());
+        if let Some(cluster) = &owner.cluster {
+            let remote = (owner.clone(), wanted);
+            inner.remotes.insert(cluster.clone(), remote);
+        }
+        let all = inner.statuses.keys().cloned().collect();
+        inner.take_in(&[], all);
+        to_ingresses
+    }
+
+    /// Nothing is written to a remote cluster any more.
+    pub fn end_remote(&self, cluster: &ClusterId) {
+        self.lock().remotes.remove(cluster);
     }
 }
 
@@ -169,30 +191,43 @@ impl Inner {
             }
             objects.push(object.clone());
         }
-        let Some(writing) = &self.writing else {
-            return;
-        };
-        let (ingresses, gateways): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_ingress);
-        for (objects, to) in [
-            (ingresses, &writing.ingresses),
-            (gateways, &writing.gateways),
-        ] {
-            to.send_if_modified(|wanted| {
-                let mut differs = false;
-                for object in objects {
-                    differs |= self.want(&writing.source, object, wanted);
-                }
-                differs
-            });
+        let mut of_remotes: BTreeMap<ClusterId, Vec<ObjectKey>> = BTreeMap::new();
+        let (mut ingresses, mut gateways) = (Vec::new(), Vec::new());
+        for object in objects {
+            match &object.name.cluster {
+                Some(cluster) => of_remotes.entry(cluster.clone()).or_default().push(object),
+                None if is_ingress(&object) => ingresses.push(object),
+                None => gateways.push(object),
+            }
+        }
+        if let Some(writing) = &self.writing {
+            self.tell(&writing.owner, ingresses, &writing.ingresses);
+            self.tell(&writing.owner, gateways, &writing.gateways);
+        }
+        for (cluster, objects) in of_remotes {
+            if let Some((owner, to)) = self.remotes.get(&cluster) {
+                self.tell(owner, objects, to);
+            }
         }
     }
 
+    /// Says what is wanted of objects of an owner.
+    fn tell(&self, owner: &Owner, objects: Vec<ObjectKey>, to: &watch::Sender<Wanted>) {
+        to.send_if_modified(|wanted| {
+            let mut differs = false;
+            for object in objects {
+                differs |= self.want(owner, object, wanted);
+            }
+            differs
+        });
+    }
+
     /// Says what is wanted of one object; returns whether that is something else.
-    fn want(&self, source: &SourceId, object: ObjectKey, all: &mut Wanted) -> bool {
+    fn want(&self, owner: &Owner, object: ObjectKey, all: &mut Wanted) -> bool {
         let status = self.statuses.get(&object).filter(|_| self.is_ours(&object));
         let status = status.and_then(|status| status.as_ref().as_ref());
         let wanted =
-            status.and_then(|status| wanted::of_status(&self.snapshot, &object, status, source));
+            status.and_then(|status| wanted::of_status(&self.snapshot, &object, status, owner));
         match wanted {
             Some(wanted) if all.get(&object).is_some_and(|known| **known == wanted) => false,
             Some(wanted) => {

@@ -3,16 +3,19 @@
 //! Statuses that are derived are wanted as soon as a batch has them ([`crate::statuses`]); the rest is derived after analysis,
 //! from the same snapshot ([`wanted`]). For each lock there is an election, where
 //! others may write the place as well, and a writer that writes while this replica leads. Written are only objects that
-//! the source of the place told of: not those of folders, of other revisions, or of remote clusters.
+//! the source of the place told of: not those of folders, of other revisions, or of another cluster. What is written into
+//! remote clusters has writers of its own ([`remotes`]).
 
 pub mod ingress_events;
 mod options;
+pub mod remotes;
 pub mod wanted;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use model::names::ClusterId;
 use model::{Diagnostic, ObjectKey, Severity, SourceId};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -30,6 +33,7 @@ use crate::metrics::Metrics;
 use crate::statuses::Book;
 
 pub use options::WriteOptions;
+use remotes::Remotes;
 
 /// An object whose status others keep changing.
 const CONTENDED: &str = "PIL0803";
@@ -92,23 +96,28 @@ impl Line {
 
     /// As a page shows it, to the replica of that name.
     fn shown(&self, identity: &str) -> Value {
-        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        let holder = match self.leading.now() {
-            Lead::Ours(_) => identity.into(),
-            Lead::Theirs(holder) => holder,
-        };
-        json!({
-            "lock": self.lock.name(),
-            "writes": self.lock.about(),
-            "leads": self.leading.term().is_some(),
-            "holder": *holder,
-            "written": figures.written,
-            "failed": figures.failed,
-            "refused": figures.refused,
-            "contended": figures.contended,
-            "waiting": figures.waiting,
-        })
+        shown(self.lock, &self.leading, &self.figures, identity)
     }
+}
+
+/// What is written under a lock, as a page shows it to the replica of that name.
+fn shown(lock: Lock, leading: &Leading, figures: &Mutex<Figures>, identity: &str) -> Value {
+    let figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
+    let holder = match leading.now() {
+        Lead::Ours(_) => identity.into(),
+        Lead::Theirs(holder) => holder,
+    };
+    json!({
+        "lock": lock.name(),
+        "writes": lock.about(),
+        "leads": leading.term().is_some(),
+        "holder": *holder,
+        "written": figures.written,
+        "failed": figures.failed,
+        "refused": figures.refused,
+        "contended": figures.contended,
+        "waiting": figures.waiting,
+    })
 }
 
 /// How the writing under a lock goes.
@@ -126,6 +135,7 @@ pub struct Writing {
     place: Arc<dyn Place>,
     identity: Arc<str>,
     lines: Vec<Line>,
+    remotes: Remotes,
 }
 
 /// What wants come out of, and go to.
@@ -143,6 +153,26 @@ struct Reports {
 }
 
 impl Reports {
+    fn new(told: Told) -> Self {
+        Self {
+            told,
+            addresses: Mutex::default(),
+            statuses: Mutex::default(),
+        }
+    }
+
+    /// A remote cluster is written to no more.
+    fn forget(&self, cluster: &ClusterId) {
+        let mut known = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.len();
+        known.retain(|key, _| key.name.cluster.as_ref() != Some(cluster));
+        let differs = known.len() != before;
+        drop(known);
+        if differs {
+            self.tell();
+        }
+    }
+
     fn tell(&self) {
         let lock = |e| PoisonError::into_inner(e);
         let mut all = self.addresses.lock().unwrap_or_else(lock).clone();
@@ -200,11 +230,7 @@ impl Writing {
     ) -> Vec<Line> {
         let options = replica.options;
         let identity = options.identity();
-        let reports = Arc::new(Reports {
-            told,
-            addresses: Mutex::default(),
-            statuses: Mutex::default(),
-        });
+        let reports = Arc::new(Reports::new(told));
         let wants = Wants {
             analysis: options.write_analysis.then(watch::Sender::default),
             facts: watch::Sender::default(),
@@ -261,12 +287,18 @@ impl Writing {
         lines
     }
 
-    /// What is written to a place under these locks.
-    pub fn new(target: &Target, options: &WriteOptions, lines: Vec<Line>) -> Self {
+    /// What is written to a place under these locks, and into remote clusters.
+    pub fn new(
+        target: &Target,
+        options: &WriteOptions,
+        lines: Vec<Line>,
+        remotes: Remotes,
+    ) -> Self {
         Self {
             place: target.api.place.clone(),
             identity: options.identity(),
             lines,
+            remotes,
         }
     }
 
@@ -278,6 +310,7 @@ impl Writing {
             "place": self.place.name(),
             "identity": *self.identity,
             "locks": lines.collect::<Vec<_>>(),
+            "remotes": self.remotes.shown(&self.identity),
         })
     }
 }
@@ -295,8 +328,11 @@ fn listener(
         let result = match event {
             Event::Waiting(count) => {
                 figures.waiting = count;
-                let waiting = metrics.writing.waiting.with_label_values(&[lock.name()]);
-                waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
+                // The lock of remote clusters is one of several.
+                if lock != Lock::RemoteIngress {
+                    let waiting = metrics.writing.waiting.with_label_values(&[lock.name()]);
+                    waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
+                }
                 return;
             }
             Event::Written(key) => {

@@ -36,6 +36,8 @@ const LONGEST_LEASE: Duration = Duration::from_secs(600);
 pub enum Lock {
     /// Status of Ingresses.
     Ingress,
+    /// Status of Ingresses of a cluster that another one's control plane serves.
+    RemoteIngress,
     /// What analysis says in the status of Istio's kinds.
     Analysis,
     /// Addresses of ServiceEntries.
@@ -55,6 +57,7 @@ impl Lock {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ingress => "istio-leader",
+            Self::RemoteIngress => "pilothouse-remote-ingress-leader",
             Self::Analysis => "istio-analyze-leader",
             Self::Addresses => "istio-ip-autoallocate",
             Self::Roots => "istio-namespace-controller-election",
@@ -68,6 +71,7 @@ impl Lock {
     pub fn about(self) -> &'static str {
         match self {
             Self::Ingress => "the status of Ingresses",
+            Self::RemoteIngress => "the status of Ingresses of a remote cluster",
             Self::Analysis => "findings in the status of Istio's kinds",
             Self::Addresses => "addresses of ServiceEntries",
             Self::Roots => "the roots of the mesh in each namespace",

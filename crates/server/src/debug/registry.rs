@@ -177,6 +177,9 @@ pub(super) fn objects(state: &State, kind: Option<&str>) -> Vec<Value> {
                 "spec": object.spec_json(),
                 "origin": meta.origin.to_string(),
             });
+            if let Some(cluster) = &meta.name.cluster {
+                shown["cluster"] = cluster.as_str().into();
+            }
             if let Some(made) = &meta.derived {
                 shown["derived"] = derived(made, &snapshot);
             }
@@ -188,12 +191,16 @@ pub(super) fn objects(state: &State, kind: Option<&str>) -> Vec<Value> {
 /// What an object was derived from.
 fn derived(made: &Derived, snapshot: &Snapshot) -> Value {
     let from = made.from.iter().map(|key| {
-        json!({
+        let mut shown = json!({
             "kind": key.kind.name(),
             "name": &*key.name.name,
             "namespace": &*key.name.namespace,
             "at": snapshot.place_of(key).map(|at| at.to_string()),
-        })
+        });
+        if let Some(cluster) = &key.name.cluster {
+            shown["cluster"] = cluster.as_str().into();
+        }
+        shown
     });
     json!({ "by": made.by, "from": from.collect::<Vec<_>>() })
 }

@@ -12,6 +12,7 @@ use sources::open::{OpenError, Stamp, read};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::ingress::Said;
 use super::kubeconfig::{LARGEST, cluster_id};
 use super::plan::{Holder, Holders};
 use super::secrets::is_same;
@@ -110,6 +111,7 @@ fn read_holder(path: &Path, before: Option<&Holder>) -> Holder {
             line: 1,
         },
         data: BTreeMap::new(),
+        ingresses: Said::default(),
         fault: None,
     };
     let fault = match read(path, LARGEST as u64) {

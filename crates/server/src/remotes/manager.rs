@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::config::Kubeconfig;
+use model::edge::{RemoteIngress, RemoteIngresses};
 use model::names::ClusterId;
-use model::{Diagnostic, Severity};
+use model::{Change, Diagnostic, Kind, Severity};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +40,7 @@ pub struct Manager {
     pub rank: u8,
     /// The flags.
     pub options: RemoteOptions,
-    /// How each cluster is read.
+    /// How each cluster is read, with the kinds that are read on request.
     pub reading: kubernetes::source::Options,
 }
 
@@ -52,6 +53,8 @@ pub struct Settled {
     pub holders: Arc<BTreeMap<ClusterId, Arc<str>>>,
     /// The credentials that each of them is read with.
     pub kubeconfigs: Kubeconfigs,
+    /// Which Ingresses of them are served.
+    pub ingresses: Arc<RemoteIngresses>,
 }
 
 /// Credentials by cluster.
@@ -63,6 +66,7 @@ impl Default for Settled {
             seen: Arc::from([]),
             holders: Arc::default(),
             kubeconfigs: Arc::default(),
+            ingresses: Arc::default(),
         }
     }
 }
@@ -74,6 +78,8 @@ struct Known {
     kubeconfig: Arc<[u8]>,
     /// What it is read with.
     used: Arc<Kubeconfig>,
+    /// Which of its Ingresses are served.
+    ingresses: Option<RemoteIngress>,
     /// Ends with the cluster.
     life: CancellationToken,
     /// Ends with the trial of new credentials.
@@ -101,6 +107,8 @@ struct Managing {
     found: Vec<Diagnostic>,
     /// What the clusters that there are are read with.
     kubeconfigs: Kubeconfigs,
+    /// Which Ingresses of them are served, as the derive thread knows it.
+    ingresses: Arc<RemoteIngresses>,
     /// Clusters that are being removed, with what they are to be added with again behind that.
     leaving: BTreeMap<ClusterId, Option<Wanted>>,
     events: mpsc::UnboundedSender<Event>,
@@ -121,6 +129,7 @@ impl Manager {
             faults: BTreeMap::new(),
             found: Vec::new(),
             kubeconfigs: Arc::default(),
+            ingresses: Arc::default(),
             leaving: BTreeMap::new(),
             events,
         };
@@ -129,10 +138,12 @@ impl Manager {
             if !Arc::ptr_eq(&seen, &settled.borrow().seen) {
                 managing.reconcile(&seen);
             }
+            managing.tell_ingresses().await;
             settled.send_replace(Settled {
                 seen,
                 holders: managing.holders(),
                 kubeconfigs: managing.kubeconfigs(),
+                ingresses: managing.ingresses.clone(),
             });
             tokio::select! {
                 changed = told.changed() => if changed.is_err() { return },
@@ -179,6 +190,20 @@ impl Managing {
         self.kubeconfigs.clone()
     }
 
+    /// Says which Ingresses are served, where that is something else.
+    async fn tell_ingresses(&mut self) {
+        let known = self.known.iter();
+        let now: RemoteIngresses = known
+            .filter_map(|(id, known)| Some((id.clone(), known.ingresses.clone()?)))
+            .collect();
+        if now != *self.ingresses {
+            self.ingresses = Arc::new(now);
+            let change = vec![Change::RemoteIngresses(self.ingresses.clone())];
+            // The process is going down if this fails.
+            let _ = self.manager.derive.change(change, Instant::now()).await;
+        }
+    }
+
     fn reconcile(&mut self, holders: &Holders) {
         let known = self.known.keys().cloned().collect();
         let limit = self.manager.options.limit;
@@ -212,23 +237,32 @@ impl Managing {
         self.tell();
     }
 
-    /// Adds a cluster, or changes one whose kubeconfig is another.
+    /// Adds a cluster, or changes one whose kubeconfig is another or of which other kinds are to be read.
     fn settle(&mut self, id: ClusterId, wanted: Wanted) {
+        let said = wanted.holder.ingresses.served.as_ref();
+        let ingresses = self.manager.options.ingresses(&id, said);
         let known = self.known.get_mut(&id);
         let fault = self.faults.get(&id);
         let before = known.as_ref().map(|k| &k.kubeconfig);
-        if before.or(fault.map(|f| &f.kubeconfig)) == Some(&wanted.kubeconfig) {
-            if let Some(known) = known {
+        let same = before.or(fault.map(|f| &f.kubeconfig)) == Some(&wanted.kubeconfig);
+        let reads_the_same = known
+            .as_ref()
+            .is_none_or(|k| k.ingresses.is_some() == ingresses.is_some());
+        let is_known = known.is_some();
+        if let Some(known) = known {
+            known.ingresses.clone_from(&ingresses);
+            if same && reads_the_same {
                 known.holder = wanted.holder.name;
+                return;
             }
+        } else if same {
             return;
         }
-        let is_known = known.is_some();
         self.count(if is_known { "update" } else { "add" });
         self.faults.remove(&id);
         match kubeconfig::read(&wanted.kubeconfig, &self.manager.options.allowed) {
             Ok(read) if is_known => self.change(&id, &wanted, read),
-            Ok(read) => self.add(&id, &wanted, read),
+            Ok(read) => self.add(&id, &wanted, read, ingresses),
             Err(refused) => {
                 let consequence = if is_known {
                     "read as before"
@@ -245,10 +279,16 @@ impl Managing {
         }
     }
 
-    fn add(&mut self, id: &ClusterId, wanted: &Wanted, read: Kubeconfig) {
+    fn add(
+        &mut self,
+        id: &ClusterId,
+        wanted: &Wanted,
+        read: Kubeconfig,
+        ingresses: Option<RemoteIngress>,
+    ) {
         let timeout = self.manager.options.timeout;
         let patience = (!timeout.is_zero()).then_some(timeout);
-        let remote = self.remote(id, read);
+        let remote = self.remote(id, read, ingresses.is_some());
         let used = remote.kubeconfig.clone();
         let added = self.manager.supervisor.add_patient(remote.make(), patience);
         if let Err(error) = added {
@@ -264,6 +304,7 @@ impl Managing {
             holder: wanted.holder.name.clone(),
             kubeconfig: wanted.kubeconfig.clone(),
             used,
+            ingresses,
             trial: life.child_token(),
             life,
         };
@@ -272,7 +313,9 @@ impl Managing {
 
     /// Puts new credentials in the place of those of a cluster once they are found good.
     fn change(&mut self, id: &ClusterId, wanted: &Wanted, read: Kubeconfig) {
-        let remote = self.remote(id, read);
+        let known = self.known.get(id);
+        let reads_ingresses = known.is_some_and(|known| known.ingresses.is_some());
+        let remote = self.remote(id, read, reads_ingresses);
         let Some(known) = self.known.get_mut(id) else {
             return;
         };
@@ -363,12 +406,19 @@ impl Managing {
         });
     }
 
-    fn remote(&self, id: &ClusterId, read: Kubeconfig) -> Remote {
+    fn remote(&self, id: &ClusterId, read: Kubeconfig, reads_ingresses: bool) -> Remote {
+        let all = self.manager.reading.kinds.iter().copied();
+        let is_read = |kind: &Kind| reads_ingresses || !kind.is_read_remotely_on_request();
+        let (kinds, withheld): (Vec<Kind>, Vec<Kind>) = all.partition(is_read);
         Remote {
             owner: owner(self.manager.rank, id),
             cluster: id.clone(),
             kubeconfig: Arc::new(read),
-            options: self.manager.reading.clone(),
+            options: kubernetes::source::Options {
+                kinds: kinds.into(),
+                ..self.manager.reading.clone()
+            },
+            withheld: withheld.into(),
         }
     }
 

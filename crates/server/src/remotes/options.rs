@@ -1,10 +1,14 @@
 //! Flags of remote clusters.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use model::edge::RemoteIngress;
+use model::names::ClusterId;
 
+use super::ingress::{class_of, of_classes, status_of};
 use crate::config::duration;
 
 /// Flags of remote clusters.
@@ -27,6 +31,28 @@ pub struct RemoteOptions {
         value_name = "DIR"
     )]
     pub kubeconfigs: Option<PathBuf>,
+
+    /// Serve the Ingresses of a remote cluster that are of these classes (`CLUSTER=CLASS,CLASS`), as the annotation
+    /// pilothouse.io/ingress-class of its Secret does, which it goes before. Repeatable.
+    #[arg(
+        long = "remote-ingress-class",
+        env = "PILOTHOUSE_REMOTE_INGRESS_CLASS",
+        value_name = "CLUSTER=CLASS",
+        value_delimiter = ';',
+        value_parser = class_of
+    )]
+    pub ingress_class: Vec<(ClusterId, Arc<str>)>,
+
+    /// Whether the status of Ingresses is written into a remote cluster (`CLUSTER=false`), as the annotation
+    /// pilothouse.io/ingress-status says, which it goes before. Repeatable.
+    #[arg(
+        long = "remote-ingress-status",
+        env = "PILOTHOUSE_REMOTE_INGRESS_STATUS",
+        value_name = "CLUSTER=BOOL",
+        value_delimiter = ';',
+        value_parser = status_of
+    )]
+    pub ingress_status: Vec<(ClusterId, bool)>,
 
     /// How long the start waits for a remote cluster to be read, and a request for new credentials to be answered; 0 waits
     /// for clusters without limit.
@@ -52,4 +78,28 @@ pub struct RemoteOptions {
         value_delimiter = ','
     )]
     pub allowed: Vec<String>,
+}
+
+impl RemoteOptions {
+    /// What is served of the Ingresses of a cluster, by what its Secret says and the flags say of it.
+    pub(super) fn ingresses(
+        &self,
+        cluster: &ClusterId,
+        said: Option<&RemoteIngress>,
+    ) -> Option<RemoteIngress> {
+        let mut classes = self.ingress_class.iter().filter(|(id, _)| id == cluster);
+        let mut served = match (classes.next_back(), said) {
+            (Some((_, classes)), Some(said)) => RemoteIngress {
+                classes: (**classes).into(),
+                ..said.clone()
+            },
+            (Some((_, classes)), None) => of_classes(classes),
+            (None, said) => said?.clone(),
+        };
+        let mut statuses = self.ingress_status.iter().filter(|(id, _)| id == cluster);
+        if let Some((_, writes)) = statuses.next_back() {
+            served.writes_status = *writes;
+        }
+        Some(served)
+    }
 }

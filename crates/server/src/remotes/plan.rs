@@ -9,6 +9,7 @@ use model::object::{ObjectKey, Origin};
 use model::{Diagnostic, Severity};
 
 use super::code;
+use super::ingress::Said;
 
 /// The longest id of a cluster, in bytes: that of a key of a Secret.
 const LONGEST_ID: usize = 253;
@@ -24,6 +25,8 @@ pub struct Holder {
     pub origin: Origin,
     /// Kubeconfigs by the ids of clusters.
     pub data: BTreeMap<Arc<str>, Arc<[u8]>>,
+    /// Which Ingresses of its clusters are served.
+    pub ingresses: Said,
     /// Why it cannot be read; the clusters it named before stay.
     pub fault: Option<Arc<str>>,
 }
@@ -70,6 +73,11 @@ pub(super) fn plan(
                 "",
                 fault.to_string(),
             ));
+        }
+        for (annotation, fault) in &holder.ingresses.faults {
+            let (severity, code) = (Severity::Warning, code::REMOTE_INGRESS);
+            let path = format!("metadata.annotations[{annotation}]");
+            found.push(holder.finding(severity, code, &path, fault.clone()));
         }
         for (id, kubeconfig) in &holder.data {
             let mut unused = |message: String| {
@@ -153,6 +161,7 @@ mod tests {
                 line: 1,
             },
             data: data.collect(),
+            ingresses: Said::default(),
             fault: None,
         }
     }

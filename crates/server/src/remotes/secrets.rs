@@ -10,6 +10,7 @@ use model::{Kind, ObjectKey};
 use store::Snapshot;
 use tokio::sync::watch;
 
+use super::ingress::Said;
 use super::plan::{Holder, Holders};
 use crate::derive::Batch;
 
@@ -71,14 +72,16 @@ fn holder(secret: &Object<Secret>) -> Holder {
         data: data
             .map(|(id, value)| (id.clone(), value.0.clone()))
             .collect(),
+        ingresses: Said::read(&secret.meta.annotations),
         fault: None,
     }
 }
 
-/// Whether the same Secrets hold the same kubeconfigs.
+/// Whether the same Secrets hold the same kubeconfigs, and say the same of Ingresses.
 pub(super) fn is_same(a: &[Holder], b: &[Holder]) -> bool {
     a.len() == b.len()
-        && a.iter()
-            .zip(b)
-            .all(|(a, b)| a.name == b.name && a.data == b.data && a.fault == b.fault)
+        && a.iter().zip(b).all(|(a, b)| {
+            let same_data = a.name == b.name && a.data == b.data;
+            same_data && a.ingresses == b.ingresses && a.fault == b.fault
+        })
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kube::config::Kubeconfig;
 use kubernetes::source::{ClusterSource, Options};
 use model::names::ClusterId;
-use model::{Contents, Owner, SourceId};
-use sources::{Running, Sink, Source, SourceError};
+use model::{Change, Collection, Contents, Kind, Owner, SourceId};
+use sources::{Running, Sink, Source, SourceError, SourceEvent};
 use tokio_util::sync::CancellationToken;
 
 use crate::supervisor::Make;
@@ -29,6 +29,8 @@ pub(super) struct Remote {
     pub(super) cluster: ClusterId,
     pub(super) kubeconfig: Arc<Kubeconfig>,
     pub(super) options: Options,
+    /// The kinds that nobody wants read of this cluster: it has none of them.
+    pub(super) withheld: Arc<[Kind]>,
 }
 
 impl Remote {
@@ -47,6 +49,20 @@ impl Remote {
     }
 
     async fn tell(self, out: Sink, stop: CancellationToken) -> Result<(), SourceError> {
+        // What a former source of the cluster has read of them goes.
+        let none = self.withheld.iter().map(|kind| {
+            Change::Synced(Collection {
+                owner: self.owner.clone(),
+                of: Contents::Objects(*kind),
+            })
+        });
+        if out
+            .send(SourceEvent::Changes(none.collect()))
+            .await
+            .is_err()
+        {
+            return Ok(());
+        }
         let client = self.connect().await?;
         let source = ClusterSource::new(self.owner, client, self.options);
         Box::new(source).run(out, stop).await
@@ -59,7 +75,7 @@ impl Source for Remote {
     }
 
     fn collections(&self) -> Vec<Contents> {
-        let kinds = self.options.kinds.iter();
+        let kinds = self.options.kinds.iter().chain(&*self.withheld);
         kinds.map(|kind| Contents::Objects(*kind)).collect()
     }
 

@@ -65,10 +65,11 @@ fn on_findings(parts: &Parts<'_>) -> OnFindings {
     Box::new(move |found: Vec<Diagnostic>| report(&findings, &metrics, &source, found))
 }
 
-/// What is read of a remote cluster: what runs there, how it is entered, and credentials. Other configuration counts in the
-/// configured cluster only.
+/// What is read of a remote cluster: what runs there, how it is entered, credentials, and on request Ingresses. Other
+/// configuration counts in the configured cluster only.
 ///
 /// Istio: pilot/pkg/serviceregistry/kube/controller/multicluster.go, 1.32.
 fn remote_kinds() -> impl Iterator<Item = Kind> {
-    Kind::ALL.iter().copied().filter(|k| k.is_read_remotely())
+    let is_read = |kind: &Kind| kind.is_read_remotely() || kind.is_read_remotely_on_request();
+    Kind::ALL.iter().copied().filter(is_read)
 }

@@ -14,6 +14,7 @@ use crate::deployments;
 use crate::http::Pages;
 use crate::trust;
 use crate::webhooks::InjectorSource;
+use crate::writing::remotes::{self, Remotes};
 use crate::writing::{Line, Replica, Target, Told, Writing, ingress_events};
 
 /// What there is to write from, once every source has been read.
@@ -52,15 +53,35 @@ impl<'a> Begun<'a> {
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) {
+        let remotes = match self.options.writing.write_status {
+            true => self.remotes(tasks, stop),
+            false => Remotes::default(),
+        };
         let Some(target) = target else { return };
         self.roots(&target, tasks, stop);
         let mut lines: Vec<Line> = self.deployments(&target, tasks, stop).into_iter().collect();
         if self.options.writing.write_status {
             lines.extend(self.statuses(&target, tasks, stop));
         }
-        let writing = Writing::new(&target, &self.options.writing, lines);
+        let writing = Writing::new(&target, &self.options.writing, lines, remotes);
         // Set here only.
         let _ = self.pages.writing.set(Arc::new(writing));
+    }
+
+    /// Statuses of Ingresses of remote clusters.
+    fn remotes(&self, tasks: &TaskTracker, stop: &CancellationToken) -> Remotes {
+        let parts = remotes::Parts {
+            options: &self.options.writing,
+            namespace: &self.options.namespace,
+            revision: &self.options.revision,
+            rank: CLUSTER_RANK,
+            apis: self.apis,
+            clusters: self.pages.remotes.clone(),
+            book: &self.pages.statuses,
+            metrics: &self.pages.metrics,
+            told: self.told("remote ingresses"),
+        };
+        remotes::start(parts, tasks, stop)
     }
 
     fn roots(&self, target: &Target, tasks: &TaskTracker, stop: &CancellationToken) {

@@ -1,7 +1,9 @@
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use model::edge::RemoteIngress;
 use model::object::Origin;
+use model::settings::Settings;
 use model::{Change, Owner};
 use testkit::{World, settings};
 
@@ -40,7 +42,11 @@ struct Deriving {
 
 impl Deriving {
     fn start(revision: &str) -> Self {
-        let settings: Arc<model::settings::Settings> = settings("").into();
+        Self::with(revision, settings(""))
+    }
+
+    fn with(revision: &str, settings: Settings) -> Self {
+        let settings = Arc::new(settings);
         let nothing = store::Store::new(settings.clone()).snapshot();
         let book = Arc::new(Book::new(nothing, "istio-system", revision));
         let seen = book.clone();
@@ -57,11 +63,10 @@ impl Deriving {
     }
 
     async fn put(&self, yaml: &str) {
-        let objects = World::objects(yaml).into_iter().map(|mut object| {
-            object.set_origin(Origin::Source(self.owner.source.clone()));
-            Change::Put(self.owner.clone(), object)
-        });
-        let changes = objects.collect();
+        self.say(puts(&self.owner, yaml)).await;
+    }
+
+    async fn say(&self, changes: Vec<Change>) {
         self.derive.change(changes, Instant::now()).await.unwrap();
     }
 
@@ -69,6 +74,67 @@ impl Deriving {
         drop(self.derive);
         self.thread.join().unwrap();
     }
+}
+
+/// The objects of a text, as their owner tells them.
+fn puts(owner: &Owner, yaml: &str) -> Vec<Change> {
+    let objects = World::objects(yaml).into_iter().map(|mut object| {
+        object.set_origin(Origin::Source(owner.source.clone()));
+        Change::Put(owner.clone(), object)
+    });
+    objects.collect()
+}
+
+/// What is said of the Ingresses of the clusters east and west: whether their status is written.
+fn remotes(east: bool, west: bool) -> Change {
+    let said = |writes_status| RemoteIngress {
+        classes: "nginx".into(),
+        namespaces: "".into(),
+        writes_status,
+    };
+    let all = [("east".into(), said(east)), ("west".into(), said(west))];
+    Change::RemoteIngresses(Arc::new(all.into()))
+}
+
+#[tokio::test]
+async fn ingresses_of_remote_clusters_are_written_where_they_are_and_nowhere_else() {
+    let mut settings = settings("");
+    let mut features = settings.features.as_ref().clone();
+    features.edge_classes = "nginx".into();
+    features.edge_addresses = "192.0.2.1".into();
+    settings.features = features.into();
+    let api = Deriving::with("", settings);
+    let of = |cluster: &str| crate::remotes::owner(0, &cluster.into());
+    let (east, west) = (of("east"), of("west"));
+    let mut here = api.book.write_to(&api.owner.source).ingresses;
+    let mut there = api.book.write_to_remote(&east);
+    let ingress = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: a, namespace: shop, uid: u}, \
+                   spec: {ingressClassName: nginx, rules: [{host: a.test}]}}";
+    let owners = [&api.owner, &east, &west];
+    let mut all: Vec<Change> = owners.iter().flat_map(|o| puts(o, ingress)).collect();
+    all.push(remotes(true, false));
+    api.say(all).await;
+    let names =
+        |wanted: Wanted| -> Vec<String> { wanted.keys().map(ToString::to_string).collect() };
+    assert_eq!(names(next(&mut here).await), ["Ingress shop/a"]);
+    assert_eq!(
+        names(next(&mut there).await),
+        ["Ingress shop/a (cluster east)"]
+    );
+    assert!(api.book.write_to_remote(&west).borrow().is_empty());
+
+    // Another source that tells of the same cluster is not the place.
+    let other = Owner {
+        cluster: east.cluster.clone(),
+        ..Owner::new(0, "other")
+    };
+    assert!(api.book.write_to_remote(&other).borrow().is_empty());
+    let mut there = api.book.write_to_remote(&east);
+    assert_eq!(there.borrow_and_update().size(), 1);
+    api.say(vec![remotes(false, false)]).await;
+    assert!(next(&mut there).await.is_empty());
+    assert!(!here.has_changed().unwrap());
+    api.end();
 }
 
 #[tokio::test]

@@ -8,8 +8,9 @@ use convert::gateway_api::MESH_CONTROLLER;
 use convert::status::Status;
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::MutatingWebhookConfiguration;
+use model::names::ClusterId;
 use model::object::Origin;
-use model::{Diagnostic, Kind, Meta, Object, ObjectKey, ObjectName, Severity, SourceId};
+use model::{Diagnostic, Kind, Meta, Object, ObjectKey, ObjectName, Owner, Severity, SourceId};
 use proto_istio::networking::service_entry::Resolution;
 use serde_json::{Value, json};
 use store::Snapshot;
@@ -39,10 +40,15 @@ pub fn default_revision(snapshot: &Snapshot) -> Arc<str> {
     revision.unwrap_or_default()
 }
 
-/// Whether an object is one that was written into the place that is told of by `source`.
+/// Whether an object is one that was written into the place that is told of by `source`, which is no remote cluster's.
 pub(super) fn is_of(meta: &Meta, source: &SourceId) -> bool {
+    is_in(meta, source, None)
+}
+
+/// Whether an object is one that was written into a place: that of a remote cluster, or that of `source` for the configured one.
+fn is_in(meta: &Meta, source: &SourceId, cluster: Option<&ClusterId>) -> bool {
     meta.derived.is_none()
-        && meta.name.cluster.is_none()
+        && meta.name.cluster.as_ref() == cluster
         && matches!(&meta.origin, Origin::Source(of) if of == source)
 }
 
@@ -91,12 +97,12 @@ fn fields_of(kind: Kind, controller: &str) -> Vec<(&'static str, Merge)> {
     }
 }
 
-/// What the status of an object of a source is to hold; `None` for objects of other sources.
+/// What the status of an object of an owner is to hold; `None` for objects of others.
 pub fn of_status(
     snapshot: &Snapshot,
     object: &ObjectKey,
     status: &Value,
-    source: &SourceId,
+    owner: &Owner,
 ) -> Option<Wanted> {
     let found = snapshot.tables.get_any(object.kind, &object.name)?;
     let meta = found.meta();
@@ -108,7 +114,7 @@ pub fn of_status(
         Kind::Ingress => 0,
         _ => meta.generation,
     };
-    is_of(meta, source).then(|| Wanted {
+    is_in(meta, &owner.source, owner.cluster.as_ref()).then(|| Wanted {
         uid: meta.uid.clone(),
         generation,
         observed: false,

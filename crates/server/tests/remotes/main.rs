@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 mod attacks;
+mod ingresses;
 mod rig;
 
 use std::time::{Duration, Instant};

@@ -65,6 +65,16 @@ pub(crate) fn secret(name: &str, data: &[(&str, &str)]) -> String {
     format!("{secret}\n")
 }
 
+/// A Secret with annotations about Ingresses.
+pub(crate) fn annotated(secret: &str, annotations: &[(&str, &str)]) -> String {
+    let mut secret: Value = serde_json::from_str(secret).unwrap();
+    for (name, value) in annotations {
+        let name = format!("pilothouse.io/ingress-{name}");
+        secret["metadata"]["annotations"][name] = json!(value);
+    }
+    format!("{secret}\n")
+}
+
 /// An API of our own.
 pub(crate) struct Cluster {
     folder: Arc<tempfile::TempDir>,
@@ -182,6 +192,16 @@ impl Seen {
         tables.kube_services.get(&name).is_some() && tables.endpoint_slices.get(&name).is_some()
     }
 
+    /// The Ingresses of the cluster east that were read, and of which classes some are served.
+    pub(crate) fn ingresses(&self) -> (usize, String) {
+        let all = self.0.tables.ingresses.iter();
+        let east = all.filter(|ingress| ingress.meta.name.cluster == Some("east".into()));
+        let said = self.0.remote_ingresses.get("east");
+        let classes = said.iter().flat_map(|said| said.classes.iter());
+        let classes: Vec<&str> = classes.map(|class| &**class).collect();
+        (east.count(), classes.join(","))
+    }
+
     /// Whether a cluster has anything.
     pub(crate) fn has_any(&self, cluster: &str) -> bool {
         Kind::ALL.iter().any(|kind| {
@@ -245,7 +265,8 @@ impl Rig {
             None => secrets.told(),
         };
         let (tell, found) = watch::channel(Vec::new());
-        let kinds = Kind::ALL.iter().copied().filter(|k| k.is_read_remotely());
+        let is_read = |k: &Kind| k.is_read_remotely() || k.is_read_remotely_on_request();
+        let kinds = Kind::ALL.iter().copied().filter(is_read);
         let manager = Manager {
             supervisor: supervisor.clone(),
             derive: derive.clone(),
