@@ -17,6 +17,9 @@ use crate::reader::Derivation;
 
 pub(crate) use live::LiveStatuses;
 
+/// The annotation of documents about objects of remote clusters.
+pub const CLUSTER: &str = "pilothouse.io/cluster";
+
 /// An object and its status.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Status {
@@ -33,6 +36,9 @@ impl Status {
         let mut metadata = json!({ "name": *name.name });
         if !name.namespace.is_empty() {
             metadata["namespace"] = Value::from(&*name.namespace);
+        }
+        if let Some(cluster) = &name.cluster {
+            metadata["annotations"] = json!({ CLUSTER: cluster.as_str() });
         }
         json!({
             "apiVersion": kind.api_version(),

@@ -1,24 +1,31 @@
 //! Objects by the names that people give them.
 
-use model::{Kind, ObjectKey, ObjectName, Scope};
+use model::names::ClusterId;
+use model::{AnyObject, Kind, ObjectKey, ObjectName, Scope};
 use store::Snapshot;
 
 /// Names that are listed where one is unknown.
 const LISTED: usize = 20;
 
 /// The object that `KIND/NAMESPACE/NAME` or, of cluster scope, `KIND/NAME` means. The kind is taken in any case and as
-/// a plural too; where several kinds have the name, it is the one of which there is such an object.
+/// a plural too; where several kinds have the name, it is the one of which there is such an object. `@CLUSTER` behind it means
+/// that of a remote cluster.
 ///
 /// # Errors
 ///
 /// What is wrong with the text, for the person who wrote it.
 pub(crate) fn find_object(snapshot: &Snapshot, text: &str) -> Result<ObjectKey, String> {
-    let parts: Vec<&str> = text.split('/').collect();
+    let (path, cluster) = match text.split_once('@') {
+        Some((path, cluster)) => (path, Some(ClusterId::from(cluster))),
+        None => (text, None),
+    };
+    let parts: Vec<&str> = path.split('/').collect();
     let (kind, name) = match parts[..] {
         [kind, name] => (kind, ObjectName::new("", name)),
         [kind, namespace, name] => (kind, ObjectName::new(namespace, name)),
         _ => return Err(format!("{text:?} is not KIND/NAMESPACE/NAME")),
     };
+    let name = name.in_cluster(cluster.as_ref());
     let named =
         |k: &&Kind| k.name().eq_ignore_ascii_case(kind) || k.plural().eq_ignore_ascii_case(kind);
     let kinds: Vec<Kind> = Kind::ALL.iter().filter(named).copied().collect();
@@ -32,7 +39,8 @@ pub(crate) fn find_object(snapshot: &Snapshot, text: &str) -> Result<ObjectKey, 
         return Ok(ObjectKey { kind: *kind, name });
     }
     let mut everywhere = kinds.iter().flat_map(|k| snapshot.tables.iter_any(*k));
-    if let Some(remote) = everywhere.find(|o| o.meta().name.is_namesake(&name)) {
+    let is_any = |o: &AnyObject| cluster.is_none() && o.meta().name.is_namesake(&name);
+    if let Some(remote) = everywhere.find(is_any) {
         return Ok(remote.key());
     }
     if name.namespace.is_empty() && first.scope() == Scope::Namespaced {
@@ -61,9 +69,41 @@ pub(crate) fn find_object(snapshot: &Snapshot, text: &str) -> Result<ObjectKey, 
 
 #[cfg(test)]
 mod tests {
+    use model::{Change, Owner};
     use testkit::World;
 
     use super::find_object;
+
+    #[test]
+    fn an_object_of_a_remote_cluster_is_found_by_it_and_without_where_there_is_no_other() {
+        let web = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web, namespace: shop}\nspec: {}\n";
+        let mut world = World::of("");
+        let mut put = |cluster: Option<&str>| {
+            let owner = Owner {
+                cluster: cluster.map(Into::into),
+                ..Owner::new(0, "test")
+            };
+            let objects = World::objects(web).into_iter();
+            world.apply(objects.map(|o| Change::Put(owner.clone(), o)));
+            world.store.snapshot()
+        };
+        let find =
+            |snapshot: &_, text: &str| find_object(snapshot, text).map(|key| key.to_string());
+        let east = Ok("Ingress shop/web (cluster east)".to_owned());
+        let snapshot = put(Some("east"));
+        assert_eq!(find(&snapshot, "Ingress/shop/web"), east);
+        let snapshot = put(None);
+        assert_eq!(find(&snapshot, "Ingress/shop/web@east"), east);
+        assert_eq!(
+            find(&snapshot, "Ingress/shop/web"),
+            Ok("Ingress shop/web".into())
+        );
+        let refused = find(&snapshot, "Ingress/shop/web@west").unwrap_err();
+        assert!(
+            refused.contains("there is no Ingress shop/web (cluster west)"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn an_object_is_found_by_kind_namespace_and_name() {

@@ -66,6 +66,10 @@ pub(crate) struct RemoteSecretOptions {
     #[arg(long = "type", value_name = "TYPE", default_value = "remote")]
     purpose: Purpose,
 
+    /// Have the cluster's Ingresses of this class served, and their status written there. Comma-separated.
+    #[arg(long, value_name = "CLASS")]
+    ingress_class: Option<String>,
+
     /// URL of the cluster's API server as the control plane reaches it. Default: that of the kubeconfig.
     #[arg(long, value_name = "URL")]
     server: Option<String>,
@@ -211,11 +215,15 @@ impl RemoteSecretOptions {
             Purpose::Remote => (format!("istio-remote-secret-{name}"), name),
             Purpose::Config => ("istio-kubeconfig".to_owned(), "config"),
         };
+        let mut annotations = json!({"networking.istio.io/cluster": name});
+        if let Some(class) = &self.ingress_class {
+            annotations[server::remotes::INGRESS_CLASS] = class.as_str().into();
+        }
         let head = json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {
-                "annotations": {"networking.istio.io/cluster": name},
+                "annotations": annotations,
                 "labels": {model::kinds::multicluster::REMOTE_SECRET_LABEL: "true"},
                 "name": secret_name,
                 "namespace": self.namespace,

@@ -94,7 +94,7 @@ fn table(out: &mut dyn Write, items: &[Value]) -> std::io::Result<()> {
         rows.push([
             text(&item["kind"]),
             text(&metadata["namespace"]),
-            text(&metadata["name"]),
+            name_of(metadata),
             parts.next().unwrap_or_default(),
         ]);
         // Each listener and each parent on a line of its own.
@@ -110,6 +110,15 @@ fn table(out: &mut dyn Write, items: &[Value]) -> std::io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// The name of an object, with the remote cluster that it is in.
+fn name_of(metadata: &Value) -> String {
+    let name = text(&metadata["name"]);
+    match &metadata["annotations"][convert::status::CLUSTER] {
+        Value::String(cluster) => format!("{name} (cluster {cluster})"),
+        _ => name.to_owned(),
+    }
 }
 
 /// A status in a few words: what it says of the object, and of each of its listeners and parents.
@@ -247,5 +256,7 @@ mod tests {
         assert_eq!(summary(&json!({"parents": []})), ["nothing serves it"]);
         let ingress = json!({"loadBalancer": {"ingress": []}});
         assert_eq!(summary(&ingress), ["no address"]);
+        let elsewhere = json!({"name": "web", "annotations": {"pilothouse.io/cluster": "east"}});
+        assert_eq!(name_of(&elsewhere), "web (cluster east)");
     }
 }

@@ -14,7 +14,7 @@ use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use server::permissions::{Feature, Reach, Rule, rules};
+use server::permissions::{Feature, Reach, rules};
 
 use super::{AuthType, Purpose, RemoteSecretOptions};
 
@@ -184,9 +184,12 @@ async fn create_account(client: &Client, options: &RemoteSecretOptions) -> anyho
         return Ok(());
     }
     let role = format!("istio-reader-clusterrole-{namespace}");
-    let features = [Feature::Reading, Feature::Reviews];
-    let granted = features.map(|feature| rules(Reach::Remote, feature));
-    let granted: Vec<_> = granted.iter().flatten().map(Rule::json).collect();
+    let mut features = vec![Feature::Reading, Feature::Reviews];
+    if options.ingress_class.is_some() {
+        features.extend([Feature::Ingresses, Feature::IngressStatuses]);
+    }
+    let granted = features.iter().flat_map(|f| rules(Reach::Remote, *f));
+    let granted: Vec<_> = granted.map(|rule| rule.json()).collect();
     create(
         &Api::<ClusterRole>::all(of_cluster()),
         json!({
