@@ -35,24 +35,24 @@ pub struct RemoteOptions {
     /// Serve the Ingresses of a remote cluster that are of these classes (`CLUSTER=CLASS,CLASS`), as the annotation
     /// pilothouse.io/ingress-class of its Secret does, which it goes before. Repeatable.
     #[arg(
-        long = "remote-ingress-class",
+        long,
         env = "PILOTHOUSE_REMOTE_INGRESS_CLASS",
         value_name = "CLUSTER=CLASS",
         value_delimiter = ';',
         value_parser = class_of
     )]
-    pub ingress_class: Vec<(ClusterId, Arc<str>)>,
+    pub remote_ingress_class: Vec<(ClusterId, Arc<str>)>,
 
     /// Whether the status of Ingresses is written into a remote cluster (`CLUSTER=false`), as the annotation
     /// pilothouse.io/ingress-status says, which it goes before. Repeatable.
     #[arg(
-        long = "remote-ingress-status",
+        long,
         env = "PILOTHOUSE_REMOTE_INGRESS_STATUS",
         value_name = "CLUSTER=BOOL",
         value_delimiter = ';',
         value_parser = status_of
     )]
-    pub ingress_status: Vec<(ClusterId, bool)>,
+    pub remote_ingress_status: Vec<(ClusterId, bool)>,
 
     /// How long the start waits for a remote cluster to be read, and a request for new credentials to be answered; 0 waits
     /// for clusters without limit.
@@ -87,7 +87,10 @@ impl RemoteOptions {
         cluster: &ClusterId,
         said: Option<&RemoteIngress>,
     ) -> Option<RemoteIngress> {
-        let mut classes = self.ingress_class.iter().filter(|(id, _)| id == cluster);
+        let mut classes = self
+            .remote_ingress_class
+            .iter()
+            .filter(|(id, _)| id == cluster);
         let mut served = match (classes.next_back(), said) {
             (Some((_, classes)), Some(said)) => RemoteIngress {
                 classes: (**classes).into(),
@@ -96,7 +99,10 @@ impl RemoteOptions {
             (Some((_, classes)), None) => of_classes(classes),
             (None, said) => said?.clone(),
         };
-        let mut statuses = self.ingress_status.iter().filter(|(id, _)| id == cluster);
+        let mut statuses = self
+            .remote_ingress_status
+            .iter()
+            .filter(|(id, _)| id == cluster);
         if let Some((_, writes)) = statuses.next_back() {
             served.writes_status = *writes;
         }

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use clap::Parser;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::PostParams;
 use model::parse::{Validation, parse};
 use tokio::net::TcpListener;
@@ -154,6 +154,35 @@ async fn what_is_missing_is_made_and_the_secret_is_one_that_is_read() {
         .run(&["--name", "east", "--secret-name", "other"])
         .await;
     assert!(wrong.unwrap_err().contains("Secret istio-system/other"));
+}
+
+#[tokio::test]
+async fn a_class_is_stated_and_the_right_to_read_its_ingresses_granted() {
+    let server = Server::start().await;
+    let flags = [
+        "--name",
+        "east",
+        "--server",
+        "https://east:6443",
+        "--ingress-class",
+        "nginx",
+    ];
+    let (written, ()) = tokio::join!(server.run(&flags), server.fill(TOKEN));
+    let (object, _) = read(&written.unwrap().0, "east");
+    let class = object.meta().annotations.get("pilothouse.io/ingress-class");
+    assert_eq!(class, Some("nginx"));
+    let roles: Api<ClusterRole> = Api::all(server.client.clone());
+    let role = roles.get("istio-reader-clusterrole-istio-system").await;
+    let rules = role.unwrap().rules.unwrap_or_default();
+    let granted = |resource: &str, verb: &str| {
+        rules.iter().any(|rule| {
+            let resources = rule.resources.iter().flatten();
+            resources.into_iter().any(|r| r == resource) && rule.verbs.iter().any(|v| v == verb)
+        })
+    };
+    assert!(granted("ingresses", "watch") && granted("ingressclasses", "list"));
+    assert!(granted("ingresses/status", "update") && granted("leases", "create"));
+    assert!(!granted("services", "update") && !granted("ingresses", "update"));
 }
 
 #[tokio::test]
