@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::{Client, HttpError, Server, basic};
 use crate::report::{self, Reading, Registry, RegistryError, Report, Reports, ServiceName};
-use decode::{Applications, Garbled};
+use decode::{Applications, Applied, Garbled};
 use model::redacted::Redacted;
 
 /// How often a Eureka is asked where nothing else is said.
@@ -93,25 +93,25 @@ impl Eureka {
         loop {
             // Each server of ours at a time of its own.
             tokio::time::sleep(every.wait(&self.path, 0)).await;
-            let changed = match self.changes().await {
+            let Applied {
+                mut changed,
+                is_all,
+            } = match self.changes().await {
                 Ok(delta) => known.apply(delta),
                 // A server need not give differences.
                 Err(QueryError::Http(HttpError::Status(_, status, _)))
                     if status.is_client_error() =>
                 {
-                    None
+                    Applied::default()
                 }
                 Err(error) => return Err(error.into()),
             };
-            let changed = match changed {
-                Some(changed) => changed,
-                None => {
-                    let new = self.all().await?;
-                    let changed = known.differing(&new);
-                    known = new;
-                    changed
-                }
-            };
+            if !is_all {
+                let new = self.all().await?;
+                // What the changes made the same is other than what was told.
+                changed.extend(known.differing(&new));
+                known = new;
+            }
             tell(&known, changed, to).await?;
         }
     }

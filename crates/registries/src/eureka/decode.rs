@@ -43,6 +43,15 @@ pub struct Delta {
     hash: Arc<str>,
 }
 
+/// What changes came to.
+#[derive(PartialEq, Debug, Default)]
+pub struct Applied {
+    /// The applications that are other than before.
+    pub changed: Vec<Arc<str>>,
+    /// Whether there is now what the server has; or everything has to be read again.
+    pub is_all: bool,
+}
+
 impl Applications {
     /// Reads an answer of `/apps`.
     ///
@@ -59,9 +68,8 @@ impl Applications {
         Ok(all)
     }
 
-    /// Takes changes in, and returns which applications they concern; none where what comes of it is not what the server
-    /// has: everything has to be read again.
-    pub fn apply(&mut self, delta: Delta) -> Option<Vec<Arc<str>>> {
+    /// Takes changes in.
+    pub fn apply(&mut self, delta: Delta) -> Applied {
         let mut changed = Vec::new();
         for (app, id, event) in delta.events {
             let before = self.0.get(&app).and_then(|instances| instances.get(&id));
@@ -82,7 +90,10 @@ impl Applications {
         }
         changed.sort();
         changed.dedup();
-        (delta.hash.is_empty() || *delta.hash == *self.hash()).then_some(changed)
+        Applied {
+            changed,
+            is_all: delta.hash.is_empty() || *delta.hash == *self.hash(),
+        }
     }
 
     /// Applications that another state has and that are not the same here.

@@ -1,7 +1,11 @@
 use proptest::prelude::*;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
 use super::decode::*;
-use super::host;
+use super::*;
+use crate::backends::Read;
 
 fn instance(id: &str, status: &str, action: &str) -> String {
     format!(
@@ -45,14 +49,70 @@ fn changes_come_to_what_the_server_has() {
         instance("3", "UP", "ADDED"),
     ];
     let delta = Delta::read(&answer("DOWN_1_UP_1_", &changes)).unwrap();
-    assert_eq!(all.apply(delta).unwrap().len(), 1);
+    let applied = all.apply(delta);
+    assert_eq!((applied.changed.len(), applied.is_all), (1, true));
     assert_eq!(shown(&all), "10.0.0.1:80! 10.0.0.3:80");
     // The same again is no change.
     let delta = Delta::read(&answer("DOWN_1_UP_1_", &changes)).unwrap();
-    assert_eq!(all.apply(delta), Some(Vec::new()));
+    let none = Vec::new();
+    assert_eq!(
+        (all.apply(delta)),
+        Applied {
+            changed: none,
+            is_all: true
+        }
+    );
     // Something was missed.
     let delta = Delta::read(&answer("UP_7_", &[])).unwrap();
-    assert_eq!(all.apply(delta), None);
+    assert!(!all.apply(delta).is_all);
+}
+
+/// Answers each request with the next of these, and then no more.
+async fn answering(bodies: Vec<Vec<u8>>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        for body in bodies {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                assert!(socket.read_buf(&mut head).await.unwrap() > 0);
+            }
+            let length = body.len();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+            socket
+                .write_all(&[head.as_bytes(), &body].concat())
+                .await
+                .unwrap();
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn what_changes_say_is_told_also_where_they_are_not_all() {
+    let (one, two) = (instance("1", "UP", ""), instance("2", "UP", ""));
+    let added = instance("2", "UP", "ADDED");
+    let port = answering(vec![
+        answer("UP_1_", std::slice::from_ref(&one)),
+        // Something else was missed.
+        answer("UP_3_", &[added]),
+        answer("UP_2_", &[one, two]),
+    ])
+    .await;
+    let mut read = Read::new(Box::new(Eureka::new(&Options {
+        server: Server {
+            tls: false,
+            host: "127.0.0.1".into(),
+            port,
+        },
+        path: "/eureka".into(),
+        refresh: Duration::from_millis(20),
+        basic: None,
+    })));
+    read.service("SHOP.eureka", |i| i.len() == 1).await;
+    read.service("SHOP.eureka", |i| i.len() == 2).await;
 }
 
 #[test]
