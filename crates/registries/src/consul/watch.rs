@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
 use super::decode::{self, Row};
@@ -66,19 +66,7 @@ struct Watch {
 /// Reads a Consul until that fails.
 pub(super) async fn run(consul: Consul, to: Reports) -> Result<(), RegistryError> {
     let datacenter = consul.datacenter().await?;
-    let mut watch = Watch {
-        consul,
-        datacenter,
-        to,
-        room: Arc::new(Semaphore::new(AT_ONCE)),
-        under_way: JoinSet::new(),
-        services: BTreeMap::new(),
-        is_new: true,
-        summary: None,
-        sums: false,
-        swept: Instant::now(),
-        sweep: None,
-    };
+    let mut watch = Watch::new(consul, datacenter, to);
     watch.ask(Query::Names, 0, None);
     loop {
         let sweep = watch.sweep;
@@ -89,8 +77,8 @@ pub(super) async fn run(consul: Consul, to: Reports) -> Result<(), RegistryError
             }
         };
         tokio::select! {
-            Some(ended) = watch.under_way.join_next() => match ended {
-                Ok((index, asked, answered)) => watch.take(index, asked, answered?).await?,
+            Some(ended) = watch.under_way.join_next_with_id() => match ended {
+                Ok((id, (index, asked, answered))) => watch.take(id, index, asked, answered?).await?,
                 Err(error) if error.is_cancelled() => {}
                 Err(_) => return Err(RegistryError("a query panicked, which is a bug".into())),
             },
@@ -100,6 +88,22 @@ pub(super) async fn run(consul: Consul, to: Reports) -> Result<(), RegistryError
 }
 
 impl Watch {
+    fn new(consul: Consul, datacenter: Arc<str>, to: Reports) -> Self {
+        Self {
+            consul,
+            datacenter,
+            to,
+            room: Arc::new(Semaphore::new(AT_ONCE)),
+            under_way: JoinSet::new(),
+            services: BTreeMap::new(),
+            is_new: true,
+            summary: None,
+            sums: false,
+            swept: Instant::now(),
+            sweep: None,
+        }
+    }
+
     /// Whether there are too many services for a waiting query each.
     fn has_many(&self) -> bool {
         self.services.len() > SINGLE
@@ -128,6 +132,7 @@ impl Watch {
 
     async fn take(
         &mut self,
+        id: Id,
         index: u64,
         asked: Instant,
         answered: Answered,
@@ -135,6 +140,8 @@ impl Watch {
         let pace = if index == 0 { BLIND_PACE } else { PACE };
         let next = Some(asked + pace);
         match answered {
+            // The answer came just before its query was given up for another, which says what is newer.
+            Answered::Service(name, _) | Answered::Garbled(name, _) if !self.awaits(&name, id) => {}
             Answered::Names(names) => {
                 self.names(names);
                 self.ask(Query::Names, index, next);
@@ -167,6 +174,12 @@ impl Watch {
             self.tell(Report::Whole(hosts)).await?;
         }
         Ok(())
+    }
+
+    /// Whether this is the query for a service that counts.
+    fn awaits(&self, name: &str, id: Id) -> bool {
+        let query = self.services.get(name).and_then(|w| w.query.as_ref());
+        query.is_some_and(|query| query.id() == id)
     }
 
     /// Takes over which services there are.
@@ -339,3 +352,6 @@ fn is_refusal(error: &QueryError) -> bool {
         QueryError::Http(_) => false,
     }
 }
+
+#[cfg(test)]
+mod tests;
