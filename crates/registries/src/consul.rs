@@ -4,7 +4,7 @@
 //! own. Where there are many, which would take more connections than a Consul allows a client, one query waits for the
 //! summary of all services, and those whose line is another are asked for; what a line does not show, as a port, is found
 //! out by asking for all, at most every [`SWEEP`].
-// Consul: api documentation, "Blocking Queries", 1.15. Higress: registry/consul/watcher.go, 2.1.
+// Consul: api documentation, "Blocking Queries" and "Consistency Modes", 1.15. Higress: registry/consul/watcher.go, 2.1.
 
 pub mod decode;
 mod watch;
@@ -24,8 +24,9 @@ use model::redacted::Redacted;
 pub const SINGLE: usize = 150;
 /// How often all services are asked for at most.
 pub const SWEEP: Duration = Duration::from_secs(30);
-/// How long a query waits for a change. A Consul adds up to a sixteenth.
-const WAIT: Duration = Duration::from_secs(55);
+/// How long a query waits for a change. A Consul adds up to a sixteenth. A connection that was lost without a word is noticed
+/// by then and [`ANSWER`].
+const WAIT: Duration = Duration::from_secs(20);
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(15);
 /// The largest answer that is read.
@@ -111,7 +112,11 @@ impl Consul {
             add("wait", &format!("{}s", WAIT.as_secs()));
             time += WAIT + WAIT / 16;
         }
-        let path = path.trim_end_matches(['?', '&']);
+        if index == 0 {
+            // Or a server that has just started tells of a past that it is still reading from its log.
+            path.push_str("consistent");
+        }
+        let path = path.trim_end_matches('&');
         let answer = self.client.get(path, time, LARGEST).await?;
         let new = answer.headers.get("x-consul-index");
         let new = new.and_then(|value| value.to_str().ok()?.parse().ok());

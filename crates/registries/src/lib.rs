@@ -10,6 +10,8 @@ mod backends;
 pub mod consul;
 pub mod entry;
 pub mod eureka;
+#[cfg(test)]
+mod faults;
 pub mod fixed;
 pub mod http;
 pub mod keeper;

@@ -29,6 +29,8 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 pub use credentials::Credentials;
+#[cfg(test)]
+pub(crate) use credentials::escaped;
 pub use servers::PORT;
 
 use crate::address::Address;

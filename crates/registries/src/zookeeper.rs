@@ -148,6 +148,6 @@ impl Registry for ZooKeeper {
 }
 
 #[cfg(test)]
-mod real;
+pub(crate) mod real;
 #[cfg(test)]
 mod tests;

@@ -64,7 +64,7 @@ impl Proof {
 }
 
 /// A text within a query.
-pub(super) fn escaped(text: &str) -> impl std::fmt::Display + '_ {
+pub(crate) fn escaped(text: &str) -> impl std::fmt::Display + '_ {
     utf8_percent_encode(text, NON_ALPHANUMERIC)
 }
 

@@ -11,17 +11,17 @@ use crate::backends::{Backend, Read, eventually, figures};
 use crate::report::{Instance, Report};
 
 /// A client that writes.
-struct Writes {
+pub(crate) struct Writes {
     socket: TcpStream,
 }
 
 impl Writes {
     /// A server answers probes before it grants sessions.
-    async fn new(port: u16) -> Self {
+    pub(crate) async fn new(port: u16) -> Self {
         eventually(async || Self::connect(port).await.ok()).await
     }
 
-    async fn connect(port: u16) -> std::io::Result<Self> {
+    pub(crate) async fn connect(port: u16) -> std::io::Result<Self> {
         let mut socket = TcpStream::connect(("127.0.0.1", port)).await?;
         socket.set_nodelay(true)?;
         socket.write_all(&wire::connect(10_000)).await?;
@@ -44,7 +44,7 @@ impl Writes {
     }
 
     /// Makes a node; it goes with this client where `flags` is 1.
-    async fn create(&mut self, path: &str, content: &str, flags: i32) {
+    pub(crate) async fn create(&mut self, path: &str, content: &str, flags: i32) {
         let head = Writer::new()
             .int(1)
             .int(1)
@@ -55,7 +55,7 @@ impl Writes {
         assert!(matches!(error, 0 | -110), "{path}: {error}");
     }
 
-    async fn set(&mut self, path: &str, content: &str) {
+    pub(crate) async fn set(&mut self, path: &str, content: &str) {
         let request = Writer::new().int(1).int(5).buffer(path.as_bytes());
         assert_eq!(
             self.call(request.buffer(content.as_bytes()).int(-1)).await,
@@ -63,7 +63,7 @@ impl Writes {
         );
     }
 
-    async fn delete(&mut self, path: &str) {
+    pub(crate) async fn delete(&mut self, path: &str) {
         let request = Writer::new().int(1).int(2).buffer(path.as_bytes());
         assert_eq!(self.call(request.int(-1)).await, 0);
     }
