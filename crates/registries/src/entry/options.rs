@@ -26,8 +26,10 @@ pub(super) fn servers(stated: &Stated, port: u16) -> Result<Vec<Arc<str>>, Fault
 /// How a Nacos is read.
 pub(super) fn nacos(stated: &Stated, credentials: &Credentials) -> nacos::Options {
     let address_server = &stated.nacos_address_server;
-    let key =
-        |id: &Arc<str>, secret: &str| (!id.is_empty()).then(|| (id.clone(), Redacted::new(secret)));
+    let stated_key = || {
+        let (id, secret) = (&stated.nacos_access_key, &*stated.nacos_secret_key);
+        (!id.is_empty()).then(|| (id.clone(), Redacted::new(secret)))
+    };
     let defaults = nacos::Options::default();
     let mut groups = stated.nacos_groups.clone();
     if super::open::reads_mcp(stated) {
@@ -52,7 +54,7 @@ pub(super) fn nacos(stated: &Stated, credentials: &Credentials) -> nacos::Option
         },
         credentials: nacos::Credentials {
             user: user(credentials, "nacosUsername", "nacosPassword"),
-            key: key(&stated.nacos_access_key, &stated.nacos_secret_key),
+            key: user(credentials, "nacosAccessKey", "nacosSecretKey").or_else(stated_key),
         },
     }
 }

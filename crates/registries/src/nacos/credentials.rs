@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use http::HeaderName;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::message::{self, Granted};
@@ -56,6 +57,14 @@ impl Proof {
         Self::default()
     }
 
+    /// A token alone.
+    pub(super) fn of(token: Option<&Token>) -> Self {
+        let header = |token: &Token| ("accessToken".to_owned(), token.text.reveal().to_owned());
+        Self {
+            headers: token.map(header).into_iter().collect(),
+        }
+    }
+
     /// The headers as a query, each behind `&`, for requests over HTTP.
     pub(super) fn query(&self) -> String {
         let pairs = self.headers.iter();
@@ -102,17 +111,24 @@ impl Credentials {
 
     /// What proves a request about a service, or about all of them.
     pub(super) fn prove(&self, token: Option<&Token>, service: Option<&str>) -> Proof {
-        let mut headers = BTreeMap::new();
-        if let Some(token) = token {
-            headers.insert("accessToken".to_owned(), token.text.reveal().to_owned());
-        }
+        let mut proof = Proof::of(token);
         if let Some((access, secret)) = &self.key {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            let now = now.unwrap_or_default().as_millis();
-            headers.extend(signed(access, secret, now, service));
+            proof.headers.extend(signed(access, secret, now(), service));
         }
-        Proof { headers }
+        proof
     }
+
+    /// Headers that prove a request about the configuration of a group with an access key.
+    pub(super) fn sign(&self, tenant: &str, group: &str) -> Vec<(HeaderName, String)> {
+        let key = self.key.as_ref();
+        key.map(|(access, secret)| signed_for(access, secret, now(), tenant, group))
+            .unwrap_or_default()
+    }
+}
+
+fn now() -> u128 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default().as_millis()
 }
 
 /// A token as a server grants it: renewed when four fifths of its time are over.
@@ -139,16 +155,39 @@ fn signed(
         Some(service) => format!("{now}@@{service}"),
         None => now.to_string(),
     };
-    let key = hmac::Key::new(
-        hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
-        secret.reveal().as_bytes(),
-    );
-    let signature = BASE64_STANDARD.encode(hmac::sign(&key, data.as_bytes()));
+    let signature = signature(secret, &data);
     [
         ("ak".to_owned(), access.to_owned()),
         ("data".to_owned(), data),
         ("signature".to_owned(), signature),
     ]
+}
+
+/// Headers with a signature. Nacos: client/.../auth/ram/injector/ConfigResourceInjector.java, SpasAdapter.java, 2.3.
+fn signed_for(
+    access: &str,
+    secret: &Redacted,
+    now: u128,
+    tenant: &str,
+    group: &str,
+) -> Vec<(HeaderName, String)> {
+    let now = now.to_string();
+    let signed = [tenant, group, &now];
+    let signed: Vec<&str> = signed.into_iter().filter(|part| !part.is_empty()).collect();
+    let signature = signature(secret, &signed.join("+"));
+    vec![
+        (HeaderName::from_static("spas-accesskey"), access.to_owned()),
+        (HeaderName::from_static("timestamp"), now),
+        (HeaderName::from_static("spas-signature"), signature),
+    ]
+}
+
+fn signature(secret: &Redacted, text: &str) -> String {
+    let key = hmac::Key::new(
+        hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+        secret.reveal().as_bytes(),
+    );
+    BASE64_STANDARD.encode(hmac::sign(&key, text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -181,6 +220,26 @@ mod tests {
         assert_eq!(headers[2], ("signature", "LlGm7DXmebS+M5jv/8kgUrLZfvQ="));
         let all = signed("me", &Redacted::new("secret"), 7, None);
         assert_eq!(all[1].1, "7");
+    }
+
+    #[test]
+    fn a_signature_of_configuration_is_over_tenant_group_and_time() {
+        // openssl: printf %s 'team+mcp-server+1700000000000' | openssl dgst -sha1 -hmac secret -binary | base64
+        for (tenant, signature) in [
+            ("team", "OFNlaq49gsaqGXyAkq/OkcdUIek="),
+            ("", "GVBI70mHhgvlkXdwZrsEk22QsLo="),
+        ] {
+            let secret = Redacted::new("secret");
+            let headers = signed_for("me", &secret, 1_700_000_000_000, tenant, "mcp-server");
+            let headers: Vec<_> = headers.iter().map(|(k, v)| (k.as_str(), &**v)).collect();
+            let wanted = [
+                ("spas-accesskey", "me"),
+                ("timestamp", "1700000000000"),
+                ("spas-signature", signature),
+            ];
+            assert_eq!(headers, wanted);
+        }
+        assert!(Credentials::default().sign("team", "mcp-server").is_empty());
     }
 
     #[test]

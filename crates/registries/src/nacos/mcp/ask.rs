@@ -9,7 +9,7 @@ use super::document::{self, Server, Version, Versions};
 use super::{LARGEST, MOST, Reading};
 use crate::address::Address;
 use crate::http::{Ask, Connection};
-use crate::nacos::credentials::{Token, escaped};
+use crate::nacos::credentials::{Proof, Token, escaped};
 use crate::nacos::{Nacos, PAGE, message};
 use crate::turns::Servers;
 
@@ -162,24 +162,24 @@ impl<'a> Asking<'a> {
                 escaped(tenant(namespace))
             ),
         };
-        self.ask(target).await
+        self.ask(target, document::VERSIONS).await
     }
 
     /// A document, where there is one.
     async fn document(&mut self, name: &str, group: &str) -> Result<Option<Vec<u8>>, String> {
         let namespace = self.reading.nacos.namespace_id();
-        let (name, group) = (escaped(name), escaped(group));
+        let (name, in_group) = (escaped(name), escaped(group));
         let target = match self.api {
             Api::New => format!(
-                "/nacos/v3/client/cs/config?dataId={name}&groupName={group}&namespaceId={}",
+                "/nacos/v3/client/cs/config?dataId={name}&groupName={in_group}&namespaceId={}",
                 escaped(namespace)
             ),
             Api::Old => format!(
-                "/nacos/v1/cs/configs?dataId={name}&group={group}&tenant={}",
+                "/nacos/v1/cs/configs?dataId={name}&group={in_group}&tenant={}",
                 escaped(tenant(namespace))
             ),
         };
-        match (self.ask(target).await?, self.api) {
+        match (self.ask(target, group).await?, self.api) {
             (Answer::Absent, _) => Ok(None),
             (Answer::Body(body), Api::Old) => Ok(Some(body.into())),
             (Answer::Body(body), Api::New) => document::content(&body).map(Some),
@@ -219,13 +219,15 @@ impl<'a> Asking<'a> {
         })
     }
 
-    /// Asks, once more over another connection where this one was closed.
-    async fn ask(&mut self, target: String) -> Result<Answer, String> {
-        let credentials = &self.reading.nacos.credentials;
-        let proof = credentials.prove(self.token.as_ref(), None);
-        let target = target + &proof.query();
+    /// Asks for something of a group, once more over another connection where this one was closed.
+    async fn ask(&mut self, target: String, group: &str) -> Result<Answer, String> {
+        let nacos = &self.reading.nacos;
+        let target = target + &Proof::of(self.token.as_ref()).query();
+        let signed = nacos.credentials.sign(tenant(nacos.namespace_id()), group);
+        let headers: Vec<_> = signed.iter().map(|(k, v)| (k.clone(), &**v)).collect();
         let ask = || Ask {
             target: &target,
+            headers: &headers,
             ..Ask::default()
         };
         let answer = match self.connection.ask(ask(), LARGEST).await {

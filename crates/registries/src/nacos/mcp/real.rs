@@ -263,7 +263,7 @@ async fn a_real_nacos_that_wants_a_user_gets_one() {
     assert!(ask::list(&wrong).await.is_err());
 }
 
-/// Answers requests in the API of Nacos 3.
+/// Answers requests in the API of Nacos 3 that are signed with an access key, as those about configuration are.
 async fn stand_in(documents: Vec<(String, Value)>) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -294,10 +294,14 @@ async fn stand_in(documents: Vec<(String, Value)>) -> String {
                     } else {
                         None
                     };
-                    let status = if body.is_some() {
-                        "200 OK"
-                    } else {
-                        "404 Not Found"
+                    let has = |header: &str| head.contains(&format!("\r\n{header}"));
+                    let signed = ["spas-accesskey: me\r\n", "timestamp: ", "spas-signature: "];
+                    let status = match body {
+                        _ if !signed.into_iter().all(has) || target.contains("&ak=") => {
+                            "403 Forbidden"
+                        }
+                        Some(_) => "200 OK",
+                        None => "404 Not Found",
                     };
                     let body = body.unwrap_or_default().to_string();
                     let answer = format!(
@@ -341,7 +345,13 @@ async fn the_api_of_nacos_3_is_asked_first_and_a_server_becomes_an_ingress() {
     ];
     let address = stand_in(documents).await;
     // The first does not answer.
-    let reading = reading(&["127.0.0.1:1".to_owned(), address], |_| {});
+    let servers = ["127.0.0.1:1".to_owned(), address];
+    let refused = ask::list(&reading(&servers[1..], |_| {})).await;
+    assert!(refused.unwrap_err().contains("refuses the credentials"));
+    let reading = reading(&servers, |reading| {
+        let key = ("me".into(), Redacted::new("secret"));
+        reading.nacos.credentials.key = Some(key);
+    });
     let state = McpState::default();
     let source = Box::new(McpSource {
         reading,
