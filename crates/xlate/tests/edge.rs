@@ -383,7 +383,8 @@ fn found(world: &World) -> Vec<String> {
 fn what_options_cannot_do_is_told_and_the_rest_counts() {
     let mut world = served("higress");
     world.put(&options(
-        "{gzip: {windowBits: 99}, upstream: {idleTimeout: 3}, mcpServer: {enable: true}, \
+        "{gzip: {windowBits: 99}, upstream: {idleTimeout: 3}, mcpServer: {enable: true, \
+         match_list: [{match_rule_domain: '*', match_rule_path: /mcp, match_rule_type: prefix, upstream_type: sse}]}, \
          tracing: {enable: true, zipkin: {service: nowhere.shop, port: 9411}}}",
     ));
     let (_, manager) = plain(&world);
@@ -399,6 +400,8 @@ fn what_options_cannot_do_is_told_and_the_rest_counts() {
         let about = |told: &&String| told.contains(wanted) && told.contains("data.higress");
         assert_eq!(told.iter().filter(about).count(), 1, "{wanted}: {told:?}");
     }
+    let does = |told: &String| told.contains("mcp-server-upstream-type: sse");
+    assert!(told.iter().any(does), "{told:?}");
     // What was remembered of it counts instead; a file stands in place of all of it.
     let good = BTreeMap::from([("gzip".into(), Redacted::new(r#"{"enable":false}"#))]);
     let remembered = EdgeDocuments { file: None, good };

@@ -276,7 +276,9 @@ impl Document {
         let mut all: Vec<Diagnostic> = found.map(|(how, what)| made(*how, what)).collect();
         if self.options.mcp_servers.enable {
             let why = "has no effect: its filters are of Higress's Envoy, which this proxy is not";
-            all.push(made(Severity::Warning, &Wrong::new("mcpServer", why)));
+            let mut told = made(Severity::Warning, &Wrong::new("mcpServer", why));
+            told.help = self.options.mcp_servers.instead().map(Arc::from);
+            all.push(told);
         }
         all
     }

@@ -14,9 +14,11 @@ use super::fields::{Fields, Wrong};
 /// Ways to match a path.
 const MATCHES: [&str; 5] = ["exact", "prefix", "suffix", "contains", "regex"];
 /// Kinds of backends.
-const UPSTREAMS: [&str; 3] = ["rest", "sse", "streamable"];
+const UPSTREAMS: [&str; 3] = ["rest", SSE, STREAMABLE];
 /// The kind of backends whose paths can be rewritten.
 const SSE: &str = "sse";
+/// Another that speaks MCP.
+const STREAMABLE: &str = "streamable";
 
 /// Servers of MCP.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -134,6 +136,18 @@ impl McpServers {
         }
         fields.end(unknown);
         Ok(read)
+    }
+
+    /// What does on any Envoy what the section asks for, as far as something does: a route leads to the server, and keeps
+    /// sessions.
+    pub(super) fn instead(&self) -> Option<String> {
+        let speaks = |rule: &&MatchRule| matches!(&*rule.upstream, SSE | STREAMABLE);
+        let rule = self.match_list.iter().find(speaks)?;
+        Some(format!(
+            "for a server that speaks MCP, annotate the Ingress that leads to it: `higress.io/mcp-server: \"true\"` and \
+             `higress.io/mcp-server-upstream-type: {}`, as for {:?} of `match_list`",
+            rule.upstream, rule.path
+        ))
     }
 }
 
