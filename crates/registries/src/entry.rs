@@ -13,12 +13,13 @@ use model::{Namespace, Owner, SourceId};
 use crate::keeper::Keep;
 use crate::nacos::mcp;
 use crate::protocol::Protocol;
+use crate::proxy::{Proxy, Tunnel};
 use crate::service::{Making, VirtualPorts};
 use crate::source::Open;
 use model::redacted::Redacted;
 
 /// Precedence of registries: whatever else there is wins over them.
-const RANK: u8 = 250;
+pub(crate) const RANK: u8 = 250;
 
 /// Credentials, by the names of Higress: `consulToken` and others.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -34,7 +35,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    fn new(field: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(field: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { field, message }
     }
@@ -86,15 +87,31 @@ impl Key {
 pub struct Entry {
     stated: Stated,
     credentials: Credentials,
+    through: Option<Through>,
+}
+
+/// The proxy through which a service is reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Through {
+    /// Its name.
+    pub proxy: Arc<str>,
+    /// The port of loopback that leads to it.
+    pub listener: u16,
+    /// What it is asked for.
+    pub tunnel: Tunnel,
 }
 
 impl Entry {
-    /// Checks an entry.
+    /// Checks an entry; `proxy` is the one that it names, if it can be used.
     ///
     /// # Errors
     ///
     /// When it cannot be read, with what is wrong.
-    pub fn new(stated: Stated, credentials: Credentials) -> Result<Self, Fault> {
+    pub fn new(
+        stated: Stated,
+        credentials: Credentials,
+        proxy: Option<&Proxy>,
+    ) -> Result<Self, Fault> {
         let kind = &*stated.registry_type;
         if !REGISTRIES.contains(&kind) {
             let known = REGISTRIES.join(", ");
@@ -118,17 +135,20 @@ impl Entry {
             let message = format!("{:?} is no protocol that is known", stated.protocol);
             return Err(Fault::new("protocol", message));
         }
-        if !stated.proxy_name.is_empty() {
-            let message = "proxies before services are not supported, and without its proxy the service is not reached";
-            return Err(Fault::new("proxyName", message));
-        }
         ports(&stated)?;
         of_mcp(&stated)?;
         open::check(&stated)?;
+        let through = through(&stated, proxy)?;
         Ok(Self {
             stated,
             credentials,
+            through,
         })
+    }
+
+    /// The proxy through which its service is reached, if that is by one.
+    pub fn through(&self) -> Option<&Through> {
+        self.through.as_ref()
     }
 
     /// Its kind and name.
@@ -136,14 +156,12 @@ impl Entry {
         Key::of(&self.stated)
     }
 
-    /// How its services are made into objects.
-    pub fn making(&self) -> Making {
+    /// How its services are made into objects. What is behind a proxy is there for the edge's namespace only, whose gateways
+    /// know the way.
+    pub fn making(&self, home: &Namespace) -> Making {
         let key = self.key();
         let is_listed = matches!(&*key.kind, "static" | "dns");
-        let sni = match (&*key.kind, self.stated.sni.is_empty()) {
-            ("dns", true) if !self.stated.domain.contains(',') => self.stated.domain.clone(),
-            _ => self.stated.sni.clone(),
-        };
+        let sni = sni(&self.stated).clone();
         // The services of `static` and `dns` have the port that the entry says, unless another stands for it.
         let mut ports = ports(&self.stated).unwrap_or_default();
         if is_listed && ports.default.is_none() {
@@ -156,6 +174,7 @@ impl Entry {
             protocol: Protocol::parse(&self.stated.protocol).unwrap_or(Protocol::Http),
             sni,
             ports,
+            only_in: self.through.as_ref().map(|_| home.clone()),
         }
     }
 
@@ -187,8 +206,48 @@ impl Entry {
 
     /// What makes readers of it.
     pub fn open(&self) -> Open {
-        open::open(&self.stated, &self.credentials)
+        open::open(&self.stated, &self.credentials, self.through.as_ref())
     }
+}
+
+/// The server name that TLS asks for; of one host of `dns` that host, where it is not stated.
+fn sni(stated: &Stated) -> &Arc<str> {
+    let is_one = &*stated.registry_type == "dns" && !stated.domain.contains(',');
+    match stated.sni.is_empty() && is_one {
+        true => &stated.domain,
+        false => &stated.sni,
+    }
+}
+
+/// How a service is reached through its proxy, whose TLS tells which service is meant.
+fn through(stated: &Stated, proxy: Option<&Proxy>) -> Result<Option<Through>, Fault> {
+    let name = &stated.proxy_name;
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let Some(proxy) = proxy else {
+        let message = format!("there is no proxy {name:?} among `proxies` that can be used");
+        return Err(Fault::new("proxyName", message));
+    };
+    let protocol = Protocol::parse(&stated.protocol).unwrap_or(Protocol::Http);
+    if !protocol.is_tls() || !open::is_one_host(stated) {
+        let message =
+            "only one host of type dns is reached through a proxy, with protocol https or grpcs";
+        return Err(Fault::new("proxyName", message));
+    }
+    let name = sni(stated).trim();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    if !name.chars().all(is_part) {
+        return Err(Fault::new("sni", format!("{name:?} is no server name")));
+    }
+    Ok(Some(Through {
+        proxy: proxy.name.clone(),
+        listener: proxy.listener,
+        tunnel: Tunnel {
+            sni: name.to_ascii_lowercase().into(),
+            target: format!("{}:{}", stated.domain.trim(), stated.port).into(),
+        },
+    }))
 }
 
 /// What is wrong with what is said of servers of MCP.

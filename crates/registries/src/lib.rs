@@ -20,6 +20,9 @@ pub mod limits;
 pub mod nacos;
 mod outbox;
 pub mod protocol;
+pub mod proxy;
+#[cfg(test)]
+mod recorded;
 mod report;
 pub mod service;
 pub mod source;

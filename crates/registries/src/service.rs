@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::object::Origin;
-use model::{Labels, Meta, Object, ObjectKey, ObjectName, Owner};
+use model::{Labels, Meta, Namespace, Object, ObjectKey, ObjectName, Owner};
 use proto_istio::networking::client_tls_settings::TlSmode;
 use proto_istio::networking::service_entry::{Location, Resolution};
 use proto_istio::networking::{
@@ -60,6 +60,8 @@ pub struct Making {
     pub sni: Arc<str>,
     /// Ports that stand for those of services.
     pub ports: VirtualPorts,
+    /// The only namespace whose proxies are to know the services; where absent, all do.
+    pub only_in: Option<Namespace>,
 }
 
 /// What a service became.
@@ -151,6 +153,7 @@ impl Making {
             location: Location::MeshInternal as i32,
             resolution: resolution as i32,
             endpoints,
+            export_to: self.export_to(),
             ..ServiceEntry::default()
         };
         let rule = protocol.is_tls().then(|| self.rule(host));
@@ -176,6 +179,10 @@ impl Making {
             .unwrap_or(self.protocol)
     }
 
+    fn export_to(&self) -> Vec<String> {
+        self.only_in.iter().map(ToString::to_string).collect()
+    }
+
     fn rule(&self, host: &str) -> DestinationRule {
         let tls = ClientTlsSettings {
             mode: TlSmode::Simple as i32,
@@ -184,6 +191,7 @@ impl Making {
         };
         DestinationRule {
             host: host.to_owned(),
+            export_to: self.export_to(),
             traffic_policy: Some(TrafficPolicy {
                 tls: Some(tls),
                 ..TrafficPolicy::default()

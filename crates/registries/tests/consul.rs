@@ -118,11 +118,11 @@ impl Read {
             consul_service_tag: "t".into(),
             ..Registry::default()
         };
-        let entry = Entry::new(stated, Credentials::default()).unwrap();
+        let entry = Entry::new(stated, Credentials::default(), None).unwrap();
         let state = State::default();
         let outage = Keep::Forever;
         let source = RegistrySource {
-            making: entry.making(),
+            making: entry.making(&"edge".into()),
             patience: Patience { empty, outage },
             limits: Limits::default(),
             open: entry.open(),

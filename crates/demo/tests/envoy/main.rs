@@ -33,6 +33,7 @@ mod security;
 mod shop;
 mod survival;
 mod telemetry;
+mod through;
 mod tokens;
 mod traffic;
 mod wasm;
@@ -77,6 +78,7 @@ with_each_envoy! {
     hosts::a_host_is_routed_over_any_connection_but_one_that_asks_for_certificates,
     ingress::an_ingress_routes_paths_over_plain_text_and_tls,
     mcp::a_session_of_mcp_stays_with_the_endpoint_that_made_it,
+    through::a_service_is_reached_through_its_proxy,
     knative::an_ingress_of_knative_is_served_to_those_who_may_reach_it,
     gateway_api::one_command_makes_a_listening_gateway_of_a_manifest,
     gateway_api::one_command_makes_a_listening_gateway_of_a_store,

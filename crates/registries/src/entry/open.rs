@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use model::kinds::higress::Registry as Stated;
 
-use super::{Credentials, Fault, options};
+use super::{Credentials, Fault, Through, options};
 use crate::consul::{self, Consul};
 use crate::eureka::{self, Eureka};
 use crate::fixed::{Fixed, instance, socket};
 use crate::http::Server;
 use crate::nacos::{self, Nacos};
+use crate::proxy::LOOPBACK;
 use crate::report::{Instance, Registry};
 use crate::source::Open;
 use crate::srv::{Srv, is_srv};
@@ -39,8 +40,21 @@ pub(super) fn reads_mcp(stated: &Stated) -> bool {
     knows && stated.enable_mcp_server == Some(true)
 }
 
+/// Whether it is one host of `dns`, which is no SRV record.
+pub(super) fn is_one_host(stated: &Stated) -> bool {
+    let hosts = || hosts(stated).unwrap_or_default();
+    &*stated.registry_type == "dns"
+        && matches!(hosts(), Hosts::Plain(instances) if instances.len() == 1)
+}
+
 /// What makes readers.
-pub(super) fn open(stated: &Stated, credentials: &Credentials) -> Open {
+pub(super) fn open(stated: &Stated, credentials: &Credentials, through: Option<&Through>) -> Open {
+    if let Some(through) = through {
+        return every(Fixed {
+            host: listed(stated),
+            instances: vec![instance(LOOPBACK, through.listener)],
+        });
+    }
     match &*stated.registry_type {
         "consul" => {
             let consul = Consul::new(&consul::Options {

@@ -1,3 +1,7 @@
+use std::collections::BTreeSet;
+
+use model::kinds::higress::RegistryProxy;
+
 use super::*;
 
 fn stated(kind: &str, name: &str, domain: &str, port: u32) -> Stated {
@@ -10,8 +14,13 @@ fn stated(kind: &str, name: &str, domain: &str, port: u32) -> Stated {
     }
 }
 
+fn making(stated: Stated) -> Making {
+    let entry = Entry::new(stated, Credentials::default(), None).unwrap();
+    entry.making(&"edge".into())
+}
+
 fn fault(stated: Stated) -> String {
-    match Entry::new(stated, Credentials::default()) {
+    match Entry::new(stated, Credentials::default(), None) {
         Ok(_) => String::new(),
         Err(Fault { field, message }) => format!("{field}: {message}"),
     }
@@ -64,25 +73,91 @@ fn what_is_wrong_names_its_field() {
     }
 }
 
+/// The service `a.dns` behind the proxy `p`.
+fn behind_proxy() -> Stated {
+    Stated {
+        protocol: "https".into(),
+        proxy_name: "p".into(),
+        ..stated("dns", "a", "A.example", 8443)
+    }
+}
+
+fn proxy(listener_port: u32) -> RegistryProxy {
+    RegistryProxy {
+        name: "p".into(),
+        server_address: "proxy.example".into(),
+        server_port: 3128,
+        listener_port,
+        ..RegistryProxy::default()
+    }
+}
+
+#[test]
+fn a_service_behind_a_proxy_is_where_the_way_begins() {
+    let proxy = Proxy::new(&proxy(50_100), &BTreeSet::new()).unwrap();
+    let entry = Entry::new(behind_proxy(), Credentials::default(), Some(&proxy)).unwrap();
+    let through = entry.through().unwrap();
+    assert_eq!((&*through.proxy, through.listener), ("p", 50_100));
+    let tunnel = &through.tunnel;
+    assert_eq!(
+        (&*tunnel.sni, &*tunnel.target),
+        ("a.example", "A.example:8443")
+    );
+    let making = entry.making(&"edge".into());
+    assert_eq!(making.only_in, Some("edge".into()));
+    assert_eq!(
+        (&*making.sni, making.ports.default),
+        ("A.example", Some(8443))
+    );
+}
+
 #[test]
 fn what_would_go_around_a_proxy_is_refused() {
-    let mut through = stated("dns", "a", "a.example", 80);
-    through.proxy_name = "p".into();
-    assert!(fault(through).starts_with("proxyName: "));
+    let used = Proxy::new(&proxy(0), &BTreeSet::new()).unwrap();
+    let refused = |stated, proxy| {
+        let fault = Entry::new(stated, Credentials::default(), proxy).unwrap_err();
+        format!("{}: {}", fault.field, fault.message)
+    };
+    let none = refused(behind_proxy(), None);
+    assert!(
+        none.starts_with("proxyName: there is no proxy \"p\""),
+        "{none}"
+    );
+    let consul = Stated {
+        proxy_name: "p".into(),
+        protocol: "https".into(),
+        ..stated("consul", "c", "b", 8500)
+    };
+    let with = |change: fn(&mut Stated)| {
+        let mut stated = behind_proxy();
+        change(&mut stated);
+        stated
+    };
+    for wrong in [
+        consul,
+        with(|s| s.protocol = "http".into()),
+        with(|s| s.domain = "a.example,b.example".into()),
+        with(|s| s.domain = "_https._tcp.a.example".into()),
+    ] {
+        let fault = refused(wrong, Some(&used));
+        assert!(fault.starts_with("proxyName: only one host"), "{fault}");
+    }
+    let fault = refused(with(|s| s.sni = "a*b".into()), Some(&used));
+    assert!(fault.starts_with("sni: "), "{fault}");
 }
 
 #[test]
 fn listed_services_have_the_port_and_name_of_their_entry() {
     let mut api = stated("dns", "a", "a.example", 443);
     api.protocol = "https".into();
-    let making = Entry::new(api, Credentials::default()).unwrap().making();
+    let api = making(api);
+    assert_eq!((&*api.sni, api.ports.default), ("a.example", Some(443)));
+    assert_eq!(api.owner.to_string(), "registry:dns/a");
+    let consul = making(stated("consul", "c", "b", 8500));
     assert_eq!(
-        (&*making.sni, making.ports.default),
-        ("a.example", Some(443))
+        (consul.ports, consul.only_in),
+        (VirtualPorts::default(), None)
     );
-    assert_eq!(making.owner.to_string(), "registry:dns/a");
-    let consul = Entry::new(stated("consul", "c", "b", 8500), Credentials::default());
-    assert_eq!(consul.unwrap().making().ports, VirtualPorts::default());
 }
 
 #[test]
@@ -102,10 +177,27 @@ fn virtual_ports_are_ports() {
 #[test]
 fn credentials_do_not_show() {
     let secret = BTreeMap::from([("consulToken".into(), Redacted::new("hush"))]);
-    let entry = Entry::new(stated("consul", "c", "b", 8500), Credentials(secret));
+    let entry = Entry::new(stated("consul", "c", "b", 8500), Credentials(secret), None);
     let shown = format!("{entry:?}");
     assert!(
         shown.contains("consulToken") && !shown.contains("hush"),
         "{shown}"
     );
+}
+
+#[test]
+fn access_keys_of_a_secret_count_before_those_of_the_entry() {
+    let mut nacos = stated("nacos2", "n", "b", 8848);
+    let key = |nacos: &Stated, secret: &Credentials| {
+        let key = options::nacos(nacos, secret).credentials.key;
+        key.map(|(id, secret)| (id.to_string(), secret.reveal().to_owned()))
+    };
+    let none = Credentials::default();
+    assert_eq!(key(&nacos, &none), None);
+    (nacos.nacos_access_key, nacos.nacos_secret_key) = ("a".into(), "b".into());
+    assert_eq!(key(&nacos, &none), Some(("a".into(), "b".into())));
+    let pair = [("nacosAccessKey", "c"), ("nacosSecretKey", "d")];
+    let pair = pair.map(|(name, text)| (name.into(), Redacted::new(text)));
+    let secret = Credentials(pair.into());
+    assert_eq!(key(&nacos, &secret), Some(("c".into(), "d".into())));
 }

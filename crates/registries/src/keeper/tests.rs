@@ -20,6 +20,7 @@ fn keeper(patience: Patience, limits: Limits) -> Keeper {
         protocol: Protocol::Http,
         sni: "".into(),
         ports: VirtualPorts::default(),
+        only_in: None,
     };
     Keeper::new(making, patience, limits)
 }

@@ -1,7 +1,11 @@
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
+use testkit::Score;
+
 use super::*;
 use crate::fixed::instance;
+use crate::recorded;
 
 fn making() -> Making {
     Making {
@@ -11,6 +15,7 @@ fn making() -> Making {
         protocol: Protocol::Http,
         sni: "".into(),
         ports: VirtualPorts::default(),
+        only_in: None,
     }
 }
 
@@ -37,6 +42,44 @@ fn weights_keep_their_proportion_and_none_becomes_nothing() {
     assert_eq!(weighing(&[0.0, 3.0]), [3]);
     assert_eq!(weighing(&[-1.0, f64::NAN, 3.0]), [1, 1, 3]);
     assert_eq!(weighing(&[f64::INFINITY, 0.5]), [1_000_000, 50]);
+}
+
+/// An instance as Higress's table has it.
+fn of_table(row: &Value) -> Instance {
+    Instance {
+        weight: row["weight"].as_f64().unwrap(),
+        ..instance(
+            row["ip"].as_str().unwrap(),
+            row["port"].as_u64().unwrap().try_into().unwrap(),
+        )
+    }
+}
+
+#[test]
+fn services_become_what_they_become_with_higress() {
+    let made = |instances: &[Instance]| {
+        let made = making().make(&"a".into(), instances, &Limits::default());
+        made.unwrap().entry.spec.clone()
+    };
+    let mut score = Score::default();
+    for case in recorded::cases("Test_generateServiceEntry_Weight") {
+        let services = case["services"].as_array().unwrap();
+        let instances: Vec<Instance> = services.iter().map(of_table).collect();
+        let weights: Vec<u32> = made(&instances)
+            .endpoints
+            .iter()
+            .map(|e| e.weight)
+            .collect();
+        let differences = testkit::differences(&case["expectedWeights"], &json!(weights));
+        score.count(case["name"].as_str().unwrap(), &differences);
+    }
+    for case in recorded::cases("Test_generateServiceEntry_DNSResolution") {
+        let entry = made(&[of_table(&case)]);
+        let found = json!([entry.resolution().as_str_name(), entry.endpoints[0].address]);
+        let differences = testkit::differences(&json!(["DNS", case["ip"]]), &found);
+        score.count("a host is looked up", &differences);
+    }
+    score.as_listed(include_str!("../../tests/differences/registry.txt"));
 }
 
 #[test]

@@ -20,6 +20,7 @@ fn source(open: Open) -> RegistrySource {
             protocol: Protocol::Http,
             sni: "".into(),
             ports: VirtualPorts::default(),
+            only_in: None,
         },
         patience: Patience {
             empty: Keep::For(Duration::from_secs(60)),

@@ -7,18 +7,8 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::backends::Read;
+use crate::recorded;
 use crate::report::{Instance, Report};
-
-/// The cases of a test of Higress's registries; none where there are no recordings.
-fn recorded(test: &str) -> Vec<Value> {
-    let Some(path) = testkit::recording("higress-tables/registry.json") else {
-        return Vec::new();
-    };
-    let tables: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let table = tables.iter().find(|t| t["test"] == *test);
-    let cases = table.expect("the table has the test")["cases"].as_array();
-    cases.expect("the test has cases").clone()
-}
 
 fn compare(score: &mut Score, case: &Value, host: &str, protocol: &str, instance: &Instance) {
     let config = &case["expectedConfig"];
@@ -42,7 +32,7 @@ fn host(name: &str) -> &str {
 #[test]
 fn urls_of_dubbo_are_read_as_higress_reads_them() {
     let mut score = Score::default();
-    for case in recorded("TestGetDubboConfig") {
+    for case in recorded::cases("TestGetDubboConfig") {
         let url = case["url"].as_str().unwrap();
         let (path, node) = url.rsplit_once('/').unwrap();
         let interface = path.split('/').nth(2).unwrap();
@@ -62,7 +52,7 @@ fn urls_of_dubbo_are_read_as_higress_reads_them() {
 #[test]
 fn instances_of_spring_cloud_are_read_as_higress_reads_them() {
     let mut score = Score::default();
-    for case in recorded("TestGetSpringCloudConfig") {
+    for case in recorded::cases("TestGetSpringCloudConfig") {
         let content = case["content"].as_str().unwrap().to_owned();
         let mut tree = tree::Tree::new(&[("/services".into(), Layout::Applications)]);
         let (mut out, mut asks) = (Outbox::default(), tree.begin());

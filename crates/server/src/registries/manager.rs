@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures::future::join_all;
 use model::{Diagnostic, Namespace};
 use registries::entry::{Entry, Key};
-use registries::keeper::Patience;
 use registries::limits::Limits;
 use registries::nacos::mcp::{McpSource, McpState};
+use registries::proxy::{self, ProxiesSource, Proxy, Tunnel};
 use registries::source::RegistrySource;
 use registries::state::State;
 use tokio::sync::watch;
@@ -25,7 +25,7 @@ pub type OnFindings = Box<dyn Fn(Vec<Diagnostic>) + Send + Sync>;
 /// A registry that is read.
 #[derive(Clone)]
 pub struct Known {
-    entry: Entry,
+    pub(super) entry: Entry,
     /// How it is.
     pub state: State,
     /// How its servers of MCP are, where they are read.
@@ -39,6 +39,9 @@ pub struct Registries {
     /// By kind and name.
     pub known: Arc<BTreeMap<Key, Known>>,
 }
+
+/// Proxies before services, by name, with what they are asked for.
+pub(super) type Proxies = BTreeMap<Arc<str>, (Proxy, Vec<Tunnel>)>;
 
 /// What registries are managed with.
 pub struct Manager {
@@ -69,11 +72,13 @@ impl Manager {
         shown: watch::Sender<Registries>,
         stop: CancellationToken,
     ) {
-        let mut known = BTreeMap::new();
+        let (mut known, mut proxies) = (BTreeMap::new(), Proxies::new());
         loop {
             let seen = told.borrow_and_update().clone();
-            let plan = plan(&self.options.stated, &seen);
+            let mut plan = plan(&self.options.stated, &seen);
+            let named = std::mem::take(&mut plan.proxies);
             self.reconcile(&mut known, plan).await;
+            self.reconcile_proxies(&mut proxies, named, &known).await;
             shown.send_replace(Registries {
                 seen: Some(seen),
                 known: Arc::new(known.clone()),
@@ -112,9 +117,36 @@ impl Manager {
         (self.on_findings)(plan.found);
     }
 
+    /// Serves the ways through proxies that services have now. A proxy that cannot be used is served as before.
+    async fn reconcile_proxies(
+        &self,
+        before: &mut Proxies,
+        named: BTreeMap<Arc<str>, Option<Proxy>>,
+        known: &BTreeMap<Key, Known>,
+    ) {
+        let entries = known.values().map(|known| &known.entry);
+        let proxies = ways(named, before, entries.collect());
+        if proxies == *before {
+            return;
+        }
+        let (made, home) = (proxies.clone(), self.edge.namespace.clone());
+        let make: Make = Box::new(move |_| Box::new(ProxiesSource::new(&made, &home)));
+        if proxies.is_empty() {
+            self.supervisor.remove(&proxy::owner()).await;
+        } else if before.is_empty() {
+            if let Err(error) = self.supervisor.add_patient(make, Some(self.options.start)) {
+                tracing::error!(%error, "Proxies before services are not served.");
+                return;
+            }
+        } else {
+            self.supervisor.replace(make);
+        }
+        *before = proxies;
+    }
+
     async fn add(&self, key: Key, entry: Entry, known: &mut BTreeMap<Key, Known>) {
         let state = State::default();
-        let make = make(&entry, &state, self.options.patience());
+        let make = self.make(&entry, &state);
         let start = self.options.start;
         let added = self.supervisor.add_patient(make, Some(start));
         if let Err(error) = added {
@@ -129,9 +161,7 @@ impl Manager {
 
     async fn replace(&self, key: &Key, entry: Entry, known: &mut BTreeMap<Key, Known>) {
         let state = State::default();
-        let replaced = self
-            .supervisor
-            .replace(make(&entry, &state, self.options.patience()));
+        let replaced = self.supervisor.replace(self.make(&entry, &state));
         if replaced {
             tracing::info!(registry = %key, "A registry is read as its new entry says.");
             let before = known.get(key).and_then(|known| known.mcp.clone());
@@ -174,19 +204,43 @@ impl Manager {
         };
         is_read.then_some(state)
     }
+
+    fn make(&self, entry: &Entry, state: &State) -> Make {
+        let (entry, state) = (entry.clone(), state.clone());
+        let (patience, home) = (self.options.patience(), self.edge.namespace.clone());
+        Box::new(move |_| {
+            Box::new(RegistrySource {
+                making: entry.making(&home),
+                patience,
+                limits: Limits::default(),
+                open: entry.open(),
+                state: state.clone(),
+            })
+        })
+    }
 }
 
-fn make(entry: &Entry, state: &State, patience: Patience) -> Make {
-    let (entry, state) = (entry.clone(), state.clone());
-    Box::new(move |_| {
-        Box::new(RegistrySource {
-            making: entry.making(),
-            patience,
-            limits: Limits::default(),
-            open: entry.open(),
-            state: state.clone(),
-        })
-    })
+/// What each proxy is asked for, of those that are asked for something.
+pub(super) fn ways(
+    named: BTreeMap<Arc<str>, Option<Proxy>>,
+    before: &Proxies,
+    entries: Vec<&Entry>,
+) -> Proxies {
+    let mut proxies = Proxies::new();
+    for (name, proxy) in named {
+        let proxy = proxy.or_else(|| Some(before.get(&name)?.0.clone()));
+        let Some(proxy) = proxy else { continue };
+        let through = entries.iter().filter_map(|entry| entry.through());
+        let through = through.filter(|through| through.proxy == name);
+        let tunnels = through.map(|through| (through.tunnel.sni.clone(), &through.tunnel));
+        // Those of one name are the same.
+        let tunnels: BTreeMap<_, _> = tunnels.collect();
+        if !tunnels.is_empty() {
+            let tunnels = tunnels.into_values().cloned().collect();
+            proxies.insert(name, (proxy, tunnels));
+        }
+    }
+    proxies
 }
 
 /// Resolves when what was told is acted upon: the registries that there are to be are among the sources.

@@ -24,6 +24,13 @@ pub fn page(registries: &Registries) -> Value {
             "reports": health.reports,
             "failures": health.failures,
             "lastError": health.error.as_deref(),
+            "proxy": known.entry.through().map(|through| {
+                json!({
+                    "name": &*through.proxy,
+                    "listenerPort": through.listener,
+                    "target": &*through.tunnel.target,
+                })
+            }),
             "mcp": known.mcp.as_ref().map(|state| {
                 let mcp = state.get();
                 json!({
