@@ -12,6 +12,7 @@ mod options;
 mod permissions;
 mod private;
 mod registries;
+mod remote_ingresses;
 mod secure;
 mod support;
 mod trust;

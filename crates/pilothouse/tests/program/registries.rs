@@ -206,16 +206,17 @@ fn an_edit_of_a_bridge_touches_what_it_changes() {
     // A service behind a proxy is where the way to it begins, at a port that is told.
     let api = "  - {type: dns, name: api, domain: api.example, port: 443, protocol: https, proxyName: p}\n";
     bridge(folder, &(entry("") + &fixed("10.7.1.3") + api));
-    until("the way is there", || server.has("127.0.0.1"));
-    let page = server.get("/debug/registries").unwrap();
-    let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+    until("the way is there", || has(&server, "127.0.0.1"));
+    let page = server.json("/debug/registries");
     let rows = page.as_array().unwrap();
     let row = rows.iter().find(|row| row["name"] == "api").unwrap();
     assert_eq!(row["proxy"]["target"], "api.example:443");
     assert_eq!(row["proxy"]["name"], "p");
     let port = row["proxy"]["listenerPort"].as_u64().unwrap();
     assert!((50_001..51_000).contains(&port), "{port}");
-    until("nothing is told", || server.findings("PIL0051").is_empty());
+    until("nothing is told", || {
+        findings(&server, "PIL0051").is_empty()
+    });
 
     // An entry that goes takes its services along at once, and those of the other stay.
     bridge(folder, &fixed("10.7.1.3"));

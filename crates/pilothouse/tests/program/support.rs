@@ -178,7 +178,7 @@ impl Drop for Server {
 /// A server whose Kubernetes API lets everybody in, over a store of its own.
 pub(crate) struct Api {
     pub(crate) address: SocketAddr,
-    _server: Server,
+    pub(crate) server: Server,
 }
 
 impl Api {
@@ -192,10 +192,7 @@ impl Api {
         let quiet = ["--insecure-local", "--state-dir", "off"];
         let mut server = Server::start(&[&store, &quiet[..], flags].concat());
         let address = server.told("Serving the Kubernetes API.", "address=");
-        Self {
-            address,
-            _server: server,
-        }
+        Self { address, server }
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> Value {

@@ -3,122 +3,48 @@
 //!
 //! Both clusters are APIs of our own; the audit log of the remote one shows what was written.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
-
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{Api, until};
+
 const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses";
 const SECRETS: &str = "/api/v1/namespaces/istio-system/secrets";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/istio-system/leases";
 /// What the status of Ingresses has.
 const ADDRESS: &str = "192.0.2.7";
 
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
-
-/// A request of HTTP/1.1, and its answer's JSON; null where there is none.
-fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> Value {
-    let Ok(mut socket) = TcpStream::connect(address) else {
-        return Value::Null;
-    };
-    let body = match body {
-        Value::Null => String::new(),
-        body => body.to_string(),
-    };
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let mut answer = String::new();
-    let done = socket.write_all(request.as_bytes());
-    if done
-        .and_then(|()| socket.read_to_string(&mut answer))
-        .is_err()
-    {
-        return Value::Null;
-    }
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    serde_json::from_str(body).unwrap_or_default()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> Result<(), String>) {
-    let end = Instant::now() + PATIENCE;
-    while let Err(now) = holds() {
-        assert!(Instant::now() < end, "in vain: {what}; it is {now}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// A server with an API over its own store; it ends with the test.
-struct Server {
-    child: Child,
-    http: SocketAddr,
-    api: SocketAddr,
+/// A control plane with an API over its own store.
+struct Cluster {
+    api: Api,
     audit: PathBuf,
     _dir: tempfile::TempDir,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Server {
+impl Cluster {
     fn start(more: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (grpc, http, api) = (free(), free(), free());
         let audit = dir.path().join("audit.log");
-        let child = Command::new(env!("CARGO_BIN_EXE_pilothouse"))
-            .args(["serve", "--state-dir", "off", "--log", "warn"])
-            .args(["--insecure-local", "--lease-duration", "4s", "--data"])
-            .arg(dir.path().join("data"))
-            .arg("--api-audit-log")
-            .arg(&audit)
-            .args(["--grpc-addr", &grpc.to_string()])
-            .args(["--http-addr", &http.to_string()])
-            .args(["--api-addr", &api.to_string()])
-            .args(more)
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Self {
-            child,
-            http,
-            api,
-            audit,
-            _dir: dir,
-        };
-        until("the API answers", || match server.get("/version") {
-            Value::Null => Err("silent".to_owned()),
-            _ => Ok(()),
-        });
+        let flags = ["--lease-duration", "4s", "--api-audit-log"];
+        let flags = [&flags[..], &[audit.to_str().unwrap()], more].concat();
+        let api = Api::start(&dir.path().join("data"), &flags);
         for namespace in ["shop", "istio-system"] {
             let object =
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-            ask(server.api, "POST", "/api/v1/namespaces", &object);
+            until("the API answers", || !api.get("/version").is_null());
+            api.ask("POST", "/api/v1/namespaces", &object);
         }
-        server
-    }
-
-    fn get(&self, path: &str) -> Value {
-        ask(self.api, "GET", path, &Value::Null)
+        Self {
+            api,
+            audit,
+            _dir: dir,
+        }
     }
 
     fn create(&self, collection: &str, object: &Value) {
-        let made = ask(self.api, "POST", collection, object);
+        let made = self.api.ask("POST", collection, object);
         assert_eq!(
             made["metadata"]["name"], object["metadata"]["name"],
             "{made}"
@@ -142,19 +68,14 @@ impl Server {
 
     /// The address in the status of an Ingress.
     fn address(&self, ingress: &str) -> Option<String> {
-        let ingress = self.get(&format!("{INGRESSES}/{ingress}"));
+        let ingress = self.api.get(&format!("{INGRESSES}/{ingress}"));
         let ip = &ingress["status"]["loadBalancer"]["ingress"][0]["ip"];
         ip.as_str().map(str::to_owned)
     }
 
     /// The hosts of Gateways, each with the name of its certificate.
     fn served(&self) -> Vec<String> {
-        let page = ask(
-            self.http,
-            "GET",
-            "/debug/configz?kind=Gateway",
-            &Value::Null,
-        );
+        let page = self.api.server.json("/debug/configz?kind=Gateway");
         let gateways = page.as_array().into_iter().flatten();
         let servers = gateways.flat_map(|gateway| gateway["spec"]["servers"].as_array().cloned());
         let secure = servers.flatten().filter_map(|server| {
@@ -167,10 +88,7 @@ impl Server {
     }
 
     fn until_served(&self, wanted: &[&str]) {
-        until("what is served", || match self.served() {
-            served if served == wanted => Ok(()),
-            other => Err(format!("{other:?}")),
-        });
+        until(&format!("{wanted:?} is served"), || self.served() == wanted);
     }
 
     /// The paths at which something was written by this method.
@@ -185,39 +103,29 @@ impl Server {
 
     /// Waits until nothing is to be written into any remote cluster.
     fn until_nothing_is_written(&self) {
-        until("nothing is written", || match self.remotes() {
-            Value::Array(none) if none.is_empty() => Ok(()),
-            other => Err(other.to_string()),
-        });
+        until("nothing is written", || self.remotes() == json!([]));
     }
 
     fn remotes(&self) -> Value {
-        let page = ask(self.http, "GET", "/debug/writing", &Value::Null);
-        page["remotes"].clone()
+        self.api.server.json("/debug/writing")["remotes"].clone()
     }
 }
 
 /// The Secret that has a cluster read.
-fn secret(of: &Server, annotations: Value) -> Value {
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": format!("http://{}", of.api)}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": {}}],
-    });
+fn secret(of: &Cluster, annotations: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {
             "name": "east", "namespace": "istio-system", "labels": {"istio/multiCluster": "true"},
             "annotations": annotations,
         },
-        "stringData": {"east": kubeconfig.to_string()},
+        "stringData": {"east": of.api.kubeconfig()},
     })
 }
 
-fn east() -> Server {
+fn east() -> Cluster {
     // It has no part in this but for its API.
-    let east = Server::start(&["--write-status=false"]);
+    let east = Cluster::start(&["--write-status=false"]);
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"ports": [{"name": "http", "port": 80}]},
@@ -236,23 +144,19 @@ fn east() -> Server {
 #[test]
 fn ingresses_of_a_remote_cluster_are_served_and_told_where_they_are() {
     let east = east();
-    let control = Server::start(&["--ingress-publish-address", ADDRESS]);
+    let control = Cluster::start(&["--ingress-publish-address", ADDRESS]);
     // Of the same name, and of no class that is served here.
     control.ingress("web", "public");
     let replace = |annotations: Value| {
         let path = format!("{SECRETS}/east");
-        let replaced = ask(control.api, "PUT", &path, &secret(&east, annotations));
+        let replaced = control.api.ask("PUT", &path, &secret(&east, annotations));
         assert_eq!(replaced["metadata"]["name"], "east", "{replaced}");
     };
 
     // Nothing is said of its Ingresses, so none is read.
     control.create(SECRETS, &secret(&east, json!({})));
     until("the cluster is read", || {
-        let page = ask(control.http, "GET", "/debug/clusterz", &Value::Null);
-        match page[1]["syncStatus"] == "synced" {
-            true => Ok(()),
-            false => Err(page.to_string()),
-        }
+        control.api.server.json("/debug/clusterz")[1]["syncStatus"] == "synced"
     });
     assert_eq!(control.served(), Vec::<String>::new());
     control.until_nothing_is_written();
@@ -260,11 +164,10 @@ fn ingresses_of_a_remote_cluster_are_served_and_told_where_they_are() {
     // One class is, under the running server.
     replace(json!({"pilothouse.io/ingress-class": "public"}));
     control.until_served(&["web.test kubernetes-ingress://east/shop/cert"]);
-    until("its status", || match east.address("web") {
-        Some(address) if address == ADDRESS => Ok(()),
-        other => Err(format!("{other:?}; {}", control.remotes())),
+    until("its status is written", || {
+        east.address("web").as_deref() == Some(ADDRESS)
     });
-    let leases = east.get(LEASES);
+    let leases = east.api.get(LEASES);
     assert_eq!(
         leases["items"][0]["metadata"]["name"], "pilothouse-remote-ingress-leader",
         "{leases}"
@@ -293,16 +196,11 @@ fn ingresses_of_a_remote_cluster_are_served_and_told_where_they_are() {
     control.until_served(&[]);
     replace(json!({"pilothouse.io/ingress-class": "*"}));
     control.until_served(&both);
-    until("its status", || match east.address("else") {
-        Some(address) if address == ADDRESS => Ok(()),
-        other => Err(format!("{other:?}; {}", control.remotes())),
+    until("its status is written", || {
+        east.address("else").as_deref() == Some(ADDRESS)
     });
-    ask(
-        control.api,
-        "DELETE",
-        &format!("{SECRETS}/east"),
-        &Value::Null,
-    );
+    let path = format!("{SECRETS}/east");
+    control.api.ask("DELETE", &path, &Value::Null);
     control.until_served(&[]);
 
     // What was written: two statuses there, each once, and none to the namesake here.
