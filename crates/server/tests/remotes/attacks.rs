@@ -182,8 +182,9 @@ async fn five_hundred_secrets_at_once_cost_no_more_than_the_limit() {
     }
     rig.found("").await;
     assert_eq!(rig.clusters().await, ["Kubernetes synced", "good synced"]);
+    // Some seconds; a machine with other work takes longer.
     assert!(
-        start.elapsed() < Duration::from_secs(30),
+        start.elapsed() < Duration::from_secs(60),
         "{:?}",
         start.elapsed()
     );

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use xds::{Published, TypeUrl};
 
 /// How long anything may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The rank of the configured cluster.
 const RANK: u8 = 100;
