@@ -115,7 +115,12 @@ impl Client {
     pub async fn get(&self, path: &str, time: Duration, limit: usize) -> Result<Answer, HttpError> {
         let asking = tokio::time::timeout(time, self.ask(path, limit));
         let timed_out = |_| HttpError::TimedOut(self.0.name.clone(), time);
-        asking.await.map_err(timed_out)?
+        let answer = asking.await.map_err(timed_out).flatten();
+        if !matches!(answer, Ok(_) | Err(HttpError::Status(..))) {
+            // What lost this connection without a word has lost the others, too, and each would take as long to show it.
+            self.0.forget();
+        }
+        answer
     }
 
     async fn ask(&self, path: &str, limit: usize) -> Result<Answer, HttpError> {
@@ -209,6 +214,11 @@ impl Shared {
         idle.pop()
     }
 
+    fn forget(&self) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.clear();
+    }
+
     fn keep(&self, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE {
@@ -242,3 +252,6 @@ pub fn escape(text: &str) -> String {
     }
     escaped
 }
+
+#[cfg(test)]
+mod tests;
