@@ -2,6 +2,7 @@
 
 mod audit_log;
 mod bodies;
+mod certificates;
 mod delegates;
 mod dribble;
 mod files;
@@ -9,6 +10,7 @@ mod headers;
 mod idle;
 mod jwks;
 mod labels;
+mod modules;
 mod names;
 mod namespaces;
 mod nodes;
@@ -18,6 +20,7 @@ mod quiet_frames;
 mod rebinding;
 mod resets;
 mod streams;
+mod templates;
 mod tls;
 mod token;
 mod views;
@@ -70,6 +73,9 @@ pub const ALL: &[Attack] = &[
     tls::CERTIFICATE_CHAINS,
     tls::TLS_GARBAGE,
     tls::KEY_UPDATES,
+    modules::MODULES,
+    certificates::CERTIFICATES,
+    templates::TEMPLATES,
 ];
 
 /// The attack of a name.

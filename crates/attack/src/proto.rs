@@ -8,6 +8,10 @@ pub const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 pub const ENDPOINT: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
 /// Listeners.
 pub const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
+/// Routes.
+pub const ROUTE: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
+/// Configurations of extensions.
+pub const EXTENSION: &str = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig";
 
 fn varint(mut n: u64, out: &mut Vec<u8>) {
     while n >= 128 {

@@ -131,4 +131,7 @@ ceilings! {
     chains_of_certificates_have_a_size: "certificate-chains",
     what_is_no_tls_is_closed: "tls-garbage",
     new_keys_hold_up_no_stream: "key-updates",
+    modules_are_fetched_within_bounds: "modules",
+    a_directory_of_certificates_is_asked_within_bounds: "endless-directory",
+    values_of_secrets_are_bounded: "templates",
 }
