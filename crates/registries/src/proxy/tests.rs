@@ -9,7 +9,10 @@ fn stated(name: &str) -> Stated {
     }
 }
 
-fn fault(change: fn(&mut Stated)) -> String {
+/// What a case changes.
+type Edit = fn(&mut Stated);
+
+fn fault(change: Edit) -> String {
     let mut stated = stated("p");
     change(&mut stated);
     match Proxy::new(&stated, &BTreeSet::from([50_500])) {
@@ -20,7 +23,7 @@ fn fault(change: fn(&mut Stated)) -> String {
 
 #[test]
 fn what_is_wrong_names_its_field() {
-    let cases: [(fn(&mut Stated), &str); 9] = [
+    let cases: [(Edit, &str); 9] = [
         (|_| {}, ""),
         (|s| s.proxy_type = "http".into(), ""),
         (|s| s.proxy_type = "socks5".into(), "type: \"socks5\""),
