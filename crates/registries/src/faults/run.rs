@@ -116,7 +116,7 @@ impl Reading {
         let entry = server.entry(port);
         let state = state::State::default();
         let source = RegistrySource {
-            making: entry.making(),
+            making: entry.making(&"higress-system".into()),
             patience: Patience {
                 empty: empty.map_or(Keep::Forever, Keep::For),
                 outage: Keep::Forever,

@@ -412,7 +412,7 @@ impl Server {
                 "eureka".into()
             }
         };
-        Entry::new(stated, credentials).unwrap()
+        Entry::new(stated, credentials, None).unwrap()
     }
 }
 
