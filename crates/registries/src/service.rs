@@ -1,6 +1,6 @@
 //! What a service of a registry becomes: a ServiceEntry, and a DestinationRule where it speaks TLS.
 // Higress: registry/nacos/watcher.go generateServiceEntry, registry/direct/watcher.go, 2.1. Unlike there, fractions of weights
-// count, and what is unhealthy or weighs nothing gets no requests.
+// count, what is unhealthy or weighs nothing gets no requests, and endpoints do not repeat the port of their service.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -135,7 +135,7 @@ impl Making {
         let weights = weights(&usable);
         let endpoints = usable.iter().zip(weights);
         let endpoints = endpoints
-            .map(|(u, weight)| endpoint(u.instance, protocol, weight, limits))
+            .map(|(u, weight)| endpoint(u.instance, (protocol, number), weight, limits))
             .collect();
         let resolution = if is_static {
             Resolution::Static
@@ -265,9 +265,10 @@ fn weights(usable: &[Usable<'_>]) -> Vec<u32> {
     usable.iter().map(scaled).collect()
 }
 
+/// An endpoint of a service with a port. It names its own where that is another: a map costs more than all else of it.
 fn endpoint(
     instance: &Instance,
-    protocol: Protocol,
+    (protocol, number): (Protocol, u16),
     weight: u32,
     limits: &Limits,
 ) -> WorkloadEntry {
@@ -277,7 +278,10 @@ fn endpoint(
     let labels = instance.metadata.iter().filter(fits).take(limits.pairs);
     WorkloadEntry {
         address: instance.address.to_string(),
-        ports: BTreeMap::from([(protocol.port_name().to_owned(), instance.port.into())]),
+        ports: (instance.port != number)
+            .then(|| (protocol.port_name().to_owned(), instance.port.into()))
+            .into_iter()
+            .collect(),
         labels: labels
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect(),

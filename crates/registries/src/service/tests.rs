@@ -203,3 +203,16 @@ fn virtual_ports_stand_for_those_of_instances() {
         assert_eq!(made.entry.spec.endpoints[0].ports["http"], 80);
     }
 }
+
+#[test]
+fn endpoints_name_their_port_where_it_is_another() {
+    let instances = [("10.0.0.1", 80), ("10.0.0.2", 80), ("10.0.0.3", 81)];
+    let instances = instances.map(|(address, port)| instance(address, port));
+    let made = making().make(&"a".into(), &instances, &Limits::default());
+    let spec = &made.unwrap().entry.spec;
+    let own: Vec<_> = spec.endpoints.iter().map(|e| e.ports.get("http")).collect();
+    assert_eq!(
+        (spec.ports[0].number, own),
+        (80, vec![None, None, Some(&81)])
+    );
+}
