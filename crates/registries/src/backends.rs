@@ -1,5 +1,7 @@
 //! Real registries for tests: the scripts of `../shared/tools/backends`, where they are installed.
 
+pub(crate) mod scale;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -205,32 +207,33 @@ pub(crate) fn figures(mut times: Vec<Duration>) -> String {
     times.sort();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
     format!(
-        "{} times: p50 {:?}, p90 {:?}, max {:?}",
+        "{} times: p50 {:?}, p90 {:?}, p99 {:?}, max {:?}",
         times.len(),
         at(0.5),
         at(0.9),
+        at(0.99),
         at(1.0)
     )
 }
 
-/// The memory of this process, in megabytes.
-pub(crate) fn resident_mb() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find_map(|l| l.strip_prefix("VmRSS:"))
-        .unwrap();
-    line.trim()
-        .trim_end_matches(" kB")
-        .trim()
-        .parse::<u64>()
-        .unwrap()
-        / 1024
+/// The memory of a process: all that is resident, and what of it is no file's.
+pub(crate) fn resident_mb(pid: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let of = |name: &str| {
+        let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
+        let kb = line.trim().trim_end_matches(" kB");
+        kb.parse::<u64>().unwrap() / 1024
+    };
+    format!(
+        "{} MB resident, {} MB of them anonymous",
+        of("VmRSS:"),
+        of("RssAnon:")
+    )
 }
 
-/// What this process has used of a processor, in milliseconds.
-pub(crate) fn processor_ms() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+/// What a process has used of processors, in milliseconds.
+pub(crate) fn processor_ms(pid: &str) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     // Behind the name of the program, which may have spaces.
     let fields: Vec<&str> = stat
         .rsplit_once(')')

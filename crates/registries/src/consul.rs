@@ -1,32 +1,41 @@
 //! Consul: the services of a catalog and their instances, by blocking queries.
 //!
-//! A query is answered when what it asks for has changed. Where there are few services each is asked for by a query of its
-//! own. Where there are many, which would take more connections than a Consul allows a client, one query waits for the
-//! summary of all services, and those whose line is another are asked for; what a line does not show, as a port, is found
-//! out by asking for all, at most every [`SWEEP`].
+//! A query is answered when what it asks for has changed. Each service is asked for by a query of its own, as far as a Consul
+//! allows a client so many: over TLS it speaks HTTP/2, and hundreds share a connection. In the clear each takes a connection,
+//! of which there are 200. Where there are more services, those that changed last have a query each, and another waits for
+//! the summary of all: the services whose line is another are asked for; what a line does not show, as a port, is found out
+//! by asking for all, at most every [`SWEEP`].
 // Consul: api documentation, "Blocking Queries" and "Consistency Modes", 1.15. Higress: registry/consul/watcher.go, 2.1.
 
 pub mod decode;
+#[cfg(test)]
+mod scale;
 mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::HeaderName;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{Answer, Client, HttpError, Server, escape, secret};
-use crate::report::{self, Reading, Registry, RegistryError, Reports};
+use crate::report::{self, Instance, Reading, Registry, RegistryError, Reports};
 use decode::Garbled;
 use model::redacted::Redacted;
 
-/// Most services that are asked for by a query each; a Consul allows 200 connections of one client.
+/// Most services that are asked for by a query each that takes a connection; a Consul allows 200 of one client.
 pub const SINGLE: usize = 150;
+/// Where there are more, so many that changed last have one.
+const HOT: usize = 120;
 /// How often all services are asked for at most.
 pub const SWEEP: Duration = Duration::from_secs(30);
 /// How long a query waits for a change. A Consul adds up to a sixteenth. A connection that was lost without a word is noticed
 /// by then and [`ANSWER`].
 const WAIT: Duration = Duration::from_secs(20);
+/// So long where many share a connection: every end is an answer with all instances, for each of thousands of services.
+/// It is the most that a Consul lets anybody wait.
+const LONG_WAIT: Duration = Duration::from_secs(600);
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(15);
 /// The largest answer that is read.
@@ -54,6 +63,8 @@ pub struct Consul {
     tag: Arc<str>,
     datacenter: Arc<str>,
     namespace: Arc<str>,
+    /// Whether a long wait was cut off, so that waits are short from then on.
+    was_cut: Arc<AtomicBool>,
 }
 
 /// Why a query gave nothing.
@@ -82,6 +93,7 @@ impl Consul {
             tag: options.tag.clone(),
             datacenter: options.datacenter.clone(),
             namespace: options.namespace.clone(),
+            was_cut: Arc::default(),
         }
     }
 
@@ -96,8 +108,13 @@ impl Consul {
         Ok(found.unwrap_or_else(|| "dc1".into()))
     }
 
-    /// Asks for a path; where an index is known, once something is newer. Returns the index of the answer.
-    async fn query(&self, path: &str, index: u64) -> Result<(u64, Answer), QueryError> {
+    /// Asks for a path; where an index is known, once something is newer, or at the end of `wait`. Returns the index of the answer.
+    async fn query(
+        &self,
+        path: &str,
+        index: u64,
+        wait: Duration,
+    ) -> Result<(u64, Answer), QueryError> {
         let mut path = format!("{path}?");
         let mut add = |key: &str, value: &str| {
             if !value.is_empty() {
@@ -109,8 +126,8 @@ impl Consul {
         let mut time = ANSWER;
         if index > 0 {
             add("index", &index.to_string());
-            add("wait", &format!("{}s", WAIT.as_secs()));
-            time += WAIT + WAIT / 16;
+            add("wait", &format!("{}s", wait.as_secs()));
+            time += wait + wait / 16;
         }
         if index == 0 {
             // Or a server that has just started tells of a past that it is still reading from its log.
@@ -125,16 +142,29 @@ impl Consul {
         Ok((new, answer))
     }
 
+    /// Asks for a service. None where it is as it was at the index `known`.
     async fn service(
         &self,
         name: &str,
         index: u64,
-    ) -> Result<(u64, Vec<crate::Instance>), QueryError> {
+        known: u64,
+    ) -> Result<(u64, Option<Vec<Instance>>), QueryError> {
         let path = format!("/v1/health/service/{}", escape(name));
-        let (index, answer) = self.query(&path, index).await?;
+        let is_long = self.client.shares_connections() && !self.was_cut.load(Ordering::Relaxed);
+        let wait = if is_long { LONG_WAIT } else { WAIT };
+        let (index, answer) = self.query(&path, index, wait).await?;
+        if index > 0 && index == known {
+            return Ok((index, None));
+        }
         let instances = decode::instances(&answer.body, &self.tag);
         let instances = instances.map_err(|error| QueryError::Garbled("instances", error))?;
-        Ok((index, instances))
+        Ok((index, Some(instances)))
+    }
+
+    /// From now on waits are short. Returns whether any may have been long.
+    fn waits_shorter(&self) -> bool {
+        self.was_cut.store(true, Ordering::Relaxed);
+        self.client.shares_connections()
     }
 }
 

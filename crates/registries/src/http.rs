@@ -1,7 +1,9 @@
-//! Requests to registries over HTTP/1.1, with limits of time and size. Connections are kept and used again.
+//! Requests to registries over HTTP, with limits of time and size. Connections are kept and used again; over TLS, where a
+//! server speaks HTTP/2, many requests share one.
 
 mod ask;
 mod connection;
+mod shared;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,6 +20,7 @@ use tokio_rustls::TlsConnector;
 pub(crate) use ask::{Ask, ask_once};
 use connection::CONNECT;
 pub(crate) use connection::Connection;
+use shared::{Lent, Lines};
 
 /// Connections that are kept although nothing is asked over them.
 const IDLE: usize = 16;
@@ -87,6 +90,13 @@ struct Shared {
     headers: Vec<(HeaderName, HeaderValue)>,
     tls: OnceLock<TlsConnector>,
     idle: Mutex<Vec<Connection>>,
+    lines: Lines,
+}
+
+/// A new connection.
+enum Opened {
+    Single(Connection),
+    Lent(Lent),
 }
 
 impl Client {
@@ -99,12 +109,18 @@ impl Client {
             headers,
             tls: OnceLock::new(),
             idle: Mutex::default(),
+            lines: Lines::default(),
         }))
     }
 
     /// The server, as it is shown.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
+    }
+
+    /// Whether many requests share a connection, as far as the server has answered yet.
+    pub fn shares_connections(&self) -> bool {
+        self.0.lines.is_any()
     }
 
     /// Asks for a path with its query.
@@ -125,6 +141,9 @@ impl Client {
 
     async fn ask(&self, path: &str, limit: usize) -> Result<Answer, HttpError> {
         let shared = &self.0;
+        if let Some(lent) = shared.lines.lend() {
+            return self.ask_over(lent, path, limit).await;
+        }
         // One that was kept may have been closed meanwhile.
         while let Some(mut kept) = shared.take() {
             if !kept.is_open().await {
@@ -135,9 +154,42 @@ impl Client {
                 Err(_) => break,
             }
         }
-        let mut connection = self.connect().await?;
-        let response = connection.send(self.request(path)?).await?;
-        self.answer(connection, response, path, limit).await
+        match self.open().await? {
+            Opened::Lent(lent) => self.ask_over(lent, path, limit).await,
+            Opened::Single(mut connection) => {
+                let response = connection.send(self.request(path)?).await?;
+                self.answer(connection, response, path, limit).await
+            }
+        }
+    }
+
+    /// Asks over a connection that others use as well.
+    async fn ask_over(
+        &self,
+        mut lent: Lent,
+        path: &str,
+        limit: usize,
+    ) -> Result<Answer, HttpError> {
+        let name = &self.0.name;
+        let mut request = self.request(path)?;
+        let whole = format!("https://{name}{path}").parse();
+        *request.uri_mut() = whole.map_err(|_| HttpError::Path(path.to_owned()))?;
+        request.headers_mut().remove(HOST);
+        let (head, body) = lent.send(request, name).await?.into_parts();
+        self.succeeded(head.status, path)?;
+        let body = connection::whole(body, limit, name).await?;
+        Ok(Answer {
+            headers: head.headers,
+            body,
+        })
+    }
+
+    fn succeeded(&self, status: StatusCode, path: &str) -> Result<(), HttpError> {
+        if status == StatusCode::OK {
+            return Ok(());
+        }
+        let path = path.split('?').next().unwrap_or(path).to_owned();
+        Err(HttpError::Status(self.0.name.clone(), status, path))
     }
 
     fn request(&self, path: &str) -> Result<Request<Full<Bytes>>, HttpError> {
@@ -159,12 +211,8 @@ impl Client {
         path: &str,
         limit: usize,
     ) -> Result<Answer, HttpError> {
-        let name = &self.0.name;
         let (head, body) = response.into_parts();
-        if head.status != StatusCode::OK {
-            let path = path.split('?').next().unwrap_or(path).to_owned();
-            return Err(HttpError::Status(name.clone(), head.status, path));
-        }
+        self.succeeded(head.status, path)?;
         let body = connection.body(body, limit).await?;
         self.0.keep(connection);
         Ok(Answer {
@@ -173,13 +221,21 @@ impl Client {
         })
     }
 
-    async fn connect(&self) -> Result<Connection, HttpError> {
+    async fn open(&self) -> Result<Opened, HttpError> {
         let Server { tls, host, port } = &self.0.server;
         let name = &self.0.name;
-        let stream = connection::dial((&**host, *port), name).await?;
         if !tls {
-            return Connection::over(stream, name.clone()).await;
+            let stream = connection::dial((&**host, *port), name).await?;
+            let connection = Connection::over(stream, name.clone()).await?;
+            return Ok(Opened::Single(connection));
         }
+        let lines = &self.0.lines;
+        // One after the other: whoever waits may find room on the one that was opened meanwhile.
+        let _turn = lines.turn().await;
+        if let Some(lent) = lines.lend() {
+            return Ok(Opened::Lent(lent));
+        }
+        let stream = connection::dial((&**host, *port), name).await?;
         let no_tls = |error: String| HttpError::Tls(name.clone(), error);
         let server = ServerName::try_from(host.to_string());
         let server = server.map_err(|error| no_tls(error.to_string()))?;
@@ -188,7 +244,11 @@ impl Client {
             .await
             .map_err(|_| no_tls(format!("nothing in {CONNECT:?}")))?
             .map_err(|error| no_tls(error.to_string()))?;
-        Connection::over(stream, name.clone()).await
+        if stream.get_ref().1.alpn_protocol() == Some(shared::PROTOCOL) {
+            return Ok(Opened::Lent(lines.add(stream, name).await?));
+        }
+        let connection = Connection::over(stream, name.clone()).await?;
+        Ok(Opened::Single(connection))
     }
 
     fn connector(&self) -> Result<&TlsConnector, HttpError> {
@@ -202,7 +262,8 @@ impl Client {
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| HttpError::Tls(self.0.name.clone(), error.to_string()))?;
-        let config = builder.with_root_certificates(roots).with_no_client_auth();
+        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![shared::PROTOCOL.to_vec(), b"http/1.1".to_vec()];
         let connector = TlsConnector::from(Arc::new(config));
         Ok(self.0.tls.get_or_init(|| connector))
     }

@@ -20,6 +20,8 @@ mod servers;
 #[cfg(test)]
 mod real;
 #[cfg(test)]
+mod scale;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! What Consul answers, as far as it is read. Fields that are missing or null are empty.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
@@ -116,10 +117,13 @@ pub fn datacenter(body: &[u8]) -> Result<Option<Arc<str>>, Garbled> {
     Ok(all.into_iter().next())
 }
 
-/// What is told of a service in a summary of all: when it is another, so may be its instances.
-#[derive(Deserialize, Clone, PartialEq, Eq, Hash, Debug, Default)]
+/// What is told of a service in a summary of all, hashed: when it is another, so may be its instances.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line(u64);
+
+#[derive(Deserialize, Hash, Default)]
 #[serde(rename_all = "PascalCase", default)]
-pub struct Row {
+struct Row {
     #[serde(deserialize_with = "or_default")]
     name: Arc<str>,
     #[serde(deserialize_with = "or_default")]
@@ -139,9 +143,12 @@ pub struct Row {
 /// # Errors
 ///
 /// When it is no such answer.
-pub fn summary(body: &[u8], tag: &str) -> Result<BTreeMap<Arc<str>, Row>, Garbled> {
+pub fn summary(body: &[u8], tag: &str) -> Result<BTreeMap<Arc<str>, Line>, Garbled> {
     let rows: Vec<Row> = serde_json::from_slice(body)?;
     let has_tag = |row: &Row| tag.is_empty() || row.tags.iter().any(|one| &**one == tag);
     let rows = rows.into_iter().filter(has_tag);
-    Ok(rows.map(|row| (row.name.clone(), row)).collect())
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    Ok(rows
+        .map(|row| (row.name.clone(), Line(hasher.hash_one(&row))))
+        .collect())
 }

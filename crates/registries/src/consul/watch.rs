@@ -1,6 +1,6 @@
 //! The queries to a Consul that are under way, and what follows from their answers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
-use super::decode::{self, Row};
-use super::{Consul, QueryError, SINGLE, SWEEP, host};
+use super::decode::{self, Line};
+use super::{Consul, HOT, QueryError, SINGLE, SWEEP, WAIT, host};
 use crate::report::{Instance, RegistryError, Report, Reports};
 
 /// Queries under way at once that do not wait for a change.
@@ -23,7 +23,8 @@ const BLIND_PACE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 enum Query {
     Names,
-    Service(Arc<str>),
+    /// A service, and the index of what is known of it.
+    Service(Arc<str>, u64),
     Summary,
 }
 
@@ -31,7 +32,9 @@ enum Query {
 enum Answered {
     Names(Vec<Arc<str>>),
     Service(Arc<str>, Vec<Instance>),
-    Summary(BTreeMap<Arc<str>, Row>),
+    /// A service is as it was.
+    Same(Arc<str>),
+    Summary(BTreeMap<Arc<str>, Line>),
     /// What was said of a service makes no sense.
     Garbled(Arc<str>, QueryError),
     /// There is no summary for us.
@@ -43,6 +46,8 @@ struct Watched {
     host: Arc<str>,
     /// Whether it has been reported.
     told: bool,
+    /// The index of what was reported, 0 where that is not known.
+    index: u64,
     query: Option<AbortHandle>,
 }
 
@@ -55,7 +60,9 @@ struct Watch {
     services: BTreeMap<Arc<str>, Watched>,
     /// Whether the services are others than were reported as a whole.
     is_new: bool,
-    summary: Option<BTreeMap<Arc<str>, Row>>,
+    /// Those that changed last, the latest last: where there are too many for a waiting query each, these have one.
+    hot: VecDeque<Arc<str>>,
+    summary: Option<BTreeMap<Arc<str>, Line>>,
     /// Whether a query for the summary is under way.
     sums: bool,
     swept: Instant,
@@ -97,6 +104,7 @@ impl Watch {
             under_way: JoinSet::new(),
             services: BTreeMap::new(),
             is_new: true,
+            hot: VecDeque::new(),
             summary: None,
             sums: false,
             swept: Instant::now(),
@@ -106,7 +114,7 @@ impl Watch {
 
     /// Whether there are too many services for a waiting query each.
     fn has_many(&self) -> bool {
-        self.services.len() > SINGLE
+        self.services.len() > SINGLE && !self.consul.client.shares_connections()
     }
 
     /// Asks, once something is newer than `index` if that is known, and not before a time.
@@ -117,7 +125,7 @@ impl Watch {
                 tokio::time::sleep_until(then).await;
             }
             let asked = Instant::now();
-            let is_waiting = index > 0 || !matches!(query, Query::Service(_));
+            let is_waiting = index > 0 || !matches!(query, Query::Service(..));
             // The semaphore is never closed.
             let _room = match is_waiting {
                 true => None,
@@ -147,12 +155,16 @@ impl Watch {
                 self.ask(Query::Names, index, next);
             }
             Answered::Service(name, instances) => {
-                self.service(name, index, next, Some(instances)).await?;
+                self.changed(&name, index);
+                self.service(name.clone(), index, next);
+                self.report(&name, instances).await?;
             }
+            Answered::Same(name) => self.service(name, index, next),
             Answered::Garbled(name, error) => {
                 tracing::warn!(service = %name, %error, "A service of Consul cannot be read; what was known of it stays in force.");
                 let next = Some(asked + SWEEP);
-                self.service(name, 0, next, None).await?;
+                self.warm(&name);
+                self.service(name, 0, next);
             }
             Answered::Summary(rows) => {
                 self.sums = false;
@@ -194,6 +206,7 @@ impl Watch {
             stays
         });
         self.is_new |= self.services.len() != before;
+        self.hot.retain(|name| self.services.contains_key(name));
         let mut hosts: BTreeSet<_> = self.services.values().map(|w| w.host.clone()).collect();
         for name in names {
             let host = host(&name, &self.datacenter);
@@ -205,10 +218,11 @@ impl Watch {
                 continue;
             }
             self.is_new = true;
-            let query = self.ask(Query::Service(name.clone()), 0, None);
+            let query = self.ask(Query::Service(name.clone(), 0), 0, None);
             let watched = Watched {
                 host,
                 told: false,
+                index: 0,
                 query: Some(query),
             };
             self.services.insert(name, watched);
@@ -226,29 +240,57 @@ impl Watch {
         }
     }
 
-    /// Takes in what is known of a service; none where the answer made no sense.
-    async fn service(
-        &mut self,
-        name: Arc<str>,
-        index: u64,
-        next: Option<Instant>,
-        instances: Option<Vec<Instance>>,
-    ) -> Result<(), RegistryError> {
-        let is_waiting = !self.has_many() || instances.is_none();
+    /// Notes that a service is another than was reported, if it is.
+    fn changed(&mut self, name: &Arc<str>, index: u64) {
+        let Some(watched) = self.services.get_mut(name) else {
+            return;
+        };
+        let is_change = watched.told && index > watched.index;
+        watched.index = index;
+        if is_change {
+            self.warm(name);
+        }
+    }
+
+    /// Lets a service have a waiting query, in place of the one that has not changed for longest.
+    fn warm(&mut self, name: &Arc<str>) {
+        if !self.has_many() {
+            return;
+        }
+        self.hot.retain(|hot| hot != name);
+        self.hot.push_back(name.clone());
+        if self.hot.len() > HOT
+            && let Some(cold) = self.hot.pop_front()
+            && let Some(watched) = self.services.get_mut(&cold)
+            && let Some(query) = watched.query.take()
+        {
+            query.abort();
+        }
+    }
+
+    /// Goes on after an answer for a service.
+    fn service(&mut self, name: Arc<str>, index: u64, next: Option<Instant>) {
+        let is_waiting = !self.has_many() || self.hot.contains(&name);
         let Some(watched) = self.services.get_mut(&name) else {
-            return Ok(());
+            return;
         };
         watched.told = true;
         watched.query = None;
-        let host = watched.host.clone();
+        let known = watched.index;
         if is_waiting {
-            let query = self.ask(Query::Service(name.clone()), index, next);
+            let query = self.ask(Query::Service(name.clone(), known), index, next);
             if let Some(watched) = self.services.get_mut(&name) {
                 watched.query = Some(query);
             }
         }
-        match instances {
-            Some(instances) => self.tell(Report::Service(host, instances)).await,
+    }
+
+    async fn report(&self, name: &Arc<str>, instances: Vec<Instance>) -> Result<(), RegistryError> {
+        match self.services.get(name) {
+            Some(watched) => {
+                self.tell(Report::Service(watched.host.clone(), instances))
+                    .await
+            }
             None => Ok(()),
         }
     }
@@ -262,7 +304,7 @@ impl Watch {
     }
 
     /// Asks for the services of which the summary says something else than before.
-    fn summary(&mut self, rows: BTreeMap<Arc<str>, Row>) {
+    fn summary(&mut self, rows: BTreeMap<Arc<str>, Line>) {
         let Some(before) = self.summary.replace(rows.clone()) else {
             // What changed between the first answers for services and this one is not known.
             self.sweep_soon();
@@ -296,10 +338,11 @@ impl Watch {
 
     /// Asks for a service as it is now, in place of a query that is under way.
     fn ask_anew(&mut self, name: &Arc<str>) {
-        if !self.services.contains_key(name) {
+        let Some(watched) = self.services.get(name) else {
             return;
-        }
-        let query = self.ask(Query::Service(name.clone()), 0, None);
+        };
+        let query = Query::Service(name.clone(), watched.index);
+        let query = self.ask(query, 0, None);
         if let Some(watched) = self.services.get_mut(name)
             && let Some(former) = watched.query.replace(query)
         {
@@ -316,16 +359,24 @@ impl Watch {
 async fn answer(consul: &Consul, query: Query, index: u64) -> Result<(u64, Answered), QueryError> {
     match query {
         Query::Names => {
-            let (index, answer) = consul.query("/v1/catalog/services", index).await?;
+            let (index, answer) = consul.query("/v1/catalog/services", index, WAIT).await?;
             let names = decode::names(&answer.body, &consul.tag);
             let names = names.map_err(|error| QueryError::Garbled("services", error))?;
             Ok((index, Answered::Names(names)))
         }
-        Query::Service(name) => match consul.service(&name, index).await {
-            Ok((index, instances)) => Ok((index, Answered::Service(name, instances))),
-            Err(error @ QueryError::Garbled(..)) => Ok((0, Answered::Garbled(name, error))),
-            Err(error) => Err(error),
-        },
+        Query::Service(name, known) => {
+            let asked = Instant::now();
+            match consul.service(&name, index, known).await {
+                Ok((index, Some(instances))) => Ok((index, Answered::Service(name, instances))),
+                Ok((index, None)) => Ok((index, Answered::Same(name))),
+                Err(error @ QueryError::Garbled(..)) => Ok((0, Answered::Garbled(name, error))),
+                // What is in between may not let anybody wait so long.
+                Err(_) if asked.elapsed() > WAIT && consul.waits_shorter() => {
+                    Ok((index, Answered::Same(name)))
+                }
+                Err(error) => Err(error),
+            }
+        }
         Query::Summary => match summary(consul, index).await {
             Ok((index, rows)) => Ok((index, Answered::Summary(rows))),
             Err(error) if is_refusal(&error) => Ok((0, Answered::NoSummary(error))),
@@ -337,8 +388,10 @@ async fn answer(consul: &Consul, query: Query, index: u64) -> Result<(u64, Answe
 async fn summary(
     consul: &Consul,
     index: u64,
-) -> Result<(u64, BTreeMap<Arc<str>, Row>), QueryError> {
-    let (index, answer) = consul.query("/v1/internal/ui/services", index).await?;
+) -> Result<(u64, BTreeMap<Arc<str>, Line>), QueryError> {
+    let (index, answer) = consul
+        .query("/v1/internal/ui/services", index, WAIT)
+        .await?;
     let rows = decode::summary(&answer.body, &consul.tag);
     let rows = rows.map_err(|error| QueryError::Garbled("summary", error))?;
     Ok((index, rows))

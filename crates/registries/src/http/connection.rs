@@ -74,8 +74,17 @@ impl Connection {
 
     /// Reads at most `limit` bytes of an answer.
     pub(super) async fn body(&self, body: Incoming, limit: usize) -> Result<Bytes, HttpError> {
-        let body = Limited::new(body, limit).collect().await;
-        let body = body.map_err(|_| HttpError::TooLarge(self.name.clone(), limit))?;
-        Ok(body.to_bytes())
+        whole(body, limit, &self.name).await
     }
+}
+
+/// Reads at most `limit` bytes of an answer of `name`.
+pub(super) async fn whole(
+    body: Incoming,
+    limit: usize,
+    name: &Arc<str>,
+) -> Result<Bytes, HttpError> {
+    let body = Limited::new(body, limit).collect().await;
+    let body = body.map_err(|_| HttpError::TooLarge(name.clone(), limit))?;
+    Ok(body.to_bytes())
 }

@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
 use super::*;
-use crate::backends::{Backend, Read, eventually, figures};
+use crate::backends::{Backend, Read, figures};
 use crate::http::{Ask, Connection};
 use crate::report::{Instance, Report};
 use model::redacted::Redacted;
@@ -321,57 +319,4 @@ async fn latency_of_nacos() {
         times.push(start.elapsed());
     }
     println!("registration to report: {}", figures(times));
-}
-
-/// 5,000 services of 20 instances.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "measures: benches/registries runs it"]
-async fn many_services_of_nacos() {
-    let Some(server) = Server::start(18860, &[]).await else {
-        return;
-    };
-    let grpc = format!("127.0.0.1:{}", server.backend.port + 1000);
-    let mut channel = Channel::open(&grpc).await.unwrap();
-    let caller = channel.caller.clone();
-    let hearing = tokio::spawn(async move { while channel.hear().await.is_ok() {} });
-    for service in 0..5000 {
-        let instances: Vec<_> = (0..20)
-            .map(|n| {
-                let ip = format!("10.{}.{}.{n}", service / 250, service % 250);
-                json!({"ip": ip, "port": 8080, "weight": 1.0, "healthy": true, "enabled": true, "ephemeral": true,
-                    "metadata": {"version": "v1", "protocol": "http", "zone": "cn-shanghai-g"}})
-            })
-            .collect();
-        let said = json!({"namespace": "public", "groupName": "DEFAULT_GROUP", "serviceName": format!("svc-{service}"),
-            "type": "batchRegisterInstance", "instances": instances});
-        let none = credentials::Proof::none();
-        eventually(async || caller.call("BatchInstanceRequest", &said, &none).await.ok()).await;
-    }
-    let before = crate::backends::resident_mb();
-    let used = crate::backends::processor_ms();
-    let start = Instant::now();
-    let mut read = server.read(server.options());
-    let mut kept = std::collections::BTreeMap::new();
-    loop {
-        match read.next().await {
-            Report::Service(name, instances) => _ = kept.insert(name, instances),
-            Report::Whole(names) => break assert_eq!(names.len(), 5000),
-            Report::Lost(why) => panic!("{why}"),
-        }
-    }
-    let instances: usize = kept.values().map(Vec::len).sum();
-    let (took, after) = (start.elapsed(), crate::backends::resident_mb());
-    println!(
-        "{} services, {instances} instances whole in {took:?}; {before} MB before, {after} MB with all of them kept",
-        kept.len()
-    );
-    let whole = crate::backends::processor_ms();
-    println!("processor until then: {} ms", whole - used);
-    tokio::time::sleep(Duration::from_secs(90)).await;
-    println!(
-        "processor in 90 s of which 3 lists: {} ms",
-        crate::backends::processor_ms() - whole
-    );
-    read.stop().await;
-    hearing.abort();
 }

@@ -41,3 +41,57 @@ async fn an_answer_to_a_query_that_was_given_up_is_not_told() {
     let told = Report::Service("a.dc1.consul".into(), told);
     assert_eq!(reports.try_recv().unwrap(), told);
 }
+
+fn watch(services: usize) -> Watch {
+    let server = Server {
+        tls: false,
+        host: "127.0.0.1".into(),
+        port: 1,
+    };
+    let none: Arc<str> = "".into();
+    let consul = Consul::new(&Options {
+        server,
+        tag: none.clone(),
+        datacenter: none.clone(),
+        namespace: none,
+        token: None,
+    });
+    let (to, _) = tokio::sync::mpsc::channel(1);
+    let mut watch = Watch::new(consul, "dc1".into(), to);
+    watch.names((0..services).map(|n| format!("s{n:03}").into()).collect());
+    for watched in watch.services.values_mut() {
+        (watched.told, watched.index, watched.query) = (true, 1, None);
+    }
+    watch
+}
+
+fn waits(watch: &Watch) -> Vec<&str> {
+    let waiting = watch.services.iter().filter(|(_, w)| w.query.is_some());
+    waiting.map(|(name, _)| &**name).collect()
+}
+
+#[tokio::test]
+async fn of_many_services_those_that_changed_last_have_a_query_each() {
+    let mut watch = watch(SINGLE + 50);
+    for n in 0..HOT + 2 {
+        let name: Arc<str> = format!("s{n:03}").into();
+        watch.changed(&name, 2);
+        watch.service(name, 2, None);
+    }
+    // An answer that says nothing new makes no service one that changed.
+    watch.changed(&"s199".into(), 1);
+    watch.service("s199".into(), 1, None);
+    let waiting = waits(&watch);
+    assert_eq!(waiting.len(), HOT);
+    assert_eq!((waiting[0], waiting[HOT - 1]), ("s002", "s121"));
+}
+
+#[tokio::test]
+async fn of_few_services_each_has_one() {
+    let mut watch = watch(SINGLE);
+    for name in watch.services.keys().cloned().collect::<Vec<_>>() {
+        watch.changed(&name, 1);
+        watch.service(name, 1, None);
+    }
+    assert_eq!(waits(&watch).len(), SINGLE);
+}
