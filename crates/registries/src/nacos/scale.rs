@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -45,6 +45,18 @@ async fn subscribe(caller: &Caller, number: usize) {
     done.unwrap();
 }
 
+/// Lets the server know that a connection is alive, or it ends, and with it what it registered.
+async fn beat(caller: Caller) {
+    let none = Proof::none();
+    while caller
+        .call("HealthCheckRequest", &json!({}), &none)
+        .await
+        .is_ok()
+    {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+}
+
 /// Answers the server, and tells whoever waits for a service when it is told of it.
 async fn hear(mut channel: Channel, waiting: Waiting) {
     while let Ok(payload) = channel.hear().await {
@@ -78,6 +90,7 @@ async fn many_services_of_nacos() {
     for _ in 0..2 {
         let channel = Channel::open(&grpc).await.unwrap();
         callers.push(channel.caller.clone());
+        tokio::spawn(beat(channel.caller.clone()));
         tokio::spawn(hear(channel, waiting.clone()));
     }
     for number in 0..services() {
