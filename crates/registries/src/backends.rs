@@ -216,19 +216,12 @@ pub(crate) fn figures(mut times: Vec<Duration>) -> String {
     )
 }
 
-/// The memory of a process: all that is resident, and what of it is no file's.
-pub(crate) fn resident_mb(pid: &str) -> String {
+/// The memory of a process that is resident, in megabytes: `VmRSS` all of it, `RssAnon` what is no file's.
+pub(crate) fn resident_mb(pid: &str, what: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let of = |name: &str| {
-        let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
-        let kb = line.trim().trim_end_matches(" kB");
-        kb.parse::<u64>().unwrap() / 1024
-    };
-    format!(
-        "{} MB resident, {} MB of them anonymous",
-        of("VmRSS:"),
-        of("RssAnon:")
-    )
+    let line = status.lines().find_map(|l| l.strip_prefix(what)).unwrap();
+    let kb = line.trim_start_matches(':').trim().trim_end_matches(" kB");
+    kb.parse::<u64>().unwrap() / 1024
 }
 
 /// What a process has used of processors, in milliseconds.

@@ -75,7 +75,7 @@ async fn several(
                     ""
                 },
                 outcome.back,
-                resident_mb()
+                resident_mb("self", "VmRSS")
             ),
         }
         results.push(result);
@@ -107,7 +107,7 @@ async fn schedules(kind: Kind) {
         for result in join_all(running).await.into_iter().flatten() {
             summary.add(result);
         }
-        memory.push(resident_mb());
+        memory.push(resident_mb("self", "VmRSS"));
     }
     summary.back.sort();
     summary.first.sort();

@@ -70,6 +70,11 @@ impl Program {
         self.child.id().to_string()
     }
 
+    fn print_memory(&self) {
+        let [all, own] = ["VmRSS", "RssAnon"].map(|what| resident_mb(&self.pid(), what));
+        println!("memory: {all} MB resident, {own} MB of them anonymous");
+    }
+
     /// Measures all that there is to measure. `change` makes another instance of a service and returns when it did, and
     /// when the plain client had it; `beside` are instances that the registry has of itself.
     pub(crate) async fn measure(
@@ -95,7 +100,7 @@ impl Program {
         let used = processor_ms(&self.pid()) - before;
         let share = used as f64 / IDLE.as_millis() as f64 * 100.0;
         println!("idle: {used} ms of a processor in {IDLE:?}, {share:.2} %");
-        println!("memory: {}", resident_mb(&self.pid()));
+        self.print_memory();
         let (mut own, mut ours, mut beyond) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..CHANGES {
             // Each of another service, and none that changed lately.
@@ -111,7 +116,7 @@ impl Program {
         println!("change to the plain client: {}", figures(own));
         println!("change to our report: {}", figures(ours));
         println!("of that beyond the plain client: {}", figures(beyond));
-        println!("memory: {}", resident_mb(&self.pid()));
+        self.print_memory();
     }
 }
 
