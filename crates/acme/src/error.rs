@@ -23,6 +23,9 @@ pub(crate) enum Failure {
     /// It may come when it is asked for again.
     #[error("{0}")]
     Later(String),
+    /// The directory gives no answers that make sense, or no account: none would come.
+    #[error("{0}")]
+    Unavailable(String),
     /// The Secret is somebody else's. Operators can act.
     #[error("{0}")]
     Foreign(String),
@@ -41,15 +44,18 @@ impl Failure {
     /// What an error of the client means; `heard` is until when the directory wants to be left alone.
     pub(crate) fn of(error: Error, heard: Option<SystemTime>) -> Self {
         let text = shown(&chain(&error));
-        let Error::Api(problem) = &error else {
-            return Self::Later(text);
+        let problem = match &error {
+            Error::Api(problem) => problem,
+            Error::Timeout(_) => return Self::Later(text),
+            _ => return Self::Unavailable(text),
         };
         let kind = problem.r#type.as_deref().unwrap_or_default();
         let kind = kind.strip_prefix("urn:ietf:params:acme:error:");
         match kind.unwrap_or_default() {
             "rateLimited" => Self::Limited(text, heard),
             "accountDoesNotExist" => Self::NoAccount(text),
-            "serverInternal" | "badNonce" | "orderNotReady" => Self::Later(text),
+            "serverInternal" | "badNonce" => Self::Unavailable(text),
+            "orderNotReady" => Self::Later(text),
             _ => Self::Refused(text),
         }
     }
@@ -63,6 +69,14 @@ impl Failure {
         ))
     }
 
+    /// Of what every certificate needs.
+    pub(crate) fn of_all(self) -> Self {
+        match self {
+            Self::Refused(text) | Self::Later(text) => Self::Unavailable(text),
+            other => other,
+        }
+    }
+
     /// The first wait after it, and the longest.
     pub(crate) fn pauses(&self) -> (Duration, Duration) {
         let minutes = |n: u64| Duration::from_secs(60 * n);
@@ -70,7 +84,9 @@ impl Failure {
             Self::Limited(..) => (minutes(1), minutes(24 * 60)),
             // A directory counts failed validations: five in an hour are too many.
             Self::Refused(_) => (minutes(5), minutes(6 * 60)),
-            Self::Later(_) | Self::NoAccount(_) => (Duration::from_secs(5), minutes(10)),
+            Self::Later(_) | Self::Unavailable(_) | Self::NoAccount(_) => {
+                (Duration::from_secs(5), minutes(10))
+            }
             Self::Foreign(_) => (minutes(10), minutes(10)),
             // Directories limit how many certificates the same hosts get in a week.
             Self::Stale(_) => (minutes(60), minutes(48 * 60)),
@@ -131,7 +147,7 @@ mod tests {
         assert!(said.contains("too much"), "{said}");
         assert_eq!(until, Some(SystemTime::UNIX_EPOCH));
         assert!(matches!(failure("unauthorized"), Failure::Refused(_)));
-        assert!(matches!(failure("serverInternal"), Failure::Later(_)));
+        assert!(matches!(failure("serverInternal"), Failure::Unavailable(_)));
         assert!(matches!(
             failure("accountDoesNotExist"),
             Failure::NoAccount(_)

@@ -116,7 +116,8 @@ impl Issuer {
             let foreign = crate::store::StoreError::Foreign(secret.clone());
             return Err(foreign.into());
         }
-        let (account, client) = self.accounts.open(email).await?;
+        let opened = self.accounts.open(email).await;
+        let (account, client) = opened.map_err(Failure::of_all)?;
         let done = self.with(&account, &client, secret, wish).await;
         if matches!(done, Err(Failure::NoAccount(_))) {
             self.accounts.forget().await?;

@@ -151,6 +151,8 @@ pub struct Keeper {
     busy: BTreeMap<Id, ObjectName>,
     /// Nothing new is ordered before then.
     held_until: SystemTime,
+    /// How often in a row the directory gave no answers that make sense.
+    misses: u32,
     /// When rows were told last.
     told_at: Option<Instant>,
     random: RandomState,
@@ -191,6 +193,7 @@ impl Keeper {
             work: JoinSet::new(),
             busy: BTreeMap::new(),
             held_until: SystemTime::UNIX_EPOCH,
+            misses: 0,
             told_at: None,
             random: RandomState::new(),
         }
@@ -377,7 +380,7 @@ impl Keeper {
                 let stale = (renew <= now).then(|| Failure::stale(&chain));
                 entry.state = State::Valid;
                 entry.due = renew.min(now + LOOK);
-                entry.force = false;
+                (entry.force, self.misses) = (false, 0);
                 entry.chain = Some(chain);
                 entry.error = None;
                 if let Some(row) = self.row(secret) {
@@ -425,6 +428,17 @@ impl Keeper {
                 Some(until) if entry.failures == 1 => until + Duration::from_secs(1),
                 until => until.unwrap_or(due).max(due),
             };
+        }
+        if matches!(failure, Failure::Unavailable(_)) {
+            // Those that were under way as well are no further miss.
+            if self.held_until <= now {
+                let hold = first.saturating_mul(1 << self.misses.min(16)).min(longest);
+                self.held_until = now + hold;
+                self.misses += 1;
+            }
+            due = due.max(self.held_until);
+        } else {
+            self.misses = 0;
         }
         let text: Arc<str> = failure.to_string().into();
         entry.due = due;

@@ -54,6 +54,26 @@ async fn whatever_is_answered_to_whichever_request_the_certificate_comes_later()
 }
 
 #[tokio::test]
+async fn a_directory_that_is_away_is_not_asked_for_every_certificate() {
+    let mut world = World::start().await;
+    for _ in 0..100 {
+        world.directory.fail("account", Fault::Broken);
+    }
+    for n in 0..100 {
+        world.want(&format!("tls-{n}"), &[&format!("h{n}.example")]);
+    }
+    let tried = |world: &World| {
+        let rows = world.rows();
+        rows.iter().filter(|r| r.state == State::Failed).count()
+    };
+    world.until(|world| tried(world) > 0).await;
+    // Everything else waits with it.
+    world.advance(1).await;
+    let requests = world.directory.counts().requests;
+    assert!(requests < 50, "{requests} requests");
+}
+
+#[tokio::test]
 async fn a_nonce_that_is_refused_is_asked_for_again_at_once() {
     for kind in &KINDS[2..] {
         let mut world = World::start().await;

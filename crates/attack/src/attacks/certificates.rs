@@ -18,6 +18,8 @@ pub(super) const CERTIFICATES: Attack = Attack {
         api: Api::Local,
         environment: &[
             ("PILOTHOUSE_INGRESS_CLASSES", "higress"),
+            // One that the store has: an account that cannot be kept is not asked for.
+            ("PILOTHOUSE_INGRESS_NAMESPACE", "istio-system"),
             ("PILOTHOUSE_ACME_DIRECTORY", DIRECTORY),
         ],
         ..Setup::PLAIN
@@ -69,7 +71,7 @@ fn run(target: Arc<Target>) -> Running {
         });
         let hosts = target.many(10_000);
         let mut map = String::from(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: higress-https, namespace: higress-system}\n\
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: higress-https, namespace: istio-system}\n\
              data:\n  cert: |\n    automaticHttps: true\n    acmeIssuer: [{name: letsencrypt, email: a@example.com}]\n    credentialConfig:\n",
         );
         for host in 0..hosts {
