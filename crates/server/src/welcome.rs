@@ -70,7 +70,7 @@ mod tests {
         assert!(elsewhere.contains(" --xds 127.0.0.1:1 "), "{elsewhere}");
         assert!(elsewhere.contains("http://[::1]:2/debug"), "{elsewhere}");
         let of_api = |flags: &[&str], address| {
-            let flags = ["x"].iter().chain(flags);
+            let flags = ["x", "--data", "./data"].iter().chain(flags);
             api(
                 Path::new("./data"),
                 &Cli::parse_from(flags).options,
