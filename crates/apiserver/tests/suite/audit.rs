@@ -191,21 +191,30 @@ fn every_request_that_reaches_the_store_has_one_line_that_says_what_was_done() {
 async fn a_client_that_leaves_before_the_answer_is_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let (api, log) = api(dir.path()).await;
-    let before = api.store().read().revision();
-    let request = Request::new(Method::POST, MAPS, Who::local());
-    let request = request.with_body("application/json", map("left", "1").to_string());
-    // Asked once, and then given up.
-    let answer = tokio::time::timeout(Duration::ZERO, api.handle(request)).await;
-    assert!(answer.is_err(), "a write waits for the disk");
+    let mut before = api.store().read().revision();
+    let mut answered = 0;
+    // Asked once, and then given up; a machine that is busy may have written it by then.
+    loop {
+        let request = Request::new(Method::POST, MAPS, Who::local());
+        let object = map(&format!("left-{answered}"), "1").to_string();
+        let request = request.with_body("application/json", object);
+        let answer = tokio::time::timeout(Duration::ZERO, api.handle(request)).await;
+        if answer.is_err() {
+            break;
+        }
+        answered += 1;
+        assert!(answered < 100, "a write waits for the disk");
+        before = api.store().read().revision();
+    }
     let start = std::time::Instant::now();
     while api.store().read().revision() == before {
         assert!(start.elapsed().as_secs() < 60);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let lines = lines(&log);
-    assert_eq!(lines.len(), 1);
+    assert_eq!(lines.len(), answered + 1);
     assert_eq!(
-        (&lines[0]["path"], &lines[0]["code"]),
+        (&lines[answered]["path"], &lines[answered]["code"]),
         (&MAPS.into(), &Value::Null)
     );
 }
