@@ -14,6 +14,7 @@ fuzz_target!(|body: &[u8]| {
         protocol: registries::protocol::Protocol::Http,
         sni: "".into(),
         ports: VirtualPorts::default(),
+        only_in: None,
     };
     let _ = consul::decode::names(body, "");
     let _ = consul::decode::summary(body, "");
