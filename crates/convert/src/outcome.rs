@@ -4,9 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use model::kinds::Kinded;
-use model::{
-    AnyObject, Derived, Diagnostic, Labels, Meta, Object, ObjectKey, ObjectName, Origin, Owner,
-};
+use model::{AnyObject, Derived, Diagnostic, Meta, Object, ObjectKey, ObjectName, Origin, Owner};
 
 use crate::strata::Layered;
 
@@ -83,17 +81,8 @@ impl<S> Default for Outcome<S> {
 pub(crate) fn object<T: Kinded>(name: ObjectName, derived: Derived, spec: T) -> Object<T> {
     Object {
         meta: Meta {
-            name,
-            labels: Labels::default(),
-            annotations: Labels::default(),
-            created: None,
-            maker: None,
             derived: Some(Arc::new(derived)),
-            uid: "".into(),
-            resource_version: "".into(),
-            generation: 0,
-            templates: None,
-            origin: Origin::Source(owner().source),
+            ..Meta::new(name, Origin::Source(owner().source))
         },
         spec,
         status: T::Status::default(),

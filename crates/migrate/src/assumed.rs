@@ -9,7 +9,7 @@ use std::sync::Arc;
 use model::kinds::Kinded;
 
 use model::kinds::kube::{Base64, Ingress, IngressBackend, Secret, Service, ServicePort};
-use model::{AnyObject, Kind, Labels, Meta, Object, ObjectName, Origin, SourceId};
+use model::{AnyObject, Kind, Meta, Object, ObjectName, Origin, SourceId};
 
 use crate::name_of;
 
@@ -34,22 +34,13 @@ pub(crate) fn objects(there: &[AnyObject], ingresses: &[Arc<Object<Ingress>>]) -
 
 fn object<T: Kinded>(name: ObjectName, spec: T) -> AnyObject {
     T::any(Arc::new(Object {
-        meta: Meta {
+        meta: Meta::new(
             name,
-            labels: Labels::default(),
-            annotations: Labels::default(),
-            created: None,
-            maker: None,
-            derived: None,
-            templates: None,
-            uid: "".into(),
-            resource_version: "".into(),
-            generation: 0,
-            origin: Origin::Source(SourceId {
+            Origin::Source(SourceId {
                 rank: u8::MAX,
                 name: "assumed".into(),
             }),
-        },
+        ),
         spec,
         status: T::Status::default(),
     }))

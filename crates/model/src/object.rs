@@ -153,6 +153,23 @@ pub struct Meta {
 }
 
 impl Meta {
+    /// Of a name and where it was read, with nothing else said.
+    pub fn new(name: ObjectName, origin: Origin) -> Self {
+        Self {
+            name,
+            labels: Labels::default(),
+            annotations: Labels::default(),
+            created: None,
+            maker: None,
+            derived: None,
+            uid: Arc::default(),
+            resource_version: Arc::default(),
+            generation: 0,
+            templates: None,
+            origin,
+        }
+    }
+
     /// Whether generation would see no difference: bookkeeping (uid, resourceVersion, generation, origin) does not count.
     pub fn means_the_same(&self, other: &Meta) -> bool {
         self.name == other.name

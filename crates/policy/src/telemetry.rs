@@ -138,22 +138,13 @@ mod tests {
     pub(super) fn applied(specs: &[&str]) -> Applied {
         let object = |spec: &&str| {
             Arc::new(Object::<Telemetry> {
-                meta: Meta {
-                    name: ObjectName::new("ns", "t"),
-                    labels: Labels::default(),
-                    annotations: Labels::default(),
-                    created: None,
-                    maker: None,
-                    derived: None,
-                    templates: None,
-                    uid: "".into(),
-                    resource_version: "".into(),
-                    generation: 0,
-                    origin: Origin::Source(SourceId {
+                meta: Meta::new(
+                    ObjectName::new("ns", "t"),
+                    Origin::Source(SourceId {
                         rank: 0,
                         name: "test".into(),
                     }),
-                },
+                ),
                 spec: serde_json::from_str(spec).expect("a test's resource is valid"),
                 status: (),
             })

@@ -130,25 +130,25 @@ async fn schedules(kind: Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes many minutes, and a Consul"]
+#[ignore = "takes many minutes, and a Consul: benches/registry-faults runs it"]
 async fn a_real_consul() {
     schedules(Kind::Consul).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes many minutes, and a ZooKeeper"]
+#[ignore = "takes many minutes, and a ZooKeeper: benches/registry-faults runs it"]
 async fn a_real_zookeeper() {
     schedules(Kind::ZooKeeper).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes many minutes, and a Nacos"]
+#[ignore = "takes many minutes, and a Nacos: benches/registry-faults runs it"]
 async fn a_real_nacos() {
     schedules(Kind::Nacos).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes many minutes, and a Eureka"]
+#[ignore = "takes many minutes, and a Eureka: benches/registry-faults runs it"]
 async fn a_real_eureka() {
     schedules(Kind::Eureka).await;
 }

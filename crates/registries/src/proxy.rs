@@ -12,7 +12,7 @@ use std::sync::Arc;
 use model::kinds::gateway_api::short_hash;
 use model::kinds::higress::RegistryProxy as Stated;
 use model::object::Origin;
-use model::{AnyObject, Change, Collection, Contents, Kind, Labels, Meta, Namespace};
+use model::{AnyObject, Change, Collection, Contents, Kind, Meta, Namespace};
 use model::{Object, ObjectName, Owner};
 use proto_istio::networking::EnvoyFilter;
 use proto_istio::networking::envoy_filter::patch::Operation;
@@ -107,19 +107,7 @@ impl Proxy {
             ..EnvoyFilter::default()
         };
         Arc::new(Object {
-            meta: Meta {
-                name,
-                labels: Labels::default(),
-                annotations: Labels::default(),
-                created: None,
-                maker: None,
-                derived: None,
-                templates: None,
-                uid: Arc::default(),
-                resource_version: Arc::default(),
-                generation: 0,
-                origin: Origin::Source(owner().source),
-            },
+            meta: Meta::new(name, Origin::Source(owner().source)),
             spec,
             status: Default::default(),
         })

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::object::Origin;
-use model::{Labels, Meta, Namespace, Object, ObjectKey, ObjectName, Owner};
+use model::{Meta, Namespace, Object, ObjectKey, ObjectName, Owner};
 use proto_istio::networking::client_tls_settings::TlSmode;
 use proto_istio::networking::service_entry::{Location, Resolution};
 use proto_istio::networking::{
@@ -208,17 +208,11 @@ impl Making {
         let labels = [(TYPE_LABEL, &*self.kind), (NAME_LABEL, &*self.name)];
         Object {
             meta: Meta {
-                name: ObjectName::new(NAMESPACE, host.clone()),
                 labels: labels.into_iter().collect(),
-                annotations: Labels::default(),
-                created: None,
-                maker: None,
-                derived: None,
-                templates: None,
-                uid: Arc::default(),
-                resource_version: Arc::default(),
-                generation: 0,
-                origin: Origin::Source(self.owner.source.clone()),
+                ..Meta::new(
+                    ObjectName::new(NAMESPACE, host.clone()),
+                    Origin::Source(self.owner.source.clone()),
+                )
             },
             spec,
             status: S::default(),

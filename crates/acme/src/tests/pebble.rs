@@ -40,7 +40,7 @@ fn port() -> u16 {
 }
 
 #[tokio::test]
-#[ignore = "needs Pebble: set PEBBLE to the folder of its programs"]
+#[ignore = "needs Pebble: .ci/pebble runs it, with PEBBLE as the folder of its programs"]
 async fn pebble_issues_renews_and_revokes() {
     let programs = PathBuf::from(std::env::var_os("PEBBLE").expect("PEBBLE names a folder"));
     let folder = tempfile::tempdir().unwrap();

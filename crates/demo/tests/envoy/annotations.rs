@@ -19,7 +19,7 @@ use demo::check::nothing_refused;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::rig::{Rig, ports_of_all_addresses, until};
+use crate::rig::{Rig, until};
 use backend::Backends;
 use case::{Case, Instance};
 use client::Door;
@@ -88,14 +88,8 @@ fn each_annotation_that_means_the_same_has_a_case() {
 }
 
 pub(crate) async fn each_annotation_does_what_is_said_of_it(mut rig: Rig) {
-    let [plain, tls] = ports_of_all_addresses();
-    let kept = |port: u16| &*port.to_string().leak();
-    rig.set("PILOTHOUSE_INGRESS_CLASSES", "nginx,higress");
-    rig.set("PILOTHOUSE_INGRESS_NAMESPACE", "shop");
-    rig.set("PILOTHOUSE_INGRESS_SELECTOR", "istio=ingressgateway");
+    let [plain, tls] = rig.serve_ingresses("nginx,higress");
     rig.set("PILOTHOUSE_INGRESS_NGINX_CONFIG_MAP", "shop/nginx");
-    rig.set("PILOTHOUSE_INGRESS_HTTP_PORT", kept(plain));
-    rig.set("PILOTHOUSE_INGRESS_HTTPS_PORT", kept(tls));
     let certificates = world::Certificates::make();
     let backends = Backends::start(&rig, &certificates).await;
     let only = std::env::var("ANNOTATION_CASE").ok();

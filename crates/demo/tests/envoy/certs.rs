@@ -26,7 +26,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::api_store::Api;
 use crate::backend::{Backend, prompt};
-use crate::rig::{Rig, pilothouse, ports_of_all_addresses, until};
+use crate::rig::{Rig, pilothouse, until};
 
 /// How many hosts have certificates.
 const HOSTS: usize = 50;
@@ -96,13 +96,7 @@ struct Edge {
 
 impl Edge {
     async fn prepare(mut rig: Rig) -> Self {
-        let [plain, tls] = ports_of_all_addresses();
-        let kept = |port: u16| &*port.to_string().leak();
-        rig.set("PILOTHOUSE_INGRESS_CLASSES", "higress");
-        rig.set("PILOTHOUSE_INGRESS_NAMESPACE", "shop");
-        rig.set("PILOTHOUSE_INGRESS_SELECTOR", "istio=ingressgateway");
-        rig.set("PILOTHOUSE_INGRESS_HTTP_PORT", kept(plain));
-        rig.set("PILOTHOUSE_INGRESS_HTTPS_PORT", kept(tls));
+        let [plain, tls] = rig.serve_ingresses("higress");
         rig.write("service.yaml", SERVICE);
         let at = |port| SocketAddr::from((rig.block.gateway().ip(), port));
         let (plain, tls) = (at(plain), at(tls));

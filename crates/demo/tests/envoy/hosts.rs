@@ -5,7 +5,7 @@ use demo::shop::WORKLOADS;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::backend::{Backend, prompt};
-use crate::rig::{Rig, ports_of_all_addresses, until};
+use crate::rig::{Rig, until};
 use crate::rotation::{connect, pair, secret};
 
 const INGRESSES: &str = "
@@ -63,13 +63,7 @@ pub(crate) async fn a_host_is_routed_over_any_connection_but_one_that_asks_for_c
     mut rig: Rig,
 ) {
     let _blue = Backend::start(rig.block.proxy(&WORKLOADS[0]), "blue", prompt).await;
-    let [plain, tls] = ports_of_all_addresses();
-    let kept = |port: u16| &*port.to_string().leak();
-    rig.set("PILOTHOUSE_INGRESS_CLASSES", "nginx");
-    rig.set("PILOTHOUSE_INGRESS_NAMESPACE", "shop");
-    rig.set("PILOTHOUSE_INGRESS_SELECTOR", "istio=ingressgateway");
-    rig.set("PILOTHOUSE_INGRESS_HTTP_PORT", kept(plain));
-    rig.set("PILOTHOUSE_INGRESS_HTTPS_PORT", kept(tls));
+    let [_, tls] = rig.serve_ingresses("nginx");
     let own = pair(1);
     let fields = secret("edge", &own.chain, &own.key);
     rig.write("secret.yaml", &fields);

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::rig::{Rig, ports_of_all_addresses, until};
+use crate::rig::{Rig, until};
 
 const HOST: &str = "mcp.test";
 
@@ -350,13 +350,7 @@ async fn over_events(address: SocketAddr, path: &str, begins: &str) -> BTreeSet<
 }
 
 pub(crate) async fn a_session_of_mcp_stays_with_the_endpoint_that_made_it(mut rig: Rig) {
-    let [plain, tls] = ports_of_all_addresses();
-    let kept = |port: u16| &*port.to_string().leak();
-    rig.set("PILOTHOUSE_INGRESS_CLASSES", "higress");
-    rig.set("PILOTHOUSE_INGRESS_NAMESPACE", "shop");
-    rig.set("PILOTHOUSE_INGRESS_SELECTOR", "istio=ingressgateway");
-    rig.set("PILOTHOUSE_INGRESS_HTTP_PORT", kept(plain));
-    rig.set("PILOTHOUSE_INGRESS_HTTPS_PORT", kept(tls));
+    let [plain, _] = rig.serve_ingresses("higress");
     let mut all = Vec::new();
     for (port, name) in [(9101, "one"), (9102, "two"), (9103, "three")] {
         let address = rig.address(&format!("127.0.20.10:{port}"));

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use crate::backend::Backend;
 use crate::grpc;
-use crate::rig::{Rig, ports_of_all_addresses, until};
+use crate::rig::{Rig, until};
 
 const HOST: &str = "shop.example.com";
 
@@ -144,13 +144,7 @@ pub(crate) async fn options_of_the_edge_follow_a_config_map(mut rig: Rig) {
         Vec::new()
     })
     .await;
-    let [plain, tls] = ports_of_all_addresses();
-    let kept = |port: u16| &*port.to_string().leak();
-    rig.set("PILOTHOUSE_INGRESS_CLASSES", "higress");
-    rig.set("PILOTHOUSE_INGRESS_NAMESPACE", "shop");
-    rig.set("PILOTHOUSE_INGRESS_SELECTOR", "istio=ingressgateway");
-    rig.set("PILOTHOUSE_INGRESS_HTTP_PORT", kept(plain));
-    rig.set("PILOTHOUSE_INGRESS_HTTPS_PORT", kept(tls));
+    let [plain, _] = rig.serve_ingresses("higress");
     rig.write("ingress.yaml", INGRESS);
     let mesh = rig.gateway_with(vec![rig.mesh_config(TRUSTED)]).await;
     let site = Site {

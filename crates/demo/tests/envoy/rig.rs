@@ -66,6 +66,18 @@ impl Rig {
         self.variables.push((name, value));
     }
 
+    /// Has Ingresses of these classes served by the gateway of `shop`; returns its ports for HTTP and HTTPS.
+    pub(crate) fn serve_ingresses(&mut self, classes: &'static str) -> [u16; 2] {
+        let ports = ports_of_all_addresses();
+        let [plain, tls] = ports.map(|port| &*port.to_string().leak());
+        self.set("PILOTHOUSE_INGRESS_CLASSES", classes);
+        self.set("PILOTHOUSE_INGRESS_NAMESPACE", "shop");
+        self.set("PILOTHOUSE_INGRESS_SELECTOR", "istio=ingressgateway");
+        self.set("PILOTHOUSE_INGRESS_HTTP_PORT", plain);
+        self.set("PILOTHOUSE_INGRESS_HTTPS_PORT", tls);
+        ports
+    }
+
     /// The folder that is served.
     pub(crate) fn folder(&self) -> PathBuf {
         self.dir.path().join("config")

@@ -117,13 +117,8 @@ async fn proxy(address: SocketAddr, service: SocketAddr) -> Asked {
 }
 
 pub(crate) async fn a_service_is_reached_through_its_proxy(mut rig: Rig) {
-    let [plain, tls, listener] = ports_of_all_addresses();
-    let kept = |port: u16| &*port.to_string().leak();
-    rig.set("PILOTHOUSE_INGRESS_CLASSES", "higress");
-    rig.set("PILOTHOUSE_INGRESS_NAMESPACE", "shop");
-    rig.set("PILOTHOUSE_INGRESS_SELECTOR", "istio=ingressgateway");
-    rig.set("PILOTHOUSE_INGRESS_HTTP_PORT", kept(plain));
-    rig.set("PILOTHOUSE_INGRESS_HTTPS_PORT", kept(tls));
+    let [plain, _] = rig.serve_ingresses("higress");
+    let [listener] = ports_of_all_addresses();
     let far = rig.address("127.0.20.90:8443");
     service(far).await;
     let (first, second) = (

@@ -99,17 +99,10 @@ impl Making {
         let labels = [(TYPE_LABEL, &*self.kind), (NAME_LABEL, &*self.registry)];
         Arc::new(Object {
             meta: Meta {
-                name: self.name(id),
                 labels: labels.into_iter().collect(),
                 annotations: annotations.into_iter().collect::<Labels>(),
                 created: Some(YOUNGEST),
-                maker: None,
-                derived: None,
-                templates: None,
-                uid: Arc::default(),
-                resource_version: Arc::default(),
-                generation: 0,
-                origin: Origin::Source(self.owner.source.clone()),
+                ..Meta::new(self.name(id), Origin::Source(self.owner.source.clone()))
             },
             spec: Ingress {
                 ingress_class_name: Some(self.class.clone()),
