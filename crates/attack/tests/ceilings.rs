@@ -28,8 +28,8 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     Path::new(env!("CARGO_BIN_EXE_pilothouse-attack")).with_file_name("pilothouse")
 });
 
-/// Attacks that may run now. More at a time would take the processors from each other.
-static TURNS: (Mutex<usize>, Condvar) = (Mutex::new(2), Condvar::new());
+/// Attacks that may run now: they wait more than they compute. More at a time would take the processors from each other.
+static TURNS: (Mutex<usize>, Condvar) = (Mutex::new(4), Condvar::new());
 
 struct Turn;
 
