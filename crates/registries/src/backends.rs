@@ -1,6 +1,7 @@
 //! Real registries for tests: the scripts of `../shared/tools/backends`, where they are installed.
 
 pub(crate) mod scale;
+mod through;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +13,18 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::report::{Instance, Registry, RegistryError, Report};
+
+/// Files of a certificate and its key.
+pub(crate) const CERTIFICATE: [&str; 2] = ["cert.pem", "key.pem"];
+
+/// Makes a certificate for `localhost` that signs itself: its file in the folder, and that of its key.
+pub(crate) fn certificate(folder: &Path) -> [PathBuf; 2] {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let files = CERTIFICATE.map(|name| folder.join(name));
+    std::fs::write(&files[0], made.cert.pem()).unwrap();
+    std::fs::write(&files[1], made.signing_key.serialize_pem()).unwrap();
+    files
+}
 
 /// A registry that runs; it ends with this.
 pub(crate) struct Backend {

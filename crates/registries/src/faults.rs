@@ -7,11 +7,12 @@
 //! `benches/registry-faults` runs them. `SEED=N` runs one schedule again.
 
 mod command;
+pub(crate) mod instances;
 mod model;
 mod proxy;
 mod run;
 mod schedule;
-mod server;
+pub(crate) mod server;
 mod stand_in;
 
 use std::collections::BTreeMap;
@@ -133,6 +134,13 @@ async fn schedules(kind: Kind) {
 #[ignore = "takes many minutes, and a Consul: benches/registry-faults runs it"]
 async fn a_real_consul() {
     schedules(Kind::Consul).await;
+}
+
+/// Queries share connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes many minutes, and a Consul: benches/registry-faults runs it"]
+async fn a_real_consul_tls() {
+    schedules(Kind::ConsulTls).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,7 +20,7 @@ mod servers;
 #[cfg(test)]
 mod real;
 #[cfg(test)]
-mod scale;
+pub(crate) mod scale;
 #[cfg(test)]
 mod tests;
 

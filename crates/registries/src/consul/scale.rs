@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::{ANSWER, Consul, Options, WAIT};
-use crate::backends::eventually;
 use crate::backends::scale::{INSTANCES, Program, address, services};
+use crate::backends::{certificate, eventually};
 use crate::http::Server as At;
 
 /// Nodes that instances are on.
@@ -33,22 +33,15 @@ impl Drop for Server {
     }
 }
 
-fn certificate(folder: &Path) {
-    let names = vec!["localhost".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
-    std::fs::write(folder.join("cert.pem"), made.cert.pem()).unwrap();
-    std::fs::write(folder.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
-}
-
 impl Server {
     /// Starts one on `port` and the next five.
     async fn start(port: u16) -> Self {
         let cache = std::env::var_os("BACKENDS_CACHE").expect("$BACKENDS_CACHE has a Consul");
         let folder = tempfile::tempdir().unwrap();
-        certificate(folder.path());
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        let tls = json!({"tls": {"defaults": {"cert_file": path("cert.pem"), "key_file": path("key.pem")}}});
-        std::fs::write(folder.path().join("tls.json"), tls.to_string()).unwrap();
+        let [cert, key] = certificate(folder.path());
+        let tls = json!({"tls": {"defaults": {"cert_file": cert, "key_file": key}}});
+        let file = folder.path().join("tls.json");
+        std::fs::write(&file, tls.to_string()).unwrap();
         let ports = ["http", "https", "grpc", "server", "serf-lan", "serf-wan"];
         let child = Command::new(Path::new(&cache).join("consultest"))
             .args([
@@ -64,7 +57,7 @@ impl Server {
                     .zip(port..)
                     .map(|(name, port)| format!("-{name}-port={port}")),
             )
-            .arg(format!("-config-file={}", path("tls.json")))
+            .arg(format!("-config-file={}", file.display()))
             .stdout(Stdio::null())
             .spawn();
         let server = Self {

@@ -1,9 +1,12 @@
 //! How real registries are started.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::server::Kind;
+use super::server::{Kind, tls_port};
+use crate::backends::{CERTIFICATE, certificate};
 
 fn cache() -> PathBuf {
     let given = std::env::var_os("BACKENDS_CACHE").map(PathBuf::from);
@@ -30,6 +33,11 @@ fn java(name: &str, own: &[&str]) -> Command {
 pub(super) fn command(kind: Kind, home: &Path, port: u16, root: &str) -> Command {
     match kind {
         Kind::Consul => consul(home, port, root),
+        Kind::ConsulTls => {
+            let mut command = consul(home, port, root);
+            serves_tls(&mut command, home, port);
+            command
+        }
         Kind::ZooKeeper => {
             let settings = format!(
                 "dataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\ntickTime=500\nmaxClientCnxns=0\n",
@@ -109,4 +117,28 @@ fn consul(home: &Path, port: u16, root: &str) -> Command {
         command.arg(format!("-{name}-port={}", port + n as u16));
     }
     command
+}
+
+/// Lets a Consul speak TLS too, with a certificate that this process trusts if it has not read its roots yet.
+fn serves_tls(command: &mut Command, home: &Path, port: u16) {
+    // Beside what may be wiped.
+    let folder = home.parent().unwrap();
+    let [cert, key] = if folder.join(CERTIFICATE[0]).exists() {
+        CERTIFICATE.map(|name| folder.join(name))
+    } else {
+        let made = certificate(folder);
+        let roots = std::env::var_os("SSL_CERT_FILE").expect("$SSL_CERT_FILE is ours to write");
+        let mut roots = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(roots)
+            .unwrap();
+        roots.write_all(&std::fs::read(&made[0]).unwrap()).unwrap();
+        made
+    };
+    let [cert, key] = [cert.display(), key.display()];
+    command.arg(format!("-https-port={}", tls_port(port)));
+    command.arg("-hcl").arg(format!(
+        r#"tls {{ defaults {{ cert_file = "{cert}" key_file = "{key}" }} }}"#
+    ));
 }

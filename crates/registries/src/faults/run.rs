@@ -324,7 +324,7 @@ impl Lane {
             .is_some()
         {
             self.note(service, watched);
-            self.server.remove(service, instance).await;
+            self.server.take(service, instance).await;
         }
     }
 }

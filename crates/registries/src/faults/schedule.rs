@@ -101,7 +101,7 @@ impl Schedule {
         // What is noticed after half a minute is for real ones.
         let is_real = kind != Kind::StandIn;
         let wait = Step::Wait(100 + random.below(1_100));
-        if kind == Kind::Consul && random.percent(10) {
+        if kind.is_consul() && random.percent(10) {
             self.steps.push(Step::Forget(100 + random.below(1_500)));
             return;
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use model::kinds::higress::{InnerMap, Registry as Stated};
 use model::redacted::Redacted;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -15,13 +15,14 @@ use super::proxy::Endless;
 use super::stand_in::StandIn;
 use crate::backends::eventually;
 use crate::entry::{Credentials, Entry};
-use crate::nacos::escaped;
 use crate::zookeeper::real::Writes;
 
 /// Which registry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Consul,
+    /// A Consul that is read over TLS, and so by HTTP/2.
+    ConsulTls,
     ZooKeeper,
     Nacos,
     Eureka,
@@ -32,9 +33,14 @@ pub(super) enum Kind {
 /// What may do everything in a Consul.
 const ROOT: &str = "7e9b0f6c-0000-4000-8000-000000000001";
 /// What we read a Consul with.
-const TOKEN: &str = "7e9b0f6c-0000-4000-8000-000000000002";
+pub(crate) const TOKEN: &str = "7e9b0f6c-0000-4000-8000-000000000002";
 
 impl Kind {
+    pub(super) fn is_consul(self) -> bool {
+        matches!(self, Self::Consul | Self::ConsulTls)
+    }
+
+    /// Whether what is said may be read, and falsified, on its way.
     pub(super) fn speaks_http(self) -> bool {
         matches!(self, Self::Consul | Self::Eureka | Self::StandIn)
     }
@@ -49,7 +55,7 @@ impl Kind {
     /// How many of a hundred things that happen are that the server is killed. Some take long to start.
     pub(super) fn kills(self) -> u64 {
         match self {
-            Self::Consul | Self::ZooKeeper => 10,
+            Self::Consul | Self::ConsulTls | Self::ZooKeeper => 10,
             Self::Nacos | Self::Eureka => 3,
             Self::StandIn => 15,
         }
@@ -71,6 +77,7 @@ impl Kind {
     fn port(self, lane: u16) -> u16 {
         match self {
             Self::Consul => 24_000 + 10 * lane,
+            Self::ConsulTls => 27_000 + 10 * lane,
             Self::ZooKeeper => 25_000 + 10 * lane,
             Self::Nacos => 22_000 + 10 * lane,
             Self::Eureka => 26_000 + 10 * lane,
@@ -79,9 +86,9 @@ impl Kind {
     }
 
     /// The host that a service has.
-    pub(super) fn host(self, service: usize) -> String {
+    pub(crate) fn host(self, service: usize) -> String {
         match self {
-            Self::Consul | Self::StandIn => format!("s{service}.dc1.consul"),
+            Self::Consul | Self::ConsulTls | Self::StandIn => format!("s{service}.dc1.consul"),
             Self::ZooKeeper if service == 0 => "providers:com.acme.S0:1:.zookeeper".to_owned(),
             Self::ZooKeeper => format!("s{service}.services.zookeeper"),
             Self::Nacos => format!("s{service}.DEFAULT-GROUP.public.nacos"),
@@ -104,16 +111,16 @@ pub(super) fn address(service: usize, instance: u64) -> String {
 }
 
 /// A server and who writes to it.
-pub(super) struct Server {
-    pub(super) kind: Kind,
+pub(crate) struct Server {
+    pub(crate) kind: Kind,
     /// Where it listens, and our proxies.
-    pub(super) port: u16,
+    pub(crate) port: u16,
     pub(super) proxied: Vec<(u16, u16)>,
     folder: tempfile::TempDir,
     child: Option<Child>,
-    stand_in: Option<StandIn>,
+    pub(super) stand_in: Option<StandIn>,
     writes: Option<Writes>,
-    stamp: u64,
+    pub(super) stamp: u64,
 }
 
 impl Drop for Server {
@@ -146,7 +153,7 @@ async fn call(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, S
 }
 
 impl Server {
-    pub(super) async fn start(kind: Kind, lane: u16) -> Self {
+    pub(crate) async fn start(kind: Kind, lane: u16) -> Self {
         let stand_in = match kind {
             Kind::StandIn => Some(StandIn::new().await),
             _ => None,
@@ -156,7 +163,10 @@ impl Server {
             Kind::StandIn => free_port(),
             _ => port + 500,
         };
-        let mut proxied = vec![(proxy, port)];
+        let mut proxied = match kind {
+            Kind::ConsulTls => vec![(proxy, tls_port(port))],
+            _ => vec![(proxy, port)],
+        };
         if kind == Kind::Nacos {
             proxied.push((proxy + 1_000, port + 1_000));
         }
@@ -217,7 +227,7 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         self.child = Some(child);
-        if wipe && self.kind == Kind::Consul {
+        if wipe && self.kind.is_consul() {
             for n in 0..super::number("FILLERS", 0) {
                 let service = json!({"ID": format!("f{n}"), "Service": format!("f{n}"), "Address": "10.1.0.1", "Port": 80});
                 let body = json!({"Node": "n", "Address": "127.0.0.1", "SkipNodeUpdate": true, "Service": service});
@@ -229,7 +239,7 @@ impl Server {
 
     async fn is_ready(&mut self) -> bool {
         let asked = match self.kind {
-            Kind::Consul => {
+            Kind::Consul | Kind::ConsulTls => {
                 let is_led = call(self.port, "GET", "/v1/status/leader", "").await;
                 return is_led.is_some_and(|(_, said)| said.contains("127.0.0.1:"))
                     && self.remember().await;
@@ -278,7 +288,7 @@ impl Server {
             .await;
     }
 
-    async fn must(&self, method: &str, path: &str, body: &str) {
+    pub(super) async fn must(&self, method: &str, path: &str, body: &str) {
         eventually(async || {
             let answer = call(self.port, method, path, body).await?;
             (200..300).contains(&answer.0).then_some(())
@@ -286,101 +296,9 @@ impl Server {
         .await;
     }
 
-    async fn writes(&mut self) -> &mut Writes {
+    pub(super) async fn writes(&mut self) -> &mut Writes {
         let connected = Writes::new(self.port).await;
         self.writes.insert(connected)
-    }
-
-    /// Registers an instance, or changes it.
-    pub(super) async fn put(&mut self, service: usize, instance: u64, version: u32) {
-        let address = address(service, instance);
-        match self.kind {
-            Kind::Consul => {
-                let body = json!({"Node": "n", "Address": "127.0.0.1", "SkipNodeUpdate": true, "Service": {
-                    "ID": format!("s{service}-{instance}"), "Service": format!("s{service}"), "Address": address,
-                    "Port": 80, "Meta": {"v": version.to_string()},
-                }});
-                self.must("PUT", "/v1/catalog/register", &body.to_string())
-                    .await;
-            }
-            Kind::ZooKeeper if service == 0 => {
-                self.writes().await.create(&provider(&address), "", 0).await;
-            }
-            Kind::ZooKeeper => {
-                let path = format!("/services/s{service}");
-                let content = format!(
-                    r#"{{"address":"{address}","port":80,"payload":{{"metadata":{{"v":"{version}"}}}}}}"#
-                );
-                let writes = self.writes().await;
-                writes.create(&path, "", 0).await;
-                let path = format!("{path}/{instance}");
-                writes.create(&path, &content, 0).await;
-                writes.set(&path, &content).await;
-            }
-            Kind::Nacos => {
-                let metadata = json!({"v": version.to_string(), "preserved.heart.beat.timeout": "900000", "preserved.ip.delete.timeout": "900000"});
-                let query = format!(
-                    "serviceName=s{service}&ip={address}&port=80&metadata={}",
-                    escaped(&metadata.to_string())
-                );
-                self.must("POST", &format!("/nacos/v1/ns/instance?{query}"), "")
-                    .await;
-            }
-            Kind::Eureka => {
-                self.stamp += 1;
-                let body = self.eureka_instance(service, &address, version);
-                self.must(
-                    "POST",
-                    &format!("/eureka/apps/S{service}"),
-                    &body.to_string(),
-                )
-                .await;
-            }
-            Kind::StandIn => self
-                .stand_in
-                .as_ref()
-                .unwrap()
-                .put(service, address, version),
-        }
-    }
-
-    fn eureka_instance(&self, service: usize, address: &str, version: u32) -> Value {
-        json!({"instance": {
-            "instanceId": address, "hostName": address, "app": format!("S{service}"), "ipAddr": address, "status": "UP",
-            "port": {"$": 80, "@enabled": "true"}, "metadata": {"v": version.to_string()},
-            "dataCenterInfo": {"@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", "name": "MyOwn"},
-            "leaseInfo": {"durationInSecs": 90_000}, "lastDirtyTimestamp": self.stamp.to_string(),
-        }})
-    }
-
-    /// Takes an instance away.
-    pub(super) async fn remove(&mut self, service: usize, instance: u64) {
-        let address = address(service, instance);
-        match self.kind {
-            Kind::Consul => {
-                let body = json!({"Node": "n", "ServiceID": format!("s{service}-{instance}")});
-                self.must("PUT", "/v1/catalog/deregister", &body.to_string())
-                    .await;
-            }
-            Kind::ZooKeeper if service == 0 => {
-                self.writes().await.delete(&provider(&address)).await
-            }
-            Kind::ZooKeeper => {
-                let path = format!("/services/s{service}/{instance}");
-                self.writes().await.delete(&path).await;
-            }
-            Kind::Nacos => {
-                let path = format!(
-                    "/nacos/v1/ns/instance?serviceName=s{service}&ip={address}&port=80&ephemeral=true"
-                );
-                self.must("DELETE", &path, "").await;
-            }
-            Kind::Eureka => {
-                self.must("DELETE", &format!("/eureka/apps/S{service}/{address}"), "")
-                    .await;
-            }
-            Kind::StandIn => self.stand_in.as_ref().unwrap().remove(service, &address),
-        }
     }
 
     /// The entry that reads it, at a port.
@@ -393,10 +311,13 @@ impl Server {
         };
         let mut credentials = Credentials::default();
         stated.registry_type = match self.kind {
-            Kind::Consul | Kind::StandIn => {
+            Kind::Consul | Kind::ConsulTls | Kind::StandIn => {
                 credentials
                     .0
                     .insert("consulToken".into(), Redacted::new(TOKEN));
+                if self.kind == Kind::ConsulTls {
+                    stated.domain = "https://localhost".into();
+                }
                 "consul".into()
             }
             Kind::ZooKeeper => "zookeeper".into(),
@@ -416,10 +337,9 @@ impl Server {
     }
 }
 
-fn provider(address: &str) -> String {
-    format!(
-        "/dubbo/com.acme.S0/providers/dubbo%3A%2F%2F{address}%3A80%2Fcom.acme.S0%3Fversion%3D1%26v%3D1"
-    )
+/// Where a Consul speaks TLS, beside its port in the clear.
+pub(super) fn tls_port(port: u16) -> u16 {
+    port + 4
 }
 
 /// A port that nobody listens on just now.

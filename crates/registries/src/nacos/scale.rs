@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::channel::{Caller, Channel};
 use super::credentials::Proof;
@@ -17,11 +18,6 @@ use crate::backends::{Backend, eventually};
 /// Who waits for a service to be something else.
 type Waiting = Arc<Mutex<HashMap<Key, oneshot::Sender<Instant>>>>;
 
-/// What is said of a service.
-fn service(kind: &str, service: usize) -> Value {
-    json!({"namespace": "public", "groupName": "DEFAULT_GROUP", "serviceName": format!("svc-{service}"), "type": kind})
-}
-
 /// Registers the first instances of a service, in place of those that were registered before.
 async fn register(caller: &Caller, number: usize, instances: usize) {
     let instances: Vec<_> = (0..instances)
@@ -30,19 +26,10 @@ async fn register(caller: &Caller, number: usize, instances: usize) {
                 "metadata": {"version": "v1", "protocol": "http", "zone": "cn-shanghai-g"}})
         })
         .collect();
-    let mut said = service("batchRegisterInstance", number);
-    said["instances"] = instances.into();
+    let said = json!({"namespace": "public", "groupName": "DEFAULT_GROUP", "serviceName": format!("svc-{number}"),
+        "type": "batchRegisterInstance", "instances": instances});
     let none = Proof::none();
     eventually(async || caller.call("BatchInstanceRequest", &said, &none).await.ok()).await;
-}
-
-/// Subscribes to a service.
-async fn subscribe(caller: &Caller, number: usize) {
-    let mut said = service("", number);
-    said["subscribe"] = true.into();
-    let none = Proof::none();
-    let done = caller.call("SubscribeServiceRequest", &said, &none).await;
-    done.unwrap();
 }
 
 /// Lets the server know that a connection is alive, or it ends, and with it what it registered.
@@ -76,6 +63,45 @@ async fn hear(mut channel: Channel, waiting: Waiting) {
     }
 }
 
+/// A plain client that subscribes to services.
+pub(crate) struct Subscriber {
+    caller: Caller,
+    waiting: Waiting,
+}
+
+impl Subscriber {
+    pub(crate) async fn connect(grpc: &str) -> Self {
+        let waiting = Waiting::default();
+        let caller = connect(grpc, &waiting).await;
+        Self { caller, waiting }
+    }
+
+    /// When a service is told to be something else than it is now.
+    pub(crate) async fn told(&self, name: &str) -> JoinHandle<Instant> {
+        let said = json!({"namespace": "public", "groupName": "DEFAULT_GROUP", "serviceName": name, "type": "",
+            "subscribe": true});
+        let none = Proof::none();
+        let done = self
+            .caller
+            .call("SubscribeServiceRequest", &said, &none)
+            .await;
+        done.unwrap();
+        let (tell, told) = oneshot::channel();
+        let key = Key::read(name, &"DEFAULT_GROUP".into()).unwrap();
+        self.waiting.lock().unwrap().insert(key, tell);
+        tokio::spawn(async { told.await.unwrap() })
+    }
+}
+
+/// Connects as a client does that stays.
+async fn connect(grpc: &str, waiting: &Waiting) -> Caller {
+    let channel = Channel::open(grpc).await.unwrap();
+    let caller = channel.caller.clone();
+    tokio::spawn(beat(caller.clone()));
+    tokio::spawn(hear(channel, waiting.clone()));
+    caller
+}
+
 /// 5,000 services of 20 instances.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures: benches/registries runs it"]
@@ -84,28 +110,18 @@ async fn many_services_of_nacos() {
         return;
     };
     let grpc = format!("127.0.0.1:{}", backend.port + 1000);
-    let mut callers = Vec::new();
-    let waiting = Waiting::default();
     // One registers, one waits: a server does not tell a connection of what it registered itself.
-    for _ in 0..2 {
-        let channel = Channel::open(&grpc).await.unwrap();
-        callers.push(channel.caller.clone());
-        tokio::spawn(beat(channel.caller.clone()));
-        tokio::spawn(hear(channel, waiting.clone()));
-    }
+    let registers = connect(&grpc, &Waiting::default()).await;
+    let subscriber = Subscriber::connect(&grpc).await;
     for number in 0..services() {
-        register(&callers[0], number, INSTANCES).await;
+        register(&registers, number, INSTANCES).await;
     }
     let registry = format!("nacos2://127.0.0.1:{}/?name=scale", backend.port);
     let program = Program::start(&registry, 18870, &[]);
     let measured = program.measure(0, async |number| {
-        subscribe(&callers[1], number).await;
-        let (tell, told) = oneshot::channel();
-        let key = Key::read(&format!("svc-{number}"), &"DEFAULT_GROUP".into()).unwrap();
-        waiting.lock().unwrap().insert(key, tell);
-        let plain = tokio::spawn(async { told.await.unwrap() });
+        let plain = subscriber.told(&format!("svc-{number}")).await;
         let at = Instant::now();
-        register(&callers[0], number, INSTANCES + 1).await;
+        register(&registers, number, INSTANCES + 1).await;
         (at, plain)
     });
     measured.await;
