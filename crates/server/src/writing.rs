@@ -132,7 +132,8 @@ pub(crate) struct Figures {
 
 /// What is being written, for a page.
 pub struct Writing {
-    place: Arc<dyn Place>,
+    /// None where what is configured is a folder.
+    place: Option<Arc<dyn Place>>,
     identity: Arc<str>,
     lines: Vec<Line>,
     remotes: Remotes,
@@ -287,15 +288,15 @@ impl Writing {
         lines
     }
 
-    /// What is written to a place under these locks, and into remote clusters.
+    /// What is written to a place under these locks, if there is one, and into remote clusters.
     pub fn new(
-        target: &Target,
+        target: Option<&Target>,
         options: &WriteOptions,
         lines: Vec<Line>,
         remotes: Remotes,
     ) -> Self {
         Self {
-            place: target.api.place.clone(),
+            place: target.map(|target| target.api.place.clone()),
             identity: options.identity(),
             lines,
             remotes,
@@ -307,7 +308,7 @@ impl Writing {
         let lines = self.lines.iter();
         let lines = lines.map(|line| line.shown(&self.identity));
         json!({
-            "place": self.place.name(),
+            "place": self.place.as_ref().map(|place| place.name()),
             "identity": *self.identity,
             "locks": lines.collect::<Vec<_>>(),
             "remotes": self.remotes.shown(&self.identity),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Api, until};
+use crate::support::{Api, Server, until};
 
 const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses";
 const SECRETS: &str = "/api/v1/namespaces/istio-system/secrets";
@@ -209,4 +209,24 @@ fn ingresses_of_a_remote_cluster_are_served_and_told_where_they_are() {
     let of = |name: &str| format!("{INGRESSES}/{name}/status");
     assert_eq!(statuses, [of("web"), of("else")]);
     assert_eq!(control.address("web"), None);
+}
+
+/// What is configured may be a folder, which nothing is written to.
+#[test]
+fn a_folder_has_ingresses_of_a_remote_cluster_served() {
+    let east = east();
+    let folder = tempfile::tempdir().unwrap();
+    let secret = secret(&east, json!({"pilothouse.io/ingress-class": "public"}));
+    fs::write(folder.path().join("east.json"), secret.to_string()).unwrap();
+    let config = folder.path().to_str().unwrap();
+    let flags = ["--config-dir", config, "--ingress-publish-address", ADDRESS];
+    let control = Server::start(&flags);
+    until("its status is written", || {
+        east.address("web").as_deref() == Some(ADDRESS)
+    });
+    let page = control.json("/debug/writing");
+    assert_eq!(page["place"], Value::Null, "{page}");
+    assert_eq!(page["locks"], json!([]), "{page}");
+    assert_eq!(page["remotes"][0]["cluster"], "east", "{page}");
+    assert_eq!(page["remotes"][0]["leads"], true, "{page}");
 }

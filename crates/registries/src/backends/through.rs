@@ -185,12 +185,12 @@ async fn measure(kind: Kind, rounds: usize) {
     };
     let (mut came, mut beyond, mut drained, mut removed) = (vec![], vec![], vec![], vec![]);
     for round in 0..rounds {
+        // Apart from each other as people's changes, not as their waits.
+        sleep(Duration::from_millis(1_500 + 37 * round as u64)).await;
         let told = match &subscriber {
             Some(subscriber) => Some(subscriber.told(&format!("s{SERVICE}")).await),
             None => None,
         };
-        // Apart from each other as people's changes, not as their waits.
-        sleep(Duration::from_millis(1_500 + 37 * round as u64)).await;
         let at = Instant::now();
         server.register(&second, round as u32).await;
         let reached = client.first("second").await;
@@ -199,16 +199,17 @@ async fn measure(kind: Kind, rounds: usize) {
             beyond.push(reached.saturating_duration_since(told.await.unwrap()));
         }
         sleep(Duration::from_millis(1_500)).await;
-        let at = Instant::now();
         if round % 2 == 0 {
+            let at = Instant::now();
             server.drain(&second, round as u32).await;
             drained.push(client.last("second").await.saturating_duration_since(at));
+            server.resume(&second, round as u32).await;
+            client.first("second").await;
             sleep(Duration::from_millis(1_500)).await;
-            server.remove(&second).await;
-        } else {
-            server.remove(&second).await;
-            removed.push(client.last("second").await.saturating_duration_since(at));
         }
+        let at = Instant::now();
+        server.remove(&second).await;
+        removed.push(client.last("second").await.saturating_duration_since(at));
     }
     println!(
         "{kind:?}, through Envoy: registered to the first request: {}",

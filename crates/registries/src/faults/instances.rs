@@ -150,6 +150,17 @@ impl Server {
         }
     }
 
+    /// Lets a drained instance have requests again. A Nacos would not if it were registered anew.
+    pub(crate) async fn resume(&mut self, place: &Place, version: u32) {
+        match self.kind {
+            Kind::Nacos => {
+                let path = place.nacos(version, "&enabled=true");
+                self.must("PUT", &path, "").await;
+            }
+            _ => self.register(place, version).await,
+        }
+    }
+
     /// Takes an instance away.
     pub(crate) async fn remove(&mut self, place: &Place) {
         let Place {

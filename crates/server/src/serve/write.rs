@@ -46,7 +46,7 @@ impl<'a> Begun<'a> {
         }
     }
 
-    /// Begins to write, where there is a place to write to and it is wanted.
+    /// Begins to write, where there is a place to write to and it is wanted; into remote clusters also from a folder.
     pub(super) fn write_to(
         &self,
         target: Option<Target>,
@@ -57,13 +57,15 @@ impl<'a> Begun<'a> {
             true => self.remotes(tasks, stop),
             false => Remotes::default(),
         };
-        let Some(target) = target else { return };
-        self.roots(&target, tasks, stop);
-        let mut lines: Vec<Line> = self.deployments(&target, tasks, stop).into_iter().collect();
-        if self.options.writing.write_status {
-            lines.extend(self.statuses(&target, tasks, stop));
+        let mut lines: Vec<Line> = Vec::new();
+        if let Some(target) = &target {
+            self.roots(target, tasks, stop);
+            lines.extend(self.deployments(target, tasks, stop));
+            if self.options.writing.write_status {
+                lines.extend(self.statuses(target, tasks, stop));
+            }
         }
-        let writing = Writing::new(&target, &self.options.writing, lines, remotes);
+        let writing = Writing::new(target.as_ref(), &self.options.writing, lines, remotes);
         // Set here only.
         let _ = self.pages.writing.set(Arc::new(writing));
     }
