@@ -19,14 +19,15 @@ use ipnet::IpNet;
 use model::jwks::{Demand, FetchedKeys, KeySource};
 use model::{Change, Contents, Owner};
 use tokio::sync::watch;
-use tokio::task::{Id, JoinSet};
+use tokio::task::Id;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::spread;
-use crate::room::{Limits, Room, host_of};
+use crate::fetching::{Keeping, UnderWay, fetch};
+use crate::room::{Limits, host_of};
 use crate::web::RootsError;
-use crate::{Running, Sink, Source, SourceError, SourceEvent};
+use crate::{Running, Sink, Source, SourceError};
 
 pub use fetch::{FetchError, Fetcher};
 
@@ -102,55 +103,21 @@ impl Source for KeysSource {
 ///
 /// When the file of further roots is there and cannot be used. Operators can act.
 async fn run(
-    mut wanted: watch::Receiver<Wanted>,
+    wanted: watch::Receiver<Wanted>,
     options: Options,
     out: Sink,
     stop: CancellationToken,
 ) -> Result<(), RootsError> {
     let fetcher = Arc::new(Fetcher::new(&options)?);
-    let mut keeping = Keeping {
+    let keeping = Known {
         options,
         fetcher,
-        room: Room::new(AT_ONCE),
-        under_way: JoinSet::new(),
+        under_way: UnderWay::new(AT_ONCE),
         entries: BTreeMap::new(),
         jitter: RandomState::new(),
     };
-    loop {
-        let list = wanted.borrow_and_update().clone();
-        let gone = keeping.want(&list);
-        if !gone.is_empty() && out.send(SourceEvent::Changes(gone)).await.is_err() {
-            return Ok(());
-        }
-        let changes = loop {
-            keeping.start_due(Instant::now());
-            let next = keeping.next_due(Instant::now());
-            tokio::select! {
-                changed = wanted.changed() => match changed {
-                    Ok(()) => break Vec::new(),
-                    Err(_) => return Ok(()),
-                },
-                Some(done) = keeping.under_way.join_next_with_id() => {
-                    let (id, outcome) = match done {
-                        Ok((id, outcome)) => (id, Some(outcome)),
-                        // A task that panicked leaves its entry as it is; it is asked again when it is due.
-                        Err(error) => (error.id(), None),
-                    };
-                    keeping.room.leave(id);
-                    if let Some((source, result)) = outcome
-                        && let Some(change) = keeping.take(id, source, result, Instant::now())
-                    {
-                        break vec![change];
-                    }
-                }
-                () = tokio::time::sleep_until(next) => {}
-                () = stop.cancelled() => return Ok(()),
-            }
-        };
-        if !changes.is_empty() && out.send(SourceEvent::Changes(changes)).await.is_err() {
-            return Ok(());
-        }
-    }
+    fetch(keeping, wanted, out, stop).await;
+    Ok(())
 }
 
 type Outcome = (KeySource, Result<Arc<str>, FetchError>);
@@ -168,18 +135,24 @@ struct Entry {
     current: Option<Arc<FetchedKeys>>,
 }
 
-struct Keeping {
+/// What is known of all that is wanted.
+struct Known {
     options: Options,
     fetcher: Arc<Fetcher>,
-    room: Room,
-    under_way: JoinSet<Outcome>,
+    under_way: UnderWay<Outcome>,
     entries: BTreeMap<KeySource, Entry>,
     jitter: RandomState,
 }
 
-impl Keeping {
-    /// Takes over what is wanted; returns what to say of sources that nobody wants any more.
-    fn want(&mut self, wanted: &Wanted) -> Vec<Change> {
+impl Keeping for Known {
+    type Wanted = Wanted;
+    type Outcome = Outcome;
+
+    fn under_way(&mut self) -> &mut UnderWay<Outcome> {
+        &mut self.under_way
+    }
+
+    fn want(&mut self, wanted: &Wanted, now: Instant) -> Vec<Change> {
         let mut gone = Vec::new();
         self.entries.retain(|source, _| {
             let stays = wanted.contains_key(source);
@@ -193,7 +166,7 @@ impl Keeping {
             let entry = entry.or_insert_with(|| Entry {
                 demand: Demand::default(),
                 host: host(source),
-                due: Instant::now(),
+                due: now,
                 task: None,
                 failures: 0,
                 good: None,
@@ -204,7 +177,10 @@ impl Keeping {
         gone
     }
 
-    /// When the next source is due. Those that are due already wait for room, which another makes when it ends.
+    fn late(&mut self, _now: Instant) -> Vec<Change> {
+        Vec::new()
+    }
+
     fn next_due(&self, now: Instant) -> Instant {
         let far = now + self.options.refresh;
         let due = self.entries.values().map(|e| e.due).filter(|d| *d > now);
@@ -212,7 +188,7 @@ impl Keeping {
     }
 
     fn start_due(&mut self, now: Instant) {
-        if !self.room.has_any() {
+        if !self.under_way.room.has_any() {
             return;
         }
         let entries = self.entries.iter_mut();
@@ -221,32 +197,28 @@ impl Keeping {
         // What has failed comes after what has not.
         due.sort_by_key(|(_, e)| (e.failures, e.due));
         for (source, entry) in due {
-            let Some(place) = self.room.find(&entry.host, &entry.demand.namespaces) else {
+            let Some(place) = self
+                .under_way
+                .room
+                .find(&entry.host, &entry.demand.namespaces)
+            else {
                 continue;
             };
             let (fetcher, source) = (self.fetcher.clone(), source.clone());
             let limit = entry.demand.limit.min(self.options.longest);
             let attempted = self.options.attempted.clone();
-            let task = self.under_way.spawn(async move {
+            let fetch = async move {
                 let result = fetcher.fetch(&source, limit).await;
                 attempted(result.is_ok());
                 (source, result)
-            });
-            self.room.take(task.id(), place);
-            entry.task = Some(task.id());
+            };
+            entry.task = Some(self.under_way.begin(place, fetch));
             // Should the task panic, it is tried again after this.
             entry.due = now + limit + self.options.refresh.max(LONGEST_RETRY);
         }
     }
 
-    /// Takes an outcome in; returns what to say of it, if that is new.
-    fn take(
-        &mut self,
-        task: Id,
-        source: KeySource,
-        result: Result<Arc<str>, FetchError>,
-        now: Instant,
-    ) -> Option<Change> {
+    fn take(&mut self, task: Id, (source, result): Outcome, now: Instant) -> Option<Change> {
         let jitter = self.jitter.hash_one((&source, now));
         // Nobody may want it any more.
         let entry = self.entries.get_mut(&source)?;

@@ -6,6 +6,7 @@
 
 pub mod backoff;
 pub mod certificates;
+mod fetching;
 pub mod files;
 pub mod folder;
 pub mod jwks;

@@ -23,14 +23,15 @@ use model::module::{FetchedModule, Module, ModuleDemand, ModuleSource, Pull, Pul
 use model::names::Namespace;
 use model::{Change, Contents, Owner};
 use tokio::sync::watch;
-use tokio::task::{Id, JoinSet};
+use tokio::task::Id;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::spread;
-use crate::room::{Limits, Room, host_of};
+use crate::fetching::{Keeping, UnderWay, fetch};
+use crate::room::{Limits, host_of};
 use crate::web::RootsError;
-use crate::{Running, Sink, Source, SourceError, SourceEvent};
+use crate::{Running, Sink, Source, SourceError};
 use cache::Cache;
 use fetch::Came;
 
@@ -114,7 +115,7 @@ impl Source for ModulesSource {
 ///
 /// When the file of further roots is there and cannot be used. Operators can act.
 async fn run(
-    mut wanted: watch::Receiver<Wanted>,
+    wanted: watch::Receiver<Wanted>,
     options: Options,
     out: Sink,
     stop: CancellationToken,
@@ -129,55 +130,16 @@ async fn run(
             })
             .ok()
     });
-    let mut keeping = Keeping {
+    let keeping = Known {
         options,
         fetcher,
         cache,
-        room: Room::new(AT_ONCE),
-        under_way: JoinSet::new(),
+        under_way: UnderWay::new(AT_ONCE),
         entries: BTreeMap::new(),
         jitter: RandomState::new(),
     };
-    loop {
-        let list = wanted.borrow_and_update().clone();
-        let gone = keeping.want(&list, Instant::now());
-        if !gone.is_empty() && out.send(SourceEvent::Changes(gone)).await.is_err() {
-            return Ok(());
-        }
-        let changes = loop {
-            let now = Instant::now();
-            let late = keeping.late(now);
-            if !late.is_empty() {
-                break late;
-            }
-            keeping.start_due(now);
-            let next = keeping.next_due(now);
-            tokio::select! {
-                changed = wanted.changed() => match changed {
-                    Ok(()) => break Vec::new(),
-                    Err(_) => return Ok(()),
-                },
-                Some(done) = keeping.under_way.join_next_with_id() => {
-                    let (id, outcome) = match done {
-                        Ok((id, outcome)) => (id, Some(outcome)),
-                        // A task that panicked leaves its entry as it is; it is asked again when it is due.
-                        Err(error) => (error.id(), None),
-                    };
-                    keeping.room.leave(id);
-                    if let Some((source, outcome)) = outcome
-                        && let Some(change) = keeping.take(id, source, outcome, Instant::now())
-                    {
-                        break vec![change];
-                    }
-                }
-                () = tokio::time::sleep_until(next) => {}
-                () = stop.cancelled() => return Ok(()),
-            }
-        };
-        if !changes.is_empty() && out.send(SourceEvent::Changes(changes)).await.is_err() {
-            return Ok(());
-        }
-    }
+    fetch(keeping, wanted, out, stop).await;
+    Ok(())
 }
 
 /// What became of one attempt.
@@ -216,18 +178,24 @@ impl Entry {
     }
 }
 
-struct Keeping {
+/// What is known of all that is wanted.
+struct Known {
     options: Options,
     fetcher: Arc<ModuleFetcher>,
     cache: Option<Cache>,
-    room: Room,
-    under_way: JoinSet<(ModuleSource, Outcome)>,
+    under_way: UnderWay<(ModuleSource, Outcome)>,
     entries: BTreeMap<ModuleSource, Entry>,
     jitter: RandomState,
 }
 
-impl Keeping {
-    /// Takes over what is wanted; returns what to say of sources that nobody wants any more.
+impl Keeping for Known {
+    type Wanted = Wanted;
+    type Outcome = (ModuleSource, Outcome);
+
+    fn under_way(&mut self) -> &mut UnderWay<(ModuleSource, Outcome)> {
+        &mut self.under_way
+    }
+
     fn want(&mut self, wanted: &Wanted, now: Instant) -> Vec<Change> {
         type Demand = (
             BTreeSet<(Namespace, Arc<str>, Arc<str>)>,
@@ -298,7 +266,6 @@ impl Keeping {
         late
     }
 
-    /// When something is to be done next. Those that are due already wait for room, which another makes when it ends.
     fn next_due(&self, now: Instant) -> Instant {
         let far = now + Duration::from_secs(3600);
         let due = self.entries.values().map(|e| e.due).filter(|d| *d > now);
@@ -308,7 +275,7 @@ impl Keeping {
     }
 
     fn start_due(&mut self, now: Instant) {
-        if !self.room.has_any() {
+        if !self.under_way.room.has_any() {
             return;
         }
         let entries = self.entries.iter_mut();
@@ -317,7 +284,7 @@ impl Keeping {
         // What has failed comes after what has not.
         due.sort_by_key(|(_, e)| (e.failures, e.due));
         for (source, entry) in due {
-            let Some(place) = self.room.find(&entry.host, &entry.namespaces()) else {
+            let Some(place) = self.under_way.room.find(&entry.host, &entry.namespaces()) else {
                 continue;
             };
             let attempt = Attempt {
@@ -330,20 +297,16 @@ impl Keeping {
                 longest: self.options.longest,
                 attempted: self.options.attempted.clone(),
             };
-            let task = self.under_way.spawn(attempt.run());
-            self.room.take(task.id(), place);
-            entry.task = Some(task.id());
+            entry.task = Some(self.under_way.begin(place, attempt.run()));
             // Should the task panic, it is tried again after this.
             entry.due = now + self.options.longest + LONGEST_RETRY;
         }
     }
 
-    /// Takes an outcome in; returns what to say of it, if that is new.
     fn take(
         &mut self,
         task: Id,
-        source: ModuleSource,
-        outcome: Outcome,
+        (source, outcome): (ModuleSource, Outcome),
         now: Instant,
     ) -> Option<Change> {
         let jitter = self.jitter.hash_one((&source, now));
@@ -385,7 +348,9 @@ impl Keeping {
         }
         told
     }
+}
 
+impl Known {
     /// A module, if those in use have no more bytes with it than they may: all of them, and half of that those of a namespace.
     fn within_total(&self, source: &ModuleSource, came: Came) -> Result<Came, ModuleError> {
         let mine = self.entries.get(source).and_then(Entry::counted_with);

@@ -18,6 +18,7 @@ use model::jwks::BadKeys;
 
 use super::*;
 use crate::Delivery;
+use crate::SourceEvent;
 use crate::web::WebError;
 
 const PATIENCE: Duration = Duration::from_secs(60);

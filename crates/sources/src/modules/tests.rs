@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use super::unbox::tests::{archive, gzip};
 use super::*;
 use crate::Delivery;
+use crate::SourceEvent;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const A: &[u8] = b"\0asm\x01\0\0\0 a";
