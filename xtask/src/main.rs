@@ -58,6 +58,7 @@ const GRAPH: &[(&str, &[&str])] = &[
         &[
             "model",
             "store",
+            "validate",
             "incr",
             "descriptors",
             "xds",

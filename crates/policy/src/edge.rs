@@ -38,10 +38,12 @@ use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v
 use xds::any;
 
 use crate::filters;
+use options::McpServers;
 
 pub use calls::{dubbo_upstream, upgrade};
 pub use can::{Can, lacking};
-pub use library::config as library_config;
+pub use library::configs as library_configs;
+pub use options::closed::{Closed, whole as closed_whole};
 
 /// The name under which a filter decides about clients by their addresses.
 const ADDRESSES: &str = "pilothouse.addresses";
@@ -68,8 +70,12 @@ const STAT_PREFIX: &str = "edge";
 /// The most that a body of unknown length may be: such a body is held until it is complete.
 const HELD_BYTES: u32 = 64 << 20;
 
-/// The filters of a chain, in their order. What single routes need is there if the proxy can do it.
-pub fn filters(needs: &BTreeSet<Need>, can: Can) -> Vec<hcm::HttpFilter> {
+/// The filters of a chain, in their order. What single routes need is there if the proxy can do it, and so are servers of MCP.
+pub fn filters(
+    needs: &BTreeSet<Need>,
+    can: Can,
+    servers: Option<&McpServers>,
+) -> Vec<hcm::HttpFilter> {
     let has = |need| needs.contains(&need);
     let mut list = Vec::new();
     // It sees the answers of all that follow.
@@ -95,13 +101,18 @@ pub fn filters(needs: &BTreeSet<Need>, can: Can) -> Vec<hcm::HttpFilter> {
     list.extend(has(Need::Body).then(|| disabled(BODY, &body)));
     list.extend(asks(needs).then(|| disabled(ACCESS, &script_of_routes())));
     list.extend(runs_mcp(needs, can).then(|| disabled(MCP, &script_of_routes())));
+    let servers = servers.filter(|servers| servers.enable && can.runs_library());
     let by_library = has(Need::Session) || has(Need::Moved) || has(Need::Rest);
-    list.extend((by_library && can.runs_library()).then(library::filter));
+    let by_library = by_library && can.runs_library() || servers.is_some();
+    list.extend(by_library.then(|| library::filter(library::SESSIONS)));
     if has(Need::Session) {
         list.extend(can.sessions.then(mcp::sessions));
         list.extend(can.mcp_sessions.then(mcp::higress_sessions));
     }
     list.extend(has(Need::Rpc).then(calls::transcoder));
+    // Higress has it right before the router: what protects stands before it.
+    let inside = servers.is_some_and(|servers| !servers.servers.is_empty());
+    list.extend(inside.then(|| library::filter(library::SERVERS)));
     list
 }
 

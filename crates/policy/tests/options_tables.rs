@@ -148,6 +148,29 @@ fn mcp(servers: &McpServers) -> Value {
     shown
 }
 
+/// The section, in force: the table's function is asked for one that is.
+fn enabled(stated: &Value) -> Value {
+    let mut stated = stated.clone();
+    stated["enable"] = true.into();
+    stated
+}
+
+/// What the table's text is as JSON; `null` where no filter is made.
+fn made(text: &Value) -> Value {
+    serde_json::from_str(text.as_str().unwrap()).unwrap_or_default()
+}
+
+/// What the filter of servers inside of the gateway asks for.
+fn of_servers(section: &McpServers) -> Value {
+    let resources = policy::edge::library_configs(Some(section), &[], &"higress-system".into());
+    let named = |r: &&xds::Resource| &*r.name == "golang-filter-mcp-server";
+    let found = resources.iter().find(named);
+    found.map_or(Value::Null, |resource| {
+        let shown = testkit::decode(xds::TypeUrl::Extension.as_str(), &resource.body);
+        shown["typed_config"].clone()
+    })
+}
+
 fn without_empty(value: Value) -> Value {
     let Value::Object(fields) = value else {
         return value;
@@ -225,8 +248,13 @@ fn compared(test: &str, case: &Value) -> Option<(Value, Value)> {
                 json!([mcp(new), old != new]),
             )
         }
-        // No filter is made of servers.
-        "TestMcpServerController_constructMcpServerStruct" => (case["wantJSON"].clone(), json!("")),
+        "TestMcpServerController_constructMcpServerStruct" => {
+            let stated = section("mcpServer", &enabled(&case["mcp"]));
+            (
+                made(&case["wantJSON"]),
+                of_servers(&read(&stated).options.mcp_servers),
+            )
+        }
         _ => return None,
     };
     Some(row)

@@ -34,8 +34,8 @@ pub struct Resource {
 #[derive(Clone, PartialEq, Eq)]
 enum Secrets {
     None,
-    /// Marks, in whose place values come.
-    Marked,
+    /// Marks, in whose place values come; and the message as it is shown to people, where that is another one.
+    Marked(Option<Bytes>),
     /// Values; and the message as it is shown to people.
     Filled(Bytes),
 }
@@ -49,7 +49,7 @@ impl Resource {
     /// Wraps an encoded message.
     pub fn from_bytes(name: impl Into<Arc<str>>, body: Bytes) -> Self {
         let secrets = match template::is_marked(&body) {
-            true => Secrets::Marked,
+            true => Secrets::Marked(None),
             false => Secrets::None,
         };
         Self {
@@ -63,7 +63,18 @@ impl Resource {
 
     /// Whether it has marks of secret templates: it is not to be sent as it is.
     pub fn is_marked(&self) -> bool {
-        self.secrets == Secrets::Marked
+        matches!(self.secrets, Secrets::Marked(_))
+    }
+
+    /// The resource, `shown` to people as another message: without the passwords that its own has.
+    pub fn hide(mut self, shown: Bytes) -> Self {
+        if shown != self.body {
+            self.secrets = match self.is_marked() {
+                true => Secrets::Marked(Some(shown)),
+                false => Secrets::Filled(shown),
+            };
+        }
+        self
     }
 
     /// The resource with values in place of templates, `shown` to people as another message.
@@ -77,17 +88,17 @@ impl Resource {
         }
     }
 
-    /// The encoded message for people: without values of Secrets that templates stand for.
+    /// The encoded message for people: without values of Secrets that templates stand for, and other passwords.
     pub fn shown(&self) -> &Bytes {
         match &self.secrets {
-            Secrets::Filled(shown) => shown,
-            Secrets::None | Secrets::Marked => &self.body,
+            Secrets::Filled(shown) | Secrets::Marked(Some(shown)) => shown,
+            Secrets::None | Secrets::Marked(None) => &self.body,
         }
     }
 
     /// Whether values of Secrets, or hashes of passwords, stand in it: like Secrets it is not written.
     pub fn has_credentials(&self) -> bool {
-        if matches!(self.secrets, Secrets::Filled(_)) {
+        if matches!(self.secrets, Secrets::Filled(_) | Secrets::Marked(Some(_))) {
             return true;
         }
         const HASHED: [&[u8]; 2] = [b"{SHA}", b"$apr1$"];

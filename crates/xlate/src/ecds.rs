@@ -12,7 +12,8 @@ use mesh::gateways::{self, GatewayKey};
 use mesh::proxy::Traits;
 use model::module::ModuleDemand;
 use model::node::Role;
-use policy::edge::{Can, library_config};
+use policy::edge::options::OptionsOf;
+use policy::edge::{Can, library_configs};
 use policy::envoy_filter;
 use policy::envoy_filter::{ExtensionPatchesOf, SelectedBy};
 use policy::traffic_extension::{self, ExtensionConfigOf, ExtensionsOf, PullFrom};
@@ -49,7 +50,7 @@ impl ExtensionConfigsOf {
         }
     }
 
-    /// The configurations that they may ask for: those that EnvoyFilters add, those of Wasm filters, and that of Higress's library.
+    /// The configurations that they may ask for: those that EnvoyFilters add, those of Wasm filters, and those of Higress's library.
     pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
         let patches = cx.query(&ExtensionPatchesOf(self.patched.clone()));
         let added = envoy_filter::extension::added(&patches)
@@ -65,11 +66,14 @@ impl ExtensionConfigsOf {
         });
         let library = self.library.as_ref().and_then(|gateway| {
             let asked = cx.query(&AskedOf(gateway.clone()));
-            let entries = &(*asked).as_ref()?.entries;
-            let config = library_config(entries.iter().map(|(_, entry)| entry));
-            let resource = Resource::encode(config.name.as_str(), &config);
-            Some(Arc::new(resource))
+            let entries = (*asked).as_ref()?.entries.iter();
+            let entries: Vec<_> = entries.map(|(_, entry)| entry).collect();
+            let options = cx.query(&OptionsOf(gateway.clone()));
+            let section = (*options).as_ref().map(|options| &options.mcp_servers);
+            let namespace = &cx.settings().features.edge_namespace;
+            Some(library_configs(section, &entries, namespace))
         });
+        let library = library.into_iter().flatten().map(Arc::new);
         ResourceSet::new(added.chain(wasm).chain(library))
     }
 

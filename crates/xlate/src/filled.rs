@@ -87,14 +87,15 @@ impl Query<Snapshot> for Filled {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
         let body = &self.resource.body;
         let url = self.ty.as_str();
-        let shown = edited(url, body, &mut |text| {
-            template::written(text.text).into_owned()
-        });
+        let written = |message: &Bytes| -> Bytes {
+            let mut text_of = |text: Text<'_>| template::written(text.text).into_owned();
+            edited(url, message, &mut text_of).into()
+        };
+        let shown = written(self.resource.shown());
         let settings = cx.settings();
         if !settings.features.secret_templates {
-            let as_written = Bytes::from(shown);
             let name = self.resource.name.clone();
-            let resource = Resource::from_bytes(name, as_written);
+            let resource = Resource::from_bytes(name, written(body)).hide(shown);
             return Arc::new(resource.finding(self.resource.findings().to_vec()));
         }
         let mut used: BTreeMap<Namespace, usize> = BTreeMap::new();
@@ -124,7 +125,7 @@ impl Query<Snapshot> for Filled {
             let in_header = text.message == HEADER;
             fill_text(text.text, &mut |wanted| text_of(wanted, in_header))
         });
-        Arc::new(self.resource.fill(body.into(), shown.into()))
+        Arc::new(self.resource.fill(body.into(), shown))
     }
 }
 

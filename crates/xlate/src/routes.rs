@@ -148,6 +148,14 @@ impl RoutesOf {
         }
     }
 
+    /// Whether they close everything, because what is to be closed would be copied too often.
+    pub(crate) fn closes_all(&self, cx: &Cx<'_, Snapshot>) -> bool {
+        match &self.serves {
+            Serves::Gateway(gateway) => gateway::closes_all(cx, self.gateway_configs(cx, gateway)),
+            Serves::Sidecar { .. } | Serves::Nothing => false,
+        }
+    }
+
     /// What the routes of requests to unknown hosts depend on.
     pub(crate) fn unknown_hosts(&self) -> UnknownHosts {
         UnknownHosts {

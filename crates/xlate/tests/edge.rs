@@ -303,7 +303,9 @@ fn gateways_have_no_options_where_nothing_of_higress_is_there() {
 #[test]
 fn a_gateway_that_users_wrote_has_no_options() {
     let mut world = served("higress");
-    world.put(&options("addXRealIpHeader: true"));
+    world.put(&options(
+        "{addXRealIpHeader: true, mcpServer: {enable: true, servers: [{name: a, path: /a, type: rag}]}}",
+    ));
     // The Gateway of the edge is for other proxies.
     let selects = "spec:\n  selector: {app: edge}\n  servers";
     let of_edge = host("a", "SIMPLE").replace("spec:\n  servers", selects);
@@ -383,8 +385,7 @@ fn found(world: &World) -> Vec<String> {
 fn what_options_cannot_do_is_told_and_the_rest_counts() {
     let mut world = served("higress");
     world.put(&options(
-        "{gzip: {windowBits: 99}, upstream: {idleTimeout: 3}, mcpServer: {enable: true, \
-         match_list: [{match_rule_domain: '*', match_rule_path: /mcp, match_rule_type: prefix, upstream_type: sse}]}, \
+        "{gzip: {windowBits: 99}, upstream: {idleTimeout: 3}, \
          tracing: {enable: true, zipkin: {service: nowhere.shop, port: 9411}}}",
     ));
     let (_, manager) = plain(&world);
@@ -396,12 +397,10 @@ fn what_options_cannot_do_is_told_and_the_rest_counts() {
         "3s"
     );
     let told = found(&world);
-    for wanted in ["gzip.windowBits", "mcpServer has no effect", "nowhere.shop"] {
+    for wanted in ["gzip.windowBits", "nowhere.shop"] {
         let about = |told: &&String| told.contains(wanted) && told.contains("data.higress");
         assert_eq!(told.iter().filter(about).count(), 1, "{wanted}: {told:?}");
     }
-    let does = |told: &String| told.contains("mcp-server-upstream-type: sse");
-    assert!(told.iter().any(does), "{told:?}");
     // What was remembered of it counts instead; a file stands in place of all of it.
     let good = BTreeMap::from([("gzip".into(), Redacted::new(r#"{"enable":false}"#))]);
     let remembered = EdgeDocuments { file: None, good };
@@ -423,4 +422,44 @@ fn what_options_cannot_do_is_told_and_the_rest_counts() {
         told[0].starts_with("options.yaml:1: error[PIL0504]: gzip.memoryLevel: is no"),
         "{told:?}"
     );
+}
+
+/// The section `mcpServer` with so many servers inside of the gateway, each for hosts.
+fn servers_inside(count: usize, hosts: impl Fn(usize) -> String) -> String {
+    let path = "x".repeat(1000);
+    let servers = (0..count).map(|n| {
+        let hosts = hosts(n);
+        format!("{{name: a, type: rag, path: /{n}{path}, domain_list: [{hosts}]}}")
+    });
+    let servers: Vec<String> = servers.collect();
+    options(&format!(
+        "mcpServer: {{enable: true, servers: [{}]}}",
+        servers.join(",")
+    ))
+}
+
+#[test]
+fn what_would_be_closed_too_often_closes_everything() {
+    let mut world = served("higress");
+    let hosts: Vec<String> = (0..200).map(|n| host(&format!("h{n}"), "SIMPLE")).collect();
+    world.put_edge(&hosts.join("---"), &BTreeMap::new());
+    // Each for one host.
+    world.put(&servers_inside(500, |n| format!("h{n}.example.com")));
+    let closed = |world: &World| {
+        let routes = resources(world, TypeUrl::Route);
+        let hosts = routes["http.80"]["virtual_hosts"].as_array().unwrap();
+        let routes = hosts.iter().flat_map(|h| h["routes"].as_array().unwrap());
+        let closed = routes.filter(|route| route["name"] == "mcp-closed");
+        let everything = closed.clone().filter(|r| r["match"]["prefix"] == "/");
+        (closed.count(), everything.count())
+    };
+    assert_eq!(closed(&world), (200, 0));
+    // Each for all.
+    world.put(&servers_inside(500, |_| "'*'".to_owned()));
+    assert_eq!(closed(&world), (201, 201));
+    let found = world.get(&world.view(&gateway()).findings());
+    let told = found.iter().filter(|found| found.code == "PIL0601");
+    let told: Vec<String> = told.map(ToString::to_string).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("higress-config"), "{told:?}");
 }

@@ -1,5 +1,5 @@
-//! Routes of an edge that ask for what only some proxies can do: a folder for each proxy, with its extensions (`node.json`) and what it
-//! gets (`out.json`). `UPDATE_GOLDEN=1` rewrites the latter.
+//! Routes of an edge that ask for what only some proxies can do: a folder for each proxy, with its extensions (`node.json`), objects
+//! that state options where there are any (`options.yaml`), and what it gets (`out.json`). `UPDATE_GOLDEN=1` rewrites the latter.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
@@ -11,6 +11,8 @@ use model::edge::{
     Argument, ArgumentSource, Dubbo, EdgeRoute, HttpMethod, Mcp, McpEntry, Method, Moved, Passed,
     Rpc, Transport,
 };
+use model::settings::Features;
+use pilothouse_xlate::findings::FindingsOfMesh;
 use serde_json::{Value, json};
 use testkit::{World, decode, node};
 use xds::TypeUrl;
@@ -45,7 +47,7 @@ fn mcp(transport: Transport, moved: bool, upstream: Option<&'static str>) -> Edg
                 to: "/mcp".into(),
             }),
             entry: upstream.map(|upstream| McpEntry {
-                domain: "*".into(),
+                domains: ["*".into()].into(),
                 path: "/a\\d\"".into(),
                 compares: "regex",
                 upstream,
@@ -128,7 +130,11 @@ fn every_proxy_gets_what_it_can_do() {
     testkit::golden_cases(&folder, |case| {
         let extensions = std::fs::read_to_string(case.join("node.json")).unwrap();
         let extensions: Value = serde_json::from_str(&extensions).unwrap();
-        let mut world = World::of(SHOP);
+        let options = std::fs::read_to_string(case.join("options.yaml")).ok();
+        let mut world = match options {
+            None => World::of(SHOP),
+            Some(objects) => with_options(&objects),
+        };
         let mut rule = EDGE.to_owned();
         for (name, _) in asked() {
             // Hosts of registries have one port, which nobody states.
@@ -147,9 +153,25 @@ fn every_proxy_gets_what_it_can_do() {
             "id": "router~10.9.1.1~edge-0.edge~edge.svc.cluster.local",
             "metadata": {"NAMESPACE": "edge", "CLUSTER_ID": "Kubernetes"},
             "extensions": extensions,
+            "token": "sa:edge:edge",
         }));
         shown(&world, &gateway)
     });
+}
+
+/// Where options of gateways are read.
+fn with_options(objects: &str) -> World {
+    let mut settings = testkit::settings("");
+    let stated = [
+        ("PILOTHOUSE_INGRESS_CLASSES", "higress"),
+        ("PILOTHOUSE_INGRESS_NAMESPACE", "edge"),
+    ];
+    let stated = stated.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    settings.features = Arc::new(Features::from_env(stated));
+    let mut world = World::new(settings);
+    world.put(SHOP);
+    world.put(objects);
+    world
 }
 
 fn shown(world: &World, gateway: &Arc<model::node::Node>) -> Value {
@@ -162,10 +184,12 @@ fn shown(world: &World, gateway: &Arc<model::node::Node>) -> Value {
     };
     let routes = resources(TypeUrl::Route);
     let config = &routes["http.80"];
-    let routes: BTreeMap<String, Value> = config["virtual_hosts"][0]["routes"]
-        .as_array()
-        .unwrap()
+    let routes = config["virtual_hosts"][0]["routes"].as_array().unwrap();
+    let (closed, routes): (Vec<&Value>, Vec<&Value>) = routes
         .iter()
+        .partition(|route| route["name"] == "mcp-closed");
+    let routes: BTreeMap<String, Value> = routes
+        .into_iter()
         .map(|route| {
             let name = route["name"].as_str().unwrap().to_owned();
             let mut metadata = route["metadata"]["filter_metadata"].clone();
@@ -210,22 +234,41 @@ fn shown(world: &World, gateway: &Arc<model::node::Node>) -> Value {
         .iter()
         .filter(|(name, _)| name.contains("|shop."))
         .collect();
-    let findings = world.get(&view.findings());
-    json!({
+    let extensions = resources(TypeUrl::Extension);
+    let shown = world.set(&view, TypeUrl::Extension);
+    let shown: BTreeMap<&str, Value> = shown
+        .iter()
+        .map(|r| (&*r.name, decode(TypeUrl::Extension.as_str(), r.shown())))
+        .filter(|(name, shown)| extensions[*name] != *shown)
+        .collect();
+    let of_view = world.get(&view.findings());
+    let of_mesh = world.get(&FindingsOfMesh);
+    let findings = of_mesh.iter().chain(of_view.iter());
+    let findings: Vec<String> = findings.map(told).collect();
+    let mut all = json!({
         "routes": routes,
         "scripts": scripts,
         "refuses": manager["route_config"],
         "filters": filters,
         "clusters": clusters,
-        "extensions": resources(TypeUrl::Extension),
-        "findings": findings.iter().map(told).collect::<Vec<_>>(),
-    })
+        "extensions": extensions,
+        "findings": findings,
+    });
+    for (name, value) in [("closed", json!(closed)), ("shown", json!(shown))] {
+        // Of most proxies there is nothing to say.
+        if value != json!([]) && value != json!({}) {
+            all[name] = value;
+        }
+    }
+    all
 }
 
 fn told(found: &model::Diagnostic) -> String {
     let object = found.object.as_ref().map(ToString::to_string);
+    let help = found.help.iter();
+    let help: String = help.map(|help| format!("; help: {help}")).collect();
     format!(
-        "{} {:?} {object:?}: {}",
+        "{} {:?} {object:?}: {}{help}",
         found.code, found.severity, found.message
     )
 }

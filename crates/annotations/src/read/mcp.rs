@@ -7,6 +7,8 @@ use crate::values::{boolean, list, text};
 use crate::{Compares, McpServer, McpUpstream};
 
 const MOST_DOMAINS: usize = 100;
+/// How much may be told of an Ingress: the path and the prefix, once for each domain.
+const MOST_BYTES: usize = 64 << 10;
 
 /// Reads an entry of the list of MCP servers; `None` where the family is not whole.
 pub(crate) fn read(r: &mut Reader<'_>) -> Option<McpServer> {
@@ -28,13 +30,20 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Option<McpServer> {
         r.warn("mcp-server", why);
         return None;
     };
+    let domains = domains.unwrap_or_else(|| vec!["*".into()]);
+    let prefix = prefix.unwrap_or_default();
+    if domains.len() * (value.len() + prefix.len()) > MOST_BYTES {
+        let why = "is too long for such a path and prefix, so mcp-server has no effect";
+        r.warn("mcp-server-match-rule-domains", why);
+        return None;
+    }
     Some(McpServer {
-        domains: domains.unwrap_or_else(|| vec!["*".into()]),
+        domains,
         compares,
         value,
         upstream,
         rewrites: rewrites.unwrap_or_default(),
-        prefix: prefix.unwrap_or_default(),
+        prefix,
     })
 }
 

@@ -73,14 +73,9 @@ fn moved(making: &mut Making<'_, '_, '_>, stated: &McpServer) -> Option<Moved> {
     })
 }
 
-/// Higress: pkg/ingress/kube/configmap/mcp_server.go constructMcpSessionStruct, 2.1.
 fn entry(stated: &McpServer) -> McpEntry {
-    let domain = match &*stated.domains {
-        [one] => one.clone(),
-        several => format!("({})", several.join("|")).into(),
-    };
     McpEntry {
-        domain,
+        domains: stated.domains.as_slice().into(),
         path: stated.value.clone(),
         compares: stated.compares.name(),
         upstream: stated.upstream.name(),

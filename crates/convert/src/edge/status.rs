@@ -7,7 +7,7 @@ use model::kinds::kube::{LoadBalancerIngress, Service};
 
 use super::class::ServedBy;
 use crate::reader::{Derive, Reader};
-use crate::service::{as_status, outside_addresses};
+use crate::service::{as_status, one_each, outside_points};
 use crate::strata::Routes;
 
 /// The addresses of an Ingress; none where it is not served, where nothing says what they are, or where they
@@ -15,7 +15,7 @@ use crate::strata::Routes;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StatusOfEdge(pub ObjectName);
 
-/// The addresses at which the gateway is reached; none where nothing says what they are.
+/// The points at which the gateway is reached, each of which may have an address and a name; none where nothing says what they are.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Addresses;
 
@@ -29,7 +29,9 @@ impl Derive for StatusOfEdge {
             let remotes = read.remote_ingresses();
             remotes.get(cluster).filter(|said| said.writes_status)?;
         }
-        read.derived(Addresses).as_ref().clone()
+        let points = read.derived(Addresses);
+        let points = points.as_ref().as_ref();
+        points.map(|points| Arc::new(one_each(points)))
     }
 }
 
@@ -43,12 +45,12 @@ impl Derive for Addresses {
         let found = if stated.is_empty() {
             let service = read.get::<Service>(&features.edge_service.object()?)?;
             match &*service.spec.service_type {
-                "ExternalName" => vec![service.spec.external_name.clone()],
-                _ => outside_addresses(&service).collect(),
+                "ExternalName" => as_status(vec![service.spec.external_name.clone()]),
+                _ => outside_points(&service),
             }
         } else {
-            stated
+            as_status(stated)
         };
-        Some(Arc::new(as_status(found)))
+        Some(Arc::new(found))
     }
 }

@@ -122,7 +122,9 @@ fn reason(code: &str) -> &'static str {
     }
 }
 
-/// Where everybody reaches hosts; none where nothing says so.
+/// Where everybody reaches hosts; none where nothing says so. A point may have an address and a name.
+///
+/// Higress: pkg/ingress/kube/kingress/status.go transportLoadBalancerIngress, 2.2.
 fn outside(read: &Reader<'_, '_, Routes>) -> Option<Vec<Value>> {
     let features = &read.settings().features;
     let known = read.derived(Addresses);

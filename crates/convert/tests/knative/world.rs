@@ -21,6 +21,10 @@ pub(crate) fn served(flags: &str) -> Settings {
         match name {
             "knative_local_selector" => features.knative_local_selector = value.into(),
             "knative_local_service" => features.knative_local_service = value.into(),
+            "edge_service" => {
+                features.edge_addresses = "".into();
+                features.edge_service = value.into();
+            }
             "knative_local_port" => {
                 features.knative_local_port = value.parse::<u16>().unwrap().into();
             }
@@ -82,7 +86,8 @@ pub(crate) fn shown(world: &World) -> Value {
         )
     });
     let statuses = world.statuses.iter();
-    let statuses = statuses.filter(|(object, _)| object.kind == Kind::KnativeIngress);
+    let of_ingresses = [Kind::KnativeIngress, Kind::Ingress];
+    let statuses = statuses.filter(|(object, _)| of_ingresses.contains(&object.kind));
     let statuses: BTreeMap<String, &Value> = statuses
         .map(|(object, status)| (object.to_string(), status))
         .collect();

@@ -423,6 +423,7 @@ pub(crate) async fn a_session_of_mcp_stays_with_the_endpoint_that_made_it(mut ri
             );
         }
     }
+    what_a_section_wants_is_closed(&rig, address).await;
     // What only Higress's Envoy can do is closed.
     for (path, lacking) in [("/rest", "golang"), ("/rpc", "http_dubbo_transcoder")] {
         let reply = Client::new(address, HOST).get(path).await.unwrap();
@@ -431,4 +432,59 @@ pub(crate) async fn a_session_of_mcp_stays_with_the_endpoint_that_made_it(mut ri
     }
     nothing_refused(&mesh).await.unwrap();
     mesh.stop().await;
+}
+
+/// What the gateway has no filter for is closed while the options state it, whatever route has the path; other requests are not.
+async fn what_a_section_wants_is_closed(rig: &Rig, address: SocketAddr) {
+    let long = "x".repeat(200);
+    let section = |what: &str| {
+        let sections = format!(
+            "mcpServer: {{{what}, sse_path_suffix: /sse, redis: {{address: 'redis:6379', password: hunter2}}, \
+             match_list: [\
+             {{match_rule_domain: '*', match_rule_path: /mcp, match_rule_type: prefix, upstream_type: streamable}}, \
+             {{match_rule_domain: '*.test', match_rule_path: {long}.json, match_rule_type: suffix}}, \
+             {{match_rule_domain: '{HOST}', match_rule_path: '^/z\\d+/(a|b)$', match_rule_type: regex}}, \
+             {{match_rule_path: /exact, match_rule_type: exact, upstream_type: rest}}, \
+             {{match_rule_domain: other.test, match_rule_path: /, match_rule_type: prefix}}], \
+             servers: [{{name: a, type: rag, path: /inside, domain_list: ['{HOST}', b.test]}}]}}"
+        );
+        let data = json!({"higress": sections});
+        let map = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: higress-config, namespace: shop}}\ndata: {data}\n"
+        );
+        rig.write("options.yaml", &map);
+    };
+    let status = async |path: &str| {
+        let reply = Client::new(address, HOST).get(path).await;
+        reply.map_or(0, |reply| reply.status)
+    };
+    section("enable: true");
+    until("a server inside of the gateway is closed", async || {
+        status("/inside").await == 503
+    })
+    .await;
+    let suffix = format!("/a/{long}.json");
+    for path in ["/inside/b", "/insider", "/z12/a", "/exact", &suffix] {
+        let reply = Client::new(address, HOST).get(path).await.unwrap();
+        assert_eq!(reply.status, 503, "{path}");
+        assert!(reply.text().contains("golang"), "{}", reply.text());
+    }
+    let posted = post(address, "/inside", &[], "tools/call").await;
+    assert_eq!(posted.status, 503);
+    for path in ["/other", "/outside/inside", "/z12/c", "/exact/b", "/a.json"] {
+        assert_eq!(status(path).await, 200, "{path}");
+    }
+    assert!(over_streamable(address, "/mcp").await.len() > 1);
+    // Who counts requests of users, and knows what is theirs, is not there.
+    section("enable: true, enable_user_level_server: true");
+    until("servers of users are closed", async || {
+        status("/mcp").await == 503
+    })
+    .await;
+    section("enable: false, enable_user_level_server: true");
+    until("what is off is open", async || {
+        status("/inside").await == 200
+    })
+    .await;
+    assert_eq!(status("/exact").await, 200);
 }

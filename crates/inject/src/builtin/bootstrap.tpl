@@ -40,6 +40,12 @@
       admin:
         address:
           socket_address: { address: 127.0.0.1, port_value: 15000 }
+      layered_runtime:
+        layers:
+        - name: static
+          static_layer: { re2.max_program_size.error_level: 32768 }
+        - name: admin
+          admin_layer: {}
       dynamic_resources:
         ads_config:
           api_type: DELTA_GRPC

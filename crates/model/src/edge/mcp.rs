@@ -39,8 +39,8 @@ pub struct Moved {
 /// An entry of the list of Higress's filter for MCP; its words are those of the filter.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct McpEntry {
-    /// A host, `*`, or `(a|b)`.
-    pub domain: Arc<str>,
+    /// For which hosts: names, or patterns with a `*` before or behind.
+    pub domains: Arc<[Arc<str>]>,
     /// What the path is compared with.
     pub path: Arc<str>,
     /// How it is compared.

@@ -225,6 +225,12 @@ fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
     }))
 }
 
+/// How large RE2's program of an expression may be: Envoy's own limit, 100, is that of a text of some 90 characters, and it
+/// refuses all routes beside a larger one.
+///
+/// Istio: tools/packaging/common/envoy_bootstrap.json, 1.32.
+const LARGEST_REGEX: u32 = 32_768;
+
 pub(super) fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
     let ads = json!({ "ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s" });
     let mut bootstrap = json!({
@@ -240,6 +246,10 @@ pub(super) fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
             "lds_config": ads,
         },
         "static_resources": { "clusters": [control_plane(o)?] },
+        "layered_runtime": { "layers": [
+            { "name": "static", "static_layer": { "re2.max_program_size.error_level": LARGEST_REGEX } },
+            { "name": "admin", "admin_layer": {} },
+        ] },
     });
     if let Some(token) = &o.token {
         let header = json!({ "key": "authorization", "value": format!("Bearer {token}") });

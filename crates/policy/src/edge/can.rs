@@ -22,7 +22,7 @@ const CALLS: [&str; 2] = [
 /// Higress's filter that binds sessions of MCP to endpoints.
 pub(super) const MCP_SESSIONS: &str = "envoy.filters.http.mcp_sse_stateful_session";
 /// Runs libraries written in Go. Higress's own is beside its Envoy only.
-const GO: &str = "envoy.filters.http.golang";
+pub(super) const GO: &str = "envoy.filters.http.golang";
 
 /// What a proxy can do. Whatever only Higress's Envoy has, a proxy must state: one that says nothing is taken for Istio's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -33,6 +33,7 @@ pub use fields::Wrong;
 
 pub use connections::{Downstream, Http2, Upstream};
 pub use gzip::{EXTENSION as GZIP_EXTENSION, Gzip};
+pub(crate) use mcp::closed;
 pub use mcp::{MatchRule, McpServers, RateLimit, Redis, SecretKey, Server};
 pub use tracing::{Collector, Tracing};
 
@@ -250,7 +251,7 @@ impl Query<Snapshot> for EdgeOptions {
         };
         let beside = cx.edge_documents();
         if beside.file.is_some() {
-            return of_file(&beside);
+            return of_file(cx, &beside);
         }
         let map = cx.get::<ConfigMap>(&name);
         let text = map.as_ref().and_then(|map| map.spec.data.get(KEY));
@@ -260,7 +261,8 @@ impl Query<Snapshot> for EdgeOptions {
                 ..Stated::default()
             };
         };
-        let document = Document::read(text, &beside.good);
+        let mut document = Document::read(text, &beside.good);
+        document.judge_password(cx);
         let found = document.findings(|severity, what| of_object(map, severity, what));
         Stated {
             options: Some(Arc::new(document.options)),
@@ -271,16 +273,14 @@ impl Query<Snapshot> for EdgeOptions {
 }
 
 impl Document {
+    fn judge_password(&mut self, cx: &Cx<'_, Snapshot>) {
+        let wrong = self.options.mcp_servers.no_password(cx);
+        self.found.extend(wrong.map(|what| (Severity::Error, what)));
+    }
+
     fn findings(&self, made: impl Fn(Severity, &Wrong) -> Diagnostic) -> Vec<Diagnostic> {
         let found = self.found.iter();
-        let mut all: Vec<Diagnostic> = found.map(|(how, what)| made(*how, what)).collect();
-        if self.options.mcp_servers.enable {
-            let why = "has no effect: its filters are of Higress's Envoy, which this proxy is not";
-            let mut told = made(Severity::Warning, &Wrong::new("mcpServer", why));
-            told.help = self.options.mcp_servers.instead().map(Arc::from);
-            all.push(told);
-        }
-        all
+        found.map(|(how, what)| made(*how, what)).collect()
     }
 }
 
@@ -289,14 +289,15 @@ fn of_object(map: &Object<ConfigMap>, severity: Severity, what: &Wrong) -> Diagn
     told.at(format!("data.{KEY}"))
 }
 
-fn of_file(beside: &EdgeDocuments) -> Stated {
+fn of_file(cx: &Cx<'_, Snapshot>, beside: &EdgeDocuments) -> Stated {
     let Some(file) = &beside.file else {
         return Stated::default();
     };
-    let document = match &file.text {
+    let mut document = match &file.text {
         Ok(text) => Document::read(text.reveal(), &beside.good),
         Err(why) => Document::of_unreadable(why, &beside.good),
     };
+    document.judge_password(cx);
     let found = document.findings(|severity, what| {
         let mut told = Diagnostic::new(code::UNUSABLE_SECTION, severity, what.why.as_str());
         told.origin = Some(Origin::File {

@@ -15,6 +15,7 @@ use model::names::Namespace;
 use model::object::{ObjectKey, ObjectName};
 use policy::authn::{MutualTls, PeerPolicies};
 use policy::authz::Policies;
+use policy::edge::options::{self, EdgeOptions};
 use policy::edge::{Can, lacking};
 use policy::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut};
 use policy::{telemetry, traffic_extension};
@@ -83,6 +84,20 @@ impl Query<Snapshot> for FindingsOfView {
             );
             let of = (Kind::VirtualService, &rule);
             found.push(limits::exceeded(of, "spec.hosts", why));
+        }
+        if self.routes.closes_all(cx) {
+            let why = format!(
+                "the proxy refuses everything: what it closes for the section mcpServer, once for each host and port, is more than {} MiB",
+                limits::COPIED_BYTES >> 20
+            );
+            let object = cx.query(&EdgeOptions).object.clone();
+            found.push(match object {
+                Some(name) => {
+                    let of = (Kind::ConfigMap, &name);
+                    limits::exceeded(of, format!("data.{}", options::KEY), why)
+                }
+                None => Diagnostic::new(code::OVER_LIMIT, Severity::Error, why),
+            });
         }
         for side in &parts {
             of_extensions(cx, side, &mut found);

@@ -434,6 +434,7 @@ impl GatewayListener {
             } => {
                 let stated = self.spec.options.as_deref();
                 let compressor = stated.and_then(Applied::compressor).into_iter();
+                let servers = stated.map(Applied::servers_of_mcp);
                 let options = Options {
                     stat_prefix: stat_prefix
                         .clone()
@@ -443,7 +444,9 @@ impl GatewayListener {
                     grpc_web: *grpc_web,
                     picks: *picks,
                     // It sees the answers of all others.
-                    edge: compressor.chain(edge::filters(needs, *can)).collect(),
+                    edge: compressor
+                        .chain(edge::filters(needs, *can, servers))
+                        .collect(),
                     missing: missing.to_vec(),
                     hides_envoy_headers: stated.is_some_and(Applied::hides_envoy_headers),
                     http3: self.spec.quic,

@@ -3,6 +3,8 @@
 //! Istio: pilot/pkg/networking/core/gateway.go buildGatewayHTTPRouteConfig, 1.32.
 
 mod challenges;
+mod closed;
+mod common;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,17 +34,17 @@ use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 use mesh::challenges::{Answer, Challenges};
 use mesh::edge::AskedOf;
 use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf, is_tls};
+use mesh::limits;
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
-use mesh::virtual_service::{
-    DestinationsOf, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
-};
-use mesh::{hosts, limits};
+use mesh::virtual_service::{DestinationsOf, VirtualServiceOf, VirtualServicesFor};
 use policy::edge::options::OptionsOf;
-use policy::edge::{self, Can};
+use policy::edge::{self, Can, Closed};
 use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};
 
+pub(super) use closed::closes_all;
+use common::intersection;
 use written::WrittenHostsOf;
 
 /// A route configuration of a gateway proxy.
@@ -115,6 +117,8 @@ struct GatewayPlan {
     hosts: Vec<GatewayHost>,
     /// The rules whose requests are refused, because their routes would be copied too often.
     refused: BTreeSet<ObjectName>,
+    /// Everything is closed, because what is to be closed would be copied too often.
+    closes_all: bool,
 }
 
 /// The rules that gateways refuse to follow, because their routes would be copied too often.
@@ -158,6 +162,7 @@ impl Query<Snapshot> for GatewayPlanOf {
             http3: merged.http3_routes.contains(&key.name),
             edge: merged.edge,
             route_timeout: options.map_or(0, |options| options.downstream.route_timeout),
+            closed: closed::of(cx, key, options.map(|options| &**options)),
             made: KeyedMap::default(),
             weights: KeyedMap::default(),
             hosts: BTreeMap::new(),
@@ -272,6 +277,8 @@ struct Hosts<'a, 'c> {
     http3: bool,
     edge: bool,
     route_timeout: u32,
+    /// What is closed, whatever rules say.
+    closed: Vec<Closed>,
     /// The routes of a rule, by gateway and name, as the first server of the gateway has them.
     made: KeyedMap<(Arc<str>, ObjectName), Arc<RuleRoutes>>,
     /// What the routes of each rule weigh at most.
@@ -406,17 +413,21 @@ impl Hosts<'_, '_> {
             }
         }
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
+        let closes_all = closed::too_many(&self.closed, &hosts);
         let hosts = hosts
             .into_iter()
             .map(|host| {
                 let session = host.session.iter();
                 let answers = &host.answers;
-                let routes = (!answers.is_empty())
+                let answered = (!answers.is_empty())
                     .then(|| challenges::routes(answers, &host.domains, host.require_tls));
+                let require_tls = host.require_tls && answered.is_none();
+                let mut routes = answered.unwrap_or_default();
+                routes.extend(closed::routes(&self.closed, closes_all, &host.domains));
                 let head = VirtualHost {
                     name: host.name,
                     domains: host.domains,
-                    require_tls: if host.require_tls && routes.is_none() {
+                    require_tls: if require_tls {
                         TlsRequirementType::All as i32
                     } else {
                         TlsRequirementType::None as i32
@@ -425,7 +436,7 @@ impl Hosts<'_, '_> {
                     typed_per_filter_config: session
                         .map(|s| (filters::SESSION.to_owned(), any(&filters::session(s))))
                         .collect(),
-                    routes: routes.unwrap_or_default(),
+                    routes,
                     ..VirtualHost::default()
                 };
                 GatewayHost {
@@ -434,7 +445,11 @@ impl Hosts<'_, '_> {
                 }
             })
             .collect();
-        Arc::new(GatewayPlan { hosts, refused })
+        Arc::new(GatewayPlan {
+            hosts,
+            refused,
+            closes_all,
+        })
     }
 }
 
@@ -442,21 +457,6 @@ impl Hosts<'_, '_> {
 fn weight_of(cx: &Cx<'_, Snapshot>, rule: &ObjectName) -> usize {
     let rule = cx.query(&VirtualServiceOf(rule.clone()));
     rule.as_ref().as_ref().map_or(0, |rule| rule.weight)
-}
-
-/// The hosts that a server and a rule have in common: of two that overlap, the one that is covered.
-///
-/// Istio: pkg/config/host/names.go NamesForNamespace and Intersection, 1.32.
-fn intersection<'a>(server: &'a [String], head: &'a VirtualServiceHead) -> Vec<&'a str> {
-    let open = server.iter().filter_map(|host| match host.split_once('/') {
-        None => Some(host.as_str()),
-        Some((namespace, host)) => {
-            (namespace == "*" || *head.namespace() == *namespace).then_some(host)
-        }
-    });
-    let open: Vec<&str> = open.collect();
-    let wanted: Vec<&str> = head.hosts.iter().map(|h| &**h).collect();
-    hosts::common(&open, &wanted)
 }
 
 /// Makes one virtual host of several that have the same routes; the most specific host gives it its name.
@@ -485,39 +485,4 @@ fn collapse(mut hosts: Vec<Host>) -> Vec<Host> {
         kept.push(host);
     }
     kept
-}
-
-#[cfg(test)]
-mod tests {
-    use super::intersection;
-    use mesh::virtual_service::VirtualServiceHead;
-    use model::service::Visibility;
-
-    fn common(server: &[&str], hosts: &[&str]) -> Vec<String> {
-        let head = VirtualServiceHead {
-            name: model::ObjectName::new("shop", "rule"),
-            created: None,
-            export_to: Visibility::Public,
-            semantics: Default::default(),
-            hosts: hosts.iter().map(|h| (*h).into()).collect(),
-            gateways: Box::new([]),
-            layer4: false,
-            class: 0,
-            excess: None,
-        };
-        let server: Vec<String> = server.iter().map(|h| (*h).to_owned()).collect();
-        let found = intersection(&server, &head);
-        found.into_iter().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn hosts_in_common_are_the_narrower_ones() {
-        assert_eq!(common(&["*.com"], &["a.com", "b.org"]), ["a.com"]);
-        assert_eq!(common(&["a.com", "b.com"], &["*"]), ["a.com", "b.com"]);
-    }
-
-    #[test]
-    fn a_server_takes_rules_of_the_namespaces_that_it_names() {
-        assert_eq!(common(&["shop/a.com", "edge/b.com"], &["*"]), ["a.com"]);
-    }
 }

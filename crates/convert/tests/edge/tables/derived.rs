@@ -48,10 +48,9 @@ fn servers(row: &Value) -> Row {
     let ingresses: Vec<Value> = ingresses.collect();
     let made = Made::of(&ingresses, &["Service/higress-system/web"]);
     let found = made.entries().into_iter().map(|(name, entry)| {
-        let domain = entry.domain.trim_matches(['(', ')']);
         json!({
             "name": name,
-            "domains": domain.split('|').collect::<Vec<_>>(),
+            "domains": entry.domains,
             "pathMatchType": entry.compares,
             "pathMatchValue": *entry.path,
             "upstreamType": entry.upstream,

@@ -14,6 +14,8 @@ const LONGEST: usize = 4096;
 pub(super) const NAME: usize = 64;
 /// How many texts a list may have, and how long these may be.
 const MOST_TEXTS: (usize, usize) = (64, 256);
+/// How many parts a list may have.
+const MOST_PARTS: usize = 512;
 
 /// What is wrong with a section.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -159,6 +161,9 @@ impl<'a> Fields<'a> {
         let at = format!("{}.{name}", self.at);
         match self.value(name) {
             None => Ok(Vec::new()),
+            Some(Value::Array(items)) if items.len() > MOST_PARTS => {
+                Err(Wrong::new(at, format!("has more than {MOST_PARTS} parts")))
+            }
             Some(Value::Array(items)) => {
                 let items = items.iter().enumerate();
                 let parts = items.map(|(place, item)| Fields::of(format!("{at}[{place}]"), item));

@@ -1,13 +1,22 @@
-//! The section `mcpServer`: servers of MCP inside of the gateway, which need filters of Higress's Envoy.
+//! The section `mcpServer`: servers of MCP inside of the gateway, and which requests are for others.
 //!
-//! It is read and judged, so that what is wrong with it is told; stock Envoy has nothing that does it.
+//! Filters of Higress's Envoy do what it says ([`crate::edge::library_configs`]). No other Envoy has them: there what only they
+//! can do is closed ([`closed`]).
 //!
-//! Higress: pkg/ingress/kube/configmap/mcp_server.go, 2.1.
+//! Higress: pkg/ingress/kube/configmap/mcp_server.go, 2.1. What its library refuses besides, so that proxies would keep what they
+//! had before, is refused here: plugins/golang-filter/mcp-session/config.go and mcp-server/config.go, 2.1.
+
+pub(crate) mod closed;
 
 use std::collections::BTreeMap;
 
+use incr::Cx;
+use model::names::Namespace;
+use model::object::ObjectName;
 use model::redacted::Redacted;
+use model::template::{self, SecretRef};
 use serde_json::Value;
+use store::{Reads, Snapshot};
 
 use super::fields::{Fields, Wrong};
 
@@ -138,16 +147,24 @@ impl McpServers {
         Ok(read)
     }
 
-    /// What does on any Envoy what the section asks for, as far as something does: a route leads to the server, and keeps
-    /// sessions.
-    pub(super) fn instead(&self) -> Option<String> {
-        let speaks = |rule: &&MatchRule| matches!(&*rule.upstream, SSE | STREAMABLE);
-        let rule = self.match_list.iter().find(speaks)?;
-        Some(format!(
-            "for a server that speaks MCP, annotate the Ingress that leads to it: `higress.io/mcp-server: \"true\"` and \
-             `higress.io/mcp-server-upstream-type: {}`, as for {:?} of `match_list`",
-            rule.upstream, rule.path
-        ))
+    /// What is wrong with the Secret that has the password.
+    pub(super) fn no_password(&self, cx: &Cx<'_, Snapshot>) -> Option<Wrong> {
+        let redis = self.redis.as_ref().filter(|_| self.enable)?;
+        let features = &cx.settings().features;
+        let wanted = redis
+            .password_secret
+            .as_ref()?
+            .wanted(&features.edge_namespace);
+        let why = match store::template::value(cx, &wanted) {
+            _ if !features.secret_templates => "secret templates are turned off".to_owned(),
+            Err(why) => why.to_string(),
+            Ok(_) => return None,
+        };
+        let why = format!(
+            "has no value, the key {:?} of Secret {}: {why}; until then nobody logs in",
+            &*wanted.key, wanted.secret
+        );
+        Some(Wrong::new("mcpServer.redis.passwordSecret", why))
     }
 }
 
@@ -164,6 +181,9 @@ impl Redis {
             password_secret: secret,
             db: fields.number("db", 0, 0..=i32::MAX.unsigned_abs())?,
         };
+        if read.address.is_empty() {
+            return Err(fields.wrong("address", "is not stated"));
+        }
         fields.end(unknown);
         Ok(read)
     }
@@ -181,8 +201,33 @@ impl SecretKey {
                 return Err(fields.wrong(name, "is not stated"));
             }
         }
+        if read.template(&Namespace::from("default")).is_none() {
+            let why = "cannot be named: a namespace and a name have lower-case letters, digits and dashes, a key may have dots";
+            return Err(fields.wrong("name", why));
+        }
         fields.end(unknown);
         Ok(read)
+    }
+
+    /// The value, as gateways of a namespace ask for it.
+    fn wanted(&self, asking: &Namespace) -> SecretRef {
+        let namespace = match &*self.namespace {
+            "" => asking.clone(),
+            stated => stated.into(),
+        };
+        SecretRef {
+            asking: asking.clone(),
+            secret: ObjectName::new(namespace, &*self.name),
+            key: self.key.as_str().into(),
+        }
+    }
+
+    /// The text in whose place the value comes, for gateways of a namespace; `None` where no text names it.
+    pub(crate) fn template(&self, asking: &Namespace) -> Option<String> {
+        let wanted = self.wanted(asking);
+        let text = format!("${{secret.{}.{}}}", wanted.secret, wanted.key);
+        let (marked, found) = template::marked(&text, asking)?;
+        (found == [wanted]).then_some(marked)
     }
 }
 
@@ -205,6 +250,12 @@ impl Server {
             config,
             domain_list: fields.texts("domain_list")?.unwrap_or_default(),
         };
+        if !read.path.starts_with('/') {
+            return Err(fields.wrong("path", "does not begin with a slash"));
+        }
+        if read.kind.is_empty() {
+            return Err(fields.wrong("type", "is not stated"));
+        }
         fields.end(unknown);
         Ok(read)
     }
@@ -230,6 +281,10 @@ impl MatchRule {
         if read.rewrites && read.upstream != SSE {
             let why = "is for backends of the type sse alone";
             return Err(fields.wrong("enable_path_rewrite", why));
+        }
+        if let Err(why) = closed::is_sound(&read) {
+            let why = format!("cannot be compared with: {why}");
+            return Err(fields.wrong("match_rule_path", why));
         }
         fields.end(unknown);
         Ok(read)

@@ -165,6 +165,26 @@ fn a_section_that_breaks_a_rule_is_refused_with_its_field() {
             "mcpServer.redis.passwordSecret.key is not stated",
         ),
         (
+            "mcpServer: {redis: {passwordSecret: {name: a.b, key: c}}}",
+            "mcpServer.redis.passwordSecret.name cannot be named: a namespace and a name have lower-case letters, digits and dashes, a key may have dots",
+        ),
+        (
+            "mcpServer: {redis: {db: 1}}",
+            "mcpServer.redis.address is not stated",
+        ),
+        (
+            "mcpServer: {servers: [{name: a, type: b, path: c}]}",
+            "mcpServer.servers[0].path does not begin with a slash",
+        ),
+        (
+            "mcpServer: {servers: [{name: a, path: /c}]}",
+            "mcpServer.servers[0].type is not stated",
+        ),
+        (
+            "mcpServer: {match_list: [{match_rule_type: regex, match_rule_path: '/a('}]}",
+            "mcpServer.match_list[0].match_rule_path cannot be compared with: not a regular expression of RE2: unclosed group",
+        ),
+        (
             "mcpServer: {match_list: [{match_rule_type: near}]}",
             "mcpServer.match_list[0].match_rule_type is none of exact, prefix, suffix, contains, regex",
         ),
@@ -185,6 +205,9 @@ fn a_section_that_breaks_a_rule_is_refused_with_its_field() {
         "a".repeat(4097)
     );
     assert!(told(&read(&long))[0].starts_with("tracing.skywalking.service is longer than 4096"));
+    let rules = "{match_rule_type: exact}, ".repeat(513);
+    let many = format!("mcpServer: {{match_list: [{rules}]}}");
+    assert!(told(&read(&many))[0].starts_with("mcpServer.match_list has more than 512 parts"));
     let two = format!("tracing: {{enable: true, zipkin: {collector}, skywalking: {collector}}}");
     assert!(told(&read(&two))[0].starts_with("tracing names 2 of"));
 }
@@ -244,10 +267,19 @@ fn secrets_show_nothing_of_themselves() {
         "tracing": {"enable": true, "skywalking": {"service": "a.b", "port": "1", "access_token": "hunter2"}},
         "mcpServer": {
             "redis": {"address": "a:1", "password": "hunter2"},
-            "servers": [{"name": "a", "config": {"dsn": "hunter2"}}],
+            "enable": true,
+            "servers": [{"name": "a", "path": "/a", "type": "database", "config": {"dsn": "hunter2"}}],
         },
     });
     let document = read(&text.to_string());
     assert_eq!(told(&document), [""; 0]);
     assert!(!format!("{document:?}").contains("hunter2"));
+    let servers = &document.options.mcp_servers;
+    let resources = crate::edge::library_configs(Some(servers), &[], &"edge".into());
+    assert_eq!(resources.len(), 2);
+    for resource in resources {
+        let has = |bytes: &[u8]| bytes.windows(7).any(|part| part == b"hunter2");
+        assert!(has(&resource.body) && !has(resource.shown()));
+        assert!(resource.has_credentials());
+    }
 }

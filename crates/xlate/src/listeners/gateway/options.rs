@@ -13,7 +13,8 @@ use mesh::scope::ScopeOf;
 use model::diagnostic::{Diagnostic, Severity};
 use model::host::Hostname;
 use model::kinds::Kind;
-use policy::edge::options::{self, EdgeOptions, GZIP_EXTENSION, Gzip, OptionsOf};
+use policy::edge::Can;
+use policy::edge::options::{self, EdgeOptions, GZIP_EXTENSION, Gzip, McpServers, OptionsOf};
 use proto_envoy::envoy::config::core::v3::{Http2ProtocolOptions, HttpProtocolOptions};
 use proto_envoy::envoy::config::trace::v3::tracing;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
@@ -43,23 +44,15 @@ pub(super) fn of(
     };
     let loadable = &proxy.parts.loadable;
     let mut found = Vec::new();
-    let mut lost = |why: String| {
-        let object = cx.query(&EdgeOptions).object.clone();
-        found.push(match object {
-            Some(name) => {
-                let severity = Severity::Warning;
-                let told = about_named(
-                    Kind::ConfigMap,
-                    &name,
-                    code::UNUSABLE_SECTION,
-                    severity,
-                    why,
-                );
-                told.at(format!("data.{}", options::KEY))
-            }
-            None => Diagnostic::new(code::UNUSABLE_SECTION, Severity::Warning, why),
-        });
+    let object = cx.query(&EdgeOptions).object.clone();
+    let told = |code, severity, why: String| match &object {
+        Some(name) => {
+            let told = about_named(Kind::ConfigMap, name, code, severity, why);
+            told.at(format!("data.{}", options::KEY))
+        }
+        None => Diagnostic::new(code, severity, why),
     };
+    let mut lost = |why: String| found.push(told(code::UNUSABLE_SECTION, Severity::Warning, why));
     let mut tracer = None;
     if let Some(collector) = options.tracing.collector() {
         let scope = cx.query(&ScopeOf(proxy.parts.scope.clone()));
@@ -80,6 +73,16 @@ pub(super) fn of(
             ));
         }
     }
+    if !Can::of(loadable).runs_library() {
+        let lacking = options.mcp_servers.lacking().into_iter();
+        found.extend(lacking.map(|(severity, what, help)| {
+            let told = told(code::LACKS_FILTER, severity, what.to_string());
+            match help {
+                Some(help) => told.help(help),
+                None => told,
+            }
+        }));
+    }
     let applied = Applied {
         stated: options.clone(),
         tracer,
@@ -92,6 +95,11 @@ impl Applied {
     /// The filter that compresses answers.
     pub(super) fn compressor(&self) -> Option<hcm::HttpFilter> {
         self.gzip.then(|| Gzip::filter(&self.stated.gzip))
+    }
+
+    /// The servers of MCP that the section states.
+    pub(super) fn servers_of_mcp(&self) -> &McpServers {
+        &self.stated.mcp_servers
     }
 
     /// Whether routing adds no `x-envoy-` headers.

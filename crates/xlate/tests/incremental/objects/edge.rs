@@ -105,7 +105,7 @@ impl Pick {
 }
 
 /// How many ConfigMaps with options there are.
-pub(crate) const OPTIONS: u8 = 7;
+pub(crate) const OPTIONS: u8 = 11;
 
 /// A ConfigMap with options of an edge: of good sections, of bad ones, and of none.
 pub(crate) fn options(variant: u8) -> String {
@@ -118,6 +118,18 @@ pub(crate) fn options(variant: u8) -> String {
         3 => "tracing: {enable: true, zipkin: {service: h1.example.com, port: 80}}",
         4 => "downstream: {routeTimeout: 7, http2: {maxConcurrentStreams: 9}}",
         5 => "{downstream: {maxRequestHeadersKb: 9000}, disableXEnvoyHeaders: true}",
+        6 => {
+            "mcpServer: {enable: true, match_list: [{match_rule_path: /a, match_rule_type: suffix}], servers: [\
+             {name: a, path: /b, type: c, domain_list: [h1.example.com], config: {d: '${secret.n1.key}'}}]}"
+        }
+        7 => {
+            "mcpServer: {enable: true, enable_user_level_server: true, redis: {address: a:1, passwordSecret: {name: n1, \
+             key: key}}, match_list: [{match_rule_path: /a, match_rule_type: prefix, upstream_type: sse}]}"
+        }
+        8 => "mcpServer: {match_list: [{match_rule_path: /a, match_rule_type: prefix}]}",
+        9 => {
+            "mcpServer: {enable: true, redis: {address: a:1, password: b}, servers: [{name: a, path: b}]}"
+        }
         _ => "downstream: [",
     };
     format!(
