@@ -159,6 +159,61 @@ fn every_proxy_gets_what_it_can_do() {
     });
 }
 
+#[test]
+fn an_edit_of_servers_of_mcp_or_of_the_password_is_no_other_listener() {
+    let section = |rest: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: higress-config, namespace: edge}}\ndata: {}\n",
+            json!({"higress": format!(
+                "mcpServer: {{enable: true, redis: {{address: a:1, passwordSecret: {{name: redis, key: password}}}}, {rest}}}"
+            )})
+        )
+    };
+    let secret = |password: &str| {
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: redis, namespace: edge}}\nstringData: {{password: {password}}}\n"
+        )
+    };
+    let servers = |path: &str| section(&format!("servers: [{{name: a, type: rag, path: {path}}}]"));
+    let mut world = with_options(&servers("/a"));
+    world.put(&secret("first"));
+    world.put_edge(
+        &format!("{EDGE}  - route: [{{destination: {{host: shop.shop.svc.cluster.local}}}}]\n"),
+        &BTreeMap::new(),
+    );
+    let extensions = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/proxies_of_edge/higress/node.json"),
+    );
+    let extensions: Value = serde_json::from_str(&extensions.unwrap()).unwrap();
+    let proxy = |token: &str| {
+        node(&json!({
+            "id": "router~10.9.1.1~edge-0.edge~edge.svc.cluster.local",
+            "metadata": {"NAMESPACE": "edge", "CLUSTER_ID": "Kubernetes"},
+            "extensions": extensions,
+            "token": token,
+        }))
+    };
+    let (proven, anybody) = (proxy("sa:edge:edge"), proxy(""));
+    let told = |world: &World, proxy| {
+        let set = world.set(&world.view(proxy), TypeUrl::Extension);
+        let bodies = set.iter().map(|r| String::from_utf8_lossy(&r.body));
+        bodies.collect::<String>()
+    };
+    let others = |world: &World| {
+        let types = [TypeUrl::Listener, TypeUrl::Route, TypeUrl::Cluster];
+        types.map(|ty| world.set(&world.view(&proven), ty))
+    };
+    let before = others(&world);
+    assert!(told(&world, &proven).contains("first"));
+    assert!(!told(&world, &anybody).contains("first"));
+    world.put(&secret("second"));
+    assert!(told(&world, &proven).contains("second"));
+    assert!(!told(&world, &proven).contains("first"));
+    world.put(&servers("/b"));
+    assert!(told(&world, &proven).contains("/b"));
+    assert!(others(&world) == before);
+}
+
 /// Where options of gateways are read.
 fn with_options(objects: &str) -> World {
     let mut settings = testkit::settings("");
