@@ -83,9 +83,11 @@ impl Eureka {
     }
 
     async fn run(&self, to: &Reports) -> Result<(), RegistryError> {
+        // With what is added by chance never longer than stated.
+        let most = self.refresh.mul_f64(0.8);
         let every = Backoff {
-            first: self.refresh,
-            longest: self.refresh,
+            first: most,
+            longest: most,
         };
         let mut known = self.all().await?;
         let names: Vec<Arc<str>> = known.names().cloned().collect();
