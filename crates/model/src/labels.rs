@@ -1,6 +1,6 @@
 //! Label and annotation maps, and selection by them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A sorted map of labels or annotations; clones share it.
@@ -37,6 +37,14 @@ impl Labels {
     /// empty selector means nothing (a Service without selector) must ask first.
     pub fn matches(&self, selector: &Labels) -> bool {
         selector.0.iter().all(|(k, v)| self.0.get(k) == Some(v))
+    }
+
+    /// Shares the memory of the one of `known` that is equal, and is known from now on.
+    pub fn share_among(&mut self, known: &mut BTreeSet<Labels>) {
+        match known.get(self) {
+            Some(equal) => *self = equal.clone(),
+            None => _ = known.insert(self.clone()),
+        }
     }
 
     /// As [`Labels::matches`], for the plain map of a message.
@@ -146,7 +154,22 @@ impl<'de> serde::Deserialize<'de> for Labels {
 
 #[cfg(test)]
 mod tests {
-    use super::fault;
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use super::{Labels, fault};
+
+    #[test]
+    fn equal_labels_are_made_one() {
+        let labels = |app| Labels::from_iter([("app", app)]);
+        let mut known = BTreeSet::new();
+        let mut all = [labels("a"), labels("b"), labels("a")];
+        for one in &mut all {
+            one.share_among(&mut known);
+        }
+        assert!(Arc::ptr_eq(&all[0].0, &all[2].0));
+        assert_eq!(all, [labels("a"), labels("b"), labels("a")]);
+    }
 
     #[test]
     fn keys_and_values_of_labels_have_a_form() {

@@ -2,14 +2,18 @@
 //!
 //! [`proto`] mirrors the protobuf packages (`istio.networking.v1alpha3` is `proto::istio::networking::v1alpha3`); the
 //! short modules ([`networking`], [`security`], …) name what the rest of the workspace uses. Fields of well-known
-//! types have the types of [`wkt`]. [`json`] reads configuration the way Istio does; no other logic lives here.
+//! types have the types of [`wkt`], and labels of workloads are a [`SharedMap`]. [`json`] reads configuration the way
+//! Istio does; no other logic lives here.
 
 use std::sync::LazyLock;
 
 use prost_reflect::DescriptorPool;
 
 pub mod json;
+mod shared_map;
 pub mod wkt;
+
+pub use shared_map::{SharedMap, share};
 
 /// Every generated message, in modules named as the protobuf packages.
 #[allow(

@@ -20,6 +20,7 @@ use tokio_rustls::TlsConnector;
 pub(crate) use ask::{Ask, ask_once};
 use connection::CONNECT;
 pub(crate) use connection::Connection;
+pub(crate) use shared::octets;
 use shared::{Lent, Lines};
 
 /// Connections that are kept although nothing is asked over them.
@@ -99,6 +100,13 @@ enum Opened {
     Lent(Lent),
 }
 
+/// What asking alone led to.
+enum Asked {
+    Answered(Answer),
+    /// There is a connection that others use as well.
+    Lent(Lent),
+}
+
 impl Client {
     /// A client that sends these headers with each request. It connects when it is asked something.
     pub fn new(server: Server, headers: Vec<(HeaderName, HeaderValue)>) -> Self {
@@ -140,12 +148,21 @@ impl Client {
     }
 
     async fn ask(&self, path: &str, limit: usize) -> Result<Answer, HttpError> {
-        let shared = &self.0;
-        if let Some(lent) = shared.lines.lend() {
-            return self.ask_over(lent, path, limit).await;
-        }
+        let lent = match self.0.lines.lend() {
+            Some(lent) => lent,
+            // Boxed: connecting takes much more than to wait for an answer, as thousands do.
+            None => match Box::pin(self.ask_alone(path, limit)).await? {
+                Asked::Answered(answer) => return Ok(answer),
+                Asked::Lent(lent) => lent,
+            },
+        };
+        self.ask_over(lent, path, limit).await
+    }
+
+    /// Asks over a connection that nobody else uses, or opens one that others may.
+    async fn ask_alone(&self, path: &str, limit: usize) -> Result<Asked, HttpError> {
         // One that was kept may have been closed meanwhile.
-        while let Some(mut kept) = shared.take() {
+        while let Some(mut kept) = self.0.take() {
             if !kept.is_open().await {
                 continue;
             }
@@ -155,7 +172,7 @@ impl Client {
             }
         }
         match self.open().await? {
-            Opened::Lent(lent) => self.ask_over(lent, path, limit).await,
+            Opened::Lent(lent) => Ok(Asked::Lent(lent)),
             Opened::Single(mut connection) => {
                 let response = connection.send(self.request(path)?).await?;
                 self.answer(connection, response, path, limit).await
@@ -171,17 +188,23 @@ impl Client {
         limit: usize,
     ) -> Result<Answer, HttpError> {
         let name = &self.0.name;
-        let mut request = self.request(path)?;
-        let whole = format!("https://{name}{path}").parse();
-        *request.uri_mut() = whole.map_err(|_| HttpError::Path(path.to_owned()))?;
-        request.headers_mut().remove(HOST);
-        let (head, body) = lent.send(request, name).await?.into_parts();
+        let answer = lent.send(self.shared_request(path)?, name)?.await;
+        let answer = answer.map_err(|error| shared::broken(name, error))?;
+        let (head, body) = answer.into_parts();
         self.succeeded(head.status, path)?;
-        let body = connection::whole(body, limit, name).await?;
+        let body = shared::whole(body, limit, name).await?;
         Ok(Answer {
             headers: head.headers,
             body,
         })
+    }
+
+    fn shared_request(&self, path: &str) -> Result<Request<()>, HttpError> {
+        let mut request = self.request(path)?.map(drop);
+        let whole = format!("https://{}{path}", self.0.name).parse();
+        *request.uri_mut() = whole.map_err(|_| HttpError::Path(path.to_owned()))?;
+        request.headers_mut().remove(HOST);
+        Ok(request)
     }
 
     fn succeeded(&self, status: StatusCode, path: &str) -> Result<(), HttpError> {
@@ -210,15 +233,15 @@ impl Client {
         response: http::Response<hyper::body::Incoming>,
         path: &str,
         limit: usize,
-    ) -> Result<Answer, HttpError> {
+    ) -> Result<Asked, HttpError> {
         let (head, body) = response.into_parts();
         self.succeeded(head.status, path)?;
         let body = connection.body(body, limit).await?;
         self.0.keep(connection);
-        Ok(Answer {
+        Ok(Asked::Answered(Answer {
             headers: head.headers,
             body,
-        })
+        }))
     }
 
     async fn open(&self) -> Result<Opened, HttpError> {

@@ -334,7 +334,7 @@ impl Keeper {
     }
 }
 
-/// About what a service takes.
+/// About what a service takes at most, as if no endpoints shared labels.
 fn size(made: &Made) -> usize {
     /// A list, its maps and their allocations.
     const ENDPOINT: usize = 512;

@@ -134,9 +134,11 @@ impl Making {
             .all(|u| u.instance.address.parse::<IpAddr>().is_ok());
         let weights = weights(&usable);
         let endpoints = usable.iter().zip(weights);
-        let endpoints = endpoints
+        let mut endpoints: Vec<WorkloadEntry> = endpoints
             .map(|(u, weight)| endpoint(u.instance, (protocol, number), weight, limits))
             .collect();
+        // Most say the same of themselves, and it is more than all else of them.
+        proto_istio::share(endpoints.iter_mut().map(|e| &mut e.labels));
         let resolution = if is_static {
             Resolution::Static
         } else {

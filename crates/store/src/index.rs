@@ -278,7 +278,11 @@ mod istio {
         fn index(object: &Object<Self>, emit: &mut dyn FnMut(ObjectIndex, String)) {
             emit(ObjectIndex::Address, object.spec.address.clone());
             // Selectors see the labels of the spec and, where it has none of that name, those of the object.
-            emit_labels(object.namespace(), &Labels::from(&object.spec.labels), emit);
+            emit_labels(
+                object.namespace(),
+                &Labels::from(&*object.spec.labels),
+                emit,
+            );
             emit_labels(object.namespace(), &object.meta.labels, emit);
         }
     }

@@ -24,11 +24,50 @@ impl<T: Kinded> Clone for Row<T> {
     }
 }
 
+/// The objects that have a value of an index, sorted. Most values, as addresses, belong to one.
+#[derive(Clone, Debug)]
+enum Names {
+    One(ObjectName),
+    Many(RedBlackTreeSetSync<ObjectName>),
+}
+
+impl Names {
+    fn iter(&self) -> impl Iterator<Item = &ObjectName> {
+        let (one, many) = match self {
+            Self::One(name) => (Some(name), None),
+            Self::Many(names) => (None, Some(names)),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    fn with(&self, name: &ObjectName) -> Self {
+        match self {
+            Self::One(one) if one == name => self.clone(),
+            Self::One(one) => {
+                let names = RedBlackTreeSetSync::new_sync().insert(one.clone());
+                Self::Many(names.insert(name.clone()))
+            }
+            Self::Many(names) => Self::Many(names.insert(name.clone())),
+        }
+    }
+
+    /// None where no other is left.
+    fn without(&self, name: &ObjectName) -> Option<Self> {
+        match self {
+            Self::One(one) => (one != name).then(|| self.clone()),
+            Self::Many(names) => {
+                let names = names.remove(name);
+                (!names.is_empty()).then_some(Self::Many(names))
+            }
+        }
+    }
+}
+
 /// Rows by name, names by index value. Clones share everything.
 #[derive(Debug)]
 pub struct Table<T: Kinded> {
     rows: RedBlackTreeMapSync<ObjectName, Row<T>>,
-    index: HashTrieMapSync<IndexEntry, RedBlackTreeSetSync<ObjectName>>,
+    index: HashTrieMapSync<IndexEntry, Names>,
     namespaces: RedBlackTreeMapSync<Namespace, usize>,
 }
 
@@ -134,22 +173,18 @@ impl<T: Indexed> Table<T> {
     ) {
         for entry in before.iter().filter(|e| after.binary_search(e).is_err()) {
             if let Some(names) = self.index.get(entry) {
-                let names = names.remove(name);
-                if names.is_empty() {
-                    self.index.remove_mut(entry);
-                } else {
-                    self.index.insert_mut(entry.clone(), names);
+                match names.without(name) {
+                    Some(names) => self.index.insert_mut(entry.clone(), names),
+                    None => _ = self.index.remove_mut(entry),
                 }
             }
         }
         for entry in after.iter().filter(|e| before.binary_search(e).is_err()) {
-            let names = self
-                .index
-                .get(entry)
-                .cloned()
-                .unwrap_or_else(RedBlackTreeSetSync::new_sync);
-            self.index
-                .insert_mut(entry.clone(), names.insert(name.clone()));
+            let names = match self.index.get(entry) {
+                Some(names) => names.with(name),
+                None => Names::One(name.clone()),
+            };
+            self.index.insert_mut(entry.clone(), names);
         }
         let count = self.namespaces.get(&name.namespace).copied().unwrap_or(0);
         match (self.rows.contains_key(name), row) {
@@ -189,4 +224,27 @@ pub(crate) fn index_entries<T: Indexed>(object: Option<&Object<T>>) -> Vec<Index
         entries.dedup();
     }
     entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_value_are_sorted_and_go_one_by_one() {
+        let name = |name: &str| ObjectName::new("shop", name);
+        let mut names = Names::One(name("b"));
+        for each in ["b", "a", "c", "a"] {
+            names = names.with(&name(each));
+        }
+        let all: Vec<_> = names.iter().map(|n| n.name.to_string()).collect();
+        assert_eq!(all, ["a", "b", "c"]);
+        for gone in ["c", "x", "a"] {
+            names = names.without(&name(gone)).unwrap();
+        }
+        assert_eq!(names.iter().collect::<Vec<_>>(), [&name("b")]);
+        assert!(names.without(&name("b")).is_none());
+        let one = Names::One(name("b"));
+        assert!(one.without(&name("x")).is_some() && one.without(&name("b")).is_none());
+    }
 }

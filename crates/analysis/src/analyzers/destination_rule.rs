@@ -6,6 +6,7 @@ use incr::Cx;
 use model::kinds::istio::DestinationRule;
 use model::kinds::kube::Secret;
 use model::{Name, Object, Severity};
+use proto_istio::SharedMap;
 use proto_istio::networking::client_tls_settings::TlSmode;
 use proto_istio::networking::{ClientTlsSettings, TrafficPolicy};
 use store::{Reads, Snapshot};
@@ -94,7 +95,7 @@ pub(crate) fn subsets(
         }
         let mut labels = host.selector.clone();
         labels.extend(subset.labels.clone());
-        let stated = |e: &BTreeMap<String, String>| {
+        let stated = |e: &SharedMap| {
             let has = |(key, value): (&String, &String)| e.get(key) == Some(value);
             subset.labels.iter().all(has)
         };

@@ -6,6 +6,7 @@ use incr::Cx;
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::Service;
 use model::{Namespace, Object, ObjectName};
+use proto_istio::SharedMap;
 use store::{ObjectIndex, Reads, Snapshot};
 
 /// What a host leads to.
@@ -16,7 +17,7 @@ pub(crate) struct Destination {
     /// Labels of its workloads, where a ServiceEntry selects them.
     pub(crate) selector: BTreeMap<String, String>,
     /// Labels of its endpoints, where a ServiceEntry states them.
-    pub(crate) endpoints: Vec<BTreeMap<String, String>>,
+    pub(crate) endpoints: Vec<SharedMap>,
 }
 
 /// A host with the namespace and the domain of the mesh where it is a short name.

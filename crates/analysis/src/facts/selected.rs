@@ -103,7 +103,7 @@ impl Query<Snapshot> for EndpointsIn {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Workloads {
         let entries = cx.list_in::<ServiceEntry>(&self.0);
         let stated = entries.iter().flat_map(|entry| &entry.spec.endpoints);
-        let labels: BTreeSet<&BTreeMap<String, String>> = stated.map(|e| &e.labels).collect();
+        let labels: BTreeSet<&BTreeMap<String, String>> = stated.map(|e| &*e.labels).collect();
         unnamed(&self.0, labels.into_iter().map(Labels::from))
     }
 }

@@ -29,26 +29,31 @@ impl Query<Snapshot> for EndpointsOf {
     type Value = Arc<[Endpoint]>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Endpoint]> {
-        let mut endpoints = of_entries(cx, &self.0);
+        let mut lists = of_entries(cx, &self.0);
         if let Some(name) = name_of(&self.0.host, &cx.settings().domain)
             && name.namespace == self.0.namespace
         {
-            endpoints.extend(kube_endpoints::of_service(cx, &name, false));
+            lists.push(kube_endpoints::of_service(cx, &name, false).into());
         }
         if let Some(name) = mcs::imported_name(cx, &self.0.host)
             && name.namespace == self.0.namespace
         {
-            endpoints.extend(kube_endpoints::of_service(cx, &name, true));
+            lists.push(kube_endpoints::of_service(cx, &name, true).into());
         }
         if let Some(shards) = cx.shards(&self.0) {
-            endpoints.extend(shards.endpoints().cloned());
+            lists.push(shards.endpoints().cloned().collect());
         }
-        endpoints.into()
+        lists.retain(|list| !list.is_empty());
+        match &*lists {
+            // The memo of an entry holds the same list.
+            [one] => one.clone(),
+            all => all.iter().flat_map(|list| list.iter()).cloned().collect(),
+        }
     }
 }
 
 /// Istio: pilot/pkg/serviceregistry/serviceentry/conversion.go mergeServicesInstancesByNamespaceHost, 1.32.
-fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Endpoint> {
+fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Arc<[Endpoint]>> {
     let host = &service.host;
     let mut entries: Vec<Arc<Object<ServiceEntry>>> = cx
         .names_by::<ServiceEntry>(ObjectIndex::Host, &host.to_ascii_lowercase())
@@ -58,7 +63,7 @@ fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Endpoint> {
         .filter(|entry| entry.spec.hosts.iter().any(|h| *h == **host))
         .collect();
     entries.sort_by(|a, b| a.cmp_age(b));
-    let mut endpoints = Vec::new();
+    let mut lists = Vec::new();
     let mut ports = BTreeSet::new();
     for entry in entries {
         let first_only = resolution(&entry.spec) == Resolution::DnsRoundRobin;
@@ -70,16 +75,21 @@ fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Endpoint> {
         // Each address of the entry is a service of its own, and each brings the endpoints.
         let services = cx.query(&EntryServices(name));
         for _ in services.iter().filter(|s| s.host == *host) {
-            for endpoint in own.endpoints.iter() {
-                // One address is all that such a cluster may have.
-                if !first_only || !ports.contains(&endpoint.service_port) {
-                    ports.insert(endpoint.service_port);
-                    endpoints.push(endpoint.clone());
+            // One address is all that such a cluster may have.
+            let list = match first_only {
+                true => {
+                    let all = own.endpoints.iter();
+                    all.filter(|e| ports.insert(e.service_port))
+                        .cloned()
+                        .collect()
                 }
-            }
+                false => own.endpoints.clone(),
+            };
+            ports.extend(list.iter().map(|e| e.service_port));
+            lists.push(list);
         }
     }
-    endpoints
+    lists
 }
 
 /// The endpoints of one host of a ServiceEntry, for every port.
@@ -92,7 +102,7 @@ pub(super) struct EntryEndpoints {
 /// The endpoints that a ServiceEntry gives one host.
 #[derive(PartialEq, Debug, Default)]
 pub(super) struct OfEntry {
-    pub(super) endpoints: Box<[Endpoint]>,
+    pub(super) endpoints: Arc<[Endpoint]>,
     /// Where there are none because they would be too many: how many.
     refused: Option<usize>,
 }
@@ -178,11 +188,13 @@ fn of_entry(
         }
     } else {
         check(spec.endpoints.len())?;
+        let mut known = BTreeSet::new();
         for (at, endpoint) in spec.endpoints.iter().enumerate() {
             let name = format!("{}-{at}", entry.meta.name.name);
             let name = ObjectName::new(entry.namespace().clone(), name);
-            let labels = Labels::from(&endpoint.labels);
-            let workload = workload::from_entry(cx, endpoint, &labels, &name, None);
+            let labels = Labels::from(&*endpoint.labels);
+            let mut workload = workload::from_entry(cx, endpoint, &labels, &name, None);
+            workload.endpoint.labels.share_among(&mut known);
             serve(&workload, spec, &mut endpoints);
         }
     }

@@ -125,7 +125,7 @@ impl Query<Snapshot> for WorkloadOfEntry {
             return None;
         }
         // The labels of the object win over those of its spec.
-        let labels: Labels = Labels::from(&entry.spec.labels)
+        let labels: Labels = Labels::from(&*entry.spec.labels)
             .iter()
             .chain(entry.meta.labels.iter())
             .map(|(k, v)| (k.clone(), v.clone()))

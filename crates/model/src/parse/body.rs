@@ -80,11 +80,18 @@ macro_rules! istio_kinds {
     (@status $document:ident $status:ident) => { status::<istio::$status>(&mut $document) };
 }
 
+impl Readable for istio::ServiceEntry {
+    fn read(mut document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)> {
+        let mut spec: Self = message(&mut document, findings)?;
+        proto_istio::share(spec.endpoints.iter_mut().map(|e| &mut e.labels));
+        Some((spec, status(&mut document)))
+    }
+}
+
 istio_kinds!(
     VirtualService,
     DestinationRule,
     Gateway,
-    ServiceEntry with ServiceEntryStatus,
     Sidecar,
     WorkloadEntry with WorkloadEntryStatus,
     WorkloadGroup,

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{Builder, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use bytes::{Bytes, BytesMut};
+use futures::FutureExt;
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::{Ping, PingPong, RecvStream};
+use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{MutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::HttpError;
@@ -21,7 +21,7 @@ pub(super) const PROTOCOL: &[u8] = b"h2";
 
 /// Requests of one connection; Go's servers take 250.
 const REQUESTS: usize = 200;
-/// After so long without a word a server is asked whether it is there, and so long it may take to say so.
+/// So often a server is asked whether it is there, and so long it may take to say so.
 const QUIET: Duration = Duration::from_secs(15);
 /// What a server may send before it is read, of one answer and of all: many wait, few come at once.
 const WINDOW: u32 = 256 << 10;
@@ -35,14 +35,14 @@ pub(super) struct Lines {
 }
 
 struct Line {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Bytes>,
     room: Arc<Semaphore>,
     driver: Arc<AbortOnDropHandle<()>>,
 }
 
 /// Room for one request.
 pub(super) struct Lent {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Bytes>,
     _room: OwnedSemaphorePermit,
     _driver: Arc<AbortOnDropHandle<()>>,
 }
@@ -61,7 +61,7 @@ impl Lines {
     /// Room on a connection that is open, if there is any.
     pub(super) fn lend(&self) -> Option<Lent> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.retain(|line| !line.sender.is_closed());
+        lines.retain(|line| !line.driver.is_finished());
         lines.iter().find_map(Line::lend)
     }
 
@@ -71,25 +71,30 @@ impl Lines {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         name: &Arc<str>,
     ) -> Result<Lent, HttpError> {
-        let broken = |error: &str| HttpError::Broken(name.clone(), error.to_owned());
-        let handshake = Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(QUIET)
-            .keep_alive_timeout(QUIET)
-            .initial_stream_window_size(WINDOW)
+        let handshake = Builder::new()
+            .initial_window_size(WINDOW)
             .initial_connection_window_size(4 * WINDOW)
-            .handshake(TokioIo::new(stream));
-        let (sender, connection) = handshake.await.map_err(|e| broken(&e.to_string()))?;
+            .initial_max_send_streams(REQUESTS)
+            .max_header_list_size(16 << 10)
+            .enable_push(false)
+            .handshake(stream);
+        let (sender, mut connection) = handshake.await.map_err(|error| broken(name, error))?;
+        let pings = connection.ping_pong();
+        // Whoever waits for an answer is told when it ends.
         let driver = tokio::spawn(async move {
-            // Whoever waits for an answer is told.
-            let _ = connection.await;
+            tokio::select! {
+                _ = connection => {}
+                () = silence(pings) => {}
+            }
         });
         let line = Line {
             sender,
             room: Arc::new(Semaphore::new(REQUESTS)),
             driver: Arc::new(AbortOnDropHandle::new(driver)),
         };
-        let lent = line.lend().ok_or_else(|| broken("it is closed at once"))?;
+        let lent = line
+            .lend()
+            .ok_or_else(|| broken(name, "it is closed at once"))?;
         self.is_any.store(true, Ordering::Relaxed);
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.push(line);
@@ -97,11 +102,26 @@ impl Lines {
     }
 }
 
+/// Ends when a server does not say that it is there.
+async fn silence(pings: Option<PingPong>) {
+    let Some(mut pings) = pings else { return };
+    loop {
+        sleep(QUIET).await;
+        let pong = timeout(QUIET, pings.ping(Ping::opaque())).await;
+        if !matches!(pong, Ok(Ok(_))) {
+            return;
+        }
+    }
+}
+
 impl Line {
     fn lend(&self) -> Option<Lent> {
+        let room = self.room.clone().try_acquire_owned().ok()?;
+        // Or the server closes it, and answers no more than what it was asked so far.
+        let ready = self.sender.clone().ready().now_or_never()?;
         Some(Lent {
-            _room: self.room.clone().try_acquire_owned().ok()?,
-            sender: self.sender.clone(),
+            sender: ready.ok()?,
+            _room: room,
             _driver: self.driver.clone(),
         })
     }
@@ -109,23 +129,59 @@ impl Line {
 
 impl Lent {
     /// Sends a request to `name`.
-    pub(super) async fn send(
+    pub(super) fn send(
         &mut self,
-        request: Request<Full<Bytes>>,
+        request: Request<()>,
         name: &Arc<str>,
-    ) -> Result<Response<Incoming>, HttpError> {
-        let sent = self.sender.send_request(request).await;
-        sent.map_err(|error| HttpError::Broken(name.clone(), error.to_string()))
+    ) -> Result<ResponseFuture, HttpError> {
+        let sent = self.sender.send_request(request, true);
+        let (answer, _) = sent.map_err(|error| broken(name, error))?;
+        Ok(answer)
     }
+}
+
+/// The error of a connection to `name`.
+pub(super) fn broken(name: &Arc<str>, error: impl ToString) -> HttpError {
+    HttpError::Broken(name.clone(), error.to_string())
+}
+
+/// The next octets of a body, with room made for as many more.
+pub(crate) async fn octets(body: &mut RecvStream) -> Option<Result<Bytes, h2::Error>> {
+    let octets = body.data().await?;
+    Some(octets.and_then(|octets| {
+        body.flow_control().release_capacity(octets.len())?;
+        Ok(octets)
+    }))
+}
+
+/// Reads at most `limit` bytes of an answer of `name`.
+pub(super) async fn whole(
+    mut body: RecvStream,
+    limit: usize,
+    name: &Arc<str>,
+) -> Result<Bytes, HttpError> {
+    let too_large = || HttpError::TooLarge(name.clone(), limit);
+    let mut read = BytesMut::new();
+    while let Some(octets) = octets(&mut body).await {
+        let octets = octets.map_err(|_| too_large())?;
+        if octets.len() > limit - read.len() {
+            return Err(too_large());
+        }
+        read.extend_from_slice(&octets);
+    }
+    Ok(read.freeze())
 }
 
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
 
-    use http_body_util::BodyExt;
+    use http::Response;
+    use http_body_util::Full;
+    use hyper::body::Incoming;
     use hyper::server::conn::http2;
     use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
 
     use super::*;
 
@@ -151,9 +207,9 @@ mod tests {
         assert_eq!(lent.len(), REQUESTS);
         for (n, lent) in lent.iter_mut().enumerate().step_by(50) {
             let request = Request::get(format!("https://registry/{n}"));
-            let request = request.body(Full::default()).unwrap();
-            let answer = lent.send(request, &name).await.unwrap().into_body();
-            let body = answer.collect().await.unwrap().to_bytes();
+            let answer = lent.send(request.body(()).unwrap(), &name).unwrap();
+            let body = answer.await.unwrap().into_body();
+            let body = whole(body, 100, &name).await.unwrap();
             assert_eq!(body, format!("/{n}"));
         }
         lent.pop();
@@ -163,5 +219,60 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(lines.is_any(), "the server is of that kind nevertheless");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_closes_a_connection_answers_what_it_has_and_is_asked_no_more() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let serving = tokio::spawn(async move {
+            let mut server = h2::server::handshake(theirs).await.unwrap();
+            let (_, mut respond) = server.accept().await.unwrap().unwrap();
+            server.graceful_shutdown();
+            let answering = async {
+                told.await.unwrap();
+                respond.send_response(Response::new(()), true).unwrap();
+            };
+            tokio::join!(answering, async {
+                while server.accept().await.is_some() {}
+            });
+        });
+        let (lines, name) = (Lines::default(), Arc::from("registry"));
+        let mut lent = lines.add(ours, &name).await.unwrap();
+        let request = Request::get("https://registry/").body(()).unwrap();
+        let answer = lent.send(request, &name).unwrap();
+        while lines.lend().is_some() {
+            tokio::task::yield_now().await;
+        }
+        tell.send(()).unwrap();
+        assert_eq!(answer.await.unwrap().status(), 200);
+        serving.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_was_lost_without_a_word_is_given_up() {
+        let (ours, _theirs) = tokio::io::duplex(1 << 16);
+        let (lines, name) = (Lines::default(), Arc::from("registry"));
+        let mut lent = lines.add(ours, &name).await.unwrap();
+        let request = Request::get("https://registry/").body(()).unwrap();
+        let answer = lent.send(request, &name).unwrap();
+        let answer = timeout(QUIET * 3, answer).await.unwrap();
+        assert!(answer.is_err());
+        assert!(lines.lend().is_none());
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_up_to_its_limit() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let _serving = server(theirs);
+        let (lines, name) = (Lines::default(), Arc::from("registry"));
+        let _first = lines.add(ours, &name).await.unwrap();
+        for (limit, is_read) in [(3, false), (4, true)] {
+            let mut lent = lines.lend().unwrap();
+            let request = Request::get("https://registry/abc").body(()).unwrap();
+            let answer = lent.send(request, &name).unwrap().await.unwrap();
+            let body = whole(answer.into_body(), limit, &name).await;
+            assert_eq!(body.is_ok(), is_read, "{limit}");
+        }
     }
 }

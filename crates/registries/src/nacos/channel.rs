@@ -18,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::credentials::Proof;
 use super::message::{self, Answer};
 use super::payload::{FrameError, Frames, Payload};
+use crate::http::octets;
 
 /// How long a connection may take to be there.
 const CONNECTING: Duration = Duration::from_secs(3);
@@ -174,18 +175,10 @@ impl Channel {
             }
             let ended = || CallError::broken("the server ended the stream");
             let receive = self.receive.as_mut().ok_or_else(ended)?;
-            let data = receive.data().await.ok_or_else(ended)?;
-            self.frames.push(taken(receive, data)?);
+            let data = octets(receive).await.ok_or_else(ended)?;
+            self.frames.push(data.map_err(CallError::broken)?);
         }
     }
-}
-
-/// Octets that came, with room made for as many more.
-fn taken(receive: &mut RecvStream, data: Result<Bytes, h2::Error>) -> Result<Bytes, CallError> {
-    let data = data.map_err(CallError::broken)?;
-    let released = receive.flow_control().release_capacity(data.len());
-    released.map_err(CallError::broken)?;
-    Ok(data)
 }
 
 impl Caller {
@@ -246,8 +239,8 @@ impl Caller {
                 Ok(None) => {}
                 Err(error) => return Err(CallError::refused(error)),
             }
-            match body.data().await {
-                Some(data) => frames.push(taken(&mut body, data)?),
+            match octets(&mut body).await {
+                Some(data) => frames.push(data.map_err(CallError::broken)?),
                 None => {
                     let trailers = body.trailers().await.map_err(CallError::broken)?;
                     let said = trailers.as_ref().and_then(status);

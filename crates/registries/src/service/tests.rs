@@ -182,8 +182,10 @@ fn metadata_and_instances_have_limits() {
     assert_eq!(endpoints.len(), 2);
     assert_eq!(
         endpoints[0].labels,
-        BTreeMap::from([("b".into(), "abc".into())])
+        BTreeMap::from([("b".into(), "abc".into())]).into()
     );
+    // Equal ones take their memory once.
+    assert!(std::ptr::eq(&*endpoints[0].labels, &*endpoints[1].labels));
 }
 
 #[test]
