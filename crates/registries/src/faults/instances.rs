@@ -150,12 +150,17 @@ impl Server {
         }
     }
 
-    /// Lets a drained instance have requests again. A Nacos would not if it were registered anew.
+    /// Lets a drained instance have requests again. To some registries it stays drained when it is registered anew.
     pub(crate) async fn resume(&mut self, place: &Place, version: u32) {
         match self.kind {
             Kind::Nacos => {
                 let path = place.nacos(version, "&enabled=true");
                 self.must("PUT", &path, "").await;
+            }
+            Kind::Eureka => {
+                let (service, ip) = (place.service, place.at.ip());
+                let path = format!("/eureka/apps/S{service}/{ip}/status?value=UP");
+                self.must("DELETE", &path, "").await;
             }
             _ => self.register(place, version).await,
         }
