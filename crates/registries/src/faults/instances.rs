@@ -126,13 +126,7 @@ impl Server {
     pub(crate) async fn drain(&mut self, place: &Place, version: u32) {
         let service = place.service;
         match self.kind {
-            Kind::Consul | Kind::ConsulTls => {
-                let mut body = place.consul(version);
-                body["Check"] = json!({"Node": "n", "CheckID": format!("alive:{}", place.instance), "Name": "alive",
-                    "ServiceID": format!("s{service}-{}", place.instance), "Status": "critical"});
-                let body = body.to_string();
-                self.must("PUT", "/v1/catalog/register", &body).await;
-            }
+            Kind::Consul | Kind::ConsulTls => self.check(place, version, "critical").await,
             Kind::ZooKeeper => {
                 let (path, content) = place.discovered(version, "OUT_OF_SERVICE");
                 self.writes().await.set(&path, &content).await;
@@ -150,6 +144,15 @@ impl Server {
         }
     }
 
+    /// Registers an instance in a Consul with a check.
+    async fn check(&self, place: &Place, version: u32, status: &str) {
+        let mut body = place.consul(version);
+        body["Check"] = json!({"Node": "n", "CheckID": format!("alive:{}", place.instance), "Name": "alive",
+            "ServiceID": body["Service"]["ID"], "Status": status});
+        let body = body.to_string();
+        self.must("PUT", "/v1/catalog/register", &body).await;
+    }
+
     /// Lets a drained instance have requests again. To some registries it stays drained when it is registered anew.
     pub(crate) async fn resume(&mut self, place: &Place, version: u32) {
         match self.kind {
@@ -157,6 +160,7 @@ impl Server {
                 let path = place.nacos(version, "&enabled=true");
                 self.must("PUT", &path, "").await;
             }
+            Kind::Consul | Kind::ConsulTls => self.check(place, version, "passing").await,
             Kind::Eureka => {
                 let (service, ip) = (place.service, place.at.ip());
                 let path = format!("/eureka/apps/S{service}/{ip}/status?value=UP");
