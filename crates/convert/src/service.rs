@@ -8,19 +8,19 @@ use model::kinds::kube::{LoadBalancerIngress, Service};
 
 /// The addresses of a Service from outside of its cluster: those of its load balancer, then further ones that are stated.
 pub(crate) fn outside_addresses(service: &Object<Service>) -> impl Iterator<Item = Arc<str>> {
-    let balanced = service.status.load_balancer.ingress.iter();
-    let balanced = balanced.map(name_of);
-    let all = balanced.chain(&service.spec.external_ips);
-    all.filter(|address| !address.is_empty()).cloned()
+    points(service).map(|at| name_of(&at).clone())
 }
 
-/// The same, where a point of the load balancer may have an address and a name at once.
+/// The same in order, where a point of the load balancer may have an address and a name at once.
 pub(crate) fn outside_points(service: &Object<Service>) -> Vec<LoadBalancerIngress> {
+    in_order(points(service))
+}
+
+fn points(service: &Object<Service>) -> impl Iterator<Item = LoadBalancerIngress> {
     let balanced = service.status.load_balancer.ingress.iter();
-    let balanced = balanced.filter(|at| !at.ip.is_empty() || !at.hostname.is_empty());
-    let further = service.spec.external_ips.iter();
-    let further = further.filter(|address| !address.is_empty());
-    in_order(balanced.cloned().chain(further.cloned().map(point)))
+    let further = service.spec.external_ips.iter().cloned().map(point);
+    let all = balanced.cloned().chain(further);
+    all.filter(|at| !name_of(at).is_empty())
 }
 
 /// Addresses and host names as a status has them, in order.
@@ -33,6 +33,7 @@ pub(crate) fn one_each(points: &[LoadBalancerIngress]) -> Vec<LoadBalancerIngres
     as_status(points.iter().map(name_of).cloned().collect())
 }
 
+/// What a point is called by: its address, or else its name.
 fn name_of(at: &LoadBalancerIngress) -> &Arc<str> {
     match at.ip.is_empty() {
         true => &at.hostname,
