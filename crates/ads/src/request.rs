@@ -57,6 +57,8 @@ pub struct Request {
     pub nonce: String,
     /// Set if that response is refused.
     pub rejection: Option<Rejection>,
+    /// Whether the client says that it has resources of the type. In the first request of a stream: from an earlier one.
+    pub holds: bool,
     /// The subscription.
     pub ask: Ask,
 }
@@ -71,6 +73,7 @@ impl From<DeltaDiscoveryRequest> for Request {
                 code: e.code,
                 message: e.message,
             }),
+            holds: !r.initial_resource_versions.is_empty(),
             ask: Ask::Delta {
                 subscribe: r.resource_names_subscribe,
                 unsubscribe: r.resource_names_unsubscribe,
@@ -90,6 +93,7 @@ impl From<DiscoveryRequest> for Request {
                 code: e.code,
                 message: e.message,
             }),
+            holds: !r.version_info.is_empty(),
             ask: Ask::Sotw {
                 names: r.resource_names,
             },

@@ -197,6 +197,7 @@ impl Client {
             type_url: ty.as_str().to_owned(),
             nonce,
             rejection,
+            holds: false,
             ask,
         });
     }

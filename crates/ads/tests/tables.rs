@@ -170,6 +170,7 @@ impl Case {
             type_url,
             nonce,
             rejection: rejection.take(),
+            holds: false,
             ask,
         }
     }

@@ -138,6 +138,21 @@ impl Mesh {
             .kill()
     }
 
+    /// Kills the proxies as a crash would.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    pub fn kill_proxies(&mut self) -> anyhow::Result<()> {
+        for proxy in self.proxies.drain(..) {
+            let name = process_of(&proxy.name);
+            let place = self.others.iter().position(|other| other.name() == name);
+            let place = place.with_context(|| format!("{name} is not running"))?;
+            self.others.remove(place).kill()?;
+        }
+        Ok(())
+    }
+
     /// Starts the application of a workload.
     ///
     /// # Errors
@@ -256,9 +271,10 @@ impl Mesh {
             "100",
         ];
         let args: Vec<String> = args.iter().map(|&a| a.to_owned()).collect();
-        let log = self.log(&format!("{name}-envoy"));
+        let process = process_of(&name);
+        let log = self.log(&process);
         self.others.push(Process::start(
-            &format!("{name}-envoy"),
+            &process,
             &self.setup.envoy.program,
             &args,
             &log,
@@ -346,6 +362,11 @@ async fn wait(
 }
 
 /// Fails where somebody listens already: better said before than found in the log of a child.
+/// What the process of a proxy is called.
+fn process_of(proxy: &str) -> String {
+    format!("{proxy}-envoy")
+}
+
 fn vacant(address: SocketAddr) -> anyhow::Result<()> {
     let taken = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(300)).is_ok();
     ensure!(

@@ -77,6 +77,11 @@ impl Process {
         })
     }
 
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Fails if the process has ended, with the end of what it printed.
     ///
     /// # Errors

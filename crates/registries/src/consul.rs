@@ -3,8 +3,8 @@
 //! A query is answered when what it asks for has changed. Each service is asked for by a query of its own, as far as a Consul
 //! allows a client so many: over TLS it speaks HTTP/2, and hundreds share a connection. In the clear each takes a connection,
 //! of which there are 200. Where there are more services, those that changed last have a query each, and another waits for
-//! the summary of all: the services whose line is another are asked for; what a line does not show, as a port, is found out
-//! by asking for all, at most every [`SWEEP`].
+//! the summary of all: the services whose line is another are asked for. A line does not show everything, as a port, so all are
+//! asked for once changes are over, at most every [`SWEEP`], and every [`BUSY_SWEEP`] if they are not.
 // Consul: api documentation, "Blocking Queries" and "Consistency Modes", 1.15. Higress: registry/consul/watcher.go, 2.1.
 
 pub mod decode;
@@ -30,6 +30,8 @@ pub const SINGLE: usize = 150;
 const HOT: usize = 120;
 /// How often all services are asked for at most.
 pub const SWEEP: Duration = Duration::from_secs(30);
+/// The same while others keep changing, as each takes a Consul seconds.
+pub const BUSY_SWEEP: Duration = Duration::from_secs(300);
 /// How long a query waits for a change. A Consul adds up to a sixteenth. A connection that was lost without a word is noticed
 /// by then and [`ANSWER`].
 const WAIT: Duration = Duration::from_secs(20);

@@ -233,16 +233,19 @@ impl Subscriber for Proxies {
             let node = Arc::new(node);
             let registered = registration.join(&node, join.peer.ip()).await?;
             let from = network_of(join.peer.ip());
-            let subscription = derive
-                .subscribe(node.clone(), from, warm.of(&node))
-                .await
-                .map_err(|refused| {
-                    let code = match refused {
-                        Refused::Closed => Code::Unavailable,
-                        Refused::Exhausted(_) => Code::ResourceExhausted,
-                    };
-                    Status::new(code, refused.to_string())
-                })?;
+            // What a proxy still has is never older than what is on disk.
+            let had = (!join.returns).then(|| warm.of(&node)).flatten();
+            let subscription =
+                derive
+                    .subscribe(node.clone(), from, had)
+                    .await
+                    .map_err(|refused| {
+                        let code = match refused {
+                            Refused::Closed => Code::Unavailable,
+                            Refused::Exhausted(_) => Code::ResourceExhausted,
+                        };
+                        Status::new(code, refused.to_string())
+                    })?;
             let version = metrics.connected.joined(&node);
             tracing::debug!(proxy = %node.id, peer = %join.peer, "Proxy connected.");
             let connection = connections.add(node, join.peer);

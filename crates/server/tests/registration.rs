@@ -134,6 +134,7 @@ impl Server {
                 until: None,
             },
             protocol: Protocol::Delta,
+            returns: false,
         };
         self.proxies.subscribe(join).await
     }

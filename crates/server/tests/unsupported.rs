@@ -60,6 +60,7 @@ async fn waypoints_and_ztunnels_are_refused_by_name_and_others_are_not() {
             peer: ([127, 0, 0, 1], 4000).into(),
             proven: Default::default(),
             protocol: Protocol::Delta,
+            returns: false,
         })
     };
     for role in ["waypoint", "ztunnel"] {

@@ -38,6 +38,11 @@ impl<T: Send + 'static> UnderWay<T> {
         task
     }
 
+    /// Begins what remains to be done after one has ended. It needs no place.
+    pub(crate) fn follow(&mut self, rest: impl Future<Output = T> + Send + 'static) -> Id {
+        self.tasks.spawn(rest).id()
+    }
+
     /// The next one that ends, and what it came to: nothing where it panicked. Never, if none is under way.
     async fn next(&mut self) -> (Id, Option<T>) {
         let Some(done) = self.tasks.join_next_with_id().await else {

@@ -145,8 +145,17 @@ async fn run(
 /// What became of one attempt.
 struct Outcome {
     result: Result<Came, ModuleError>,
-    /// Whether it was on disk, and nobody was asked.
-    kept: bool,
+    step: Step,
+}
+
+/// What was done last for a module.
+enum Step {
+    /// It was read from disk, and nobody was asked.
+    Read,
+    /// Its server was asked.
+    Fetched,
+    /// It was fetched, and then written to disk as far as that went.
+    Written,
 }
 
 /// What is known of one source.
@@ -310,12 +319,20 @@ impl Keeping for Known {
         now: Instant,
     ) -> Option<Change> {
         let jitter = self.jitter.hash_one((&source, now));
-        let kept = outcome.kept;
-        let result = outcome.result;
-        let result = result.and_then(|came| self.within_total(&source, came));
         // Nobody may want it any more.
+        if self.entries.get(&source)?.task != Some(task) {
+            return None;
+        }
+        let Outcome { result, step } = outcome;
+        let result = result.and_then(|came| self.within_total(&source, came));
+        let written = match (&result, &step) {
+            (Ok(came), Step::Fetched) => self.keep(&source, came),
+            _ => None,
+        };
         let entry = self.entries.get_mut(&source)?;
-        if entry.task != Some(task) {
+        if let Some(written) = written {
+            // Told after it is written: what proxies run is there after a restart.
+            entry.task = Some(self.under_way.follow(written));
             return None;
         }
         entry.task = None;
@@ -327,7 +344,7 @@ impl Keeping for Known {
                 entry.due = match source.pull {
                     Pull::Once => far(now),
                     // Another may have come into its place meanwhile.
-                    Pull::Always if kept => now,
+                    Pull::Always if matches!(step, Step::Read) => now,
                     Pull::Always => later(self.options.refresh),
                 };
                 came
@@ -342,11 +359,7 @@ impl Keeping for Known {
             }
         };
         entry.good = Some(came.clone());
-        let told = entry.tell(source.clone(), Some(came.module.clone()), None);
-        if !kept {
-            self.keep(source, came);
-        }
-        told
+        entry.tell(source, Some(came.module), None)
     }
 }
 
@@ -376,18 +389,26 @@ impl Known {
         Ok(came)
     }
 
-    /// Writes a module to disk, while others are fetched.
-    fn keep(&self, source: ModuleSource, came: Came) {
-        let Some(cache) = self.cache.clone() else {
-            return;
-        };
+    /// Writes a module to disk, while others are fetched. None where nothing is kept there.
+    fn keep(
+        &self,
+        source: &ModuleSource,
+        came: &Came,
+    ) -> Option<impl Future<Output = (ModuleSource, Outcome)> + Send + use<>> {
+        let cache = self.cache.clone()?;
+        let (source, came) = (source.clone(), came.clone());
         let in_use = self.entries.values().filter_map(|e| e.good.as_ref());
         let in_use: BTreeSet<String> = in_use.map(|good| good.module.sha256()).collect();
-        tokio::task::spawn_blocking(move || {
-            if let Err(error) = cache.write(&source, &came, &in_use) {
+        Some(async move {
+            let (named, module) = (source.clone(), came.clone());
+            let write = move || cache.write(&named, &module, &in_use);
+            let written = tokio::task::spawn_blocking(write).await;
+            if let Ok(Err(error)) = written {
                 tracing::warn!(%source, %error, "A Wasm module cannot be kept on disk.");
             }
-        });
+            let (result, step) = (Ok(came), Step::Written);
+            (source, Outcome { result, step })
+        })
     }
 }
 
@@ -429,8 +450,8 @@ impl Attempt {
             let (source, largest) = (self.source.clone(), self.largest);
             let read = tokio::task::spawn_blocking(move || cache.read(&source, largest));
             if let Ok(Some(came)) = read.await {
-                let result = Ok(came);
-                return (self.source, Outcome { result, kept: true });
+                let (result, step) = (Ok(came), Step::Read);
+                return (self.source, Outcome { result, step });
             }
         }
         let credentials = self.credentials.as_ref();
@@ -440,8 +461,8 @@ impl Attempt {
         let fetched = tokio::time::timeout(self.longest, fetch).await;
         let result = fetched.unwrap_or(Err(ModuleError::TimedOut(self.longest)));
         (self.attempted)(result.is_ok());
-        let kept = false;
-        (self.source, Outcome { result, kept })
+        let step = Step::Fetched;
+        (self.source, Outcome { result, step })
     }
 }
 

@@ -305,6 +305,7 @@ impl Discovery {
                     peer: self.peer,
                     proven: std::mem::take(proven),
                     protocol: self.protocol,
+                    returns: request.holds,
                 };
                 let decision = self.server.subscriber.subscribe(join);
                 self.phase = Phase::Joining(decision, Box::new(request));

@@ -27,6 +27,8 @@ pub struct Join {
     pub proven: Proven,
     /// Which variant it speaks.
     pub protocol: Protocol,
+    /// Whether it says that it has resources from an earlier stream.
+    pub returns: bool,
 }
 
 /// What a stream gets.

@@ -29,6 +29,7 @@ fn request(ty: TypeUrl, ask: Ask) -> Request {
         type_url: ty.as_str().to_owned(),
         nonce: String::new(),
         rejection: None,
+        holds: false,
         ask,
     }
 }

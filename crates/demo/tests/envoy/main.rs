@@ -86,7 +86,7 @@ with_each_envoy! {
     options::options_of_the_edge_follow_a_config_map,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,
-    survival::an_envoy_is_served_from_disk_until_the_folder_is_read,
+    survival::a_new_envoy_is_served_from_disk_and_one_that_comes_back_keeps_what_it_has,
     security::a_redirected_sidecar_with_default_settings_refuses_nothing,
     security::permissive_without_certificates_is_plain_text,
     security::strict_without_certificates_takes_nothing,

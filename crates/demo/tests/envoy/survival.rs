@@ -89,7 +89,9 @@ pub(crate) async fn traffic_outlives_the_control_plane_and_configuration_catches
     mesh.stop().await;
 }
 
-pub(crate) async fn an_envoy_is_served_from_disk_until_the_folder_is_read(rig: Rig) {
+pub(crate) async fn a_new_envoy_is_served_from_disk_and_one_that_comes_back_keeps_what_it_has(
+    rig: Rig,
+) {
     let _blue = Backend::start(rig.block.proxy(&WORKLOADS[0]), "blue", prompt).await;
     let _green = Backend::start(rig.block.proxy(&WORKLOADS[1]), "green", prompt).await;
     rig.write("services.yaml", SERVICES);
@@ -112,19 +114,45 @@ pub(crate) async fn an_envoy_is_served_from_disk_until_the_folder_is_read(rig: R
     })
     .await;
 
+    // The server is killed before it has saved what it sent last.
+    let saved = rig.beside("state").join("served");
+    let older = std::fs::read(&saved).unwrap();
+    rig.write("routes.yaml", &all_to("green"));
+    until("the edit is in force", async || {
+        rig.get("/").await.text() == "green"
+    })
+    .await;
     mesh.kill_control_plane().unwrap();
+    std::fs::write(&saved, older).unwrap();
     let away = rig.beside("away");
     std::fs::rename(rig.folder(), &away).unwrap();
     mesh.start_control_plane().await.unwrap();
-    until("the gateway is served from disk", async || {
+    until("the gateway is back", async || {
+        let rows = control::syncz(&mut Client::new(pages, pages.to_string())).await;
+        rows.unwrap()
+            .iter()
+            .any(|row| row.proxy == mesh.proxies()[0].id())
+    })
+    .await;
+    for _ in 0..20 {
+        assert_eq!(rig.get("/").await.text(), "green");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(warm().await["fromDisk"]["proxies"], 0);
+    mesh.kill_proxies().unwrap();
+    mesh.start_gateway().unwrap();
+    until("the new gateway is served from disk", async || {
         warm().await["fromDisk"]["proxies"] == 1
     })
     .await;
-    assert_eq!(rig.get("/").await.text(), "blue");
+    until("it has what was saved", async || {
+        let reply = rig.client().get("/").await;
+        reply.is_ok_and(|reply| reply.text() == "blue")
+    })
+    .await;
     nothing_refused(&mesh).await.unwrap();
 
     std::fs::rename(&away, rig.folder()).unwrap();
-    rig.write("routes.yaml", &all_to("green"));
     until("the folder is in force", async || {
         rig.get("/").await.text() == "green"
     })

@@ -9,11 +9,13 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
 use super::decode::{self, Line};
-use super::{Consul, HOT, QueryError, SINGLE, SWEEP, WAIT, host};
+use super::{BUSY_SWEEP, Consul, HOT, QueryError, SINGLE, SWEEP, WAIT, host};
 use crate::report::{Instance, RegistryError, Report, Reports};
 
 /// Queries under way at once that do not wait for a change.
 const AT_ONCE: usize = 16;
+/// Those that ask for all services have a room of their own, so that what has changed does not wait for them.
+const SWEEPING: usize = 4;
 /// The same is not asked again sooner: a service that changes all the time is read ten times a second.
 const PACE: Duration = Duration::from_millis(100);
 /// As long as that where the answer says nothing of what to wait for.
@@ -34,7 +36,8 @@ enum Answered {
     Service(Arc<str>, Vec<Instance>),
     /// A service is as it was.
     Same(Arc<str>),
-    Summary(BTreeMap<Arc<str>, Line>),
+    /// None where it is as it was.
+    Summary(Option<BTreeMap<Arc<str>, Line>>),
     /// What was said of a service makes no sense.
     Garbled(Arc<str>, QueryError),
     /// There is no summary for us.
@@ -56,6 +59,7 @@ struct Watch {
     datacenter: Arc<str>,
     to: Reports,
     room: Arc<Semaphore>,
+    sweeping: Arc<Semaphore>,
     under_way: JoinSet<(u64, Instant, Result<Answered, QueryError>)>,
     services: BTreeMap<Arc<str>, Watched>,
     /// Whether the services are others than were reported as a whole.
@@ -101,6 +105,7 @@ impl Watch {
             datacenter,
             to,
             room: Arc::new(Semaphore::new(AT_ONCE)),
+            sweeping: Arc::new(Semaphore::new(SWEEPING)),
             under_way: JoinSet::new(),
             services: BTreeMap::new(),
             is_new: true,
@@ -119,7 +124,18 @@ impl Watch {
 
     /// Asks, once something is newer than `index` if that is known, and not before a time.
     fn ask(&mut self, query: Query, index: u64, not_before: Option<Instant>) -> AbortHandle {
-        let (consul, room) = (self.consul.clone(), self.room.clone());
+        self.ask_in(self.room.clone(), query, index, not_before)
+    }
+
+    /// [`Watch::ask`], where there is room if that does not wait.
+    fn ask_in(
+        &mut self,
+        room: Arc<Semaphore>,
+        query: Query,
+        index: u64,
+        not_before: Option<Instant>,
+    ) -> AbortHandle {
+        let consul = self.consul.clone();
         self.under_way.spawn(async move {
             if let Some(then) = not_before {
                 tokio::time::sleep_until(then).await;
@@ -176,7 +192,7 @@ impl Watch {
             Answered::NoSummary(error) => {
                 tracing::debug!(%error, "Consul gives no summary of its services; all are asked for from time to time.");
                 self.sums = false;
-                self.sweep_soon();
+                self.sweep_within(SWEEP);
                 self.sum(0, Some(asked + SWEEP));
             }
         }
@@ -304,45 +320,51 @@ impl Watch {
     }
 
     /// Asks for the services of which the summary says something else than before.
-    fn summary(&mut self, rows: BTreeMap<Arc<str>, Line>) {
-        let Some(before) = self.summary.replace(rows.clone()) else {
-            // What changed between the first answers for services and this one is not known.
-            self.sweep_soon();
-            return;
-        };
-        let changed = rows
-            .into_iter()
-            .filter(|(name, row)| before.get(name) != Some(row));
-        let mut is_plain = true;
-        for (name, _) in changed.collect::<Vec<_>>() {
-            is_plain = false;
-            self.ask_anew(&name);
+    fn summary(&mut self, rows: Option<BTreeMap<Arc<str>, Line>>) {
+        let is_news = rows.is_some();
+        let mut changed: Vec<Arc<str>> = Vec::new();
+        if let Some(rows) = rows {
+            // What changed between the first answers for services and the first summary is not known.
+            if let Some(before) = &self.summary {
+                let others = rows
+                    .iter()
+                    .filter(|(name, row)| before.get(*name) != Some(row));
+                changed.extend(others.map(|(name, _)| name.clone()));
+            }
+            self.summary = Some(rows);
         }
-        if is_plain {
-            self.sweep_soon();
+        // Something may have changed that it does not show.
+        if is_news && !changed.is_empty() {
+            self.sweep_within(BUSY_SWEEP);
+        } else if is_news || self.sweep.is_some() {
+            self.sweep_within(SWEEP);
+        }
+        for name in changed {
+            self.ask_anew(&name, self.room.clone());
         }
     }
 
-    fn sweep_soon(&mut self) {
-        let due = (self.swept + SWEEP).max(Instant::now());
-        self.sweep.get_or_insert(due);
+    /// Has all services asked for, that long after they were last.
+    fn sweep_within(&mut self, time: Duration) {
+        let due = (self.swept + time).max(Instant::now());
+        self.sweep = Some(self.sweep.map_or(due, |before| before.min(due)));
     }
 
     fn ask_for_all(&mut self) {
         self.sweep = None;
         self.swept = Instant::now();
         for name in self.services.keys().cloned().collect::<Vec<_>>() {
-            self.ask_anew(&name);
+            self.ask_anew(&name, self.sweeping.clone());
         }
     }
 
     /// Asks for a service as it is now, in place of a query that is under way.
-    fn ask_anew(&mut self, name: &Arc<str>) {
+    fn ask_anew(&mut self, name: &Arc<str>, room: Arc<Semaphore>) {
         let Some(watched) = self.services.get(name) else {
             return;
         };
         let query = Query::Service(name.clone(), watched.index);
-        let query = self.ask(query, 0, None);
+        let query = self.ask_in(room, query, 0, None);
         if let Some(watched) = self.services.get_mut(name)
             && let Some(former) = watched.query.replace(query)
         {
@@ -385,16 +407,20 @@ async fn answer(consul: &Consul, query: Query, index: u64) -> Result<(u64, Answe
     }
 }
 
+/// Asks for what is told of each service. None where no service, node or check is another than at `known`.
 async fn summary(
     consul: &Consul,
-    index: u64,
-) -> Result<(u64, BTreeMap<Arc<str>, Line>), QueryError> {
+    known: u64,
+) -> Result<(u64, Option<BTreeMap<Arc<str>, Line>>), QueryError> {
     let (index, answer) = consul
-        .query("/v1/internal/ui/services", index, WAIT)
+        .query("/v1/internal/ui/services", known, WAIT)
         .await?;
+    if index > 0 && index == known {
+        return Ok((index, None));
+    }
     let rows = decode::summary(&answer.body, &consul.tag);
     let rows = rows.map_err(|error| QueryError::Garbled("summary", error))?;
-    Ok((index, rows))
+    Ok((index, Some(rows)))
 }
 
 /// Whether a Consul will not answer this, and not only now.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, ToSocketAddrs};
@@ -18,6 +18,9 @@ use super::HttpError;
 
 /// How long connecting may take.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
+
+/// What is read at once, and how large the headers of an answer may be. Each connection keeps so much.
+const BUFFER: usize = 16 << 10;
 
 /// A connection with what drives it. After an error it is of no use.
 pub(crate) struct Connection {
@@ -46,7 +49,10 @@ impl Connection {
         name: Arc<str>,
     ) -> Result<Self, HttpError> {
         let broken = |error: hyper::Error| HttpError::Broken(name.clone(), error.to_string());
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let handshake = Builder::new()
+            .max_buf_size(BUFFER)
+            .handshake(TokioIo::new(stream));
+        let (sender, connection) = handshake.await.map_err(broken)?;
         let driver = tokio::spawn(async move {
             // Whoever waits for an answer is told.
             let _ = connection.await;

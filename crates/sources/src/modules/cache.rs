@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use model::module::{Module, ModuleSource, Pull};
@@ -24,6 +25,8 @@ pub(super) struct Cache {
     dir: PathBuf,
     /// The bytes that it may have.
     total: u64,
+    /// Held while it is written to.
+    writing: Arc<Mutex<()>>,
 }
 
 impl Cache {
@@ -41,6 +44,7 @@ impl Cache {
         Ok(Self {
             dir: dir.to_owned(),
             total: total as u64,
+            writing: Arc::default(),
         })
     }
 
@@ -72,6 +76,7 @@ impl Cache {
         came: &Came,
         in_use: &BTreeSet<String>,
     ) -> std::io::Result<()> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let sha256 = came.module.sha256();
         let path = self.module(&sha256);
         if !path.exists() {

@@ -95,3 +95,34 @@ async fn of_few_services_each_has_one() {
     }
     assert_eq!(waits(&watch).len(), SINGLE);
 }
+
+/// When all are asked for, in seconds from now.
+fn sweep(watch: &Watch) -> Option<u64> {
+    let due = watch.sweep?.duration_since(Instant::now());
+    Some(due.as_secs_f64().round() as u64)
+}
+
+#[tokio::test]
+async fn what_a_summary_does_not_show_is_asked_for_once_and_not_while_nothing_changes() {
+    let mut watch = watch(SINGLE + 50);
+    let rows = |passing: u64| {
+        let row = |n| format!(r#"{{"Name": "s{n:03}", "ChecksPassing": {passing}}}"#);
+        let all: Vec<String> = (0..SINGLE + 50).map(row).collect();
+        Some(decode::summary(format!("[{}]", all.join(",")).as_bytes(), "").unwrap())
+    };
+    let busy = Some(BUSY_SWEEP.as_secs());
+    let quiet = Some(SWEEP.as_secs());
+    watch.summary(rows(1));
+    assert_eq!(sweep(&watch), quiet, "changes before the first one");
+    watch.ask_for_all();
+    watch.summary(None);
+    assert_eq!(sweep(&watch), None, "nothing is another");
+    watch.summary(rows(1));
+    assert_eq!(sweep(&watch), quiet, "something that does not show");
+    watch.ask_for_all();
+    watch.summary(rows(2));
+    watch.summary(rows(3));
+    assert_eq!(sweep(&watch), busy, "changes go on");
+    watch.summary(None);
+    assert_eq!(sweep(&watch), quiet, "they are over");
+}
