@@ -25,6 +25,9 @@ pub enum NoValue {
     /// The value cannot stand in configuration.
     #[error("the value is no text of at most 64 KiB")]
     NoText,
+    /// The value has more bytes than there is room for.
+    #[error("there is no room for the value")]
+    NoRoom,
 }
 
 /// The value of a key, for whoever asks. Objects may have those of their own namespace; of every namespace, those that
@@ -34,6 +37,19 @@ pub enum NoValue {
 ///
 /// Says why there is none.
 pub fn value(cx: &Cx<'_, Snapshot>, wanted: &SecretRef) -> Result<Redacted, NoValue> {
+    value_within(cx, wanted, MOST_BYTES)
+}
+
+/// The same of a value that has no more than `room` bytes; one that has more is not looked at.
+///
+/// # Errors
+///
+/// Says why there is none.
+pub fn value_within(
+    cx: &Cx<'_, Snapshot>,
+    wanted: &SecretRef,
+    room: usize,
+) -> Result<Redacted, NoValue> {
     let settings = cx.settings();
     let asking = &wanted.asking;
     let configures_all =
@@ -43,7 +59,12 @@ pub fn value(cx: &Cx<'_, Snapshot>, wanted: &SecretRef) -> Result<Redacted, NoVa
     }
     let secret = cx.get::<Secret>(&wanted.secret).ok_or(NoValue::NoSecret)?;
     let value = secret.spec.data.get(&wanted.key).ok_or(NoValue::NoKey)?;
+    if value.len() > MOST_BYTES {
+        return Err(NoValue::NoText);
+    }
+    if value.len() > room {
+        return Err(NoValue::NoRoom);
+    }
     let text = std::str::from_utf8(value).ok();
-    let text = text.filter(|text| text.len() <= MOST_BYTES);
     text.map(Redacted::new).ok_or(NoValue::NoText)
 }

@@ -13,7 +13,7 @@ use incr::{Cx, Query};
 use mesh::proxy::Traits;
 use model::names::Namespace;
 use model::template::{self, SecretRef};
-use store::template::value;
+use store::template::value_within;
 use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet, TypeUrl};
 
@@ -100,9 +100,10 @@ impl Query<Snapshot> for Filled {
         }
         let mut used: BTreeMap<Namespace, usize> = BTreeMap::new();
         let mut text_of = |wanted: &SecretRef, in_header: bool| {
+            let used = used.entry(wanted.asking.clone()).or_default();
             let known = match self.reader {
                 Reader::Anybody => None,
-                Reader::Proven => value(cx, wanted).ok(),
+                Reader::Proven => value_within(cx, wanted, MOST_BYTES - *used).ok(),
             };
             let text = known.and_then(|value| {
                 let text = value.reveal();
@@ -113,7 +114,6 @@ impl Query<Snapshot> for Filled {
                     true => text.replace('%', "%%"),
                     false => text.to_owned(),
                 };
-                let used = used.entry(wanted.asking.clone()).or_default();
                 let sum = *used + text.len();
                 (sum <= MOST_BYTES).then(|| *used = sum)?;
                 Some(text)

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::decode::{self, Line};
 use super::{BUSY_SWEEP, Consul, HOT, QueryError, SINGLE, SWEEP, WAIT, host};
+use crate::http::HttpError;
 use crate::report::{Instance, RegistryError, Report, Reports};
 
 /// Queries under way at once that do not wait for a change.
@@ -192,6 +193,8 @@ impl Watch {
             Answered::NoSummary(error) => {
                 tracing::debug!(%error, "Consul gives no summary of its services; all are asked for from time to time.");
                 self.sums = false;
+                self.summary.get_or_insert_default();
+                self.ask_for_new();
                 self.sweep_within(SWEEP);
                 self.sum(0, Some(asked + SWEEP));
             }
@@ -234,12 +237,11 @@ impl Watch {
                 continue;
             }
             self.is_new = true;
-            let query = self.ask(Query::Service(name.clone(), 0), 0, None);
             let watched = Watched {
                 host,
                 told: false,
                 index: 0,
-                query: Some(query),
+                query: None,
             };
             self.services.insert(name, watched);
         }
@@ -250,9 +252,24 @@ impl Watch {
     fn settle(&mut self) {
         if self.has_many() {
             self.sum(0, None);
+            // The first one is waited for: it shows what changes after services were asked for, and not what changed before.
+            if self.summary.is_some() {
+                self.ask_for_new();
+            }
         } else if self.summary.take().is_some() {
             self.sweep = None;
             self.ask_for_all();
+        } else {
+            self.ask_for_new();
+        }
+    }
+
+    /// Asks for the services that were never asked for.
+    fn ask_for_new(&mut self) {
+        let services = self.services.iter();
+        let new = services.filter(|(_, watched)| !watched.told && watched.query.is_none());
+        for name in new.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.ask_anew(&name, self.room.clone());
         }
     }
 
@@ -321,24 +338,26 @@ impl Watch {
 
     /// Asks for the services of which the summary says something else than before.
     fn summary(&mut self, rows: Option<BTreeMap<Arc<str>, Line>>) {
-        let is_news = rows.is_some();
-        let mut changed: Vec<Arc<str>> = Vec::new();
-        if let Some(rows) = rows {
-            // What changed between the first answers for services and the first summary is not known.
-            if let Some(before) = &self.summary {
-                let others = rows
-                    .iter()
-                    .filter(|(name, row)| before.get(*name) != Some(row));
-                changed.extend(others.map(|(name, _)| name.clone()));
+        let Some(rows) = rows else {
+            if self.sweep.is_some() {
+                self.sweep_within(SWEEP);
             }
-            self.summary = Some(rows);
-        }
+            return;
+        };
+        let Some(before) = self.summary.replace(rows) else {
+            // Where there were few services, they were asked for before.
+            if self.services.values().any(|watched| watched.told) {
+                self.sweep_within(SWEEP);
+            }
+            self.ask_for_new();
+            return;
+        };
+        let now = self.summary.iter().flatten();
+        let changed = now.filter(|(name, row)| before.get(*name) != Some(row));
+        let changed: Vec<Arc<str>> = changed.map(|(name, _)| name.clone()).collect();
         // Something may have changed that it does not show.
-        if is_news && !changed.is_empty() {
-            self.sweep_within(BUSY_SWEEP);
-        } else if is_news || self.sweep.is_some() {
-            self.sweep_within(SWEEP);
-        }
+        let is_over = changed.is_empty();
+        self.sweep_within(if is_over { SWEEP } else { BUSY_SWEEP });
         for name in changed {
             self.ask_anew(&name, self.room.clone());
         }
@@ -401,7 +420,7 @@ async fn answer(consul: &Consul, query: Query, index: u64) -> Result<(u64, Answe
         }
         Query::Summary => match summary(consul, index).await {
             Ok((index, rows)) => Ok((index, Answered::Summary(rows))),
-            Err(error) if is_refusal(&error) => Ok((0, Answered::NoSummary(error))),
+            Err(error) if is_refusal(&error, index) => Ok((0, Answered::NoSummary(error))),
             Err(error) => Err(error),
         },
     }
@@ -423,11 +442,12 @@ async fn summary(
     Ok((index, Some(rows)))
 }
 
-/// Whether a Consul will not answer this, and not only now.
-fn is_refusal(error: &QueryError) -> bool {
+/// Whether a Consul will not answer this at an index, or takes too long to, and not only now.
+fn is_refusal(error: &QueryError, index: u64) -> bool {
     match error {
         QueryError::Garbled(..) => true,
-        QueryError::Http(crate::http::HttpError::Status(_, status, _)) => status.is_client_error(),
+        QueryError::Http(HttpError::Status(_, status, _)) => status.is_client_error(),
+        QueryError::Http(HttpError::TimedOut(..)) => index == 0,
         QueryError::Http(_) => false,
     }
 }

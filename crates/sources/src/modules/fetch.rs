@@ -1,10 +1,13 @@
 //! One fetch of a module: from a server of files, or from a registry of images.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, StatusCode};
 use model::module::{Module, ModuleSource, PullCredentials};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::sync::Semaphore;
 
 use super::Options;
 use super::credentials::{Challenge, basic};
@@ -63,6 +66,8 @@ pub struct ModuleFetcher {
     /// Registries that speak no TLS.
     plain: Vec<String>,
     largest: usize,
+    /// One at a time is unpacked, so that this takes no more than one processor.
+    unpacking: Arc<Semaphore>,
 }
 
 impl ModuleFetcher {
@@ -78,6 +83,7 @@ impl ModuleFetcher {
             web: Web::new(guard, ALLOWING, roots, false)?,
             plain: options.plain_registries.clone(),
             largest: options.largest,
+            unpacking: Arc::new(Semaphore::new(1)),
         })
     }
 
@@ -98,8 +104,9 @@ impl ModuleFetcher {
         let ask = self.ask("*/*", self.largest);
         let answer = self.web.follow(Target::parse(&source.url)?, ask).await?;
         let body = answer.success()?;
-        let module = Module::new(unbox(&body, self.largest)?);
-        if !is_one_of(&source.sha256, [digest(&body), module.sha256()]) {
+        let packed = (!source.sha256.is_empty()).then(|| digest(&body));
+        let module = self.unpack(body).await?;
+        if !is_one_of(&source.sha256, packed.into_iter().chain([module.sha256()])) {
             return Err(ModuleError::OtherModule(module.sha256()));
         }
         Ok(Came {
@@ -148,7 +155,7 @@ impl ModuleFetcher {
             Some(known) => known.module.clone(),
             None => {
                 let blob = registry.blob(&layer.sha256).await?;
-                Module::new(unbox(&blob, self.largest)?)
+                self.unpack(blob).await?
             }
         };
         digests.push(module.sha256());
@@ -159,6 +166,26 @@ impl ModuleFetcher {
             module,
             layer: Some(layer.sha256),
         })
+    }
+
+    /// The module in what came.
+    async fn unpack(&self, packed: Bytes) -> Result<Module, ModuleError> {
+        // The semaphore is never closed.
+        let turn = self.unpacking.clone().acquire_owned().await.ok();
+        let largest = self.largest;
+        let unpacked = tokio::task::spawn_blocking(move || {
+            // Kept to the end, also where nobody waits for the module any more.
+            let _turn = turn;
+            unbox(&packed, largest).map(Module::new)
+        });
+        match unpacked.await {
+            Ok(module) => Ok(module?),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The program is going down.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 
     fn ask(&self, accept: &'static str, largest: usize) -> Ask<'static> {

@@ -112,6 +112,12 @@ async fn what_a_summary_does_not_show_is_asked_for_once_and_not_while_nothing_ch
     };
     let busy = Some(BUSY_SWEEP.as_secs());
     let quiet = Some(SWEEP.as_secs());
+    let mut late = Watch::new(watch.consul.clone(), "dc1".into(), watch.to.clone());
+    late.names(watch.services.keys().cloned().collect());
+    assert_eq!(waits(&late).len(), 0, "the first one is waited for");
+    late.summary(rows(1));
+    assert_eq!((waits(&late).len(), sweep(&late)), (SINGLE + 50, None));
+
     watch.summary(rows(1));
     assert_eq!(sweep(&watch), quiet, "changes before the first one");
     watch.ask_for_all();
