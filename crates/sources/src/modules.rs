@@ -45,6 +45,10 @@ pub const LATE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_secs(2);
 /// The longest wait after failures.
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
+/// After a failure a namespace fetches nothing for so many times as long as that took: what fails takes a share of a processor.
+const PAUSE: u32 = 3;
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How many fetches are under way: each may hold what came, compressed, and the module.
 const AT_ONCE: Limits = Limits {
     in_all: 4,
@@ -136,6 +140,7 @@ async fn run(
         cache,
         under_way: UnderWay::new(AT_ONCE),
         entries: BTreeMap::new(),
+        paused: BTreeMap::new(),
         jitter: RandomState::new(),
     };
     fetch(keeping, wanted, out, stop).await;
@@ -167,6 +172,8 @@ struct Entry {
     /// Since when it is wanted.
     since: Instant,
     due: Instant,
+    /// When the last attempt began.
+    began: Instant,
     /// The task that fetches it.
     task: Option<Id>,
     failures: u32,
@@ -194,6 +201,8 @@ struct Known {
     cache: Option<Cache>,
     under_way: UnderWay<(ModuleSource, Outcome)>,
     entries: BTreeMap<ModuleSource, Entry>,
+    /// Namespaces that fetch nothing until a time.
+    paused: BTreeMap<Namespace, Instant>,
     jitter: RandomState,
 }
 
@@ -239,6 +248,7 @@ impl Keeping for Known {
                 host: host_of(&source.url),
                 since: now,
                 due: now,
+                began: now,
                 task: None,
                 failures: 0,
                 looked: false,
@@ -280,22 +290,33 @@ impl Keeping for Known {
         let due = self.entries.values().map(|e| e.due).filter(|d| *d > now);
         let untold = self.entries.values().filter(|e| e.current.is_none());
         let late = untold.map(|e| e.since + self.options.late);
-        due.chain(late).min().map_or(far, |due| due.min(far))
+        let paused = self.paused.values().copied().filter(|end| *end > now);
+        due.chain(late)
+            .chain(paused)
+            .min()
+            .map_or(far, |due| due.min(far))
     }
 
     fn start_due(&mut self, now: Instant) {
         if !self.under_way.room.has_any() {
             return;
         }
+        self.paused.retain(|_, end| *end > now);
         let entries = self.entries.iter_mut();
         let is_due = |entry: &Entry| entry.due <= now && entry.task.is_none();
         let mut due: Vec<_> = entries.filter(|(_, entry)| is_due(entry)).collect();
         // What has failed comes after what has not.
         due.sort_by_key(|(_, e)| (e.failures, e.due));
         for (source, entry) in due {
-            let Some(place) = self.under_way.room.find(&entry.host, &entry.namespaces()) else {
+            let mut namespaces = entry.namespaces();
+            namespaces.retain(|namespace| !self.paused.contains_key(namespace));
+            if namespaces.is_empty() {
+                continue;
+            }
+            let Some(place) = self.under_way.room.find(&entry.host, &namespaces) else {
                 continue;
             };
+            entry.began = now;
             let attempt = Attempt {
                 fetcher: self.fetcher.clone(),
                 source: source.clone(),
@@ -352,6 +373,9 @@ impl Keeping for Known {
             Err(error) => {
                 let doubled = RETRY * 2_u32.saturating_pow(entry.failures.min(16));
                 entry.failures += 1;
+                let pause = now + ((now - entry.began) * PAUSE).min(LONGEST_PAUSE);
+                self.paused
+                    .extend(entry.namespaces().into_iter().map(|n| (n, pause)));
                 entry.due = later(doubled.min(LONGEST_RETRY));
                 tracing::debug!(%source, %error, failures = entry.failures, "A Wasm module cannot be fetched.");
                 let module = entry.good.as_ref().map(|came| came.module.clone());

@@ -486,6 +486,28 @@ async fn of_a_module_that_is_slow_it_is_said_and_others_do_not_wait_for_it() {
 }
 
 #[tokio::test]
+async fn a_namespace_whose_module_failed_pauses_and_others_do_not() {
+    let server = Server::default();
+    let address = server.start().await;
+    server.answer("/slow", Reply::Stuck);
+    server.body("/a", A);
+    server.body("/b", B);
+    let of = |namespace: &str, path: &str| ModuleDemand {
+        object: ObjectName::new(namespace, "plugin"),
+        ..demand(&source(format!("http://{address}{path}")), "1")
+    };
+    let brief = Options {
+        longest: Duration::from_millis(400),
+        ..options()
+    };
+    let mut running = Running::start(brief, [of("shop", "/slow")]);
+    assert_eq!(running.outcome().await.0, None);
+    running.want([of("shop", "/slow"), of("shop", "/a"), of("cart", "/b")]);
+    assert_eq!(running.outcome().await, (Some(sha(B)), None));
+    assert_eq!(running.outcome().await, (Some(sha(A)), None));
+}
+
+#[tokio::test]
 async fn a_restarted_source_has_what_it_had_before_anybody_is_asked() {
     let dir = tempfile::tempdir().unwrap();
     let kept = Options {
