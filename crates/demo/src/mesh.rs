@@ -361,12 +361,12 @@ async fn wait(
     process.check()
 }
 
-/// Fails where somebody listens already: better said before than found in the log of a child.
 /// What the process of a proxy is called.
 fn process_of(proxy: &str) -> String {
     format!("{proxy}-envoy")
 }
 
+/// Fails where somebody listens already: better said before than found in the log of a child.
 fn vacant(address: SocketAddr) -> anyhow::Result<()> {
     let taken = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(300)).is_ok();
     ensure!(
