@@ -3,7 +3,7 @@
 
 #![no_main]
 
-#[path = "../../crates/ads/tests/stateful/driver.rs"]
+#[path = "../../crates/ads/tests/suite/stateful/driver.rs"]
 mod driver;
 
 use libfuzzer_sys::fuzz_target;

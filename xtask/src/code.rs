@@ -20,7 +20,7 @@ pub(crate) struct Code {
     /// Functions: name, first line, number of lines.
     pub(crate) functions: Vec<(String, usize, usize)>,
     /// Modules in files of their own, and whether only tests compile them.
-    modules: Vec<(String, bool)>,
+    pub(crate) modules: Vec<(String, bool)>,
 }
 
 impl Code {
@@ -156,14 +156,8 @@ pub(crate) fn from_root(root: &Path) -> anyhow::Result<Files> {
     while let Some(file) = todo.pop() {
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let code = Code::read(&text).with_context(|| file.display().to_string())?;
-        let folder = match file.file_name().and_then(|n| n.to_str()) {
-            Some("lib.rs" | "main.rs" | "mod.rs") => file.with_file_name(""),
-            _ => file.with_extension(""),
-        };
         for (name, _) in code.modules.iter().filter(|(_, test)| !test) {
-            let flat = folder.join(format!("{name}.rs"));
-            let nested = folder.join(name).join("mod.rs");
-            let found = [flat, nested].into_iter().find(|f| f.is_file());
+            let found = places(&file, name).into_iter().find(|f| f.is_file());
             let shown = file.display();
             todo.push(found.with_context(|| format!("{shown}: module {name} is in no file"))?);
         }
@@ -171,6 +165,39 @@ pub(crate) fn from_root(root: &Path) -> anyhow::Result<Files> {
     }
     files.code.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(files)
+}
+
+/// The files that may have a module which a file names.
+pub(crate) fn places(file: &Path, module: &str) -> [PathBuf; 2] {
+    let folder = match file.file_name().and_then(|n| n.to_str()) {
+        Some("lib.rs" | "main.rs" | "mod.rs") => file.with_file_name(""),
+        _ => file.with_extension(""),
+    };
+    let nested = folder.join(module).join("mod.rs");
+    [folder.join(format!("{module}.rs")), nested]
+}
+
+/// Every Rust file of our crates, in order.
+///
+/// # Errors
+///
+/// When a folder cannot be read.
+pub(crate) fn sources(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut todo = vec![root.join("crates"), root.join("xtask")];
+    while let Some(folder) = todo.pop() {
+        let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                todo.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Where the item ends that `#[cfg(test)]` at this place belongs to.

@@ -6,6 +6,7 @@ mod code;
 mod cycles;
 mod dependencies;
 mod differences;
+mod orphans;
 mod purity;
 mod reference;
 mod sizes;
@@ -286,6 +287,7 @@ fn tidy() -> anyhow::Result<()> {
     faults.extend(dependencies::unlisted(root()?, &metadata)?);
     faults.extend(purity::faults(root()?)?);
     faults.extend(sizes::faults(root()?)?);
+    faults.extend(orphans::faults(root()?)?);
     faults.extend(cycles::of_modules(root()?, purity::GENERATION)?);
     faults.extend(reference::stale(root()?)?);
     if faults.is_empty() {

@@ -1,11 +1,11 @@
 //! Files and functions that are too long to read.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use known_differences::Known;
 
-use crate::code::Code;
+use crate::code::{Code, sources};
 
 /// The most lines of a file.
 const LONGEST_FILE: usize = 600;
@@ -63,25 +63,6 @@ fn of_tests(shown: &str) -> bool {
     shown
         .split('/')
         .any(|part| matches!(part, "tests" | "tests.rs" | "benches"))
-}
-
-/// Every Rust file of our crates.
-fn sources(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut todo = vec![root.join("crates"), root.join("xtask")];
-    while let Some(folder) = todo.pop() {
-        let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
-        for entry in entries.flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                todo.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 #[cfg(test)]

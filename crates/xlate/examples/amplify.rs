@@ -8,7 +8,7 @@ use serde_json::json;
 use testkit::{World, node};
 use xds::TypeUrl;
 
-#[path = "../tests/limits/hostile.rs"]
+#[path = "../tests/suite/limits/hostile.rs"]
 mod hostile;
 
 fn main() {

@@ -1,0 +1,5 @@
+//! All tests of the crate from outside, as one program: each would link all of it again.
+
+mod any_text;
+mod parse;
+mod tables;

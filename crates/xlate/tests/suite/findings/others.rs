@@ -1,0 +1,224 @@
+//! Mutual TLS, extensions that are missing, telemetry, gateways and routes.
+
+use mesh::finding::code;
+use model::Diagnostic;
+use pilothouse_xlate as xlate;
+use serde_json::{Value, json};
+use testkit::{World, settings};
+use xlate::findings::FindingsOfMesh;
+
+use crate::findings::support::{Case, HTTP_ONLY, policy};
+
+fn peers(namespace: &str, spec: &str) -> String {
+    format!(
+        "
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {{name: m, namespace: {namespace}}}
+spec: {spec}
+"
+    )
+}
+
+/// A stock Envoy: it says what it has, and no version of Istio.
+fn stock(extensions: &[&str]) -> Value {
+    json!({
+        "metadata": {"NAMESPACE": "shop", "LABELS": {"app": "cart"}},
+        "extensions": extensions,
+    })
+}
+
+#[test]
+fn strict_without_certificates_takes_no_connections() {
+    let yaml = peers("shop", "{mtls: {mode: STRICT}}");
+    let yaml = format!("{HTTP_ONLY}---{yaml}");
+    let case = Case::with(settings(""), stock(&["envoy.filters.http.router"]), &yaml);
+    let found = case.findings();
+    // Of the port of the service, and of all others.
+    assert_eq!(found.len(), 2, "{found:#?}");
+    for finding in &found {
+        assert_eq!(finding.code, code::NO_CERTIFICATES);
+        assert_eq!(&*finding.path, "spec.mtls.mode");
+        let object = finding.object.as_ref().unwrap().to_string();
+        assert_eq!(object, "PeerAuthentication shop/m");
+    }
+    let proxy = case.filter(8080, "envoy.filters.network.tcp_proxy");
+    assert_eq!(proxy["cluster"], "BlackHoleCluster");
+
+    let case = Case::with(settings(""), json!({}), &yaml);
+    assert_eq!(case.findings(), []);
+}
+
+#[test]
+fn a_client_without_certificates_is_told_that_it_should_show_one() {
+    let yaml = format!(
+        "{HTTP_ONLY}---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {{name: mutual, namespace: shop}}
+spec:
+  host: cart
+  subsets: [{{name: v1, trafficPolicy: {{tls: {{mode: ISTIO_MUTUAL}}}}}}]
+"
+    );
+    let proxy = stock(&["envoy.filters.http.router"]);
+    let case = Case::with(settings(""), proxy, &yaml);
+    let (found, object, path) = case.only();
+    assert_eq!(found, code::NO_CLIENT_CERTIFICATE);
+    assert_eq!(object, "DestinationRule shop/mutual");
+    assert_eq!(path, "spec.subsets[0].trafficPolicy");
+    assert_eq!(Case::with(settings(""), json!({}), &yaml).findings(), []);
+}
+
+#[test]
+fn a_policy_of_the_root_namespace_that_selects_workloads_is_told_of() {
+    let yaml = peers(
+        "istio-system",
+        "{selector: {matchLabels: {app: cart}}, mtls: {mode: STRICT}}",
+    );
+    let case = Case::new(&yaml);
+    let (found, object, path) = case.only();
+    assert_eq!(found, code::ROOT_SELECTOR);
+    assert_eq!(object, "PeerAuthentication istio-system/m");
+    assert_eq!(path, "spec.selector");
+}
+
+#[test]
+fn a_proxy_that_lacks_a_filter_that_protects_refuses_everything() {
+    let yaml = format!(
+        "{HTTP_ONLY}---{}",
+        policy("{action: ALLOW, rules: [{from: [{source: {namespaces: [a]}}]}]}")
+    );
+    let proxy = stock(&["envoy.filters.http.router"]);
+    let case = Case::with(settings(""), proxy, &yaml);
+    assert_eq!(case.only().0, code::LACKS_FILTER);
+    let manager = case.filter(8080, "envoy.filters.network.http_connection_manager");
+    let answer = &manager["route_config"]["virtual_hosts"][0]["routes"][0]["direct_response"];
+    assert_eq!(answer["status"], 403);
+}
+
+#[test]
+fn telemetry_for_a_provider_that_is_not_there_is_told_of() {
+    let yaml = "
+apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: t, namespace: shop}
+spec:
+  tracing: [{providers: [{name: unheard-of}]}]
+  accessLogging: [{providers: [{name: asked}]}]
+";
+    let found = Case::new(yaml).findings();
+    let paths: Vec<&str> = found.iter().map(|f| &*f.path).collect();
+    assert!(found.iter().all(|f| f.code == code::NO_PROVIDER));
+    assert_eq!(
+        paths,
+        [
+            "spec.accessLogging[0].providers[0].name",
+            "spec.tracing[0].providers[0].name"
+        ]
+    );
+}
+
+const GATEWAY: &str = "
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: a, namespace: edge}
+spec:
+  selector: {istio: gw}
+  servers:
+  - {port: {number: 443, name: a, protocol: HTTPS}, hosts: [a.example.com], tls: {mode: SIMPLE, credentialName: web}}
+  - {port: {number: 443, name: b, protocol: HTTPS}, hosts: [a.example.com], tls: {mode: SIMPLE, credentialName: web}}
+  - {port: {number: 80, name: c, protocol: HTTP}, hosts: ['*']}
+  - {port: {number: 80, name: d, protocol: TCP}, hosts: ['*']}
+";
+
+#[test]
+fn servers_that_do_not_fit_and_credentials_that_are_not_there_are_told_of() {
+    let proxy = json!({
+        "id": "router~10.0.0.1~gw.edge~edge.svc.cluster.local",
+        "token": "sa:edge:gw",
+        "metadata": {"NAMESPACE": "edge", "LABELS": {"istio": "gw"}, "ISTIO_VERSION": "1.32.0"},
+    });
+    let mut case = Case::with(settings(""), proxy, GATEWAY);
+    let at = |case: &Case| -> Vec<(&str, String)> {
+        let found = case.findings();
+        found.iter().map(|f| (f.code, f.path.to_string())).collect()
+    };
+    let refused = |n: usize| (code::SERVER_REFUSED, format!("spec.servers[{n}]"));
+    let missing = (code::NO_CREDENTIAL, "spec.servers".to_owned());
+    assert_eq!(at(&case), [refused(1), refused(3), missing]);
+    case.world.put(
+        "{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: edge}, data: {tls.crt: YQ==, tls.key: YQ==}}",
+    );
+    let unusable = (code::UNUSABLE_CREDENTIAL, String::new());
+    assert_eq!(at(&case), [refused(1), refused(3), unusable]);
+    let text = |text: &str| json!(text).to_string();
+    let chain = text(include_str!("../../../../model/src/x509/keys/ec.crt"));
+    let key = text(include_str!("../../../../model/src/x509/keys/ec.sec1.key"));
+    case.world.put(&format!(
+        "{{apiVersion: v1, kind: Secret, metadata: {{name: web, namespace: edge}}, stringData: {{tls.crt: {chain}, tls.key: {key}}}}}",
+    ));
+    assert_eq!(at(&case), [refused(1), refused(3)]);
+}
+
+#[test]
+fn routes_without_their_delegate_and_objects_that_compete_are_told_of() {
+    let mut world = World::of(
+        "
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: a, namespace: shop, creationTimestamp: '2024-01-01T00:00:00Z'}
+spec: {hosts: [cart], http: [{delegate: {name: part}}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: b, namespace: shop, creationTimestamp: '2024-01-02T00:00:00Z'}
+spec: {hosts: [cart], http: [{route: [{destination: {host: cart}}]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: a, namespace: shop, creationTimestamp: '2024-01-01T00:00:00Z'}
+spec: {host: cart, subsets: [{name: v1}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: b, namespace: shop, creationTimestamp: '2024-01-02T00:00:00Z'}
+spec: {host: cart.shop.svc.cluster.local, subsets: [{name: v2}, {name: v1}]}
+",
+    );
+    let found = |world: &World| -> Vec<(&str, String, String)> {
+        let found = world.get(&FindingsOfMesh);
+        let row = |f: &Diagnostic| {
+            let object = f.object.as_ref().unwrap().to_string();
+            (f.code, object, f.path.to_string())
+        };
+        found.iter().map(row).collect()
+    };
+    let lost = (
+        code::NO_DELEGATE,
+        "VirtualService shop/a".to_owned(),
+        "spec.http[0].delegate".to_owned(),
+    );
+    let others = [
+        (
+            code::HOST_TAKEN,
+            "VirtualService shop/b".to_owned(),
+            "spec.hosts[0]".to_owned(),
+        ),
+        (
+            code::SUBSET_TAKEN,
+            "DestinationRule shop/b".to_owned(),
+            "spec.subsets[1].name".to_owned(),
+        ),
+    ];
+    assert_eq!(found(&world), [vec![lost], others.to_vec()].concat());
+    world.put(
+        "
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: part, namespace: shop}
+spec: {http: [{route: [{destination: {host: cart}}]}]}
+",
+    );
+    assert_eq!(found(&world), others);
+}

@@ -1,0 +1,29 @@
+//! All tests of the crate from outside, as one program: each would link all of it again.
+
+mod challenges;
+mod clusters;
+mod edge;
+mod edge_options;
+mod extensions;
+mod findings;
+mod flat;
+mod gateways;
+mod incremental;
+mod istio_tests;
+mod limits;
+mod listeners;
+mod name_table;
+mod networks;
+mod pools;
+mod proxies;
+mod proxies_of_edge;
+mod remote;
+mod remote_ingresses;
+mod routes;
+mod secrets;
+mod sessions;
+mod telemetry;
+mod templates;
+mod trust_bundle;
+mod views;
+mod wasm;
