@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -139,8 +139,13 @@ impl Server {
         let places = Places::of(folder.path());
         setup.mesh.write(&places.config)?;
         (setup.before)(&places)?;
-        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
-        let (xds, secure, http, api) = (free()?, free()?, free()?, free()?);
+        let address = address_of_its_own();
+        let free = || TcpListener::bind((address, 0));
+        // Held until all are known, so that each is another.
+        let held = [free()?, free()?, free()?, free()?];
+        let [xds, secure, http, api] = held.each_ref().map(TcpListener::local_addr);
+        let (xds, secure, http, api) = (xds?, secure?, http?, api?);
+        drop(held);
         let mut command = Command::new("sh");
         let limit = setup.descriptors.map(|n| format!("ulimit -n {n}; "));
         let line = limit.unwrap_or_default() + LAUNCH;
@@ -243,6 +248,17 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A loopback address that no other server has and no client connects from: what the system finds free there stays free.
+fn address_of_its_own() -> Ipv4Addr {
+    static SERVERS: AtomicU32 = AtomicU32::new(0);
+    let servers = SERVERS.fetch_add(1, Ordering::Relaxed);
+    let [_, _, third, fourth] = std::process::id()
+        .wrapping_mul(64)
+        .wrapping_add(servers)
+        .to_be_bytes();
+    Ipv4Addr::new(127, 67, third, fourth)
 }
 
 /// Whether a server says within two seconds that it is ready.
