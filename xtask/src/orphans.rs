@@ -32,20 +32,16 @@ pub(crate) fn faults(root: &Path) -> anyhow::Result<Vec<String>> {
 
 /// Whether cargo finds a program or library there by itself.
 fn is_root(file: &Path) -> bool {
-    let is_program = || {
-        let folder = file.parent();
-        folder.is_some_and(|folder| {
-            PROGRAMS.iter().any(|of_programs| {
-                let of_crate = folder
-                    .ancestors()
-                    .nth(Path::new(of_programs).iter().count());
-                folder.ends_with(of_programs)
-                    && of_crate.is_some_and(|c| c.join("Cargo.toml").is_file())
-            })
-        })
-    };
     let name = file.file_name().and_then(OsStr::to_str);
-    matches!(name, Some("lib.rs" | "main.rs" | "build.rs")) || is_program()
+    if matches!(name, Some("lib.rs" | "main.rs" | "build.rs")) {
+        return true;
+    }
+    PROGRAMS.iter().any(|folder| {
+        let mut above = file.ancestors().skip(1);
+        let is_there = above.next().is_some_and(|parent| parent.ends_with(folder));
+        let of_crate = above.nth(folder.matches('/').count());
+        is_there && of_crate.is_some_and(|of_crate| of_crate.join("Cargo.toml").is_file())
+    })
 }
 
 /// The files that may have the modules which a file names.
@@ -53,6 +49,7 @@ fn modules(file: &Path, text: &str) -> anyhow::Result<Vec<PathBuf>> {
     let code = Code::read(text).with_context(|| file.display().to_string())?;
     let by_name = code.modules.iter().flat_map(|(name, _)| {
         let mut found = places(file, name).to_vec();
+        // Modules of a root stand beside it, whatever its name.
         if is_root(file) {
             found.extend(places(&file.with_file_name("main.rs"), name));
         }

@@ -6,17 +6,22 @@ use serde_json::Value;
 use xds::TypeUrl;
 
 use crate::message::decode;
-use crate::world::{World, node};
+use crate::world::{World, node, settings};
 
-/// Runs every case of a folder. A case is a folder with objects (`in.yaml`), a proxy (`node.json`) and the resources it
-/// gets of a type (`out.json`); `UPDATE_GOLDEN=1` rewrites the latter.
+/// Runs every case of a folder. A case is a folder with objects (`in.yaml`), maybe a mesh config (`mesh.yaml`), a proxy
+/// (`node.json`) and the resources it gets of a type (`out.json`); `UPDATE_GOLDEN=1` rewrites the latter.
 ///
 /// # Panics
 ///
 /// When a case gives something else, or is none.
 pub fn golden(folder: &Path, ty: TypeUrl) {
     golden_cases(folder, |case| {
-        let world = World::of(&read(case, "in.yaml"));
+        let mesh = match case.join("mesh.yaml").exists() {
+            true => read(case, "mesh.yaml"),
+            false => String::new(),
+        };
+        let mut world = World::new(settings(&mesh));
+        world.put(&read(case, "in.yaml"));
         let description: Value = serde_json::from_str(&read(case, "node.json"))
             .unwrap_or_else(|e| panic!("{}: {e}", case.display()));
         let set = world.set(&world.view(&node(&description)), ty);

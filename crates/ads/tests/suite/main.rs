@@ -1,9 +1,12 @@
-//! All tests of the crate from outside, as one program: each would link all of it again.
+//! The tests of the crate from outside, as one program: each program links all that the crate uses.
+//!
+//! `tests/descriptors.rs` is another, since it counts the descriptors of its process.
 
 mod backpressure;
 mod property;
 mod requests;
 mod secure;
+mod serving;
 mod slow;
 mod socket;
 mod stateful;

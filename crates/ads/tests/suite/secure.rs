@@ -5,7 +5,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -15,8 +15,8 @@ use http::HeaderMap;
 use pilothouse_ads::Status;
 use pilothouse_ads::latest::Sender;
 use pilothouse_ads::server::{
-    self, Client, Door, Frames, HandshakeError, Incident, Join, Options, Proven, Secure, Server,
-    Session, Subscriber, Subscription, Tls, frame,
+    Client, Door, Frames, HandshakeError, Incident, Join, Options, Proven, Secure, Subscriber,
+    Subscription, Tls, frame,
 };
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::Node;
@@ -33,15 +33,14 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use xds::{Published, Resource, ResourceSet, TypeUrl};
 
-const DELTA: &str =
-    "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
-const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+use crate::serving::{CDS, DELTA, Deaf, Incidents, listen, serve};
+
 const LARGE: usize = 1_200_000;
 
 /// Serves one view to everybody.
@@ -51,13 +50,7 @@ struct World {
     holds: Option<Duration>,
     /// How many certificates each client showed.
     shown: Mutex<Vec<usize>>,
-    incidents: Mutex<Vec<Incident>>,
-}
-
-struct Seat;
-
-impl Session for Seat {
-    fn on_event(&mut self, _: &pilothouse_ads::Event) {}
+    incidents: Incidents,
 }
 
 impl Subscriber for World {
@@ -78,29 +71,13 @@ impl Subscriber for World {
     fn subscribe(&self, _: Join) -> BoxFuture<'static, Result<Subscription, Status>> {
         let subscription = Subscription {
             published: self.published.subscribe(),
-            session: Box::new(Seat),
+            session: Box::new(Deaf),
         };
         async move { Ok(subscription) }.boxed()
     }
 
     fn on_incident(&self, incident: Incident) {
-        self.incidents.lock().unwrap().push(incident);
-    }
-}
-
-impl World {
-    fn count(&self, incident: &Incident) -> usize {
-        let incidents = self.incidents.lock().unwrap();
-        incidents.iter().filter(|i| *i == incident).count()
-    }
-
-    async fn sees(&self, incident: &Incident, times: usize) {
-        let start = Instant::now();
-        while self.count(incident) < times {
-            let seen = self.incidents.lock().unwrap().clone();
-            assert!(start.elapsed() < Duration::from_secs(20), "{seen:?}");
-            sleep(Duration::from_millis(5)).await;
-        }
+        self.incidents.add(incident);
     }
 }
 
@@ -182,20 +159,12 @@ fn start(tls: Arc<Tls>, options: Options, holds: Option<Duration>) -> Running {
         published: Sender::new(revision(1, 3)),
         holds,
         shown: Mutex::default(),
-        incidents: Mutex::default(),
+        incidents: Incidents::default(),
     });
-    let listener = server::listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = listener.local_addr().unwrap();
-    let stop = CancellationToken::new();
-    let subscriber = Arc::clone(&world) as Arc<dyn Subscriber>;
-    let server = Arc::new(Server::new(subscriber, options).unwrap());
+    let (listener, address) = listen();
     let (tls, current) = watch::channel(Some(tls));
     let door = Door::Secure(Secure::new(listener, current).unwrap());
-    tokio::spawn(server::serve(
-        futures::stream::iter([door]),
-        server,
-        stop.clone(),
-    ));
+    let (stop, _) = serve(world.clone(), options, door);
     Running {
         world,
         address,
@@ -333,7 +302,7 @@ async fn who_is_trusted_or_shows_nothing_gets_in_and_no_one_else() {
         assert!(get_in(bad).await.is_err());
     }
     let refused = Incident::HandshakeEnded(Err(HandshakeError::Certificate));
-    running.world.sees(&refused, 3).await;
+    running.world.incidents.sees(&refused, 3).await;
     assert_eq!(running.world.shown.lock().unwrap().len(), 2);
 }
 
@@ -462,7 +431,10 @@ async fn what_is_no_tls_or_does_not_come_to_an_end_is_closed() {
         (Vec::new(), HandshakeError::Slow),
     ];
     for (sent, why) in all {
-        let before = running.world.count(&Incident::HandshakeEnded(Err(why)));
+        let before = running
+            .world
+            .incidents
+            .count(&Incident::HandshakeEnded(Err(why)));
         let mut socket = TcpStream::connect(running.address).await.unwrap();
         socket.write_all(&sent).await.unwrap();
         let mut answer = Vec::new();
@@ -471,11 +443,11 @@ async fn what_is_no_tls_or_does_not_come_to_an_end_is_closed() {
         let _ = read.expect("closed in time");
         assert!(answer.len() < 64, "{answer:?}");
         let ended = Incident::HandshakeEnded(Err(why));
-        running.world.sees(&ended, before + 1).await;
+        running.world.incidents.sees(&ended, before + 1).await;
     }
     drop(TcpStream::connect(running.address).await.unwrap());
     let gone = Incident::HandshakeEnded(Err(HandshakeError::Gone));
-    running.world.sees(&gone, 1).await;
+    running.world.incidents.sees(&gone, 1).await;
     running.world.published.send(revision(2, 4));
     served.next().await.unwrap();
 }
@@ -495,9 +467,17 @@ async fn handshakes_have_a_rate_and_a_number() {
     for _ in 0..12 {
         open.push(TcpStream::connect(running.address).await.unwrap());
     }
-    running.world.sees(&Incident::HandshakeRefused, 6).await;
-    running.world.sees(&Incident::HandshakeBegan, 4).await;
-    let began = running.world.count(&Incident::HandshakeBegan);
+    running
+        .world
+        .incidents
+        .sees(&Incident::HandshakeRefused, 6)
+        .await;
+    running
+        .world
+        .incidents
+        .sees(&Incident::HandshakeBegan, 4)
+        .await;
+    let began = running.world.incidents.count(&Incident::HandshakeBegan);
     assert!((4..=6).contains(&began), "{began}");
 
     let options = Options {
@@ -510,11 +490,19 @@ async fn handshakes_have_a_rate_and_a_number() {
     for _ in 0..6 {
         open.push(TcpStream::connect(running.address).await.unwrap());
     }
-    running.world.sees(&Incident::HandshakeRefused, 2).await;
-    running.world.sees(&Incident::HandshakeBegan, 4).await;
+    running
+        .world
+        .incidents
+        .sees(&Incident::HandshakeRefused, 2)
+        .await;
+    running
+        .world
+        .incidents
+        .sees(&Incident::HandshakeBegan, 4)
+        .await;
     open.clear();
     let gone = Incident::HandshakeEnded(Err(HandshakeError::Gone));
-    running.world.sees(&gone, 4).await;
+    running.world.incidents.sees(&gone, 4).await;
     let shown = one(ca.workload());
     let mut call = Call::open(running.address, config(&ca, shown))
         .await

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,9 +12,7 @@ use futures::future::{BoxFuture, join_all};
 use h2::{RecvStream, SendStream, client};
 use pilothouse_ads::Status;
 use pilothouse_ads::latest::Sender;
-use pilothouse_ads::server::{
-    self, Incident, Join, Options, Server, Session, Subscriber, Subscription, frame,
-};
+use pilothouse_ads::server::{Door, Incident, Join, Options, Subscriber, Subscription, frame};
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::Node;
 use proto_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
@@ -24,40 +22,26 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use xds::{Published, Resource, ResourceSet, TypeUrl};
 
-const DELTA: &str =
-    "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
-const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+use crate::serving::{CDS, DELTA, Deaf, Incidents, listen, serve};
+
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 struct World {
     published: Sender<Arc<Published>>,
-    incidents: Mutex<Vec<Incident>>,
-}
-
-struct Seat;
-
-impl Session for Seat {
-    fn on_event(&mut self, _: &pilothouse_ads::Event) {}
+    incidents: Incidents,
 }
 
 impl Subscriber for World {
     fn subscribe(&self, _: Join) -> BoxFuture<'static, Result<Subscription, Status>> {
         let subscription = Subscription {
             published: self.published.subscribe(),
-            session: Box::new(Seat),
+            session: Box::new(Deaf),
         };
         async move { Ok(subscription) }.boxed()
     }
 
     fn on_incident(&self, incident: Incident) {
-        self.incidents.lock().unwrap().push(incident);
-    }
-}
-
-impl World {
-    fn count(&self, incident: &Incident) -> usize {
-        let incidents = self.incidents.lock().unwrap();
-        incidents.iter().filter(|i| *i == incident).count()
+        self.incidents.add(incident);
     }
 }
 
@@ -83,18 +67,10 @@ impl Drop for Running {
 fn start(options: Options) -> Running {
     let world = Arc::new(World {
         published: Sender::new(revision(1, 3)),
-        incidents: Mutex::default(),
+        incidents: Incidents::default(),
     });
-    let listener = server::listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = listener.local_addr().unwrap();
-    let stop = CancellationToken::new();
-    let subscriber = Arc::clone(&world) as Arc<dyn Subscriber>;
-    let server = Arc::new(Server::new(subscriber, options).unwrap());
-    tokio::spawn(server::serve(
-        futures::stream::iter([server::Door::Plaintext(listener)]),
-        server,
-        stop.clone(),
-    ));
+    let (listener, address) = listen();
+    let (stop, _) = serve(world.clone(), options, Door::Plaintext(listener));
     Running {
         world,
         address,
@@ -262,7 +238,7 @@ async fn who_dribbles_is_closed_whatever_it_dribbles() {
         assert!(life < Duration::from_secs(5), "{what}: {life:?}");
     });
     join_all(lives).await;
-    assert!(running.world.count(&Incident::ReceiveTimedOut) >= 3);
+    assert!(running.world.incidents.count(&Incident::ReceiveTimedOut) >= 3);
     // Who asks for nothing is told to go.
     let life = life(to, HELLO, b"\0\0\0\xbb\0\0\0\0\0").await;
     assert!(life < Duration::from_secs(5), "{life:?}");
@@ -432,7 +408,7 @@ async fn a_stream_without_room_is_given_up_while_another_answers() {
         assert!(began.elapsed() < Duration::from_secs(8), "it lives on");
     }
     assert!(began.elapsed() >= Duration::from_millis(800));
-    assert_eq!(running.world.count(&Incident::SendTimedOut), 1);
+    assert_eq!(running.world.incidents.count(&Incident::SendTimedOut), 1);
 }
 
 /// A response, or `None` at the end of the connection.
@@ -484,7 +460,10 @@ async fn connections_above_the_limits_are_closed_and_others_served() {
         message(&mut call.body().await).await;
         held.push((client, call));
     }
-    assert_eq!(running.world.count(&Incident::ConnectionRefused), 2);
+    assert_eq!(
+        running.world.incidents.count(&Incident::ConnectionRefused),
+        2
+    );
     // A place that is left is free.
     held.clear();
     let again = async {

@@ -14,8 +14,7 @@ use h2::{RecvStream, SendStream, client};
 use http::HeaderMap;
 use pilothouse_ads::latest::Sender;
 use pilothouse_ads::server::{
-    self, Client, Frames, Incident, Join, Options, Proven, Server, Session, Subscriber,
-    Subscription, frame,
+    Client, Door, Frames, Incident, Join, Options, Proven, Session, Subscriber, Subscription, frame,
 };
 use pilothouse_ads::{Code, Event, Limits, Status};
 use prost::Message;
@@ -30,18 +29,17 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use xds::{Published, Resource, ResourceSet, TypeUrl};
 
-const DELTA: &str =
-    "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
+use crate::serving::{CDS, DELTA, Incidents, listen, serve};
+
 const SOTW: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
-const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 
 /// Serves one view to everybody, refuses the node `stranger`, panics at acknowledgements of the node `bomb`.
 struct World {
     published: Sender<Arc<Published>>,
     sessions: Arc<AtomicUsize>,
     tokens: Mutex<Vec<String>>,
-    incidents: Mutex<Vec<Incident>>,
+    incidents: Incidents,
 }
 
 struct Seat {
@@ -104,7 +102,7 @@ impl Subscriber for World {
     }
 
     fn on_incident(&self, incident: Incident) {
-        self.incidents.lock().unwrap().push(incident);
+        self.incidents.add(incident);
     }
 }
 
@@ -132,18 +130,10 @@ fn start(options: Options) -> Running {
         published: Sender::new(revision(1, &[("a", 3), ("b", 40_000)])),
         sessions: Arc::default(),
         tokens: Mutex::default(),
-        incidents: Mutex::default(),
+        incidents: Incidents::default(),
     });
-    let listener = server::listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = listener.local_addr().unwrap();
-    let stop = CancellationToken::new();
-    let world_of_server = Arc::clone(&world) as Arc<dyn Subscriber>;
-    let server = Arc::new(Server::new(world_of_server, options).unwrap());
-    let task = tokio::spawn(server::serve(
-        futures::stream::iter([server::Door::Plaintext(listener)]),
-        server,
-        stop.clone(),
-    ));
+    let (listener, address) = listen();
+    let (stop, task) = serve(world.clone(), options, Door::Plaintext(listener));
     Running {
         world,
         address,
@@ -403,14 +393,7 @@ async fn a_defect_in_one_stream_ends_only_that_stream() {
     let response = bomb.response().await;
     bomb.ack(&response);
     assert_eq!(bomb.status().await, 13);
-    assert!(
-        running
-            .world
-            .incidents
-            .lock()
-            .unwrap()
-            .contains(&Incident::Panicked)
-    );
+    assert!(running.world.incidents.count(&Incident::Panicked) > 0);
     calm.ack(&first);
     running.world.published.send(revision(2, &[("a", 3)]));
     assert_eq!(calm.response().await.resources.len(), 1);
@@ -457,14 +440,7 @@ async fn a_client_that_does_not_read_delays_nobody_and_is_dropped() {
         stuck.next::<DeltaDiscoveryResponse>().await.unwrap_err(),
         999
     );
-    assert!(
-        running
-            .world
-            .incidents
-            .lock()
-            .unwrap()
-            .contains(&Incident::SendTimedOut)
-    );
+    assert!(running.world.incidents.count(&Incident::SendTimedOut) > 0);
 }
 
 #[tokio::test]
@@ -548,7 +524,7 @@ async fn a_client_that_passes_a_limit_is_told_and_counted_and_others_are_served(
     assert_eq!(call.status().await, 8);
 
     let ended = |words: &str| {
-        let incidents = running.world.incidents.lock().unwrap();
+        let incidents = running.world.incidents.all();
         incidents
             .iter()
             .any(|i| matches!(i, Incident::Ended(status) if status.message.contains(words)))

@@ -1,4 +1,4 @@
-//! All tests of the crate from outside, as one program: each would link all of it again.
+//! The tests of the crate from outside, as one program: each program links all that the crate uses.
 
 mod discovery;
 mod owners;

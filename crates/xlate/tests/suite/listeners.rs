@@ -11,7 +11,7 @@ use std::sync::Arc;
 use prost::Message;
 use prost_reflect::DynamicMessage;
 use serde_json::Value;
-use testkit::{Scenario, Score, World, decode, differences, node, settings};
+use testkit::{Scenario, Score, World, decode, differences, golden, node};
 use xds::TypeUrl;
 
 /// Scenarios of services, Sidecars and what listeners read besides.
@@ -119,30 +119,10 @@ fn count(score: &mut Score, name: &str, scenario: &Scenario, explain: bool) {
     }
 }
 
-/// Every case is a folder with objects (`in.yaml`), maybe `mesh.yaml`, a proxy (`node.json`) and what it gets
-/// (`out.json`).
 #[test]
 fn golden_cases_give_the_listeners_that_stand_beside_them() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/listeners");
-    for case in sorted(&root) {
-        let read = |name: &str| std::fs::read_to_string(case.join(name)).unwrap_or_default();
-        let mut world = World::new(settings(&read("mesh.yaml")));
-        world.put(&read("in.yaml"));
-        let view = world.view(&node(&serde_json::from_str(&read("node.json")).unwrap()));
-        let ty = TypeUrl::Listener;
-        let set = world.set(&view, ty);
-        let shown = |r: &Arc<xds::Resource>| decode(ty.as_str(), &r.body);
-        let list: Vec<Value> = set.iter().map(shown).collect();
-        let text = serde_json::to_string_pretty(&list).unwrap() + "\n";
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            std::fs::write(case.join("out.json"), &text).unwrap();
-        }
-        assert!(
-            read("out.json") == text,
-            "{}: UPDATE_GOLDEN=1",
-            case.display()
-        );
-    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/listeners");
+    golden(&folder, TypeUrl::Listener);
 }
 
 fn service(name: &str, address: u8) -> String {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::edge::world::{objects, served};
+use crate::edge::world::served;
 use model::edge::RemoteIngress;
 use model::names::ClusterId;
 use model::{AnyObject, Change, Diagnostic, Kind, ObjectKey, Owner};
@@ -191,7 +191,7 @@ impl Drawn {
         let document = json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata, "spec": spec,
         });
-        let mut read = objects(&document.to_string());
+        let mut read = World::objects(&document.to_string());
         read.pop().expect("an Ingress")
     }
 }
@@ -292,7 +292,7 @@ fn around() -> Vec<AnyObject> {
     }
     text += "---\n{apiVersion: networking.higress.io/v1, kind: Http2Rpc, metadata: {name: calls, namespace: higress-system}, \
              spec: {dubbo: {service: a.B, version: '1', methods: [{serviceMethod: m, httpMethods: [GET], httpPath: /m}]}}}\n";
-    objects(&text)
+    World::objects(&text)
 }
 
 /// What the ConfigMap `higress-https` may say.
@@ -308,7 +308,9 @@ fn https(at: usize) -> AnyObject {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "higress-https", "namespace": "higress-system"},
         "data": {"cert": HTTPS[at]},
     });
-    objects(&document.to_string()).pop().expect("a ConfigMap")
+    World::objects(&document.to_string())
+        .pop()
+        .expect("a ConfigMap")
 }
 
 #[derive(Clone, Debug)]
@@ -479,7 +481,7 @@ fn hostile_ingresses_concern_nobody_else_in_any_order() {
             .collect()
     };
     let mut alone = World::new(served());
-    alone.apply(puts(around().into_iter().chain(objects(good))));
+    alone.apply(puts(around().into_iter().chain(World::objects(good))));
     let wanted = of_good(&alone);
     assert_eq!(wanted.len(), 2, "{wanted:?}");
 
@@ -488,7 +490,7 @@ fn hostile_ingresses_concern_nobody_else_in_any_order() {
     world.apply(puts(
         around()
             .into_iter()
-            .chain(objects(good))
+            .chain(World::objects(good))
             .chain(hostile.clone()),
     ));
     assert_eq!(of_good(&world), wanted);
@@ -498,6 +500,6 @@ fn hostile_ingresses_concern_nobody_else_in_any_order() {
     for chunk in hostile.rchunks(100) {
         reversed.apply(puts(chunk.iter().rev().cloned()));
     }
-    reversed.apply(puts(around().into_iter().chain(objects(good))));
+    reversed.apply(puts(around().into_iter().chain(World::objects(good))));
     assert_eq!(seen(&world), seen(&reversed));
 }

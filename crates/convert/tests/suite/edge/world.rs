@@ -1,14 +1,12 @@
 //! A world of Ingresses with annotations, and what is derived from them.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use model::parse::{Validation, parse};
 use model::settings::Settings;
 use model::{AnyObject, Change, Kind, Owner};
 use pilothouse_convert::{Loaded, load};
 use serde_json::{Value, json};
-use testkit::settings;
+use testkit::{World, settings};
 
 /// Settings that serve the classes `nginx` and `higress`.
 pub(crate) fn served() -> Settings {
@@ -18,13 +16,6 @@ pub(crate) fn served() -> Settings {
     features.edge_addresses = "192.0.2.1".into();
     settings.features = features.into();
     settings
-}
-
-/// The objects of a text.
-pub(crate) fn objects(yaml: &str) -> Vec<AnyObject> {
-    let file: Arc<Path> = Path::new("in.yaml").into();
-    let parsed = parse(yaml, &file, Validation::Warn);
-    parsed.objects().cloned().collect()
 }
 
 /// What is derived from the objects of a text.
@@ -44,7 +35,7 @@ pub(crate) fn puts(cluster: Option<&str>, yaml: &str) -> Vec<Change> {
         cluster: cluster.map(Into::into),
         ..Owner::new(0, "test")
     };
-    let changes = objects(yaml).into_iter();
+    let changes = World::objects(yaml).into_iter();
     let changes = changes.map(|object| Change::Put(owner.clone(), object));
     changes.collect()
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::World;
 
-use crate::knative::world::{objects, puts, served, shown};
+use crate::knative::world::{puts, served, shown};
 
 const NAMES: [&str; 3] = ["web", "api", "b-c"];
 const NAMESPACES: [&str; 2] = ["one", "two"];
@@ -132,7 +132,7 @@ impl Drawn {
                 "tls": self.tls.iter().map(tls).collect::<Vec<_>>(),
             },
         });
-        objects(&document.to_string()).pop()
+        World::objects(&document.to_string()).pop()
     }
 }
 
@@ -222,7 +222,7 @@ fn around() -> Vec<AnyObject> {
              [{group: networking.internal.knative.dev, kind: Ingress, namespace: one}], to: [{group: '', kind: Secret}]}}\n";
     text += "---\n{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: edge, namespace: one}, spec: {ingressClassName: \
              higress, rules: [{host: b.test, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: s0, port: {number: 80}}}}]}}]}}\n";
-    objects(&text)
+    World::objects(&text)
 }
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::knative::world::{objects, served, shown, world};
+use testkit::World;
+
+use crate::knative::world::{served, shown, world};
 
 fn ingress(name: &str, hosts: usize, paths: usize, text: usize) -> Value {
     let hosts: Vec<String> = (0..hosts).map(|n| format!("h{n}.{name}.test")).collect();
@@ -34,7 +36,7 @@ fn an_ingress_that_makes_too_much_is_left_out_alone() {
             "{}\n---\n{large}\n---\n{service}\n",
             ingress("good", 1, 1, 1)
         );
-        assert_eq!(objects(&text).len(), 3);
+        assert_eq!(World::objects(&text).len(), 3);
         let shown = shown(&world(&text, served("")));
         assert_eq!(shown["objects"].as_object().unwrap().len(), 2, "{shown}");
         let findings = shown["findings"].as_array().unwrap();

@@ -6,7 +6,7 @@ use model::Kind;
 use serde_json::{Value, json};
 use testkit::{Score, World, differences, recording};
 
-use crate::knative::world::{objects, puts, served};
+use crate::knative::world::{puts, served};
 
 /// What a row expects, and what is found.
 type Row = (Value, Value);
@@ -78,7 +78,7 @@ fn made(documents: &[Value], around: &[&str], settings: model::settings::Setting
     });
     let all: Vec<Value> = around.chain(documents.iter().cloned()).collect();
     for document in all {
-        world.apply(puts(objects(&document.to_string())));
+        world.apply(puts(World::objects(&document.to_string())));
     }
     world
 }

@@ -1,10 +1,7 @@
 //! A world of Knative's Ingresses, and what is derived from them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 
-use model::parse::{Validation, parse};
 use model::settings::Settings;
 use model::{AnyObject, Change, Kind, Owner};
 use serde_json::{Value, json};
@@ -35,13 +32,6 @@ pub(crate) fn served(flags: &str) -> Settings {
     settings
 }
 
-/// The objects of a text.
-pub(crate) fn objects(yaml: &str) -> Vec<AnyObject> {
-    let file: Arc<Path> = Path::new("in.yaml").into();
-    let parsed = parse(yaml, &file, Validation::Warn);
-    parsed.objects().cloned().collect()
-}
-
 /// Changes that put objects.
 pub(crate) fn puts(objects: impl IntoIterator<Item = AnyObject>) -> Vec<Change> {
     let owner = Owner::new(0, "test");
@@ -54,7 +44,7 @@ pub(crate) fn puts(objects: impl IntoIterator<Item = AnyObject>) -> Vec<Change> 
 /// A world of the objects of a text.
 pub(crate) fn world(yaml: &str, settings: Settings) -> World {
     let mut world = World::new(settings);
-    world.apply(puts(objects(yaml)));
+    world.apply(puts(World::objects(yaml)));
     world
 }
 

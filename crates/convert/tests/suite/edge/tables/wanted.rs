@@ -7,8 +7,9 @@ use model::edge::{EdgeRoute, McpEntry};
 use model::{AnyObject, Change, Kind, Owner};
 use pilothouse_convert::load;
 use serde_json::{Value, json};
+use testkit::World;
 
-use crate::edge::world::{objects, served};
+use crate::edge::world::served;
 
 /// An Ingress of Higress's class.
 pub(super) fn ingress(name: &str, annotations: &Value, spec: Value) -> Value {
@@ -68,7 +69,7 @@ impl Made {
         let around = around.iter().chain(&web).map(|name| stood(name));
         let owner = Owner::new(0, "test");
         let all = around.chain(ingresses.iter().cloned());
-        let changes = all.flat_map(|object| objects(&object.to_string()));
+        let changes = all.flat_map(|object| World::objects(&object.to_string()));
         let changes = changes.map(|object| Change::Put(owner.clone(), object));
         let loaded = load(Arc::new(settings), changes);
         let tables = &loaded.store.snapshot().tables;
