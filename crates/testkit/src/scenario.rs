@@ -104,6 +104,18 @@ impl Scenario {
         Some(resources.into_iter().map(named).collect())
     }
 
+    /// For each proxy and type, in order: what the real istiod sent, where it was asked, and what we send.
+    pub fn compared(&self) -> impl Iterator<Item = (&str, TypeUrl, Expected, Expected)> {
+        let asked = self
+            .nodes
+            .keys()
+            .flat_map(|node| TypeUrl::ALL.map(|ty| (&**node, ty)));
+        asked.filter_map(|(node, ty)| {
+            let expected = self.expected(node, ty)?;
+            Some((node, ty, expected, self.generated(node, ty)))
+        })
+    }
+
     /// What we send a proxy, as JSON by name.
     ///
     /// # Panics

@@ -15,7 +15,6 @@ use proto_istio::mesh::mesh_config::IngressControllerMode;
 use proto_istio::networking::StringMatch;
 use serde_json::{Value, json};
 use testkit::{Scenario, Score, World, cases, differences, recording, settings};
-use xds::TypeUrl;
 
 /// A recorded object with the fields of Go's structures.
 fn object(recorded: &Value) -> Object<Ingress> {
@@ -209,20 +208,14 @@ fn gateways_get_what_istiod_sent_them() {
         let Some(scenario) = Scenario::recorded(&name) else {
             continue;
         };
-        for node in scenario.nodes.keys() {
-            for ty in TypeUrl::ALL {
-                let Some(expected) = scenario.expected(node, ty) else {
-                    continue;
-                };
-                let generated = scenario.generated(node, ty);
-                let missing = expected.keys().filter(|k| !generated.contains_key(*k));
-                let mut found: Vec<String> = missing.map(|k| format!("no {k}")).collect();
-                for (key, expected) in &expected {
-                    let ours = generated.get(key).cloned().unwrap_or_default();
-                    found.extend(differences(expected, &ours));
-                }
-                score.count(&format!("{name} {node} {ty:?}"), &found);
+        for (node, ty, expected, generated) in scenario.compared() {
+            let missing = expected.keys().filter(|k| !generated.contains_key(*k));
+            let mut found: Vec<String> = missing.map(|k| format!("no {k}")).collect();
+            for (key, expected) in &expected {
+                let ours = generated.get(key).cloned().unwrap_or_default();
+                found.extend(differences(expected, &ours));
             }
+            score.count(&format!("{name} {node} {ty:?}"), &found);
         }
     }
     score.all_as_recorded();

@@ -20,27 +20,21 @@ fn proxies_of_every_cluster_get_what_was_recorded() {
     let mut score = Score::default();
     for name in Scenario::names().iter().filter(|n| n.starts_with(GROUP)) {
         let scenario = Scenario::recorded(name).unwrap();
-        for node in scenario.nodes.keys() {
-            for ty in TypeUrl::ALL {
-                let Some(expected) = scenario.expected(node, ty) else {
-                    continue;
-                };
-                let ours = scenario.generated(node, ty);
-                let mut names: Vec<&String> = expected.keys().chain(ours.keys()).collect();
-                names.sort();
-                names.dedup();
-                // Routes and secrets are asked for by name.
-                let by_name = matches!(ty, TypeUrl::Route | TypeUrl::Secret);
-                names.retain(|name| !by_name || expected.contains_key(*name));
-                for resource in names {
-                    let wanted = expected.get(resource).unwrap_or(&Value::Null);
-                    let got = ours.get(resource).unwrap_or(&Value::Null);
-                    let found = differences(wanted, got);
-                    let case = format!("{name}/{node}/{ty} {resource}");
-                    score.count(&case, &found);
-                    for line in found.iter().take(if explain { 6 } else { 0 }) {
-                        println!("{case}: {line}");
-                    }
+        for (node, ty, expected, ours) in scenario.compared() {
+            let mut names: Vec<&String> = expected.keys().chain(ours.keys()).collect();
+            names.sort();
+            names.dedup();
+            // Routes and secrets are asked for by name.
+            let by_name = matches!(ty, TypeUrl::Route | TypeUrl::Secret);
+            names.retain(|name| !by_name || expected.contains_key(*name));
+            for resource in names {
+                let wanted = expected.get(resource).unwrap_or(&Value::Null);
+                let got = ours.get(resource).unwrap_or(&Value::Null);
+                let found = differences(wanted, got);
+                let case = format!("{name}/{node}/{ty} {resource}");
+                score.count(&case, &found);
+                for line in found.iter().take(if explain { 6 } else { 0 }) {
+                    println!("{case}: {line}");
                 }
             }
         }

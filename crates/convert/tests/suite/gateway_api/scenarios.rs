@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 
 use testkit::{Scenario, differences};
-use xds::TypeUrl;
 
 /// Selects one scenario, and shows how it differs.
 const VARIABLE: &str = "SCENARIO";
@@ -22,27 +21,21 @@ fn proxies_get_what_istiod_sent_them() {
         let Some(scenario) = Scenario::recorded(&name) else {
             continue;
         };
-        for node in scenario.nodes.keys() {
-            for ty in TypeUrl::ALL {
-                let Some(expected) = scenario.expected(node, ty) else {
-                    continue;
+        for (node, ty, expected, generated) in scenario.compared() {
+            let keys: BTreeSet<&String> = expected.keys().chain(generated.keys()).collect();
+            all += keys.len();
+            for key in keys {
+                let found = match (expected.get(key), generated.get(key)) {
+                    (Some(expected), Some(generated)) => differences(expected, generated),
+                    (Some(_), None) => vec!["is missing".to_owned()],
+                    (None, _) => vec!["is not recorded".to_owned()],
                 };
-                let generated = scenario.generated(node, ty);
-                let keys: BTreeSet<&String> = expected.keys().chain(generated.keys()).collect();
-                all += keys.len();
-                for key in keys {
-                    let found = match (expected.get(key), generated.get(key)) {
-                        (Some(expected), Some(generated)) => differences(expected, generated),
-                        (Some(_), None) => vec!["is missing".to_owned()],
-                        (None, _) => vec!["is not recorded".to_owned()],
-                    };
-                    if !found.is_empty() {
-                        different += 1;
-                        let shown = if one.is_some() { found.len() } else { 2 };
-                        eprintln!("{name} {node} {ty:?} {key}");
-                        for difference in found.iter().take(shown) {
-                            eprintln!("    {difference}");
-                        }
+                if !found.is_empty() {
+                    different += 1;
+                    let shown = if one.is_some() { found.len() } else { 2 };
+                    eprintln!("{name} {node} {ty:?} {key}");
+                    for difference in found.iter().take(shown) {
+                        eprintln!("    {difference}");
                     }
                 }
             }
