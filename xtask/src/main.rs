@@ -223,6 +223,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "sources",
         ],
     ),
+    ("acme-directory", &[]),
     ("attack", &[]),
     ("envoy", &[]),
     ("demo", &["envoy"]),

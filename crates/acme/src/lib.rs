@@ -16,8 +16,6 @@ mod keeper;
 mod plan;
 mod record;
 mod store;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
 
 pub use client::{Roots, RootsError, is_directory};
 pub use dns::DnsHook;

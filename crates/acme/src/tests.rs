@@ -10,7 +10,7 @@ use std::time::Duration;
 use world::{World, hosts};
 
 use crate::State;
-use crate::testing::Setting;
+use acme_directory::Setting;
 
 const DAY: u64 = 86_400;
 

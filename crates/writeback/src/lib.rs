@@ -10,7 +10,6 @@ mod pace;
 pub mod place;
 pub mod sets;
 pub mod status;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use place::{ClusterPlace, EmbeddedPlace, Limits, ObjectRef, Page, Part, Place, WriteError};

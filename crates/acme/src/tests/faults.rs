@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::world::World;
 use crate::State;
-use crate::testing::Fault;
+use acme_directory::Fault;
 
 /// Every request of an order, in turn.
 const KINDS: [&str; 9] = [

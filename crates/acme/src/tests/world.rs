@@ -23,11 +23,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use writeback::Place;
 
-use crate::testing::{Directory, Setting};
 use crate::{
     Command, DnsHook, ExternalAccount, FolderPlace, Gateways, Keeper, Options, Roots, Row, State,
     Wanted, Wish,
 };
+use acme_directory::{Directory, Setting};
 
 /// How long a test waits.
 const PATIENCE: Duration = Duration::from_secs(40);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use acme::testing::{Directory, Fault, Setting};
+use acme_directory::{Directory, Fault, Setting};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use demo::check::nothing_refused;

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use acme::testing::{Directory, Setting};
+use acme_directory::{Directory, Setting};
 use serde_json::{Value, json};
 
 use crate::support::{Api, Server, ask, until};

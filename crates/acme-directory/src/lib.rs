@@ -1,5 +1,5 @@
-//! A directory for tests: nonces, signatures, orders and challenges as RFC 8555 has them. Hosts are proven by really asking for
-//! their tokens, at an address that the test names. It fails as it is told to.
+//! An ACME directory for tests: nonces, signatures, orders and challenges as RFC 8555 has them. It proves hosts by asking for
+//! their tokens, at an address that the test names, and fails on demand.
 
 mod issue;
 mod jws;
