@@ -140,6 +140,7 @@ fn main() {
         String::from_utf8_lossy(&output.stderr)
     );
 
+    println!("cargo::metadata=descriptor_set={}", all.display());
     let bytes = std::fs::read(&all).expect("protoc wrote the descriptor set");
     let set = FileDescriptorSet::decode(bytes.as_slice())
         .expect("a descriptor set that protoc wrote decodes");

@@ -49,6 +49,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "proto-istio",
         ],
     ),
+    ("judge", &["proto-envoy", "validate"]),
     ("xds", &["model"]),
     (
         "mesh",
@@ -74,6 +75,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "model",
             "store",
             "incr",
+            "judge",
             "xds",
             "descriptors",
             "mesh",

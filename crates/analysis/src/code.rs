@@ -94,7 +94,7 @@ codes! {
     LISTENER_CONFLICT = "PIL0112" Error "ListenerConflict" "A listener has the port and host of another, or a protocol that does not go with it.";
     LISTENER_NOT_SERVED = "PIL0113" Error "ListenerNotServed" "A listener says what is not supported, or refers to what cannot be used.";
     CLASS_NOT_FOUND = "PIL0114" Error "GatewayClassNotFound" "The class of a Gateway does not exist, so nobody serves it.";
-    NO_SECRET_VALUE = "PIL0116" Error "NoSecretValue" "A secret template stands for a value that is not there, or that the object may not have.";
+    NO_SECRET_VALUE = "PIL0116" Error "NoSecretValue" "A value of a Secret is not there, or the object or a proxy may not have it.";
     GRANT_UNUSED = "PIL0115" Info "GrantUnused" "A ReferenceGrant allows what nothing asks for.";
 }
 

@@ -31,6 +31,7 @@ pub(crate) const PROTECTING: &[&str] = &[
     "auth-tls-verify-client",
     "auth-type",
     "auth-url",
+    "backend-protocol",
     "denylist-source-range",
     "enable-modsecurity",
     "enable-owasp-core-rules",

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::BufReader;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,6 +86,22 @@ impl Files {
     /// The token of the operator.
     pub fn admin_token(&self) -> PathBuf {
         self.0.join("admin.token")
+    }
+
+    /// Where the API is served, for those who look for it in the data folder.
+    pub fn address(&self) -> PathBuf {
+        self.0.join("address")
+    }
+
+    /// Keeps where the API is served.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be written.
+    pub fn keep_address(&self, address: SocketAddr) -> Result<(), PkiError> {
+        private::own_folder(&self.0).map_err(|e| file(&self.0, &e))?;
+        let (path, text) = (self.address(), format!("{address}\n"));
+        private::replace(&path, text.as_bytes(), &private::open_gate).map_err(|e| file(&path, &e))
     }
 
     /// Makes what is not there yet or cannot be used, for a server with these names, and returns the token of the operator.

@@ -351,6 +351,18 @@ mod tests {
     }
 
     #[test]
+    fn a_question_who_asks_is_read_with_its_empty_answer() {
+        // As `kubectl auth whoami` sends it.
+        let raw = [
+            field(1, &field(1, b"")),
+            field(2, &field(1, &field(1, b""))),
+        ]
+        .concat();
+        let read = decode(&envelope("SelfSubjectReview", &raw)).unwrap();
+        assert_eq!(read["kind"], "SelfSubjectReview");
+    }
+
+    #[test]
     fn a_zero_that_means_something_stays() {
         // replicas: 0; a template with a container and an empty volume; minReadySeconds: 0, which means nothing.
         let container = [field(1, b"web"), field(2, b"nginx")].concat();

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use model::kinds::{AnyObject, Kind};
+use model::kinds::Kind;
 use model::object::{ObjectKey, ObjectName};
 use model::parse::Validation;
-use model::{Change, Collection, Contents, Diagnostic, Owner, SourceId};
+use model::{Change, Collection, Contents, Diagnostic, Owner};
 use sources::{Running, Sink, Source, SourceError, SourceEvent};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -88,15 +88,15 @@ impl ApiSource {
         };
         self.findings.clear();
         let (send, mut parts) = mpsc::channel(PARTS);
-        let id = self.owner.source.clone();
-        let reading = tokio::task::spawn_blocking(move || read_all(&id, &all, &send));
+        let owner = self.owner.clone();
+        let reading = tokio::task::spawn_blocking(move || read_all(&owner, &all, &send));
         while let Some(part) = parts.recv().await {
             let mut changes = Vec::with_capacity(part.len());
-            for (key, object, found) in part {
+            for (key, change, found) in part {
                 if !found.is_empty() {
                     self.findings.insert(key, found);
                 }
-                changes.extend(object.map(|o| Change::Put(self.owner.clone(), o)));
+                changes.push(change);
             }
             sink.send(SourceEvent::Changes(changes)).await?;
         }
@@ -142,13 +142,12 @@ impl ApiSource {
                 changes.push(Change::Delete(self.owner.clone(), key));
                 continue;
             }
-            let (object, found) = read(&self.owner.source, &event.object);
+            let (change, found) = read(&self.owner, key.clone(), &event.object);
             findings_differ |= known.unwrap_or_default() != found;
             if !found.is_empty() {
                 self.findings.insert(key, found);
             }
-            // An object that cannot be used leaves its last good version in force.
-            changes.extend(object.map(|o| Change::Put(self.owner.clone(), o)));
+            changes.push(change);
         }
         if !changes.is_empty() {
             sink.send(SourceEvent::Changes(changes)).await?;
@@ -182,20 +181,17 @@ fn key(kind: Kind, id: &ObjectId) -> ObjectKey {
     }
 }
 
-type Read = (ObjectKey, Option<AnyObject>, Vec<Diagnostic>);
+type Read = (ObjectKey, Change, Vec<Diagnostic>);
 
 /// Reads objects on every core, part by part, so that those that are read are put to use while others are read.
-fn read_all(
-    source: &SourceId,
-    all: &[(Kind, ObjectId, Arc<Stored>)],
-    send: &mpsc::Sender<Vec<Read>>,
-) {
+fn read_all(owner: &Owner, all: &[(Kind, ObjectId, Arc<Stored>)], send: &mpsc::Sender<Vec<Read>>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let parts: Vec<_> = all.chunks(PART).collect();
     let next = AtomicUsize::new(0);
     let one = |(kind, id, stored): &(Kind, ObjectId, Arc<Stored>)| {
-        let (object, found) = read(source, stored);
-        (key(*kind, id), object, found)
+        let key = key(*kind, id);
+        let (change, found) = read(owner, key.clone(), stored);
+        (key, change, found)
     };
     let work = || {
         while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -212,9 +208,9 @@ fn read_all(
     });
 }
 
-fn read(source: &SourceId, stored: &Stored) -> (Option<AnyObject>, Vec<Diagnostic>) {
+fn read(owner: &Owner, key: ObjectKey, stored: &Stored) -> (Change, Vec<Diagnostic>) {
     let mut object = stored.value();
     // Nothing in it means anything to generation, and it is long.
     meta_mut(&mut object).remove("managedFields");
-    sources::object::read(source, object, Validation::Warn)
+    sources::object::read(owner, key, object, Validation::Warn)
 }

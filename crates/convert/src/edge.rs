@@ -27,6 +27,7 @@ mod name;
 mod policy;
 mod refer;
 mod rules;
+mod slashes;
 mod sound;
 mod status;
 mod tls;
@@ -35,7 +36,7 @@ mod told;
 use std::collections::BTreeMap;
 
 use model::derived::{Derived, Semantics};
-use model::{Kind, ObjectKey, ObjectName, Timestamp};
+use model::{Kind, ObjectKey, ObjectName};
 
 pub use balance::RuleOfService;
 pub use class::is_served;
@@ -49,8 +50,8 @@ pub(crate) use backend::{hundredths, to};
 pub(crate) use class::ServedBy;
 pub(crate) use expand::secured;
 pub(crate) use gateway::{label, server};
-pub(crate) use refer::{host_of, may_name, port};
-pub(crate) use rules::BackendPort;
+pub(crate) use refer::{Fault, host_of, port};
+pub(crate) use rules::{BackendPort, claims};
 pub(crate) use sound::refused;
 pub(crate) use status::Addresses;
 pub(crate) use tls::{IsThere, OldestOf, credential};
@@ -60,18 +61,6 @@ fn key(name: &ObjectName) -> ObjectKey {
         kind: Kind::Ingress,
         name: name.clone(),
     }
-}
-
-/// The place of an Ingress among those that say the same: the oldest first, of equals that of the configured cluster.
-///
-/// Higress: pkg/ingress/kube/common/tool.go SortIngressByCreationTime, 2.1.
-fn age(created: Option<Timestamp>, ingress: &ObjectName) -> impl Ord + use<'_> {
-    let ObjectName {
-        namespace,
-        name,
-        cluster,
-    } = ingress;
-    (created, cluster, name, namespace)
 }
 
 /// What an object was made from: Ingresses, and the other objects without which it would be another.

@@ -10,7 +10,6 @@ mod attachment;
 mod basis;
 mod class;
 mod credential;
-mod grant;
 mod host;
 mod limits;
 mod listener;
@@ -27,7 +26,6 @@ use model::{ObjectKey, ObjectName};
 
 pub use class::Controller;
 pub use class::MESH_CONTROLLER;
-pub(crate) use grant::grant;
 pub(crate) use host::{HostOfMesh, HostOfParent};
 pub(crate) use listener::ServersOf;
 pub(crate) use policy::{RuleOfTarget, RuleOfXBackend, ServiceOfXBackend};

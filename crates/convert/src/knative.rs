@@ -2,7 +2,7 @@
 //!
 //! An Ingress is *served* if its annotation names a class that is configured. Hosts that everybody reaches are those of the
 //! edge's gateway; cluster-local ones are for sidecars, and for a gateway of their own where one is named, and never for
-//! that one. A host is of one namespace, that of the oldest Ingress that names it; within it the rules of older Ingresses
+//! that one. A host belongs to a namespace: see [`owner`](crate::owner); within it the rules of older Ingresses
 //! come first. What cannot be served as it is stated is closed, and its Ingress is not ready.
 //!
 //! Knative: networking/pkg/apis/networking/v1alpha1, net-istio/pkg/reconciler/ingress, 1.19.
@@ -33,6 +33,8 @@ pub use gateway::GatewayOfHost;
 pub use host::RoutesOfHost;
 pub use status::StatusOf;
 pub use told::FindingsOf;
+
+pub(crate) use rules::claims;
 
 /// A host, as those reach it who may.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -10,13 +10,16 @@
 //!
 //! Everything here is a pure function of the snapshot; there is no I/O, and nothing of Envoy.
 
+mod claims;
 pub mod edge;
 pub mod gateway_api;
 mod hostname;
 pub mod ingress;
 pub mod knative;
 mod outcome;
+mod owner;
 mod reader;
+mod refer;
 mod root;
 mod service;
 mod stage;

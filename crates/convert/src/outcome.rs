@@ -13,6 +13,8 @@ pub const SOURCE: &str = "derived";
 
 /// The stable codes of findings of translators.
 pub mod code {
+    /// An object names another one, or a host, that it may not name.
+    pub const NOT_PERMITTED: &str = "PIL0531";
     /// A part of an Ingress is not served.
     pub const NOT_SERVED: &str = "PIL0701";
     /// A Service that an Ingress names, or its port, is not there.
@@ -29,6 +31,8 @@ pub mod code {
     pub const NOT_USED: &str = "PIL0722";
     /// A part of the ConfigMap `higress-https` is not used.
     pub const HTTPS: &str = "PIL0723";
+    /// An object says something about a host that belongs to another namespace.
+    pub const NOT_OWNED: &str = "PIL0724";
 }
 
 /// An object that a translator of stratum `S` made.

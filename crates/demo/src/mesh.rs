@@ -35,6 +35,13 @@ pub struct Setup {
     pub variables: Vec<(&'static str, &'static str)>,
 }
 
+/// Workloads, proxies and the control plane are on one machine and of one user here: endpoints are at loopback, and Gateways
+/// bind addresses of it.
+const ON_ONE_MACHINE: [(&str, &str); 2] = [
+    ("PILOTHOUSE_LOCAL_ENDPOINTS", "*"),
+    ("PILOTHOUSE_GATEWAY_BINDS", "*"),
+];
+
 /// A proxy of the mesh.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proxy {
@@ -111,11 +118,12 @@ impl Mesh {
             format!("--http-addr={}", block.pages()),
         ];
         args.extend_from_slice(&self.setup.flags);
+        let variables = [&ON_ONE_MACHINE[..], &self.setup.variables[..]].concat();
         let mut process = Process::start_with(
             "pilothouse",
             &self.setup.pilothouse,
             &args,
-            &self.setup.variables,
+            &variables,
             &self.log("pilothouse"),
         )?;
         wait("pilothouse", &mut process, async || {

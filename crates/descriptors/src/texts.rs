@@ -21,26 +21,34 @@ pub struct Text<'a> {
     pub text: &'a str,
 }
 
-/// What becomes of a text; `None` leaves it as it is.
-pub type Edit<'a> = &'a mut dyn FnMut(Text<'_>) -> Option<String>;
+/// What becomes of texts, and of the messages that have them.
+pub trait Edit {
+    /// Whether encoded bytes may have a text to edit.
+    fn looks(&self, bytes: &[u8]) -> bool;
 
-/// The encoded message with its texts edited, also those of messages in an `Any` of a known type. `look` says of encoded
-/// bytes whether there may be a text to edit. `None` where the type is not known or the bytes are no message of it.
-pub fn edit(
-    type_url: &str,
-    body: &[u8],
-    look: &dyn Fn(&[u8]) -> bool,
-    edit: Edit<'_>,
-) -> Option<Vec<u8>> {
-    Editor { look, edit }.of_type(type_url, body, 0)
+    /// What becomes of a text; `None` leaves it as it is.
+    fn text(&mut self, text: Text<'_>) -> Option<String>;
+
+    /// The texts of a message, and of those within it, are about to be edited.
+    fn enter(&mut self) {}
+
+    /// What becomes of a message of that full name whose texts have been edited.
+    fn leave(&mut self, _message: &str, edited: Vec<u8>) -> Vec<u8> {
+        edited
+    }
 }
 
-struct Editor<'a, 'e> {
-    look: &'a dyn Fn(&[u8]) -> bool,
-    edit: Edit<'e>,
+/// The encoded message with its texts edited, also those of messages in an `Any` of a known type. `None` where the type is
+/// not known or the bytes are no message of it.
+pub fn edit(type_url: &str, body: &[u8], edit: &mut dyn Edit) -> Option<Vec<u8>> {
+    Editor { edit }.of_type(type_url, body, 0)
 }
 
-impl Editor<'_, '_> {
+struct Editor<'e> {
+    edit: &'e mut dyn Edit,
+}
+
+impl Editor<'_> {
     fn of_type(&mut self, type_url: &str, body: &[u8], depth: usize) -> Option<Vec<u8>> {
         let name = type_url.rsplit_once('/').map_or(type_url, |(_, name)| name);
         let descriptor = pool().get_message_by_name(name)?;
@@ -53,9 +61,24 @@ impl Editor<'_, '_> {
         body: &[u8],
         depth: usize,
     ) -> Option<Vec<u8>> {
-        if depth > DEEPEST || !(self.look)(body) {
+        if depth > DEEPEST || !self.edit.looks(body) {
             return Some(body.to_vec());
         }
+        self.edit.enter();
+        let edited = self.fields(descriptor, body, depth);
+        let is_read = edited.is_some();
+        // What was entered is left, whatever became of it.
+        let left = edited.unwrap_or_default();
+        let left = self.edit.leave(descriptor.full_name(), left);
+        is_read.then_some(left)
+    }
+
+    fn fields(
+        &mut self,
+        descriptor: &MessageDescriptor,
+        body: &[u8],
+        depth: usize,
+    ) -> Option<Vec<u8>> {
         let is_any = descriptor.full_name() == "google.protobuf.Any";
         let mut type_url = "";
         let mut out = Vec::with_capacity(body.len());
@@ -108,7 +131,9 @@ impl Editor<'_, '_> {
             Kind::String => {
                 let text = std::str::from_utf8(value).ok()?;
                 let message = of.full_name();
-                (self.edit)(Text { message, text }).map(String::into_bytes)
+                self.edit
+                    .text(Text { message, text })
+                    .map(String::into_bytes)
             }
             Kind::Message(inner) => self.message(&inner, value, depth + 1),
             _ => None,
@@ -122,6 +147,27 @@ mod tests {
     use prost::{Message, Name};
     use prost_types::{Any, Struct, Value, value::Kind as ValueKind};
     use proto_envoy::envoy::config::core::v3::{Metadata, TypedExtensionConfig};
+
+    /// Edits every text.
+    struct Each<'f>(&'f mut dyn FnMut(Text<'_>) -> Option<String>);
+
+    impl Edit for Each<'_> {
+        fn looks(&self, _: &[u8]) -> bool {
+            true
+        }
+
+        fn text(&mut self, text: Text<'_>) -> Option<String> {
+            (self.0)(text)
+        }
+    }
+
+    fn each(
+        url: &str,
+        body: &[u8],
+        new: &mut dyn FnMut(Text<'_>) -> Option<String>,
+    ) -> Option<Vec<u8>> {
+        edit(url, body, &mut Each(new))
+    }
 
     fn metadata(text: &str) -> Metadata {
         let value = Value {
@@ -152,7 +198,7 @@ mod tests {
         let url = TypedExtensionConfig::type_url();
         let body = nested("old").encode_to_vec();
         let mut seen = Vec::new();
-        let edited = edit(&url, &body, &|_| true, &mut |text: Text<'_>| {
+        let edited = each(&url, &body, &mut |text: Text<'_>| {
             seen.push(format!("{} {}", text.message, text.text));
             (text.text == "old").then(|| "a longer text".repeat(20))
         });
@@ -165,17 +211,63 @@ mod tests {
             seen.contains(&"google.protobuf.Value old".to_owned()),
             "{seen:?}"
         );
-        let same = edit(&url, &body, &|_| true, &mut |_| None);
+        let same = each(&url, &body, &mut |_| None);
         assert_eq!(same.unwrap(), body);
+    }
+
+    /// Replaces the innermost `Any` that has a text.
+    #[derive(Default)]
+    struct Replacing(Vec<bool>);
+
+    impl Edit for Replacing {
+        fn looks(&self, bytes: &[u8]) -> bool {
+            bytes.windows(3).any(|part| part == b"old")
+        }
+
+        fn text(&mut self, text: Text<'_>) -> Option<String> {
+            (text.text == "old").then(|| *self.0.last_mut().unwrap() = true)?;
+            None
+        }
+
+        fn enter(&mut self) {
+            self.0.push(false);
+        }
+
+        fn leave(&mut self, message: &str, edited: Vec<u8>) -> Vec<u8> {
+            let has = self.0.pop().unwrap();
+            if has && message == "google.protobuf.Any" {
+                return Vec::new();
+            }
+            if let Some(outer) = self.0.last_mut() {
+                *outer |= has;
+            }
+            edited
+        }
+    }
+
+    #[test]
+    fn messages_are_replaced_once_their_texts_are_edited() {
+        let url = TypedExtensionConfig::type_url();
+        let mut message = nested("old");
+        message.name = "new".to_owned();
+        let mut replacing = Replacing::default();
+        let edited = edit(&url, &message.encode_to_vec(), &mut replacing).unwrap();
+        assert!(replacing.0.is_empty());
+        let edited = TypedExtensionConfig::decode(&*edited).unwrap();
+        let expected = TypedExtensionConfig {
+            name: "new".to_owned(),
+            typed_config: Some(Any::default()),
+        };
+        assert_eq!(edited, expected);
     }
 
     #[test]
     fn what_is_no_message_is_none() {
         let url = TypedExtensionConfig::type_url();
         for body in [&[0x0a][..], &[0x0a, 5, 1], &[0xff; 12], &[0x0b]] {
-            assert_eq!(edit(&url, body, &|_| true, &mut |_| None), None, "{body:?}");
+            assert_eq!(each(&url, body, &mut |_| None), None, "{body:?}");
         }
-        assert_eq!(edit("no.such", &[], &|_| true, &mut |_| None), None);
+        assert_eq!(each("no.such", &[], &mut |_| None), None);
         // Of an unknown type within, nothing is looked at.
         let unknown = TypedExtensionConfig {
             name: "n".to_owned(),
@@ -185,7 +277,7 @@ mod tests {
             }),
         };
         let body = unknown.encode_to_vec();
-        let same = edit(&url, &body, &|_| true, &mut |_| None);
+        let same = each(&url, &body, &mut |_| None);
         assert_eq!(same.unwrap(), body);
     }
 }

@@ -177,9 +177,9 @@ mod tests {
         assert_eq!(rule.source(), Some(KeySource::Uri("b".into())));
         let rule: Rule = r#"{"issuer": "a", "audiences": ["c"]}"#.parse().unwrap();
         assert_eq!(rule.source(), Some(KeySource::Issuer("a".into())));
-        let rule: Rule = r#"{"issuer": "a", "audiences": ["c"], "jwks": "{\"keys\": []}"}"#
-            .parse()
-            .unwrap();
+        let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+        let rule = serde_json::json!({"issuer": "a", "audiences": ["c"], "jwks": keys});
+        let rule: Rule = rule.to_string().parse().unwrap();
         assert_eq!(rule.source(), None);
     }
 
@@ -191,6 +191,7 @@ mod tests {
             r#"{"audiences": ["c"]}"#,
             r#"{"issuer": "a"}"#,
             r#"{"issuer": "a", "audiences": ["c"], "jwks": "x"}"#,
+            r#"{"issuer": "a", "audiences": ["c"], "jwks": "{\"keys\": []}"}"#,
         ] {
             assert!(text.parse::<Rule>().is_err(), "{text}");
         }

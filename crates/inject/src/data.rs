@@ -11,7 +11,8 @@ use crate::go::Typed;
 use crate::message::Message;
 use crate::owner::Workload;
 use crate::pod::Pod;
-use crate::{Fault, Settings};
+use crate::shape::{Data, Plain};
+use crate::{Fault, Settings, proxy_config};
 
 /// What differs from pod to pod.
 pub(crate) struct Of<'a> {
@@ -23,7 +24,42 @@ pub(crate) struct Of<'a> {
 }
 
 /// The data of one rendering.
-pub(crate) fn data(of: &Of<'_>, settings: &Settings) -> Result<Value, Fault> {
+pub(crate) fn data(of: &Of<'_>, settings: &Settings) -> Result<Data, Fault> {
+    let proxy = proxy_config::with_variables(of.proxy);
+    let of = Of {
+        proxy: &proxy,
+        ..*of
+    };
+    let stated = value(&of, settings, &settings.mesh)?;
+    let mut plain = Plain::default();
+    let pod = Pod(plain.value(&of.pod.0));
+    let workload = of.workload.map(|text| plain.text(text));
+    let proxy = plain.of(&*proxy)?;
+    // A file's annotation is part of it.
+    let default_config = settings.mesh.default_config.as_ref();
+    let default_config = default_config.map(|config| plain.of(config)).transpose()?;
+    let plain = plain.changed().then(|| {
+        let mesh = MeshConfig {
+            default_config,
+            ..(*settings.mesh).clone()
+        };
+        let of = Of {
+            pod: &pod,
+            workload: &workload,
+            proxy: &proxy,
+            ..of
+        };
+        value(&of, settings, &mesh)
+    });
+    let name = format!(
+        "pod {}/{}",
+        of.pod.meta("namespace"),
+        of.pod.potential_name()
+    );
+    Ok(Data::new(name, stated, plain.transpose()?))
+}
+
+fn value(of: &Of<'_>, settings: &Settings, mesh: &MeshConfig) -> Result<Value, Fault> {
     let values = &settings.injection.values;
     let annotated = of.pod.annotation("sidecar.istio.io/proxyImageType");
     let image_type = of
@@ -42,7 +78,7 @@ pub(crate) fn data(of: &Of<'_>, settings: &Settings) -> Result<Value, Fault> {
         )
         .field("Spec", Typed::value(&of.pod.0["spec"], "PodSpec"))
         .field("ProxyConfig", message(of.proxy)?)
-        .field("MeshConfig", message(&*settings.mesh)?)
+        .field("MeshConfig", message(mesh)?)
         .field("Values", json::read(values.all()))
         .field("Revision", Value::str(&settings.revision))
         .field("NativeSidecars", Value::Bool(of.native_sidecars))
@@ -50,7 +86,7 @@ pub(crate) fn data(of: &Of<'_>, settings: &Settings) -> Result<Value, Fault> {
         .field("ProxyInitImage", values.init_image(annotated))
         .field("ProxyUID", number(uid))
         .field("ProxyGID", number(gid))
-        .field("InboundTrafficPolicyMode", inbound_mode(&settings.mesh))
+        .field("InboundTrafficPolicyMode", inbound_mode(mesh))
         .field("CompliancePolicy", Value::str(&settings.compliance_policy))
         .into())
 }

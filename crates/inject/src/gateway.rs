@@ -14,13 +14,12 @@ mod version;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gotemplate::Budget;
 use model::kinds::gateway_api::{Gateway, Listener};
 use model::mesh::ProxyConfig;
 use model::{Labels, Object};
 use serde_json::Value;
 
-use crate::{Fault, LARGEST_POD, Settings};
+use crate::{Fault, Settings};
 
 pub use overlay::KEYS as OVERLAY_KEYS;
 pub use version::{ANNOTATION as VERSION_ANNOTATION, Managed, VERSION, managed};
@@ -34,6 +33,9 @@ pub const NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
 
 /// The type of the Service.
 const SERVICE_TYPE: &str = "networking.istio.io/service-type";
+
+/// The image of the proxies.
+const IMAGE: &str = "sidecar.istio.io/proxyImage";
 
 /// The most objects that a template makes.
 const MOST_OBJECTS: usize = 16;
@@ -152,6 +154,30 @@ pub struct Switches {
     pub quic: bool,
     /// Whether sidecars are init containers that keep running.
     pub native_sidecars: bool,
+    /// Whether the author of a Gateway may lay anything over its objects, and choose the image of its proxies.
+    pub any_overlay: bool,
+}
+
+/// A ConfigMap that is laid over the objects of a Gateway.
+#[derive(Clone, Copy, Debug)]
+pub struct Overlay<'a> {
+    /// What it holds, by [`OVERLAY_KEYS`].
+    pub data: &'a BTreeMap<Arc<str>, Arc<str>>,
+    /// Whether the operator wrote it, for all Gateways of a class.
+    pub of_class: bool,
+}
+
+/// Why nothing is deployed for a Gateway.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Undeployed {
+    /// Its author asks for what only the operator may set.
+    #[error(
+        "{0}; only the operator may set that, for all Gateways of the class or with --allow-any-gateway-overlay"
+    )]
+    Reserved(String),
+    /// A template or an overlay makes no sense.
+    #[error(transparent)]
+    Fault(#[from] Fault),
 }
 
 /// A Gateway, and all that has a say in what is deployed for it.
@@ -166,7 +192,7 @@ pub struct Deployment<'a> {
     /// Listeners that ListenerSets add to its own.
     pub more_listeners: &'a [Listener],
     /// ConfigMaps that are laid over its objects: those of its class, then its own.
-    pub overlays: &'a [&'a BTreeMap<Arc<str>, Arc<str>>],
+    pub overlays: &'a [Overlay<'a>],
     /// The configuration of its proxies.
     pub proxy: &'a ProxyConfig,
     /// Annotations of its namespace.
@@ -186,8 +212,12 @@ impl Deployment<'_> {
     ///
     /// # Errors
     ///
-    /// When the template or an overlay makes no sense, or the template makes what it must not.
-    pub fn objects(&self) -> Result<Vec<Value>, Fault> {
+    /// When the template or an overlay makes no sense, the template makes what it must not, or the author of the Gateway asks
+    /// for what only the operator may set.
+    pub fn objects(&self) -> Result<Vec<Value>, Undeployed> {
+        if let Some(reserved) = self.reserved() {
+            return Err(Undeployed::Reserved(reserved));
+        }
         let injection = &self.settings.injection;
         let name = self.class.template;
         let template = injection.templates.get(name).ok_or_else(|| {
@@ -195,18 +225,18 @@ impl Deployment<'_> {
                 "the injection configuration has no template {name:?}"
             ))
         })?;
-        let budget = Budget {
-            output: LARGEST_POD,
-            ..Budget::default()
-        };
-        let data = data::data(self)?;
-        let text = template
-            .render(&data, &injection.functions, &budget)
-            .map_err(|e| Fault::new(format!("template {name}: {e}")))?;
+        let documents = data::data(self)?.rendered(template, &injection.functions, |text| {
+            let documents = model::parse::to_json(text).into_iter();
+            let documents = documents.map(|document| {
+                document.map_err(|e| Fault::new(format!("what it makes is not YAML: {e}")))
+            });
+            documents.collect()
+        });
+        let documents =
+            documents.map_err(|fault| Fault::new(format!("template {name}: {fault}")))?;
         let mut objects = Vec::new();
-        for document in model::parse::to_json(&text) {
-            let document =
-                document.map_err(|e| Fault::new(format!("template {name} makes no YAML: {e}")))?;
+        for document in documents.as_array().into_iter().flatten() {
+            let document = document.clone();
             if document.is_null() {
                 continue;
             }
@@ -216,10 +246,23 @@ impl Deployment<'_> {
         }
         match objects.len() {
             0..=MOST_OBJECTS => Ok(objects),
-            many => Err(Fault::new(format!(
+            many => Err(Undeployed::Fault(Fault::new(format!(
                 "template {name} makes {many} objects, {MOST_OBJECTS} at most are allowed"
-            ))),
+            )))),
         }
+    }
+
+    /// What the author of the Gateway asks for that is the operator's to set.
+    fn reserved(&self) -> Option<String> {
+        if self.switches.any_overlay {
+            return None;
+        }
+        if self.gateway.meta.annotations.contains(IMAGE) {
+            return Some(format!("the annotation {IMAGE} names an image"));
+        }
+        let mut overlays = self.overlays.iter().filter(|overlay| !overlay.of_class);
+        let field = overlays.find_map(|overlay| validate::overlay::refused(overlay.data))?;
+        Some(format!("the ConfigMap of its parametersRef sets {field}"))
     }
 
     /// An object with the mark of its controller, if it is one that a template may make.

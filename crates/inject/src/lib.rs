@@ -3,7 +3,7 @@
 //! [`inject`] renders the templates that a pod asks for and lays what they make over the pod as strategic merge patches;
 //! then containers of the pod's own are laid over injected ones of the same name, probes and metrics are led through the
 //! agent, and containers are put into the order in which they have to start. For equal templates and values the pod is
-//! the one that istiod makes. Nothing here reads the clock, the environment or a file, and all that a pod or a template
+//! the one that istiod makes, unless a text of a user would change its shape: that is refused ([`shape`]). Nothing here reads the clock, the environment or a file, and all that a pod or a template
 //! can make of it is bounded.
 // Istio: pkg/kube/inject/webhook.go injectPod, 1.32.
 
@@ -25,6 +25,7 @@ mod policy;
 mod probes;
 mod prometheus;
 mod proxy_config;
+mod shape;
 mod status;
 mod typed;
 mod types;
@@ -37,7 +38,6 @@ mod recorded;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gotemplate::Budget;
 use model::Labels;
 use model::mesh::{MeshConfig, ProxyConfig};
 use serde_json::Value;
@@ -63,7 +63,8 @@ const LARGEST_RESULT: usize = 8 << 20;
 pub struct Fault(String);
 
 impl Fault {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// A fault with that message.
+    pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
 }
@@ -210,6 +211,9 @@ impl Task<'_> {
         mut warnings: Vec<String>,
     ) -> Result<Injected, Fault> {
         check_dns(pod, &mut warnings);
+        let variables = self.proxy.proxy_metadata.keys();
+        let odd = variables.filter_map(|name| validate::text::variable_name(name).err());
+        warnings.extend(odd.map(|why| format!("a variable of the proxy is left out: {why}")));
         let wrap = |what: &'static str| move |e: Fault| Fault::new(format!("{what}: {e}"));
         let (merged, template) = self
             .render(pod, settings)
@@ -266,16 +270,12 @@ impl Task<'_> {
                     "requested template {name:?} not found; have {known}"
                 )));
             };
-            let budget = Budget {
-                output: LARGEST_POD,
-                ..Budget::default()
-            };
-            let text = parsed.render(&data, &injection.functions, &budget);
-            let text = text.map_err(|e| Fault::new(e.to_string()))?;
-            let patch = config::document(&text).map_err(|e| {
-                Fault::new(format!(
-                    "failed applying injection overlay: strategic merge: invalid JSON document: {e}"
-                ))
+            let patch = data.rendered(parsed, &injection.functions, |text| {
+                config::document(text).map_err(|e| {
+                    Fault::new(format!(
+                        "failed applying injection overlay: strategic merge: invalid JSON document: {e}"
+                    ))
+                })
             })?;
             template = template
                 .overlaid(&patch)

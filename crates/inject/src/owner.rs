@@ -41,6 +41,16 @@ impl Workload {
         of
     }
 
+    /// The same with other texts.
+    pub(crate) fn map(&self, mut text: impl FnMut(&str) -> String) -> Self {
+        Self {
+            name: text(&self.name),
+            namespace: text(&self.namespace),
+            kind: text(&self.kind),
+            api_version: text(&self.api_version),
+        }
+    }
+
     fn made_by(&mut self, owner: &Value, pod: &Pod) {
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
         text("kind").clone_into(&mut self.kind);

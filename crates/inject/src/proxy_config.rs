@@ -1,5 +1,6 @@
 //! The configuration of a proxy that is about to start.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use model::Labels;
@@ -77,6 +78,18 @@ pub(crate) fn apply(base: ProxyConfig, text: &str) -> Result<ProxyConfig, Fault>
             .collect();
         Fault::new(format!("could not parse proxy config: {}", why.join("; ")))
     })
+}
+
+/// A configuration without variables whose names no shell could read. Templates write names as they are, and a name is
+/// no place for anything else.
+pub(crate) fn with_variables(config: &ProxyConfig) -> Cow<'_, ProxyConfig> {
+    let is_name = |name: &str| validate::text::variable_name(name).is_ok();
+    if config.proxy_metadata.keys().all(|name| is_name(name)) {
+        return Cow::Borrowed(config);
+    }
+    let mut config = config.clone();
+    config.proxy_metadata.retain(|name, _| is_name(name));
+    Cow::Owned(config)
 }
 
 fn over(base: ProxyConfig, stated: &ProxyConfig) -> ProxyConfig {

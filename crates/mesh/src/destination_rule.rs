@@ -26,7 +26,7 @@ use store::{ObjectIndex, Reads, Snapshot};
 
 pub use merge::MergedDestinationRule;
 pub use policy::Policy;
-pub use weight::{Extent, large_hash, may_be_large};
+pub use weight::{Extent, hashes, large_hash, may_be_large};
 
 /// Which side of the connection asks. Rules with a workload selector concern clients only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,6 +21,8 @@ pub mod code {
     pub const UNASKED: &str = "PIL0404";
     /// A policy is for something that only waypoints serve.
     pub const FOR_WAYPOINTS: &str = "PIL0405";
+    /// An object that protects was rejected, and what it covers is closed until it is valid.
+    pub const CLOSED: &str = "PIL0406";
     /// The keys of an issuer are not known.
     pub const NO_KEYS: &str = "PIL0411";
     /// The keys of an issuer are no JWKS.
@@ -33,7 +35,7 @@ pub mod code {
     pub const NAMELESS: &str = "PIL0415";
     /// Mutual TLS is asked of a proxy without certificates.
     pub const NO_CERTIFICATES: &str = "PIL0421";
-    /// A DestinationRule asks a proxy without certificates to show one.
+    /// A DestinationRule asks a proxy to show a certificate that it does not have.
     pub const NO_CLIENT_CERTIFICATE: &str = "PIL0423";
     /// A PeerAuthentication of the root namespace selects workloads, which has no effect.
     pub const ROOT_SELECTOR: &str = "PIL0422";
@@ -67,8 +69,14 @@ pub mod code {
     pub const HOST_TAKEN: &str = "PIL0512";
     /// A subset of that name is defined before.
     pub const SUBSET_TAKEN: &str = "PIL0521";
+    /// A value of a Secret is not there for a proxy.
+    pub const NO_SECRET_VALUE: &str = "PIL0116";
+    /// An endpoint is on the machine of whoever connects, and is left out.
+    pub const LOCAL_ENDPOINT: &str = "PIL0532";
     /// Lists of an object, or of several, multiply each other beyond a limit.
     pub const OVER_LIMIT: &str = "PIL0601";
+    /// A value is one that Envoy refuses: what has it is closed or left out.
+    pub const REFUSED_BY_ENVOY: &str = "PIL0602";
 }
 
 /// A finding about an object.

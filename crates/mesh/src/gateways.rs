@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/model/gateway.go and push_context.go mergeGateways, 1.32.
 
+mod bind;
 mod merge;
 mod select;
 mod server;

@@ -14,11 +14,13 @@ use model::kinds::gateway_api;
 use model::kinds::kube;
 use model::names::{ClusterId, Network};
 use model::object::{Object, ObjectName};
+use model::special::is_special_host;
 use proto_istio::mesh::network::istio_network_gateway::Gw;
 use proto_istio::mesh::network::network_endpoints::Ne;
 use store::index::NETWORK_GATEWAY;
 use store::{ObjectIndex, Reads, Snapshot};
 
+use crate::machine;
 use crate::services::kube::{external_addresses, external_ports, name_of};
 use crate::services::network::NETWORK_LABEL;
 
@@ -216,7 +218,11 @@ fn of_service(
         network: network.clone(),
         cluster: cx.settings().cluster_of(&service.meta.name).clone(),
     };
-    all.extend(external_addresses(cx, service).into_iter().map(gateway));
+    let mut addresses = external_addresses(cx, service);
+    if !machine::allows(cx.settings(), service.namespace()) {
+        addresses.retain(|address| !is_special_host(address));
+    }
+    all.extend(addresses.into_iter().map(gateway));
 }
 
 /// A Gateway of the Gateway API that is labelled with a network: at each address that it asks for, its listeners that let
@@ -236,7 +242,9 @@ fn of_gateway(
     };
     let known = |kind: &str| matches!(kind, "IPAddress" | "Hostname");
     let addresses = spec.addresses.iter().filter(|a| known(&a.address_type));
-    for address in addresses.filter_map(|a| a.value.as_ref()) {
+    let allowed = machine::allows(cx.settings(), &name.namespace);
+    let addresses = addresses.filter_map(|a| a.value.as_ref());
+    for address in addresses.filter(|address| allowed || !is_special_host(address)) {
         let labels = &gateway.meta.labels;
         let listeners = spec.listeners.iter();
         for listener in listeners.filter(|l| l.is_auto_passthrough() || l.has_network_port(labels))

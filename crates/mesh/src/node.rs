@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use model::Labels;
 use model::node::{IstioVersion, Node, Role};
+use model::outside::{Outside, Texts};
 use model::service::Locality;
 use prost_types::value::Kind;
 use proto_envoy::envoy::config::core::v3 as core;
@@ -33,6 +34,7 @@ const SHOWN: usize = 100;
 /// A sentence for the proxy's operator, when the id is not of the form `role~ip~name.namespace~dns-domain`, when neither
 /// it nor the metadata holds an IP address, or when the metadata has more than 4,096 values or more than 16 levels.
 pub fn from_envoy(node: &core::Node) -> Result<Node, String> {
+    let node = &Outside::new(Stated(node.clone())).into_inner().0;
     let mut left = VALUES;
     let metadata = match &node.metadata {
         Some(fields) => object(fields, DEPTH, &mut left)?,
@@ -100,6 +102,65 @@ pub fn from_envoy(node: &core::Node) -> Result<Node, String> {
         envoy_version: envoy_version(node),
         metadata: Arc::new(metadata),
     })
+}
+
+/// What a proxy states, whose texts its operator chose.
+struct Stated(core::Node);
+
+impl Texts for Stated {
+    fn edit(&mut self, new: &dyn Fn(&str) -> Option<String>) {
+        let node = &mut self.0;
+        node.id.edit(new);
+        node.cluster.edit(new);
+        if let Some(locality) = &mut node.locality {
+            let core::Locality {
+                region,
+                zone,
+                sub_zone,
+            } = locality;
+            for text in [region, zone, sub_zone] {
+                text.edit(new);
+            }
+        }
+        for extension in &mut node.extensions {
+            extension.name.edit(new);
+        }
+        if let Some(fields) = &mut node.metadata {
+            edit_fields(fields, DEPTH, new);
+        }
+    }
+}
+
+/// Edits what [`object`] reads: what lies deeper is refused there.
+fn edit_fields(
+    fields: &mut prost_types::Struct,
+    depth: usize,
+    new: &dyn Fn(&str) -> Option<String>,
+) {
+    if fields.fields.keys().any(|name| new(name).is_some()) {
+        let named = std::mem::take(&mut fields.fields).into_iter();
+        let cleaned = named.map(|(mut name, value)| {
+            name.edit(new);
+            (name, value)
+        });
+        fields.fields = cleaned.collect();
+    }
+    for value in fields.fields.values_mut() {
+        edit_value(value, depth, new);
+    }
+}
+
+fn edit_value(value: &mut prost_types::Value, depth: usize, new: &dyn Fn(&str) -> Option<String>) {
+    let below = depth.checked_sub(1);
+    match (&mut value.kind, below) {
+        (Some(Kind::StringValue(text)), _) => text.edit(new),
+        (Some(Kind::StructValue(fields)), Some(below)) => edit_fields(fields, below, new),
+        (Some(Kind::ListValue(list)), Some(below)) => {
+            let values = list.values.iter_mut();
+            values.for_each(|value| edit_value(value, below, new));
+        }
+        _ => {}
+    }
 }
 
 /// `INSTANCE_IPS`, a list with commas; `None` where it is empty or holds anything but IP addresses.

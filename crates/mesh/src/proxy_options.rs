@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::protocol::Protocol;
-use model::service::Port;
 use model::settings::Settings;
 use proto_istio::mesh::proxy_config::ConnectionSettings;
 use proto_istio::mesh::proxy_config::connection_settings::{
@@ -111,68 +109,4 @@ pub fn idle_timeout(text: &str) -> Option<prost_types::Duration> {
 pub fn seconds(seconds: u64) -> prost_types::Duration {
     prost_types::Duration::try_from(Duration::from_secs(seconds))
         .expect("lengths of time written in this crate are in range")
-}
-
-/// Ports that listeners of the proxy's bootstrap hold already.
-///
-/// Istio: pilot/pkg/model/context.go conflictWithReservedListener, 1.32.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Reserved {
-    /// Ports of the bootstrap: status and metrics.
-    pub statics: Vec<u16>,
-    /// Ports of the listeners that take redirected traffic, outbound and inbound.
-    pub virtuals: [u16; 2],
-    /// Whether the proxy may not bind ports below 1024.
-    pub unprivileged: bool,
-}
-
-impl Reserved {
-    /// What the proxy states.
-    pub fn of(proxy: &Traits<'_>, virtuals: [u16; 2]) -> Self {
-        let keys = [
-            "ENVOY_STATUS_PORT",
-            "ENVOY_PROMETHEUS_PORT",
-            "ENVOY_SECURE_METRICS_PORT",
-            "ENVOY_SECURE_MERGED_METRICS_PORT",
-        ];
-        Self {
-            statics: keys.iter().filter_map(|key| proxy.port(key)).collect(),
-            virtuals,
-            unprivileged: proxy.flag("UNPRIVILEGED_POD"),
-        }
-    }
-
-    /// Whether a listener can be bound to an address (empty: not decided) and a port. `wildcard` is the address that
-    /// stands for all.
-    pub fn can_bind(&self, binds_port: bool, bind: &str, port: &Port, wildcard: &str) -> bool {
-        if binds_port && self.unprivileged && (1..1024).contains(&port.number) {
-            return false;
-        }
-        !self.everywhere(bind, port.protocol, wildcard)
-            || !self.statics.contains(&port.number) && !self.virtuals.contains(&port.number)
-    }
-
-    /// Like [`Reserved::can_bind`], for what is never bound to the port of a virtual listener by mistake.
-    pub fn can_bind_listed(
-        &self,
-        binds_port: bool,
-        bind: &str,
-        port: &Port,
-        wildcard: &str,
-    ) -> bool {
-        let statics = Self {
-            virtuals: [0; 2],
-            ..self.clone()
-        };
-        statics.can_bind(binds_port, bind, port, wildcard)
-    }
-
-    /// Whether the listener takes every address: it says so, or says nothing and speaks HTTP.
-    fn everywhere(&self, bind: &str, protocol: Protocol, wildcard: &str) -> bool {
-        if bind.is_empty() {
-            protocol.is_http()
-        } else {
-            bind == wildcard
-        }
-    }
 }

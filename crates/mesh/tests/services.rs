@@ -9,11 +9,13 @@ use model::change::ServiceKey;
 use model::mesh::read_mesh_networks;
 use model::object::ObjectName;
 use model::service::{Address, Endpoint, Health, Registry, Resolution, Service};
+use model::settings::Features;
+use model::{Change, Origin, Owner};
 use pilothouse_mesh::services::{
     EndpointsOf, EntryServices, KubeService, PodOf, WorkloadOfEntry, host_of, name_of,
 };
 use serde_json::{Map, Value, json};
-use testkit::{Score, Table, World, differences, settings};
+use testkit::{Score, Table, World, as_istiod, differences, settings};
 
 /// The object without what is its zero in Go.
 fn sparse(value: Value) -> Value {
@@ -241,6 +243,7 @@ fn endpoints_written_into_service_entries_are_those_of_istio() {
     for case in table.of("serviceentry.convertServiceEntryToInstances") {
         let (yaml, name) = manifest(&case["in"]["cfg"], "ServiceEntry");
         let mut settings = settings("");
+        settings.features = Features::from_env(as_istiod()).into();
         settings.cluster = case["in"]["clusterID"].as_str().unwrap_or_default().into();
         let mut world = World::new(settings);
         world.put(&yaml);
@@ -375,4 +378,112 @@ fn the_endpoint_of_a_pod_names_the_deployment_that_made_it() {
     let endpoint = world.get(&PodOf(ObjectName::new("shop", "cart-5d8f-x2x7")));
     let endpoint = endpoint.as_ref().as_ref().unwrap();
     assert_eq!(&*endpoint.workload, "cart");
+}
+
+/// Endpoints of every source at one address: what of them is left.
+fn endpoints_at(allowed: &str, address: &str) -> [usize; 4] {
+    let mut settings = settings("");
+    let mut features = settings.features.as_ref().clone();
+    features.local_endpoints = allowed.into();
+    settings.features = features.into();
+    let mut world = World::new(settings);
+    let names = "resolution: DNS";
+    let of = |host: &str, spec: &str| {
+        format!(
+            "---\n{{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {{name: {host}, namespace: evil}}, spec: \
+             {{hosts: ['{host}.example'], ports: [{{number: 80, name: http, protocol: HTTP}}], {spec}}}}}\n"
+        )
+    };
+    world.put(
+        &[
+            of("stated", &format!("resolution: STATIC, endpoints: [{{address: '{address}'}}]")),
+            of("selected", "resolution: STATIC, workloadSelector: {labels: {app: w}}"),
+            of("named", &format!("{names}, endpoints: [{{address: '{address}'}}]")),
+            format!(
+                "---\n{{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {{name: w, namespace: evil}}, spec: \
+                 {{address: '{address}', labels: {{app: w}}}}}}\n\
+                 ---\n{{apiVersion: v1, kind: Service, metadata: {{name: sliced, namespace: evil}}, spec: \
+                 {{clusterIP: 10.9.0.1, ports: [{{name: http, port: 80}}]}}}}\n\
+                 ---\n{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, metadata: {{name: sliced, namespace: evil, \
+                 labels: {{kubernetes.io/service-name: sliced}}}}, ports: [{{name: http, port: 80}}], \
+                 endpoints: [{{addresses: ['{address}']}}]}}\n"
+            ),
+        ]
+        .concat(),
+    );
+    let hosts = [
+        "stated.example",
+        "selected.example",
+        "named.example",
+        "sliced.evil.svc.cluster.local",
+    ];
+    hosts.map(|host| {
+        let key = ServiceKey {
+            namespace: "evil".into(),
+            host: host.into(),
+        };
+        world.get(&EndpointsOf(key)).len()
+    })
+}
+
+#[test]
+fn endpoints_on_the_machine_of_a_proxy_are_left_out_unless_their_namespace_may_have_them() {
+    assert_eq!(endpoints_at("", "10.0.0.1"), [1, 1, 1, 1]);
+    for address in [
+        "127.0.0.1",
+        "127.9.9.9",
+        "::1",
+        "::ffff:127.0.0.1",
+        "169.254.169.254",
+        "fe80::1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "100.100.100.200",
+    ] {
+        assert_eq!(endpoints_at("", address), [0; 4], "{address}");
+        assert_eq!(endpoints_at("other", address), [0; 4], "{address}");
+        assert_eq!(endpoints_at("other, evil", address), [1; 4], "{address}");
+        assert_eq!(endpoints_at("*", address), [1; 4], "{address}");
+    }
+    // Only services whose names are resolved have endpoints by name.
+    for name in [
+        "localhost",
+        "a.localhost",
+        "LOCALHOST.",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "unix:///var/run/secrets/workload-spiffe-uds/socket",
+    ] {
+        assert_eq!(endpoints_at("", name)[2], 0, "{name}");
+        assert_eq!(endpoints_at("evil", name)[2], 1, "{name}");
+    }
+    assert_eq!(endpoints_at("", "api.example.com")[2], 1);
+}
+
+#[test]
+fn what_an_mcp_bridge_lists_itself_may_be_on_the_machine_of_a_proxy() {
+    for (source, count) in [
+        ("registry:static/a", 1),
+        ("registry:dns/a", 1),
+        ("registry:nacos2/a", 0),
+        ("kubernetes:prod", 0),
+    ] {
+        let mut object = World::objects(
+            "{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: a, namespace: mcp, labels: \
+             {higress-registry-type: static}}, spec: {hosts: [a.static], ports: [{number: 80, name: http}], \
+             resolution: STATIC, endpoints: [{address: 127.0.0.1}]}}",
+        )
+        .pop()
+        .unwrap();
+        let owner = Owner::new(250, source);
+        object.set_origin(Origin::Source(owner.source.clone()));
+        let mut world = World::new(settings(""));
+        world.apply(vec![Change::Put(owner, object)]);
+        let key = ServiceKey {
+            namespace: "mcp".into(),
+            host: "a.static".into(),
+        };
+        assert_eq!(world.get(&EndpointsOf(key)).len(), count, "{source}");
+    }
 }

@@ -166,8 +166,9 @@ pub enum Change {
     Put(Owner, AnyObject),
     /// The owner no longer has this object.
     Delete(Owner, ObjectKey),
-    /// The owner still has this object, in a version that cannot be used: what it told before, if anything, stays in force.
-    Keep(Owner, ObjectKey),
+    /// The owner still has this object, in a version that cannot be used: what it told before stays in force. Where it told
+    /// nothing that was valid, the substitute is put there, if the object has one ([`crate::closed`]).
+    Keep(Owner, ObjectKey, Option<AnyObject>),
     /// The endpoints that one shard of an owner knows for a service. An empty list keeps the service.
     Endpoints {
         /// Who says so. An owner changes its own shards only.
@@ -218,7 +219,7 @@ impl Change {
     /// Who says this; `None` for what is of the whole mesh.
     pub fn owner(&self) -> Option<&Owner> {
         match self {
-            Change::Put(owner, _) | Change::Delete(owner, _) | Change::Keep(owner, _) => {
+            Change::Put(owner, _) | Change::Delete(owner, _) | Change::Keep(owner, _, _) => {
                 Some(owner)
             }
             Change::Gone(owner) => Some(owner),

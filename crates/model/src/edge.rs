@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use crate::template::Asker;
+
 pub use documents::{EdgeDocuments, EdgeFile};
 pub use mcp::{Mcp, McpEntry, Moved, Transport};
 pub use remotes::{RemoteIngress, RemoteIngresses};
@@ -63,6 +65,8 @@ pub struct Users {
     /// Lines as htpasswd writes them, sorted by name: `name:{SHA}hash`, which Envoy reads, and `name:$apr1$salt$hash`, which a
     /// script reads.
     pub lines: Arc<str>,
+    /// The object that names them: only its proxies get the lines.
+    pub asker: Asker,
 }
 
 impl Users {

@@ -14,6 +14,15 @@ impl Hostname {
     }
 }
 
+/// A host as the name that clients send with TLS, as Envoy compares them: in lower case. `None` for a wildcard that does
+/// not stand for whole labels, which Envoy refuses with all of its listener.
+pub fn server_name(host: &str) -> Option<String> {
+    let rest = host.strip_prefix('*').unwrap_or(host);
+    let is_partial = rest.contains('*')
+        || (rest.len() < host.len() && !rest.is_empty() && !rest.starts_with('.'));
+    (!is_partial).then(|| host.to_ascii_lowercase())
+}
+
 /// Whether two host names overlap: they are equal, or one is a wildcard that covers the other.
 ///
 /// Istio: pkg/config/host/name.go Matches, 1.32.
@@ -94,7 +103,22 @@ pub fn in_namespace<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::{matches, more_specific, subset_of};
+    use super::{matches, more_specific, server_name, subset_of};
+
+    #[test]
+    fn server_names_are_those_that_envoy_takes() {
+        for (host, name) in [
+            ("API.vendor.example", Some("api.vendor.example")),
+            ("*.Vendor.example", Some("*.vendor.example")),
+            ("*", Some("*")),
+            ("*gallery.vendor.example", None),
+            ("*-a.example", None),
+            ("a.*.example", None),
+            ("*.*.example", None),
+        ] {
+            assert_eq!(server_name(host).as_deref(), name, "{host}");
+        }
+    }
 
     #[test]
     fn a_wildcard_overlaps_what_ends_like_it_in_both_directions() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::change::SourceId;
+use crate::closed::Closed;
 use crate::derived::Derived;
 use crate::kinds::{Kind, Kinded};
 use crate::labels::Labels;
@@ -140,6 +141,8 @@ pub struct Meta {
     pub maker: Option<Arc<Maker>>,
     /// What it was made from; `None` for an object that was written.
     pub derived: Option<Arc<Derived>>,
+    /// Why it is the substitute of an object that was rejected; `None` for an object that is valid.
+    pub closed: Option<Arc<Closed>>,
     /// The identity its API gave it; empty for files.
     pub uid: Arc<str>,
     /// The version its API gave it; empty for files.
@@ -162,6 +165,7 @@ impl Meta {
             created: None,
             maker: None,
             derived: None,
+            closed: None,
             uid: Arc::default(),
             resource_version: Arc::default(),
             generation: 0,
@@ -178,6 +182,7 @@ impl Meta {
             && self.created == other.created
             && self.maker == other.maker
             && self.derived == other.derived
+            && self.closed == other.closed
     }
 
     /// The namespace of the object.

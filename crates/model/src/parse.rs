@@ -6,6 +6,7 @@
 
 mod body;
 mod check;
+mod closed;
 mod de;
 mod encode;
 mod json;
@@ -14,6 +15,7 @@ mod locate;
 mod meta;
 mod nearest;
 mod node;
+mod outline;
 mod scalar;
 mod template;
 mod tree;
@@ -112,6 +114,13 @@ impl Parsed {
     pub fn objects(&self) -> impl Iterator<Item = &AnyObject> {
         self.documents.iter().filter_map(|d| d.object.as_ref())
     }
+
+    /// The objects that count where no earlier version is known, in the order written: those that can be used, and the
+    /// substitutes of others.
+    pub fn in_force(&self) -> impl Iterator<Item = &AnyObject> {
+        let objects = self.documents.iter();
+        objects.filter_map(|d| d.object.as_ref().or(d.substitute.as_ref()))
+    }
 }
 
 /// One object of a text.
@@ -123,6 +132,8 @@ pub struct Document {
     pub key: Option<ObjectKey>,
     /// The object; `None` where it was refused.
     pub object: Option<AnyObject>,
+    /// What takes the place of an object that was refused and protects something ([`crate::closed`]).
+    pub substitute: Option<AnyObject>,
 }
 
 /// Reads the objects of a text. `file` is where it comes from, for people to find it.
@@ -184,6 +195,9 @@ impl<'a> Reader<'a> {
             Err(error) => {
                 self.syntax(error);
                 self.refused(document.line, None);
+                if let Some((kind, node)) = outline::read(document.text) {
+                    self.close(&node, document.line, kind);
+                }
             }
             Ok(node) => {
                 let findings = Self::duplicates(document.duplicates);
@@ -277,6 +291,7 @@ impl<'a> Reader<'a> {
                     message,
                     Some(help),
                 );
+                self.close(&node, line, found);
             }
             Some(found) => self.object(node, line, found, findings),
         }
@@ -307,6 +322,7 @@ impl<'a> Reader<'a> {
         if let Some(near) = near {
             let help = format!("did you mean {} of {}?", near.name(), near.api_version());
             self.refuse(at, line, code::UNKNOWN_KIND, message, Some(help));
+            self.close(node, line, near);
         } else if ours && group.ends_with(ISTIO) {
             let kinds = Kind::ALL.iter().filter(|k| k.group() == group);
             let names: Vec<_> = kinds.map(|k| k.name()).collect();
@@ -331,18 +347,11 @@ impl<'a> Reader<'a> {
         });
         let origin = self.origin(line);
         let meta = raw.map(|raw| Meta {
-            name: raw.name,
-            labels: raw.labels,
-            annotations: raw.annotations,
-            created: raw.created,
-            maker: raw.maker,
-            derived: None,
-            uid: raw.uid.into(),
-            resource_version: raw.resource_version.into(),
-            generation: raw.generation,
             templates,
-            origin: origin.clone(),
+            ..self.meta(raw, line)
         });
+        findings.extend(closed::contradiction(kind, &node));
+        let substitutes = self.substitutes(kind, &node, meta.as_ref(), line);
         let object = read_kind(kind, node, meta, &mut findings);
         // What values mean says more than limits do, so it comes first.
         let mut remarks = Vec::new();
@@ -391,12 +400,41 @@ impl<'a> Reader<'a> {
             last.origin = Some(origin);
             found.push(last);
         }
+        let object = object.filter(|_| !refused);
+        let wrong = found.iter().find(|d| d.severity == Severity::Error);
+        let substitute = substitutes
+            .filter(|_| object.is_none())
+            .and_then(|substitutes| self.substitute(substitutes, wrong));
         self.parsed.diagnostics.extend(found);
         self.parsed.documents.push(Document {
             line,
             key,
-            object: object.filter(|_| !refused),
+            object,
+            substitute,
         });
+    }
+
+    /// Gives the document that was just refused the substitute of an object of that kind.
+    fn close(&mut self, node: &Node<'_>, line: u32, kind: Kind) {
+        let wrong = self.parsed.diagnostics.last();
+        let substitute = self.substitute_unread(kind, node, line, wrong);
+        if let (Some(substitute), Some(document)) = (substitute, self.parsed.documents.last_mut()) {
+            document.key = Some(substitute.key());
+            document.substitute = Some(substitute);
+        }
+    }
+
+    fn meta(&self, raw: meta::RawMeta, line: u32) -> Meta {
+        Meta {
+            labels: raw.labels,
+            annotations: raw.annotations,
+            created: raw.created,
+            maker: raw.maker,
+            uid: raw.uid.into(),
+            resource_version: raw.resource_version.into(),
+            generation: raw.generation,
+            ..Meta::new(raw.name, self.origin(line))
+        }
     }
 
     /// Whether an object of which this was found is of no use.
@@ -457,6 +495,7 @@ impl<'a> Reader<'a> {
             line,
             key,
             object: None,
+            substitute: None,
         });
     }
 

@@ -4,7 +4,7 @@ mod features;
 
 use std::sync::Arc;
 
-pub use features::{Feature, Features, JwksFetch, Words};
+pub use features::{Feature, Features, JwksFetch, Listed, Words};
 pub use proto_istio::mesh::{MeshConfig, MeshNetworks};
 
 use crate::names::{ClusterId, Namespace};
@@ -28,8 +28,8 @@ pub struct Settings {
     pub system_namespace: Namespace,
     /// Where Secrets are for those alone whom the API of their cluster lets read them.
     pub access_reviews: AccessReviews,
-    /// What stands for the value of a Secret that is not there: nothing that anybody can know, so that it opens nothing.
-    /// Drawn when the process starts.
+    /// The key of the texts that take the place of values of Secrets which are not there, so that nobody can guess one. Drawn
+    /// when the process starts.
     pub unguessable: Redacted,
 }
 

@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::x509;
 
+/// The Secrets of the control plane's namespace that a CA may be kept in. Whoever reads one can be anybody in the mesh.
+pub const CA_SECRETS: [&str; 2] = ["istio-ca-secret", "cacerts"];
+
 /// Most roots that are taken of one text.
 pub const MOST_ROOTS: usize = 256;
 

@@ -2,9 +2,9 @@
 
 mod commands;
 mod findings;
+mod log;
 mod yaml;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -105,18 +105,18 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Serve(options) => {
-            log(&options.log, options.log_json);
+            log::start(&options.log, options.log_json);
             block_on(server::serve::serve(*options))
         }
         Command::Bootstrap(options) => {
             commands::bootstrap::run(&options, &mut std::io::stdout().lock())
         }
         Command::Gateway(options) => {
-            log(&options.log, false);
+            log::start(&options.log, false);
             block_on(commands::gateway::run(options, &mut out()))
         }
         Command::Ingress(options) => {
-            log(&options.log, false);
+            log::start(&options.log, false);
             block_on(commands::ingress::run(*options, &mut out()))
         }
         Command::Cert(options) => block_on(commands::cert::run(&options, &mut std::io::stdout())),
@@ -208,22 +208,6 @@ fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Resul
         .enable_all()
         .build()?
         .block_on(future)
-}
-
-fn log(level: &str, json: bool) {
-    let filter = tracing_subscriber::EnvFilter::try_new(level).unwrap_or_else(|error| {
-        eprintln!("pilothouse: --log {level:?}: {error}; using info");
-        tracing_subscriber::EnvFilter::new("info")
-    });
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_writer(std::io::stderr);
-    if json {
-        subscriber.json().init();
-    } else {
-        subscriber.with_ansi(std::io::stderr().is_terminal()).init();
-    }
 }
 
 #[cfg(test)]

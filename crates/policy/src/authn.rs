@@ -54,6 +54,9 @@ pub struct Peers {
     workloads: Vec<WorkloadPolicy>,
     /// Policies of the root namespace with a selector, which have no effect.
     ignored: Vec<(ObjectName, BTreeMap<String, String>)>,
+    /// Substitutes of policies that were rejected, with their selectors, empty ones for all workloads. What they cover is
+    /// strict, whatever other policies say.
+    closed: Vec<(ObjectName, BTreeMap<String, String>)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,6 +77,9 @@ struct WorkloadPolicy {
 impl Peers {
     /// The mode that policies of the namespace or the mesh state; `None` where there is none of them.
     pub fn of_namespace(&self) -> Option<MutualTls> {
+        if self.closed.iter().any(|(_, selector)| selector.is_empty()) {
+            return Some(MutualTls::Strict);
+        }
         let or_permissive = |p: &GeneralPolicy| p.mode.unwrap_or(MutualTls::Permissive);
         let mesh = self.mesh.as_ref().map(or_permissive);
         match self.namespace.as_ref().map(|n| n.mode) {
@@ -85,6 +91,9 @@ impl Peers {
 
     /// The mode in force for a port of a workload.
     pub fn of_workload(&self, labels: &Labels, port: u16) -> MutualTls {
+        if self.closing(labels).is_some() {
+            return MutualTls::Strict;
+        }
         let general = |p: &Option<GeneralPolicy>| p.as_ref().and_then(|p| p.mode);
         let mut mode = general(&self.mesh).unwrap_or(MutualTls::Permissive);
         mode = general(&self.namespace).unwrap_or(mode);
@@ -102,6 +111,9 @@ impl Peers {
 
     /// The policy, and the field of it, that decides the mode of a port; `None` where none states any.
     pub fn deciding(&self, labels: &Labels, port: u16) -> Option<(&ObjectName, String)> {
+        if let Some(name) = self.closing(labels) {
+            return Some((name, String::new()));
+        }
         let own = self
             .workloads
             .iter()
@@ -119,6 +131,13 @@ impl Peers {
             .flatten()
             .find(|p| p.mode.is_some())
             .map(|p| (&p.name, "spec.mtls.mode".to_owned()))
+    }
+
+    /// A policy that was rejected and covers a workload with these labels.
+    fn closing(&self, labels: &Labels) -> Option<&ObjectName> {
+        let mut closed = self.closed.iter();
+        let found = closed.find(|(_, selector)| labels.matches_map(selector));
+        found.map(|(name, _)| name)
     }
 
     /// Policies that select a workload with these labels and have no effect.
@@ -153,7 +172,20 @@ impl Query<Snapshot> for PeerPolicies {
                 .is_none_or(|s| s.match_labels.is_empty())
         };
         let mut peers = Peers::default();
+        let closed = |p: &Object<PeerAuthentication>| {
+            let selector = p.spec.selector.as_ref();
+            let selector = selector.map(|s| s.match_labels.clone());
+            let name = p.meta.name.clone();
+            p.meta.closed.as_ref()?;
+            Some((name, selector.unwrap_or_default()))
+        };
         for policy in oldest_first::<PeerAuthentication>(cx, &root) {
+            if general(&policy)
+                && let Some(closed) = closed(&policy)
+            {
+                peers.closed.push(closed);
+                continue;
+            }
             match &policy.spec.selector {
                 Some(selector) if !general(&policy) => {
                     let ignored = (policy.meta.name.clone(), selector.match_labels.clone());
@@ -171,6 +203,10 @@ impl Query<Snapshot> for PeerPolicies {
             return Arc::new(peers);
         }
         for policy in oldest_first::<PeerAuthentication>(cx, &self.0) {
+            if let Some(closed) = closed(&policy) {
+                peers.closed.push(closed);
+                continue;
+            }
             let spec = &policy.spec;
             let mode = MutualTls::of(spec.mtls.as_ref());
             match &spec.selector {

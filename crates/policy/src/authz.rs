@@ -17,10 +17,10 @@ use std::sync::Arc;
 use incr::Cx;
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
-use model::kinds::istio::AuthorizationPolicy;
+use model::kinds::istio::{AuthorizationPolicy, RequestAuthentication};
 use model::labels::Labels;
 use model::names::Namespace;
-use model::object::{Object, ObjectName};
+use model::object::{Meta, Object, ObjectName};
 use model::settings::{MeshConfig, Settings};
 use prost::Message;
 use proto_envoy::envoy::config::listener::v3 as listener;
@@ -28,6 +28,7 @@ use proto_envoy::envoy::config::rbac::v3::{Policy, Rbac, permission, principal, 
 use proto_envoy::envoy::extensions::filters::http::rbac::v3::Rbac as HttpRbac;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
 use proto_envoy::envoy::extensions::filters::network::rbac::v3::Rbac as NetworkRbac;
+use proto_istio::security::Rule;
 use proto_istio::security::authorization_policy::{Action as Stated, ActionDetail};
 use store::{Reads, Snapshot};
 
@@ -80,6 +81,18 @@ impl Policies {
                     found.add(policy);
                 }
             }
+            let closed = oldest_first::<RequestAuthentication>(cx, space).into_iter();
+            for policy in closed.filter(|policy| policy.meta.closed.is_some()) {
+                let target = Target {
+                    namespace: space,
+                    selector: policy.spec.selector.as_ref(),
+                    target_refs: &policy.spec.target_refs,
+                    target_ref: policy.spec.target_ref.as_ref(),
+                };
+                if target.covers(namespace, labels) {
+                    found.add(denying(&policy));
+                }
+            }
         }
         found
     }
@@ -101,6 +114,25 @@ impl Policies {
         };
         list.push(policy);
     }
+}
+
+/// What denies everything where a RequestAuthentication was rejected: which tokens it would have refused is not known.
+fn denying(policy: &Object<RequestAuthentication>) -> PolicyObject {
+    let ObjectName {
+        namespace, name, ..
+    } = &policy.meta.name;
+    // The rules of filters are told apart by the names of policies.
+    let name = ObjectName::new(namespace.clone(), format!("RequestAuthentication/{name}"));
+    let spec = AuthorizationPolicy {
+        action: Stated::Deny.into(),
+        rules: vec![Rule::default()],
+        ..AuthorizationPolicy::default()
+    };
+    Arc::new(Object {
+        meta: Meta::new(name, policy.meta.origin.clone()),
+        spec,
+        status: Default::default(),
+    })
 }
 
 /// What policies depend on besides themselves.

@@ -17,8 +17,9 @@ use proto_envoy::envoy::config::core::v3::{DataSource, HttpUri, data_source, htt
 use proto_envoy::envoy::config::route::v3::{RouteMatch, route_match};
 use proto_envoy::envoy::extensions::filters::http::jwt_authn::v3 as envoy;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
-use proto_istio::security::JwtRule;
+use proto_istio::security::{ClaimToHeader, JwtHeader, JwtRule};
 use store::{Reads, Snapshot};
+use validate::text::{is_token, one_line};
 
 use crate::{filters, provider_cluster};
 use mesh::capabilities::name::JWT_AUTHN;
@@ -80,7 +81,7 @@ pub fn filter(
                         trouble.instead
                     });
                     for field in nameless(rule) {
-                        let why = "a name that is empty is left out";
+                        let why = "a name that is empty, or not the name of a header, is left out";
                         let found = about(&policy, code::NAMELESS, Severity::Error, why);
                         diagnostics.push(found.at(format!("spec.jwtRules[{at}].{field}")));
                     }
@@ -168,29 +169,39 @@ fn keys(cx: &Cx<'_, Snapshot>, rule: &JwtRule) -> Result<Keys, Trouble> {
     }
 }
 
-/// The fields of a rule that hold an empty name, for which Envoy would refuse the whole listener.
+/// Whether Envoy takes tokens from a header.
+fn is_source(from: &JwtHeader) -> bool {
+    is_token(&from.name) && one_line(&from.prefix).is_ok()
+}
+
+/// Whether Envoy can put a claim into a header.
+fn is_target(to: &ClaimToHeader) -> bool {
+    is_token(&to.header) && !to.claim.is_empty()
+}
+
+/// The fields of a rule that hold a name which is empty or not that of a header, for which Envoy would refuse the whole
+/// listener.
 fn nameless(rule: &JwtRule) -> Vec<&'static str> {
     let claims = &rule.output_claim_to_headers;
     [
-        (
-            "fromHeaders",
-            rule.from_headers.iter().any(|h| h.name.is_empty()),
-        ),
+        ("fromHeaders", !rule.from_headers.iter().all(is_source)),
         ("fromParams", rule.from_params.iter().any(String::is_empty)),
         (
             "fromCookies",
             rule.from_cookies.iter().any(String::is_empty),
         ),
-        (
-            "outputClaimToHeaders",
-            claims
-                .iter()
-                .any(|c| c.header.is_empty() || c.claim.is_empty()),
-        ),
+        ("outputClaimToHeaders", !claims.iter().all(is_target)),
+        ("outputPayloadToHeader", payload_header(rule).is_none()),
     ]
     .into_iter()
     .filter_map(|(field, empty)| empty.then_some(field))
     .collect()
+}
+
+/// The header for the payload, or none where none is stated; `None` where Envoy would refuse its name.
+fn payload_header(rule: &JwtRule) -> Option<&str> {
+    let name = rule.output_payload_to_header.as_str();
+    (name.is_empty() || is_token(name)).then_some(name)
 }
 
 fn named(names: &[String]) -> Vec<String> {
@@ -360,7 +371,7 @@ fn provider(rule: &JwtRule, keys: &Keys, gateway: bool) -> envoy::JwtProvider {
         issuer: rule.issuer.clone(),
         audiences: rule.audiences.clone(),
         forward: rule.forward_original_token,
-        forward_payload_header: rule.output_payload_to_header.clone(),
+        forward_payload_header: payload_header(rule).unwrap_or_default().to_owned(),
         payload_in_metadata: PAYLOAD.to_owned(),
         normalize_payload_in_metadata: Some(envoy::jwt_provider::NormalizePayload {
             space_delimited_claims: space_delimited(&rule.space_delimited_claims),
@@ -369,7 +380,7 @@ fn provider(rule: &JwtRule, keys: &Keys, gateway: bool) -> envoy::JwtProvider {
         claim_to_headers: rule
             .output_claim_to_headers
             .iter()
-            .filter(|to| !to.header.is_empty() && !to.claim.is_empty())
+            .filter(|to| is_target(to))
             .map(|to| envoy::JwtClaimToHeader {
                 header_name: to.header.clone(),
                 claim_name: to.claim.clone(),
@@ -379,7 +390,7 @@ fn provider(rule: &JwtRule, keys: &Keys, gateway: bool) -> envoy::JwtProvider {
         from_headers: rule
             .from_headers
             .iter()
-            .filter(|from| !from.name.is_empty())
+            .filter(|from| is_source(from))
             .map(|from| envoy::JwtHeader {
                 name: from.name.clone(),
                 value_prefix: from.prefix.clone(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use model::Change;
 use model::jwks::{FetchedKeys, KeySource};
+use model::outside::Outside;
 use pilothouse_policy as policy;
 use policy::authn::{MutualTls, PeerPolicies};
 use policy::security::SecurityOf;
@@ -130,7 +131,7 @@ fn request_authentications_become_the_filters_recorded() {
         let wanted = &case["out"]["typedConfig"]["providers"]["origins-0"];
         if let Some(keys) = wanted["localJwks"]["inlineString"].as_str() {
             let fetched = Arc::new(FetchedKeys {
-                keys: Some(keys.into()),
+                keys: Some(Outside::new(keys.into())),
                 trouble: None,
             });
             let sources: Vec<KeySource> = world

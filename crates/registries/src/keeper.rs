@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::kinds::AnyObject;
+use model::outside::Outside;
 use model::{Kind, ObjectKey};
 
 use crate::limits::Limits;
@@ -120,8 +121,8 @@ impl Keeper {
     }
 
     /// Takes a report in.
-    pub fn take(&mut self, report: Report, now: Duration, told: &mut Vec<Told>) {
-        match report {
+    pub fn take(&mut self, report: Outside<Report>, now: Duration, told: &mut Vec<Told>) {
+        match report.into_inner() {
             Report::Service(name, instances) => self.service(name, &instances, now, told),
             Report::Whole(names) => self.whole(&names, now, told),
             Report::Lost(_) => _ = self.lost.get_or_insert(now),

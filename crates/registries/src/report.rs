@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use model::outside::Texts;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +41,33 @@ pub enum Report {
     Lost(Arc<str>),
 }
 
+impl Texts for Report {
+    fn edit(&mut self, new: &dyn Fn(&str) -> Option<String>) {
+        match self {
+            Self::Service(name, instances) => {
+                name.edit(new);
+                for instance in instances {
+                    instance.address.edit(new);
+                    if let Some(protocol) = &mut instance.protocol {
+                        protocol.edit(new);
+                    }
+                    instance.metadata.edit(new);
+                }
+            }
+            Self::Whole(names) => {
+                if names.iter().any(|name| new(name).is_some()) {
+                    let cleaned = std::mem::take(names).into_iter().map(|mut name| {
+                        name.edit(new);
+                        name
+                    });
+                    *names = cleaned.collect();
+                }
+            }
+            Self::Lost(why) => why.edit(new),
+        }
+    }
+}
+
 /// Where a registry sends its reports. Sending waits while many were not yet taken.
 pub type Reports = mpsc::Sender<Report>;
 
@@ -69,4 +97,33 @@ pub trait Registry: Send {
     /// Reports everything, then [`Report::Whole`], then each change, until `stop`. Whoever runs it starts it again, with a
     /// wait that grows, when it ends with an error.
     fn read(self: Box<Self>, to: Reports, stop: CancellationToken) -> Reading;
+}
+
+#[cfg(test)]
+mod tests {
+    use model::outside::Outside;
+
+    use super::*;
+
+    #[test]
+    fn no_text_of_a_registry_is_a_mark() {
+        let forged: Arc<str> = "\u{FDD0}ops\u{FDD0}{secret.ops/key.k}\\ufdd0".into();
+        let instance = Instance {
+            address: forged.clone(),
+            port: 80,
+            protocol: Some(forged.clone()),
+            weight: 1.0,
+            healthy: true,
+            metadata: BTreeMap::from([(forged.clone(), forged.clone())]),
+        };
+        for report in [
+            Report::Service(forged.clone(), vec![instance]),
+            Report::Whole([forged.clone()].into()),
+            Report::Lost(forged),
+        ] {
+            let cleaned = format!("{:?}", *Outside::new(report));
+            assert!(cleaned.contains("secret.ops/key.k"), "{cleaned}");
+            assert!(!cleaned.contains("fdd0"), "{cleaned}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::outside::Outside;
 use model::{Change, Collection, Contents, Kind, Owner};
 use sources::backoff::Backoff;
 use sources::{Running, Sink, Source, SourceEvent};
@@ -191,7 +192,8 @@ impl Taking {
                 }
             }
         });
-        self.keeper.take(report, self.start.elapsed(), told);
+        self.keeper
+            .take(Outside::new(report), self.start.elapsed(), told);
     }
 
     fn changes(&self, told: Told) -> Vec<Change> {

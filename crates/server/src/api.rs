@@ -210,6 +210,8 @@ pub async fn start(
         .await
         .with_context(|| format!("cannot listen on {} (--api-addr)", options.api_addr))?;
     let store = open_store(data, options).await?;
+    // Before the certificates, for which `pilothouse kubeconfig` waits.
+    apiserver::pki::Files::of(data).keep_address(listener.local_addr()?)?;
     let access = configured_access(options)?;
     let audit = match &options.api_audit_log {
         Some(file) => Audit::to_file(file)

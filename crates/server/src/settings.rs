@@ -13,6 +13,7 @@ mod config_maps;
 mod files;
 mod headers;
 mod ingress;
+mod partners;
 mod source;
 
 use model::SourceId;

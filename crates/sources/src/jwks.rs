@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use model::jwks::{Demand, FetchedKeys, KeySource};
+use model::outside::Outside;
 use model::{Change, Contents, Owner};
 use tokio::sync::watch;
 use tokio::task::Id;
@@ -232,7 +233,7 @@ impl Keeping for Known {
                 entry.good = Some(now);
                 entry.due = now + spread(refresh(&source, &keys, self.options.refresh), jitter);
                 FetchedKeys {
-                    keys: Some(keys),
+                    keys: Some(Outside::new(keys)),
                     trouble: None,
                 }
             }

@@ -45,7 +45,12 @@ pub enum ObjectIndex {
     Grant,
     /// `namespace/name` of a Gateway that applies a VirtualService.
     Gateway,
+    /// [`CLOSED`]: substitutes of objects that were rejected, of every kind.
+    Closed,
 }
+
+/// The value of [`ObjectIndex::Closed`].
+pub const CLOSED: &str = "closed";
 
 /// The value of [`ObjectIndex::Label`] that holds all Namespaces.
 pub const EVERY: &str = "?every";
@@ -73,6 +78,7 @@ impl ObjectIndex {
             Self::Target => "target",
             Self::Grant => "grant",
             Self::Gateway => "gateway",
+            Self::Closed => "closed",
         }
     }
 }

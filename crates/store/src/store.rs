@@ -187,7 +187,9 @@ impl Writing<'_> {
         match change {
             Change::Put(owner, object) => self.put(&owner, object),
             Change::Delete(owner, key) => self.delete(&owner, &owner.key(&key)),
-            Change::Keep(owner, key) => self.keep(&owner, owner.key(&key)),
+            Change::Keep(owner, key, substitute) => {
+                self.keep(&owner, owner.key(&key), substitute);
+            }
             Change::Endpoints {
                 owner,
                 service,
@@ -264,7 +266,19 @@ impl Writing<'_> {
         }
     }
 
-    fn keep(&mut self, owner: &Owner, key: ObjectKey) {
+    /// Keeps the valid version that the owner told before. Without one the substitute counts, which is always that of the
+    /// newest version.
+    fn keep(&mut self, owner: &Owner, key: ObjectKey, substitute: Option<AnyObject>) {
+        let is_closed = self
+            .store
+            .versions(&key)
+            .find(|(other, _)| *other == owner)
+            .map(|(_, object)| object.meta().closed.is_some());
+        match (is_closed, substitute) {
+            (None | Some(true), Some(substitute)) => return self.put(owner, substitute),
+            (Some(true), None) => return self.delete(owner, &key),
+            _ => {}
+        }
         let held = self.store.owners.get_mut(owner);
         let members = held.and_then(|held| held.objects.get_mut(&key.kind));
         if let Some(members) = members.filter(|members| members.contains(&key.name)) {

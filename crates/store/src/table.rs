@@ -6,7 +6,7 @@ use model::kinds::Kinded;
 use model::{Name, Namespace, Object, ObjectName, Owner};
 use rpds::{HashTrieMapSync, RedBlackTreeMapSync, RedBlackTreeSetSync};
 
-use crate::index::{IndexEntry, Indexed};
+use crate::index::{CLOSED, IndexEntry, Indexed, ObjectIndex};
 
 /// An object in force, and whose version that is.
 #[derive(Debug)]
@@ -214,12 +214,16 @@ impl<T: Indexed> Table<T> {
 pub(crate) fn index_entries<T: Indexed>(object: Option<&Object<T>>) -> Vec<IndexEntry> {
     let mut entries = Vec::new();
     if let Some(object) = object {
-        T::index(object, &mut |index, value| {
+        let mut emit = |index, value: String| {
             entries.push(IndexEntry {
                 index,
                 value: value.into(),
             })
-        });
+        };
+        T::index(object, &mut emit);
+        if object.meta.closed.is_some() {
+            emit(ObjectIndex::Closed, CLOSED.to_owned());
+        }
         entries.sort();
         entries.dedup();
     }

@@ -16,7 +16,7 @@ use xds::TypeUrl;
 
 use crate::message::decode_recorded;
 use crate::recorded::recording;
-use crate::world::{World, node, settings};
+use crate::world::{World, as_istiod, node, settings};
 
 /// One recorded test.
 pub struct IstioTest {
@@ -103,7 +103,7 @@ impl IstioTest {
             .filter_map(|f| f.as_object())
             .flatten()
             .filter_map(|(name, value)| Some((flag(name)?.to_owned(), text(value))));
-        settings.features = Arc::new(Features::from_env(flags));
+        settings.features = Arc::new(Features::from_env(as_istiod().chain(flags)));
         let mut world = World::new(settings);
         let helped = self.outputs.iter().any(|o| o.serves(8080));
         let objects = objects::of(&input.scenario, &input.kube, &output.proxy, helped);

@@ -21,4 +21,4 @@ pub use marked::{derived_as_marked, edge};
 pub use message::{decode, decode_recorded};
 pub use recorded::{Score, Table, cases, recording, recordings};
 pub use scenario::{Expected, Scenario};
-pub use world::{World, node, settings};
+pub use world::{World, as_istiod, node, settings};

@@ -15,7 +15,7 @@ use xds::TypeUrl;
 
 use crate::message::decode;
 use crate::recorded::recording;
-use crate::world::{World, node, settings};
+use crate::world::{World, as_istiod, node, settings};
 
 /// A scenario: a folder with `nodes/` and `expected/`, and maybe `config/`, `mesh.yaml`, `networks.yaml`,
 /// `scenario.json`, and `clusters/NAME/` of each remote cluster.
@@ -162,12 +162,13 @@ fn read_settings(folder: &Path) -> Settings {
         settings.networks = Arc::new(networks.value.unwrap_or_default());
     }
     let options = folder.join("scenario.json");
-    if options.is_file() {
-        let options = json(&options);
-        let variables = options["env"].as_object().into_iter().flatten();
-        let variables = variables.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())));
-        settings.features = Arc::new(Features::from_env(variables));
-    }
+    let options = match options.is_file() {
+        true => json(&options),
+        false => Value::Null,
+    };
+    let variables = options["env"].as_object().into_iter().flatten();
+    let variables = variables.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())));
+    settings.features = Arc::new(Features::from_env(as_istiod().chain(variables)));
     settings
 }
 

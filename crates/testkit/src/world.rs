@@ -34,6 +34,13 @@ pub struct World {
     owner: Owner,
 }
 
+/// What lets configuration do what istiod lets it do: recordings have endpoints and Gateways on the machine of a proxy.
+pub fn as_istiod() -> impl Iterator<Item = (String, String)> {
+    let all = ["PILOTHOUSE_LOCAL_ENDPOINTS", "PILOTHOUSE_GATEWAY_BINDS"];
+    all.into_iter()
+        .map(|name| (name.to_owned(), "*".to_owned()))
+}
+
 /// Settings of a mesh whose configuration sets these fields over Istio's defaults.
 ///
 /// # Panics

@@ -2,6 +2,7 @@
 
 mod check;
 mod condition;
+pub mod envoy;
 mod functions;
 mod kind;
 

@@ -7,6 +7,7 @@
 pub mod annotation;
 pub mod cel;
 pub mod mesh;
+pub mod overlay;
 pub mod quantity;
 pub mod report;
 pub mod rules;

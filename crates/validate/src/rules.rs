@@ -26,6 +26,7 @@ mod workload;
 use model::{AnyObject, Meta};
 
 use crate::report::{At, Report};
+use crate::text::variable_name;
 
 pub use traffic_policy::{
     client_tls, connection_pool, locality, outlier_detection, retries, zone_aware,
@@ -68,6 +69,10 @@ pub fn object(object: &AnyObject, report: &mut Report) {
             selector::workloads(o.spec.selector.as_ref(), at, report);
             if o.spec.concurrency.is_some_and(|threads| threads < 0) {
                 report.error(&at.field("concurrency"), "must not be negative");
+            }
+            let at = at.field("environmentVariables");
+            for name in o.spec.environment_variables.keys() {
+                report.check(&at.field(name), variable_name(name));
             }
         }
         AnyObject::AuthorizationPolicy(o) => authorization::check(&o.spec, at, report),

@@ -16,11 +16,12 @@ use proto_istio::wkt::Duration;
 
 pub use header::{
     header_name_to_match, header_name_to_remove, header_name_to_set, header_value, is_authority,
-    is_claim, is_token,
+    is_claim, is_token, literal_format,
 };
 pub use host::{
     fqdn, host_of_gateway_route, namespaced_host, partial_wildcard, trust_domain, wildcard_domain,
 };
+pub(crate) use regex::program_size;
 pub use regex::{re2, re2_syntax};
 pub use security::{
     Check, attribute, empty_values, ips, is_literal, path_template, ports, service_accounts,
@@ -29,6 +30,10 @@ pub use security::{
 pub use url::{is_request_url, is_url, jwks_uri, plugin_url, url_part};
 
 const MILLISECOND: i128 = 1_000_000;
+/// The longest time that Envoy can count: the nanoseconds in 64 bits, but for less than a second.
+const LONGEST_TIME: i128 = 9_223_372_035_000_000_000;
+/// The longest name of a query parameter that Envoy matches, in bytes.
+const LONGEST_PARAMETER: usize = 1024;
 
 /// A port of TCP.
 pub fn port(number: i64) -> Check {
@@ -36,6 +41,17 @@ pub fn port(number: i64) -> Check {
         return Ok(());
     }
     Err(format!("the port {number} is not between 1 and 65535"))
+}
+
+/// A name of a variable that every shell can read.
+pub fn variable_name(name: &str) -> Check {
+    let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    if name.bytes().all(is_word) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit()) {
+        return Ok(());
+    }
+    Err(format!(
+        "{name:?} is not the name of a variable: letters, digits and `_`, and no digit first"
+    ))
 }
 
 /// A time of at least a millisecond, in whole ones.
@@ -49,7 +65,35 @@ pub fn duration(time: Duration) -> Check {
     if nanos % MILLISECOND != 0 {
         return Err("only whole milliseconds are possible".to_owned());
     }
+    countable(time)
+}
+
+/// A time that Envoy can count, which may be none.
+pub fn countable(time: Duration) -> Check {
+    match time.as_nanos() {
+        ..0 => Err("must not be negative".to_owned()),
+        0..=LONGEST_TIME => Ok(()),
+        _ => Err("is longer than Envoy can count, which is 292 years".to_owned()),
+    }
+}
+
+/// A text that goes into a header of HTTP: Envoy refuses line breaks and NUL in it.
+pub fn one_line(text: &str) -> Check {
+    if text.contains(['\r', '\n', '\0']) {
+        return Err("has a line break or NUL".to_owned());
+    }
     Ok(())
+}
+
+/// The name of a query parameter.
+pub fn query_parameter(name: &str) -> Check {
+    match name.len() {
+        0 => Err("the name of the query parameter is empty".to_owned()),
+        1..=LONGEST_PARAMETER => Ok(()),
+        more => Err(format!(
+            "the name of the query parameter has {more} bytes, more than {LONGEST_PARAMETER}"
+        )),
+    }
 }
 
 /// A time of [`duration`], where one is set.

@@ -173,6 +173,15 @@ impl ResourceSet {
         found
     }
 
+    /// Those with findings. Costs what there are.
+    pub fn with_findings(&self) -> Vec<Arc<Resource>> {
+        let mut found = Vec::new();
+        if let Some(root) = &self.0 {
+            root.with_findings(&mut found);
+        }
+        found
+    }
+
     /// Every resource, by name.
     pub fn iter(&self) -> Iter<'_> {
         let mut iter = Iter {

@@ -60,6 +60,7 @@ use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode as OutboundMod
 use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet, any};
 
+use crate::judged;
 use crate::load_assignment::{EndpointClient, NetworkWays, Place};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 
@@ -173,7 +174,7 @@ impl ClustersOf {
             .iter()
             .flat_map(|c| envoy_filter::cluster::added(&patches, *c))
         {
-            resources.push(Arc::new(Resource::encode(cluster.name.as_str(), cluster)));
+            resources.extend(judged::cluster(cluster, Vec::new()));
         }
         let all = shared.set.and(resources);
         match &self.calls {
@@ -192,8 +193,7 @@ fn encode(
 ) -> Option<Arc<Resource>> {
     let mut found = Vec::new();
     let cluster = envoy_filter::cluster::apply(patches, context, cluster, hosts, &mut found)?;
-    let resource = Resource::encode(cluster.name.as_str(), &cluster);
-    Some(Arc::new(resource.finding(found)))
+    judged::cluster(&cluster, found)
 }
 
 /// The clusters of a service, and those that pass TLS through by SNI where they are wanted.

@@ -28,6 +28,7 @@ use proto_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use store::{Reads, Snapshot};
 
 use crate::clusters::{self, Outbound, ServiceKeyed};
+use crate::judged;
 use crate::load_assignment::groups::{self, Group};
 use crate::load_assignment::locality::LocalityLb;
 use crate::load_assignment::select::{self, By, Known, Selection};
@@ -287,10 +288,9 @@ fn cluster_names<'a>(
 }
 
 fn encode(cluster: &str, groups: &[Group<'_>]) -> Resource {
-    let message = ClusterLoadAssignment {
+    judged::assignment(ClusterLoadAssignment {
         cluster_name: cluster.to_owned(),
         endpoints: groups::encode(groups),
         ..ClusterLoadAssignment::default()
-    };
-    Resource::encode(cluster, &message)
+    })
 }

@@ -1,34 +1,45 @@
-//! Values in place of secret templates: the last thing that happens to a resource before it is sent.
+//! Values in place of marks: the last thing that happens to a resource before it is sent.
 //!
-//! What has no template costs nothing here. A resource with one is read, filled and encoded once for all who get it. A
-//! text that is JSON is filled within its texts, so that no value becomes part of its syntax.
+//! A value is for proxies that have proven to be of the asking object's namespace, and for gateways that have proven to be
+//! of the namespace of a Gateway that the object names. For others, and where there is no value, the route, the HTTP filter
+//! or the filter chain that needs it is closed ([`closed`]); elsewhere it gets a text that differs for each asker, Secret,
+//! key and audience, and that nobody can guess.
+//!
+//! What has no mark costs nothing here. A resource with one is read, filled and encoded once for each audience. A text that
+//! is JSON is filled within its texts, so that no value becomes part of its syntax.
 
-use std::collections::BTreeMap;
+mod closed;
+mod filler;
+
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use descriptors::texts::{self, Text};
+use descriptors::texts::{self, Edit};
 use incr::{Cx, Query};
 use mesh::proxy::Traits;
 use model::names::Namespace;
-use model::template::{self, SecretRef};
-use store::template::value_within;
+use model::node::Role;
+use model::template::{Asker, Gateways};
 use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet, TypeUrl};
 
-/// A resource may grow by so many bytes for the objects of one namespace; further values of theirs are left out.
-const MOST_BYTES: usize = 1 << 20;
-/// The message whose `value` Envoy takes for a format, where `%` begins a command.
-const HEADER: &str = "envoy.config.core.v3.HeaderValue";
+use filler::{Filler, Written};
+
+use crate::judged;
 
 /// Who gets a resource.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Reader {
-    /// Proxies that have not proven to be of their namespace: they get no value of a Secret.
+    /// Proxies that have not proven to be of their namespace: they get no value.
     Anybody,
     /// Proxies that have.
-    Proven,
+    Proven {
+        /// Their namespace.
+        namespace: Namespace,
+        /// Whether they are gateways.
+        is_gateway: bool,
+    },
 }
 
 impl Reader {
@@ -36,18 +47,37 @@ impl Reader {
     pub(crate) fn of(proxy: &Traits<'_>) -> Self {
         let identity = proxy.node.identity.as_ref();
         match identity.is_some_and(|i| i.namespace == *proxy.namespace()) {
-            true => Self::Proven,
+            true => Self::Proven {
+                namespace: proxy.namespace().clone(),
+                is_gateway: proxy.node.role == Role::Router,
+            },
             false => Self::Anybody,
         }
     }
+
+    /// Whether they may have what an object asks for.
+    fn may_have(&self, cx: &Cx<'_, Snapshot>, asker: &Asker) -> bool {
+        let Self::Proven {
+            namespace,
+            is_gateway,
+        } = self
+        else {
+            return false;
+        };
+        let is_named = || match &asker.gateways {
+            Gateways::Of(named) => named.contains(namespace),
+            Gateways::Edge => *namespace == cx.settings().features.edge_namespace,
+        };
+        *namespace == asker.name.namespace || *is_gateway && is_named()
+    }
 }
 
-/// The set with values in place of templates.
+/// The set with values in place of marks.
 pub(crate) fn filled(
     cx: &Cx<'_, Snapshot>,
     ty: TypeUrl,
     set: ResourceSet,
-    reader: Reader,
+    reader: &Reader,
 ) -> ResourceSet {
     let marked = set.marked();
     if marked.is_empty() {
@@ -57,14 +87,14 @@ pub(crate) fn filled(
         let query = Filled {
             ty,
             resource,
-            reader,
+            reader: reader.clone(),
         };
         (*cx.query(&query)).clone()
     });
     set.replaced([], filled)
 }
 
-/// A resource with values in place of its templates.
+/// A resource with values in place of its marks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Filled {
     ty: TypeUrl,
@@ -85,80 +115,19 @@ impl Query<Snapshot> for Filled {
     type Value = Arc<Resource>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
-        let body = &self.resource.body;
-        let url = self.ty.as_str();
-        let written = |message: &Bytes| -> Bytes {
-            let mut text_of = |text: Text<'_>| template::written(text.text).into_owned();
-            edited(url, message, &mut text_of).into()
+        let (url, resource) = (self.ty.as_str(), &self.resource);
+        let mut filler = Filler::new(cx, &self.reader, self.ty);
+        // What cannot be read stays as it is: marks are sealed, and say nothing to those that get them.
+        let edited = |message: &Bytes, edit: &mut dyn Edit| {
+            let edited = texts::edit(url, message, edit);
+            edited.map_or_else(|| message.clone(), Bytes::from)
         };
-        let shown = written(self.resource.shown());
-        let settings = cx.settings();
-        if !settings.features.secret_templates {
-            let name = self.resource.name.clone();
-            let resource = Resource::from_bytes(name, written(body)).hide(shown);
-            return Arc::new(resource.finding(self.resource.findings().to_vec()));
-        }
-        let mut used: BTreeMap<Namespace, usize> = BTreeMap::new();
-        let mut text_of = |wanted: &SecretRef, in_header: bool| {
-            let used = used.entry(wanted.asking.clone()).or_default();
-            let known = match self.reader {
-                Reader::Anybody => None,
-                Reader::Proven => value_within(cx, wanted, MOST_BYTES - *used).ok(),
-            };
-            let text = known.and_then(|value| {
-                let text = value.reveal();
-                let text = match in_header {
-                    true if text.bytes().any(|b| b.is_ascii_control() && b != b'\t') => {
-                        return None;
-                    }
-                    true => text.replace('%', "%%"),
-                    false => text.to_owned(),
-                };
-                let sum = *used + text.len();
-                (sum <= MOST_BYTES).then(|| *used = sum)?;
-                Some(text)
-            });
-            // What has no value must be nothing that anybody could know.
-            text.unwrap_or_else(|| settings.unguessable.reveal().to_owned())
-        };
-        let body = edited(url, body, &mut |text| {
-            let in_header = text.message == HEADER;
-            fill_text(text.text, &mut |wanted| text_of(wanted, in_header))
-        });
-        Arc::new(self.resource.fill(body.into(), shown))
-    }
-}
-
-/// The message with each of its marked texts replaced. What cannot be read stays as it is.
-fn edited(type_url: &str, body: &[u8], edit: &mut dyn FnMut(Text<'_>) -> String) -> Vec<u8> {
-    let mut of_marked = |text: Text<'_>| {
-        let is_marked = template::is_marked(text.text.as_bytes());
-        is_marked.then(|| edit(text))
-    };
-    let edited = texts::edit(type_url, body, &template::is_marked, &mut of_marked);
-    edited.unwrap_or_else(|| body.to_vec())
-}
-
-/// The text with its templates filled; where it is JSON, within the texts of that.
-fn fill_text(text: &str, value: &mut dyn FnMut(&SecretRef) -> String) -> String {
-    if text.trim_start().starts_with(['{', '['])
-        && let Ok(mut json) = serde_json::from_str::<serde_json::Value>(text)
-    {
-        fill_json(&mut json, value);
-        return json.to_string();
-    }
-    template::filled(text, value).into_owned()
-}
-
-fn fill_json(json: &mut serde_json::Value, value: &mut dyn FnMut(&SecretRef) -> String) {
-    match json {
-        serde_json::Value::String(text) => *text = fill_text(text, value),
-        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| fill_json(item, value)),
-        serde_json::Value::Object(fields) => {
-            for item in fields.values_mut() {
-                fill_json(item, value);
-            }
-        }
-        _ => {}
+        let body = edited(&resource.body, &mut filler);
+        let shown = edited(resource.shown(), &mut Written);
+        // What came may be a value that Envoy refuses where the text stands.
+        let body = judged::filled(self.ty, body).unwrap_or_else(|| shown.clone());
+        let mut found = resource.findings().to_vec();
+        found.extend(filler.found());
+        Arc::new(resource.fill(body, shown).finding(found))
     }
 }

@@ -9,6 +9,7 @@ pub mod endpoints;
 pub mod filled;
 pub mod findings;
 mod hashed;
+mod judged;
 pub mod listeners;
 mod load_assignment;
 pub mod name_table;

@@ -43,6 +43,7 @@ use store::{Reads, Snapshot};
 use xds::{Resource, ResourceSet};
 
 use crate::hashed::Hashed;
+use crate::judged;
 
 pub use client::ListenersOf;
 
@@ -105,7 +106,7 @@ fn plain_http(cx: &Cx<'_, Snapshot>) -> &'static [&'static str] {
 /// The listeners that patches add.
 fn added(patches: &ListenerPatches, context: Context) -> impl Iterator<Item = Arc<Resource>> {
     envoy_filter::listener::added(patches, context)
-        .map(|l| Arc::new(Resource::encode(l.name.as_str(), l)))
+        .filter_map(|listener| judged::listener(listener.clone(), Vec::new()))
 }
 
 /// A listener, encoded as the patches leave it.
@@ -119,8 +120,7 @@ fn encode(
         Some(patches) => envoy_filter::listener::apply(patches, context, listener, &mut found)?,
         None => listener,
     };
-    let resource = Resource::encode(listener.name.as_str(), &listener);
-    Some(Arc::new(resource.finding(found)))
+    judged::listener(listener, found)
 }
 
 impl InboundServer {

@@ -16,7 +16,7 @@ mod edge;
 mod encode;
 mod filters;
 mod gateway;
-mod hash;
+pub(crate) mod hash;
 mod headers;
 mod matching;
 mod named;

@@ -10,6 +10,7 @@ mod allowed;
 mod made;
 mod named;
 mod own;
+mod spiffe;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,8 @@
 //! The roots that agents are told to judge peers by (PCDS): a ProxyConfig that has nothing else.
 //!
+//! An agent judges every peer by all of them, whatever the trust domain. Roots of other trust domains are therefore kept
+//! from it, unless the operator has them sent (`PILOTHOUSE_UNBOUND_FOREIGN_ROOTS`).
+//!
 //! Istio: pilot/pkg/xds/pcds.go, 1.32.
 
 use std::sync::Arc;
@@ -20,7 +23,11 @@ impl TrustBundleOf {
         if !cx.settings().features.multi_root {
             return ResourceSet::default();
         }
-        let roots = cx.query(&TrustBundle);
+        let bundle = cx.query(&TrustBundle);
+        let roots = match cx.settings().features.unbound_foreign_roots {
+            true => bundle.all(),
+            false => bundle.own.iter().collect(),
+        };
         let config = ProxyConfig {
             ca_certificates_pem: roots.iter().map(|pem| pem.to_string()).collect(),
             ..ProxyConfig::default()

@@ -48,7 +48,7 @@ pub struct View {
     pub(crate) secrets: Hashed<SecretsOf>,
     /// What decides the configurations of their extensions.
     pub(crate) extensions: Hashed<ExtensionConfigsOf>,
-    /// Whether they get values of Secrets that templates name.
+    /// Who they are, for values of Secrets.
     reader: Reader,
 }
 
@@ -76,13 +76,13 @@ impl View {
             return TypeSet::Nothing(ty);
         }
         match ty {
-            TypeUrl::Cluster => TypeSet::Clusters(self.clusters.clone(), self.reader),
+            TypeUrl::Cluster => TypeSet::Clusters(self.clusters.clone(), self.reader.clone()),
             TypeUrl::Endpoint => TypeSet::Endpoints(self.endpoints.clone()),
-            TypeUrl::Listener => TypeSet::Listeners(self.listeners.clone(), self.reader),
-            TypeUrl::Route => TypeSet::Routes(self.routes.clone(), self.reader),
+            TypeUrl::Listener => TypeSet::Listeners(self.listeners.clone(), self.reader.clone()),
+            TypeUrl::Route => TypeSet::Routes(self.routes.clone(), self.reader.clone()),
             TypeUrl::NameTable => TypeSet::NameTable(self.names.clone()),
             TypeUrl::Secret => TypeSet::Secrets(self.secrets.clone()),
-            TypeUrl::Extension => TypeSet::Extensions(self.extensions.clone(), self.reader),
+            TypeUrl::Extension => TypeSet::Extensions(self.extensions.clone(), self.reader.clone()),
             TypeUrl::ProxyConfig => TypeSet::TrustBundle(TrustBundleOf),
         }
     }
@@ -119,7 +119,8 @@ impl View {
             listeners: self.listeners.clone(),
             routes: self.routes.clone(),
             secrets: self.secrets.clone(),
-            reader: self.reader,
+            extensions: self.extensions.clone(),
+            reader: self.reader.clone(),
         }
     }
 }

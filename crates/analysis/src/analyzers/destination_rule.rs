@@ -33,13 +33,27 @@ pub(crate) fn ca_certificates(
             && tls.ca_certificates.is_empty()
             && (tls.credential_name.is_empty() || !selects)
     };
-    const HELP: &str =
-        "set caCertificates to the file of the roots that the server's certificate must come from";
+    let effect = |tls: &ClientTlsSettings| match (tls.credential_name.is_empty(), tls.mode()) {
+        (true, _) => "trusts whoever answers: no roots are set",
+        (false, TlSmode::Mutual) => "fails at sidecars: they may not read credentialName",
+        (false, _) => {
+            "trusts the roots of the system at sidecars: they may not read credentialName"
+        }
+    };
+    let help = |tls: &ClientTlsSettings| match tls.credential_name.is_empty() {
+        true => {
+            "set caCertificates to the file of the roots that the server's certificate must come from"
+        }
+        false => {
+            "credentialName counts for sidecars only in a rule with a workloadSelector: add one, or set caCertificates"
+        }
+    };
     if let Some(tls) = policy.tls.as_ref().filter(unverified) {
         let message = format!(
-            "TLS of mode {} to {} trusts whoever answers: no roots are set",
+            "TLS of mode {} to {} {}",
             tls.mode().as_str_name(),
-            rule.spec.host
+            rule.spec.host,
+            effect(tls)
         );
         report
             .add(
@@ -48,15 +62,16 @@ pub(crate) fn ca_certificates(
                 "spec.trafficPolicy.tls",
                 message,
             )
-            .help(HELP);
+            .help(help(tls));
     }
     for (i, port) in policy.port_level_settings.iter().enumerate() {
         if let Some(tls) = port.tls.as_ref().filter(unverified) {
             let message = format!(
-                "TLS of mode {} to port {} of {} trusts whoever answers: no roots are set",
+                "TLS of mode {} to port {} of {} {}",
                 tls.mode().as_str_name(),
                 port.port.map_or(0, |p| p.number),
-                rule.spec.host
+                rule.spec.host,
+                effect(tls)
             );
             report
                 .add(
@@ -65,7 +80,7 @@ pub(crate) fn ca_certificates(
                     format!("spec.trafficPolicy.portLevelSettings[{i}].tls"),
                     message,
                 )
-                .help(HELP);
+                .help(help(tls));
         }
     }
 }

@@ -27,10 +27,10 @@ pub(crate) fn check<T: Kinded>(cx: &Cx<'_, Snapshot>, object: &Object<T>, report
             Err(why) => {
                 let message = format!("{what} cannot be put in: {why}");
                 let help = match why {
-                    NoValue::NotAllowed => {
-                        "name a Secret of the object's own namespace; until then proxies get a text that nobody knows"
+                    NoValue::NotAllowed | NoValue::OfControlPlane => {
+                        "name a Secret of the object's own namespace; until then what needs the value is closed"
                     }
-                    _ => "until then proxies get a text that nobody knows",
+                    _ => "until then what needs the value is closed",
                 };
                 report
                     .add(object, &code::NO_SECRET_VALUE, &*template.path, message)

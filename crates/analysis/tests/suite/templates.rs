@@ -1,7 +1,10 @@
 //! What is told of secret templates.
 
+use std::sync::Arc;
+
+use model::settings::{Features, Settings};
 use pilothouse_analysis::Analysis;
-use testkit::World;
+use testkit::{World, settings};
 
 #[test]
 fn templates_without_a_value_are_told_with_their_fields() {
@@ -16,7 +19,16 @@ spec:
   pluginConfig:
     list: ["${secret.s.key}", "${secret.s.other}", "${secret.none.key}", "${secret.ops/s.key}", "${secret.s.line}"]
 "#;
-    let all = World::of(yaml).get(&Analysis);
+    let features = Features {
+        secret_templates: true,
+        ..Features::default()
+    };
+    let mut world = World::new(Settings {
+        features: Arc::new(features),
+        ..settings("")
+    });
+    world.put(yaml);
+    let all = world.get(&Analysis);
     let found = all.iter().map(|f| &f.diagnostic);
     let ours = found.filter(|d| d.code == "PIL0116");
     let told: Vec<String> = ours.map(|d| format!("{}: {}", d.path, d.message)).collect();

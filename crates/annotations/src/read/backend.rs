@@ -38,7 +38,7 @@ fn protocol(r: &mut Reader<'_>) -> Protocol {
         "GRPC" => Ok(Some(Protocol::Grpc)),
         "GRPCS" => Ok(Some(Protocol::Grpcs)),
         "FCGI" => Ok(None),
-        _ => Err("is no protocol that is known".into()),
+        _ => Err("is not a protocol that is known".into()),
     });
     if read == Some(None) {
         r.close(NAME, "is FastCGI, which Envoy does not speak");

@@ -68,6 +68,12 @@ fn client(r: &mut Reader<'_>) -> Option<ClientCertificates> {
         "optional_no_ca" => Err("is optional_no_ca, but only valid certificates pass".into()),
         _ => Err("is none of on, off and optional".into()),
     });
+    if matches!(required, Some(Some(_))) && !r.has("auth-tls-secret") {
+        r.close(
+            "auth-tls-verify-client",
+            "asks clients for certificates, but no auth-tls-secret says which authority signs them",
+        );
+    }
     let pass = r.get("auth-tls-pass-certificate-to-upstream", boolean);
     Some(ClientCertificates {
         secret: secret?,

@@ -28,6 +28,36 @@ const PROTECTING: [&str; 14] = [
     "whitelist-source-range",
 ];
 
+/// Annotations that protect and take numbers or switches: some hostile values are valid for them.
+const SWITCHES: [&str; 12] = [
+    "auth-always-set-cookie",
+    "auth-tls-pass-certificate-to-upstream",
+    "enable-modsecurity",
+    "enable-owasp-core-rules",
+    "force-ssl-redirect",
+    "limit-rpm",
+    "limit-rps",
+    "proxy-body-size",
+    "proxy-ssl-verify",
+    "route-limit-rpm",
+    "route-limit-rps",
+    "ssl-redirect",
+];
+
+/// Values that nearly fit: what a slip of the finger makes of good ones.
+const SLIPS: [&str; 10] = [
+    "bsic",
+    "digest",
+    "onn",
+    "On.",
+    "truee",
+    "yes please",
+    "10.0.0.0/8;",
+    "10.0.0.256",
+    "any,all",
+    "10 rps",
+];
+
 /// Values that somebody may try: broken ones, large ones, ones that end a line or a string, and ones that nearly fit.
 const HOSTILE: [&str; 28] = [
     "",
@@ -224,4 +254,35 @@ proptest! {
         let read = read(&labels(&pairs), Dialect::Nginx, &Defaults::default());
         prop_assert!(read.closed.is_some());
     }
+}
+
+#[test]
+fn every_annotation_that_protects_closes_with_a_value_that_it_cannot_have() {
+    let mut tried = 0;
+    for name in PROTECTING.iter().chain(&SWITCHES) {
+        for value in HOSTILE.iter().chain(&SLIPS) {
+            let is_number = value.parse::<f64>().is_ok();
+            // What may be the name of a Secret closes where the Secret is not there.
+            let is_name = !value.contains(['/', ' ', ';', ','])
+                && value.starts_with(|c: char| c.is_ascii_alphanumeric());
+            if (SWITCHES.contains(name) && is_number) || (name.ends_with("-secret") && is_name) {
+                continue;
+            }
+            for prefix in [NGINX, HIGRESS] {
+                if prefix == NGINX && name.starts_with("route-limit") {
+                    continue;
+                }
+                let pairs = [(format!("{prefix}{name}"), (*value).to_owned())];
+                for dialect in [Dialect::Nginx, Dialect::Higress] {
+                    let read = read(&labels(&pairs), dialect, &Defaults::default());
+                    assert!(
+                        read.closed.is_some(),
+                        "{prefix}{name}: {value:?}, {dialect:?}"
+                    );
+                    tried += 1;
+                }
+            }
+        }
+    }
+    assert!(tried > 3000, "{tried}");
 }

@@ -19,8 +19,9 @@ use bytes::Bytes;
 use futures::future::join_all;
 use http::StatusCode;
 use ipnet::IpNet;
+use model::special::LOOPBACK;
 use serde_json::{Value, json};
-use sources::web::guard::{Guard, LOOPBACK};
+use sources::web::guard::Guard;
 use tokio::sync::Semaphore;
 
 use super::{Api, Call, admit, heavy};

@@ -17,7 +17,10 @@ use crate::wire;
 /// Templates.
 pub(super) const TEMPLATES: Attack = Attack {
     setup: Setup {
-        environment: &[("PILOTHOUSE_INSECURE_TEST_IDENTITIES", "true")],
+        environment: &[
+            ("PILOTHOUSE_INSECURE_TEST_IDENTITIES", "true"),
+            ("PILOTHOUSE_SECRET_TEMPLATES", "true"),
+        ],
         ..Setup::PLAIN
     },
     memory_mib: 160,
@@ -32,9 +35,9 @@ pub(super) const TEMPLATES: Attack = Attack {
     )
 };
 
-/// Values of the large Secret, each as large as a value may be.
-const VALUES: usize = 16;
-const VALUE: usize = 60 << 10;
+/// Values of the large Secret, each about as large as Envoy lets a header be.
+const VALUES: usize = 64;
+const VALUE: usize = 15 << 10;
 /// The most that the routes may be: the values of one namespace, and what the objects themselves are.
 const MOST: usize = 8 << 20;
 /// How long it may take until values are put in.

@@ -7,11 +7,13 @@ use std::time::Duration;
 use annotations::{BasicAuth, SecretForm};
 use model::edge::{ExternalAuth, Users};
 use model::kinds::kube::Secret;
-use model::{Kind, ObjectKey, ObjectName};
+use model::template::{Asker, Gateways};
+use model::{Kind, ObjectKey};
 
 use super::policy::Making;
 use super::rules::BackendPort;
 use super::{format, limits, refer};
+use crate::refer::Named;
 
 /// Which hashes of passwords are known.
 const FORMS: &str =
@@ -28,7 +30,7 @@ pub(super) fn users(making: &mut Making<'_, '_, '_>, basic: &BasicAuth) -> Optio
     let name = match refer::resolve(making.read, ingress, Kind::Secret, &basic.secret, others) {
         Ok(name) => name,
         Err(why) => {
-            making.close(NAME, "auth-secret is not allowed", why);
+            making.close(NAME, "auth-secret is not allowed", why.sentence());
             return None;
         }
     };
@@ -41,43 +43,7 @@ pub(super) fn users(making: &mut Making<'_, '_, '_>, basic: &BasicAuth) -> Optio
         kind: Kind::Secret,
         name: name.clone(),
     });
-    let text = |name: &str| {
-        let value = secret.spec.data.get(name)?;
-        std::str::from_utf8(&value.0).ok()
-    };
-    let mut pairs: BTreeMap<String, String> = BTreeMap::new();
-    let mut refused = 0;
-    let mut take = |user: &str, hash: &str| {
-        let usable = is_user(user) && is_hash(hash) && pairs.len() < limits::USERS;
-        if usable {
-            pairs
-                .entry(user.to_owned())
-                .or_insert_with(|| hash.to_owned());
-        } else {
-            refused += 1;
-        }
-    };
-    match basic.form {
-        SecretForm::File => {
-            for line in text("auth").unwrap_or_default().lines().map(str::trim) {
-                if line.is_empty() || line.starts_with('#') {
-                    continue;
-                }
-                let (user, hash) = line.split_once(':').unwrap_or((line, ""));
-                take(user, hash);
-            }
-        }
-        SecretForm::Map => {
-            for name in secret.spec.data.keys() {
-                take(name, text(name).unwrap_or_default().trim());
-            }
-        }
-    }
-    let lines: Vec<String> = pairs
-        .iter()
-        .map(|(user, hash)| format!("{user}:{hash}"))
-        .collect();
-    let lines = lines.join("\n");
+    let (lines, refused) = lines_of(&secret.spec, basic.form);
     if lines.is_empty() || lines.len() > limits::USER_BYTES {
         let why = match lines.is_empty() {
             true => format!(
@@ -99,7 +65,50 @@ pub(super) fn users(making: &mut Making<'_, '_, '_>, basic: &BasicAuth) -> Optio
             false => "".into(),
         },
         lines: lines.into(),
+        asker: Asker {
+            kind: Kind::Ingress,
+            name: making.ingress.clone(),
+            path: making.annotated.path(NAME).into(),
+            gateways: Gateways::Edge,
+        },
     })
+}
+
+/// The users that can be checked, each as `NAME:HASH` on a line, and how many others there are.
+fn lines_of(secret: &Secret, form: SecretForm) -> (String, usize) {
+    let text = |name: &str| {
+        let value = secret.data.get(name)?;
+        std::str::from_utf8(&value.0).ok()
+    };
+    let mut pairs: BTreeMap<String, String> = BTreeMap::new();
+    let mut refused = 0;
+    let mut take = |user: &str, hash: &str| {
+        if is_user(user) && is_hash(hash) && pairs.len() < limits::USERS {
+            pairs
+                .entry(user.to_owned())
+                .or_insert_with(|| hash.to_owned());
+        } else {
+            refused += 1;
+        }
+    };
+    match form {
+        SecretForm::File => {
+            for line in text("auth").unwrap_or_default().lines().map(str::trim) {
+                if line.is_empty() || line.starts_with('#') {
+                    continue;
+                }
+                let (user, hash) = line.split_once(':').unwrap_or((line, ""));
+                take(user, hash);
+            }
+        }
+        SecretForm::Map => {
+            for name in secret.data.keys() {
+                take(name, text(name).unwrap_or_default().trim());
+            }
+        }
+    }
+    let lines = pairs.iter().map(|(user, hash)| format!("{user}:{hash}"));
+    (lines.collect::<Vec<_>>().join("\n"), refused)
 }
 
 fn is_user(user: &str) -> bool {
@@ -134,32 +143,28 @@ pub(super) fn external(
         return None;
     }
     let ingress = making.ingress;
-    let host = match refer::service_named(making.read, ingress, &stated.host) {
-        None if refer::is_declared(making.read, &stated.host) => stated.host.clone(),
-        None => {
-            let why = format!(
-                "no Service or ServiceEntry has the host {:?}, so no request is served",
-                stated.host
-            );
-            making.close(NAME, "auth-url has an unknown host", why);
-            return None;
-        }
-        Some(service) => {
-            let others = &mut making.policy.others;
-            let found = refer::resolve(making.read, ingress, Kind::Service, &service, others);
-            let found = found.and_then(|name: ObjectName| {
+    let others = &mut making.policy.others;
+    let found = refer::target(making.read, ingress, Named::Host(&stated.host), others);
+    let found = found.map_err(String::from).and_then(|target| {
+        match target.object() {
+            Some(service) => {
                 let port = BackendPort::Number(stated.port);
-                refer::port(making.read, &name, Some(&port))?;
-                Ok(refer::host_of(making.read, &name))
-            });
-            match found {
-                Ok(host) => host.into(),
-                Err(why) => {
-                    let why = format!("{why}; no request is served");
-                    making.close(NAME, "auth-url cannot be asked", why);
-                    return None;
-                }
+                refer::port(making.read, &service.name, Some(&port))?;
             }
+            None if target.is_there() => {}
+            None => {
+                let host = &stated.host;
+                return Err(format!("no Service or ServiceEntry has the host {host:?}"));
+            }
+        }
+        Ok(target.host().clone())
+    });
+    let host = match found {
+        Ok(host) => host,
+        Err(why) => {
+            let why = format!("{why}, so no request is served");
+            making.close(NAME, "auth-url cannot be asked", why);
+            return None;
         }
     };
     let mut headers: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();

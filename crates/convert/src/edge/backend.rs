@@ -1,64 +1,59 @@
 //! Where the requests of a path go.
 
-use std::sync::Arc;
-
 use annotations::Destination as Stated;
-use model::ObjectName;
-use proto_istio::networking::{Destination, HttpRouteDestination, PortSelector};
+use model::{Kind, ObjectKey, ObjectName};
+use proto_istio::networking::HttpRouteDestination;
 
-use super::refer;
+use super::refer::{self, Fault};
 use super::rules::Backend;
 use crate::reader::Reader;
+use crate::refer::{Named, Target};
 use crate::strata::Routes;
 
-/// The destinations of a backend of an Ingress; otherwise what is wrong, as a sentence.
+/// The destinations of a backend of an Ingress; otherwise what is wrong. The objects that let it name them are noted.
 pub(super) fn destinations(
     read: &Reader<'_, '_, Routes>,
     ingress: &ObjectName,
     backend: &Backend,
     stated: &[Stated],
-) -> Result<Vec<HttpRouteDestination>, String> {
+    others: &mut Vec<ObjectKey>,
+) -> Result<Vec<HttpRouteDestination>, Fault> {
     match backend {
-        Backend::None => Err("the backend cannot be used".to_owned()),
+        Backend::None => Err("the backend cannot be used".to_owned().into()),
         Backend::Service(name, port) => {
-            let service = ObjectName::new(ingress.namespace.clone(), &**name);
-            let service = service.in_cluster(ingress.cluster.as_ref());
-            let number = refer::port(read, &service, Some(port))?;
-            Ok(vec![to(&refer::host_of(read, &service), number, None, 100)])
+            let name = ObjectName::new(ingress.namespace.clone(), &**name);
+            let name = name.in_cluster(ingress.cluster.as_ref());
+            let number = refer::port(read, &name, Some(port))?;
+            let service = ObjectKey {
+                kind: Kind::Service,
+                name,
+            };
+            let target = refer::target(read, ingress, Named::Object(service), others)?;
+            Ok(vec![to(&target, number, None, 100)])
         }
         Backend::Destinations => {
             let weights: Vec<u32> = stated.iter().map(|to| to.weight).collect();
             let weights = hundredths(&weights);
             let pairs = stated.iter().zip(weights);
             let all = pairs.map(|(stated, weight)| {
-                let subset = stated.subset.clone();
-                to(
-                    &stated.host,
-                    stated.port.unwrap_or_default(),
-                    subset,
-                    weight,
-                )
+                let target = refer::target(read, ingress, Named::Host(&stated.host), others)?;
+                let port = stated.port.unwrap_or_default();
+                Ok(to(&target, port, stated.subset.as_deref(), weight))
             });
-            Ok(all.collect())
+            all.collect()
         }
     }
 }
 
 /// A destination; port 0 is the only one that the host has.
 pub(crate) fn to(
-    host: &str,
+    target: &Target,
     port: u16,
-    subset: Option<Arc<str>>,
+    subset: Option<&str>,
     weight: i32,
 ) -> HttpRouteDestination {
     HttpRouteDestination {
-        destination: Some(Destination {
-            host: host.to_owned(),
-            subset: subset.map(|s| s.to_string()).unwrap_or_default(),
-            port: (port > 0).then(|| PortSelector {
-                number: u32::from(port),
-            }),
-        }),
+        destination: Some(target.destination(port, subset)),
         weight,
         ..HttpRouteDestination::default()
     }

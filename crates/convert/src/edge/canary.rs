@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use annotations::{Dialect, HeaderValue, Takes, Text};
 use model::re2::quote;
+use model::{Kind, ObjectName};
 use proto_istio::networking::{Headers, HttpRouteDestination};
 
 use super::backend::hundredths;
 use super::draft::{Asks, Draft, Drafting};
+use super::limits;
 use super::policy::OF_CERTIFICATES;
 use super::rules::Path;
 use super::sound;
@@ -28,6 +30,10 @@ pub(super) enum Applied {
     Yes,
     /// There is nothing that it could take requests of.
     NoBase,
+    /// What it could take requests of is a rule of this Ingress, of another namespace.
+    NotOwned(ObjectName),
+    /// There is no room for its routes.
+    OverLimit,
     /// It has no usable backend, or Envoy would refuse its route, as a sentence.
     NotUsable(String),
 }
@@ -54,26 +60,38 @@ impl Canary<'_, '_, '_> {
         drafts: &mut Vec<Draft>,
         by_asks: &BTreeMap<Asks, usize>,
         weights: &mut [Weights],
+        room: &mut usize,
     ) -> Applied {
         let asks = Asks::new(self.path, self.drafting.rules);
         let Some(at) = by_asks.get(&asks.same()).copied() else {
             return Applied::NoBase;
         };
-        let destinations = match self.drafting.destinations(self.path) {
+        let of = &drafts[at].ingress;
+        if of.namespace != self.drafting.ingress.namespace {
+            return Applied::NotOwned(of.clone());
+        }
+        let mut others = Vec::new();
+        let destinations = match self.drafting.destinations(self.path, &mut others) {
             Ok(destinations) => destinations,
-            Err(why) => return Applied::NotUsable(why),
+            Err(fault) => return Applied::NotUsable(fault.sentence),
         };
         if drafts[at].route.route.is_empty() {
             return Applied::NoBase;
         }
-        drafts[at].others.push(super::key(self.drafting.ingress));
-        let base = drafts[at].clone();
-        let mut signed = Vec::new();
+        let mut base = drafts[at].clone();
+        // Other canaries of the rule are no reason for the routes of this one.
+        base.others.retain(|other| other.kind != Kind::Ingress);
+        base.others.extend(others.iter().cloned());
+        let (mut signed, mut shares) = (Vec::new(), Vec::new());
+        let mut weight = 0;
         for takes in &self.stated.takes {
-            if let Takes::Weight { weight, total } = takes {
-                let weights = &mut weights[at];
-                weights.total.get_or_insert(*total);
-                weights.parts.push((*weight, destinations.clone()));
+            if let Takes::Weight {
+                weight: share,
+                total,
+            } = takes
+            {
+                weight += destinations.iter().map(weight_of).sum::<usize>();
+                shares.push((*share, *total));
             }
             for sign in self.signs(takes) {
                 let mut draft = match sign.taken {
@@ -87,8 +105,20 @@ impl Canary<'_, '_, '_> {
                 if let Some(fault) = sound::fault(&draft) {
                     return Applied::NotUsable(fault);
                 }
+                weight += draft.weight();
                 signed.push(draft);
             }
+        }
+        let Some(left) = room.checked_sub(weight) else {
+            return Applied::OverLimit;
+        };
+        *room = left;
+        drafts[at].others.push(super::key(self.drafting.ingress));
+        drafts[at].others.extend(others);
+        for (share, total) in shares {
+            let weights = &mut weights[at];
+            weights.total.get_or_insert(total);
+            weights.parts.push((share, destinations.clone()));
         }
         drafts.extend(signed);
         Applied::Yes
@@ -159,6 +189,12 @@ impl Canary<'_, '_, '_> {
             }
         }
     }
+}
+
+/// What a destination of a rule weighs about.
+fn weight_of(to: &HttpRouteDestination) -> usize {
+    use prost::Message;
+    to.encoded_len() + limits::DESTINATION_BYTES
 }
 
 fn header(value: &HeaderValue, nginx: bool) -> Text {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annotations::{HttpsRedirect, Redirects, Retry, Text};
+use annotations::{HttpsRedirect, Protocol, Redirects, Retry, Text};
 use model::edge::Rpc;
 use model::{Kind, ObjectKey, ObjectName};
 use proto_istio::networking::http_body::Specifier;
@@ -12,12 +12,15 @@ use proto_istio::networking::{
     HttpBody, HttpDirectResponse, HttpRedirect, HttpRewrite, HttpRoute, HttpRouteDestination,
 };
 
+use super::balance::UnprotectedBy;
 use super::matching::rewrite;
 use super::name;
 use super::policy::{Policy, PolicyOf};
+use super::refer::Fault;
 use super::rules::{Backend, HostRules, Path, PathKind};
 use super::tls::Tls;
 use super::{backend, limits};
+use crate::outcome::code;
 use crate::reader::Reader;
 use crate::strata::Routes;
 
@@ -148,14 +151,33 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         })
     }
 
-    /// The destinations of a path; why there are none, as a sentence.
-    pub(super) fn destinations(&self, path: &Path) -> Result<Vec<HttpRouteDestination>, String> {
-        let stated = &self.rules.annotated.annotations.backend.destinations;
-        backend::destinations(self.read, self.ingress, &path.backend, stated)
+    /// The destinations of a path, or why there are none. The objects that let it name them are noted.
+    pub(super) fn destinations(
+        &self,
+        path: &Path,
+        others: &mut Vec<ObjectKey>,
+    ) -> Result<Vec<HttpRouteDestination>, Fault> {
+        let stated = &self.rules.annotated.annotations.backend;
+        if let Backend::Service(name, _) = &path.backend
+            && stated.protocol != Protocol::Http
+        {
+            let unprotected = UnprotectedBy {
+                ingress: self.ingress.clone(),
+                service: ObjectName::new(self.ingress.namespace.clone(), &**name),
+            };
+            if let Some(why) = &*self.read.derived(unprotected) {
+                return Err(Fault {
+                    code: code::CLOSED,
+                    sentence: why.to_string(),
+                });
+            }
+        }
+        let stated = &stated.destinations;
+        backend::destinations(self.read, self.ingress, &path.backend, stated, others)
     }
 
     /// The rule of a path, and what is wrong with its backend.
-    pub(super) fn draft(&self, path: &Path) -> (Draft, Option<String>) {
+    pub(super) fn draft(&self, path: &Path) -> (Draft, Option<Fault>) {
         let annotations = &self.rules.annotated.annotations;
         let mut draft = self.bare(path);
         let redirects = &annotations.redirect;
@@ -173,7 +195,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             stated.authority = authority.as_deref().unwrap_or_default().to_owned();
             draft.route.rewrite = Some(stated);
         }
-        let (destinations, fault) = match self.destinations(path) {
+        let (destinations, fault) = match self.destinations(path, &mut draft.others) {
             Ok(destinations) => (destinations, None),
             Err(why) => (Vec::new(), Some(why)),
         };

@@ -1,6 +1,6 @@
 //! Values of headers, which are formats for Envoy.
 
-use validate::text::{header_name_to_set, header_value};
+use validate::text::{header_name_to_set, header_value, literal_format};
 
 /// Commands of formats that annotations may use, as Higress lets them.
 const COMMANDS: [&str; 12] = [
@@ -20,7 +20,7 @@ const COMMANDS: [&str; 12] = [
 
 /// A text as a format that gives just it.
 pub(super) fn literal(text: &str) -> String {
-    text.replace('%', "%%")
+    literal_format(text).into_owned()
 }
 
 /// A value of an annotation as a format: commands that are known stay, every other percent sign is itself.

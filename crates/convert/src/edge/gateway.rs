@@ -33,6 +33,7 @@ impl Derive for GatewayOfHost {
         }
         let ingresses = read.derived(IngressesOf(self.0.clone()));
         let bases: Vec<&ObjectName> = ingresses
+            .all()
             .iter()
             .filter(|(_, rules)| rules.annotated.annotations.canary.is_none())
             .map(|(name, _)| name)
@@ -48,6 +49,7 @@ impl Derive for GatewayOfHost {
         };
         let name = ObjectName::new(features.edge_namespace.clone(), name::gateway(&self.0));
         let mut others = tls.others.clone();
+        others.extend(ingresses.grants.iter().cloned());
         others.retain(|other| other.kind != Kind::Ingress);
         others.sort();
         others.dedup();

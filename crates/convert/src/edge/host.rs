@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use annotations::Dialect;
 use model::edge::EdgeRoute;
-use model::{Diagnostic, ObjectKey, ObjectName, Severity};
+use model::{Diagnostic, Namespace, ObjectKey, ObjectName, Severity};
 use proto_istio::networking::{
     HttpRoute, RouteDestination, TlsMatchAttributes, TlsRoute, VirtualService,
 };
@@ -17,8 +17,9 @@ use super::class::is_on;
 use super::draft::{Asks, Draft, Drafting, PERMANENT};
 use super::rules::{HostRules, Path, PathKind, wildcards};
 use super::tls::{IngressesOf, Tls, TlsOf};
-use super::{derived, expand, key, limits, name, sound};
+use super::{derived, expand, key, limits, name, slashes, sound};
 use crate::outcome::{Made, Outcome, code, finding, object};
+use crate::owner::Members;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -36,6 +37,10 @@ struct Drafts {
     drafts: Vec<Draft>,
     /// The Ingresses that they are of, the oldest first.
     included: Vec<ObjectName>,
+    /// The namespace that decides about the host as a whole.
+    home: Option<Namespace>,
+    /// The ReferenceGrants by which Ingresses of others are among them.
+    grants: Vec<ObjectKey>,
     /// Whether requests that no rule matches are for those of a wildcard.
     falls_back: bool,
     findings: Vec<Diagnostic>,
@@ -47,8 +52,11 @@ impl Derive for DraftsOf {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         let ingresses = read.derived(IngressesOf(self.0.clone()));
-        if ingresses.is_empty() {
-            return Arc::default();
+        if ingresses.all().is_empty() {
+            return Arc::new(Drafts {
+                findings: ingresses.findings.clone(),
+                ..Drafts::default()
+            });
         }
         let tls = read.derived(TlsOf(self.0.clone()));
         let mut merging = Merging {
@@ -56,24 +64,25 @@ impl Derive for DraftsOf {
             host: &self.0,
             tls: &tls,
             room: limits::HOST_BYTES,
-            regex: regex_dialect(&ingresses),
+            canaries: limits::CANARY_BYTES,
+            regex: regex_dialect(ingresses.all()),
             drafts: Vec::new(),
             by_asks: BTreeMap::new(),
             included: Vec::new(),
-            findings: Vec::new(),
+            findings: ingresses.findings.clone(),
         };
         merging.merge(&ingresses);
         Arc::new(merging.finish(&ingresses))
     }
 }
 
-/// Whether nginx reads all paths of the host as regular expressions: one Ingress of it says so.
-fn regex_dialect(ingresses: &[(ObjectName, Arc<HostRules>)]) -> bool {
-    ingresses.iter().any(|(_, rules)| {
-        let is_regex =
-            |path: &Path| matches!(path.kind, PathKind::PrefixRegex | PathKind::FullRegex);
+/// The namespaces of whose Ingresses nginx reads all paths as regular expressions: one Ingress of the namespace says so.
+fn regex_dialect(ingresses: &[(ObjectName, Arc<HostRules>)]) -> BTreeSet<Namespace> {
+    let is_regex = |path: &Path| matches!(path.kind, PathKind::PrefixRegex | PathKind::FullRegex);
+    let said = ingresses.iter().filter(|(_, rules)| {
         rules.annotated.dialect == Dialect::Nginx && rules.paths.iter().any(is_regex)
-    })
+    });
+    said.map(|(name, _)| name.namespace.clone()).collect()
 }
 
 /// Rules of several Ingresses becoming one.
@@ -83,8 +92,10 @@ struct Merging<'r, 'a, 'b> {
     tls: &'r Tls,
     /// What routes may weigh still.
     room: usize,
-    /// nginx reads all paths as regular expressions.
-    regex: bool,
+    /// What routes of canaries may weigh still, beside those.
+    canaries: usize,
+    /// The namespaces all of whose paths nginx reads as regular expressions.
+    regex: BTreeSet<Namespace>,
     drafts: Vec<Draft>,
     /// The places of drafts by what they ask.
     by_asks: BTreeMap<Asks, usize>,
@@ -93,15 +104,26 @@ struct Merging<'r, 'a, 'b> {
 }
 
 impl Merging<'_, '_, '_> {
-    fn merge(&mut self, ingresses: &[(ObjectName, Arc<HostRules>)]) {
+    fn merge(&mut self, members: &Members<HostRules>) {
+        let ingresses = members.all();
         let canary = |rules: &HostRules| rules.annotated.annotations.canary.is_some();
         let mut roots: Option<Draft> = None;
         for (name, rules) in ingresses.iter().filter(|(_, rules)| !canary(rules)) {
             let Some(drafting) = Drafting::new(self.read, name, rules, self.tls) else {
                 continue;
             };
-            if self.add(&drafting) {
-                roots = drafting.app_root(self.host).or(roots);
+            if !self.add(&drafting) {
+                continue;
+            }
+            let Some(root) = drafting.app_root(self.host) else {
+                continue;
+            };
+            if members.home() == Some(&name.namespace) {
+                roots = Some(root);
+            } else {
+                let message = "is not used: the root of a host is for Ingresses of the namespace to say that the host belongs to";
+                let found = warn(name, code::NOT_OWNED, root.at, message);
+                self.findings.push(found);
             }
         }
         let mut weights: Vec<Weights> = self.drafts.iter().map(|_| Weights::default()).collect();
@@ -118,7 +140,7 @@ impl Merging<'_, '_, '_> {
             self.drafts.retain(|draft| draft.asks != root.asks);
             self.drafts.push(root);
         }
-        self.defaults(ingresses);
+        self.defaults(members.deciding());
         self.drafts.sort_by_cached_key(Draft::order);
     }
 
@@ -131,12 +153,22 @@ impl Merging<'_, '_, '_> {
             let path = self.read_as(path, drafting.rules);
             let (mut draft, fault) = drafting.draft(&path);
             if let Some(fault) = fault {
-                let message = format!("{fault}, so requests for it get 503");
+                let message = format!("{}, so requests for it get 503", fault.sentence);
                 let at = format!("{}.backend", path.at);
-                findings.push(warn(ingress, code::NO_BACKEND, at, message));
+                findings.push(warn(ingress, fault.code, at, message));
             }
             let asks = draft.asks.same();
-            let winner = self.by_asks.get(&asks).map(|at| &self.drafts[*at].ingress);
+            let first = self.by_asks.get(&asks).copied();
+            if let Some(at) = first.filter(|at| self.lets_more_through(*at, drafting)) {
+                self.drafts[at].closed = Some(Arc::from("another Ingress protects the path"));
+                let message = format!(
+                    "protects requests that {} has, which is older and lets them through, so they get 503",
+                    key(&self.drafts[at].ingress)
+                );
+                findings.push(warn(ingress, code::CLOSED, path.at.clone(), message));
+                continue;
+            }
+            let winner = first.map(|at| &self.drafts[at].ingress);
             if let Some(winner) = winner.or(own.contains(&asks).then_some(ingress)) {
                 let message = format!(
                     "is not used for the host {:?}: {} says the same, and is older or comes first",
@@ -176,10 +208,20 @@ impl Merging<'_, '_, '_> {
         true
     }
 
+    /// Whether a rule lets requests through that a younger Ingress of its namespace would keep back.
+    fn lets_more_through(&self, at: usize, younger: &Drafting<'_, '_, '_>) -> bool {
+        let draft = &self.drafts[at];
+        draft.ingress.namespace == younger.ingress.namespace
+            && draft.closed.is_none()
+            && younger.policy.protects_more(&draft.policy)
+    }
+
     /// A path as nginx reads it beside regular expressions.
     fn read_as(&self, path: &Path, rules: &HostRules) -> Path {
         let mut path = path.clone();
-        if !self.regex || rules.annotated.dialect != Dialect::Nginx || path.kind == PathKind::Exact
+        if !self.regex.contains(&rules.namespace)
+            || rules.annotated.dialect != Dialect::Nginx
+            || path.kind == PathKind::Exact
         {
             return path;
         }
@@ -197,6 +239,19 @@ impl Merging<'_, '_, '_> {
         let Some(stated) = &drafting.rules.annotated.annotations.canary else {
             return;
         };
+        let over_limit = |at: String| {
+            let message = format!(
+                "is not used for the host {:?}, nor is what follows: the canaries of the host weigh more than {} MiB",
+                self.host,
+                limits::CANARY_BYTES >> 20
+            );
+            warn(ingress, code::OVER_LIMIT, at, message)
+        };
+        if self.canaries == 0 {
+            let found = over_limit("spec.rules".to_owned());
+            self.findings.push(found);
+            return;
+        }
         for path in &drafting.rules.paths {
             let path = self.read_as(path, drafting.rules);
             let canary = Canary {
@@ -204,7 +259,9 @@ impl Merging<'_, '_, '_> {
                 stated,
                 path: &path,
             };
-            let message = match canary.apply(&mut self.drafts, &self.by_asks, weights) {
+            let applied =
+                canary.apply(&mut self.drafts, &self.by_asks, weights, &mut self.canaries);
+            let message = match applied {
                 Applied::Yes => continue,
                 Applied::NoBase => {
                     "is a canary of nothing: no rule with the same host and path sends requests \
@@ -212,6 +269,21 @@ impl Merging<'_, '_, '_> {
                         .to_owned()
                 }
                 Applied::NotUsable(why) => format!("{why}, so the canary takes no requests"),
+                Applied::OverLimit => {
+                    let found = over_limit(path.at.clone());
+                    self.findings.push(found);
+                    self.canaries = 0;
+                    return;
+                }
+                Applied::NotOwned(base) => {
+                    let message = format!(
+                        "is a canary of a rule of another namespace, {}, so it takes no requests",
+                        key(&base)
+                    );
+                    let found = warn(ingress, code::NOT_OWNED, path.at.clone(), message);
+                    self.findings.push(found);
+                    continue;
+                }
             };
             let found = warn(ingress, code::NOT_USED, path.at.clone(), message);
             self.findings.push(found);
@@ -252,9 +324,9 @@ impl Merging<'_, '_, '_> {
             };
             draft.route.name.push_str("-default");
             if let Some(fault) = fault {
-                let message = format!("{fault}, so requests for it get 503");
+                let message = format!("{}, so requests for it get 503", fault.sentence);
                 self.findings
-                    .push(warn(name, code::NO_BACKEND, at.clone(), message));
+                    .push(warn(name, fault.code, at.clone(), message));
             }
             if let Some(fault) = sound::check(&mut draft) {
                 self.findings
@@ -279,7 +351,7 @@ impl Merging<'_, '_, '_> {
         }
     }
 
-    fn finish(mut self, ingresses: &[(ObjectName, Arc<HostRules>)]) -> Drafts {
+    fn finish(mut self, members: &Members<HostRules>) -> Drafts {
         for draft in &mut self.drafts {
             if let Some(closed) = &self.tls.closed {
                 draft.closed = Some(closed.clone());
@@ -290,13 +362,15 @@ impl Merging<'_, '_, '_> {
             }
         }
         let higress = |rules: &HostRules| rules.annotated.dialect == Dialect::Higress;
-        let falls_back = ingresses.iter().all(|(_, rules)| higress(rules))
+        let falls_back = members.all().iter().all(|(_, rules)| higress(rules))
             && !self.tls.is_mutual
             && !self.tls.passthrough
             && !self.drafts.iter().any(|draft| draft.asks.is_catch_all());
         Drafts {
             drafts: self.drafts,
             included: self.included,
+            home: members.home().cloned(),
+            grants: members.grants.clone(),
             falls_back,
             findings: self.findings,
         }
@@ -334,7 +408,7 @@ impl Derive for RoutesOfEdgeHost {
         };
         let features = &read.settings().features;
         let followed = match own.falls_back {
-            true => following(read, &self.0),
+            true => following(read, &self.0, own.home.as_ref()),
             false => Vec::new(),
         };
         let followed: Vec<&Draft> = followed.iter().flat_map(|drafts| &drafts.drafts).collect();
@@ -345,6 +419,8 @@ impl Derive for RoutesOfEdgeHost {
         let (mut http, mut edge): (Vec<HttpRoute>, BTreeMap<usize, Arc<EdgeRoute>>) =
             Default::default();
         let (mut from, mut others) = (own.included.clone(), BTreeSet::<ObjectKey>::new());
+        let all: Vec<&Draft> = all.collect();
+        http.extend(slashes::guards(&all));
         for draft in all {
             if !from.contains(&draft.ingress) {
                 from.push(draft.ingress.clone());
@@ -357,6 +433,7 @@ impl Derive for RoutesOfEdgeHost {
                 http.push(route);
             }
         }
+        others.extend(own.grants.iter().cloned());
         let tls = read.derived(TlsOf(self.0.clone()));
         let passed = match tls.passthrough {
             true => passthrough(&self.0, &own.drafts, features.edge_https_port.get()),
@@ -381,12 +458,21 @@ impl Derive for RoutesOfEdgeHost {
     }
 }
 
-/// The rules of the wildcards of which a host is one: unmatched requests for it follow them.
-fn following(read: &Reader<'_, '_, Routes>, host: &str) -> Vec<Arc<Arc<Drafts>>> {
+/// The rules of the wildcards of which a host is one: unmatched requests for it follow them. Those of another namespace get no
+/// requests of the host, unless it is that of the gateway.
+fn following(
+    read: &Reader<'_, '_, Routes>,
+    host: &str,
+    home: Option<&Namespace>,
+) -> Vec<Arc<Arc<Drafts>>> {
+    let features = &read.settings().features;
     let mut all = Vec::new();
     for wildcard in wildcards(host) {
         let drafts = read.derived(DraftsOf(wildcard.clone()));
-        if drafts.included.is_empty() {
+        let is_let_in = drafts.home.as_ref() == home
+            || drafts.home.as_ref() == Some(&features.edge_namespace)
+            || features.edge_shared_hosts;
+        if drafts.included.is_empty() || !is_let_in {
             continue;
         }
         // What needs a certificate of its client is not served to connections of other hosts.

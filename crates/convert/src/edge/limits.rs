@@ -12,8 +12,14 @@ pub const FOLLOWING: usize = 200;
 /// What the routes of one host may weigh, all Ingresses together.
 pub const HOST_BYTES: usize = 16 << 20;
 
+/// What the routes of the canaries of one host may weigh, of which each repeats the rule that it takes requests of.
+pub const CANARY_BYTES: usize = 4 << 20;
+
 /// What a route costs beside what it says.
 pub const ROUTE_BYTES: usize = 512;
+
+/// What a destination of a route costs beside what it says.
+pub const DESTINATION_BYTES: usize = 128;
 
 /// How many users a Secret may have, and how many bytes all of them.
 pub const USERS: usize = 10_000;

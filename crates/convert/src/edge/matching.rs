@@ -67,9 +67,22 @@ fn pattern(path: &str, kind: PathKind) -> String {
     match kind {
         PathKind::Exact => quote(path),
         PathKind::Prefix | PathKind::Text => format!("{}.*", quote(path)),
-        PathKind::PrefixRegex => format!("{}.*", path.trim_end_matches(".*")),
+        PathKind::PrefixRegex => match path.trim_end_matches(".*") {
+            path if is_choice(path) => format!("(?:{path}).*"),
+            path => format!("{path}.*"),
+        },
         PathKind::FullRegex => format!("{}$", path.trim_end_matches('$')),
     }
+}
+
+/// Whether a regular expression is a choice of several: what follows it in one that is made of it would follow the last alone.
+fn is_choice(pattern: &str) -> bool {
+    // One that cannot be read stays as it is, and is refused: in a group it might be another.
+    let is_choice = |read| matches!(read, ast::Ast::Alternation(_));
+    pattern.contains('|')
+        && ast::parse::Parser::new()
+            .parse(pattern)
+            .is_ok_and(is_choice)
 }
 
 fn cased(pattern: &str, ignore_case: bool) -> String {
@@ -203,6 +216,21 @@ fn groups(target: &str, captures: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_follows_a_choice_follows_all_of_it() {
+        let table = [
+            ("/admin", "/admin.*"),
+            ("/admin.*", "/admin.*"),
+            ("/(admin|secure)", "/(admin|secure).*"),
+            ("/admin|/secure", "(?:/admin|/secure).*"),
+            ("/admin|/secure.*", "(?:/admin|/secure).*"),
+            ("/a)|(?:/b", "/a)|(?:/b.*"),
+        ];
+        for (path, wanted) in table {
+            assert_eq!(pattern(path, PathKind::PrefixRegex), wanted, "{path}");
+        }
+    }
 
     #[test]
     fn groups_of_nginx_become_those_of_re2() {

@@ -15,10 +15,11 @@ use proto_istio::networking::{
 };
 
 use super::annotated::{Annotated, AnnotatedBy};
-use super::backend::to;
-use super::{access, calls, format, key, limits, mcp, refer};
+use super::refer::{self, Fault};
+use super::{access, calls, format, key, limits, mcp};
 use crate::outcome::{code, finding};
 use crate::reader::{Derive, Reader};
+use crate::refer::{Named, Target};
 use crate::strata::Routes;
 
 /// What all routes of an Ingress have; none where it is not served.
@@ -36,6 +37,37 @@ pub(super) struct Policy {
     /// The other objects that it was made from.
     pub(super) others: Vec<ObjectKey>,
     pub(super) findings: Vec<Diagnostic>,
+}
+
+impl Policy {
+    /// Whether it keeps requests back in a way that the other does not.
+    pub(super) fn protects_more(&self, other: &Self) -> bool {
+        let (ours, others) = (&self.edge, &other.edge);
+        let ways = [
+            (self.closed.is_some(), false),
+            (ours.addresses.is_some(), others.addresses.is_some()),
+            (ours.users.is_some(), others.users.is_some()),
+            (ours.external.is_some(), others.external.is_some()),
+        ];
+        other.closed.is_none() && ways.into_iter().any(|(our, other)| our && !other)
+    }
+
+    /// What keeps requests back, to be compared.
+    pub(super) fn protection(&self) -> impl PartialEq + use<'_> {
+        let edge = &self.edge;
+        (
+            &self.closed,
+            &edge.addresses,
+            &edge.users,
+            &edge.external,
+            edge.any_is_enough,
+        )
+    }
+
+    /// Whether it keeps any requests back.
+    pub(super) fn protects(&self) -> bool {
+        self.protects_more(&Self::default())
+    }
 }
 
 impl Derive for PolicyOf {
@@ -204,10 +236,13 @@ impl Making<'_, '_, '_> {
         let ingress = self.ingress;
         let others = &mut self.policy.others;
         let found = refer::resolve(self.read, ingress, Kind::Secret, secret, others);
-        let found = found.and_then(|name| match self.read.get::<Secret>(&name) {
-            Some(_) => Ok(()),
-            None => Err(format!("there is no Secret {name}")),
-        });
+        let found =
+            found
+                .map_err(String::from)
+                .and_then(|name| match self.read.get::<Secret>(&name) {
+                    Some(_) => Ok(()),
+                    None => Err(format!("there is no Secret {name}")),
+                });
         if let Err(why) = found {
             let why = format!("{why}, so no request is served");
             self.close(NAME, "proxy-ssl-secret cannot be used", why);
@@ -216,14 +251,25 @@ impl Making<'_, '_, '_> {
 
     fn mirror(&mut self, all: &Annotations) {
         let Some(mirror) = &all.mirror else { return };
-        let (host, port) = match &mirror.to {
+        let (target, port) = match &mirror.to {
             MirrorTo::Host(host, _) if host.parse::<IpAddr>().is_ok() => {
                 let message = "is an address, which no destination stands for, so nothing is mirrored: \
                                give it a name with a ServiceEntry";
                 self.warn("mirror-target-fqdn", message.to_owned());
                 return;
             }
-            MirrorTo::Host(host, port) => (host.to_string(), *port),
+            MirrorTo::Host(host, port) => {
+                let others = &mut self.policy.others;
+                match refer::target(self.read, self.ingress, Named::Host(host), others) {
+                    Ok(target) => (target, *port),
+                    Err(refusal) => {
+                        let why = format!("{}, so nothing is mirrored", refusal.sentence());
+                        let severity = Severity::Warning;
+                        self.tell(code::NOT_PERMITTED, severity, "mirror-target-fqdn", why);
+                        return;
+                    }
+                }
+            }
             MirrorTo::Service(service, port) => {
                 match self.service("mirror-target-service", service, *port) {
                     Some(found) => found,
@@ -232,7 +278,7 @@ impl Making<'_, '_, '_> {
             }
         };
         self.policy.route.mirrors = vec![HttpMirrorPolicy {
-            destination: to(&host, port, None, 0).destination,
+            destination: Some(target.destination(port, None)),
             percentage: Some(Percent {
                 value: f64::from(mirror.percent.min(100)),
             }),
@@ -243,7 +289,7 @@ impl Making<'_, '_, '_> {
         let Some(service) = &all.fallback.service else {
             return;
         };
-        let Some((host, port)) = self.service("default-backend", service, None) else {
+        let Some((target, port)) = self.service("default-backend", service, None) else {
             return;
         };
         let ObjectName {
@@ -261,7 +307,7 @@ impl Making<'_, '_, '_> {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()));
         self.policy.edge.fallback = Some(Fallback {
-            host: host.into(),
+            host: target.host().clone(),
             port,
             if_unavailable: true,
             statuses: all.fallback.statuses.clone(),
@@ -269,25 +315,33 @@ impl Making<'_, '_, '_> {
         });
     }
 
-    /// The host and port of a Service that an annotation names; told where there is none.
+    /// A Service that an annotation names, and its port; told where there is none.
     fn service(
         &mut self,
         annotation: &str,
         service: &Reference,
         port: Option<u16>,
-    ) -> Option<(String, u16)> {
-        let ingress = self.ingress;
+    ) -> Option<(Target, u16)> {
+        let (read, ingress) = (self.read, self.ingress);
+        let object = ObjectKey {
+            kind: Kind::Service,
+            name: refer::named(ingress, service),
+        };
         let others = &mut self.policy.others;
-        let found = refer::resolve(self.read, ingress, Kind::Service, service, others);
-        let found = found.and_then(|name| {
+        let target = refer::target(read, ingress, Named::Object(object.clone()), others);
+        let found = target.map_err(Fault::from).and_then(|target| {
             let port = port.map(super::rules::BackendPort::Number);
-            let number = refer::port(self.read, &name, port.as_ref())?;
-            Ok((refer::host_of(self.read, &name), number))
+            let number = refer::port(read, &object.name, port.as_ref())?;
+            Ok((target, number))
         });
         match found {
             Ok(found) => Some(found),
-            Err(why) => {
-                self.warn(annotation, why);
+            Err(fault) => {
+                let code = match fault.code {
+                    code::NOT_PERMITTED => code::NOT_PERMITTED,
+                    _ => code::ANNOTATION,
+                };
+                self.tell(code, Severity::Warning, annotation, fault.sentence);
                 None
             }
         }

@@ -1,17 +1,49 @@
-//! What annotations and backends refer to: Services, their ports, and objects of other namespaces.
+//! What annotations and backends refer to: Services, their ports, and objects of other namespaces. Whether an Ingress may
+//! name them is for [`refer`](crate::refer).
 
 use std::sync::Arc;
 
 use annotations::Reference;
-use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::Service;
 use model::{Kind, Namespace, ObjectKey, ObjectName};
-use store::index::ObjectIndex;
 
 use super::rules::BackendPort;
-use crate::gateway_api::grant;
+use crate::outcome::code;
 use crate::reader::{Derive, Reader};
+use crate::refer::{Author, Named, Refusal, Target, may_name, service_host};
 use crate::strata::Routes;
+
+/// What is wrong with a reference: the code of the finding, and a sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Fault {
+    pub(crate) code: &'static str,
+    pub(crate) sentence: String,
+}
+
+impl From<String> for Fault {
+    /// What is named is not there.
+    fn from(sentence: String) -> Self {
+        Self {
+            code: code::NO_BACKEND,
+            sentence,
+        }
+    }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            code: code::NOT_PERMITTED,
+            sentence: refusal.sentence(),
+        }
+    }
+}
+
+impl From<Refusal> for String {
+    fn from(refusal: Refusal) -> Self {
+        refusal.sentence()
+    }
+}
 
 /// The ports of a Service; none where there is no such Service.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -69,23 +101,36 @@ pub(crate) fn port(
 
 /// The host of a Service in the mesh.
 pub(crate) fn host_of(read: &Reader<'_, '_, Routes>, service: &ObjectName) -> String {
-    let domain = &read.settings().domain;
-    format!("{}.{}.svc.{domain}", service.name, service.namespace)
+    service_host(service, &read.settings().domain).to_string()
 }
 
-/// The object that an Ingress names, if it may name it; otherwise why not.
-///
-/// An object of another namespace needs a ReferenceGrant there, or the setting that lets all be named.
+/// What an Ingress names, if it may name it; otherwise why not.
 pub(super) fn resolve(
     read: &Reader<'_, '_, Routes>,
     ingress: &ObjectName,
     kind: Kind,
     to: &Reference,
     others: &mut Vec<ObjectKey>,
-) -> Result<ObjectName, String> {
+) -> Result<ObjectName, Refusal> {
     let name = named(ingress, to);
-    let by = (Kind::Ingress, &ingress.namespace);
-    may_name(read, by, ObjectKey { kind, name }, others)
+    let object = ObjectKey {
+        kind,
+        name: name.clone(),
+    };
+    target(read, ingress, Named::Object(object), others)?;
+    Ok(name)
+}
+
+/// What an Ingress names as somewhere that requests go, if it may name it; otherwise why not.
+pub(super) fn target(
+    read: &Reader<'_, '_, Routes>,
+    ingress: &ObjectName,
+    what: Named<'_>,
+    others: &mut Vec<ObjectKey>,
+) -> Result<Target, Refusal> {
+    let target = may_name(read, Author::new(Kind::Ingress, ingress), what)?;
+    others.extend(target.grants().iter().cloned());
+    Ok(target)
 }
 
 /// What an Ingress means by a reference: an object of its own cluster, and of its own namespace unless that is stated.
@@ -95,63 +140,4 @@ pub(super) fn named(ingress: &ObjectName, to: &Reference) -> ObjectName {
         None => ingress.namespace.clone(),
     };
     ObjectName::new(namespace, &*to.name).in_cluster(ingress.cluster.as_ref())
-}
-
-/// The object that an Ingress of a kind in a namespace names, if it may name it; otherwise why not.
-pub(crate) fn may_name(
-    read: &Reader<'_, '_, Routes>,
-    (by, home): (Kind, &Namespace),
-    object: ObjectKey,
-    others: &mut Vec<ObjectKey>,
-) -> Result<ObjectName, String> {
-    let name = object.name.clone();
-    if name.namespace == *home || read.settings().features.edge_cross_namespace {
-        return Ok(name);
-    }
-    match grant(read, by, home, &object) {
-        Some(grant) => {
-            others.push(grant);
-            Ok(name)
-        }
-        None => Err(format!(
-            "{object} is of another namespace: a ReferenceGrant there must let an Ingress of {home} name it, or \
-             --ingress-allow-cross-namespace all"
-        )),
-    }
-}
-
-/// The Service that a host name stands for: `web.shop`, `web.shop.svc`, `web.shop.svc.cluster.local`; `web` of the
-/// namespace of the Ingress.
-pub(super) fn service_named(
-    read: &Reader<'_, '_, Routes>,
-    ingress: &ObjectName,
-    host: &str,
-) -> Option<Reference> {
-    let domain = format!(".svc.{}", read.settings().domain);
-    let short = host
-        .strip_suffix(&domain)
-        .or_else(|| host.strip_suffix(".svc"));
-    let parts: Vec<&str> = short.unwrap_or(host).split('.').collect();
-    let (name, namespace) = match (parts.as_slice(), short) {
-        ([name, namespace], Some(_)) => (*name, *namespace),
-        ([name], None) => (*name, &*ingress.namespace),
-        ([name, namespace], None) => {
-            let name = ObjectName::new(*namespace, *name);
-            let name = name.in_cluster(ingress.cluster.as_ref());
-            read.derived(PortsOf(name)).as_ref().as_ref()?;
-            (parts[0], *namespace)
-        }
-        _ => return None,
-    };
-    Some(Reference {
-        namespace: Some(namespace.into()),
-        name: name.into(),
-    })
-}
-
-/// Whether a ServiceEntry declares a host.
-pub(super) fn is_declared(read: &Reader<'_, '_, Routes>, host: &str) -> bool {
-    !read
-        .names_by::<ServiceEntry>(ObjectIndex::Host, host)
-        .is_empty()
 }

@@ -11,6 +11,7 @@ use super::annotated::{Annotated, AnnotatedBy};
 use super::{key, limits};
 use crate::hostname::is_host;
 use crate::outcome::{code, finding};
+use crate::owner::{AboutHost, Claims};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -28,6 +29,9 @@ pub(super) struct RulesAbout {
 /// What an Ingress says.
 #[derive(PartialEq, Debug)]
 pub(super) struct Rules {
+    created: Option<Timestamp>,
+    /// It is beyond a limit, and nothing of it is served.
+    is_refused: bool,
     pub(super) findings: Vec<Diagnostic>,
     by_host: BTreeMap<Arc<str>, Arc<HostRules>>,
 }
@@ -35,6 +39,8 @@ pub(super) struct Rules {
 /// What an Ingress says about one host.
 #[derive(PartialEq, Debug)]
 pub(super) struct HostRules {
+    /// Where it names the host first.
+    pub(super) at: String,
     pub(super) created: Option<Timestamp>,
     pub(super) namespace: Namespace,
     pub(super) annotated: Arc<Annotated>,
@@ -106,11 +112,14 @@ impl Derive for RulesOf {
             annotated: &annotated,
             findings: Vec::new(),
         };
-        let by_host = match reading.is_within_limits() {
-            true => reading.by_host(),
-            false => BTreeMap::new(),
+        let is_refused = !reading.is_within_limits();
+        let by_host = match is_refused {
+            false => reading.by_host(),
+            true => BTreeMap::new(),
         };
         Some(Arc::new(Rules {
+            created: ingress.meta.created,
+            is_refused,
             findings: reading.findings,
             by_host,
         }))
@@ -125,6 +134,31 @@ impl Derive for RulesAbout {
         let rules = read.derived(RulesOf(self.ingress.clone()));
         rules.as_ref().as_ref()?.by_host.get(&self.host).cloned()
     }
+}
+
+impl AboutHost for HostRules {
+    fn created(&self) -> Option<Timestamp> {
+        self.created
+    }
+
+    fn at(&self) -> &str {
+        &self.at
+    }
+}
+
+/// The hosts that an Ingress claims; none where it is not served. One beyond a limit claims all that it names: nobody else gets
+/// them because of that.
+pub(crate) fn claims(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> Option<Claims> {
+    let rules = read.derived(RulesOf(ingress.clone()));
+    let rules = rules.as_ref().as_ref()?;
+    let hosts = match rules.is_refused {
+        true => read.get::<Ingress>(ingress)?.hosts(),
+        false => rules.by_host.keys().cloned().collect(),
+    };
+    Some(Claims {
+        created: rules.created,
+        hosts,
+    })
 }
 
 /// An Ingress being read.
@@ -156,7 +190,7 @@ impl Reading<'_> {
 
     fn by_host(&mut self) -> BTreeMap<Arc<str>, Arc<HostRules>> {
         let spec = &self.ingress.spec;
-        let mut paths: BTreeMap<Arc<str>, Vec<Path>> = BTreeMap::new();
+        let mut paths: BTreeMap<Arc<str>, (String, Vec<Path>)> = BTreeMap::new();
         for (index, rule) in spec.rules.iter().enumerate() {
             let at = format!("spec.rules[{index}]");
             let host = match &*rule.host {
@@ -179,15 +213,19 @@ impl Reading<'_> {
                 self.leave_out(format!("{at}.http"), message);
                 continue;
             }
-            paths.entry(host).or_default().extend(read);
+            let (_, all) = paths
+                .entry(host)
+                .or_insert_with(|| (format!("{at}.host"), Vec::new()));
+            all.extend(read);
         }
         let at = "spec.defaultBackend";
         let default = spec.default_backend.as_ref();
         let default = default.map(|stated| (at.to_owned(), self.backend(stated, at)));
         let default = default.filter(|(_, backend)| *backend != Backend::None);
         let certificates = self.certificates();
-        let rules = |host: &Arc<str>, paths, default, moved_to| {
+        let rules = |host: &Arc<str>, at, paths, default, moved_to| {
             Arc::new(HostRules {
+                at,
                 created: self.ingress.meta.created,
                 namespace: self.ingress.namespace().clone(),
                 annotated: self.annotated.clone(),
@@ -200,31 +238,39 @@ impl Reading<'_> {
         };
         let mut all = BTreeMap::new();
         for (alias, of) in self.aliases(&paths) {
-            let like = paths.get(&of).cloned().unwrap_or_default();
-            all.insert(alias.clone(), rules(&alias, like, default.clone(), None));
+            let (_, like) = paths.get(&of).cloned().unwrap_or_default();
+            let at = self.annotated.path("server-alias");
+            all.insert(
+                alias.clone(),
+                rules(&alias, at, like, default.clone(), None),
+            );
         }
         if self.annotated.annotations.redirect.www {
             for host in paths.keys() {
                 if let Some(other) = www(host).filter(|other| is_host(other)) {
-                    let moved = rules(&other, Vec::new(), None, Some(host.clone()));
+                    let at = self.annotated.path("from-to-www-redirect");
+                    let moved = rules(&other, at, Vec::new(), None, Some(host.clone()));
                     all.insert(other, moved);
                 }
             }
         }
-        for (host, paths) in paths {
-            let rules = rules(&host, paths, default.clone(), None);
+        for (host, (at, paths)) in paths {
+            let rules = rules(&host, at, paths, default.clone(), None);
             all.insert(host, rules);
         }
         if default.is_some() && !all.contains_key(ANY_HOST) {
             let host = ANY_HOST.into();
-            let rules = rules(&host, Vec::new(), default.clone(), None);
+            let rules = rules(&host, at.to_owned(), Vec::new(), default.clone(), None);
             all.insert(host, rules);
         }
         all
     }
 
     /// Further hosts of the Ingress, each with the one that it is another name of.
-    fn aliases(&self, paths: &BTreeMap<Arc<str>, Vec<Path>>) -> Vec<(Arc<str>, Arc<str>)> {
+    fn aliases(
+        &self,
+        paths: &BTreeMap<Arc<str>, (String, Vec<Path>)>,
+    ) -> Vec<(Arc<str>, Arc<str>)> {
         let first = self.ingress.spec.rules.first();
         let first = first.map(|rule| rule.host.clone());
         let Some(first) = first.filter(|host| paths.contains_key(host)) else {

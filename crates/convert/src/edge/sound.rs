@@ -12,12 +12,13 @@ use super::matching::{captures, matched};
 use crate::outcome::object;
 use proto_istio::networking::string_match::MatchType;
 
+/// Why a rule is closed whose route is not valid.
+pub(super) const NOT_VALID: &str = "the route is not valid";
+
 /// Closes a rule whose route Envoy would refuse; returns why, as a sentence about its path.
 pub(super) fn check(draft: &mut Draft) -> Option<String> {
     let fault = fault(draft)?;
-    draft
-        .closed
-        .get_or_insert_with(|| Arc::from("the route is not valid"));
+    draft.closed.get_or_insert_with(|| Arc::from(NOT_VALID));
     // Nothing of what it asks is sure to be valid but the path as a text.
     let asks = &mut draft.asks;
     let uri = matched(asks).uri.and_then(|uri| uri.match_type);

@@ -1,5 +1,6 @@
-//! How the clients of a host connect. Of several Ingresses about a host, the first that says anything of versions and ciphers
-//! decides about those, and the first that asks for certificates about those.
+//! How the clients of a host connect. Of the Ingresses that decide about a host, the first that says anything of versions and
+//! ciphers decides about those, but for the least version, which is the highest that any states, and the first that asks for
+//! certificates about those.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,18 +14,19 @@ use store::index::ObjectIndex;
 
 use super::https::{self, HttpsFor};
 use super::rules::{HostRules, RulesAbout};
-use super::{age, key, refer};
+use super::{key, refer};
 use crate::outcome::{code, finding};
+use crate::owner::{Members, OwnerOf};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
-/// The Ingresses that are about a host, the oldest first.
+/// The Ingresses that may say something about a host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct IngressesOf(pub(super) Arc<str>);
 
 impl Derive for IngressesOf {
     type Stratum = Routes;
-    type Value = Arc<Vec<(ObjectName, Arc<HostRules>)>>;
+    type Value = Arc<Members<HostRules>>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         let names = read.names_by::<Ingress>(ObjectIndex::Host, &self.0);
@@ -36,9 +38,13 @@ impl Derive for IngressesOf {
             let rules = read.derived(about).as_ref().clone()?;
             Some((ingress, rules))
         });
-        let mut all: Vec<(ObjectName, Arc<HostRules>)> = rules.collect();
-        all.sort_by(|(a, of_a), (b, of_b)| age(of_a.created, a).cmp(&age(of_b.created, b)));
-        Arc::new(all)
+        let all: Vec<(ObjectName, Arc<HostRules>)> = rules.collect();
+        if all.is_empty() {
+            return Arc::default();
+        }
+        let owner = read.derived(OwnerOf(self.0.clone()));
+        let about = (Kind::Ingress, &self.0);
+        Arc::new(Members::of(read, owner.as_ref().as_ref(), about, all))
     }
 }
 
@@ -52,7 +58,7 @@ impl Derive for OldestOf {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         let ingresses = read.derived(IngressesOf(self.0.clone()));
-        let (name, _) = ingresses.first()?;
+        let (name, _) = ingresses.all().first()?;
         Some(name.clone())
     }
 }
@@ -86,7 +92,7 @@ impl Derive for TlsOf {
         let ingresses = read.derived(IngressesOf(self.0.clone()));
         let mut tls = Tls::default();
         let bases = || {
-            let all = ingresses.iter();
+            let all = ingresses.deciding().iter();
             all.filter(|(_, rules)| rules.annotated.annotations.canary.is_none())
         };
         let first = bases().next();
@@ -117,20 +123,21 @@ impl Derive for TlsOf {
         if let Some(settings) = &mut tls.settings
             && let Some((_, rules)) = bases().find(states)
         {
-            parameters(settings, &rules.annotated.annotations.tls);
+            let least = bases().filter_map(|(_, rules)| rules.annotated.annotations.tls.min);
+            parameters(settings, &rules.annotated.annotations.tls, least.max());
         }
-        let mut asking = bases().filter_map(|(ingress, rules)| {
-            let client = rules.annotated.annotations.tls.client.as_ref()?;
-            Some(Asking {
-                ingress,
-                rules,
-                client,
-            })
-        });
-        if let Some(first) = asking.next() {
-            clients(read, &first, &mut tls);
-            for other in asking.filter(|other| first.is_less_than(other)) {
-                refuse(&first, &other, &mut tls);
+        let mut asking = bases().filter_map(Asking::of);
+        let first = asking.next();
+        if let Some(first) = &first {
+            clients(read, first, &mut tls);
+        }
+        let guests = ingresses.all().iter().skip(ingresses.deciding().len());
+        for other in asking.chain(guests.filter_map(Asking::of)) {
+            if first
+                .as_ref()
+                .is_none_or(|first| first.is_less_than(&other))
+            {
+                refuse(first.as_ref(), &other, &mut tls);
             }
         }
         Arc::new(tls)
@@ -256,7 +263,8 @@ pub(crate) fn credential(secret: &ObjectName) -> String {
     }
 }
 
-fn parameters(settings: &mut ServerTlsSettings, stated: &HostTls) {
+/// Versions and ciphers as the first Ingress states them that states any, with the strictest of all least versions.
+fn parameters(settings: &mut ServerTlsSettings, stated: &HostTls, least: Option<Version>) {
     let protocol = |version: Option<Version>| {
         let version = match version {
             None => TlsProtocol::TlsAuto,
@@ -267,8 +275,11 @@ fn parameters(settings: &mut ServerTlsSettings, stated: &HostTls) {
         };
         version.into()
     };
-    settings.min_protocol_version = protocol(stated.min);
-    settings.max_protocol_version = protocol(stated.max);
+    let most = stated
+        .max
+        .map(|most| least.map_or(most, |least| most.max(least)));
+    settings.min_protocol_version = protocol(least);
+    settings.max_protocol_version = protocol(most);
     settings.cipher_suites = stated.ciphers.iter().map(ToString::to_string).collect();
 }
 
@@ -279,7 +290,19 @@ struct Asking<'r> {
     client: &'r ClientCertificates,
 }
 
-impl Asking<'_> {
+impl<'r> Asking<'r> {
+    /// None where the Ingress does not ask for any.
+    fn of((ingress, rules): &'r (ObjectName, Arc<HostRules>)) -> Option<Self> {
+        let annotations = &rules.annotated.annotations;
+        // A canary has no say in how clients connect.
+        let client = annotations.tls.client.as_ref()?;
+        annotations.canary.is_none().then_some(Self {
+            ingress,
+            rules,
+            client,
+        })
+    }
+
     /// The Secret with the authority, as the Ingress means it.
     fn secret(&self) -> ObjectName {
         refer::named(self.ingress, &self.client.secret)
@@ -291,12 +314,17 @@ impl Asking<'_> {
     }
 }
 
-/// Closes the routes of an Ingress that asks for other clients than the host, which has one authority.
-fn refuse(first: &Asking<'_>, other: &Asking<'_>, tls: &mut Tls) {
-    let message = format!(
-        "asks for other clients than {} does, whose word counts for the host, so no request of this Ingress is served there",
-        key(first.ingress)
-    );
+/// Closes the routes of an Ingress that asks for other clients than the host, which has one authority or none.
+fn refuse(first: Option<&Asking<'_>>, other: &Asking<'_>, tls: &mut Tls) {
+    let message = match first {
+        Some(first) => format!(
+            "asks for other clients than {} does, whose word counts for the host, so no request of this Ingress is served there",
+            key(first.ingress)
+        ),
+        None => "asks for certificates of clients, which only Ingresses of the namespace can do that the host belongs to, so no \
+                 request of this Ingress is served there"
+            .to_owned(),
+    };
     let at = other.rules.annotated.path("auth-tls-secret");
     let found = finding(
         &key(other.ingress),
@@ -318,10 +346,13 @@ fn clients(read: &Reader<'_, '_, Routes>, asking: &Asking<'_>, tls: &mut Tls) {
     } = asking;
     tls.is_mutual = true;
     let found = refer::resolve(read, ingress, Kind::Secret, &client.secret, &mut tls.others);
-    let found = found.and_then(|name| match *read.derived(IsThere(name.clone())) {
-        true => Ok(name),
-        false => Err(format!("there is no Secret {name}")),
-    });
+    let found =
+        found
+            .map_err(String::from)
+            .and_then(|name| match *read.derived(IsThere(name.clone())) {
+                true => Ok(name),
+                false => Err(format!("there is no Secret {name}")),
+            });
     match (found, &mut tls.settings) {
         (Ok(name), Some(settings)) => {
             let mode = match client.required {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use model::kinds::kube::{ANY_HOST, Ingress, IngressTls};
-use model::{Diagnostic, Object, ObjectName, Severity};
+use model::{Diagnostic, Kind, Object, ObjectName, Severity};
 use proto_istio::mesh::MeshConfig;
 use proto_istio::networking::server_tls_settings::TlSmode;
 use proto_istio::networking::{Gateway, Port, Server, ServerTlsSettings};
@@ -14,6 +14,7 @@ use super::rules::RulesOf;
 use super::{derived, gateway_name, key, limits};
 use crate::hostname::is_host;
 use crate::outcome::{Made, Outcome, code, finding, object};
+use crate::owner::{OwnerOf, admit};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -45,7 +46,7 @@ impl Derive for GatewayOf {
         );
         let gateway = Gateway {
             selector: selector(&settings.mesh),
-            servers: servers(&ingress, &mut findings),
+            servers: servers(read, &ingress, &mut findings),
         };
         Outcome {
             objects: vec![Made::new(object(
@@ -70,7 +71,11 @@ pub(super) fn selector(mesh: &MeshConfig) -> BTreeMap<String, String> {
     BTreeMap::from([("istio".to_owned(), value.to_owned())])
 }
 
-fn servers(ingress: &Object<Ingress>, findings: &mut Vec<Diagnostic>) -> Vec<Server> {
+fn servers(
+    read: &Reader<'_, '_, Routes>,
+    ingress: &Object<Ingress>,
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<Server> {
     let ObjectName {
         namespace, name, ..
     } = &ingress.meta.name;
@@ -82,7 +87,18 @@ fn servers(ingress: &Object<Ingress>, findings: &mut Vec<Diagnostic>) -> Vec<Ser
     };
     let mut servers = Vec::new();
     for (index, tls) in ingress.spec.tls.iter().enumerate() {
-        let hosts = tls_hosts(ingress, index, tls, findings);
+        let mut hosts = tls_hosts(ingress, index, tls, findings);
+        hosts.retain(|(at, host)| {
+            let owner = read.derived(OwnerOf(host.as_str().into()));
+            let by = (Kind::Ingress, ingress.namespace());
+            let refused = admit(read, owner.as_ref().as_ref(), by, host).err();
+            findings.extend(refused.iter().map(|message| {
+                let (key, severity) = (key(&ingress.meta.name), Severity::Warning);
+                finding(&key, code::NOT_OWNED, severity, at.clone(), message.clone())
+            }));
+            refused.is_none()
+        });
+        let hosts: Vec<String> = hosts.into_iter().map(|(_, host)| host).collect();
         if hosts.is_empty() {
             continue;
         }
@@ -113,13 +129,13 @@ fn servers(ingress: &Object<Ingress>, findings: &mut Vec<Diagnostic>) -> Vec<Ser
     servers
 }
 
-/// The hosts that an entry of `tls` has a certificate for; none where it is left out.
+/// The hosts that an entry of `tls` has a certificate for, with where they are named; none where it is left out.
 fn tls_hosts(
     ingress: &Object<Ingress>,
     index: usize,
     tls: &IngressTls,
     findings: &mut Vec<Diagnostic>,
-) -> Vec<String> {
+) -> Vec<(String, String)> {
     let key = key(&ingress.meta.name);
     let mut tell = |field: String, message: &str| {
         let path = format!("spec.tls[{index}]{field}");
@@ -134,12 +150,12 @@ fn tls_hosts(
         return Vec::new();
     }
     if tls.hosts.is_empty() {
-        return vec![ANY_HOST.to_owned()];
+        return vec![(format!("spec.tls[{index}]"), ANY_HOST.to_owned())];
     }
     let mut hosts = Vec::new();
     for (at, host) in tls.hosts.iter().enumerate() {
         if is_host(host) {
-            hosts.push(host.to_string());
+            hosts.push((format!("spec.tls[{index}].hosts[{at}]"), host.to_string()));
         } else {
             tell(
                 format!(".hosts[{at}]"),

@@ -9,8 +9,7 @@ use model::kinds::kube::{Ingress, Service};
 use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
 use prost::Message;
 use proto_istio::networking::{
-    Destination, HttpMatchRequest, HttpRoute, HttpRouteDestination, PortSelector, StringMatch,
-    VirtualService,
+    HttpMatchRequest, HttpRoute, HttpRouteDestination, StringMatch, VirtualService,
 };
 use store::index::ObjectIndex;
 
@@ -18,7 +17,9 @@ use super::path::order_of;
 use super::rules::{BackendPort, HostRules, Path, RulesAbout};
 use super::{INFIX, derived, gateway_name, key, limits};
 use crate::outcome::{Made, Outcome, code, finding, object};
+use crate::owner::{Members, OwnerOf};
 use crate::reader::{Derive, Reader};
+use crate::refer::{Author, Named, may_name};
 use crate::strata::Routes;
 
 /// The VirtualService of a host, made from the rules of every Ingress that is served and names it.
@@ -34,13 +35,13 @@ struct NumberOf {
 
 impl Derive for NumberOf {
     type Stratum = Routes;
-    type Value = Option<u32>;
+    type Value = Option<u16>;
 
-    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Option<u32> {
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Option<u16> {
         let service = read.get::<Service>(&self.service)?;
         let mut ports = service.spec.ports.iter();
         let port = ports.find(|port| port.name == self.port)?;
-        u32::try_from(port.port).ok()
+        u16::try_from(port.port).ok()
     }
 }
 
@@ -57,20 +58,23 @@ impl Derive for RoutesOfHost {
             });
             Some((ingress, rules.as_ref().clone()?))
         });
-        let mut rules: Vec<(ObjectName, Arc<HostRules>)> = rules.collect();
-        rules.sort_by(|(a, of_a), (b, of_b)| {
-            (of_a.created, &a.name, &a.namespace).cmp(&(of_b.created, &b.name, &b.namespace))
-        });
+        let rules: Vec<(ObjectName, Arc<HostRules>)> = rules.collect();
+        if rules.is_empty() {
+            return Outcome::default();
+        }
+        let owner = read.derived(OwnerOf(self.0.clone()));
+        let about = (Kind::Ingress, &self.0);
+        let members = Members::of(read, owner.as_ref().as_ref(), about, rules);
         let mut merging = Merging {
             read,
             host: &self.0,
             room: limits::HOST_BYTES,
             routes: Vec::new(),
             included: Vec::new(),
-            others: BTreeSet::new(),
-            findings: Vec::new(),
+            others: members.grants.iter().cloned().collect(),
+            findings: members.findings.clone(),
         };
-        for (ingress, rules) in &rules {
+        for (ingress, rules) in members.all() {
             merging.add(ingress, rules);
         }
         merging.outcome()
@@ -144,8 +148,21 @@ impl<'r> Merging<'r, '_, '_> {
                 number
             }
         };
-        let domain = &self.read.settings().domain;
-        let host = format!("{}.{}.svc.{domain}", path.service, ingress.namespace);
+        let service = ObjectKey {
+            kind: Kind::Service,
+            name: ObjectName::new(ingress.namespace.clone(), &*path.service),
+        };
+        let by = Author::new(Kind::Ingress, ingress);
+        let target = match may_name(self.read, by, Named::Object(service)) {
+            Ok(target) => target,
+            Err(refusal) => {
+                let at = format!("{}.backend.service.name", path.at);
+                let message = format!("{}, so the path is not served", refusal.sentence());
+                self.tell(ingress, code::NOT_PERMITTED, at, message);
+                return None;
+            }
+        };
+        self.others.extend(target.grants().iter().cloned());
         let matched = path.matched.clone().map(|matched| HttpMatchRequest {
             uri: Some(StringMatch {
                 match_type: Some(matched),
@@ -155,11 +172,7 @@ impl<'r> Merging<'r, '_, '_> {
         Some(HttpRoute {
             r#match: matched.into_iter().collect(),
             route: vec![HttpRouteDestination {
-                destination: Some(Destination {
-                    host,
-                    port: Some(PortSelector { number }),
-                    ..Destination::default()
-                }),
+                destination: Some(target.destination(number, None)),
                 weight: 100,
                 ..HttpRouteDestination::default()
             }],

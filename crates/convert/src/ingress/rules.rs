@@ -13,6 +13,7 @@ use super::path::{is_usable, match_of};
 use super::{host, key, limits};
 use crate::hostname::is_host;
 use crate::outcome::{code, finding};
+use crate::owner::{AboutHost, Claims};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -30,6 +31,7 @@ pub(super) struct RulesAbout {
 /// What an Ingress says.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Rules {
+    created: Option<Timestamp>,
     /// The IngressClass without which it would not be served.
     pub(super) class: Option<ObjectKey>,
     /// It is beyond a limit, and nothing of it is served.
@@ -41,6 +43,8 @@ pub(super) struct Rules {
 /// What an Ingress says about one host.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct HostRules {
+    /// Where it names the host first.
+    pub(super) at: String,
     pub(super) created: Option<Timestamp>,
     pub(super) class: Option<ObjectKey>,
     /// How many smaller hosts of the Ingress look the same once their dots are dashes.
@@ -63,7 +67,7 @@ pub(super) struct Path {
 /// The port of a Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum BackendPort {
-    Number(u32),
+    Number(u16),
     Name(Arc<str>),
 }
 
@@ -89,6 +93,31 @@ impl Derive for RulesAbout {
         let rules = read.derived(RulesOf(self.ingress.clone()));
         rules.as_ref().as_ref()?.by_host.get(&self.host).cloned()
     }
+}
+
+impl AboutHost for HostRules {
+    fn created(&self) -> Option<Timestamp> {
+        self.created
+    }
+
+    fn at(&self) -> &str {
+        &self.at
+    }
+}
+
+/// The hosts that an Ingress claims; none where it is not served. One beyond a limit claims all that it names: nobody else gets
+/// them because of that.
+pub(crate) fn claims(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> Option<Claims> {
+    let rules = read.derived(RulesOf(ingress.clone()));
+    let rules = rules.as_ref().as_ref()?;
+    let hosts = match rules.is_refused {
+        true => read.get::<Ingress>(ingress)?.hosts(),
+        false => rules.by_host.keys().cloned().collect(),
+    };
+    Some(Claims {
+        created: rules.created,
+        hosts,
+    })
 }
 
 /// An Ingress being read.
@@ -133,6 +162,7 @@ impl<'a> Reading<'a> {
             self.by_host()
         };
         Rules {
+            created: self.ingress.meta.created,
             class: self.class,
             is_refused,
             findings: self.findings,
@@ -147,18 +177,22 @@ impl<'a> Reading<'a> {
                 "is not served; a VirtualService for every host can do it",
             );
         }
-        let mut paths: BTreeMap<Arc<str>, Vec<Path>> = BTreeMap::new();
+        let mut paths: BTreeMap<Arc<str>, (String, Vec<Path>)> = BTreeMap::new();
         for (index, rule) in self.ingress.spec.rules.iter().enumerate() {
             let at = format!("spec.rules[{index}]");
             if let Some(read) = self.rule(rule, &at) {
-                paths.entry(host(&rule.host)).or_default().extend(read);
+                let (_, all) = paths
+                    .entry(host(&rule.host))
+                    .or_insert_with(|| (format!("{at}.host"), Vec::new()));
+                all.extend(read);
             }
         }
         let mut alike: BTreeMap<String, usize> = BTreeMap::new();
-        let rules = paths.into_iter().map(|(host, paths)| {
+        let rules = paths.into_iter().map(|(host, (at, paths))| {
             let alike = alike.entry(host.replace('.', "-")).or_default();
             *alike += 1;
             let rules = HostRules {
+                at,
                 created: self.ingress.meta.created,
                 class: self.class.clone(),
                 alike: *alike - 1,
@@ -216,7 +250,7 @@ impl<'a> Reading<'a> {
             return None;
         };
         let port = match u16::try_from(service.port.number) {
-            Ok(number) if number > 0 => BackendPort::Number(number.into()),
+            Ok(number) if number > 0 => BackendPort::Number(number),
             _ if service.port.number > 0 => {
                 self.tell(
                     &format!("{at}.service.port.number"),

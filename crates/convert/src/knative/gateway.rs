@@ -31,7 +31,7 @@ impl Derive for GatewayOfHost {
         let Ok(Some(at)) = entrance(features, self.0.visibility) else {
             return Outcome::default();
         };
-        if members.ingresses.is_empty() {
+        if members.all().is_empty() {
             return Outcome::default();
         }
         let tls = read.derived(TlsOf(self.0.clone()));
@@ -45,9 +45,10 @@ impl Derive for GatewayOfHost {
             servers,
         };
         let mut others = tls.others.clone();
+        others.extend(members.grants.iter().cloned());
         others.sort();
         others.dedup();
-        let from = members.ingresses.iter().map(|(ingress, _)| ingress);
+        let from = members.all().iter().map(|(ingress, _)| ingress);
         Outcome {
             objects: vec![Made::new(object(
                 name_of(features, &self.0),

@@ -54,9 +54,9 @@ impl Derive for HttpOf {
                 ..Http::default()
             },
         };
-        merging.http.gateways = merging.gateways(&self.0, &members.ingresses);
+        merging.http.gateways = merging.gateways(&self.0, members.all());
         if !merging.http.gateways.is_empty() {
-            for (ingress, rules) in &members.ingresses {
+            for (ingress, rules) in members.all() {
                 merging.add(ingress, rules);
             }
         }
@@ -183,7 +183,7 @@ impl Derive for RoutesOfHost {
             };
         };
         let mut routes = Vec::new();
-        if members.ingresses.iter().any(|(_, rules)| rules.redirected) {
+        if members.deciding().iter().any(|(_, rules)| rules.redirected) {
             let plain = HttpMatchRequest {
                 port: features.edge_http_port.get().into(),
                 ..HttpMatchRequest::default()
@@ -204,7 +204,8 @@ impl Derive for RoutesOfHost {
             export_to: vec!["*".to_owned()],
             ..VirtualService::default()
         };
-        let derived = derived(&http.included, [], Semantics::Istio);
+        let grants = members.grants.iter().cloned();
+        let derived = derived(&http.included, grants, Semantics::Istio);
         let name = ObjectName::new(namespace, name::of_host(&self.0));
         Outcome {
             objects: vec![Made::new(object(name, derived, service))],

@@ -1,37 +1,32 @@
-//! Whose a host is: that of the namespace of the oldest Ingress that names it.
+//! The Ingresses of Knative that may say something about a host, and whose the hosts of Services are.
 
 use std::sync::Arc;
 
 use model::kinds::knative::{Ingress, Visibility};
-use model::{Diagnostic, Kind, ObjectKey, ObjectName};
+use model::{Kind, ObjectName};
 use store::index::ObjectIndex;
 
+use super::Place;
 use super::rules::{HostRules, RulesAbout};
-use super::{Place, key, told};
 use crate::edge::OldestOf;
-use crate::outcome::code;
+use crate::owner::{Members, OwnerOf, oldest};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
-/// The Ingresses whose rules a host has.
+/// The Ingresses that may say something about a host.
+///
+/// A host that everybody reaches has an owner among Ingresses of both kinds; a cluster-local one, which may be another's
+/// outside, among those that name it as cluster-local.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct MembersOf(pub(super) Place);
 
-/// The Ingresses whose rules a host has.
-#[derive(PartialEq, Debug, Default)]
-pub(super) struct Members {
-    /// The oldest first, all of one namespace.
-    pub(super) ingresses: Vec<(ObjectName, Arc<HostRules>)>,
-    /// What is said to the others.
-    pub(super) findings: Vec<Diagnostic>,
-}
-
 impl Derive for MembersOf {
     type Stratum = Routes;
-    type Value = Arc<Members>;
+    type Value = Arc<Members<HostRules>>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        let names = read.names_by::<Ingress>(ObjectIndex::Host, &self.0.host);
+        let Place { visibility, host } = &self.0;
+        let names = read.names_by::<Ingress>(ObjectIndex::Host, host);
         let stated = names.into_iter().filter_map(|ingress| {
             let about = RulesAbout {
                 ingress: ingress.clone(),
@@ -40,39 +35,23 @@ impl Derive for MembersOf {
             let rules = read.derived(about).as_ref().clone()?;
             Some((ingress, rules))
         });
-        let mut all: Vec<(ObjectName, Arc<HostRules>)> = stated.collect();
-        all.sort_by(|(a, of_a), (b, of_b)| {
-            (of_a.created, &a.name, &a.namespace).cmp(&(of_b.created, &b.name, &b.namespace))
-        });
-        let Some((first, _)) = all.first().cloned() else {
+        let stated: Vec<(ObjectName, Arc<HostRules>)> = stated.collect();
+        if stated.is_empty() {
             return Arc::default();
+        }
+        let about = (Kind::KnativeIngress, host);
+        let owner = match visibility {
+            Visibility::ExternalIp => read.derived(OwnerOf(host.clone())).as_ref().clone(),
+            Visibility::ClusterLocal => oldest(about, &stated),
         };
-        let edge = match self.0.visibility {
-            Visibility::ExternalIp => read.derived(OldestOf(self.0.host.clone())),
+        let mut members = Members::of(read, owner.as_ref(), about, stated);
+        let edge = match visibility {
+            Visibility::ExternalIp => read.derived(OldestOf(host.clone())),
             Visibility::ClusterLocal => Arc::default(),
         };
-        let mut members = Members::default();
-        for (name, rules) in all {
-            let owner = match edge.as_ref() {
-                Some(edge) => ObjectKey {
-                    kind: Kind::Ingress,
-                    name: edge.clone(),
-                },
-                None if name.namespace == first.namespace => {
-                    members.ingresses.push((name, rules));
-                    continue;
-                }
-                None => key(&first),
-            };
-            let of = match edge.is_some() {
-                true => "Kubernetes' ",
-                false => "",
-            };
-            let message = format!(
-                "is not served: the host is that of {of}{owner}, whose namespace it belongs to"
-            );
-            let found = told(&name, code::NOT_USED, rules.at.clone(), message);
-            members.findings.push(found);
+        if let Some(edge) = edge.as_ref() {
+            let message = format!("is not served: Kubernetes' Ingress {edge} has the host");
+            members.give_way(Kind::KnativeIngress, &message);
         }
         Arc::new(members)
     }

@@ -2,20 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use model::ObjectName;
 use model::kinds::knative::IngressSplit;
 use model::kinds::kube::IntOrString;
+use model::{Kind, ObjectKey, ObjectName};
 use proto_istio::networking::headers::HeaderOperations;
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{
     Headers, HttpMatchRequest, HttpRetry, HttpRewrite, HttpRoute, HttpRouteDestination, StringMatch,
 };
+use validate::text::literal_format;
 
 use super::name;
 use super::rules::Path;
-use crate::edge::{self, BackendPort};
+use crate::edge::{self, BackendPort, Fault as Wrong};
 use crate::outcome::code;
 use crate::reader::Reader;
+use crate::refer::{Author, Named, Target, may_name};
 use crate::strata::Routes;
 
 /// The header with the version of an Ingress.
@@ -102,10 +104,13 @@ fn apart(path: &Path) -> bool {
         .any(|split| !split.append_headers.is_empty())
 }
 
-/// Headers that requests get, in place of those of these names that they have.
-fn set<T: ToString>(pairs: impl Iterator<Item = (T, T)>) -> Option<Headers> {
+/// Headers that requests get, in place of those of these names that they have. Their values are texts and not formats.
+fn set<T: AsRef<str>>(pairs: impl Iterator<Item = (T, T)>) -> Option<Headers> {
     let set: BTreeMap<String, String> = pairs
-        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .map(|(name, value)| {
+            let value = literal_format(value.as_ref()).into_owned();
+            (name.as_ref().to_owned(), value)
+        })
         .collect();
     (!set.is_empty()).then(|| Headers {
         request: Some(HeaderOperations {
@@ -136,9 +141,9 @@ fn destinations(
     let each = used.iter().zip(edge::hundredths(&shares));
     let each = each.map(|((n, split), weight)| {
         let at = format!(".splits[{n}]");
-        let (host, port) =
-            backend(read, ingress, split).map_err(|fault| (code::NO_BACKEND, at, fault))?;
-        let mut to = edge::to(&host, port, None, weight);
+        let (target, port) =
+            backend(read, ingress, split).map_err(|fault| (fault.code, at, fault.sentence))?;
+        let mut to = edge::to(&target, port, None, weight);
         if apart(path) {
             to.headers = set(appended(path, split).into_iter());
         }
@@ -158,27 +163,32 @@ fn appended<'p>(path: &'p Path, split: &'p IngressSplit) -> Vec<(&'p str, &'p st
     all.map(|(name, value)| (&**name, &**value)).collect()
 }
 
-/// The host and the port of the Service of a split; otherwise what is wrong, as a sentence.
+/// The Service of a split and its port; otherwise what is wrong.
 fn backend(
     read: &Reader<'_, '_, Routes>,
     ingress: &ObjectName,
     split: &IngressSplit,
-) -> Result<(String, u16), String> {
+) -> Result<(Target, u16), Wrong> {
     if *split.service_namespace != *ingress.namespace.as_str() {
-        return Err("the Service is of another namespace".to_owned());
+        return Err("the Service is of another namespace".to_owned().into());
     }
     let service = ObjectName::new(ingress.namespace.clone(), &*split.service_name);
     let port = match &split.service_port {
-        None => return Err("states no port".to_owned()),
+        None => return Err("states no port".to_owned().into()),
         Some(IntOrString::String(name)) => match name.parse() {
             Ok(number) => BackendPort::Number(number),
             Err(_) => BackendPort::Name(name.clone()),
         },
         Some(IntOrString::Int(number)) => match u16::try_from(*number) {
             Ok(number) if number > 0 => BackendPort::Number(number),
-            _ => return Err(format!("{number} is not a port")),
+            _ => return Err(format!("{number} is not a port").into()),
         },
     };
     let number = edge::port(read, &service, Some(&port))?;
-    Ok((edge::host_of(read, &service), number))
+    let service = ObjectKey {
+        kind: Kind::Service,
+        name: service,
+    };
+    let by = Author::new(Kind::KnativeIngress, ingress);
+    Ok((may_name(read, by, Named::Object(service))?, number))
 }

@@ -9,6 +9,7 @@ use model::{Diagnostic, Object, ObjectName, Timestamp};
 use super::{BYTES, Place, class, hash, owner, told};
 use crate::hostname::is_host;
 use crate::outcome::code;
+use crate::owner::{AboutHost, Claims};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -97,6 +98,28 @@ impl Derive for RulesAbout {
         let rules = read.derived(RulesOf(self.ingress.clone()));
         rules.as_ref().as_ref()?.by_place.get(&self.place).cloned()
     }
+}
+
+impl AboutHost for HostRules {
+    fn created(&self) -> Option<Timestamp> {
+        self.created
+    }
+
+    fn at(&self) -> &str {
+        &self.at
+    }
+}
+
+/// The hosts that an Ingress claims of those that everybody reaches; none where it is not served.
+pub(crate) fn claims(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> Option<Claims> {
+    let rules = read.derived(RulesOf(ingress.clone()));
+    let places = rules.as_ref().as_ref()?.by_place.iter();
+    let mut claims = Claims::default();
+    for (place, rules) in places.filter(|(place, _)| place.visibility == Visibility::ExternalIp) {
+        claims.created = rules.created;
+        claims.hosts.insert(place.host.clone());
+    }
+    Some(claims)
 }
 
 /// The paths of a host, and where it is named first.

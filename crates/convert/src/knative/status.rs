@@ -115,7 +115,7 @@ fn said(found: &Diagnostic) -> String {
 fn reason(code: &str) -> &'static str {
     match code {
         code::NO_BACKEND => "NotFound",
-        code::NOT_USED => "Conflict",
+        code::NOT_USED | code::NOT_OWNED => "Conflict",
         code::OVER_LIMIT => "OverLimit",
         code::CLOSED => "Closed",
         _ => "NotServed",

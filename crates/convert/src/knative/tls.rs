@@ -12,6 +12,7 @@ use super::{Place, told};
 use crate::edge::{self, IsThere};
 use crate::outcome::code;
 use crate::reader::{Derive, Reader};
+use crate::refer::{Author, Named, may_name};
 use crate::strata::Routes;
 
 /// How the clients of a host connect with TLS.
@@ -34,7 +35,7 @@ impl Derive for TlsOf {
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         let members = read.derived(MembersOf(self.0.clone()));
         let mut tls = Tls::default();
-        let stated = members.ingresses.iter().find_map(|(ingress, rules)| {
+        let stated = members.deciding().iter().find_map(|(ingress, rules)| {
             let (at, secret) = rules.certificate.as_ref()?;
             Some((ingress, at, secret))
         });
@@ -43,13 +44,16 @@ impl Derive for TlsOf {
                 kind: Kind::Secret,
                 name: secret.clone(),
             };
-            let by = (Kind::KnativeIngress, &ingress.namespace);
-            let named = edge::may_name(read, by, object.clone(), &mut tls.others);
+            let by = Author::new(Kind::KnativeIngress, ingress);
+            let named = may_name(read, by, Named::Object(object.clone()));
             let there = *read.derived(IsThere(secret.clone()));
             let fault = match named {
-                Err(fault) => Some((code::CLOSED, fault)),
+                Err(refusal) => Some((code::CLOSED, refusal.sentence())),
                 Ok(_) if !there => Some((code::NO_BACKEND, format!("there is no Secret {secret}"))),
-                Ok(_) => None,
+                Ok(target) => {
+                    tls.others.extend(target.grants().iter().cloned());
+                    None
+                }
             };
             match fault {
                 Some((code, fault)) => {
@@ -68,7 +72,7 @@ impl Derive for TlsOf {
         }
         if tls.settings.is_none() && self.0.visibility == Visibility::ExternalIp {
             let redirected = members
-                .ingresses
+                .deciding()
                 .iter()
                 .filter(|(_, rules)| rules.redirected);
             for (ingress, _) in redirected {

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
+mod canaries;
 mod cases;
 mod https;
 mod incremental;
+mod owners;
 mod tables;
 mod world;

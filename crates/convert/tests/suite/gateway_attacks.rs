@@ -302,6 +302,46 @@ fn what_names_itself_ends() {
 }
 
 #[test]
+fn a_gateway_says_that_its_overlay_asks_for_too_much() {
+    let overlay = |text: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: options, namespace: infra}}\ndata: {{deployment: '{text}'}}\n"
+        )
+    };
+    let privileged = overlay("spec: {template: {spec: {hostNetwork: true}}}");
+    let named = gateway("named", "infra", &listener(0)).replace(
+        "gatewayClassName: istio,",
+        "gatewayClassName: istio, infrastructure: {parametersRef: {group: \"\", kind: ConfigMap, name: options}},",
+    );
+    let mut world = world();
+    world.put(&format!("{named}---\n{privileged}"));
+    let accepted = |world: &World| {
+        let status = status(world, Kind::KubeGateway, "infra", "named");
+        condition(&status["conditions"], "Accepted").clone()
+    };
+    let refused = accepted(&world);
+    assert_eq!(refused["reason"], "InvalidParameters", "{refused}");
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("spec.template.spec.hostNetwork"),
+        "{message}"
+    );
+    world.put(&overlay("spec: {replicas: 2}"));
+    assert_eq!(accepted(&world)["status"], "True");
+
+    let mut settings: Settings = settings("");
+    settings.features = Features {
+        any_gateway_overlay: true,
+        ..Features::default()
+    }
+    .into();
+    let mut trusting = World::new(settings);
+    trusting.put(&format!("{named}---\n{privileged}"));
+    let accepted = accepted(&trusting);
+    assert_ne!(accepted["reason"], "InvalidParameters", "{accepted}");
+}
+
+#[test]
 fn annotations_as_large_as_can_be_stay_where_they_are() {
     let mut world = world();
     let huge = "a".repeat(256 << 10);

@@ -30,6 +30,7 @@ fn object(recorded: &Value) -> Object<Ingress> {
             created: None,
             maker: None,
             derived: None,
+            closed: None,
             templates: None,
             uid: "".into(),
             resource_version: "".into(),

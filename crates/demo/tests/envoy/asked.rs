@@ -15,6 +15,9 @@ use hcm::HttpConnectionManager;
 use hcm::http_connection_manager::RouteSpecifier;
 use hyper::{Method, StatusCode};
 use model::edge::{AddressRules, EdgeRoute, ExternalAuth, Fallback, RateLimit, Users};
+use model::settings::{Features, Settings};
+use model::template::{Asker, Gateways};
+use model::{Kind, ObjectName};
 use prost::Message;
 use proto_envoy::envoy::config::bootstrap::v3::bootstrap::StaticResources;
 use proto_envoy::envoy::config::bootstrap::v3::{Admin, Bootstrap};
@@ -30,7 +33,7 @@ use proto_envoy::envoy::config::listener::v3::{Filter, Listener};
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
 use serde_json::json;
-use testkit::{World, node, settings};
+use testkit::{World, as_istiod, node, settings};
 use xds::TypeUrl;
 
 use crate::accept::{any, extensions};
@@ -82,7 +85,12 @@ impl Edge {
     async fn start(rig: &Rig, asked: &[(&str, EdgeRoute)]) -> Self {
         // Tests say by a header which address a client has.
         let topology = "defaultConfig: {gatewayTopology: {numTrustedProxies: 1}}";
-        let mut world = World::new(settings(topology));
+        // Backends are on this machine.
+        let settings = Settings {
+            features: Arc::new(Features::from_env(as_istiod())),
+            ..settings(topology)
+        };
+        let mut world = World::new(settings);
         let addresses =
             ["127.0.0.1:9001", "127.0.0.1:9002", "127.0.0.1:9003"].map(|a| rig.address(a));
         for (name, address) in ["shop", "judge", "spare"].into_iter().zip(addresses) {
@@ -170,6 +178,7 @@ fn bootstrap(rig: &Rig, world: &World, extensions: BTreeSet<Arc<str>>) -> Bootst
     let gateway = node(&json!({
         "id": "router~10.9.1.1~edge-0.edge~edge.svc.cluster.local",
         "metadata": {"NAMESPACE": "edge", "CLUSTER_ID": "Kubernetes"},
+        "token": "sa:edge:edge",
     }));
     let gateway = Arc::new(model::node::Node {
         extensions: Some(Arc::new(extensions)),
@@ -263,11 +272,21 @@ fn addresses(allowed: &[&str], denied: &[&str]) -> Option<AddressRules> {
     })
 }
 
+fn asker() -> Asker {
+    Asker {
+        kind: Kind::Ingress,
+        name: ObjectName::new("edge", "shop"),
+        path: "metadata.annotations".into(),
+        gateways: Gateways::Edge,
+    }
+}
+
 fn users() -> Option<Users> {
     Some(Users {
         realm: "shop".into(),
         // ann and her word.
         lines: format!("ann:{{SHA}}{HASH}").into(),
+        asker: asker(),
     })
 }
 
@@ -276,6 +295,7 @@ fn hashed() -> Option<Users> {
     Some(Users {
         realm: "shop".into(),
         lines: format!("ann:{{SHA}}{HASH}\nben:{APR1}").into(),
+        asker: asker(),
     })
 }
 

@@ -11,19 +11,23 @@ mod asked;
 mod backend;
 mod balance;
 mod certs;
+mod closed;
 mod dumps;
 mod edge;
 mod extensions;
+mod federation;
 mod gateway_api;
 mod grpc;
 mod hosts;
 mod ingress;
+mod judge;
 mod knative;
 mod load;
 mod mcp;
 mod mutual;
 mod one_ingress;
 mod options;
+mod owners;
 mod policy;
 mod pool;
 mod protocols;
@@ -36,6 +40,7 @@ mod telemetry;
 mod through;
 mod tokens;
 mod traffic;
+mod verdicts;
 mod wasm;
 
 /// Makes of each function a test with every version of Envoy.
@@ -55,9 +60,11 @@ with_each_envoy! {
     traffic::a_request_that_takes_too_long_is_answered_for,
     traffic::a_failure_is_tried_again_as_often_as_the_route_says,
     traffic::a_matching_header_and_a_rewritten_path_reach_the_backend,
+    judge::what_envoy_would_refuse_costs_nobody_else,
     load::edits_under_load_lose_no_request,
     load::a_route_to_a_service_that_comes_and_goes_with_it_loses_no_request,
     accept::what_is_generated_for_recorded_scenarios_is_taken,
+    verdicts::tables_of_verdicts_are_those_of_envoys,
     api_store::what_is_applied_steers_traffic_and_a_rollback_takes_it_back,
     balance::weights_mirrors_and_faults_concern_their_share_of_requests,
     balance::a_session_stays_with_its_endpoint,
@@ -73,6 +80,7 @@ with_each_envoy! {
     rotation::a_rotated_certificate_is_served_and_no_connection_ends,
     certs::fifty_hosts_get_their_certificates,
     certs::an_order_outlives_the_server_and_certificates_are_renewed,
+    closed::a_policy_that_cannot_be_used_closes_what_it_covers,
     pool::requests_go_to_the_endpoint_that_the_picker_names,
     pool::a_pool_that_fails_open_is_served_without_its_picker,
     hosts::a_host_is_routed_over_any_connection_but_one_that_asks_for_certificates,
@@ -84,6 +92,7 @@ with_each_envoy! {
     gateway_api::one_command_makes_a_listening_gateway_of_a_store,
     one_ingress::one_command_makes_a_listening_ingress_of_manifests,
     options::options_of_the_edge_follow_a_config_map,
+    owners::an_ingress_of_another_namespace_gets_nothing_of_a_host,
     survival::a_broken_file_changes_nothing,
     survival::traffic_outlives_the_control_plane_and_configuration_catches_up,
     survival::a_new_envoy_is_served_from_disk_and_one_that_comes_back_keeps_what_it_has,
@@ -92,6 +101,7 @@ with_each_envoy! {
     security::strict_without_certificates_takes_nothing,
     mutual::strict_mutual_tls_outlives_rotations_of_certificates_and_of_the_root,
     mutual::a_trust_domain_is_migrated_without_a_lost_request,
+    federation::a_partners_root_signs_for_its_own_identities_alone,
     policy::a_denied_request_is_denied_and_a_dry_run_only_logs,
     policy::a_denied_connection_is_closed,
     policy::an_authorizer_is_asked_over_http_and_obeyed,

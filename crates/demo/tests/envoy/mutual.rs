@@ -10,14 +10,17 @@ use demo::http::{Client, get};
 use demo::mesh::Mesh;
 use demo::shop::{WORKLOADS, Workload};
 use demo::{admin, control};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::rig::{Rig, until};
 
-const FRONT: &Workload = &WORKLOADS[0];
-const DETAILS: &Workload = &WORKLOADS[1];
+pub(crate) const FRONT: &Workload = &WORKLOADS[0];
+pub(crate) const DETAILS: &Workload = &WORKLOADS[1];
 const REVIEWS: &Workload = &WORKLOADS[2];
 
 /// Front and reviews ask details. Connections between proxies are short, so that there are handshakes all the time.
@@ -90,10 +93,45 @@ const FLAGS: [&str; 4] = [
 ];
 
 /// A root certificate, with its key, and the CA below it that signs.
-struct Ca {
-    root: String,
-    certificate: String,
+pub(crate) struct Ca {
+    pub(crate) name: &'static str,
+    pub(crate) root: String,
+    pub(crate) certificate: String,
     key: String,
+    root_key: String,
+}
+
+impl Ca {
+    /// What signs.
+    pub(crate) fn issuer(&self) -> Issuer<'static, KeyPair> {
+        let key = KeyPair::from_pem(&self.key).unwrap();
+        Issuer::new(params(&format!("{}'s CA", self.name)), key)
+    }
+
+    /// The lists of what was revoked: of the certificate of that number, and of no CA.
+    pub(crate) fn revoked(&self, serial: u64) -> String {
+        let list = |revoked: &[u64]| CertificateRevocationListParams {
+            this_update: date_time_ymd(2024, 1, 1),
+            next_update: date_time_ymd(2044, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked
+                .iter()
+                .map(|serial| RevokedCertParams {
+                    serial_number: SerialNumber::from(*serial),
+                    revocation_time: date_time_ymd(2024, 1, 1),
+                    reason_code: None,
+                    invalidity_date: None,
+                })
+                .collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let root = KeyPair::from_pem(&self.root_key).unwrap();
+        let root = Issuer::new(params(self.name), root);
+        let own = list(&[serial]).signed_by(&self.issuer()).unwrap();
+        let above = list(&[]).signed_by(&root).unwrap();
+        own.pem().unwrap() + &above.pem().unwrap()
+    }
 }
 
 /// A part of a text in PEM that no other has, however its lines are ended.
@@ -101,24 +139,27 @@ fn body(pem: &str) -> &str {
     pem.lines().nth(2).unwrap()
 }
 
-fn ca(name: &str) -> Ca {
-    let params = |name: &str| {
-        let mut params = CertificateParams::default();
-        params
-            .distinguished_name
-            .push(DnType::OrganizationName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params
-    };
+fn params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+}
+
+pub(crate) fn ca(name: &'static str) -> Ca {
     let (root_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let root = params(name).self_signed(&root_key).unwrap().pem();
     let issuer = Issuer::new(params(name), &root_key);
     let below = params(&format!("{name}'s CA"));
     Ca {
+        name,
         root,
         certificate: below.signed_by(&key, &issuer).unwrap().pem(),
         key: key.serialize_pem(),
+        root_key: root_key.serialize_pem(),
     }
 }
 
@@ -144,13 +185,13 @@ fn path(rig: &Rig, name: &str) -> String {
 }
 
 /// A mesh of proxies with certificates, and the folder that its CA is in.
-struct Secured {
-    rig: Rig,
-    mesh: Mesh,
+pub(crate) struct Secured {
+    pub(crate) rig: Rig,
+    pub(crate) mesh: Mesh,
 }
 
 impl Secured {
-    async fn start(rig: Rig, ca: &Ca, flags: &[String]) -> Self {
+    pub(crate) async fn start(rig: Rig, ca: &Ca, flags: &[String]) -> Self {
         rig.write("mesh.yaml", MESH);
         plug_in(&rig, ca, &[]);
         let mut all = vec![
@@ -240,7 +281,7 @@ impl Secured {
     }
 
     /// What a workload gets when it asks details through its proxy: a status, or none.
-    async fn asks(&self, workload: &Workload) -> Option<u16> {
+    pub(crate) async fn asks(&self, workload: &Workload) -> Option<u16> {
         let mut client = Client::new(self.rig.block.outbound(workload), "details");
         client
             .get("/details/7")

@@ -95,6 +95,8 @@ impl Site {
         rig.write("plugins.yaml", plugins);
         let mut all = vec![
             "--ingress-class=higress".to_owned(),
+            // Hosts of one namespace have a path of another.
+            "--ingress-shared-hosts".to_owned(),
             "--ingress-namespace=shop".to_owned(),
             "--ingress-selector=istio=ingressgateway".to_owned(),
             format!("--ingress-http-port={plain}"),

@@ -6,37 +6,28 @@
 {{- $address := $of.ProxyConfig.DiscoveryAddress | default "istiod.istio-system.svc:15012" }}
 {{- $port := regexFind "[0-9]+$" $address }}
 {{- $server := trimSuffix (printf ":%s" $port) $address }}
+{{- /* Values stand in JSON, which is YAML whatever they hold. */}}
+{{- $metadata := dict "NAME" "$(POD_NAME)" "NAMESPACE" "$(POD_NAMESPACE)" "SERVICE_ACCOUNT" "$(SERVICE_ACCOUNT)" "INSTANCE_IPS" "$(INSTANCE_IPS)" "NODE_NAME" "$(NODE_NAME)" "CLUSTER_ID" "$(ISTIO_META_CLUSTER_ID)" "NETWORK" "$(ISTIO_META_NETWORK)" "PILOTHOUSE_CERTIFICATES" "ads" "LABELS" .labels }}
+{{- with $values.global.meshID | default $of.MeshConfig.TrustDomain }}
+{{- $metadata = set $metadata "MESH_ID" . }}
+{{- end }}
+{{- with $of.DeploymentMeta.Name }}
+{{- $metadata = set $metadata "WORKLOAD_NAME" . }}
+{{- $metadata = set $metadata "OWNER" (printf "kubernetes://apis/%s/namespaces/$(POD_NAMESPACE)/%ss/%s" $of.TypeMeta.APIVersion (toLower $of.TypeMeta.Kind) .) }}
+{{- end }}
+{{- with .interception }}
+{{- $metadata = set $metadata "INTERCEPTION_MODE" . }}
+{{- end }}
+{{- with .view }}
+{{- $metadata = set $metadata "REQUESTED_NETWORK_VIEW" . }}
+{{- end }}
+{{- range $key, $value := $of.ProxyConfig.ProxyMetadata }}
+{{- $metadata = set $metadata (trimPrefix "ISTIO_META_" $key) $value }}
+{{- end }}
+{{- $node := dict "id" (printf "%s~$(INSTANCE_IP)~$(POD_NAME).$(POD_NAMESPACE)~$(POD_NAMESPACE).svc.%s" .role $values.global.proxy.clusterDomain) "cluster" (printf "%s.$(POD_NAMESPACE)" .name) "metadata" $metadata }}
     - --config-yaml
     - |
-      node:
-        id: {{ .role }}~$(INSTANCE_IP)~$(POD_NAME).$(POD_NAMESPACE)~$(POD_NAMESPACE).svc.{{ $values.global.proxy.clusterDomain }}
-        cluster: {{ .name }}.$(POD_NAMESPACE)
-        metadata:
-          NAME: $(POD_NAME)
-          NAMESPACE: $(POD_NAMESPACE)
-          SERVICE_ACCOUNT: $(SERVICE_ACCOUNT)
-          INSTANCE_IPS: $(INSTANCE_IPS)
-          NODE_NAME: $(NODE_NAME)
-          CLUSTER_ID: $(ISTIO_META_CLUSTER_ID)
-          NETWORK: "$(ISTIO_META_NETWORK)"
-          {{- with $values.global.meshID | default $of.MeshConfig.TrustDomain }}
-          MESH_ID: {{ quote . }}
-          {{- end }}
-          {{- with $of.DeploymentMeta.Name }}
-          WORKLOAD_NAME: {{ quote . }}
-          OWNER: kubernetes://apis/{{ $of.TypeMeta.APIVersion }}/namespaces/$(POD_NAMESPACE)/{{ toLower $of.TypeMeta.Kind }}s/{{ . }}
-          {{- end }}
-          {{- with .interception }}
-          INTERCEPTION_MODE: {{ . }}
-          {{- end }}
-          {{- with .view }}
-          REQUESTED_NETWORK_VIEW: {{ quote . }}
-          {{- end }}
-          PILOTHOUSE_CERTIFICATES: ads
-          LABELS: {{ toJson .labels }}
-          {{- range $key, $value := $of.ProxyConfig.ProxyMetadata }}
-          {{ trimPrefix "ISTIO_META_" $key }}: {{ quote $value }}
-          {{- end }}
+      node: {{ toJson $node }}
       admin:
         address:
           socket_address: { address: 127.0.0.1, port_value: 15000 }
@@ -76,7 +67,7 @@
             - lb_endpoints:
               - endpoint:
                   address:
-                    socket_address: { address: {{ quote $server }}, port_value: {{ $port }} }
+                    socket_address: { address: {{ quote $server }}, port_value: {{ $port | default "15012" }} }
           typed_extension_protocol_options:
             envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
               "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
@@ -146,8 +137,8 @@
                   - name: admin
                     domains: ["*"]
                     routes:
-                    - match: { path: {{ .path }} }
-                      route: { cluster: pilothouse-admin, prefix_rewrite: {{ .admin }} }
+                    - match: { path: {{ quote .path }} }
+                      route: { cluster: pilothouse-admin, prefix_rewrite: {{ quote .admin }} }
                 http_filters:
                 - name: envoy.filters.http.router
                   typed_config:
@@ -178,10 +169,10 @@
       containerPort: 15090
       protocol: TCP
     {{- with $values.global.imagePullPolicy }}
-    imagePullPolicy: {{ . }}
+    imagePullPolicy: {{ quote . }}
     {{- end }}
     {{- with $values.global.proxy.preStopSleepSeconds }}
-    lifecycle: { preStop: { sleep: { seconds: {{ . }} } } }
+    lifecycle: { preStop: { sleep: { seconds: {{ int . }} } } }
     {{- end }}
     readinessProbe:
       httpGet: { path: /healthz/ready, port: 15021 }
@@ -209,14 +200,14 @@
 {{- define "volumes" }}
   volumes:
   - name: istiod-ca-cert
-    configMap: { name: {{ .Values.global.trustBundleName | default "istio-ca-root-cert" }} }
+    configMap: { name: {{ .Values.global.trustBundleName | default "istio-ca-root-cert" | quote }} }
   - name: istio-token
     projected:
       sources:
       - serviceAccountToken:
           path: istio-token
           expirationSeconds: 43200
-          audience: {{ .Values.global.sds.token.aud }}
+          audience: {{ quote .Values.global.sds.token.aud }}
   - name: pilothouse
     downwardAPI:
       items:

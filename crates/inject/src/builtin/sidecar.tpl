@@ -27,7 +27,7 @@ spec:
   - name: istio-init
     image: {{ quote $image }}
     {{- with .Values.global.imagePullPolicy }}
-    imagePullPolicy: {{ . }}
+    imagePullPolicy: {{ quote . }}
     {{- end }}
     command: [sh, -euc]
     args:

@@ -2,15 +2,56 @@
 // Istio: pilot/pkg/config/kube/gatewaycommon/deploymentcontroller.go TemplateInput, derivedInput, 1.32.
 
 use gotemplate::{IntType, Object as _, Struct, Value, json};
+use model::{Labels, Meta, Object};
 use serde_json::json as object;
 
 use super::{Class, Deployment, NAME_LABEL, metadata, ports};
 use crate::data::message;
 use crate::go::Typed;
-use crate::{Fault, openshift};
+use crate::shape::{Data, Plain};
+use crate::{Fault, openshift, proxy_config};
 
 /// The data of one rendering.
-pub(super) fn data(of: &Deployment<'_>) -> Result<Value, Fault> {
+pub(super) fn data(of: &Deployment<'_>) -> Result<Data, Fault> {
+    let proxy = proxy_config::with_variables(of.proxy);
+    let of = Deployment {
+        proxy: &proxy,
+        ..*of
+    };
+    let stated = value(&of)?;
+    let mut plain = Plain::default();
+    let proxy = plain.of(&*proxy)?;
+    let mut labels = |labels: &Labels| -> Labels {
+        let pairs = labels.iter();
+        let pairs = pairs.map(|(name, value)| (plain.text(name), plain.text(value)));
+        pairs.collect()
+    };
+    let meta = &of.gateway.meta;
+    let meta = Meta {
+        labels: labels(&meta.labels),
+        annotations: labels(&meta.annotations),
+        ..meta.clone()
+    };
+    let gateway = Object {
+        meta,
+        spec: plain.of(&of.gateway.spec)?,
+        status: of.gateway.status.clone(),
+    };
+    let listeners = of.more_listeners.iter();
+    let listeners: Vec<_> = listeners.map(|l| plain.of(l)).collect::<Result<_, _>>()?;
+    let plain = plain.changed().then(|| {
+        value(&Deployment {
+            gateway: &gateway,
+            more_listeners: &listeners,
+            proxy: &proxy,
+            ..of
+        })
+    });
+    let name = format!("Gateway {}", of.gateway.meta.name);
+    Ok(Data::new(name, stated, plain.transpose()?))
+}
+
+fn value(of: &Deployment<'_>) -> Result<Value, Fault> {
     let gateway = &of.gateway;
     let (meta, settings) = (&gateway.meta, of.settings);
     let values = &settings.injection.values;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use model::Labels;
 
-use super::Deployment;
+use super::{Deployment, Switches};
 
 /// Names with this prefix are those of the Gateway API itself.
 const RESERVED: &str = "gateway.networking.k8s.io/";
@@ -18,8 +18,23 @@ const NETWORK: &str = "topology.istio.io/network";
 
 pub(super) type Pairs = BTreeMap<Arc<str>, Arc<str>>;
 
+/// Prefixes of what would make injection put containers of an annotation's choice beside the proxies.
+const INJECTED: [&str; 3] = [
+    "inject.istio.io/",
+    "sidecar.istio.io/",
+    "proxy.istio.io/overrides",
+];
+
 /// What is handed on: what the infrastructure states, else the Gateway's own.
-fn handed_on(stated: Option<&Pairs>, own: &Labels, copies: bool) -> Pairs {
+fn handed_on(stated: Option<&Pairs>, own: &Labels, switches: &Switches) -> Pairs {
+    let mut pairs = stated_or_own(stated, own, switches.copy_metadata);
+    if !switches.any_overlay {
+        pairs.retain(|name, _| !INJECTED.iter().any(|prefix| name.starts_with(prefix)));
+    }
+    pairs
+}
+
+fn stated_or_own(stated: Option<&Pairs>, own: &Labels, copies: bool) -> Pairs {
     let pair = |(name, value): (&Arc<str>, &Arc<str>)| (name.clone(), value.clone());
     match stated.filter(|stated| !stated.is_empty()) {
         Some(stated) => {
@@ -37,15 +52,14 @@ pub(super) fn annotations(of: &Deployment<'_>) -> Pairs {
     let infrastructure = of.gateway.spec.infrastructure.as_ref();
     let stated = infrastructure.map(|i| &i.annotations);
     let own = &of.gateway.meta.annotations;
-    handed_on(stated, own, of.switches.copy_metadata)
+    handed_on(stated, own, &of.switches)
 }
 
 /// Labels.
 pub(super) fn labels(of: &Deployment<'_>) -> Pairs {
     let infrastructure = of.gateway.spec.infrastructure.as_ref();
     let own = &of.gateway.meta.labels;
-    let copies = of.switches.copy_metadata;
-    let mut labels = handed_on(infrastructure.map(|i| &i.labels), own, copies);
+    let mut labels = handed_on(infrastructure.map(|i| &i.labels), own, &of.switches);
     let says = own.contains(DATAPLANE_MODE) || labels.contains_key(DATAPLANE_MODE);
     if of.switches.ambient && of.class.stays_out && !says {
         labels.insert(DATAPLANE_MODE.into(), "none".into());

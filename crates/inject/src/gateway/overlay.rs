@@ -2,11 +2,9 @@
 //!
 //! Istio: pilot/pkg/config/kube/gatewaycommon/deploymentcontroller.go applyOverlay, 1.32.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use serde_json::Value;
 
+use super::Overlay;
 use crate::Fault;
 use crate::config::document;
 use crate::types::Known;
@@ -40,10 +38,7 @@ const FIXED: [&str; 12] = [
 ];
 
 /// An object with the overlays over it; `None` where it is not wanted without one.
-pub(super) fn applied(
-    mut object: Value,
-    overlays: &[&BTreeMap<Arc<str>, Arc<str>>],
-) -> Result<Option<Value>, Fault> {
+pub(super) fn applied(mut object: Value, overlays: &[Overlay<'_>]) -> Result<Option<Value>, Fault> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let known = KEYS.iter().find(|(_, of)| *of == kind);
     let (Some((key, _)), Some(shape)) = (known, Known::deployed(&kind)) else {
@@ -53,8 +48,8 @@ pub(super) fn applied(
     };
     let before = object["metadata"].clone();
     let mut is_wanted = !ON_DEMAND.contains(&kind.as_str());
-    for overlay in overlays {
-        if let Some(odd) = overlay
+    for Overlay { data, .. } in overlays {
+        if let Some(odd) = data
             .keys()
             .find(|k| KEYS.iter().all(|(of, _)| *of != &***k))
         {
@@ -64,7 +59,7 @@ pub(super) fn applied(
                 known.join(", ")
             )));
         }
-        let Some(text) = overlay.get(*key) else {
+        let Some(text) = data.get(*key) else {
             continue;
         };
         let wrong = |why: String| Fault::new(format!("key {key} of the ConfigMap: {why}"));

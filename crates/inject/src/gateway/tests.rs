@@ -30,6 +30,7 @@ const SWITCHES: Switches = Switches {
     ambient: false,
     quic: false,
     native_sidecars: true,
+    any_overlay: false,
 };
 
 fn settings() -> Settings {
@@ -46,8 +47,8 @@ fn settings() -> Settings {
 fn made(
     gateway: &Object<Gateway>,
     class: &Class,
-    overlays: &[&BTreeMap<Arc<str>, Arc<str>>],
-) -> Result<Vec<Value>, Fault> {
+    overlays: &[Overlay<'_>],
+) -> Result<Vec<Value>, Undeployed> {
     let (settings, proxy) = (settings(), default_proxy_config());
     let deployment = Deployment {
         gateway,
@@ -68,6 +69,20 @@ fn made(
 fn overlay(pairs: &[(&str, &str)]) -> BTreeMap<Arc<str>, Arc<str>> {
     let pairs = pairs.iter();
     pairs.map(|(k, v)| (Arc::from(*k), Arc::from(*v))).collect()
+}
+
+fn of_class(data: &BTreeMap<Arc<str>, Arc<str>>) -> Overlay<'_> {
+    Overlay {
+        data,
+        of_class: true,
+    }
+}
+
+fn of_gateway(data: &BTreeMap<Arc<str>, Arc<str>>) -> Overlay<'_> {
+    Overlay {
+        data,
+        of_class: false,
+    }
 }
 
 fn kinds(objects: &[Value]) -> Vec<&str> {
@@ -139,10 +154,9 @@ fn a_waypoint_is_named_as_its_gateway_and_stays_within_the_cluster() {
     assert_eq!(objects[1]["metadata"]["name"], "shop");
     assert_eq!(objects[2]["spec"]["type"], "ClusterIP");
     let args = &objects[1]["spec"]["template"]["spec"]["containers"][0]["args"];
-    assert!(
-        args[1].as_str().unwrap().contains("id: waypoint~"),
-        "{args}"
-    );
+    let bootstrap = model::parse::to_json(args[1].as_str().unwrap());
+    let id = &bootstrap[0].as_ref().unwrap()["node"]["id"];
+    assert!(id.as_str().unwrap().starts_with("waypoint~"), "{id}");
 }
 
 #[test]
@@ -166,7 +180,12 @@ fn overlays_come_in_turn_and_bring_what_is_on_demand() {
         ("service", "spec: {ports: [{port: 80, nodePort: 30080}]}"),
         ("serviceAccount", "metadata: {annotations: {role: r}}"),
     ]);
-    let objects = made(&gateway(PLAIN), &Class::GATEWAY, &[&class, &own]).unwrap();
+    let objects = made(
+        &gateway(PLAIN),
+        &Class::GATEWAY,
+        &[of_class(&class), of_gateway(&own)],
+    )
+    .unwrap();
     assert_eq!(
         kinds(&objects),
         [
@@ -223,9 +242,52 @@ fn an_overlay_that_makes_no_sense_is_told_of() {
         ),
     ] {
         let overlay = overlay(&[(key, text)]);
-        let fault = made(&gateway(PLAIN), &Class::GATEWAY, &[&overlay]).unwrap_err();
+        let fault = made(&gateway(PLAIN), &Class::GATEWAY, &[of_class(&overlay)]).unwrap_err();
         assert!(fault.to_string().contains(told), "{fault}");
     }
+}
+
+#[test]
+fn what_gives_power_is_the_operators_to_set() {
+    let overlay = overlay(&[(
+        "deployment",
+        "spec: {template: {spec: {hostNetwork: true, containers: [{name: istio-proxy, image: evil}]}}}",
+    )]);
+    let class = Class::GATEWAY;
+    let refused = made(&gateway(PLAIN), &class, &[of_gateway(&overlay)]).unwrap_err();
+    assert!(matches!(refused, Undeployed::Reserved(_)), "{refused}");
+    assert!(
+        refused.to_string().contains("spec.template.spec."),
+        "{refused}"
+    );
+    let objects = made(&gateway(PLAIN), &class, &[of_class(&overlay)]).unwrap();
+    let pod = &objects[1]["spec"]["template"]["spec"];
+    assert_eq!(
+        (&pod["hostNetwork"], &pod["containers"][0]["image"]),
+        (&json!(true), &json!("evil"))
+    );
+    let annotated = PLAIN.replace("note: b", "sidecar.istio.io/proxyImage: evil");
+    let refused = made(&gateway(&annotated), &class, &[]).unwrap_err();
+    assert!(refused.to_string().contains("proxyImage"), "{refused}");
+}
+
+#[test]
+fn labels_of_a_gateway_have_nothing_injected_into_its_pods() {
+    let text = PLAIN.replace("team: a", "team: a, sidecar.istio.io/inject: 'true'").replace(
+        "note: b",
+        "note: b, inject.istio.io/templates: mine, proxy.istio.io/overrides: '{}', proxy.istio.io/config: '{}'",
+    );
+    let objects = made(&gateway(&text), &Class::GATEWAY, &[]).unwrap();
+    let meta = &objects[1]["spec"]["template"]["metadata"];
+    assert_eq!(meta["labels"]["sidecar.istio.io/inject"], "false");
+    assert_eq!(
+        (&meta["labels"]["team"], &meta["annotations"]["note"]),
+        (&json!("a"), &json!("b"))
+    );
+    for name in ["inject.istio.io/templates", "proxy.istio.io/overrides"] {
+        assert!(meta["annotations"][name].is_null(), "{name}");
+    }
+    assert_eq!(meta["annotations"]["proxy.istio.io/config"], "{}");
 }
 
 #[test]

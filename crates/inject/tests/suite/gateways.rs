@@ -11,7 +11,7 @@ use model::kinds::gateway_api::Gateway;
 use model::mesh::default_mesh_config;
 use model::{AnyObject, Object};
 use pilothouse_inject::gateway::{
-    Class, Deployment, Managed, Switches, VERSION, VERSION_ANNOTATION, managed, over,
+    Class, Deployment, Managed, Overlay, Switches, VERSION, VERSION_ANNOTATION, managed, over,
 };
 use pilothouse_inject::{Injection, Settings, effective_proxy_config};
 use proto_istio::networking;
@@ -128,7 +128,11 @@ fn applied(case: &Value, templates: &Value) -> Vec<Value> {
     );
     let features = &case["features"];
     let overlays = overlays(case, &gateway.spec);
-    let overlays: Vec<_> = overlays.iter().collect();
+    let overlays = overlays.iter().map(|data| Overlay {
+        data,
+        of_class: false,
+    });
+    let overlays: Vec<_> = overlays.collect();
     let deployment = Deployment {
         gateway: &gateway,
         class: &class,
@@ -144,6 +148,8 @@ fn applied(case: &Value, templates: &Value) -> Vec<Value> {
             ambient: features["EnableAmbientWaypoints"] == "true",
             quic: features["EnableQUICListeners"] == "true",
             native_sidecars: true,
+            // As istiod.
+            any_overlay: true,
         },
         settings: &settings,
     };

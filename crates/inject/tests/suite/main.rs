@@ -4,3 +4,4 @@ mod builtin;
 mod cases;
 mod gateways;
 mod goldens;
+mod shape;

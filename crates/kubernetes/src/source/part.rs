@@ -201,11 +201,9 @@ impl Reading {
         object.insert("kind".into(), self.kind.name().into());
         object.insert("apiVersion".into(), self.api_version().into());
         let object = Value::Object(object);
-        let (object, found) = sources::object::read(&self.owner.source, object, self.validation);
-        read.changes.push(match object {
-            Some(object) => Change::Put(self.owner.clone(), object),
-            None => Change::Keep(self.owner.clone(), key.clone()),
-        });
+        let (change, found) =
+            sources::object::read(&self.owner, key.clone(), object, self.validation);
+        read.changes.push(change);
         read.news.push(News::Object(key, found));
     }
 

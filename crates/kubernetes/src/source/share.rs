@@ -42,9 +42,13 @@ impl Share {
                     self.note(object.key().name);
                     shared.push(change);
                 }
-                Change::Keep(_, key) => {
-                    if self.told.contains(&key.name) {
+                Change::Keep(_, key, substitute) => {
+                    let has_substitute = substitute.is_some();
+                    if has_substitute || self.told.contains(&key.name) {
                         self.note(key.name.clone());
+                    }
+                    if has_substitute {
+                        shared.push(change);
                     }
                 }
                 Change::Delete(_, key) => {
@@ -116,7 +120,10 @@ mod tests {
         }
         assert!(one.of_changes(vec![restart.clone()]).is_empty());
         one.note(key("a").name);
-        let told = one.of_changes(vec![Change::Keep(owner.clone(), key("b")), synced.clone()]);
+        let told = one.of_changes(vec![
+            Change::Keep(owner.clone(), key("b"), None),
+            synced.clone(),
+        ]);
         assert!(matches!(&told[..], [Change::Delete(_, gone)] if *gone == key("c")));
         let told = two.of_changes(vec![restart.clone(), synced.clone()]);
         assert!(

@@ -4,8 +4,7 @@
 use model::kinds::istio::DestinationRule;
 use model::service::{Endpoint, Service};
 use prost::Message;
-use proto_istio::networking::LoadBalancerSettings;
-use proto_istio::networking::load_balancer_settings::LbPolicy;
+use proto_istio::networking::load_balancer_settings::{ConsistentHashLb, LbPolicy};
 
 use super::MergedDestinationRule;
 use crate::limits::{
@@ -34,27 +33,33 @@ pub fn may_be_large(rule: &DestinationRule) -> bool {
 
 /// Where a rule says more of how requests are hashed than every route may repeat.
 pub fn large_hash(rule: &DestinationRule) -> Option<String> {
+    let mut large = hashes(rule).filter(|(_, hash)| hash.encoded_len() > HASH_BYTES);
+    large.next().map(|(path, _)| path)
+}
+
+/// What a rule hashes requests by, with the field that says it.
+pub fn hashes(rule: &DestinationRule) -> impl Iterator<Item = (String, &ConsistentHashLb)> {
     let own = ("spec".to_owned(), rule.traffic_policy.as_ref());
     let subsets = rule.subsets.iter().enumerate();
     let subsets = subsets.map(|(at, s)| (format!("spec.subsets[{at}]"), s.traffic_policy.as_ref()));
-    let large = |balancer: Option<&LoadBalancerSettings>| {
-        let Some(LbPolicy::ConsistentHash(hash)) = balancer.and_then(|b| b.lb_policy.as_ref())
-        else {
-            return false;
-        };
-        hash.encoded_len() > HASH_BYTES
-    };
     std::iter::once(own)
         .chain(subsets)
-        .find_map(|(path, policy)| {
-            let policy = policy?;
-            let ports = policy
-                .port_level_settings
-                .iter()
-                .map(|p| p.load_balancer.as_ref());
-            let mut all = std::iter::once(policy.load_balancer.as_ref()).chain(ports);
-            all.any(large)
-                .then(|| format!("{path}.trafficPolicy.loadBalancer.consistentHash"))
+        .flat_map(|(path, policy)| {
+            let ports = policy.map_or(&[][..], |policy| &policy.port_level_settings);
+            let ports = ports.iter().map(|port| port.load_balancer.as_ref());
+            let whole = policy.and_then(|policy| policy.load_balancer.as_ref());
+            let hashes = std::iter::once(whole)
+                .chain(ports)
+                .filter_map(|balancer| match balancer?.lb_policy.as_ref()? {
+                    LbPolicy::ConsistentHash(hash) => Some(hash),
+                    LbPolicy::Simple(_) | LbPolicy::BackendUtilization(_) => None,
+                });
+            hashes.map(move |hash| {
+                (
+                    format!("{path}.trafficPolicy.loadBalancer.consistentHash"),
+                    hash,
+                )
+            })
         })
 }
 

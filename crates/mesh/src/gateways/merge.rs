@@ -11,18 +11,21 @@ use model::kinds::istio::Gateway;
 use model::names::Namespace;
 use model::object::Object;
 use model::protocol::Protocol;
+use model::settings::Listed;
 use proto_istio::networking::Server;
 use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use store::{Reads, Snapshot};
 
+use super::bind;
 use super::select::{Reached, Selected};
-use super::server::{is_http, is_passthrough, is_tls, terminates_https};
+use super::server::{is_http, is_passthrough, is_tls, may_be_quic, terminates_https};
 use super::{GatewayServer, MergedGateway, PortServers, ServerPort};
 use crate::finding::{about, code};
 
 pub(super) fn merge(cx: &Cx<'_, Snapshot>, selected: &[Selected]) -> MergedGateway {
     let mut merging = Merging {
         http3: cx.settings().features.quic_listeners,
+        binds: cx.settings().features.gateway_binds.clone(),
         ..Merging::default()
     };
     for selected in selected {
@@ -36,6 +39,8 @@ pub(super) fn merge(cx: &Cx<'_, Snapshot>, selected: &[Selected]) -> MergedGatew
 #[derive(Default)]
 struct Merging {
     http3: bool,
+    /// What servers may bind besides all addresses.
+    binds: Listed,
     merged: MergedGateway,
     /// Port numbers in use.
     taken: BTreeSet<u16>,
@@ -57,6 +62,12 @@ impl Merging {
             self.merged.refused.push(refused(why));
             return;
         };
+        if let Some(why) = bind::fault(&self.binds, &stated.bind) {
+            self.merged
+                .refused
+                .push(refused(format!("the server is not served: {why}")));
+            return;
+        }
         self.merged.edge |= gateway.meta.is_edge();
         let at = self.merged.servers.len();
         self.merged.servers.push(GatewayServer {
@@ -79,8 +90,9 @@ impl Merging {
             };
             let route = route_name(stated, resolved, gateway);
             let udp = selected.reached.over_udp(number);
-            let placed = self
-                .tls(at, &socket, &route)
+            let placed = bind::port_fault(resolved)
+                .map_or(Ok(()), Err)
+                .and_then(|()| self.tls(at, &socket, &route))
                 .and_then(|()| self.place(at, socket, route, udp));
             if let Err(why) = placed {
                 let why = format!("the server is not served on port {resolved}: {why}");
@@ -97,17 +109,21 @@ impl Merging {
             return Ok(());
         };
         let known = self.tls_hosts.entry(socket.number).or_default();
-        let taken = |host: &str| known.get(host).is_some_and(|bind| **bind == *socket.bind);
+        // Envoy compares server names without case.
+        let taken = |host: &str| {
+            let bind = known.get(&host.to_ascii_lowercase());
+            bind.is_some_and(|bind| **bind == *socket.bind)
+        };
         if let Some(host) = server.server.hosts.iter().find(|h| taken(h)) {
             return Err(format!("another server has TLS for {host} there"));
         }
         for host in &server.server.hosts {
-            known.insert(host.clone(), socket.bind.to_string());
+            known.insert(host.to_ascii_lowercase(), socket.bind.to_string());
         }
         let names = server.server.hosts.iter().map(|host| {
             let mut parts = host.split('/');
             let first = parts.next().unwrap_or_default();
-            parts.next().unwrap_or(first).to_owned()
+            parts.next().unwrap_or(first).to_ascii_lowercase()
         });
         server.sni_hosts = names.collect::<BTreeSet<String>>().into_iter().collect();
         server.tls_route = route.clone();
@@ -156,7 +172,7 @@ impl Merging {
             return Ok(());
         }
         let server = &self.merged.servers[at].server;
-        if self.http3 && udp && terminates_https(server) {
+        if self.http3 && udp && may_be_quic(server) {
             let quic = self.merged.quic.entry(socket).or_default();
             quic.servers.push(at);
             self.merged.http3_routes.insert(route);

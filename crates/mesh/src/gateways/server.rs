@@ -27,6 +27,14 @@ pub fn terminates_https(server: &Server) -> bool {
     server.tls.is_some() && protocol(server) == Protocol::Https && !is_passthrough(server)
 }
 
+/// Whether HTTPS that is ended here may be spoken over QUIC as well. Envoy cannot ask clients for certificates there, so a
+/// server that requires them is served over TCP alone.
+pub(super) fn may_be_quic(server: &Server) -> bool {
+    let tls = server.tls.as_ref();
+    let asks = tls.is_some_and(|t| matches!(t.mode(), TlsMode::Mutual | TlsMode::IstioMutual));
+    terminates_https(server) && !asks
+}
+
 /// Whether TLS goes through unread.
 pub fn is_passthrough(server: &Server) -> bool {
     server

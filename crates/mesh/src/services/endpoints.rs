@@ -17,10 +17,11 @@ use super::kube::name_of;
 use super::kube_endpoints;
 use super::mcs;
 use super::workload::{self, Workload, selected};
+use crate::machine;
 
 /// Every endpoint of a service: those of ServiceEntries, of Kubernetes, and of registries, in this order.
 ///
-/// They carry the name of the port that they serve. What the service's ports are, and which endpoints a proxy may
+/// Those on the machine of whoever connects are not among them ([`machine`]). They carry the name of the port that they serve. What the service's ports are, and which endpoints a proxy may
 /// see, is for the caller.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct EndpointsOf(pub ServiceKey);
@@ -30,6 +31,7 @@ impl Query<Snapshot> for EndpointsOf {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Endpoint]> {
         let mut lists = of_entries(cx, &self.0);
+        let of_entries = lists.len();
         if let Some(name) = name_of(&self.0.host, &cx.settings().domain)
             && name.namespace == self.0.namespace
         {
@@ -42,6 +44,10 @@ impl Query<Snapshot> for EndpointsOf {
         }
         if let Some(shards) = cx.shards(&self.0) {
             lists.push(shards.endpoints().cloned().collect());
+        }
+        if !machine::allows(cx.settings(), &self.0.namespace) {
+            let others = lists.iter_mut().skip(of_entries);
+            others.for_each(machine::without_local);
         }
         lists.retain(|list| !list.is_empty());
         match &*lists {
@@ -72,18 +78,22 @@ fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Arc<[Endpoint]
             entry: name.clone(),
             host: host.clone(),
         });
+        let mut endpoints = own.endpoints.clone();
+        if !machine::allows_entry(cx.settings(), &entry) {
+            machine::without_local(&mut endpoints);
+        }
         // Each address of the entry is a service of its own, and each brings the endpoints.
         let services = cx.query(&EntryServices(name));
         for _ in services.iter().filter(|s| s.host == *host) {
             // One address is all that such a cluster may have.
             let list = match first_only {
                 true => {
-                    let all = own.endpoints.iter();
+                    let all = endpoints.iter();
                     all.filter(|e| ports.insert(e.service_port))
                         .cloned()
                         .collect()
                 }
-                false => own.endpoints.clone(),
+                false => endpoints.clone(),
             };
             ports.extend(list.iter().map(|e| e.service_port));
             lists.push(list);

@@ -58,17 +58,17 @@ fn of_kubernetes(
     let Some(address) = node.addresses.first().map(ToString::to_string) else {
         return Vec::new();
     };
-    if let Some(workload) = workload_entry_of(cx, node, identity, &address) {
-        return of_workload_entry(cx, &workload);
+    // A WorkloadEntry with the address of a Pod does not take the Pod's ports away.
+    if let Some(pod) = identity.pod.as_ref().filter(|_| !identity.virtual_machine) {
+        return of_pod(cx, pod, &address);
     }
-    match identity.pod.as_ref().filter(|_| !identity.virtual_machine) {
-        Some(pod) => of_pod(cx, pod, &address),
+    match workload_entry_of(cx, node, identity, &address) {
+        Some(workload) => of_workload_entry(cx, &workload),
         None => of_labels(cx, identity, labels).unwrap_or_default(),
     }
 }
 
-/// The WorkloadEntry of the proxy's cluster at its address: of several the one it is named like, else one of its
-/// namespace.
+/// The WorkloadEntry of the proxy's cluster and namespace at its address: of several the one it is named like.
 ///
 /// Istio: pilot/pkg/serviceregistry/util/workloadinstances/util.go GetInstanceForProxy, 1.32.
 fn workload_entry_of(
@@ -80,14 +80,12 @@ fn workload_entry_of(
     let all: Vec<Arc<Workload>> = cx
         .names_by::<WorkloadEntry>(ObjectIndex::Address, address)
         .into_iter()
-        .filter(|name| name.cluster == identity.cluster)
+        .filter(|name| name.cluster == identity.cluster && name.namespace == node.namespace)
         .filter_map(|name| (*cx.query(&WorkloadOfEntry(name))).clone())
         .filter(|workload| !workload.named)
         .collect();
     let named = |w: &&Arc<Workload>| Some(&w.name) == identity.own_name.as_ref();
-    let near = |w: &&Arc<Workload>| w.name.namespace == node.namespace;
-    let chosen = all.iter().find(named).or_else(|| all.iter().find(near));
-    chosen.or_else(|| all.first()).cloned()
+    all.iter().find(named).or_else(|| all.first()).cloned()
 }
 
 fn of_workload_entry(cx: &Cx<'_, Snapshot>, workload: &Workload) -> Vec<ServiceTarget> {

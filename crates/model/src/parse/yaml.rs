@@ -24,6 +24,8 @@ const MAX_DUPLICATES: usize = 1000;
 pub(super) struct Document<'a> {
     /// Line of its first content, counted from 1.
     pub(super) line: u32,
+    /// The text that was read.
+    pub(super) text: &'a str,
     /// Its top value, or why there is none.
     pub(super) node: Result<Node<'a>, SyntaxError>,
     /// Keys that stand twice in the same map.
@@ -89,6 +91,7 @@ impl<'a> Part<'a> {
         }
         Some(Document {
             line: self.line,
+            text: self.text,
             node: node.transpose()?,
             duplicates: builder.duplicates,
         })

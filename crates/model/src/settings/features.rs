@@ -4,10 +4,12 @@
 //! all it takes to add one.
 
 mod known;
+mod listed;
 
 use std::sync::Arc;
 
 use ipnet::{Ipv4Net, Ipv6Net};
+pub use listed::Listed;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::names::{Name, Namespace};
@@ -156,6 +158,10 @@ declare_features! {
         "Take a Pod with the address of a proxy for the proxy's own, where no Pod has its name.";
     "PILOTHOUSE_WASM_FETCH" wasm_fetch: bool = true,
         "Fetch the Wasm modules of proxies that have no agent, and hand them over.";
+    "PILOTHOUSE_LOCAL_ENDPOINTS" local_endpoints: Listed = "",
+        "The namespaces whose services may have endpoints at loopback, link-local, unspecified and metadata addresses and at Unix sockets; * is all.";
+    "PILOTHOUSE_GATEWAY_BINDS" gateway_binds: Listed = "",
+        "The addresses, ranges and Unix sockets (unix:///path) that servers of Istio's Gateways may bind besides all addresses; * is any.";
     "PILOTHOUSE_INGRESS_CLASSES" edge_classes: Words = "",
         "The classes of Ingresses that are served with their annotations, as Higress and ingress-nginx do.";
     "PILOTHOUSE_INGRESS_DIALECT" edge_dialect: Name = "auto",
@@ -170,6 +176,8 @@ declare_features! {
         "The port of the gateway for HTTPS.";
     "PILOTHOUSE_INGRESS_CROSS_NAMESPACE" edge_cross_namespace: bool = false,
         "Let annotations name Services and Secrets of other namespaces without a ReferenceGrant.";
+    "PILOTHOUSE_INGRESS_SHARED_HOSTS" edge_shared_hosts: bool = false,
+        "Let Ingresses of all namespaces add paths to hosts that belong to another namespace, without a ReferenceGrant.";
     "PILOTHOUSE_INGRESS_CERTIFICATE" edge_certificate: Words = "",
         "The Secret, as namespace/name, of the certificate for hosts that name none.";
     "PILOTHOUSE_INGRESS_NGINX_CONFIG_MAP" edge_nginx_config_map: Words = "",
@@ -178,8 +186,12 @@ declare_features! {
         "The Service, as namespace/name, whose addresses the status of such Ingresses has.";
     "PILOTHOUSE_INGRESS_ADDRESSES" edge_addresses: Words = "",
         "The addresses or host names that the status of such Ingresses has, in place of a Service's.";
-    "PILOTHOUSE_SECRET_TEMPLATES" secret_templates: bool = true,
+    "PILOTHOUSE_SECRET_TEMPLATES" secret_templates: bool = false,
         "Replace ${secret.name.key} and ${secret.namespace/name.key} in configuration by values of Secrets.";
+    "PILOTHOUSE_ALLOW_ANY_GATEWAY_OVERLAY" any_gateway_overlay: bool = false,
+        "Let the ConfigMap of a Gateway's parametersRef set any field of what is deployed for it.";
+    "PILOTHOUSE_UNBOUND_FOREIGN_ROOTS" unbound_foreign_roots: bool = false,
+        "Give roots of other trust domains to proxies that cannot bind them to these.";
     "PILOTHOUSE_KNATIVE_CLASSES" knative_classes: Words = "",
         "The classes of Knative's Ingresses that are served; higress where none is stated and PILOTHOUSE_INGRESS_CLASSES has it.";
     "PILOTHOUSE_KNATIVE_LOCAL_SELECTOR" knative_local_selector: Name = "",

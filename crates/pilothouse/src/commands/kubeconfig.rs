@@ -1,7 +1,7 @@
 //! `pilothouse kubeconfig`: how kubectl finds the Kubernetes API.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,9 @@ use serde_json::{Value, json};
 /// `pilothouse kubeconfig`.
 #[derive(Args)]
 pub(crate) struct KubeconfigOptions {
-    /// Address of the API.
-    #[arg(
-        long,
-        env = "PILOTHOUSE_API_ADDR",
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:6443"
-    )]
-    api_addr: String,
+    /// Address of the API. Default: where the server of the data folder serves it, else 127.0.0.1:6443.
+    #[arg(long, env = "PILOTHOUSE_API_ADDR", value_name = "HOST:PORT")]
+    api_addr: Option<String>,
     /// Data folder of the server, from which the CA and the admin token are taken. Required unless the server runs with
     /// --insecure-local, which is detected.
     #[arg(long, env = "PILOTHOUSE_DATA", value_name = "DIR")]
@@ -32,6 +27,9 @@ pub(crate) struct KubeconfigOptions {
     token_file: Option<PathBuf>,
 }
 
+/// Where the API is served unless flags say otherwise.
+const DEFAULT: &str = "127.0.0.1:6443";
+
 /// How long a server that was started a moment ago may take to make its certificates.
 const START: Duration = Duration::from_secs(10);
 
@@ -40,7 +38,8 @@ const ANSWER: Duration = Duration::from_secs(3);
 
 /// Prints a kubeconfig.
 pub(crate) fn run(options: &KubeconfigOptions, out: &mut impl Write) -> anyhow::Result<()> {
-    let address = &options.api_addr;
+    let stated = options.api_addr.as_deref();
+    let address = stated.unwrap_or(DEFAULT);
     let (cluster, user) = match &options.data {
         Some(data) if !options.insecure_local => secured(options, data)?,
         _ => {
@@ -82,11 +81,28 @@ fn secured(options: &KubeconfigOptions, data: &Path) -> anyhow::Result<(Value, V
         )
     })?;
     let token = std::fs::read_to_string(&token).with_context(|| token.display().to_string())?;
-    let server = format!("https://{}", options.api_addr);
+    let address = match &options.api_addr {
+        Some(stated) => stated.clone(),
+        None => kept(&files).unwrap_or_else(|| DEFAULT.to_owned()),
+    };
+    let server = format!("https://{address}");
     Ok((
         json!({"server": server, "certificate-authority": ca}),
         json!({"token": token.trim()}),
     ))
+}
+
+/// Where the server of a data folder serves the API, as this machine reaches it.
+fn kept(files: &apiserver::pki::Files) -> Option<String> {
+    let text = std::fs::read_to_string(files.address()).ok()?;
+    let mut address: SocketAddr = text.trim().parse().ok()?;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    Some(address.to_string())
 }
 
 /// Whether the server answers HTTP without TLS. It does so on loopback only (--insecure-local).
@@ -156,7 +172,7 @@ mod tests {
 
     fn printed(address: &str, data: Option<&Path>) -> anyhow::Result<Value> {
         let options = KubeconfigOptions {
-            api_addr: address.to_owned(),
+            api_addr: (!address.is_empty()).then(|| address.to_owned()),
             data: data.map(Path::to_owned),
             insecure_local: false,
             token_file: None,
@@ -201,5 +217,14 @@ mod tests {
         let config = printed("127.0.0.1:1", Some(data.path())).unwrap();
         assert_eq!(config["users"][0]["user"]["token"], "secret");
         starting.join().unwrap();
+
+        let server = |address: &str| {
+            let config = printed(address, Some(data.path())).unwrap();
+            config["clusters"][0]["cluster"]["server"].clone()
+        };
+        assert_eq!(server(""), "https://127.0.0.1:6443");
+        files.keep_address("0.0.0.0:7443".parse().unwrap()).unwrap();
+        assert_eq!(server(""), "https://127.0.0.1:7443");
+        assert_eq!(server("127.0.0.1:1"), "https://127.0.0.1:1");
     }
 }

@@ -19,6 +19,10 @@ pub(crate) const PORTS: [&str; 4] = ["--grpc-addr", "127.0.0.1:0", "--http-addr"
 pub(crate) fn pilothouse(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pilothouse"));
     command.args(args).stdin(Stdio::null());
+    // Registries and backends of tests are on this machine.
+    for name in ["PILOTHOUSE_LOCAL_ENDPOINTS", "PILOTHOUSE_GATEWAY_BINDS"] {
+        command.env(name, "*");
+    }
     command
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use model::edge::{EdgeRoute, ExternalAuth, Users};
+use model::redacted::Redacted;
+use model::template::Mark;
 use prost_types::Struct;
 use prost_types::value::Kind;
 use proto_envoy::envoy::extensions::filters::http::basic_auth::v3::BasicAuthPerRoute;
@@ -48,14 +50,14 @@ pub(super) fn add(
     if let Some(users) = &asked.users {
         // Envoy's filter tells clients no realm but the URL.
         if any_is_enough || users.need_script() || !users.realm.is_empty() {
-            script.push(("users", Kind::StructValue(hashes(users))));
+            script.push(("users", string(&hidden(users, all(users)))));
             script.push((
                 "realm",
                 string(&line(&users.realm).replace(['"', '\\'], "'")),
             ));
         } else {
             let config = BasicAuthPerRoute {
-                users: Some(inline(&lines(users))),
+                users: Some(inline(&hidden(users, lines(users)))),
             };
             parts.configs.insert(USERS.to_owned(), any(&config));
         }
@@ -97,10 +99,17 @@ fn lines(users: &Users) -> String {
     lines.join("\n")
 }
 
-/// Written as in a file of users: so they are known for credentials wherever they are shown or kept.
-fn hashes(users: &Users) -> Struct {
-    let known = known(users).into_iter();
-    object(known.map(|(name, hash)| (name, string(hash))))
+/// Those that the script checks, as in a file of users.
+fn all(users: &Users) -> String {
+    let lines = known(users).into_iter();
+    let lines = lines.map(|(name, hash)| format!("{name}:{hash}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What stands in the place of lines until they are put in for the proxies that may have them.
+fn hidden(users: &Users, lines: String) -> String {
+    let mark = Mark::hidden(&users.asker, Redacted::new(lines));
+    mark.sealed().unwrap_or_else(|| NOBODY.to_owned())
 }
 
 /// A URL with the path of the request escaped where that is a part of its query.

@@ -173,7 +173,7 @@ fn entry([domain, path, compares, upstream, prefix]: [&str; 5], rewrites: bool) 
 
 fn redis_of(redis: &Redis, namespace: &Namespace, to: Shown) -> Kind {
     let secret = redis.password_secret.as_ref();
-    let password = secret.and_then(|secret| secret.template(namespace));
+    let password = secret.and_then(|secret| secret.placeholder(namespace));
     let password = password.map_or_else(|| to.text(&redis.password), |text| string(&text));
     Kind::StructValue(object([
         ("address", string(&redis.address)),

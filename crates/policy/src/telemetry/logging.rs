@@ -72,8 +72,12 @@ pub fn merge(
             continue;
         }
         for name in current.iter().filter(|n| in_scope.contains(**n)) {
-            let disabled = entry.disabled == Some(true);
             let filter = filters.get(name).cloned().flatten();
+            // Envoy refuses the listener for an expression that it cannot build. Without it, more would be logged than was asked for.
+            let is_unusable = filter
+                .as_deref()
+                .is_some_and(|filter| validate::cel::envoy::check(filter).is_err());
+            let disabled = entry.disabled == Some(true) || is_unusable;
             let logging = Logging {
                 disabled,
                 filter: filter.filter(|_| !disabled),
@@ -117,6 +121,25 @@ mod tests {
         let off = r#"{"accessLogging": [{"disabled": true}]}"#;
         let list = merged(r#""envoy""#, &[off]).unwrap_or_default();
         assert!(list["envoy"].disabled);
+    }
+
+    #[test]
+    fn a_log_whose_filter_envoy_cannot_build_is_not_written() {
+        for bad in [
+            "request.url_path.lowerAscii() == '/api'",
+            "[500, 503].exists(c, c == response.code)",
+            "request.path.matches('(a')",
+            "nope(response.code)",
+            "request.path ==",
+        ] {
+            let entry = serde_json::json!({"accessLogging": [{"providers": [{"name": "als"}],
+                "filter": {"expression": bad}}]});
+            let list = merged("", &[&entry.to_string()]).unwrap_or_default();
+            assert!(
+                list["als"].disabled && list["als"].filter.is_none(),
+                "{bad}"
+            );
+        }
     }
 
     #[test]

@@ -121,6 +121,12 @@ fn apply(entry: &Metrics, provider: &mut Provider) {
                     });
                 merged.disabled = change.disabled.unwrap_or(merged.disabled);
                 for (tag, over) in &change.tag_overrides {
+                    // One that cannot be built costs the whole filter.
+                    if over.operation() == Operation::Upsert
+                        && validate::cel::envoy::check(&over.value).is_err()
+                    {
+                        continue;
+                    }
                     let value = match over.operation() {
                         Operation::Remove => None,
                         Operation::Upsert => Some(over.value.clone()),

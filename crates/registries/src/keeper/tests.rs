@@ -72,7 +72,7 @@ fn names(all: &[&str]) -> BTreeSet<ServiceName> {
 
 fn feed(keeper: &mut Keeper, world: &mut World, report: Report, seconds: u64) {
     let mut told = Vec::new();
-    keeper.take(report, at(seconds), &mut told);
+    keeper.take(Outside::new(report), at(seconds), &mut told);
     world.take(told);
 }
 

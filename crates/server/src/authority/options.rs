@@ -227,4 +227,10 @@ mod tests {
         );
         assert!(read(&["--external-ca", "other"]).is_err());
     }
+
+    #[test]
+    fn no_template_reads_a_secret_that_a_ca_is_kept_in() {
+        use ca::self_signed::{CACERTS, SECRET};
+        assert_eq!(model::trust::CA_SECRETS, [SECRET, CACERTS]);
+    }
 }

@@ -165,7 +165,7 @@ pub(super) fn objects(state: &State, kind: Option<&str>) -> Vec<Value> {
                 "name": &*meta.name.name,
                 "namespace": &*meta.name.namespace,
                 "labels": map(&meta.labels),
-                "annotations": map(&meta.annotations),
+                "annotations": annotations(object.key().kind, map(&meta.annotations)),
             });
             if let Some(created) = meta.created {
                 metadata["creationTimestamp"] = timestamp(created.0).into();
@@ -186,6 +186,18 @@ pub(super) fn objects(state: &State, kind: Option<&str>) -> Vec<Value> {
             shown
         })
         .collect()
+}
+
+/// Annotations as they are shown. kubectl keeps objects as they were applied in one, and so all that a Secret holds: of
+/// Secrets, names alone are shown, and that one of no object.
+fn annotations(kind: Kind, mut all: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    all.remove("kubectl.kubernetes.io/last-applied-configuration");
+    if kind == Kind::Secret {
+        for value in all.values_mut() {
+            *value = format!("({} bytes, redacted)", value.len());
+        }
+    }
+    all
 }
 
 /// What an object was derived from.
@@ -261,4 +273,30 @@ pub(super) fn analysis(analyst: &Analyst) -> Value {
         "evaluations": analyzed.runs,
         "findings": findings,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotations_of_a_secret_do_not_tell_what_it_holds() {
+        let all = || {
+            let pairs = [
+                (
+                    "kubectl.kubernetes.io/last-applied-configuration",
+                    "{data: secret}",
+                ),
+                ("note", "secret"),
+            ];
+            pairs
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into()
+        };
+        let shown = annotations(Kind::Secret, all());
+        assert_eq!(shown["note"], "(6 bytes, redacted)");
+        assert_eq!(shown.len(), 1);
+        let shown = annotations(Kind::ConfigMap, all());
+        assert_eq!((shown.len(), shown["note"].as_str()), (1, "secret"));
+    }
 }

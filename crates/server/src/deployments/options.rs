@@ -18,4 +18,9 @@ pub struct DeploymentOptions {
     /// Give what is deployed the labels and annotations of its Gateway, where the Gateway's infrastructure states none.
     #[arg(long, env = "PILOT_ENABLE_GATEWAY_API_COPY_LABELS_ANNOTATIONS", value_name = "BOOL", default_value_t = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub copy_gateway_metadata: bool,
+
+    /// Let the ConfigMap that a Gateway's parametersRef names set any field of what is deployed, and the Gateway's annotations the
+    /// image: who may write both can then run any pod as any service account of the namespace.
+    #[arg(long, env = "PILOTHOUSE_ALLOW_ANY_GATEWAY_OVERLAY", value_parser = BoolishValueParser::new())]
+    pub allow_any_gateway_overlay: bool,
 }

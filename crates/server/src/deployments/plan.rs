@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use convert::gateway_api::Controller;
 use inject::gateway::{
-    Class, DEFAULTS_LABEL, Deployment, KINDS, Kind as Deployed, Managed, NAME_LABEL, Switches,
-    managed,
+    Class, DEFAULTS_LABEL, Deployment, KINDS, Kind as Deployed, Managed, NAME_LABEL, Overlay,
+    Switches, Undeployed, managed,
 };
-use inject::{Settings, effective_proxy_config};
+use inject::{Fault, Settings, effective_proxy_config};
 use model::kinds::gateway_api::{FromNamespaces, Gateway, Listener};
 use model::kinds::kube::ConfigMap;
 use model::labels::Labels;
@@ -52,7 +52,7 @@ pub(super) struct PlaceOf {
 
 /// What is planned for a Gateway.
 struct Planned {
-    set: Result<Arc<Set>, String>,
+    set: Result<Arc<Set>, Undeployed>,
 }
 
 /// What is planned for all Gateways.
@@ -139,9 +139,9 @@ impl Plan {
     }
 
     /// Gateways for which nothing can be deployed, and why.
-    pub(super) fn faults(&self) -> impl Iterator<Item = (&ObjectName, &str)> {
+    pub(super) fn faults(&self) -> impl Iterator<Item = (&ObjectName, &Undeployed)> {
         let all = self.planned.iter();
-        all.filter_map(|(name, planned)| Some((name, planned.set.as_ref().err()?.as_str())))
+        all.filter_map(|(name, planned)| Some((name, planned.set.as_ref().err()?)))
     }
 
     fn plan(&mut self, world: &World<'_>, name: &ObjectName) {
@@ -184,6 +184,9 @@ fn default_of(map: &Arc<Object<ConfigMap>>) -> Option<String> {
     class.map(str::to_owned)
 }
 
+/// A ConfigMap that is laid over the objects of a Gateway, and whether it is of the class.
+type LaidOver = (Arc<Object<ConfigMap>>, bool);
+
 /// The plan of one Gateway, and what it is made of.
 struct One<'a> {
     world: &'a World<'a>,
@@ -207,7 +210,7 @@ impl<'a> One<'a> {
     }
 
     /// What is to be applied; `None` where nothing is to be deployed.
-    fn set(&mut self) -> Option<Result<Set, String>> {
+    fn set(&mut self) -> Option<Result<Set, Undeployed>> {
         let (world, meta) = (self.world, &self.gateway.meta);
         let here = meta.name.cluster.is_none()
             && matches!(&meta.origin, Origin::Source(of) if *of == world.place.source);
@@ -243,7 +246,7 @@ impl<'a> One<'a> {
         controller: Controller,
         class: &Class,
         namespace: Option<&Meta>,
-    ) -> Result<Set, String> {
+    ) -> Result<Set, Undeployed> {
         let (world, gateway) = (self.world, self.gateway);
         let features = &world.snapshot.settings.features;
         let more_listeners = match controller.takes_listener_sets() {
@@ -251,7 +254,11 @@ impl<'a> One<'a> {
             false => Vec::new(),
         };
         let overlays = self.overlays()?;
-        let overlays: Vec<_> = overlays.iter().map(|map| &map.spec.data).collect();
+        let overlays = overlays.iter().map(|(map, of_class)| Overlay {
+            data: &map.spec.data,
+            of_class: *of_class,
+        });
+        let overlays: Vec<_> = overlays.collect();
         let proxy = self.proxy_config();
         let deployment = Deployment {
             gateway,
@@ -268,10 +275,11 @@ impl<'a> One<'a> {
                 ambient: features.ambient_waypoints,
                 quic: features.quic_listeners,
                 native_sidecars: world.place.native_sidecars,
+                any_overlay: features.any_gateway_overlay,
             },
             settings: world.settings,
         };
-        let objects = deployment.objects().map_err(|fault| fault.to_string())?;
+        let objects = deployment.objects()?;
         let objects = objects.into_iter();
         let objects: Vec<_> = objects
             .filter_map(|object| Some((reference(&object)?, object)))
@@ -340,39 +348,43 @@ impl<'a> One<'a> {
         }
     }
 
-    /// The ConfigMaps that are laid over the objects: the oldest of the class, then the Gateway's own.
-    fn overlays(&mut self) -> Result<Vec<Arc<Object<ConfigMap>>>, String> {
+    /// The ConfigMaps that are laid over the objects, and whether each is of the class: the oldest of the class, then the
+    /// Gateway's own.
+    fn overlays(&mut self) -> Result<Vec<LaidOver>, Fault> {
         let maps = &self.world.snapshot.tables.config_maps;
         let spec = &self.gateway.spec;
         let of_class = self.defaults.iter();
         let of_class = of_class.filter(|(_, class)| **class == *spec.gateway_class_name);
         let of_class = of_class.filter_map(|(name, _)| maps.get(name));
         let oldest = of_class.min_by_key(|map| (map.meta.created, map.meta.name.clone()));
-        let mut overlays: Vec<_> = oldest.cloned().into_iter().collect();
+        let oldest = oldest.map(|map| (map.clone(), true));
+        let mut overlays: Vec<_> = oldest.into_iter().collect();
         let infrastructure = spec.infrastructure.as_ref();
         if let Some(named) = infrastructure.and_then(|i| i.parameters_ref.as_ref()) {
             if (&*named.group, &*named.kind) != ("", "ConfigMap") {
-                return Err(format!(
+                return Err(Fault::new(format!(
                     "its parametersRef names a {:?} of group {:?}; only a ConfigMap can be laid over what is deployed",
                     named.kind, named.group
-                ));
+                )));
             }
             let namespace = self.gateway.meta.namespace().clone();
             let name = ObjectName::new(namespace, named.name.clone());
             self.reads(Kind::ConfigMap, &name);
             let map = maps.get(&name);
             let map = map.ok_or_else(|| {
-                format!("there is no ConfigMap {name}, which its parametersRef names")
+                Fault::new(format!(
+                    "there is no ConfigMap {name}, which its parametersRef names"
+                ))
             })?;
-            overlays.push(map.clone());
+            overlays.push((map.clone(), false));
         }
-        let entries = overlays.iter().flat_map(|map| &map.spec.data);
+        let entries = overlays.iter().flat_map(|(map, _)| &map.spec.data);
         let bytes: usize = entries.map(|(_, text)| text.len()).sum();
         match bytes {
             0..=LARGEST_OVERLAY => Ok(overlays),
-            _ => Err(format!(
+            _ => Err(Fault::new(format!(
                 "the ConfigMaps that are laid over what is deployed have {bytes} bytes, {LARGEST_OVERLAY} at most are allowed"
-            )),
+            ))),
         }
     }
 

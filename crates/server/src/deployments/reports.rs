@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use inject::gateway::Undeployed;
 use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
 use writeback::ObjectRef;
 use writeback::objects;
@@ -14,6 +15,8 @@ use crate::writing::{Figures, Told};
 
 /// Nothing can be deployed for a Gateway.
 const FAULT: &str = "PIL0805";
+/// Its author asks for what only the operator may set.
+const RESERVED: &str = "PIL0424";
 /// Objects of its names are somebody else's.
 const FOREIGN: &str = "PIL0806";
 /// The API refuses what is to be deployed.
@@ -48,11 +51,16 @@ impl Reports {
         let mut found = self.found();
         let before = found.clone();
         found.retain(|name, (code, _)| {
-            *code != FAULT && sets.contains_key(&ObjectRef::of(Kind::KubeGateway, name))
+            ![FAULT, RESERVED].contains(code)
+                && sets.contains_key(&ObjectRef::of(Kind::KubeGateway, name))
         });
         for (name, why) in plan.faults().take(MOST_FINDINGS) {
             let message = format!("its proxies cannot be deployed: {why}");
-            found.insert(name.clone(), (FAULT, message));
+            let code = match why {
+                Undeployed::Reserved(_) => RESERVED,
+                Undeployed::Fault(_) => FAULT,
+            };
+            found.insert(name.clone(), (code, message));
         }
         let differs = *found != before;
         drop(found);

@@ -19,6 +19,7 @@ use policy::edge::options;
 use super::config_maps::{Good as Sections, Told};
 use super::files::Files;
 use super::headers::fill_headers;
+use super::partners;
 use crate::config::ServeOptions;
 use crate::own;
 
@@ -71,6 +72,18 @@ struct Good {
     edge: Arc<Sections>,
 }
 
+/// Where one command runs the server and its proxies on files of its user, backends are on this machine, too, and the user
+/// may bind what they like. What the environment says counts more.
+fn trust_this_machine(features: &mut Features) {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    if !is_set("PILOTHOUSE_LOCAL_ENDPOINTS") {
+        features.local_endpoints = "*".into();
+    }
+    if !is_set("PILOTHOUSE_GATEWAY_BINDS") {
+        features.gateway_binds = "*".into();
+    }
+}
+
 impl Composer {
     /// Reads the files as they are at start.
     ///
@@ -84,7 +97,12 @@ impl Composer {
         let (mut features, of_environment) = Features::read_env(std::env::vars(), &handled);
         // A flag of its own, as the CA goes by it, too.
         features.multi_root |= options.ca.multiroot_mesh;
+        features.unbound_foreign_roots |= options.trust.unbound_foreign_roots;
+        features.any_gateway_overlay |= options.deployments.allow_any_gateway_overlay;
         options.ingress.apply(&mut features);
+        if options.own_proxies.is_some() && !options.reads_cluster() {
+            trust_this_machine(&mut features);
+        }
         let features = Arc::new(features);
         let base = Settings {
             mesh: Arc::new(default_mesh_config()),
@@ -152,6 +170,8 @@ impl Composer {
         let own_mesh = own_mesh.or_else(|| Document::of(own, key));
         let shared_mesh = Document::of(shared, key);
         let good = &mut self.good;
+        let features = &self.features;
+        let read_mesh = |text: &str, base, place: &_| read_mesh(text, base, place, features);
         let mut mesh = default_mesh_config();
         mesh = out.layer(shared_mesh, &mut good.shared_mesh, mesh, read_mesh);
         mesh = out.layer(own_mesh, &mut good.own_mesh, mesh, read_mesh);
@@ -216,8 +236,20 @@ impl Composer {
     }
 }
 
-fn read_mesh(text: &str, base: MeshConfig, place: &Arc<Path>) -> Read<MeshConfig> {
-    validate::mesh::apply_config(text, base, place)
+fn read_mesh(
+    text: &str,
+    base: MeshConfig,
+    place: &Arc<Path>,
+    features: &Features,
+) -> Read<MeshConfig> {
+    let before = base.ca_certificates.clone();
+    let mut read = validate::mesh::apply_config(text, base, place);
+    let stated = read.value.as_ref();
+    if let Some(mesh) = stated.filter(|mesh| mesh.ca_certificates != before) {
+        let found = partners::findings(mesh, features);
+        read.diagnostics.extend(found);
+    }
+    read
 }
 
 fn read_networks(text: &str, _: MeshNetworks, place: &Arc<Path>) -> Read<MeshNetworks> {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use model::outside::Outside;
 use sources::folder::LARGEST_FILE;
 use sources::open::{Stamp, read_text};
 
@@ -59,7 +60,7 @@ impl File {
         self.stamp = stamp;
         let text = read_text(path, LARGEST_FILE).map_err(|error| error.to_string());
         self.document = Some(Document {
-            text: text.map(Into::into),
+            text: text.map(|text| Outside::new(text).into_inner().into()),
             place: path.as_path().into(),
             object: None,
         });

@@ -50,6 +50,11 @@ pub struct IngressOptions {
     #[arg(long, env = "PILOTHOUSE_INGRESS_CROSS_NAMESPACE", value_parser = BoolishValueParser::new())]
     pub ingress_allow_cross_namespace: bool,
 
+    /// Let Ingresses of all namespaces add paths to hosts that belong to another namespace, without a ReferenceGrant. A host
+    /// belongs to the namespace of the oldest Ingress that names it or a wildcard above it.
+    #[arg(long, env = "PILOTHOUSE_INGRESS_SHARED_HOSTS", value_parser = BoolishValueParser::new())]
+    pub ingress_shared_hosts: bool,
+
     /// Secret of the certificate for hosts that name none.
     #[arg(long, alias = "default-ssl-certificate", env = "PILOTHOUSE_INGRESS_CERTIFICATE", value_name = "NAMESPACE/NAME", value_parser = object)]
     pub ingress_default_certificate: Option<String>,
@@ -160,6 +165,7 @@ impl IngressOptions {
             features.edge_https_port = port.into();
         }
         features.edge_cross_namespace |= self.ingress_allow_cross_namespace;
+        features.edge_shared_hosts |= self.ingress_shared_hosts;
         set(
             &mut features.knative_local_service,
             &self.knative_local_service,
@@ -252,7 +258,7 @@ mod tests {
         let set = features(
             "--ingress-class nginx,higress --ingress-class edge --ingress-dialect nginx --ingress-namespace edge \
              --ingress-selector app=edge --ingress-http-port 8080 --ingress-https-port 8443 \
-             --ingress-allow-cross-namespace --ingress-default-certificate edge/default \
+             --ingress-allow-cross-namespace --ingress-shared-hosts --ingress-default-certificate edge/default \
              --ingress-nginx-config-map edge/nginx --publish-service edge/gateway --publish-status-address 192.0.2.1,a.example \
              --knative-ingress-class mine,yours --knative-local-selector app=inner --knative-local-port 8081 \
              --knative-local-service edge/inner",
@@ -266,6 +272,7 @@ mod tests {
             edge_http_port: 8080.into(),
             edge_https_port: 8443.into(),
             edge_cross_namespace: true,
+            edge_shared_hosts: true,
             edge_certificate: "edge/default".into(),
             edge_nginx_config_map: "edge/nginx".into(),
             edge_service: "edge/gateway".into(),

@@ -51,4 +51,9 @@ pub struct TrustOptions {
         default_value = "istio-istio-system"
     )]
     pub validation_webhook: String,
+
+    /// Give roots of other trust domains (caCertificates of the mesh config with trustDomains) to agents of Istio as well, which
+    /// cannot bind them: with these, a partner can sign for every identity of the mesh.
+    #[arg(long, env = "PILOTHOUSE_UNBOUND_FOREIGN_ROOTS", value_parser = BoolishValueParser::new())]
+    pub unbound_foreign_roots: bool,
 }

@@ -1,4 +1,4 @@
-//! What stays in force of a file that is refused in part.
+//! What stays in force of a file that is refused in part: what was valid before, else the substitute of what protects.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,13 +11,14 @@ pub(super) struct Kept {
     pub(super) kept: bool,
 }
 
-/// The documents of a new version of a file. One that is refused keeps the object of its key from the version before,
-/// or, where it is too broken to have a key, of its position.
+/// The documents of a new version of a file. One that is refused keeps the valid object of its key from the version before,
+/// or, where it is too broken to have a key, what was in force at its position. Otherwise its substitute, if it has one, is
+/// its object.
 pub(super) fn keep(before: &[Document], after: Vec<Document>) -> Vec<Kept> {
     let mut known: HashSet<ObjectKey> = after.iter().filter_map(|d| d.key.clone()).collect();
     let last_by_key: HashMap<&ObjectKey, &Document> = before
         .iter()
-        .filter(|d| d.object.is_some())
+        .filter(|d| d.object.as_ref().is_some_and(|o| o.meta().closed.is_none()))
         .filter_map(|d| Some((d.key.as_ref()?, d)))
         .collect();
     let broken_end = after.last().is_some_and(is_broken);
@@ -32,7 +33,7 @@ pub(super) fn keep(before: &[Document], after: Vec<Document>) -> Vec<Kept> {
         };
         result.push(Kept {
             kept: last.is_some(),
-            document: last.cloned().unwrap_or(document),
+            document: last.cloned().unwrap_or_else(|| closed(document)),
         });
     }
     // A text that breaks off hides what stood behind the break.
@@ -46,6 +47,13 @@ pub(super) fn keep(before: &[Document], after: Vec<Document>) -> Vec<Kept> {
         }));
     }
     result
+}
+
+/// A document for which nothing better is known.
+fn closed(mut document: Document) -> Document {
+    let substitute = document.substitute.take();
+    document.object = document.object.or(substitute);
+    document
 }
 
 /// Whether not even its key could be read.

@@ -96,6 +96,62 @@ fn a_bad_object_keeps_its_last_good_version_and_touches_no_other() {
     );
 }
 
+fn denying(action: &str) -> String {
+    format!(
+        "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {{name: p, namespace: a}}\n\
+         spec: {{selector: {{matchLabels: {{app: x}}}}, action: {action}, rules: [{{}}]}}\n"
+    )
+}
+
+/// Whether what is put closes: `closed` for a substitute, `valid` for what was written.
+fn put(changes: &[Change]) -> Vec<&'static str> {
+    let of = |change: &Change| match change {
+        Change::Put(_, object) if object.meta().closed.is_some() => "closed",
+        Change::Put(..) => "valid",
+        _ => "other",
+    };
+    changes.iter().map(of).collect()
+}
+
+#[test]
+fn a_policy_that_was_never_valid_is_closed_and_one_that_was_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.yaml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    let mut first = folder(dir.path());
+    write(&denying("DENY"));
+    assert_eq!(put(&first.scan()), ["valid"]);
+    write(&denying("DENYY"));
+    assert_eq!(put(&first.scan()), [""; 0], "the version before stays");
+
+    // After a restart that version is not known.
+    let mut second = folder(dir.path());
+    assert_eq!(put(&second.scan()), ["closed"]);
+    write(&denying("DENNY"));
+    assert_eq!(
+        put(&second.scan()),
+        ["closed"],
+        "it is that of the newest version"
+    );
+    write(&denying("DENY").replace("rules: [{}]", "rules: [{}"));
+    assert_eq!(put(&second.scan()), ["closed"]);
+    write(&denying("ALLOW"));
+    assert_eq!(put(&second.scan()), ["valid"]);
+    write(&denying("DENYY"));
+    assert_eq!(put(&second.scan()), [""; 0]);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(names(&second.scan()), ["-p"]);
+
+    write(&denying("DENYY"));
+    assert_eq!(put(&second.scan()), ["closed"]);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(
+        names(&second.scan()),
+        ["-p"],
+        "the substitute goes with the object"
+    );
+}
+
 #[test]
 fn of_two_files_with_one_object_the_first_by_path_is_in_force() {
     let dir = tempfile::tempdir().unwrap();

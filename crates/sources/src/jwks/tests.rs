@@ -22,8 +22,8 @@ use crate::SourceEvent;
 use crate::web::WebError;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const A: &str = r#"{"keys":[{"kid":"a"}]}"#;
-const B: &str = r#"{"keys":[{"kid":"b"}]}"#;
+const A: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"a"}]}"#;
+const B: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"b"}]}"#;
 
 type Answering = Arc<Mutex<BTreeMap<&'static str, (StatusCode, String)>>>;
 
@@ -168,8 +168,8 @@ impl Running {
 
     async fn next_keys(&mut self) -> (Option<String>, Option<String>) {
         let keys = self.next().await.1.expect("an outcome");
-        let text = |t: &Option<Arc<str>>| t.as_ref().map(|t| t.to_string());
-        (text(&keys.keys), text(&keys.trouble))
+        let trouble = keys.trouble.as_ref().map(|why| why.to_string());
+        (keys.keys.as_ref().map(|text| text.to_string()), trouble)
     }
 }
 
@@ -304,6 +304,7 @@ async fn answers_that_are_no_keys_are_failures() {
     let address = server.plain().await;
     server.answer("/large", 200, "x".repeat((1 << 20) + 1));
     server.answer("/secret", 200, r#"{"password": "x"}"#);
+    server.answer("/empty", 200, r#"{"keys": []}"#);
     server.answer("/loop", 302, "/loop");
     server.answer("/here", 301, "/keys");
     server.answer("/keys", 200, A);
@@ -315,6 +316,10 @@ async fn answers_that_are_no_keys_are_failures() {
     assert!(matches!(
         get("/secret").await,
         Err(FetchError::BadKeys(BadKeys::NoKeys))
+    ));
+    assert!(matches!(
+        get("/empty").await,
+        Err(FetchError::BadKeys(BadKeys::NoneUsable))
     ));
     assert!(matches!(
         get("/loop").await,
@@ -383,7 +388,7 @@ async fn rotates(hostile: Vec<(KeySource, String)>) {
         server.answer("/keys", 200, keys);
         let told = tokio::time::timeout(Duration::from_secs(5), running.next()).await;
         let (source, told) = told.expect("it is not held up");
-        let told = told.and_then(|t| t.keys.clone());
+        let told = told.and_then(|t| t.keys.as_ref().map(|keys| keys.to_string()));
         assert_eq!((source, told.as_deref()), (good.clone(), Some(keys)));
     }
 }

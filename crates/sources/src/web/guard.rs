@@ -5,31 +5,11 @@
 //!
 //! Istio: pilot/pkg/model/jwks_resolver.go jwksBlockedIP, 1.32; it asks loopback addresses.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
-
-/// This machine.
-pub const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
-
-/// What is not asked besides.
-const NEVER: [&str; 11] = [
-    // Nowhere, and this network.
-    "0.0.0.0/8",
-    "::/128",
-    // The link: metadata of most clouds is there.
-    "169.254.0.0/16",
-    "fe80::/10",
-    // Multicast and broadcast.
-    "224.0.0.0/4",
-    "ff00::/8",
-    "255.255.255.255/32",
-    // Metadata of Alibaba, AWS and Google by IPv6, and Azure's host.
-    "100.100.100.200/32",
-    "fd00:ec2::/32",
-    "fd20:ce::254/128",
-    "168.63.129.16/32",
-];
+pub use model::special::LOOPBACK;
+use model::special::{SPECIAL, embedded};
 
 /// Which addresses are not asked.
 #[derive(Clone, Debug)]
@@ -44,7 +24,7 @@ pub struct Guard {
 impl Guard {
     /// A guard with what an operator blocks and allows.
     pub fn new(blocked: &[IpNet], allowed: &[IpNet]) -> Self {
-        let never = LOOPBACK.iter().chain(&NEVER);
+        let never = LOOPBACK.iter().chain(&SPECIAL);
         Self {
             blocked: blocked.to_vec(),
             allowed: allowed.to_vec(),
@@ -74,33 +54,10 @@ impl Guard {
     }
 }
 
-/// The IPv4 addresses to which a gateway may pass on what is sent to an IPv6 address.
-fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
-    let octets = address.octets();
-    let at = |places: [usize; 4]| Ipv4Addr::from(places.map(|at| octets[at]));
-    const LAST: [usize; 4] = [12, 13, 14, 15];
-    match address.segments() {
-        // NAT64 (RFC 6052) and addresses that are compatible with IPv4 (RFC 4291, 2.5.5.1).
-        [0x64, 0xff9b, 0, 0, 0, 0, ..] => vec![at(LAST)],
-        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Vec::new(),
-        [0, 0, 0, 0, 0, 0, ..] => vec![at(LAST)],
-        // NAT64 with a prefix of one's own (RFC 8215): where the IPv4 address stands depends on the prefix's length.
-        [0x64, 0xff9b, 1, ..] => {
-            let places = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12]];
-            // Of a longer prefix these are zeros.
-            let others = places.into_iter().map(at).filter(|v4| v4.octets()[0] != 0);
-            others.chain([at(LAST)]).collect()
-        }
-        // 6to4 (RFC 3056).
-        [0x2002, ..] => vec![at([2, 3, 4, 5])],
-        // Teredo (RFC 4380): the server, and the client with its bits inverted.
-        [0x2001, 0, ..] => vec![at([4, 5, 6, 7]), Ipv4Addr::from_bits(!at(LAST).to_bits())],
-        _ => Vec::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
 
     fn nets(texts: &[&str]) -> Vec<IpNet> {

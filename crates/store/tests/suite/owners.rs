@@ -8,6 +8,7 @@ mod property;
 use std::sync::Arc;
 
 use model::change::ServiceKey;
+use model::closed::Closed;
 use model::kinds::kube::Pod;
 use model::service::{Address, Endpoint};
 use model::{
@@ -33,6 +34,16 @@ fn entry(name: &str, host: &str) -> AnyObject {
          spec: {{hosts: [{host}], ports: [{{number: 80, name: http, protocol: HTTP}}], resolution: DNS}}}}"
     );
     World::objects(&yaml).remove(0)
+}
+
+/// The substitute of an entry that was rejected.
+fn closed(name: &str, host: &str) -> AnyObject {
+    let mut object = entry(name, host);
+    if let AnyObject::ServiceEntry(entry) = &mut object {
+        let (path, why) = ("spec".into(), "it is not valid".into());
+        Arc::make_mut(entry).meta.closed = Some(Arc::new(Closed { path, why }));
+    }
+    object
 }
 
 fn pod(name: &str, ip: &str) -> AnyObject {
@@ -75,13 +86,52 @@ fn what_is_kept_stays_as_it_was_told() {
     ]);
     store.apply([
         restart(&owner, ENTRIES),
-        Change::Keep(owner.clone(), key("a")),
-        Change::Keep(owner.clone(), key("c")),
+        Change::Keep(owner.clone(), key("a"), None),
+        Change::Keep(owner.clone(), key("c"), None),
         synced(&owner, ENTRIES),
     ]);
     assert_eq!(host_of(&store, "a").as_deref(), Some("a.com"));
     assert_eq!(host_of(&store, "b"), None, "it was not told again");
     assert_eq!(host_of(&store, "c"), None, "it was never told");
+}
+
+#[test]
+fn a_substitute_counts_until_there_is_a_valid_version() {
+    let (mut store, owner) = (store(), Owner::new(1, "a"));
+    let key = entry("a", "x").key();
+    let keep = |substitute| Change::Keep(owner.clone(), key.clone(), substitute);
+    store.apply([keep(Some(closed("a", "first")))]);
+    assert_eq!(host_of(&store, "a").as_deref(), Some("first"));
+    store.apply([
+        restart(&owner, ENTRIES),
+        keep(Some(closed("a", "second"))),
+        synced(&owner, ENTRIES),
+    ]);
+    assert_eq!(
+        host_of(&store, "a").as_deref(),
+        Some("second"),
+        "it is the newest version's"
+    );
+    store.apply([put(&owner, entry("a", "valid"))]);
+    store.apply([keep(Some(closed("a", "third")))]);
+    assert_eq!(
+        host_of(&store, "a").as_deref(),
+        Some("valid"),
+        "it is known"
+    );
+    store.apply([Change::Delete(owner.clone(), key.clone())]);
+    store.apply([keep(Some(closed("a", "fourth")))]);
+    store.apply([keep(None)]);
+    assert_eq!(
+        host_of(&store, "a"),
+        None,
+        "the newest version protects nothing"
+    );
+    store.apply([
+        keep(Some(closed("a", "fifth"))),
+        Change::Delete(owner.clone(), key.clone()),
+    ]);
+    assert_eq!(host_of(&store, "a"), None, "it is deleted");
 }
 
 fn host_of(store: &Store, name: &str) -> Option<String> {

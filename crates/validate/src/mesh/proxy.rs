@@ -9,7 +9,7 @@ use proto_istio::wkt::Duration;
 
 use crate::report::{At, Report};
 use crate::rules;
-use crate::text::{port, proxy_address};
+use crate::text::{port, proxy_address, variable_name};
 
 const SECOND: i128 = 1_000_000_000;
 
@@ -66,6 +66,12 @@ pub fn check(config: &ProxyConfig, at: &At<'_>, report: &mut Report) {
                 .field("ISTIO_META_DNS_AUTO_ALLOCATE"),
             "deprecated: addresses are allocated by the control plane",
         );
+    }
+    for name in metadata.keys() {
+        if let Err(why) = variable_name(name) {
+            let at = at.field("proxyMetadata");
+            report.warning(&at.field(name), format!("{why}: it is left out"));
+        }
     }
     if let Some(of) = &config.tracing {
         tracing(of, &at.field("tracing"), report);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::selector;
 use crate::report::{At, Report};
-use crate::text::{duration_if_set, jwks_uri, port};
+use crate::text::{duration_if_set, is_token, jwks_uri, one_line, port};
 
 pub(super) fn peer(policy: &PeerAuthentication, at: &At<'_>, report: &mut Report) {
     let selects = policy
@@ -61,7 +61,11 @@ fn jwt(rule: &JwtRule, at: &At<'_>, report: &mut Report) {
     for (at, header) in at.field("fromHeaders").each(&rule.from_headers) {
         if header.name.is_empty() {
             report.error(&at.field("name"), "a name of a header is needed");
+        } else if !is_token(&header.name) {
+            let message = format!("{:?} is not the name of a header", header.name);
+            report.error(&at.field("name"), message);
         }
+        report.check(&at.field("prefix"), one_line(&header.prefix));
     }
     for (at, claim) in at
         .field("outputClaimToHeaders")
@@ -75,6 +79,11 @@ fn jwt(rule: &JwtRule, at: &At<'_>, report: &mut Report) {
             let message = format!("{:?} is no name of a header", claim.header);
             report.error(&at.field("header"), message);
         }
+    }
+    let payload = &rule.output_payload_to_header;
+    if !payload.is_empty() && !is_token(payload) {
+        let message = format!("{payload:?} is not the name of a header");
+        report.error(&at.field("outputPayloadToHeader"), message);
     }
     report.check(&at.field("timeout"), duration_if_set(rule.timeout));
 }
@@ -105,5 +114,11 @@ fn keys(text: &str, at: &At<'_>, report: &mut Report) {
             let message = format!("the key {index} is private, and only public ones are used");
             report.warning(at, message);
         }
+    }
+    // Envoy has one form only, and refuses the listener for keys of which it can use none.
+    if !report.has_errors()
+        && let Err(why) = model::jwks::check(text)
+    {
+        report.error(at, format!("the text {why}"));
     }
 }

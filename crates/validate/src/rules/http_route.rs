@@ -15,7 +15,8 @@ use super::virtual_service::{Context, gateways};
 use crate::report::{At, Report};
 use crate::text::{
     Check, duration_if_set, header_name_to_match, header_name_to_remove, header_name_to_set,
-    header_value, is_authority, is_label, not_negative, port, re2, wildcard_domain,
+    header_value, is_authority, is_label, not_negative, port, query_parameter, re2,
+    wildcard_domain,
 };
 
 pub(super) fn check(route: &HttpRoute, context: &Context<'_>, at: &At<'_>, report: &mut Report) {
@@ -136,6 +137,7 @@ fn matching(one: &HttpMatchRequest, at: &At<'_>, report: &mut Report) {
     }
     let at_params = at.field("queryParams");
     for (name, value) in &one.query_params {
+        report.check(&at_params.field(name), query_parameter(name));
         report.check(&at_params.field(name), string_match(Some(value)));
     }
     if one.port != 0 {

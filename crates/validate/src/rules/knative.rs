@@ -6,7 +6,7 @@ use model::kinds::knative::{Ingress, IngressPath, IngressSplit};
 use model::kinds::kube::IntOrString;
 
 use crate::report::{At, Report};
-use crate::text::{header_name_to_match, header_name_to_set, header_value, port};
+use crate::text::{header_name_to_match, header_name_to_set, header_value, literal_format, port};
 
 pub(super) fn ingress(spec: &Ingress, meta: &Meta, at: &At<'_>, report: &mut Report) {
     for (at, tls) in at.field("tls").each(&spec.tls) {
@@ -43,7 +43,8 @@ fn path(path: &IngressPath, meta: &Meta, at: &At<'_>, report: &mut Report) {
     let at_appended = at.field("appendHeaders");
     for (name, value) in &path.append_headers {
         report.check(&at_appended.field(name), header_name_to_set(name));
-        report.check(&at_appended.field(name), header_value(value));
+        let format = literal_format(value);
+        report.check(&at_appended.field(name), header_value(&format));
     }
     let at_splits = at.field("splits");
     if path.splits.is_empty() {
@@ -83,6 +84,7 @@ fn split(split: &IngressSplit, meta: &Meta, at: &At<'_>, report: &mut Report) {
     let at_headers = at.field("appendHeaders");
     for (name, value) in &split.append_headers {
         report.check(&at_headers.field(name), header_name_to_set(name));
-        report.check(&at_headers.field(name), header_value(value));
+        let format = literal_format(value);
+        report.check(&at_headers.field(name), header_value(&format));
     }
 }

@@ -91,6 +91,11 @@ fn is_tls(protocol: Protocol) -> bool {
 
 fn hosts(entry: &ServiceEntry, at: &At<'_>, report: &mut Report) {
     let at = at.field("hosts");
+    let protocols = entry
+        .ports
+        .iter()
+        .map(|port| Protocol::parse(&port.protocol));
+    let has_tls = protocols.into_iter().any(is_tls);
     if entry.hosts.is_empty() {
         report.error(&at, "a host is needed");
     }
@@ -100,9 +105,14 @@ fn hosts(entry: &ServiceEntry, at: &At<'_>, report: &mut Report) {
             continue;
         }
         report.check(&at, wildcard_domain(host));
-        if entry.resolution() != Resolution::DynamicDns
+        if (entry.resolution() != Resolution::DynamicDns || has_tls)
             && let Err(fault) = partial_wildcard(host)
         {
+            // Envoy has no such server names, so it is left out of them.
+            let fault = match has_tls {
+                true => format!("{fault}, so TLS is not sent there by this name"),
+                false => fault,
+            };
             report.warning(&at, fault);
         }
     }

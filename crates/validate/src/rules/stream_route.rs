@@ -117,7 +117,14 @@ pub(super) fn total_weight(
     report: &mut Report,
 ) {
     let many = weights.len() > 1;
-    if many && weights.fold(0, i32::wrapping_add) == 0 {
+    let total: i64 = weights.map(i64::from).sum();
+    if many && total == 0 {
         report.error(at, "the weights add up to 0");
+    }
+    if total > u32::MAX.into() {
+        report.error(
+            at,
+            format!("the weights add up to {total}, more than {}", u32::MAX),
+        );
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn check(telemetry: &Telemetry, at: &At<'_>, report: &mut Report) {
     }
     for (at, logging) in at.field("accessLogging").each(&telemetry.access_logging) {
         if let Some(filter) = &logging.filter
-            && let Err(fault) = cel::parse(&filter.expression)
+            && let Err(fault) = cel::envoy::check(&filter.expression)
         {
             report.error(&at.field("filter").field("expression"), fault);
         }
@@ -52,6 +52,9 @@ fn metrics(metrics: &Metrics, at: &At<'_>, report: &mut Report) {
                 }
                 Operation::Remove if !tag.value.is_empty() => {
                     report.error(&at.field("value"), "REMOVE has no value");
+                }
+                Operation::Upsert => {
+                    report.check(&at.field("value"), cel::envoy::check(&tag.value));
                 }
                 _ => {}
             }

@@ -1,6 +1,10 @@
 //! Names and values of HTTP headers.
 // Istio: pkg/config/validation/validation.go, header_value_validator.go, 1.32.
 
+mod format;
+
+use std::borrow::Cow;
+
 use super::Check;
 
 const PSEUDO: [&str; 5] = [":method", ":scheme", ":authority", ":path", ":status"];
@@ -39,8 +43,8 @@ pub fn header_name_to_match(name: &str) -> Check {
 
 /// The name of a header that is set on requests.
 pub fn header_name_to_set(name: &str) -> Check {
+    is_name(name)?;
     match name {
-        "" => Err(EMPTY.to_owned()),
         _ if is_authority(name) || !name.starts_with(':') => Ok(()),
         _ => Err(format!("the header {name:?} cannot be set")),
     }
@@ -48,8 +52,8 @@ pub fn header_name_to_set(name: &str) -> Check {
 
 /// The name of a header that is removed, or set on responses.
 pub fn header_name_to_remove(name: &str) -> Check {
+    is_name(name)?;
     match name {
-        "" => Err(EMPTY.to_owned()),
         _ if name.starts_with(':') || name.eq_ignore_ascii_case("host") => {
             Err(format!("the header {name:?} cannot be changed here"))
         }
@@ -59,64 +63,46 @@ pub fn header_name_to_remove(name: &str) -> Check {
 
 const EMPTY: &str = "the name of the header is empty";
 
-/// What of a value with `%VARIABLES%` stands before the next character.
-#[derive(Clone, Copy, PartialEq)]
-enum State {
-    Literal,
-    Name,
-    Arguments,
-    Item,
-    Text,
-    AfterItem,
-    AfterItems,
-    AfterArguments,
-}
+/// The longest name or value of a header that Envoy sets, in bytes.
+const LONGEST: usize = 16_384;
 
-/// The value of a header that Envoy sets: `%` starts a variable unless it is doubled.
+/// The value of a header that Envoy sets: a format, in which `%` starts a command unless it is doubled.
 pub fn header_value(value: &str) -> Check {
     let control = |b: u8| b < 0x20 && b != b'\t' || b == 0x7f;
     if value.bytes().any(control) {
         return Err("the value of the header has control characters".to_owned());
     }
-    let mut state = State::Literal;
-    let mut bytes = value.bytes().peekable();
-    while let Some(b) = bytes.next() {
-        state = match (state, b) {
-            (State::Literal, b'%') => match bytes.peek() {
-                None => return Err("a single `%` at the end: write `%%`".to_owned()),
-                Some(b'%') => {
-                    bytes.next();
-                    State::Literal
-                }
-                Some(_) => State::Name,
-            },
-            (State::Name, b'%') | (State::AfterArguments, b'%') => State::Literal,
-            (State::Name, b'(') => State::Arguments,
-            (State::Arguments, b'[') | (State::AfterItem, b',') => State::Item,
-            (State::Arguments, b) if b != b' ' => State::Text,
-            (State::Item, b'"') => State::Text,
-            (State::Text, b'\\') => match bytes.next() {
-                None => return Err("the value ends with a backslash".to_owned()),
-                Some(_) => State::Text,
-            },
-            (State::Text, b')') | (State::AfterItems, b')') => State::AfterArguments,
-            (State::Text, b'"') => State::AfterItem,
-            (State::AfterItem, b']') => State::AfterItems,
-            (State::Item | State::AfterItem | State::AfterItems | State::AfterArguments, b)
-                if b != b' ' =>
-            {
-                let found = char::from(b);
-                return Err(format!(
-                    "{found:?} is not expected within a `%VARIABLE(...)%`"
-                ));
-            }
-            (state, _) => state,
-        };
+    if value.len() > LONGEST {
+        return Err(format!(
+            "the value of the header has {} bytes, more than {LONGEST}",
+            value.len()
+        ));
     }
-    if state != State::Literal {
-        return Err(
-            "a `%` starts a variable that does not end: write `%%` for the sign".to_owned(),
-        );
+    format::check(value)
+}
+
+/// The format that stands for a text as it is: signs that start commands are doubled.
+pub fn literal_format(text: &str) -> Cow<'_, str> {
+    if text.contains('%') {
+        return Cow::Owned(text.replace('%', "%%"));
+    }
+    Cow::Borrowed(text)
+}
+
+/// What no name of a header may hold, whatever is done to it.
+fn is_name(name: &str) -> Check {
+    if name.is_empty() {
+        return Err(EMPTY.to_owned());
+    }
+    if name.len() > LONGEST {
+        return Err(format!(
+            "the name of the header has {} bytes, more than {LONGEST}",
+            name.len()
+        ));
+    }
+    let bare = name.strip_prefix(':').unwrap_or(name);
+    if !is_token(bare) {
+        return Err(format!("{name:?} is not the name of a header"));
     }
     Ok(())
 }
@@ -133,11 +119,24 @@ mod tests {
             "%HOSTNAME%",
             "100%%",
             r#"%DYNAMIC_METADATA(["a", "b"])%"#,
-            "%REQ(x-y)%!",
+            "%REQ(x-y?:path):5%!",
+            "%QUERY_PARAM(a)b)%",
         ] {
             assert_eq!(header_value(good), Ok(()), "{good}");
         }
-        for bad in ["abc%123", "%A%%", "%", "%A(", "%A([x])%", "a\nb", "%A(x\\"] {
+        for bad in [
+            "abc%123",
+            "%A%%",
+            "%",
+            "%A(",
+            "%A([x])%",
+            "a\nb",
+            "%A(x\\",
+            "100%",
+            "%20CERTIFICATE%",
+            "%ENVIRONMENT(PATH)%",
+            "%REQ(a?b?c)%",
+        ] {
             assert!(header_value(bad).is_err(), "{bad}");
         }
     }

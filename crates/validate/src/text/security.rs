@@ -3,7 +3,7 @@
 
 use ipnet::IpNet;
 
-use super::is_ip;
+use super::{header_name_to_match, is_ip};
 
 /// Nothing, or what is wrong.
 pub type Check = Result<(), String>;
@@ -131,8 +131,12 @@ pub fn ports(values: &[String]) -> Check {
 pub fn attribute(key: &str, values: &[String]) -> Check {
     empty_values(values)?;
     match key {
-        _ if key.starts_with("request.headers")
-            || key.starts_with("request.auth.claims")
+        _ if key.starts_with("request.headers") => {
+            in_brackets(key)?;
+            let name = key.split_once('[').map_or("", |(_, rest)| rest);
+            header_name_to_match(name.strip_suffix(']').unwrap_or(name))
+        }
+        _ if key.starts_with("request.auth.claims")
             || key.starts_with("experimental.envoy.filters.") =>
         {
             in_brackets(key)

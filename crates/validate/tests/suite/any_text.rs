@@ -77,6 +77,7 @@ fn no_text_makes_a_check_panic() {
         let _ = text::path_template(std::slice::from_ref(&input));
         let _ = text::attribute(&input, &[]);
         let _ = cel::parse(&input);
+        let _ = cel::envoy::check(&input);
     }
 }
 

@@ -385,7 +385,10 @@ fn score(table: &str, differences: &str) {
 
 #[test]
 fn fields_are_judged_as_recorded() {
-    score("validation-fields", "");
+    score(
+        "validation-fields",
+        include_str!("../differences/fields.txt"),
+    );
 }
 
 #[test]

@@ -4,5 +4,7 @@ mod any_text;
 mod crds;
 mod definitions;
 mod functions;
+mod refused;
 mod tables;
 mod told;
+mod verdicts;

@@ -27,6 +27,8 @@ pub(super) struct Node {
     pub(super) level: u32,
     /// Whether any has marks of secret templates.
     marked: bool,
+    /// Whether any has findings.
+    found: bool,
     pub(super) parts: Children,
 }
 
@@ -52,6 +54,7 @@ impl Node {
             rank,
             level: 0,
             marked: parts.iter().any(|r| r.is_marked()),
+            found: parts.iter().any(|r| !r.findings().is_empty()),
             parts: Children::Leaf(parts),
         })
     }
@@ -69,6 +72,7 @@ impl Node {
             rank: last.rank,
             level,
             marked: parts.iter().any(|n| n.marked),
+            found: parts.iter().any(|n| n.found),
             parts: Children::Inner(parts),
         })
     }
@@ -89,6 +93,15 @@ impl Node {
             _ if !self.marked => {}
             Children::Leaf(list) => found.extend(list.iter().filter(|r| r.is_marked()).cloned()),
             Children::Inner(list) => list.iter().for_each(|n| n.marked(found)),
+        }
+    }
+
+    pub(super) fn with_findings(&self, found: &mut Vec<Arc<Resource>>) {
+        let has = |r: &&Arc<Resource>| !r.findings().is_empty();
+        match &self.parts {
+            _ if !self.found => {}
+            Children::Leaf(list) => found.extend(list.iter().filter(has).cloned()),
+            Children::Inner(list) => list.iter().for_each(|n| n.with_findings(found)),
         }
     }
 

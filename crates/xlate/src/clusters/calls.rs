@@ -16,6 +16,8 @@ use proto_envoy::envoy::config::cluster::v3::Cluster;
 use store::Snapshot;
 use xds::{Resource, ResourceSet};
 
+use crate::judged;
+
 /// The Gateways of a proxy that can send such calls.
 pub(super) fn gateway(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Option<GatewayKey> {
     let can = proxy.node.role == Role::Router && Can::of(&Loadable::of(proxy)).does(Need::Rpc);
@@ -33,12 +35,12 @@ pub(super) fn clusters(
     calls
         .filter_map(|calls| {
             let cluster = all.get(&calls.of)?;
-            Some(Arc::new(made_of(calls, cluster)?))
+            made_of(calls, cluster)
         })
         .collect()
 }
 
-fn made_of(calls: &Calls, resource: &Resource) -> Option<Resource> {
+fn made_of(calls: &Calls, resource: &Resource) -> Option<Arc<Resource>> {
     let mut cluster = Cluster::decode(&*resource.body).ok()?;
     if let Some(eds) = &mut cluster.eds_cluster_config
         && eds.service_name.is_empty()
@@ -49,5 +51,5 @@ fn made_of(calls: &Calls, resource: &Resource) -> Option<Resource> {
     cluster.upstream_config = Some(dubbo_upstream());
     // What is said of HTTP is said of other connections.
     cluster.typed_extension_protocol_options.clear();
-    Some(Resource::encode(cluster.name.as_str(), &cluster))
+    judged::cluster(&cluster, Vec::new())
 }

@@ -29,6 +29,7 @@ use super::client::ClusterClient;
 use super::draft::{Draft, as_client, header_case};
 use super::outbound::{NO_REGISTRY, lookup_family};
 use super::{encode, hbone, metadata_exchange, sds, tls, traffic_policy};
+use crate::judged;
 use crate::load_assignment::groups;
 use mesh::cluster_names;
 use mesh::view::Families;
@@ -81,11 +82,11 @@ impl Query<Snapshot> for FixedClusters {
         // The proxy's own ways to its credentials and into tunnels are not patched.
         if client.credential_socket {
             let cluster = external_sds(settings);
-            encoded.push(Arc::new(Resource::encode(cluster.name.as_str(), &cluster)));
+            encoded.extend(judged::cluster(&cluster, Vec::new()));
         }
         if client.tunnels {
             let cluster = hbone::connect_originate(settings);
-            encoded.push(Arc::new(Resource::encode(cluster.name.as_str(), &cluster)));
+            encoded.extend(judged::cluster(&cluster, Vec::new()));
         }
         encoded.into()
     }

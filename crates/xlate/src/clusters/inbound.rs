@@ -27,6 +27,7 @@ use super::fixed;
 use super::outbound::choose_protocol;
 use super::{encode, metadata, traffic_policy};
 use crate::load_assignment::groups;
+use mesh::address::OWN_PORTS;
 use mesh::cluster_names;
 use mesh::destination_rule::{Client, Policy, Side, rule_for, top_policy};
 use mesh::scope::{ScopeKey, ScopeOf, SidecarScope};
@@ -118,6 +119,9 @@ impl InboundClusters {
                         services.push(service);
                     }
                 }
+                if to_loopback && OWN_PORTS.contains(&number) {
+                    return None;
+                }
                 let loopback = loopback(self.client.families, true);
                 Some(InboundPort {
                     number,
@@ -164,7 +168,8 @@ impl InboundClusters {
             .collect()
     }
 
-    /// Where a Sidecar's listener sends to, and whether that is the loopback address; nothing where it cannot be read.
+    /// Where a Sidecar's listener sends to, and whether that is the loopback address; nothing where it cannot be read, or is
+    /// where Envoy or its agent listens.
     fn default_endpoint(&self, text: &str) -> Option<(Option<Address>, bool)> {
         if text.is_empty() {
             return Some((None, false));
@@ -188,6 +193,9 @@ impl InboundClusters {
             _ => return Some((None, false)),
         };
         let loopback = host == LOOPBACK_V4 || host == LOOPBACK_V6;
+        if loopback && OWN_PORTS.contains(&port) {
+            return None;
+        }
         Some((Some(groups::socket(&host, port)), loopback))
     }
 

@@ -17,6 +17,8 @@ use proto_envoy::envoy::extensions::clusters::aggregate::v3::ClusterConfig;
 use store::Snapshot;
 use xds::{Resource, any};
 
+use crate::judged;
+
 /// Clusters made of others.
 const AGGREGATE: &str = "envoy.clusters.aggregate";
 /// Nothing is connected by such a cluster itself; Envoy wants some time.
@@ -33,7 +35,7 @@ pub(super) fn clusters(cx: &Cx<'_, Snapshot>, gateway: &GatewayKey) -> Vec<Arc<R
     let asked = cx.query(&AskedOf(gateway.clone()));
     let standins = asked.iter().flat_map(|asked| &asked.standins);
     standins
-        .map(|standin| (*cx.query(&StandinCluster(standin.clone()))).clone())
+        .filter_map(|standin| (*cx.query(&StandinCluster(standin.clone()))).clone())
         .collect()
 }
 
@@ -41,9 +43,9 @@ pub(super) fn clusters(cx: &Cx<'_, Snapshot>, gateway: &GatewayKey) -> Vec<Arc<R
 struct StandinCluster(Standin);
 
 impl Query<Snapshot> for StandinCluster {
-    type Value = Arc<Resource>;
+    type Value = Option<Arc<Resource>>;
 
-    fn eval(&self, _: &Cx<'_, Snapshot>) -> Arc<Resource> {
+    fn eval(&self, _: &Cx<'_, Snapshot>) -> Self::Value {
         let config = ClusterConfig {
             clusters: vec![self.0.first.clone(), self.0.then.clone()],
         };
@@ -57,6 +59,6 @@ impl Query<Snapshot> for StandinCluster {
             })),
             ..Cluster::default()
         };
-        Arc::new(Resource::encode(cluster.name.as_str(), &cluster))
+        judged::cluster(&cluster, Vec::new())
     }
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use model::closed::NO_CREDENTIAL;
 use model::service::Registry;
 use model::settings::MeshConfig;
 use prost_types::Struct;
@@ -246,7 +247,10 @@ fn raw_buffer() -> TransportSocket {
     }
 }
 
-/// Istio: buildUpstreamClusterTLSContext.
+/// The context that settings ask for; `None` where they ask for plain text. What asks for TLS always has a context: where its
+/// certificate cannot be had, one with which no connection comes about.
+///
+/// Istio: buildUpstreamClusterTLSContext. There plain text is sent where the certificate cannot be had.
 pub(super) fn context(
     draft: &mut Draft<'_>,
     client: &ClusterClient,
@@ -255,18 +259,36 @@ pub(super) fn context(
     peer: &Peer<'_>,
 ) -> Option<UpstreamTlsContext> {
     // A sidecar gets no credentials from a rule that is for everybody: it may not read them, and would wait for them.
-    let credential = !tls.credential.is_empty() && !tls.credential.starts_with("configmap://");
-    if credential
-        && client.is_sidecar()
-        && !peer.selected
-        && matches!(tls.mode, Mode::Simple | Mode::Mutual)
-    {
-        return None;
-    }
+    let credential = match tls.credential {
+        secret if secret.starts_with("configmap://") => secret,
+        NO_CREDENTIAL => return Some(closed()),
+        // The roots that a BackendTLSPolicy names cannot be had: those of the system are not meant.
+        "invalid://" if client.is_sidecar() => return Some(closed()),
+        _ if client.is_sidecar() && !peer.selected => "",
+        secret => secret,
+    };
+    let pair = !credential.is_empty() || (!tls.certificate.is_empty() && !tls.key.is_empty());
     match tls.mode {
         Mode::Disable => None,
         Mode::IstioMutual => Some(istio_mutual(draft, client, tls)),
-        Mode::Simple | Mode::Mutual => originated(draft, client, mesh, tls, peer),
+        Mode::Mutual if !pair => Some(closed()),
+        Mode::Simple | Mode::Mutual => Some(originated(draft, client, mesh, tls, credential, peer)),
+    }
+}
+
+/// A context with which no connection comes about: no certificate has this hash.
+fn closed() -> UpstreamTlsContext {
+    let nobody = CertificateValidationContext {
+        verify_certificate_hash: vec!["0".repeat(64)],
+        ..CertificateValidationContext::default()
+    };
+    UpstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            tls_params: Some(tls_params()),
+            validation_context_type: Some(ValidationContextType::ValidationContext(nobody)),
+            ..CommonTlsContext::default()
+        }),
+        ..UpstreamTlsContext::default()
     }
 }
 
@@ -307,13 +329,11 @@ fn originated(
     client: &ClusterClient,
     mesh: &MeshConfig,
     tls: &Tls<'_>,
+    credential: &str,
     peer: &Peer<'_>,
-) -> Option<UpstreamTlsContext> {
+) -> UpstreamTlsContext {
     let mutual = tls.mode == Mode::Mutual;
-    let files = tls.credential.is_empty();
-    if mutual && files && (tls.certificate.is_empty() || tls.key.is_empty()) {
-        return None;
-    }
+    let files = credential.is_empty();
     apply_auto_sni(draft, tls);
     let sans = if peer.registry == Registry::External && tls.sans.is_empty() {
         peer.identities.iter().map(|i| &**i).collect()
@@ -346,12 +366,11 @@ fn originated(
     } else {
         let socket = client.credential_socket;
         if mutual {
-            common.tls_certificate_sds_secret_configs = sds::credential(tls.credential, socket)
-                .into_iter()
-                .collect();
+            common.tls_certificate_sds_secret_configs =
+                sds::credential(credential, socket).into_iter().collect();
         }
         if !tls.skip_verify {
-            let root = sds::credential(&format!("{}-cacert", tls.credential), socket);
+            let root = sds::credential(&format!("{credential}-cacert"), socket);
             common.validation_context_type = root.map(|root| combined(names_of(&sans), root));
         }
     }
@@ -362,11 +381,11 @@ fn originated(
     if draft.is_http2() {
         common.alpn_protocols = vec!["h2".to_owned()];
     }
-    Some(UpstreamTlsContext {
+    UpstreamTlsContext {
         common_tls_context: Some(common),
         sni: tls.sni.to_owned(),
         ..UpstreamTlsContext::default()
-    })
+    }
 }
 
 /// Takes the SNI from the request and verifies that the certificate is for it, where settings name neither.

@@ -7,7 +7,7 @@ use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::higress;
 use model::kinds::istio::{
     AuthorizationPolicy, DestinationRule, EnvoyFilter, RequestAuthentication, ServiceEntry,
-    Telemetry, TrafficExtension, VirtualService, WasmPlugin,
+    Telemetry, TrafficExtension, VirtualService, WasmPlugin, WorkloadEntry,
 };
 use model::kinds::{Kind, Kinded};
 use model::names::Namespace;
@@ -16,13 +16,15 @@ use proto_istio::types::PolicyTargetReference;
 use store::{Reads, Snapshot};
 
 use super::{Findings, in_order};
-use crate::clusters;
+use crate::routes::hash;
+use crate::{clusters, judged};
+use mesh::closed::ClosedObjects;
 use mesh::destination_rule;
 use mesh::destination_rule::Extent;
 use mesh::finding::{about, about_named, code};
-use mesh::limits;
 use mesh::services::{self, OfHost, RefusedEndpoints};
 use mesh::virtual_service::{self, AllHeads, MESH};
+use mesh::{limits, machine};
 use policy::edge::options::EdgeOptions;
 use policy::envoy_filter::CompiledFilter;
 use policy::telemetry;
@@ -61,10 +63,14 @@ impl Query<Snapshot> for FindingsOfMesh {
         for namespace in cx.namespaces::<ServiceEntry>() {
             found.extend_from_slice(&cx.query(&LargeEntries(namespace)));
         }
+        for namespace in cx.namespaces::<WorkloadEntry>() {
+            found.extend_from_slice(&cx.query(&LocalWorkloads(namespace)));
+        }
         for namespace in cx.namespaces::<DestinationRule>() {
             found.extend_from_slice(&cx.query(&LargeSettings(namespace.clone())));
             found.extend_from_slice(&cx.query(&TakenSubsets(namespace)));
         }
+        found.extend_from_slice(&cx.query(&ClosedObjects));
         found.extend_from_slice(&cx.query(&EdgeOptions).found);
         found.extend_from_slice(&cx.query(&ForWaypoints));
         found.extend_from_slice(&cx.query(&LargeRules));
@@ -160,6 +166,7 @@ impl Query<Snapshot> for LargeEntries {
         let mut found = Vec::new();
         for entry in cx.list_in::<ServiceEntry>(&self.0) {
             found.extend(services::excess(&entry));
+            found.extend(machine::of_entry(cx.settings(), &entry));
             let (path, refused) = match entry.spec.workload_selector {
                 Some(_) => {
                     let refused = cx.query(&RefusedEndpoints(entry.meta.name.clone()));
@@ -183,6 +190,26 @@ impl Query<Snapshot> for LargeEntries {
             ));
         }
         in_order(found)
+    }
+}
+
+/// WorkloadEntries of a namespace that are on the machine of whoever connects.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct LocalWorkloads(Namespace);
+
+impl Query<Snapshot> for LocalWorkloads {
+    type Value = Findings;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
+        let settings = cx.settings();
+        if machine::allows(settings, &self.0) {
+            return in_order(Vec::new());
+        }
+        let all = cx.list_in::<WorkloadEntry>(&self.0);
+        let found = all
+            .iter()
+            .filter_map(|entry| machine::of_workload(settings, entry));
+        in_order(found.collect())
     }
 }
 
@@ -225,6 +252,12 @@ impl Query<Snapshot> for LargeSettings {
                 let most = limits::HASH_BYTES;
                 let why = format!("requests are not hashed: it holds more than {most} bytes");
                 found.push(limits::exceeded(of, path, why));
+            }
+            for (path, hash) in destination_rule::hashes(&rule.spec) {
+                if let Some(fault) = hash::fault(hash) {
+                    let effect = "requests are not hashed";
+                    found.push(judged::finding(Some(rule.key()), effect, &fault).at(path));
+                }
             }
             if host.is_wildcard() {
                 if *cx.query(&destination_rule::LargeWildcard {

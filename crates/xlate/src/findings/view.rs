@@ -12,12 +12,12 @@ use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
 use model::kinds::istio::{DestinationRule, VirtualService};
 use model::names::Namespace;
-use model::object::{ObjectKey, ObjectName};
+use model::object::{Object, ObjectKey, ObjectName};
 use policy::authn::{MutualTls, PeerPolicies};
 use policy::authz::Policies;
 use policy::edge::options::{self, EdgeOptions};
 use policy::edge::{Can, lacking};
-use policy::envoy_filter::{ClusterPatchesOf, ListenerPatchesOf, PatchesLeftOut};
+use policy::envoy_filter::{ListenerPatchesOf, PatchesLeftOut};
 use policy::{telemetry, traffic_extension};
 use proto_istio::networking::TrafficPolicy;
 use proto_istio::networking::client_tls_settings::TlSmode as TlsMode;
@@ -25,6 +25,7 @@ use store::{Reads, Snapshot};
 
 use super::{Findings, in_order};
 use crate::clusters::ClustersOf;
+use crate::ecds::ExtensionConfigsOf;
 use crate::filled::Reader;
 use crate::hashed::Hashed;
 use crate::listeners;
@@ -47,6 +48,8 @@ pub struct FindingsOfView {
     pub(crate) routes: Hashed<RoutesOf>,
     /// Their secrets.
     pub(crate) secrets: Hashed<SecretsOf>,
+    /// The configurations of their extensions.
+    pub(crate) extensions: Hashed<ExtensionConfigsOf>,
     /// Who they are.
     pub(crate) reader: Reader,
 }
@@ -63,6 +66,8 @@ impl Query<Snapshot> for FindingsOfView {
                 of_security(cx, &inbound.parts, tcp, &mut found);
                 of_certificates(cx, inbound, &ports, &mut found);
                 of_egress(cx, &inbound.parts.scope, &mut found);
+                let namespace = &inbound.parts.scope.namespace;
+                of_clients(cx, namespace, Lacks::Credential, &mut found);
             }
             Listens::Gateway(proxy) => self.of_gateway(cx, proxy, &mut found),
             Listens::Nothing => {}
@@ -71,11 +76,13 @@ impl Query<Snapshot> for FindingsOfView {
         of_size(cx, &parts, &mut found);
         if let Some(side) = parts.first() {
             if !side.capabilities.certificates.is_any() {
-                of_clients(cx, &side.scope.namespace, &mut found);
+                let namespace = &side.scope.namespace;
+                of_clients(cx, namespace, Lacks::Certificate, &mut found);
             }
             self.of_patches(cx, side, &mut found);
             found.extend(telemetry::findings(cx, &side.telemetry));
         }
+        self.of_resources(cx, &mut found);
         found.extend(self.secrets.findings(cx));
         for rule in self.routes.refused(cx) {
             let why = format!(
@@ -106,7 +113,33 @@ impl Query<Snapshot> for FindingsOfView {
     }
 }
 
+/// What could not be done to the resources of a set as objects wanted.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct FindingsOfSet(TypeSet);
+
+impl Query<Snapshot> for FindingsOfSet {
+    type Value = Arc<[Diagnostic]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let found = cx.query(&self.0).with_findings();
+        let found = found.iter().flat_map(|resource| resource.findings());
+        found.cloned().collect()
+    }
+}
+
 impl FindingsOfView {
+    /// What is reported with resources, but for endpoints: to read theirs would derive endpoints that no proxy asks for.
+    fn of_resources(&self, cx: &Cx<'_, Snapshot>, found: &mut Vec<Diagnostic>) {
+        for set in [
+            TypeSet::Clusters(self.clusters.clone(), self.reader.clone()),
+            TypeSet::Listeners(self.listeners.clone(), self.reader.clone()),
+            TypeSet::Routes(self.routes.clone(), self.reader.clone()),
+            TypeSet::Extensions(self.extensions.clone(), self.reader.clone()),
+        ] {
+            found.extend(cx.query(&FindingsOfSet(set)).iter().cloned());
+        }
+    }
+
     fn of_gateway(&self, cx: &Cx<'_, Snapshot>, proxy: &GatewayProxy, found: &mut Vec<Diagnostic>) {
         let merged = cx.query(&MergedGatewayOf(proxy.gateway.clone()));
         let merged = (*merged).clone();
@@ -117,13 +150,10 @@ impl FindingsOfView {
         of_security(cx, &proxy.parts, tcp, found);
         if let Some(merged) = &merged {
             found.extend(merged.refused.iter().cloned());
-            let listeners = cx.query(&TypeSet::Listeners(self.listeners.clone(), self.reader));
-            found.extend(listeners.iter().flat_map(|r| r.findings()).cloned());
             of_edge(cx, proxy, found);
         }
     }
 
-    /// What patches could not do is told with the resource that they should have been done to.
     fn of_patches(&self, cx: &Cx<'_, Snapshot>, side: &SidePartsOf, found: &mut Vec<Diagnostic>) {
         let selected = &side.patched;
         let left_out = cx.query(&PatchesLeftOut(selected.clone()));
@@ -138,14 +168,6 @@ impl FindingsOfView {
                 let path = format!("spec.configPatches[{at}].patch.value");
                 found.push(limits::exceeded((Kind::EnvoyFilter, object), path, why));
             }
-        }
-        if !cx.query(&ClusterPatchesOf(selected.clone())).is_empty() {
-            let set = cx.query(&TypeSet::Clusters(self.clusters.clone(), self.reader));
-            found.extend(set.iter().flat_map(|r| r.findings()).cloned());
-        }
-        if !of_listeners.is_empty() {
-            let set = cx.query(&TypeSet::Listeners(self.listeners.clone(), self.reader));
-            found.extend(set.iter().flat_map(|r| r.findings()).cloned());
         }
     }
 }
@@ -307,13 +329,56 @@ fn of_certificates(
     }
 }
 
-/// Rules by which the proxy, which has no certificates, should show one: it connects to nobody they are about.
-fn of_clients(cx: &Cx<'_, Snapshot>, namespace: &Namespace, found: &mut Vec<Diagnostic>) {
+/// What a proxy lacks that rules ask it to show to servers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Lacks {
+    /// A certificate of the mesh.
+    Certificate,
+    /// A Secret of a rule that does not select workloads, as sidecars do.
+    Credential,
+}
+
+impl Lacks {
+    fn why(self) -> &'static str {
+        match self {
+            Self::Certificate => {
+                "mutual TLS is ISTIO_MUTUAL and the proxy has no certificates: it connects to nobody there"
+            }
+            Self::Credential => {
+                "mutual TLS is MUTUAL and credentialName counts for sidecars only in a rule with a workloadSelector: \
+                 the proxy connects to nobody there"
+            }
+        }
+    }
+
+    fn is_asked(self, rule: &Object<DestinationRule>, policy: &TrafficPolicy) -> bool {
+        let ports = policy.port_level_settings.iter().map(|port| &port.tls);
+        let mut settings = std::iter::once(&policy.tls).chain(ports).flatten();
+        settings.any(|tls| match self {
+            Self::Certificate => tls.mode() == TlsMode::IstioMutual,
+            Self::Credential => {
+                let secret = &tls.credential_name;
+                tls.mode() == TlsMode::Mutual
+                    && rule.spec.workload_selector.is_none()
+                    && !secret.is_empty()
+                    && !secret.starts_with("configmap://")
+            }
+        })
+    }
+}
+
+/// Rules by which the proxy should show what it lacks: it connects to nobody they are about.
+fn of_clients(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    lacks: Lacks,
+    found: &mut Vec<Diagnostic>,
+) {
     let root = Namespace::from(cx.settings().mesh.root_namespace.as_str());
     let spaces: BTreeSet<&Namespace> = [namespace, &root].into();
     for space in spaces {
-        for (name, path) in cx.query(&MutualRules(space.clone())).iter() {
-            let why = "mutual TLS is ISTIO_MUTUAL and the proxy has no certificates: it connects to nobody there";
+        for (name, path) in cx.query(&MutualRules(space.clone(), lacks)).iter() {
+            let why = lacks.why();
             let severity = Severity::Error;
             let code = code::NO_CLIENT_CERTIFICATE;
             let finding = about_named(Kind::DestinationRule, name, code, severity, why);
@@ -322,10 +387,9 @@ fn of_clients(cx: &Cx<'_, Snapshot>, namespace: &Namespace, found: &mut Vec<Diag
     }
 }
 
-/// The DestinationRules of a namespace that ask clients for the mesh's certificates, each with the first field that
-/// does.
+/// The DestinationRules of a namespace that ask clients for what these lack, each with the first field that does.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct MutualRules(Namespace);
+struct MutualRules(Namespace, Lacks);
 
 impl Query<Snapshot> for MutualRules {
     type Value = Arc<[(ObjectName, String)]>;
@@ -343,17 +407,11 @@ impl Query<Snapshot> for MutualRules {
             });
             let path = std::iter::once(own)
                 .chain(subsets)
-                .find_map(|(path, policy)| asks(policy.as_ref()?).then_some(path))?;
+                .find_map(|(path, policy)| {
+                    self.1.is_asked(rule, policy.as_ref()?).then_some(path)
+                })?;
             Some((rule.meta.name.clone(), path))
         });
         asking.collect()
     }
-}
-
-fn asks(policy: &TrafficPolicy) -> bool {
-    let ports = policy.port_level_settings.iter().map(|port| &port.tls);
-    std::iter::once(&policy.tls)
-        .chain(ports)
-        .flatten()
-        .any(|tls| tls.mode() == TlsMode::IstioMutual)
 }

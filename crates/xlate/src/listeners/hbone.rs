@@ -15,6 +15,8 @@ use proto_envoy::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::
 use store::{Reads, Snapshot};
 use xds::Resource;
 
+use crate::judged;
+
 use super::access_log::of_failures;
 use super::parts::SidePartsOf;
 use crate::clusters::CONNECT_ORIGINATE;
@@ -59,6 +61,6 @@ impl Query<Snapshot> for ConnectOriginate {
             access_log: parts.tcp.listener_log.clone(),
             ..listener::Listener::default()
         };
-        Some(Arc::new(Resource::encode(CONNECT_ORIGINATE, &message)))
+        judged::listener(message, Vec::new())
     }
 }

@@ -308,7 +308,9 @@ impl OutboundListener {
                         .collect(),
                 };
                 for one in expanded {
-                    let matching = one.matching();
+                    let Some(matching) = one.matching().by_servable_names() else {
+                        continue;
+                    };
                     let free = !several || taken.insert(matching.identity());
                     if batch == 0 || free {
                         ready.push((one, matching));

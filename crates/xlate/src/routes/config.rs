@@ -5,10 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use incr::{Cx, Query};
 use model::host::Hostname;
-use prost::Message;
 use prost_types::Duration;
 use proto_envoy::envoy::config::route::v3::route::Action;
 use proto_envoy::envoy::config::route::v3::route_action::ClusterSpecifier;
@@ -19,7 +17,7 @@ use proto_istio::mesh::mesh_config::outbound_traffic_policy::Mode;
 use store::Snapshot;
 
 use super::client::RouteClient;
-use super::encode::ConfigBytes;
+use super::encode::{ConfigBytes, Written};
 use super::patched::Config;
 use super::plan::PlanOf;
 use super::rule::cluster_name;
@@ -71,8 +69,7 @@ impl Query<Snapshot> for ConfigOf {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
         let name = self.name.to_string();
-        let bytes = self.encoded(cx, &name);
-        Arc::new(Resource::from_bytes(name, bytes))
+        Arc::new(self.encoded(cx, &name).resource(name))
     }
 }
 
@@ -81,7 +78,7 @@ impl Config for ConfigOf {
         self.name.to_string()
     }
 
-    fn encoded(&self, cx: &Cx<'_, Snapshot>, name: &str) -> Bytes {
+    fn encoded(&self, cx: &Cx<'_, Snapshot>, name: &str) -> Written {
         let scope = cx.query(&ScopeOf(self.client.scope.clone()));
         let port = match &self.name {
             RouteName::Port(port) | RouteName::Sniffed(_, port) | RouteName::Proxyless(_, port) => {
@@ -95,7 +92,7 @@ impl Config for ConfigOf {
                 validate_clusters: Some(false),
                 ..RouteConfiguration::default()
             };
-            return nothing.encode_to_vec().into();
+            return ConfigBytes::new(&nothing).finish();
         };
         let plan = cx.query(&PlanOf {
             client: self.client.clone(),
@@ -112,7 +109,7 @@ impl Config for ConfigOf {
                 ..RouteConfiguration::default()
             });
             for host in plan.covering(&host.to_ascii_lowercase()) {
-                bytes.host(&host.head, [&**host.routes.get(cx).bytes()]);
+                bytes.host(&host.head, &host.routes.get(cx));
             }
             return bytes.finish();
         }
@@ -121,15 +118,18 @@ impl Config for ConfigOf {
             let found = plan
                 .of_domain(&host.to_ascii_lowercase())
                 .or_else(|| plan.of_domain(host));
-            if let Some(host) = found {
-                let head = host.encode_head(vec!["*".to_owned()], self.client.attempt_count);
-                bytes.host(&head, [&**host.routes.get(cx).bytes()]);
+            let everything = || vec!["*".to_owned()];
+            if let Some(host) = found
+                && let Some(head) = host.encode_head(everything(), self.client.attempt_count)
+            {
+                bytes.host(&head, &host.routes.get(cx));
             }
         } else {
+            bytes.found(&plan.found);
             for host in &plan.hosts {
-                bytes.host(&host.head, [&**host.routes.get(cx).bytes()]);
+                bytes.host(&host.head, &host.routes.get(cx));
             }
-            bytes.message(&catch_all(
+            bytes.message(catch_all(
                 &scope,
                 self.client.attempt_count,
                 self.client.forwarded_host,

@@ -10,13 +10,13 @@ mod written;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use incr::{Cx, KeyedMap, Query};
+use judge::Domains;
+use model::diagnostic::Diagnostic;
 use model::host::{Hostname, more_specific};
 use model::object::ObjectName;
 use model::service::Service;
 use model::session::Session;
-use prost::Message;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
 use proto_envoy::envoy::config::route::v3::virtual_host::TlsRequirementType;
 use store::{Reads, Snapshot};
@@ -24,13 +24,14 @@ use store::{Reads, Snapshot};
 use super::client::RouteClient;
 use super::config::configuration;
 use super::domains::with_port;
-use super::encode::ConfigBytes;
+use super::encode::{ConfigBytes, Head, Written};
 use super::filters;
 use super::headers;
 use super::patched::Config;
 use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 
+use crate::judged;
 use mesh::challenges::{Answer, Challenges};
 use mesh::edge::AskedOf;
 use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf, is_tls};
@@ -60,8 +61,7 @@ impl Query<Snapshot> for GatewayConfigOf {
     type Value = Arc<Resource>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<Resource> {
-        let bytes = self.encoded(cx, &self.name);
-        Arc::new(Resource::from_bytes(self.name.clone(), bytes))
+        Arc::new(self.encoded(cx, &self.name).resource(self.name.clone()))
     }
 }
 
@@ -70,7 +70,7 @@ impl Config for GatewayConfigOf {
         self.name.to_string()
     }
 
-    fn encoded(&self, cx: &Cx<'_, Snapshot>, name: &str) -> Bytes {
+    fn encoded(&self, cx: &Cx<'_, Snapshot>, name: &str) -> Written {
         let hosts = cx.query(&WrittenHostsOf(self.clone()));
         let mut config = configuration(name);
         let asked = cx.query(&AskedOf((*self.gateway).clone()));
@@ -84,6 +84,7 @@ impl Config for GatewayConfigOf {
             headers::tell_address(&mut config);
         }
         let mut bytes = ConfigBytes::new(&config);
+        bytes.found(hosts.left_out());
         hosts.iter().for_each(|host| bytes.append(host));
         bytes.finish()
     }
@@ -115,6 +116,8 @@ struct GatewayPlanOf(GatewayConfigOf);
 #[derive(PartialEq, Debug, Default)]
 struct GatewayPlan {
     hosts: Vec<GatewayHost>,
+    /// The domains that no virtual host has, because another has them or they are not any.
+    found: Vec<Diagnostic>,
     /// The rules whose requests are refused, because their routes would be copied too often.
     refused: BTreeSet<ObjectName>,
     /// Everything is closed, because what is to be closed would be copied too often.
@@ -134,7 +137,7 @@ pub(super) fn refused(
 #[derive(PartialEq, Debug)]
 struct GatewayHost {
     /// Its own fields, encoded.
-    head: Bytes,
+    head: Head,
     routes: Vec<Arc<RuleRoutes>>,
 }
 
@@ -386,16 +389,17 @@ impl Hosts<'_, '_> {
         let attempt_count = self.key.client.attempt_count;
         if self.hosts.is_empty() {
             // Without routes every request is answered with 404.
-            let nothing = VirtualHost {
+            let nothing = Head::of(VirtualHost {
                 name: with_port("blackhole", port),
                 domains: vec!["*".to_owned()],
                 ..VirtualHost::default()
-            };
+            });
+            let nothing = nothing.map(|head| GatewayHost {
+                head,
+                routes: Vec::new(),
+            });
             return Arc::new(GatewayPlan {
-                hosts: vec![GatewayHost {
-                    head: nothing.encode_to_vec().into(),
-                    routes: Vec::new(),
-                }],
+                hosts: nothing.into_iter().collect(),
                 ..GatewayPlan::default()
             });
         }
@@ -414,9 +418,10 @@ impl Hosts<'_, '_> {
         }
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
         let closes_all = closed::too_many(&self.closed, &hosts);
+        let found = share_out(&mut hosts);
         let hosts = hosts
             .into_iter()
-            .map(|host| {
+            .filter_map(|host| {
                 let session = host.session.iter();
                 let answers = &host.answers;
                 let answered = (!answers.is_empty())
@@ -424,7 +429,7 @@ impl Hosts<'_, '_> {
                 let require_tls = host.require_tls && answered.is_none();
                 let mut routes = answered.unwrap_or_default();
                 routes.extend(closed::routes(&self.closed, closes_all, &host.domains));
-                let head = VirtualHost {
+                let head = Head::of(VirtualHost {
                     name: host.name,
                     domains: host.domains,
                     require_tls: if require_tls {
@@ -438,19 +443,42 @@ impl Hosts<'_, '_> {
                         .collect(),
                     routes,
                     ..VirtualHost::default()
-                };
-                GatewayHost {
-                    head: head.encode_to_vec().into(),
+                })?;
+                Some(GatewayHost {
+                    head,
                     routes: host.routes,
-                }
+                })
             })
             .collect();
         Arc::new(GatewayPlan {
             hosts,
+            found,
             refused,
             closes_all,
         })
     }
+}
+
+/// Gives each domain to the first virtual host that wants it; says which are left out.
+fn share_out(hosts: &mut [Host]) -> Vec<Diagnostic> {
+    let mut domains = Domains::default();
+    let mut found = Vec::new();
+    for (at, host) in hosts.iter_mut().enumerate() {
+        let Host {
+            domains: wanted,
+            name,
+            ..
+        } = host;
+        wanted.retain(|domain| match domains.take(domain, at) {
+            Ok(()) => true,
+            Err(fault) => {
+                let effect = format!("virtual host {name}: a domain is left out");
+                found.push(judged::finding(None, &effect, &fault));
+                false
+            }
+        });
+    }
+    found
 }
 
 /// What the routes of a rule weigh.

@@ -2,7 +2,8 @@
 //!
 //! Istio: pilot/pkg/networking/core/route/route.go ConsistentHashToHashPolicy and HashForHTTPDestination, 1.32.
 
-use prost::Message;
+use judge::{Fault, judge};
+use prost::{Message, Name};
 use proto_envoy::envoy::config::route::v3::route_action::HashPolicy;
 use proto_envoy::envoy::config::route::v3::route_action::hash_policy::{
     ConnectionProperties, Cookie, CookieAttribute, Header, PolicySpecifier, QueryParameter,
@@ -55,11 +56,25 @@ fn consistent(balancer: &LoadBalancerSettings) -> Option<&ConsistentHashLb> {
     }
 }
 
-/// What a route must say so that the cluster can hash.
+/// What a route must say so that the cluster can hash; `None` where Envoy would refuse that, and the route with it, which may
+/// be another's than the rule that says it.
 pub(super) fn policy(hash: &ConsistentHashLb) -> Option<HashPolicy> {
     if hash.encoded_len() > HASH_BYTES {
         return None;
     }
+    made(hash).filter(|policy| judged(policy).is_ok())
+}
+
+/// Why Envoy would refuse a route that hashes so.
+pub(crate) fn fault(hash: &ConsistentHashLb) -> Option<Fault> {
+    made(hash).and_then(|policy| judged(&policy).err())
+}
+
+fn judged(policy: &HashPolicy) -> Result<(), Fault> {
+    judge(&HashPolicy::full_name(), &policy.encode_to_vec())
+}
+
+fn made(hash: &ConsistentHashLb) -> Option<HashPolicy> {
     let specifier = match hash.hash_key.as_ref()? {
         HashKey::HttpHeaderName(name) => PolicySpecifier::Header(Header {
             header_name: name.clone(),

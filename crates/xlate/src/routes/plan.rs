@@ -8,22 +8,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use incr::{Cx, KeyedMap, KeyedSet, Query};
+use incr::{Cx, KeyedSet, Query};
+use model::diagnostic::Diagnostic;
 use model::host::{Hostname, matches};
-use model::service::{Resolution, Service};
+use model::service::{Registry, Resolution, Service};
 use model::session::Session;
-use prost::Message;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
 use store::{Reads, Snapshot};
 
 use super::client::RouteClient;
 use super::domains::{Claimed, Domains, Speaker, bracketed, with_port};
-use super::encode::RouteList;
+use super::encode::{Head, RouteList};
 use super::filters;
 use super::named::{Named, Specificity};
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 use super::service::ServiceRoutes;
+use crate::judged;
 use mesh::scope::suspects_in;
 use mesh::scope::{EgressScope, ScopeOf, SidecarScope};
 use mesh::virtual_service::{DestinationsOf, MESH, Semantics, VirtualServiceHead};
@@ -43,7 +43,9 @@ pub(super) struct PlanOf {
 #[derive(PartialEq, Debug, Default)]
 pub(super) struct Plan {
     pub(super) hosts: Vec<PlannedHost>,
-    by_domain: KeyedMap<String, usize>,
+    domains: judge::Domains,
+    /// The domains that no virtual host has, because another has them or they are not any.
+    pub(super) found: Vec<Diagnostic>,
     /// The domains with a wildcard, without ports.
     wildcards: Vec<(String, usize)>,
 }
@@ -58,24 +60,30 @@ impl Plan {
             .iter()
             .filter(|(domain, _)| matches(domain, host));
         let mut found: BTreeSet<usize> = wildcards.map(|(_, at)| *at).collect();
-        found.extend(self.by_domain.get(host));
+        found.extend(self.domains.owner(host));
         found.into_iter().filter_map(|at| self.hosts.get(at))
     }
 
     /// The virtual host of a domain.
     pub(super) fn of_domain(&self, domain: &str) -> Option<&PlannedHost> {
-        self.hosts.get(*self.by_domain.get(domain)?)
+        self.hosts.get(self.domains.owner(domain)?)
     }
 }
 
 /// A virtual host without its routes.
 #[derive(PartialEq, Debug)]
 pub(super) struct PlannedHost {
-    pub(super) name: String,
-    pub(super) session: Option<Session>,
+    own: HostFields,
     pub(super) routes: RouteSource,
     /// Its own fields, encoded.
-    pub(super) head: Bytes,
+    pub(super) head: Head,
+}
+
+/// What a virtual host says beside its domains and routes.
+#[derive(PartialEq, Debug)]
+struct HostFields {
+    name: String,
+    session: Option<Session>,
 }
 
 /// Where routes come from.
@@ -327,6 +335,26 @@ fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, groups: &[Group<'_>]) -> Plan {
             claimed.full.insert(service.host.to_string());
         }
     }
+    let mut shadowing: BTreeSet<&str> = BTreeSet::new();
+    for group in groups {
+        for service in &group.services {
+            let is_external = service.service.registry == Registry::External;
+            if is_external && is_short(&service.host, &key.client.dns_domain, &claimed.full) {
+                shadowing.insert(&service.host);
+            }
+        }
+    }
+    // By these names proxies mean a Service of the cluster.
+    for group in groups {
+        for service in group
+            .services
+            .iter()
+            .filter(|s| shadowing.contains(&*s.host))
+        {
+            claimed.full.remove(&with_port(&service.host, group.port));
+            claimed.full.remove(&*service.host);
+        }
+    }
     let mut planned = Planned {
         cx,
         key,
@@ -347,11 +375,28 @@ fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, groups: &[Group<'_>]) -> Plan {
             planned.add(group, &host, None, domains);
         }
         for service in &group.services {
-            let domains = planned.domains(service, group.port);
+            let mut domains = planned.domains(service, group.port);
+            if shadowing.contains(&*service.host) {
+                let taken = [
+                    service.host.to_string(),
+                    with_port(&service.host, group.port),
+                ];
+                domains.all.retain(|domain| !taken.contains(domain));
+            }
             planned.add(group, &service.host, Some(&service.service), domains);
         }
     }
     planned.finish()
+}
+
+/// Whether a host is a short name of a service of the cluster, for proxies of a DNS domain.
+fn is_short(host: &str, dns_domain: &str, hosts: &KeyedSet<String>) -> bool {
+    if !dns_domain.contains(".svc.") {
+        return false;
+    }
+    let wider = std::iter::successors(Some(dns_domain), |domain| Some(domain.split_once('.')?.1));
+    let mut full = wider.take(3).map(|domain| format!("{host}.{domain}"));
+    full.any(|full| hosts.contains(&full))
 }
 
 struct Planned<'a, 'c> {
@@ -359,7 +404,7 @@ struct Planned<'a, 'c> {
     key: &'a PlanOf,
     claimed: Claimed,
     names: BTreeSet<String>,
-    hosts: Vec<(PlannedHost, Vec<String>)>,
+    hosts: Vec<(HostFields, RouteSource, Vec<String>)>,
 }
 
 impl Planned<'_, '_> {
@@ -396,12 +441,7 @@ impl Planned<'_, '_> {
         }
         let sessions = self.cx.settings().features.persistent_session_filter;
         let session = service.filter(|_| sessions).and_then(|s| session_of(s));
-        let host = PlannedHost {
-            name,
-            session,
-            routes: group.routes.clone(),
-            head: Bytes::new(),
-        };
+        let host = HostFields { name, session };
         // Where many ports share a configuration, only those of port 80 are called without port.
         let called_with_port = self.key.port == 0 && group.port != 80;
         let domains = domains.into_iter();
@@ -409,22 +449,32 @@ impl Planned<'_, '_> {
             .filter(|d| !called_with_port || d.contains(':'))
             .collect();
         if !domains.is_empty() {
-            self.hosts.push((host, domains));
+            self.hosts.push((host, group.routes.clone(), domains));
         }
     }
 
     fn finish(mut self) -> Plan {
-        self.hosts.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        self.hosts.sort_by(|(a, ..), (b, ..)| a.name.cmp(&b.name));
         let mut plan = Plan::default();
-        for (at, (mut host, domains)) in self.hosts.into_iter().enumerate() {
-            for domain in &domains {
-                if domain.starts_with('*') && !domain.contains(':') {
-                    plan.wildcards.push((domain.clone(), at));
+        for (own, routes, mut domains) in self.hosts {
+            let at = plan.hosts.len();
+            domains.retain(|domain| match plan.domains.take(domain, at) {
+                Ok(()) => true,
+                Err(fault) => {
+                    let effect = format!("virtual host {}: a domain is left out", own.name);
+                    plan.found.push(judged::finding(None, &effect, &fault));
+                    false
                 }
-                plan.by_domain.insert(domain.clone(), at);
+            });
+            let Some(head) = own.encode(domains.clone(), self.key.client.attempt_count) else {
+                continue;
+            };
+            for domain in domains {
+                if domain.starts_with('*') && !domain.contains(':') {
+                    plan.wildcards.push((domain, at));
+                }
             }
-            host.head = host.encode_head(domains, self.key.client.attempt_count);
-            plan.hosts.push(host);
+            plan.hosts.push(PlannedHost { own, routes, head });
         }
         plan
     }
@@ -432,18 +482,23 @@ impl Planned<'_, '_> {
 
 impl PlannedHost {
     /// Its own fields with the domains given.
-    pub(super) fn encode_head(&self, domains: Vec<String>, attempt_count: bool) -> Bytes {
+    pub(super) fn encode_head(&self, domains: Vec<String>, attempt_count: bool) -> Option<Head> {
+        self.own.encode(domains, attempt_count)
+    }
+}
+
+impl HostFields {
+    fn encode(&self, domains: Vec<String>, attempt_count: bool) -> Option<Head> {
         let session = self
             .session
             .iter()
             .map(|s| (filters::SESSION.to_owned(), any(&filters::session(s))));
-        let head = VirtualHost {
+        Head::of(VirtualHost {
             name: self.name.clone(),
             domains,
             include_request_attempt_count: attempt_count,
             typed_per_filter_config: session.collect(),
             ..VirtualHost::default()
-        };
-        head.encode_to_vec().into()
+        })
     }
 }

@@ -21,6 +21,7 @@ use store::{Reads, Snapshot};
 use super::encode::RouteList;
 use super::matching::is_catch_all;
 use super::{action, edge, hash};
+use crate::judged;
 use mesh::destination_rule::{Client, MergedDestinationRule, Side, rule_for};
 use mesh::virtual_service::{RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf};
 
@@ -100,8 +101,17 @@ impl Query<Snapshot> for RuleRoutes {
             .as_ref()
             .as_ref()
             .map_or_else(Vec::new, |rule| build(&Building::new(cx, self, rule)));
-        let flagged = routes.iter().map(|(route, catch_all)| (route, *catch_all));
-        Arc::new(RouteList::of(flagged))
+        let flagged = routes.iter().map(|built| (&built.route, built.takes_all));
+        Arc::new(RouteList::of(flagged, |at, fault| {
+            let built = &routes[at];
+            let object = judged::of_rule(cx, &self.rule, &built.route.name);
+            let is_own = object.name == self.rule;
+            let found = judged::finding(Some(object), "requests for the route get 503", fault);
+            match is_own {
+                true => found.at(format!("spec.http[{}]", built.at)),
+                false => found,
+            }
+        }))
     }
 }
 
@@ -206,13 +216,25 @@ pub(super) fn cluster_name(port: u32, subset: &str, host: &str) -> String {
     format!("outbound|{port}|{subset}|{host}")
 }
 
-/// The routes of a rule, each with whether it, or the one that it belongs to, takes every request.
-fn build(building: &Building<'_>) -> Vec<(Route, bool)> {
+/// A route of a rule.
+struct Built {
+    route: Route,
+    /// Whether it, or the one that it belongs to, takes every request.
+    takes_all: bool,
+    /// The place of the HTTP route in the rule.
+    at: usize,
+}
+
+/// The routes of a rule.
+fn build(building: &Building<'_>) -> Vec<Built> {
     let mut routes = Vec::new();
-    let mut add = |at: usize, route: Route, last: bool| {
+    let mut add = |at: usize, route: Route, takes_all: bool| {
         let variants = edge::before(building, at, &route);
-        routes.extend(variants.into_iter().map(|variant| (variant, last)));
-        routes.push((route, last));
+        routes.extend(variants.into_iter().chain([route]).map(|route| Built {
+            route,
+            takes_all,
+            at,
+        }));
     };
     for (at, http) in building.rule.spec.http.iter().enumerate() {
         if http.r#match.is_empty() {

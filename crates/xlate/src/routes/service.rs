@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use judge::Fault;
 use model::host::Hostname;
 use model::labels::Labels;
 use model::names::Namespace;
@@ -18,6 +19,7 @@ use super::domains::with_port;
 use super::encode::RouteList;
 use super::rule::cluster_name;
 use super::{action, hash, matching, retry};
+use crate::judged;
 use mesh::destination_rule::{Client, Side, rule_for};
 
 /// The name of routes that no rule made.
@@ -55,7 +57,9 @@ impl Query<Snapshot> for ServiceRoutes {
             let hashed = hash::of_port(rule.spec(), self.port);
             action.hash_policy.extend(hashed.and_then(hash::policy));
         }
-        Arc::new(RouteList::new(&[default_route(action, operation)]))
+        let effect = || format!("requests for {} get 503", with_port(&self.host, self.port));
+        let tell = |fault: &Fault| judged::finding(None, &effect(), fault);
+        Arc::new(RouteList::new(&[default_route(action, operation)], tell))
     }
 }
 

@@ -242,7 +242,7 @@ fn without_suffix(object: &ObjectName) -> ObjectName {
     ObjectName::new(object.namespace.clone(), name).in_cluster(object.cluster.as_ref())
 }
 
-fn inline(bytes: &[u8]) -> DataSource {
+pub(super) fn inline(bytes: &[u8]) -> DataSource {
     DataSource {
         specifier: Some(data_source::Specifier::InlineBytes(
             bytes::Bytes::copy_from_slice(bytes),

@@ -2,15 +2,17 @@
 //!
 //! Istio's agent makes the same two of what it asked for: security/pkg/nodeagent/sds/sdsservice.go, 1.32.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use mesh::trust::TrustBundle;
+use mesh::trust::{TrustBundle, own_domains};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
 use store::{Reads, Snapshot};
 use xds::Resource;
 
 use super::made::{KeyProvider, certificate, validation};
+use super::spiffe;
 use crate::clusters::sds;
 
 /// The certificate of an identity with its key; `None` until it is there.
@@ -31,7 +33,8 @@ impl Query<Snapshot> for OwnCertificate {
     }
 }
 
-/// The roots of the mesh, with those that it takes from elsewhere; `None` until its own are there.
+/// The roots of the mesh, with those that it takes from elsewhere, each bound to its trust domains; `None` until its own are
+/// there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct OwnRoots;
 
@@ -40,10 +43,21 @@ impl Query<Snapshot> for OwnRoots {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let own = cx.roots()?;
-        let roots = cx.query(&TrustBundle).concat();
-        let revoked = own.revoked.as_ref().map(|list| list.as_bytes());
-        (!roots.is_empty()).then(|| secret(sds::ROOT, validation(roots.as_bytes(), revoked)))
+        let roots = cx.query(&TrustBundle);
+        let (pem, revoked) = (text(&roots.own), own.revoked.as_deref());
+        if pem.is_empty() {
+            return None;
+        }
+        let content = match roots.foreign.is_empty() {
+            true => validation(pem.as_bytes(), revoked.map(str::as_bytes)),
+            false => spiffe::validation(&own_domains(&cx.settings().mesh), &roots, revoked),
+        };
+        Some(secret(sds::ROOT, content))
     }
+}
+
+fn text(roots: &BTreeSet<Arc<str>>) -> String {
+    roots.iter().map(|pem| &**pem).collect()
 }
 
 fn secret(name: &str, content: tls::secret::Type) -> Arc<Resource> {

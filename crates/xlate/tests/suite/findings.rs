@@ -4,5 +4,5 @@
 
 mod authorization;
 mod others;
-mod support;
+pub(crate) mod support;
 mod tokens;

@@ -171,3 +171,49 @@ fn a_new_service_builds_its_own_listener_and_no_other() {
         assert!(Arc::ptr_eq(old, new), "{} was built again", old.name);
     }
 }
+
+#[test]
+fn server_names_differ_in_more_than_case_and_have_whole_wildcards() {
+    let entry = |name: &str, hosts: &str| {
+        format!(
+            "
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{ name: {name}, namespace: shop }}
+spec:
+  hosts: {hosts}
+  location: MESH_EXTERNAL
+  ports: [{{ number: 443, name: tls, protocol: TLS }}]
+  resolution: NONE
+"
+        )
+    };
+    let yaml = [
+        entry("one", "[api.vendor.example]"),
+        entry("two", "[API.vendor.example]"),
+        entry("three", "['*gallery.vendor.example', '*.Vendor.example']"),
+        entry("bank", "[api.bank.example]"),
+    ];
+    let world = World::of(&yaml.concat());
+    let proxy = node(&serde_json::json!({
+        "id": "sidecar~10.1.0.1~web-0.shop~shop.svc.cluster.local",
+        "metadata": {"NAMESPACE": "shop", "CLUSTER_ID": "Kubernetes"},
+    }));
+    let view = world.view(&proxy);
+    let set = world.set(&view, TypeUrl::Listener);
+    let listener = decode(
+        TypeUrl::Listener.as_str(),
+        &set.get("0.0.0.0_443").unwrap().body,
+    );
+    let chains = listener["filter_chains"].as_array().unwrap();
+    let names = chains
+        .iter()
+        .flat_map(|chain| chain["filter_chain_match"]["server_names"].as_array());
+    let mut names: Vec<&str> = names.flatten().filter_map(Value::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        ["*.vendor.example", "api.bank.example", "api.vendor.example"]
+    );
+}

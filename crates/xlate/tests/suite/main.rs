@@ -1,25 +1,30 @@
 //! The tests of the crate from outside, as one program: each program links all that the crate uses.
 
 mod challenges;
+mod closed;
 mod clusters;
 mod edge;
 mod edge_options;
 mod extensions;
 mod findings;
 mod flat;
+mod forgeries;
 mod gateways;
 mod incremental;
 mod istio_tests;
+mod judged;
 mod limits;
 mod listeners;
 mod name_table;
 mod networks;
+mod partners;
 mod pools;
 mod proxies;
 mod proxies_of_edge;
 mod remote;
 mod remote_ingresses;
 mod routes;
+mod secrecy;
 mod secrets;
 mod sessions;
 mod telemetry;

@@ -220,6 +220,7 @@ fn with_options(objects: &str) -> World {
     let stated = [
         ("PILOTHOUSE_INGRESS_CLASSES", "higress"),
         ("PILOTHOUSE_INGRESS_NAMESPACE", "edge"),
+        ("PILOTHOUSE_SECRET_TEMPLATES", "true"),
     ];
     let stated = stated.map(|(name, value)| (name.to_owned(), value.to_owned()));
     settings.features = Arc::new(Features::from_env(stated));

@@ -19,11 +19,11 @@ use testkit::{World, decode, node, settings};
 use xds::TypeUrl;
 use xlate::View;
 
-const EC: (&str, &str) = (
+pub(crate) const EC: (&str, &str) = (
     include_str!("../../../model/src/x509/keys/ec.crt"),
     include_str!("../../../model/src/x509/keys/ec.pkcs8.key"),
 );
-const RSA: (&str, &str) = (
+pub(crate) const RSA: (&str, &str) = (
     include_str!("../../../model/src/x509/keys/rsa.crt"),
     include_str!("../../../model/src/x509/keys/rsa.pkcs1.key"),
 );
@@ -79,7 +79,7 @@ fn here(world: &World) -> Arc<View> {
 }
 
 /// The secrets of a view, as JSON by name.
-fn secrets(world: &World, view: &Arc<View>) -> Vec<(String, Value)> {
+pub(crate) fn secrets(world: &World, view: &Arc<View>) -> Vec<(String, Value)> {
     let set = world.set(view, TypeUrl::Secret);
     let shown = set.iter().map(|r| {
         (
@@ -321,7 +321,7 @@ fn hardware_gets_the_private_key_where_the_proxy_says_so() {
 }
 
 /// A sidecar of the namespace `shop` without an agent that wants its certificate from us.
-fn stock(token: Option<&str>, metadata: &Value) -> Arc<model::node::Node> {
+pub(crate) fn stock(token: Option<&str>, metadata: &Value) -> Arc<model::node::Node> {
     let mut described = json!({
         "id": "sidecar~10.1.0.9~cart-0.shop~shop.svc.cluster.local",
         "metadata": {"NAMESPACE": "shop", "PILOTHOUSE_CERTIFICATES": "ads"},
@@ -334,9 +334,9 @@ fn stock(token: Option<&str>, metadata: &Value) -> Arc<model::node::Node> {
     node(&described)
 }
 
-const CART: &str = "spiffe://cluster.local/ns/shop/sa/cart";
+pub(crate) const CART: &str = "spiffe://cluster.local/ns/shop/sa/cart";
 
-fn certificate(identity: &str, (chain, key): (&str, &str)) -> Change {
+pub(crate) fn certificate(identity: &str, (chain, key): (&str, &str)) -> Change {
     let made = WorkloadCertificate {
         chain: chain.into(),
         key: PrivateKey::from_pem(key),
@@ -344,7 +344,7 @@ fn certificate(identity: &str, (chain, key): (&str, &str)) -> Change {
     Change::Certificate(identity.into(), Some(Arc::new(made)))
 }
 
-fn roots(text: &str) -> Change {
+pub(crate) fn roots(text: &str) -> Change {
     Change::Roots(Some(Arc::new(MeshRoots {
         roots: text.into(),
         revoked: None,

@@ -1,4 +1,4 @@
-//! Secret templates: where values are put in, who may have which, and what stands for those that are not there.
+//! Secret templates: where values are put in, which objects may have which, and what becomes of resources without them.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
@@ -62,6 +62,20 @@ spec:
     )
 }
 
+/// A world in which templates are on, with these objects.
+fn world(objects: &str) -> World {
+    let features = Features {
+        secret_templates: true,
+        ..Features::default()
+    };
+    let mut world = World::new(model::settings::Settings {
+        features: Arc::new(features),
+        ..settings("")
+    });
+    world.put(objects);
+    world
+}
+
 fn secret(namespace: &str, value: &str) -> String {
     let data = json!({ "token": value });
     format!(
@@ -69,22 +83,26 @@ fn secret(namespace: &str, value: &str) -> String {
     )
 }
 
-/// A proxy that has proven to be of a namespace.
-fn view(world: &World, proven: &str) -> Arc<View> {
+/// A proxy that states a namespace, and has proven to be of one.
+fn view(world: &World, stated: &str, proven: &str) -> Arc<View> {
     world.view(&node(&json!({
-        "id": "sidecar~10.1.0.1~web-0.shop~shop.svc.cluster.local",
-        "metadata": {"NAMESPACE": "shop", "CLUSTER_ID": "Kubernetes"},
+        "id": format!("sidecar~10.1.0.1~web-0.{stated}~{stated}.svc.cluster.local"),
+        "metadata": {"NAMESPACE": stated, "CLUSTER_ID": "Kubernetes"},
         "token": format!("sa:{proven}:web"),
     })))
 }
 
 /// The resources that objects with templates had a say in, as they are sent and as they are shown.
 fn texts(world: &World) -> Vec<(TypeUrl, Arc<Resource>, String, String)> {
-    texts_for(world, "shop")
+    texts_for(world, "shop", "shop")
 }
 
-fn texts_for(world: &World, proven: &str) -> Vec<(TypeUrl, Arc<Resource>, String, String)> {
-    let view = view(world, proven);
+fn texts_for(
+    world: &World,
+    stated: &str,
+    proven: &str,
+) -> Vec<(TypeUrl, Arc<Resource>, String, String)> {
+    let view = view(world, stated, proven);
     let types = [
         TypeUrl::Cluster,
         TypeUrl::Listener,
@@ -123,7 +141,7 @@ const ALL: [TypeUrl; 4] = [
 
 #[test]
 fn values_are_put_into_every_kind_of_resource_and_shown_of_none() {
-    let mut world = World::of(&objects("shop", "secret.api"));
+    let mut world = self::world(&objects("shop", "secret.api"));
     world.put(&secret("shop", "s3cr3t"));
     let found = texts(&world);
     assert_eq!(types(&found), ALL);
@@ -140,17 +158,33 @@ fn values_are_put_into_every_kind_of_resource_and_shown_of_none() {
     }
 }
 
+/// The configuration of a filter that refuses every request.
+const REFUSES: &str = r#""typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC","rules":{}}"#;
+
+/// Whether a resource without its value is closed; where nothing of it protects, it has a text that nobody can guess.
+fn is_closed(ty: TypeUrl, sent: &str) -> bool {
+    assert!(!sent.contains("${secret."), "{ty:?} {sent}");
+    match ty {
+        TypeUrl::Route => {
+            sent.contains(r#""direct_response":{"status":503}"#) && !sent.contains("no-value")
+        }
+        TypeUrl::Listener => sent.contains(&format!(r#""name":"lua",{REFUSES}"#)),
+        TypeUrl::Extension => sent.contains(REFUSES),
+        _ => sent.contains("no-value-"),
+    }
+}
+
 #[test]
-fn what_has_no_value_is_nothing_that_anybody_knows() {
+fn what_needs_a_value_that_is_not_there_is_closed() {
     let unknown = |world: &World| {
         let found = texts(world);
         assert_eq!(types(&found), ALL);
-        for (ty, _, sent, _) in found {
-            assert!(sent.contains("no-value"), "{ty:?} {sent}");
-            assert!(!sent.contains("${secret."), "{ty:?} {sent}");
+        for (ty, resource, sent, _) in found {
+            assert!(is_closed(ty, &sent), "{ty:?} {sent}");
+            assert_eq!(resource.findings()[0].code, "PIL0116");
         }
     };
-    let mut world = World::of(&objects("shop", "secret.api"));
+    let mut world = self::world(&objects("shop", "secret.api"));
     unknown(&world);
     world.put("{apiVersion: v1, kind: Secret, metadata: {name: api, namespace: shop}, stringData: {other: key}}");
     unknown(&world);
@@ -172,38 +206,38 @@ fn what_has_no_value_is_nothing_that_anybody_knows() {
 
 #[test]
 fn secrets_of_other_namespaces_are_for_those_that_configure_all() {
-    let mut world = World::of(&objects("shop", "secret.ops/api"));
+    let mut world = self::world(&objects("shop", "secret.ops/api"));
     world.put(&secret("ops", "s3cr3t"));
     assert!(
         texts(&world)
             .iter()
             .all(|(.., sent, _)| !sent.contains("s3cr3t"))
     );
-    let mut world = World::of(&objects("istio-system", "secret.ops/api"));
+    let mut world = self::world(&objects("istio-system", "secret.ops/api"));
     world.put(&secret("ops", "s3cr3t"));
-    let found = texts(&world);
+    let found = texts_for(&world, "istio-system", "istio-system");
     assert_eq!(types(&found), ALL);
     assert!(found.iter().all(|(.., sent, _)| sent.contains("s3cr3t")));
 }
 
 #[test]
 fn values_are_for_proxies_that_have_proven_who_they_are() {
-    let mut world = World::of(&objects("shop", "secret.api"));
+    let mut world = self::world(&objects("shop", "secret.api"));
     world.put(&secret("shop", "s3cr3t"));
     // Of its namespace, of another, and of none.
     for (proven, has) in [("shop", true), ("other", false), ("", false)] {
-        let found = texts_for(&world, proven);
+        let found = texts_for(&world, "shop", proven);
         assert_eq!(types(&found), ALL);
         for (ty, _, sent, _) in found {
             assert_eq!(sent.contains("s3cr3t"), has, "{proven} {ty:?}");
-            assert_eq!(sent.contains("no-value"), !has, "{proven} {ty:?}");
+            assert_eq!(is_closed(ty, &sent), !has, "{proven} {ty:?}");
         }
     }
 }
 
 #[test]
 fn a_value_is_text_and_no_syntax() {
-    let mut world = World::of(&objects("shop", "secret.api"));
+    let mut world = self::world(&objects("shop", "secret.api"));
     world.put(&secret("shop", r#"a"b\c 100%"#));
     for (ty, _, sent, _) in texts(&world) {
         match ty {
@@ -217,19 +251,19 @@ fn a_value_is_text_and_no_syntax() {
     // A header has no line breaks.
     world.put(&secret("shop", "a\r\nx-admin: yes"));
     for (ty, _, sent, _) in texts(&world) {
-        assert_eq!(sent.contains("no-value"), ty == TypeUrl::Route, "{sent}");
+        assert_eq!(is_closed(ty, &sent), ty == TypeUrl::Route, "{sent}");
     }
 }
 
 #[test]
 fn values_of_a_namespace_leave_room_for_those_of_others() {
-    let mut world = World::of(&objects("shop", "secret.api"));
+    let mut world = self::world(GATEWAY);
     let rule = |namespace: &str, count: usize| {
         let header = |n: usize| format!("x-{n}: \"${{secret.api.token}}\"");
         let headers: Vec<String> = (0..count).map(header).collect();
         format!(
             "{{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {{name: r, namespace: {namespace}}}, spec: {{hosts: \
-             [{namespace}.example.com], http: [{{headers: {{request: {{set: {{{}}}}}}}, route: [{{destination: {{host: cart.example.com}}}}]}}]}}}}",
+             [{namespace}.example.com], gateways: [edge/web], http: [{{headers: {{request: {{set: {{{}}}}}}}, route: [{{destination: {{host: cart.example.com}}}}]}}]}}}}",
             headers.join(", ")
         )
     };
@@ -237,27 +271,39 @@ fn values_of_a_namespace_leave_room_for_those_of_others() {
     world.put(&secret("greedy", &"long".repeat(16_000)));
     world.put(&rule("greedy", 40));
     world.put(&rule("shop", 1));
-    let found = texts(&world);
-    let (.., sent, _) = found.iter().find(|t| t.0 == TypeUrl::Route).unwrap();
-    assert!(sent.contains("s3cr3t") && sent.contains("longlong"));
-    assert!(
-        sent.contains("no-value") && sent.len() < 3 << 20,
-        "{}",
-        sent.len()
-    );
+    let view = world.view(&node(&json!({
+        "id": "router~10.1.0.1~web-0.edge~edge.svc.cluster.local",
+        "metadata": {"NAMESPACE": "edge", "CLUSTER_ID": "Kubernetes"},
+        "token": "sa:edge:web",
+    })));
+    let routes = world.set(&view, TypeUrl::Route);
+    let resource = routes.get("http.80").unwrap();
+    let sent = decode(TypeUrl::Route.as_str(), &resource.body).to_string();
+    assert!(sent.contains("s3cr3t") && !sent.contains("longlong"));
+    let closed = sent.matches(r#""direct_response":{"status":503}"#).count();
+    assert_eq!(closed, 1, "{sent}");
+    assert!(resource.findings()[0].message.contains("no room"));
 }
+
+/// A gateway of the namespace `edge`, and a service.
+const GATEWAY: &str = "
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: web, namespace: edge}
+spec: {servers: [{port: {number: 80, protocol: HTTP, name: http}, hosts: ['*']}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: cart, namespace: shop}
+spec:
+  hosts: [cart.example.com]
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  resolution: STATIC
+";
 
 #[test]
 fn turned_off_a_template_is_a_text() {
-    let features = Features {
-        secret_templates: false,
-        ..Features::default()
-    };
-    let mut world = World::new(model::settings::Settings {
-        features: Arc::new(features),
-        ..settings("")
-    });
-    world.put(&objects("shop", "secret.api"));
+    let mut world = World::of(&objects("shop", "secret.api"));
     world.put(&secret("shop", "s3cr3t"));
     let found = texts(&world);
     assert_eq!(types(&found), ALL);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use model::Change;
 use model::jwks::{FetchedKeys, KeySource};
+use model::outside::Outside;
 use model::settings::Features;
 use model::trust::MeshRoots;
 use serde_json::{Value, json};
@@ -74,7 +75,7 @@ fn roots_of_all_sources_are_told_once_where_there_may_be_several() {
     let x5c: String = ED25519.lines().filter(|l| !l.starts_with('-')).collect();
     let bundle = json!({"keys": [{"use": "x509-svid", "kty": "OKP", "x5c": [x5c]}]});
     let fetched = FetchedKeys {
-        keys: Some(bundle.to_string().into()),
+        keys: Some(Outside::new(bundle.to_string().into())),
         trouble: None,
     };
     let endpoint = KeySource::Bundle("td.example.com/bundle".into());
@@ -86,6 +87,27 @@ fn roots_of_all_sources_are_told_once_where_there_may_be_several() {
     let mut one = world(&added, false);
     own_root(&mut one, EC);
     assert_eq!(told(&one), None);
+}
+
+#[test]
+fn a_root_of_another_trust_domain_is_for_agents_only_where_the_operator_says_so() {
+    let added = [
+        json!({"pem": RSA, "trustDomains": ["partner.example"]}),
+        json!({"pem": ED25519, "trustDomains": ["cluster.local"]}),
+    ];
+    let mut bound = world(&added, true);
+    own_root(&mut bound, EC);
+    assert_eq!(told(&bound), sorted(&[EC, ED25519]));
+
+    let mut all = settings(&json!({"caCertificates": added}).to_string());
+    all.features = Arc::new(Features {
+        multi_root: true,
+        unbound_foreign_roots: true,
+        ..Features::default()
+    });
+    let mut unbound = World::new(all);
+    own_root(&mut unbound, EC);
+    assert_eq!(told(&unbound), sorted(&[EC, ED25519, RSA]));
 }
 
 #[test]

@@ -31,6 +31,25 @@ const HARMLESS: [(&str, &str); 3] = [
     ("proxy_request_buffering", "off"),
 ];
 
+/// Headers of a connection, which Envoy sets by itself.
+const HOP_BY_HOP: [&str; 5] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "upgrade",
+];
+
+/// How much of a directive has an equal.
+pub(super) enum Taken {
+    /// All of it.
+    Whole,
+    /// What protects: a header that cannot be set is removed.
+    Part,
+    /// Nothing.
+    Nothing,
+}
+
 /// What a snippet changes.
 #[derive(Debug, Default)]
 pub(super) struct Effect {
@@ -42,16 +61,23 @@ pub(super) struct Effect {
 }
 
 impl Effect {
-    /// What directives change, or the first that has no equal.
-    pub(super) fn of(directives: &[Directive]) -> Result<Self, &Directive> {
-        let mut effect = Self::default();
-        for directive in directives {
-            let alone = directive.depth == 0 && !directive.opens;
-            if !alone || effect.apply(directive).is_err() {
-                return Err(directive);
-            }
+    /// Takes in what a directive of the snippet itself, in no block, changes.
+    pub(super) fn take(&mut self, directive: &Directive) -> Taken {
+        if self.apply(directive).is_ok() {
+            return Taken::Whole;
         }
-        Ok(effect)
+        let words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
+        match (directive.name.as_str(), words.as_slice()) {
+            ("proxy_set_header", [name, _]) => {
+                let hop = HOP_BY_HOP.contains(&name.to_ascii_lowercase().as_str());
+                // A header that the backend takes for the proxy's must not be the client's.
+                match hop || remove(&mut self.request, name).is_ok() {
+                    true => Taken::Part,
+                    false => Taken::Nothing,
+                }
+            }
+            _ => Taken::Nothing,
+        }
     }
 
     fn apply(&mut self, directive: &Directive) -> Result<(), Fault> {

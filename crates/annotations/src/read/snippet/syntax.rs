@@ -24,19 +24,14 @@ impl Directive {
         shortened(&self.name)
     }
 
-    /// Whether it refuses every request.
-    pub(super) fn refuses_all(&self) -> bool {
-        self.name == "return" && !self.returns_redirect()
-    }
-
-    /// Whether it answers with a redirect or a URL.
-    pub(super) fn returns_redirect(&self) -> bool {
+    /// Whether it answers with a redirect to a URL.
+    pub(super) fn returns_to_url(&self) -> bool {
         let first = self
             .arguments
             .first()
             .map(String::as_str)
             .unwrap_or_default();
-        first.starts_with("http") || matches!(first.parse(), Ok(200u16..=399))
+        first.starts_with("http") || matches!(first, "301" | "302" | "303" | "307" | "308")
     }
 }
 

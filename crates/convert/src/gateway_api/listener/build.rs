@@ -95,10 +95,16 @@ fn parameters(read: &Reader<'_, '_, Routes>, gateway: &Object<Gateway>) -> Optio
         )
     } else {
         let name = ObjectName::new(gateway.namespace().clone(), parameters.name.clone());
-        if read.get::<ConfigMap>(&name).is_some() {
-            return None;
+        match read.get::<ConfigMap>(&name) {
+            Some(_) if read.settings().features.any_gateway_overlay => return None,
+            Some(map) => {
+                let field = validate::overlay::refused(&map.spec.data)?;
+                format!(
+                    "the ConfigMap {name} that `parametersRef` names sets {field}, which only the operator may"
+                )
+            }
+            None => format!("the ConfigMap {name} that `parametersRef` names is not there"),
         }
-        format!("the ConfigMap {name} that `parametersRef` names is not there")
     };
     Some(Problem::new("InvalidParameters", message))
 }

@@ -12,8 +12,8 @@ use proto_istio::networking::server_tls_settings::TlSmode as Mode;
 
 use super::Problem;
 use crate::gateway_api::credential::{CertificateOf, RootsOf};
-use crate::gateway_api::grant::grant;
 use crate::reader::Reader;
+use crate::refer::{Author, Named, may_name};
 use crate::strata::Routes;
 
 /// Whether clients show certificates, and whose the listener's own is.
@@ -235,17 +235,20 @@ fn check_leave(
     to: &ObjectKey,
     from: &mut Vec<ObjectKey>,
 ) -> Result<(), Problem> {
-    if to.name.namespace == *namespace {
-        return Ok(());
-    }
-    let Some(grant) = grant(read, kind, namespace, to) else {
+    let by = Author {
+        kind,
+        namespace,
+        cluster: None,
+        in_mesh: false,
+    };
+    let target = may_name(read, by, Named::Object(to.clone())).map_err(|_| {
         // Whether it is there is told to nobody who may not refer to it.
         let kind = kind.name();
         let message =
             format!("no ReferenceGrant lets a {kind} of the namespace {namespace} refer to {to}");
-        return Err(Problem::new(NOT_PERMITTED, message));
-    };
-    from.push(grant);
+        Problem::new(NOT_PERMITTED, message)
+    })?;
+    from.extend(target.grants().iter().cloned());
     Ok(())
 }
 

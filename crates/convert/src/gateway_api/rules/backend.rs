@@ -2,29 +2,20 @@
 //!
 //! Istio: pilot/pkg/config/kube/gateway/conversion.go buildDestination, 1.32.
 
-use std::sync::Arc;
-
 use model::kinds::gateway_api::{
     BackendObjectRef, BackendRef, FIRST_POOL_PORT, GrpcBackendRef, HttpBackendRef, InferencePool,
-    Reference, XBackend, pool_host,
+    Reference, XBackend,
 };
-use model::kinds::istio::ServiceEntry;
-use model::kinds::kube::Service;
-use model::kinds::multicluster::ServiceImport;
-use model::{Kind, Namespace, ObjectKey, ObjectName};
-use proto_istio::networking::{Destination, PortSelector};
-use store::index::ObjectIndex;
+use model::{Kind, ObjectKey, ObjectName};
+use proto_istio::networking::Destination;
 
 use super::{RouteError, reason};
-use crate::gateway_api::grant;
 use crate::reader::{Derive, Reader};
+use crate::refer::{Author, Named as Name, Target, may_name};
 use crate::strata::Routes;
 
 /// The kind of backends that are known by their host alone, which is no kind of object.
 const HOSTNAME: (&str, &str) = ("networking.istio.io", "Hostname");
-
-/// The domain of services that clusters share.
-const CLUSTERSET: &str = "clusterset.local";
 
 /// A backend as a rule names it.
 #[derive(Clone, Copy)]
@@ -64,6 +55,10 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
+    fn not_permitted(message: String) -> Self {
+        Self::nowhere(reason::REF_NOT_PERMITTED, message)
+    }
+
     fn nowhere(reason: &'static str, message: String) -> Self {
         Self {
             error: Some(RouteError::new(reason, message)),
@@ -71,15 +66,10 @@ impl Backend {
         }
     }
 
-    fn to(host: String, port: u16) -> Self {
+    fn to(target: &Target, port: u16) -> Self {
         Self {
-            destination: Destination {
-                host,
-                port: Some(PortSelector {
-                    number: port.into(),
-                }),
-                ..Destination::default()
-            },
+            destination: target.destination(port, None),
+            by: target.grants().to_vec(),
             ..Self::default()
         }
     }
@@ -102,63 +92,59 @@ impl Resolving<'_, '_, '_> {
     /// # Errors
     /// The reference has no meaning, and neither has its rule.
     pub(crate) fn resolve(&self, to: &Named<'_>) -> Result<Backend, RouteError> {
-        let key = to.object.key(&self.route.name.namespace);
-        match self.grant(to, key.as_ref()) {
-            Ok(grant) => {
-                let mut backend = self.find(to, key)?;
-                backend.by.extend(grant);
-                Ok(backend)
-            }
-            Err(refused) => Ok(Backend {
-                error: Some(refused),
-                ..Backend::default()
+        let from = &self.route.name.namespace;
+        let elsewhere = to.object.namespace.filter(|stated| *stated != &**from);
+        let Some(key) = to.object.key(from) else {
+            return match elsewhere.filter(|_| !self.in_mesh) {
+                Some(namespace) => Ok(self.refused(to, namespace)),
+                None if (to.object.group, to.object.kind) == HOSTNAME => self.host(to),
+                None => Ok(unsupported(to)),
+            };
+        };
+        match may_name(self.read, self.author(), Name::Object(key)) {
+            Ok(target) => self.find(to, &target),
+            Err(refusal) => Ok(match elsewhere.filter(|_| refusal.is_direct()) {
+                Some(namespace) => self.refused(to, namespace),
+                None => Backend::not_permitted(refusal.sentence()),
             }),
         }
     }
 
-    fn find(&self, to: &Named<'_>, key: Option<ObjectKey>) -> Result<Backend, RouteError> {
-        let Some(key) = key else {
-            return match (to.object.group, to.object.kind) == HOSTNAME {
-                true => self.host(to),
-                false => Ok(unsupported(to)),
-            };
+    fn find(&self, to: &Named<'_>, target: &Target) -> Result<Backend, RouteError> {
+        let Some(key) = target.object() else {
+            return Ok(unsupported(to));
         };
         match key.kind {
-            Kind::Service => self.service(to, key),
-            Kind::ServiceImport => self.import(to, key),
-            Kind::XBackend => Ok(self.x_backend(to, key)),
-            Kind::InferencePool => self.pool(to, key),
+            Kind::Service => self.service(to, key, target),
+            Kind::ServiceImport => self.existing(to, key, target),
+            Kind::XBackend => Ok(self.x_backend(to, key, target)),
+            Kind::InferencePool => self.pool(to, key, target),
             _ => Ok(unsupported(to)),
         }
     }
 
-    /// The grant that the reference needs, if it needs one.
-    ///
-    /// # Errors
-    /// There is none.
-    fn grant(
-        &self,
-        to: &Named<'_>,
-        key: Option<&ObjectKey>,
-    ) -> Result<Option<ObjectKey>, RouteError> {
-        let from = &self.route.name.namespace;
-        let elsewhere = to.object.namespace.filter(|stated| *stated != &**from);
-        let Some(namespace) = elsewhere.filter(|_| !self.in_mesh) else {
-            return Ok(None);
-        };
-        let kind = self.route.kind;
-        let found = key.and_then(|key| grant::grant(self.read, kind, from, key));
-        found.map(Some).ok_or_else(|| {
-            let route = kind.name();
-            let Reference { kind, name, .. } = to.object;
-            let message = format!(
-                "no ReferenceGrant of namespace {namespace:?} lets {route}s of namespace {from:?} refer to {kind} {name:?}"
-            );
-            RouteError::new(reason::REF_NOT_PERMITTED, message)
-        })
+    fn author(&self) -> Author<'_> {
+        Author {
+            in_mesh: self.in_mesh,
+            ..Author::new(self.route.kind, &self.route.name)
+        }
     }
 
-    fn service(&self, to: &Named<'_>, key: ObjectKey) -> Result<Backend, RouteError> {
+    fn refused(&self, to: &Named<'_>, namespace: &str) -> Backend {
+        let (route, from) = (self.route.kind.name(), &self.route.name.namespace);
+        let Reference { kind, name, .. } = to.object;
+        let message = format!(
+            "no ReferenceGrant of namespace {namespace:?} lets {route}s of namespace {from:?} refer to {kind} {name:?}"
+        );
+        Backend::not_permitted(message)
+    }
+
+    fn service(
+        &self,
+        to: &Named<'_>,
+        key: &ObjectKey,
+        target: &Target,
+    ) -> Result<Backend, RouteError> {
         if key.name.name.contains('.') {
             let message = format!(
                 "{:?} is no name of a Service: the name is needed, not the host",
@@ -166,33 +152,17 @@ impl Resolving<'_, '_, '_> {
             );
             return Err(RouteError::new(reason::INVALID_DESTINATION, message));
         }
-        let host = self.host_of(&key.name, &self.read.settings().domain);
-        self.existing(to, key, host)
-    }
-
-    fn import(&self, to: &Named<'_>, key: ObjectKey) -> Result<Backend, RouteError> {
-        let settings = self.read.settings();
-        // Without hosts of their own, shared services are services of every cluster.
-        let domain = match settings.features.mcs_host {
-            true => CLUSTERSET,
-            false => &settings.domain,
-        };
-        let host = self.host_of(&key.name, domain);
-        self.existing(to, key, host)
-    }
-
-    fn host_of(&self, name: &ObjectName, domain: &str) -> String {
-        format!("{}.{}.svc.{domain}", name.name, name.namespace)
+        self.existing(to, key, target)
     }
 
     fn existing(
         &self,
         to: &Named<'_>,
-        key: ObjectKey,
-        host: String,
+        key: &ObjectKey,
+        target: &Target,
     ) -> Result<Backend, RouteError> {
-        let mut backend = Backend::to(host, port(to)?);
-        if !*self.read.derived(Exists(key.clone())) {
+        let mut backend = Backend::to(target, port(to)?);
+        if !target.is_there() {
             backend.error = Some(not_found(format!("{key} does not exist")));
         }
         Ok(backend)
@@ -205,13 +175,15 @@ impl Resolving<'_, '_, '_> {
                 format!("the Hostname {host:?} is in no namespace, so none may be stated");
             return Err(RouteError::new(reason::INVALID_DESTINATION, message));
         }
-        let mut backend = Backend::to(host.to_owned(), port(to)?);
-        let namespace = self.route.name.namespace.clone();
-        let lookup = HostExists {
-            host: host.into(),
-            namespace,
+        let port = port(to)?;
+        let target = match may_name(self.read, self.author(), Name::Host(host)) {
+            Ok(target) => target,
+            Err(refusal) => return Ok(Backend::not_permitted(refusal.sentence())),
         };
-        if !*self.read.derived(lookup) {
+        let mut backend = Backend::to(&target, port);
+        // What a grant lets it name is there for it, too.
+        let is_granted = !target.grants().is_empty() && target.is_there();
+        if !is_granted && !target.is_own() {
             let namespace = &self.route.name.namespace;
             let message = format!("no service of namespace {namespace:?} has the host {host:?}");
             backend.error = Some(not_found(message));
@@ -220,7 +192,12 @@ impl Resolving<'_, '_, '_> {
     }
 
     /// A pool stands under the host of a Service, whose first port leads to all its endpoints.
-    fn pool(&self, to: &Named<'_>, key: ObjectKey) -> Result<Backend, RouteError> {
+    fn pool(
+        &self,
+        to: &Named<'_>,
+        key: &ObjectKey,
+        target: &Target,
+    ) -> Result<Backend, RouteError> {
         let settings = self.read.settings();
         if !settings.features.inference_extension {
             let message = "InferencePools are not translated unless ENABLE_GATEWAY_API_INFERENCE_EXTENSION is set";
@@ -236,22 +213,19 @@ impl Resolving<'_, '_, '_> {
         let message = match *self.read.derived(PickerOf(key.name.clone())) {
             None => format!("{key} does not exist"),
             Some(false) => format!("{key} names no Service and port as its endpoint picker"),
-            Some(true) => {
-                let host = pool_host(&key.name, &settings.domain).to_string();
-                return Ok(Backend::to(host, FIRST_POOL_PORT));
-            }
+            Some(true) => return Ok(Backend::to(target, FIRST_POOL_PORT)),
         };
         Ok(Backend::nowhere(reason::BACKEND_NOT_FOUND, message))
     }
 
-    fn x_backend(&self, to: &Named<'_>, key: ObjectKey) -> Backend {
+    fn x_backend(&self, to: &Named<'_>, key: &ObjectKey, target: &Target) -> Backend {
         if !self.read.settings().features.alpha_gateway_api {
             let message =
                 "XBackends are not translated unless PILOT_ENABLE_ALPHA_GATEWAY_API is set";
             return Backend::nowhere(reason::INVALID_KIND, message.to_owned());
         }
         let found = self.read.derived(ExternalHost(key.name.clone()));
-        let (host, stated) = match &*found {
+        let stated = match &*found {
             Found::Missing => {
                 return Backend::nowhere(
                     reason::BACKEND_NOT_FOUND,
@@ -262,9 +236,10 @@ impl Resolving<'_, '_, '_> {
                 let message = format!("{key} names no external host");
                 return Backend::nowhere(reason::INVALID_KIND, message);
             }
-            Found::Host(host, port) => (host, *port),
+            Found::Host(port) => *port,
         };
-        let by = vec![key.clone()];
+        let mut by = target.grants().to_vec();
+        by.push(key.clone());
         if let Some(port) = to.port.filter(|port| *port != stated) {
             let message = format!("{key} has the port {stated}, not {port}");
             return Backend {
@@ -274,7 +249,7 @@ impl Resolving<'_, '_, '_> {
         }
         Backend {
             by,
-            ..Backend::to(host.to_string(), stated)
+            ..Backend::to(target, stated)
         }
     }
 }
@@ -297,57 +272,6 @@ fn port(to: &Named<'_>) -> Result<u16, RouteError> {
     })
 }
 
-/// Whether a Service, or one that clusters share, is there.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Exists(ObjectKey);
-
-impl Derive for Exists {
-    type Stratum = Routes;
-    type Value = bool;
-
-    fn derive(&self, read: &Reader<'_, '_, Routes>) -> bool {
-        let name = &self.0.name;
-        // Istio looks for the Service alone, which a cluster that only imports it does not have.
-        read.get::<Service>(name).is_some()
-            || self.0.kind == Kind::ServiceImport && read.get::<ServiceImport>(name).is_some()
-    }
-}
-
-/// Whether a service of a namespace has a host.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct HostExists {
-    host: Arc<str>,
-    namespace: Namespace,
-}
-
-impl Derive for HostExists {
-    type Stratum = Routes;
-    type Value = bool;
-
-    fn derive(&self, read: &Reader<'_, '_, Routes>) -> bool {
-        let settings = read.settings();
-        let host = self.host.to_ascii_lowercase();
-        let is_here = |name: &ObjectName| name.namespace == self.namespace;
-        let suffix = |domain: &str| format!(".{}.svc.{domain}", self.namespace);
-        let named = |domain: &str| {
-            let name = host.strip_suffix(&suffix(domain))?;
-            (!name.is_empty() && !name.contains('.'))
-                .then(|| ObjectName::new(self.namespace.clone(), name))
-        };
-        let is_service = |name| read.get::<Service>(&name).is_some();
-        if named(&settings.domain).is_some_and(is_service) {
-            return true;
-        }
-        let is_shared = |name| read.get::<ServiceImport>(&name).is_some();
-        if settings.features.mcs_host && named(CLUSTERSET).is_some_and(is_shared) {
-            return true;
-        }
-        // Those of XBackends are among them.
-        let entries = read.names_by::<ServiceEntry>(ObjectIndex::Host, &host);
-        entries.iter().any(is_here)
-    }
-}
-
 /// Whether an InferencePool names a Service and port as its endpoint picker; `None` where there is no such pool.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct PickerOf(ObjectName);
@@ -363,7 +287,7 @@ impl Derive for PickerOf {
     }
 }
 
-/// The host that an XBackend names.
+/// The port of an XBackend that names a host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct ExternalHost(ObjectName);
 
@@ -371,7 +295,7 @@ struct ExternalHost(ObjectName);
 enum Found {
     Missing,
     WithoutHost,
-    Host(Arc<str>, u16),
+    Host(u16),
 }
 
 impl Derive for ExternalHost {
@@ -383,7 +307,7 @@ impl Derive for ExternalHost {
             return Found::Missing;
         };
         match &backend.spec.external_hostname {
-            Some(external) => Found::Host(external.hostname.clone(), backend.spec.port.port),
+            Some(_) => Found::Host(backend.spec.port.port),
             None => Found::WithoutHost,
         }
     }

@@ -13,6 +13,10 @@ use proto_istio::networking::{
     Headers, HttpMirrorPolicy, HttpRedirect, HttpRewrite, HttpRoute, Percent, RegexRewrite,
 };
 
+use validate::text::{
+    Check, header_name_to_remove, header_name_to_set, is_authority, literal_format,
+};
+
 use super::backend::Resolving;
 use super::{RouteError, cors, reason};
 
@@ -162,17 +166,29 @@ fn unsupported(filter: &Action<'_>, of: &str) -> RouteError {
 fn change_headers(filter: &Action<'_>, headers: &mut Option<Headers>) -> Result<(), RouteError> {
     match filter {
         Action::RequestHeaders(change) => {
-            headers.get_or_insert_default().request = Some(operations(change)?);
+            let operations = operations(change, header_name_to_set)?;
+            headers.get_or_insert_default().request = Some(operations);
         }
         Action::ResponseHeaders(change) => {
-            headers.get_or_insert_default().response = Some(operations(change)?);
+            let operations = operations(change, header_name_to_remove)?;
+            headers.get_or_insert_default().response = Some(operations);
         }
         _ => {}
     }
     Ok(())
 }
 
-fn operations(change: &HeaderModifier) -> Result<HeaderOperations, RouteError> {
+/// The operations of a filter on the headers that `may_be_set`.
+fn operations(
+    change: &HeaderModifier,
+    may_be_set: fn(&str) -> Check,
+) -> Result<HeaderOperations, RouteError> {
+    let added = change.set.iter().chain(&change.add);
+    let names = added.map(|header| may_be_set(&header.name));
+    let removed = change.remove.iter().map(|name| header_name_to_remove(name));
+    if let Some(why) = names.chain(removed).find_map(Result::err) {
+        return Err(RouteError::new(reason::INVALID_FILTER, why));
+    }
     let is_valid = |byte: u8| byte == b'\t' || (byte >= b' ' && byte != 0x7f);
     let mut written = change.set.iter().chain(&change.add);
     if let Some(wrong) = written.find(|header| !header.value.bytes().all(is_valid)) {
@@ -189,14 +205,17 @@ fn operations(change: &HeaderModifier) -> Result<HeaderOperations, RouteError> {
     })
 }
 
-/// Headers by name. Of those with one name the first counts.
+/// Headers by name, with their values as formats: the API has texts. Of those with one name the first counts.
 fn by_name(headers: &[Header]) -> BTreeMap<String, String> {
     let mut by_name = BTreeMap::new();
     for header in headers {
         let name = header.name.to_ascii_lowercase();
         by_name
             .entry(name)
-            .or_insert_with(|| header.value.to_string());
+            .or_insert_with(|| match is_authority(&header.name) {
+                true => header.value.to_string(),
+                false => literal_format(&header.value).into_owned(),
+            });
     }
     by_name
 }
@@ -256,11 +275,12 @@ fn rewrite(to: &UrlRewrite) -> Option<HttpRewrite> {
             PathModifierType::ReplaceFullPath => {
                 rewrite.uri_regex_rewrite = Some(RegexRewrite {
                     r#match: "/.*".to_owned(),
+                    // A backslash would stand for a group of the expression.
                     rewrite: path
                         .replace_full_path
                         .as_deref()
                         .unwrap_or_default()
-                        .to_owned(),
+                        .replace('\\', r"\\"),
                 });
             }
         }

@@ -437,3 +437,78 @@ fn an_edit_of_a_backend_that_stays_derives_no_route() {
     let changes = world.delete(&gone);
     assert_eq!(runs(&world, Some(changes)), (2, true));
 }
+
+#[test]
+fn services_of_other_namespaces_need_a_grant_however_they_are_named() {
+    let mut world = world(Features {
+        alpha_gateway_api: true,
+        ..Features::default()
+    });
+    let external = |name: &str, to: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Service, metadata: {{name: {name}, namespace: shop}}, spec: {{type: ExternalName, \
+             externalName: {to}, ports: [{{name: http, port: 80}}]}}}}\n"
+        )
+    };
+    world.put(
+        &[
+            external("to-closed", "closed.other.svc.cluster.local"),
+            external("to-absolute", "Closed.Other.svc.cluster.local."),
+            external("to-chain", "to-closed.shop.svc.cluster.local"),
+            external("to-open", "open.other.svc.cluster.local"),
+            external("to-outside", "api.example.com"),
+            "---\n{apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XBackend, metadata: {name: x-closed, namespace: shop}, \
+             spec: {type: ExternalHostname, externalHostname: {hostname: closed.other.svc.cluster.local}, port: {port: 80}}}\n\
+             ---\n{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: hidden, namespace: other}, spec: \
+             {hosts: [hidden.example.com], exportTo: ['.', infra], ports: [{number: 80, name: http}], resolution: DNS}}\n"
+                .to_owned(),
+        ]
+        .concat(),
+    );
+    let hostname = |host: &str| {
+        format!("{{group: networking.istio.io, kind: Hostname, name: {host}, port: 80}}")
+    };
+    let service = |name: &str| format!("{{name: {name}, port: 80}}");
+    let x_backend =
+        "{group: gateway.networking.x-k8s.io, kind: XBackend, name: x-closed, port: 80}";
+    const REFUSED: (&str, Option<&str>) = ("", Some(reason::REF_NOT_PERMITTED));
+    for (backend, (host, error)) in [
+        (hostname("closed.other.svc.cluster.local"), REFUSED),
+        (hostname("CLOSED.other.svc.cluster.local"), REFUSED),
+        (hostname("closed.other.svc"), REFUSED),
+        (hostname("closed.other"), REFUSED),
+        (
+            hostname("open.other.svc.cluster.local"),
+            ("open.other.svc.cluster.local", None),
+        ),
+        (
+            hostname("a.shop.svc.cluster.local"),
+            ("a.shop.svc.cluster.local", None),
+        ),
+        (hostname("hidden.example.com"), REFUSED),
+        (hostname("far.example.com"), ("far.example.com", None)),
+        (service("to-closed"), REFUSED),
+        (service("to-absolute"), REFUSED),
+        (service("to-chain"), REFUSED),
+        (service("to-open"), ("to-open.shop.svc.cluster.local", None)),
+        (
+            service("to-outside"),
+            ("to-outside.shop.svc.cluster.local", None),
+        ),
+        (x_backend.to_owned(), REFUSED),
+    ] {
+        let rules = read(
+            &mut world,
+            &http(&format!("[{{backendRefs: [{backend}]}}]")),
+            false,
+        );
+        assert_eq!(
+            (hosts(&rules), reason_of(&rules)),
+            (vec![host], error),
+            "{backend}"
+        );
+    }
+    // In the mesh consumers decide for themselves.
+    let route = http(&format!("[{{backendRefs: [{}]}}]", service("to-closed")));
+    assert_eq!(reason_of(&read(&mut world, &route, true)), None);
+}

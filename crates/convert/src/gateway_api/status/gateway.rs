@@ -16,9 +16,9 @@ use super::listeners::{AttachedTo, listeners};
 use super::reach::{Reach, tell_of_programming};
 use crate::gateway_api::class::Controller;
 use crate::gateway_api::credential::CertificateOf;
-use crate::gateway_api::grant::may_refer;
 use crate::gateway_api::listener::{Built, BuiltOf, Problem, Served, not_a_secret, secret_of};
 use crate::reader::{Derive, Reader};
+use crate::refer::{Author, Named, may_name};
 use crate::strata::Routes;
 
 /// Which type of addresses is told where the gateway is reached from within the cluster alone.
@@ -177,7 +177,8 @@ fn client_certificate(read: &Reader<'_, '_, Routes>, gateway: &Object<Gateway>) 
     let Some(to) = secret_of(reference, gateway.namespace()) else {
         return Some(Problem::new(REASON, not_a_secret(reference)));
     };
-    if !may_refer(read, Kind::KubeGateway, gateway.namespace(), &to) {
+    let by = Author::new(Kind::KubeGateway, &gateway.meta.name);
+    if may_name(read, by, Named::Object(to.clone())).is_err() {
         // Whether it is there is told to nobody who may not refer to it.
         let message = format!(
             "no ReferenceGrant of the namespace lets a Gateway of {} refer to {to}",

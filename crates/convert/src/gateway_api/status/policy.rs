@@ -44,7 +44,11 @@ pub(super) fn backend_tls(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> O
             refs.map(|to| ancestor(target_ref(to), MESH_CONTROLLER, &ignored(), generation));
         return Some(ancestors(entries));
     }
-    let of_trust = conditions_of(&trust(read, &name.namespace, &policy.spec.validation));
+    let mut trust = trust(read, &name.namespace, &policy.spec.validation);
+    if let (Some(fault), Some(closed)) = (&mut trust.fault, &policy.meta.closed) {
+        fault.message = format!("{}: {}", closed.path, closed.why);
+    }
+    let of_trust = conditions_of(&trust);
     let mut entries = Vec::new();
     // What is told to a Gateway of several targets is about the first of them that has something wrong.
     let mut gateways: BTreeMap<ObjectName, Conditions> = BTreeMap::new();

@@ -37,7 +37,7 @@ const PATHS: [(&str, &str); 8] = [
     ("x?y#z", "Exact"),
 ];
 /// Annotations without their prefix, and values that make sense of them.
-const SENSE: [(&str, &str); 69] = [
+const SENSE: [(&str, &str); 74] = [
     ("canary", "true"),
     ("canary-weight", "30"),
     ("canary-by-header", "x-next"),
@@ -107,6 +107,12 @@ const SENSE: [(&str, &str); 69] = [
     ("mcp-server-path-rewrite-prefix", "/b"),
     ("load-balance", "mcp-sse"),
     ("rpc-destination-name", "calls"),
+    // Of another namespace, by name and through an ExternalName Service.
+    ("destination", "s1.two.svc.cluster.local:80"),
+    ("mirror-target-fqdn", "s1.two.svc.cluster.local"),
+    ("default-backend", "two/s1"),
+    ("auth-url", "http://s2.one.svc.cluster.local/check"),
+    ("backend-protocol", "GRPC"),
 ];
 const NONSENSE: [&str; 24] = [
     "",
@@ -168,7 +174,12 @@ impl Drawn {
         if let Some(created) = self.created {
             metadata["creationTimestamp"] = json!(format!("2026-01-01T00:00:0{created}Z"));
         }
-        let backend = |service: usize| json!({"service": {"name": format!("s{service}"), "port": {"number": 80}}});
+        let backend = |service: usize| match service {
+            3 => {
+                json!({"resource": {"apiGroup": "networking.higress.io", "kind": "McpBridge", "name": "default"}})
+            }
+            _ => json!({"service": {"name": format!("s{service}"), "port": {"number": 80}}}),
+        };
         let rules = self.rules.iter().map(|(host, paths)| {
             let paths = paths.iter().map(|(path, service)| {
                 let (path, path_type) = PATHS[*path];
@@ -234,7 +245,7 @@ fn remotes(at: usize) -> Change {
 fn drawn(hostile: u32) -> impl Strategy<Value = Drawn> {
     let rule = (
         0..HOSTS.len(),
-        proptest::collection::vec((0..PATHS.len(), 0..3usize), 0..4),
+        proptest::collection::vec((0..PATHS.len(), 0..4usize), 0..4),
     );
     let nonsense = prop_oneof![
         10 - hostile => Just(None),
@@ -292,8 +303,22 @@ fn around() -> Vec<AnyObject> {
     }
     text += "---\n{apiVersion: networking.higress.io/v1, kind: Http2Rpc, metadata: {name: calls, namespace: higress-system}, \
              spec: {dubbo: {service: a.B, version: '1', methods: [{serviceMethod: m, httpMethods: [GET], httpPath: /m}]}}}\n";
+    for (from, to) in [("one", "two"), ("two", "one")] {
+        text += &format!(
+            "---\n{{apiVersion: gateway.networking.k8s.io/v1beta1, kind: ReferenceGrant, metadata: {{name: hosts, namespace: {to}}}, \
+             spec: {{from: [{{group: networking.k8s.io, kind: Ingress, namespace: {from}}}], \
+             to: [{{group: networking.k8s.io, kind: Ingress, name: web}}]}}}}\n"
+        );
+    }
+    text += "---\n{apiVersion: v1, kind: Service, metadata: {name: s2, namespace: one}, spec: {type: ExternalName, \
+             externalName: s1.two.svc.cluster.local, ports: [{name: http, port: 80}]}}\n";
+    text += "---\n{apiVersion: gateway.networking.k8s.io/v1beta1, kind: ReferenceGrant, metadata: {name: g, namespace: two}, \
+             spec: {from: [{group: networking.k8s.io, kind: Ingress, namespace: one}], to: [{group: '', kind: Service}]}}\n";
     World::objects(&text)
 }
+
+/// How many objects those are.
+const AROUND: usize = 15;
 
 /// What the ConfigMap `higress-https` may say.
 const HTTPS: [&str; 4] = [
@@ -332,7 +357,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => drawn(3).prop_map(|drawn| Step::Put(Box::new(drawn))),
         2 => (place(), 0..NAMES.len(), 0..NAMESPACES.len()).prop_map(|(p, n, s)| Step::Delete(p, n, s)),
         2 => proptest::option::weighted(0.8, 0..HTTPS.len()).prop_map(Step::Https),
-        2 => (place(), 0..11usize, any::<bool>()).prop_map(|(place, at, there)| Step::Around(place, at, there)),
+        2 => (place(), 0..AROUND, any::<bool>()).prop_map(|(place, at, there)| Step::Around(place, at, there)),
         2 => (0..4usize).prop_map(Step::Remotes),
         1 => prop_oneof![Just("east"), Just("west")].prop_map(Step::Gone),
     ]
@@ -388,6 +413,7 @@ proptest! {
     #[test]
     fn piece_by_piece_is_as_from_nothing(steps in proptest::collection::vec(step(), 1..12)) {
         let around = around();
+        prop_assert_eq!(around.len(), AROUND);
         let mut there: BTreeMap<(Place, ObjectKey), AnyObject> = BTreeMap::new();
         let mut world = World::new(served());
         for place in [None, Some("east")] {

@@ -65,3 +65,35 @@ fn filters_of_headers_are_taken_and_refused_as_recorded() {
     }
     score.all_as_recorded();
 }
+
+#[test]
+fn values_are_texts_and_names_are_those_of_headers() {
+    let set = |name: &str, value: &str| json!({"set": [{"name": name, "value": value}]});
+    for (value, format) in [
+        ("100%", "100%%"),
+        ("%BAD%", "%%BAD%%"),
+        ("%REQ(", "%%REQ("),
+        ("%ENVIRONMENT(HOME)%", "%%ENVIRONMENT(HOME)%%"),
+        ("a", "a"),
+    ] {
+        let wanted = json!({"set": {"x-a": format}});
+        let (headers, reason) = made(&set("x-a", value));
+        assert_eq!(
+            (&headers["set"], &reason),
+            (&wanted["set"], &Value::Null),
+            "{value}"
+        );
+    }
+    // The host of a request is not a format.
+    assert_eq!(made(&set("Host", "a%b")).0["set"], json!({"host": "a%b"}));
+    for bad in [
+        set("x\ny", "a"),
+        set("", "a"),
+        set("x-a", "a\nb"),
+        json!({"remove": [""]}),
+        json!({"remove": ["x\ny"]}),
+        json!({"add": [{"name": "x y", "value": "a"}]}),
+    ] {
+        assert_ne!(made(&bad).1, Value::Null, "{bad}");
+    }
+}

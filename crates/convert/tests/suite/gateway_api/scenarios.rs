@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use testkit::{Scenario, differences};
+use testkit::{Scenario, Score, differences};
 
 /// Selects one scenario, and shows how it differs.
 const VARIABLE: &str = "SCENARIO";
@@ -16,30 +16,30 @@ fn proxies_get_what_istiod_sent_them() {
         Some(one) => name == one,
         None => name.starts_with("istio-gwapi-") || name.starts_with("kube-gateway"),
     };
-    let (mut all, mut different) = (0, 0);
+    let mut score = Score::default();
     for name in Scenario::names().into_iter().filter(is_ours) {
         let Some(scenario) = Scenario::recorded(&name) else {
             continue;
         };
         for (node, ty, expected, generated) in scenario.compared() {
             let keys: BTreeSet<&String> = expected.keys().chain(generated.keys()).collect();
-            all += keys.len();
             for key in keys {
                 let found = match (expected.get(key), generated.get(key)) {
                     (Some(expected), Some(generated)) => differences(expected, generated),
                     (Some(_), None) => vec!["is missing".to_owned()],
                     (None, _) => vec!["is not recorded".to_owned()],
                 };
-                if !found.is_empty() {
-                    different += 1;
-                    let shown = if one.is_some() { found.len() } else { 2 };
-                    eprintln!("{name} {node} {ty:?} {key}");
-                    for difference in found.iter().take(shown) {
-                        eprintln!("    {difference}");
-                    }
+                let case = format!("{name} {node} {ty:?} {key}");
+                if one.is_some() {
+                    found
+                        .iter()
+                        .for_each(|found| eprintln!("{case}\n    {found}"));
                 }
+                score.count(&case, &found);
             }
         }
     }
-    assert_eq!(different, 0, "of {all} resources");
+    if one.is_none() {
+        score.as_listed(include_str!("../../differences/scenarios.txt"));
+    }
 }

@@ -56,6 +56,10 @@ pub(super) const CONDITION: Lost = serves(
     "a condition on a header or parameter, with which it is left out",
     "a value of visible characters",
 );
+pub(super) const SLASHES: Lost = serves(
+    "their refusal where they lead below what is protected",
+    "an option of your implementation that refuses or decodes them",
+);
 pub(super) const METHODS: Lost = serves(
     "methods that the API does not know, such as LOCK",
     "a backend that tells them apart",

@@ -141,6 +141,13 @@ impl<'a> Reading<'a> {
             home: &namespace,
         };
         let does = doing.of(http, &mut lost);
+        if refuses_slashes(http, matched) {
+            let refusal = ("paths with escaped slashes".to_owned(), vec![lost::SLASHES]);
+            if !rules.left_out.contains(&refusal) {
+                rules.left_out.push(refusal);
+            }
+            return;
+        }
         let name = format!("{}, {}", http.name, self::matched(http));
         rules.notes.extend(note(http, &name));
         let asked = asked(matched, &mut lost);
@@ -216,6 +223,12 @@ fn distinct(lost: Vec<Lost>) -> Vec<Lost> {
         }
     }
     all
+}
+
+/// Whether a route answers 400 to paths whose escaped slashes lead below what is protected.
+fn refuses_slashes(http: &HttpRoute, matched: &HttpMatchRequest) -> bool {
+    let status = http.direct_response.as_ref().map(|answer| answer.status);
+    status == Some(400) && matched.headers.contains_key(":path")
 }
 
 /// Why a route served no request before.

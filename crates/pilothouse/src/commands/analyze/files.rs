@@ -9,6 +9,7 @@ use analysis::{Analysis, Finding, clusters, implied};
 use anyhow::bail;
 use convert::Stage;
 use incr::Engine;
+use mesh::closed::ClosedObjects;
 use model::parse::Validation;
 use model::settings::{AccessReviews, Features, Settings};
 use model::{Change, ClusterId, Diagnostic, Owner, Severity, Timestamp};
@@ -60,6 +61,13 @@ pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Resu
     found.extend(of_options.found.iter().map(|f| Finding {
         diagnostic: snapshot.placed(f.clone()),
         analyzer: OPTIONS,
+        since: None,
+        until: None,
+    }));
+    let closed = engine.get(&snapshot, &ClosedObjects);
+    found.extend(closed.iter().map(|f| Finding {
+        diagnostic: snapshot.placed(f.clone()),
+        analyzer: VALIDATION,
         since: None,
         until: None,
     }));
@@ -129,7 +137,14 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
         networks = read.value.unwrap_or(networks);
         found.extend(read.diagnostics);
     }
-    let mut features = Features::default();
+    // What an operator allows `serve` is allowed here.
+    let allows = |name: &str| {
+        matches!(
+            name,
+            "PILOTHOUSE_LOCAL_ENDPOINTS" | "PILOTHOUSE_GATEWAY_BINDS"
+        )
+    };
+    let mut features = Features::from_env(std::env::vars().filter(|(name, _)| allows(name)));
     options.ingress.apply(&mut features);
     Ok(Settings {
         mesh: Arc::new(mesh),

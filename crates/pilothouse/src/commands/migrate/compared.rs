@@ -63,7 +63,12 @@ pub(super) fn resources_of(world: &World, gateway: Option<&str>) -> anyhow::Resu
         node: None,
         id: format!("router~127.0.0.1~gateway.{namespace}~{namespace}.svc.cluster.local"),
     };
-    let node = mesh::node::from_envoy(&node.envoy()?).map_err(anyhow::Error::msg)?;
+    let mut node = mesh::node::from_envoy(&node.envoy()?).map_err(anyhow::Error::msg)?;
+    // Routes with passwords are open to gateways that prove who they are.
+    node.identity = Some(model::node::Identity {
+        namespace: node.namespace.clone(),
+        service_account: "gateway".into(),
+    });
     let engine = Engine::new();
     let viewed = engine.get(&*world.snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
     let mut resources = Resources::default();

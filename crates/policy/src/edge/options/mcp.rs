@@ -11,14 +11,16 @@ pub(crate) mod closed;
 use std::collections::BTreeMap;
 
 use incr::Cx;
+use model::kinds::Kind;
 use model::names::Namespace;
 use model::object::ObjectName;
 use model::redacted::Redacted;
-use model::template::{self, SecretRef};
+use model::template::{Asker, Gateways, Mark, SecretRef};
 use serde_json::Value;
 use store::{Reads, Snapshot};
 
 use super::fields::{Fields, Wrong};
+use super::{CONFIG_MAP, KEY};
 
 /// Ways to match a path.
 const MATCHES: [&str; 5] = ["exact", "prefix", "suffix", "contains", "regex"];
@@ -150,16 +152,12 @@ impl McpServers {
     /// What is wrong with the Secret that has the password.
     pub(super) fn no_password(&self, cx: &Cx<'_, Snapshot>) -> Option<Wrong> {
         let redis = self.redis.as_ref().filter(|_| self.enable)?;
-        let features = &cx.settings().features;
-        let wanted = redis
+        let mark = redis
             .password_secret
             .as_ref()?
-            .wanted(&features.edge_namespace);
-        let why = match store::template::value(cx, &wanted) {
-            _ if !features.secret_templates => "secret templates are turned off".to_owned(),
-            Err(why) => why.to_string(),
-            Ok(_) => return None,
-        };
+            .mark(&cx.settings().features.edge_namespace)?;
+        let wanted = mark.secret()?;
+        let why = store::template::value(cx, wanted).err()?;
         let why = format!(
             "has no value, the key {:?} of Secret {}: {why}; until then nobody logs in",
             &*wanted.key, wanted.secret
@@ -201,7 +199,7 @@ impl SecretKey {
                 return Err(fields.wrong(name, "is not stated"));
             }
         }
-        if read.template(&Namespace::from("default")).is_none() {
+        if read.mark(&Namespace::from("default")).is_none() {
             let why = "cannot be named: a namespace and a name have lower-case letters, digits and dashes, a key may have dots";
             return Err(fields.wrong("name", why));
         }
@@ -209,25 +207,30 @@ impl SecretKey {
         Ok(read)
     }
 
-    /// The value, as gateways of a namespace ask for it.
-    fn wanted(&self, asking: &Namespace) -> SecretRef {
-        let namespace = match &*self.namespace {
-            "" => asking.clone(),
-            stated => stated.into(),
+    /// What gateways of a namespace ask for; `None` where nothing has such a name.
+    fn mark(&self, asking: &Namespace) -> Option<Mark> {
+        let asker = Asker {
+            kind: Kind::ConfigMap,
+            name: ObjectName::new(asking.clone(), CONFIG_MAP),
+            path: format!("data.{KEY}").into(),
+            gateways: Gateways::Edge,
         };
-        SecretRef {
+        let namespace = match &*self.namespace {
+            "" => asking,
+            stated => stated,
+        };
+        let stated = format!("{namespace}/{}.{}", self.name, self.key);
+        let wanted = SecretRef {
             asking: asking.clone(),
             secret: ObjectName::new(namespace, &*self.name),
             key: self.key.as_str().into(),
-        }
+        };
+        Mark::field(&asker, &stated).filter(|mark| mark.secret() == Some(&wanted))
     }
 
     /// The text in whose place the value comes, for gateways of a namespace; `None` where no text names it.
-    pub(crate) fn template(&self, asking: &Namespace) -> Option<String> {
-        let wanted = self.wanted(asking);
-        let text = format!("${{secret.{}.{}}}", wanted.secret, wanted.key);
-        let (marked, found) = template::marked(&text, asking)?;
-        (found == [wanted]).then_some(marked)
+    pub(crate) fn placeholder(&self, asking: &Namespace) -> Option<String> {
+        self.mark(asking)?.sealed()
     }
 }
 

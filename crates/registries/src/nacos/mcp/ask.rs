@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use model::outside::Outside;
 
 use super::document::{self, Server, Version, Versions};
 use super::{LARGEST, MOST, Reading};
@@ -179,11 +180,13 @@ impl<'a> Asking<'a> {
                 escaped(tenant(namespace))
             ),
         };
-        match (self.ask(target, group).await?, self.api) {
-            (Answer::Absent, _) => Ok(None),
-            (Answer::Body(body), Api::Old) => Ok(Some(body.into())),
-            (Answer::Body(body), Api::New) => document::content(&body).map(Some),
-        }
+        let content = match (self.ask(target, group).await?, self.api) {
+            (Answer::Absent, _) => return Ok(None),
+            (Answer::Body(body), Api::Old) => body.into(),
+            (Answer::Body(body), Api::New) => document::content(&body)?,
+        };
+        let text = Outside::new(String::from_utf8_lossy(&content).into_owned());
+        Ok(Some(text.into_inner().into_bytes()))
     }
 
     async fn server(&mut self, id: &Arc<str>) -> Result<Found, String> {

@@ -38,9 +38,20 @@ impl Model {
                 let held = self.owners.entry(owner.clone()).or_default();
                 held.objects.remove(&key);
             }
-            Change::Keep(owner, key) => {
-                let key = owner.key(key);
-                self.stale_objects.remove(&(owner.clone(), key));
+            Change::Keep(owner, key, substitute) => {
+                let stored = owner.key(key);
+                let held = self.owners.get(owner);
+                let known = held.and_then(|held| held.objects.get(&stored));
+                let is_valid = known.map(|known| known.meta().closed.is_none());
+                match substitute {
+                    Some(substitute) if is_valid != Some(true) => {
+                        self.apply(&Change::Put(owner.clone(), substitute.clone()));
+                    }
+                    None if is_valid == Some(false) => {
+                        self.apply(&Change::Delete(owner.clone(), key.clone()));
+                    }
+                    _ => _ = self.stale_objects.remove(&(owner.clone(), stored)),
+                }
             }
             Change::Endpoints {
                 owner,

@@ -38,7 +38,7 @@ fn change() -> impl Strategy<Value = Change> {
         Kind::Pod => pod(name, &format!("10.0.0.{spec}")),
         _ => entry(name, &format!("h{spec}.com")),
     });
-    let key = (kind, name).prop_map(|(kind, name)| ObjectKey {
+    let key = (kind, name.clone()).prop_map(|(kind, name)| ObjectKey {
         kind,
         name: ObjectName::new("shop", name),
     });
@@ -47,7 +47,11 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         8 => (owner.clone(), object).prop_map(|(owner, object)| Change::Put(owner, object)),
         3 => (owner.clone(), key.clone()).prop_map(|(owner, key)| Change::Delete(owner, key)),
-        2 => (owner.clone(), key).prop_map(|(owner, key)| Change::Keep(owner, key)),
+        2 => (owner.clone(), key).prop_map(|(owner, key)| Change::Keep(owner, key, None)),
+        1 => (owner.clone(), name, 0..2u8).prop_map(|(owner, name, spec)| {
+            let object = super::closed(name, &format!("closed{spec}.com"));
+            Change::Keep(owner, object.key(), Some(object))
+        }),
         4 => (owner.clone(), shard.clone(), list)
             .prop_map(|(owner, shard, list)| endpoints(&owner, shard, &list)),
         1 => (owner.clone(), shard).prop_map(|(owner, shard)| Change::DeleteEndpoints {

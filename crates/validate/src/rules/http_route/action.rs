@@ -11,8 +11,10 @@ use proto_istio::networking::{
 
 use super::{destination, regex_match};
 use crate::report::{At, Report};
-use crate::text::{Check, duration, is_token, port, re2};
+use crate::text::{Check, duration, is_token, one_line, port, re2};
 
+/// The codes of redirects that Envoy has.
+const REDIRECTS: [u32; 5] = [301, 302, 303, 307, 308];
 const METHODS: [&str; 10] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*",
 ];
@@ -111,7 +113,7 @@ fn percentage(percentage: Option<&Percent>, at: &At<'_>, report: &mut Report) {
 }
 
 fn status(code: i64) -> Check {
-    if (200..=600).contains(&code) {
+    if (200..=599).contains(&code) {
         return Ok(());
     }
     Err(format!("the status {code} is not between 200 and 599"))
@@ -154,6 +156,13 @@ pub(super) fn redirect(route: &HttpRoute, at: &At<'_>, report: &mut Report) {
     let Some(redirect) = &route.redirect else {
         return;
     };
+    for (field, text) in [
+        ("uri", &redirect.uri),
+        ("authority", &redirect.authority),
+        ("prefixRewrite", &redirect.prefix_rewrite),
+    ] {
+        report.check(&at.field(field), one_line(text));
+    }
     if !redirect.uri.is_empty() && !redirect.prefix_rewrite.is_empty() {
         let message = "only one of `uri` and `prefixRewrite` may be set";
         return report.error(&at.field("prefixRewrite"), message);
@@ -178,8 +187,8 @@ pub(super) fn redirect(route: &HttpRoute, at: &At<'_>, report: &mut Report) {
         );
     }
     let code = redirect.redirect_code;
-    if code != 0 && !(300..=399).contains(&code) {
-        let message = format!("the status {code} is not between 300 and 399");
+    if code != 0 && !REDIRECTS.contains(&code) {
+        let message = format!("the status {code} is not 301, 302, 303, 307 or 308");
         report.error(&at.field("redirectCode"), message);
     }
     if !matches!(redirect.scheme.as_str(), "" | "http" | "https") {
@@ -218,6 +227,8 @@ pub(super) fn rewrite(rewrite: Option<&HttpRewrite>, at: &At<'_>, report: &mut R
     let Some(rewrite) = rewrite else {
         return;
     };
+    report.check(&at.field("uri"), one_line(&rewrite.uri));
+    report.check(&at.field("authority"), one_line(&rewrite.authority));
     let regex = rewrite.uri_regex_rewrite.as_ref();
     if !rewrite.uri.is_empty() && regex.is_some() {
         let message = "only one of `uri` and `uriRegexRewrite` may be set";
@@ -235,5 +246,6 @@ pub(super) fn rewrite(rewrite: Option<&HttpRewrite>, at: &At<'_>, report: &mut R
             return report.error(&at, "both of `match` and `rewrite` are needed");
         }
         report.check(&at.field("match"), re2(&regex.r#match));
+        report.check(&at.field("rewrite"), one_line(&regex.rewrite));
     }
 }

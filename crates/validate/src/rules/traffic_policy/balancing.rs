@@ -9,13 +9,17 @@ use proto_istio::networking::{
 };
 
 use crate::report::{At, Report};
-use crate::text::{Check, duration};
+use crate::text::{
+    Check, countable, duration, header_name_to_match, is_claim, one_line, query_parameter,
+};
 
 const TOPOLOGY: [&str; 3] = [
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
     "topology.istio.io/subzone",
 ];
+/// The largest ring that Envoy builds.
+const LARGEST_RING: u64 = 8 << 20;
 /// Envoy's table for Maglev must be smaller.
 const LARGEST_TABLE: u64 = 5_000_011;
 
@@ -64,11 +68,27 @@ pub(super) fn check(
 }
 
 fn consistent_hash(hash: &ConsistentHashLb, at: &At<'_>, report: &mut Report) {
+    match &hash.hash_key {
+        Some(HashKey::HttpHeaderName(name)) => {
+            let fault = match is_claim(name) {
+                true => Err(format!("{name:?} is not the name of a header")),
+                false => header_name_to_match(name),
+            };
+            report.check(&at.field("httpHeaderName"), fault);
+        }
+        Some(HashKey::HttpQueryParameterName(name)) => {
+            report.check(&at.field("httpQueryParameterName"), query_parameter(name));
+        }
+        _ => {}
+    }
     if let Some(HashKey::HttpCookie(cookie)) = &hash.hash_key {
         let at = at.field("httpCookie");
         if cookie.name.is_empty() {
             report.error(&at.field("name"), "a cookie needs a name");
         }
+        report.check(&at.field("name"), one_line(&cookie.name));
+        report.check(&at.field("path"), one_line(&cookie.path));
+        report.check(&at.field("ttl"), cookie.ttl.map_or(Ok(()), countable));
         let mut names = BTreeSet::new();
         for (at, attribute) in at.field("attributes").each(&cookie.attributes) {
             if attribute.name.is_empty() {
@@ -76,6 +96,8 @@ fn consistent_hash(hash: &ConsistentHashLb, at: &At<'_>, report: &mut Report) {
             } else if !names.insert(&attribute.name) {
                 report.error(&at.field("name"), "the attribute is there twice");
             }
+            report.check(&at.field("name"), one_line(&attribute.name));
+            report.check(&at.field("value"), one_line(&attribute.value));
         }
     }
     if hash.minimum_ring_size != 0 {
@@ -85,6 +107,12 @@ fn consistent_hash(hash: &ConsistentHashLb, at: &At<'_>, report: &mut Report) {
         if hash.hash_algorithm.is_some() {
             report.error(&at, "may not be set beside `ringHash` or `maglev`");
         }
+        report.check(&at, ring_size(hash.minimum_ring_size));
+    }
+    if let Some(HashAlgorithm::RingHash(ring)) = &hash.hash_algorithm {
+        let at = at.field("ringHash");
+        let at = at.field("minimumRingSize");
+        report.check(&at, ring_size(ring.minimum_ring_size));
     }
     if let Some(HashAlgorithm::Maglev(maglev)) = &hash.hash_algorithm {
         let (at, size) = (at.field("maglev"), maglev.table_size);
@@ -99,8 +127,16 @@ fn consistent_hash(hash: &ConsistentHashLb, at: &At<'_>, report: &mut Report) {
     }
 }
 
+fn ring_size(size: u64) -> Check {
+    if size > LARGEST_RING {
+        return Err(format!("must be at most {LARGEST_RING}"));
+    }
+    Ok(())
+}
+
+/// Envoy ends with a signal for a table of one entry.
 fn is_prime(n: u64) -> bool {
-    n >= 1
+    n >= 2
         && (n < 4
             || !n.is_multiple_of(2)
                 && (3..)

@@ -13,7 +13,7 @@ use mesh::virtual_service::{
 };
 use mesh::{cluster_names, hosts};
 use model::Kind;
-use model::host::subset_of;
+use model::host::{server_name, subset_of};
 use model::kinds::istio::VirtualService;
 use model::protocol::Protocol;
 use model::service::Port;
@@ -175,9 +175,11 @@ impl<'a> Servers<'a> {
                     if !self.applies(stated.port, &stated.gateways) {
                         continue;
                     }
-                    // Envoy refuses two chains that take the same.
+                    let hosts = stated.sni_hosts.iter();
+                    let hosts: Vec<String> = hosts.filter_map(|h| server_name(h)).collect();
+                    // Envoy refuses two chains that take the same. One without names would take everything.
                     let taken = |n: &String| names.get(n).is_some_and(|on| on == bind);
-                    if stated.sni_hosts.iter().any(taken) {
+                    if hosts.iter().any(taken) || hosts.is_empty() {
                         continue;
                     }
                     // The cluster names the chain's statistics too.
@@ -185,10 +187,10 @@ impl<'a> Servers<'a> {
                     if !self.planning.may_add(self.server, said) {
                         return chains;
                     }
-                    names.extend(stated.sni_hosts.iter().map(|n| (n.clone(), bind.clone())));
+                    names.extend(hosts.iter().map(|n| (n.clone(), bind.clone())));
                     let proxy = self.routed(&rule, &route.route);
                     chains.extend(proxy.map(|proxy| Chain {
-                        server_names: stated.sni_hosts.clone(),
+                        server_names: hosts.clone(),
                         alpn: &[],
                         tls: None,
                         serves: Serves::Tcp {

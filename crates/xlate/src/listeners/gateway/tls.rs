@@ -152,6 +152,8 @@ impl Contexts {
         }
         let validation = tls::CertificateValidationContext {
             match_subject_alt_names: exact(&stated.subject_alt_names),
+            verify_certificate_spki: stated.verify_certificate_spki.clone(),
+            verify_certificate_hash: stated.verify_certificate_hash.clone(),
             crl: (!stated.ca_crl.is_empty()).then(|| DataSource {
                 specifier: Some(data_source::Specifier::Filename(stated.ca_crl.clone())),
                 ..Default::default()

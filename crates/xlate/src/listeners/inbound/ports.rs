@@ -142,7 +142,7 @@ fn of_target(proxy: &InboundServer, peers: &Peers, target: &ServiceTarget) -> Op
         number: port,
         ..target.port.clone()
     };
-    if !proxy.reserved.can_bind(false, binds[0], &bound, binds[0]) {
+    if !proxy.reserved.can_bind(false, binds[0], &bound) {
         return None;
     }
     let service = &target.service;
@@ -186,9 +186,8 @@ fn of_ingress(
             None => Protocol::parse(&port.protocol),
         },
     };
-    let wildcard = wildcards(proxy.families)[0];
     let reserved = &proxy.reserved;
-    if !reserved.can_bind_listed(own_listener, &stated.bind, &port, wildcard) {
+    if !reserved.can_bind_listed(own_listener, &stated.bind, &port) {
         return None;
     }
     let binds: Box<[Arc<str>]> = if stated.bind.is_empty() {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use ipnet::IpNet;
+use model::host::server_name;
 use proto_envoy::envoy::config::core::v3::CidrRange;
 use proto_envoy::envoy::config::listener::v3::FilterChainMatch;
 
@@ -24,6 +25,18 @@ pub(super) struct Matching {
 }
 
 impl Matching {
+    /// What it takes by names as Envoy compares them; `None` where it is for names of which Envoy takes none, as without any
+    /// it would be for all.
+    pub(super) fn by_servable_names(mut self) -> Option<Self> {
+        let stated = self.server_names.len();
+        self.server_names = self
+            .server_names
+            .iter()
+            .filter_map(|n| server_name(n))
+            .collect();
+        (stated == 0 || !self.server_names.is_empty()).then_some(self)
+    }
+
     /// Whether it takes everything.
     pub(super) fn is_everything(&self) -> bool {
         (self.server_names.is_empty() || self.any_name())
@@ -86,6 +99,29 @@ pub(super) struct Identity {
 #[cfg(test)]
 mod tests {
     use super::Matching;
+
+    fn names(list: &[&str]) -> Matching {
+        Matching {
+            server_names: list.iter().map(ToString::to_string).collect(),
+            ..Matching::default()
+        }
+    }
+
+    #[test]
+    fn names_are_compared_without_case_and_partial_wildcards_are_left_out() {
+        let of = |list: &[&str]| names(list).by_servable_names();
+        let lower = of(&["api.vendor.example"]).unwrap();
+        assert_eq!(
+            of(&["API.vendor.example"]).unwrap().identity(),
+            lower.identity()
+        );
+        assert_eq!(
+            of(&["*gallery.vendor.example", "*.v.example"]),
+            of(&["*.v.example"])
+        );
+        assert_eq!(of(&["*gallery.vendor.example"]), None);
+        assert_eq!(of(&[]), Some(Matching::default()));
+    }
 
     fn ranges(list: &[&str]) -> Matching {
         Matching {

@@ -17,7 +17,7 @@ use super::entry::{Chain, Entry, Followed, HttpChain, ServiceKey, TcpChains};
 use mesh::address::{UNIX_PREFIX, WILDCARD_V4, WILDCARD_V6, loopbacks, prefix, wildcards};
 use mesh::class::{Handling, handling};
 use mesh::hosts::Wildcards;
-use mesh::proxy_options::Reserved;
+use mesh::reserved::Reserved;
 use mesh::scope::{EgressScope, ScopeKey, ScopeOf};
 use mesh::scope::{Suspects, suspects_in};
 use mesh::services::{Addressing, EndpointsOf};
@@ -203,6 +203,11 @@ impl Plan<'_> {
                 Handling::Ignored => return,
             }
         }
+        let number = wanted.port.number;
+        let is_taken = |bind: &Arc<str>| self.of.reserved.is_taken(bind, number);
+        if wanted.binds.iter().any(is_taken) {
+            return;
+        }
         let bind = wanted.binds.first().cloned().unwrap_or_default();
         let key = (bind.clone(), wanted.port.number);
         let current = self.entries.get(&key);
@@ -313,9 +318,7 @@ impl Plan<'_> {
 
     fn can_bind(&self, binds_port: bool, binds: &[Arc<str>], port: &Port) -> bool {
         let bind = binds.first().map_or("", |b| b);
-        self.of
-            .reserved
-            .can_bind(binds_port, bind, port, self.wildcards[0])
+        self.of.reserved.can_bind(binds_port, bind, port)
     }
 }
 

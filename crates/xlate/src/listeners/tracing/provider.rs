@@ -28,7 +28,8 @@ use xds::any;
 use super::Traced;
 use policy::provider_cluster::envoy_grpc;
 
-const ZIPKIN_TIMEOUT_SECONDS: u64 = 5;
+/// How long a service that is asked over HTTP may take where nothing is stated: Envoy wants some time.
+const TIMEOUT_SECONDS: u64 = 5;
 const ENVIRONMENT_DETECTOR: &str = "envoy.tracers.opentelemetry.resource_detectors.environment";
 const DYNATRACE_DETECTOR: &str = "envoy.tracers.opentelemetry.resource_detectors.dynatrace";
 
@@ -131,12 +132,11 @@ fn zipkin(
     };
     // Older proxies know only the older fields, without time limit and headers.
     if traced.at_least(1, 29) {
-        let timeout = p.timeout.map_or(seconds(ZIPKIN_TIMEOUT_SECONDS), |t| t.0);
         let uri = format!("http://{}{endpoint}", cluster.host);
         config.collector_service = Some(http_service(
             uri,
             &cluster.cluster,
-            Some(timeout),
+            p.timeout.map(|t| t.0),
             &p.headers,
         ));
     } else {
@@ -252,7 +252,7 @@ fn http_service(
     HttpService {
         http_uri: Some(HttpUri {
             uri,
-            timeout,
+            timeout: Some(timeout.unwrap_or(seconds(TIMEOUT_SECONDS))),
             http_upstream_type: Some(http_uri::HttpUpstreamType::Cluster(cluster.to_owned())),
         }),
         request_headers_to_add: headers

@@ -4,12 +4,12 @@
 use std::any::TypeId;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use incr::{Changed, Cx, Query};
+use model::diagnostic::Diagnostic;
 use store::Snapshot;
 
 use super::{GatewayConfigOf, GatewayHost, GatewayPlan, GatewayPlanOf};
-use crate::routes::encode::{ConfigBytes, RouteList};
+use crate::routes::encode::{ConfigBytes, RouteList, Written};
 use crate::routes::rule::RuleRoutes;
 
 /// The encoded virtual hosts of a route configuration.
@@ -22,18 +22,23 @@ pub(super) struct WrittenHosts {
     plan: Arc<GatewayPlan>,
     /// The routes of each host, as they stand in the plan.
     routes: Vec<Arc<[Arc<RouteList>]>>,
-    hosts: Vec<Bytes>,
+    hosts: Vec<Written>,
 }
 
 impl PartialEq for WrittenHosts {
     fn eq(&self, other: &Self) -> bool {
-        self.hosts == other.hosts
+        self.hosts == other.hosts && self.plan.found == other.plan.found
     }
 }
 
 impl WrittenHosts {
+    /// What of them was left out.
+    pub(super) fn left_out(&self) -> &[Diagnostic] {
+        &self.plan.found
+    }
+
     /// The hosts in their order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Bytes> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Written> {
         self.hosts.iter()
     }
 }
@@ -88,10 +93,9 @@ impl Query<Snapshot> for WrittenHostsOf {
     }
 }
 
-/// A virtual host: routes that take every request stand behind those of all rules that do not.
-fn written(host: &GatewayHost, lists: &[Arc<RouteList>]) -> Bytes {
-    let of = |catch_all| lists.iter().flat_map(move |list| list.parts(catch_all));
+/// A virtual host with the routes of all its rules.
+fn written(host: &GatewayHost, lists: &[Arc<RouteList>]) -> Written {
     let mut bytes = ConfigBytes::default();
-    bytes.host(&host.head, of(false).chain(of(true)));
+    bytes.merged_host(&host.head, lists);
     bytes.finish()
 }

@@ -130,6 +130,7 @@ spec:
   - {port: {number: 443, name: b, protocol: HTTPS}, hosts: [a.example.com], tls: {mode: SIMPLE, credentialName: web}}
   - {port: {number: 80, name: c, protocol: HTTP}, hosts: ['*']}
   - {port: {number: 80, name: d, protocol: TCP}, hosts: ['*']}
+  - {port: {number: 443, name: e, protocol: HTTPS}, hosts: [A.Example.com], tls: {mode: SIMPLE, credentialName: web}}
 ";
 
 #[test]
@@ -146,19 +147,19 @@ fn servers_that_do_not_fit_and_credentials_that_are_not_there_are_told_of() {
     };
     let refused = |n: usize| (code::SERVER_REFUSED, format!("spec.servers[{n}]"));
     let missing = (code::NO_CREDENTIAL, "spec.servers".to_owned());
-    assert_eq!(at(&case), [refused(1), refused(3), missing]);
+    assert_eq!(at(&case), [refused(1), refused(3), refused(4), missing]);
     case.world.put(
         "{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: edge}, data: {tls.crt: YQ==, tls.key: YQ==}}",
     );
     let unusable = (code::UNUSABLE_CREDENTIAL, String::new());
-    assert_eq!(at(&case), [refused(1), refused(3), unusable]);
+    assert_eq!(at(&case), [refused(1), refused(3), refused(4), unusable]);
     let text = |text: &str| json!(text).to_string();
     let chain = text(include_str!("../../../../model/src/x509/keys/ec.crt"));
     let key = text(include_str!("../../../../model/src/x509/keys/ec.sec1.key"));
     case.world.put(&format!(
         "{{apiVersion: v1, kind: Secret, metadata: {{name: web, namespace: edge}}, stringData: {{tls.crt: {chain}, tls.key: {key}}}}}",
     ));
-    assert_eq!(at(&case), [refused(1), refused(3)]);
+    assert_eq!(at(&case), [refused(1), refused(3), refused(4)]);
 }
 
 #[test]
@@ -221,4 +222,59 @@ spec: {http: [{route: [{destination: {host: cart}}]}]}
 ",
     );
     assert_eq!(found(&world), others);
+}
+
+#[test]
+fn endpoints_on_the_machine_of_proxies_are_told_at_the_object() {
+    let objects = "
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: stated, namespace: shop}
+spec:
+  hosts: [a.example]
+  resolution: STATIC
+  ports: [{number: 80, name: http}]
+  endpoints: [{address: 10.0.0.1}, {address: 127.0.0.1}, {address: 169.254.169.254}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: named, namespace: shop}
+spec: {hosts: [fine.example, localhost], resolution: DNS, ports: [{number: 80, name: http}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: ports, namespace: shop}
+spec: {hosts: [rebinds.example], resolution: DNS, ports: [{number: 80, name: http, targetPort: 15000}]}
+---
+apiVersion: networking.istio.io/v1
+kind: WorkloadEntry
+metadata: {name: w, namespace: shop}
+spec: {address: 127.1.1.1, labels: {app: w}}
+";
+    let found = |allowed: &str| -> Vec<(&str, String, String)> {
+        let mut settings = settings("");
+        let mut features = settings.features.as_ref().clone();
+        features.local_endpoints = allowed.into();
+        settings.features = features.into();
+        let mut world = World::new(settings);
+        world.put(objects);
+        let found = world.get(&FindingsOfMesh);
+        let row = |f: &Diagnostic| {
+            let object = f.object.as_ref().unwrap().to_string();
+            (f.code, object, f.path.to_string())
+        };
+        found.iter().map(row).collect()
+    };
+    let told =
+        |object: &str, path: &str| (code::LOCAL_ENDPOINT, object.to_owned(), path.to_owned());
+    assert_eq!(
+        found(""),
+        [
+            told("ServiceEntry shop/named", "spec.hosts[1]"),
+            told("ServiceEntry shop/ports", "spec.hosts[0]"),
+            told("ServiceEntry shop/stated", "spec.endpoints[1].address"),
+            told("WorkloadEntry shop/w", "spec.address"),
+        ]
+    );
+    assert_eq!(found("shop"), []);
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mesh::finding::code;
 use model::jwks::{FetchedKeys, KeySource};
+use model::outside::Outside;
 use model::settings::{Features, Settings};
 use model::{Change, Severity};
 use serde_json::{Value, json};
@@ -31,6 +32,10 @@ fn keys(case: &Case) -> String {
     keys.as_str().unwrap().to_owned()
 }
 
+/// Keys that a proxy can use.
+const KEYS: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+
 /// Whether they are the ones for which nobody can sign.
 fn refuses_all(case: &Case) -> bool {
     keys(case).contains("unknown-issuer")
@@ -47,6 +52,8 @@ fn keys_that_are_none_refuse_every_token() {
         "'{}'",
         "'{\"keys\": 3}'",
         "'{\"keys\": [\"x\"]}'",
+        "'{\"keys\": []}'",
+        "'{\"keys\": [{\"kty\": \"EC\", \"crv\": \"secp256k1\", \"x\": \"AQ\", \"y\": \"AQ\"}]}'",
     ] {
         let case = Case::new(&tokens(&format!("{{issuer: me, jwks: {jwks}}}")));
         assert_eq!(
@@ -55,14 +62,14 @@ fn keys_that_are_none_refuse_every_token() {
         );
         assert!(refuses_all(&case), "{jwks}");
     }
-    let case = Case::new(&tokens("{issuer: me, jwks: '{\"keys\": []}'}"));
+    let case = Case::new(&tokens(&format!("{{issuer: me, jwks: '{KEYS}'}}")));
     assert_eq!(case.findings(), []);
-    assert_eq!(keys(&case), "{\"keys\": []}");
+    assert_eq!(keys(&case), KEYS);
 }
 
 #[test]
 fn a_rule_without_issuer_refuses_every_token() {
-    let case = Case::new(&tokens("{jwks: '{\"keys\": []}'}"));
+    let case = Case::new(&tokens(&format!("{{jwks: '{KEYS}'}}")));
     assert_eq!(
         case.only(),
         about_tokens(code::NO_ISSUER, "spec.jwtRules[0].issuer")
@@ -93,7 +100,7 @@ fn tokens_are_refused_until_keys_are_fetched_and_the_last_good_ones_are_kept() {
 
         let mut fetched = |keys: Option<&str>, trouble: Option<&str>| {
             let outcome = FetchedKeys {
-                keys: keys.map(Arc::from),
+                keys: keys.map(|keys| Outside::new(keys.into())),
                 trouble: trouble.map(Arc::from),
             };
             case.world
@@ -163,16 +170,21 @@ fn proxies_that_should_fetch_keys_from_an_unknown_service_get_none() {
 
 #[test]
 fn names_of_tokens_that_are_empty_are_left_out() {
-    let rule = "{issuer: me, jwks: '{\"keys\": []}', fromHeaders: [{name: ''}, {name: x-token}], \
-                fromParams: ['', token], fromCookies: [''], outputClaimToHeaders: [{header: '', claim: a}]}";
-    let case = Case::new(&tokens(rule));
+    let rule = format!(
+        "{{issuer: me, jwks: '{KEYS}', \
+         fromHeaders: [{{name: ''}}, {{name: x-token}}, {{name: \"x\\n\"}}, {{name: x, prefix: \"a\\n\"}}], \
+         fromParams: ['', token], fromCookies: [''], outputPayloadToHeader: \"x\\n\", \
+         outputClaimToHeaders: [{{header: '', claim: a}}, {{header: \"x\\n\", claim: a}}]}}"
+    );
+    let case = Case::new(&tokens(&rule));
     let found = case.findings();
     assert!(found.iter().all(|f| f.code == code::NAMELESS));
-    assert_eq!(found.len(), 4, "{found:#?}");
+    assert_eq!(found.len(), 5, "{found:#?}");
     let jwt = case.filter(8080, JWT);
     let provider = &jwt["providers"]["origins-0"];
     assert_eq!(provider["from_headers"], json!([{"name": "x-token"}]));
     assert_eq!(provider["from_params"], json!(["token"]));
     assert_eq!(provider["from_cookies"], Value::Null);
     assert_eq!(provider["claim_to_headers"], Value::Null);
+    assert_eq!(provider["forward_payload_header"], Value::Null);
 }

@@ -13,6 +13,7 @@ use model::jwks::{FetchedKeys, KeySource};
 use model::mesh::read_mesh_networks;
 use model::module::{FetchedModule, Module, ModuleSource, Pull};
 use model::node::Identity;
+use model::outside::Outside;
 use model::redacted::Redacted;
 use model::service::{Address, Endpoint};
 use model::settings::{AccessReviews, Features, Settings};
@@ -348,7 +349,7 @@ impl Step {
                     KeySource::Uri(format!("https://issuer{issuer}.example.com/keys").into());
                 let keys = |text: &str| {
                     Some(Arc::new(FetchedKeys {
-                        keys: Some(text.into()),
+                        keys: Some(Outside::new(text.into())),
                         trouble: None,
                     }))
                 };

@@ -8,6 +8,8 @@ use model::edge::{
     AddressRules, Dubbo, EdgeRoute, ExternalAuth, Fallback, Mcp, Moved, RateLimit, Rpc, Transport,
     Users,
 };
+use model::template::{Asker, Gateways};
+use model::{Kind, ObjectName};
 
 use super::Pick;
 
@@ -42,6 +44,12 @@ impl Pick {
             users: bit(1).then(|| Users {
                 realm: "all".into(),
                 lines: format!("u{}:{{SHA}}{}", self.name, "x".repeat(28)).into(),
+                asker: Asker {
+                    kind: Kind::Ingress,
+                    name: ObjectName::new("shop", "edge"),
+                    path: "metadata.annotations".into(),
+                    gateways: Gateways::Edge,
+                },
             }),
             external: bit(2).then(|| ExternalAuth {
                 host: host(),

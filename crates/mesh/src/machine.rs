@@ -1,0 +1,131 @@
+//! Which endpoints lead to the machine of whoever connects: loopback, the link, nowhere, metadata of clouds, Unix sockets.
+//!
+//! Whoever writes a ServiceEntry, a WorkloadEntry or an EndpointSlice says where others connect to. An endpoint at loopback
+//! would let them use what listens on the machine of each proxy, Envoy's own admin interface among it. Such endpoints are
+//! left out for all proxies, unless `PILOTHOUSE_LOCAL_ENDPOINTS` allows them for the namespace of the service. A proxy still
+//! knows which services its own workload serves at such an address ([`targets_of`](crate::services::targets_of)).
+//!
+//! A name that resolves to loopback is not seen here, so names have no ports that Envoy and its agent listen on.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use model::diagnostic::{Diagnostic, Severity};
+use model::kinds::istio::{ServiceEntry, WorkloadEntry};
+use model::names::Namespace;
+use model::object::{Object, Origin};
+use model::service::{Address, Endpoint};
+use model::settings::Settings;
+use model::special::is_special_host;
+use proto_istio::networking::service_entry::Resolution as By;
+
+use crate::address::{OWN_PORTS, UNIX_PREFIX};
+use crate::finding::{about, code};
+
+/// Whether services of a namespace may have endpoints on the machine of whoever connects.
+pub fn allows(settings: &Settings, namespace: &Namespace) -> bool {
+    settings.features.local_endpoints.allows(namespace)
+}
+
+/// As [`allows`], for the endpoints of a ServiceEntry. One whose endpoints an McpBridge lists is of the operator; so are the
+/// listeners by which gateways reach the proxies that it names.
+pub fn allows_entry(settings: &Settings, entry: &Object<ServiceEntry>) -> bool {
+    const LISTED: [&str; 2] = ["registry:static/", "registry:dns/"];
+    let is_listed = match &entry.meta.origin {
+        Origin::Source(source) => LISTED.iter().any(|start| source.name.starts_with(start)),
+        Origin::File { .. } => false,
+    };
+    is_listed || allows(settings, entry.namespace())
+}
+
+/// Leaves out of a list the endpoints that lead to the machine of whoever connects.
+pub(crate) fn without_local(list: &mut Arc<[Endpoint]>) {
+    if list.iter().any(|endpoint| is_local(&endpoint.address)) {
+        let others = list.iter().filter(|endpoint| !is_local(&endpoint.address));
+        *list = others.cloned().collect();
+    }
+}
+
+fn is_local(address: &Address) -> bool {
+    match address {
+        Address::Unix(_) => true,
+        Address::Socket { hosts, port } => hosts.iter().any(|host| is_local_at(host, *port)),
+    }
+}
+
+fn is_local_at(host: &str, port: u16) -> bool {
+    // Gateways of networks are found without an address.
+    !host.is_empty()
+        && (is_special_host(host) || OWN_PORTS.contains(&port) && host.parse::<IpAddr>().is_err())
+}
+
+/// What an address is, where it is left out: the end of a sentence. `own_port`: some port there is one of Envoy's or its agent's.
+fn fault(address: &str, own_port: bool) -> Option<&'static str> {
+    if address.starts_with(UNIX_PREFIX) {
+        return Some("is a Unix socket of the machine of each proxy");
+    }
+    if is_special_host(address) && !address.is_empty() {
+        return Some("means the machine or the link of each proxy");
+    }
+    let is_name = !address.is_empty() && address.parse::<IpAddr>().is_err();
+    (own_port && is_name)
+        .then_some("may resolve to the machine of each proxy, whose Envoy listens on that port")
+}
+
+/// What of a ServiceEntry's endpoints is left out: the first, and how many there are.
+pub fn of_entry(settings: &Settings, entry: &Object<ServiceEntry>) -> Option<Diagnostic> {
+    if allows_entry(settings, entry) {
+        return None;
+    }
+    let spec = &entry.spec;
+    let is_own = |port: u32| OWN_PORTS.iter().any(|own| u32::from(*own) == port);
+    let own_port = spec.ports.iter().any(|port| match port.target_port {
+        0 => is_own(port.number),
+        target => is_own(target),
+    });
+    let by_host = spec.endpoints.is_empty()
+        && spec.workload_selector.is_none()
+        && matches!(spec.resolution(), By::Dns | By::DnsRoundRobin);
+    let stated = spec.endpoints.iter().enumerate();
+    let stated = stated.filter_map(|(at, endpoint)| {
+        let own_port = own_port || endpoint.ports.values().any(|port| is_own(*port));
+        let why = fault(&endpoint.address, own_port)?;
+        Some((&endpoint.address, why, "endpoints", at, ".address"))
+    });
+    let hosts = spec.hosts.iter().enumerate().filter(|_| by_host);
+    let hosts = hosts.filter_map(|(at, host)| {
+        let why = fault(host, own_port)?;
+        Some((host, why, "hosts", at, ""))
+    });
+    let mut all = stated.chain(hosts);
+    let (address, why, list, at, field) = all.next()?;
+    let mut message = sentence(address, why);
+    match all.count() {
+        0 => {}
+        more => message.push_str(&format!(" ({more} more are left out)")),
+    }
+    let told = about(entry, code::LOCAL_ENDPOINT, Severity::Warning, message);
+    Some(told.at(format!("spec.{list}[{at}]{field}")))
+}
+
+/// The address of a WorkloadEntry, where it is left out.
+pub fn of_workload(settings: &Settings, entry: &Object<WorkloadEntry>) -> Option<Diagnostic> {
+    if allows(settings, entry.namespace()) {
+        return None;
+    }
+    let address = &entry.spec.address;
+    let why = fault(address, false)?;
+    let told = about(
+        entry,
+        code::LOCAL_ENDPOINT,
+        Severity::Warning,
+        sentence(address, why),
+    );
+    Some(told.at("spec.address"))
+}
+
+fn sentence(address: &str, why: &str) -> String {
+    format!(
+        "{address:?} {why}, so it is not an endpoint; PILOTHOUSE_LOCAL_ENDPOINTS can allow such endpoints for the namespace"
+    )
+}

@@ -1,0 +1,279 @@
+//! The substitutes of rejected objects that protect: which kinds protect, and how each closes.
+//!
+//! A substitute covers what the rejected object's selector or references cover. Where these cannot be read, a policy
+//! covers its whole namespace, as one without a selector does. An object that protects nothing (a policy that only audits, a
+//! dry run, a DestinationRule without TLS) has no substitute.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::check::{Fault, Finding};
+use super::node::{Entry, Node, Path, Span, Value};
+use super::{DEFAULT_NAMESPACE, Reader, Remark, meta, read_kind};
+use crate::closed::{Closed, NO_CREDENTIAL};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::kinds::{AnyObject, Kind};
+use crate::object::{Meta, ObjectName};
+
+/// A name that no certificate of a public authority is for.
+const NOBODY: &str = "closed.invalid";
+
+/// What may stand in place of an object.
+pub(super) struct Substitutes<'a> {
+    kind: Kind,
+    meta: Meta,
+    /// The narrowest first. The first that is valid counts.
+    specs: Vec<Node<'a>>,
+}
+
+/// The specs of the substitutes of an object, as it is written.
+fn specs<'a>(kind: Kind, document: &Node<'a>) -> Vec<Node<'a>> {
+    let spec = document.get("spec");
+    match kind {
+        Kind::AuthorizationPolicy if audits(document) => Vec::new(),
+        Kind::AuthorizationPolicy => {
+            let everything = list(vec![map(Vec::new())]);
+            policy(spec, &[("action", text("DENY")), ("rules", everything)])
+        }
+        Kind::RequestAuthentication => policy(spec, &[]),
+        Kind::PeerAuthentication => {
+            let strict = map(vec![("mode", text("STRICT"))]);
+            policy(spec, &[("mtls", strict)])
+        }
+        Kind::DestinationRule => spec.map(destination_rule).unwrap_or_default(),
+        Kind::BackendTlsPolicy => spec.map(backend_tls).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// The fields that say for which workloads a policy is.
+const COVERS: [&str; 3] = ["selector", "targetRefs", "targetRef"];
+
+/// What is wrong with a policy that has a selector and references: no proxy would do what both say.
+pub(super) fn contradiction(kind: Kind, document: &Node<'_>) -> Option<Finding> {
+    let kinds = [Kind::AuthorizationPolicy, Kind::RequestAuthentication];
+    let spec = document.get("spec").filter(|_| kinds.contains(&kind))?;
+    let [selector, references @ ..] = COVERS;
+    let is_stated = |field: &&str| match spec.get(field).map(|value| &value.value) {
+        Some(Value::Seq(items)) => !items.is_empty(),
+        Some(Value::Map(fields)) => !fields.is_empty(),
+        _ => false,
+    };
+    let stated = references.into_iter().find(|field| is_stated(field))?;
+    is_stated(&selector).then(|| Finding {
+        fault: Fault::Invalid,
+        path: Path::of("spec").with(stated),
+        span: spec.get(stated).map_or(spec.span, |value| value.span),
+        message: format!("`{stated}` and `{selector}` exclude each other"),
+        help: Some("remove one of the two".to_owned()),
+    })
+}
+
+/// A policy for the same workloads, and one for the whole namespace.
+fn policy<'a>(spec: Option<&Node<'a>>, closing: &[(&'static str, Node<'a>)]) -> Vec<Node<'a>> {
+    let stated = |field: &'static str| {
+        let value = spec?.get(field).filter(|value| !value.is_null())?;
+        Some((field, value.clone()))
+    };
+    let mut covers: Vec<_> = COVERS.into_iter().filter_map(stated).collect();
+    // Which of several counts is not known.
+    if covers.len() > 1 {
+        covers.clear();
+    }
+    let wide = map(closing.to_vec());
+    if covers.is_empty() {
+        return vec![wide];
+    }
+    covers.extend_from_slice(closing);
+    vec![map(covers), wide]
+}
+
+/// A rule for the same host whose TLS settings are those that are written, and one that trusts nobody.
+fn destination_rule<'a>(spec: &Node<'a>) -> Vec<Node<'a>> {
+    let Some(host) = spec.get("host").filter(|host| host.as_str().is_some()) else {
+        return Vec::new();
+    };
+    let mut settings = Vec::new();
+    tls_settings(spec, &mut settings);
+    let own = spec
+        .get("trafficPolicy")
+        .and_then(|policy| policy.get("tls"));
+    let rule = |tls: Node<'a>, exports: bool| {
+        let mut fields = vec![("host", host.clone())];
+        for field in ["exportTo", "workloadSelector"] {
+            let value = spec.get(field).filter(|value| exports && !value.is_null());
+            fields.extend(value.map(|value| (field, value.clone())));
+        }
+        fields.push(("trafficPolicy", map(vec![("tls", tls)])));
+        map(fields)
+    };
+    let nobody = map(vec![
+        ("mode", text("SIMPLE")),
+        ("credentialName", text(NO_CREDENTIAL)),
+    ]);
+    match (settings.as_slice(), own) {
+        ([], _) => Vec::new(),
+        ([_], Some(own)) => vec![
+            rule(own.clone(), true),
+            rule(nobody.clone(), true),
+            rule(nobody, false),
+        ],
+        _ => vec![rule(nobody.clone(), true), rule(nobody, false)],
+    }
+}
+
+/// All that asks for TLS to a backend.
+fn tls_settings<'n, 'a>(node: &'n Node<'a>, found: &mut Vec<&'n Node<'a>>) {
+    match &node.value {
+        Value::Seq(items) => items.iter().for_each(|item| tls_settings(item, found)),
+        Value::Map(entries) => {
+            for entry in entries {
+                let disabled =
+                    |tls: &Node<'_>| tls.get("mode").and_then(Node::as_str) == Some("DISABLE");
+                if entry.key != "tls" {
+                    tls_settings(&entry.value, found);
+                } else if !entry.value.is_null() && !disabled(&entry.value) {
+                    found.push(&entry.value);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A policy for the same backends that trusts nobody. Without references it is for none.
+fn backend_tls<'a>(spec: &Node<'a>) -> Vec<Node<'a>> {
+    let Some(Value::Seq(references)) = spec.get("targetRefs").map(|refs| &refs.value) else {
+        return Vec::new();
+    };
+    let fields = ["group", "kind", "name", "sectionName"];
+    let reference = |written: &Node<'a>| {
+        let value = |field: &&'static str| {
+            let value = written
+                .get(field)
+                .filter(|value| value.as_str().is_some())?;
+            Some((*field, value.clone()))
+        };
+        map(fields.iter().filter_map(value).collect())
+    };
+    let named = references
+        .iter()
+        .filter(|r| r.get("name").is_some_and(|n| n.as_str().is_some()));
+    let validation = map(vec![
+        ("hostname", text(NOBODY)),
+        ("wellKnownCACertificates", text("None")),
+    ]);
+    vec![map(vec![
+        ("targetRefs", list(named.map(reference).collect())),
+        ("validation", validation),
+    ])]
+}
+
+/// Whether an AuthorizationPolicy, as far as it can be read, denies nothing: it audits, or is a dry run.
+fn audits(document: &Node<'_>) -> bool {
+    let text = |path: &[&str]| {
+        let mut node = document;
+        for field in path {
+            node = node.get(field)?;
+        }
+        node.as_str()
+    };
+    let dry_run = text(&["metadata", "annotations", "istio.io/dry-run"]);
+    text(&["spec", "action"]) == Some("AUDIT")
+        || matches!(dry_run, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
+}
+
+fn node(value: Value<'_>) -> Node<'_> {
+    Node {
+        value,
+        span: Span::default(),
+    }
+}
+
+fn text<'a>(text: &'static str) -> Node<'a> {
+    node(Value::String(Cow::Borrowed(text)))
+}
+
+fn list(items: Vec<Node<'_>>) -> Node<'_> {
+    node(Value::Seq(items))
+}
+
+fn map<'a>(fields: Vec<(&'static str, Node<'a>)>) -> Node<'a> {
+    let entry = |(key, value)| Entry {
+        key: Cow::Borrowed(key),
+        at: Span::default(),
+        value,
+    };
+    node(Value::Map(fields.into_iter().map(entry).collect()))
+}
+
+impl Reader<'_> {
+    /// What may stand in place of an object; `None` where it protects nothing.
+    pub(super) fn substitutes<'n>(
+        &self,
+        kind: Kind,
+        document: &Node<'n>,
+        meta: Option<&Meta>,
+        line: u32,
+    ) -> Option<Substitutes<'n>> {
+        let specs = specs(kind, document);
+        if specs.is_empty() {
+            return None;
+        }
+        let meta = meta.cloned();
+        let meta = meta.unwrap_or_else(|| self.unnamed(document, line));
+        Some(Substitutes { kind, meta, specs })
+    }
+
+    /// The substitute of an object that is rejected because of `wrong`.
+    pub(super) fn substitute(
+        &self,
+        substitutes: Substitutes<'_>,
+        wrong: Option<&Diagnostic>,
+    ) -> Option<AnyObject> {
+        let Substitutes { kind, meta, specs } = substitutes;
+        let closed = Arc::new(Closed {
+            path: wrong.map_or_else(Arc::default, |d| d.path.clone()),
+            why: wrong.map_or_else(|| "it is not valid".into(), |d| d.message.clone()),
+        });
+        specs.into_iter().find_map(|spec| {
+            let meta = Meta {
+                closed: Some(closed.clone()),
+                ..meta.clone()
+            };
+            let mut findings = Vec::new();
+            let object = read_kind(kind, map(vec![("spec", spec)]), Some(meta), &mut findings)?;
+            let mut remarks = Vec::new();
+            self.judge.object(&object, &mut remarks);
+            let is_error = |r: &Remark| r.severity == Severity::Error;
+            let valid = findings.is_empty() && !remarks.iter().any(is_error);
+            valid.then_some(object)
+        })
+    }
+
+    /// The substitute of a document of which the kind alone could be read for certain.
+    pub(super) fn substitute_unread(
+        &self,
+        kind: Kind,
+        document: &Node<'_>,
+        line: u32,
+        wrong: Option<&Diagnostic>,
+    ) -> Option<AnyObject> {
+        let raw = meta::read(document, kind, DEFAULT_NAMESPACE, &mut Vec::new());
+        let meta = raw.map(|raw| self.meta(raw, line));
+        let substitutes = self.substitutes(kind, document, meta.as_ref(), line)?;
+        self.substitute(substitutes, wrong)
+    }
+
+    /// The metadata of an object without a name: it is called by where it stands.
+    fn unnamed(&self, document: &Node<'_>, line: u32) -> Meta {
+        let namespace = document.get("metadata").and_then(|m| m.get("namespace"));
+        let namespace = namespace.and_then(Node::as_str).filter(|n| !n.is_empty());
+        let file = self.file.file_name().unwrap_or_default().display();
+        let name = ObjectName::new(
+            namespace.unwrap_or(DEFAULT_NAMESPACE),
+            format!("{file}:{line}"),
+        );
+        Meta::new(name, self.origin(line))
+    }
+}

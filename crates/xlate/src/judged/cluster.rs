@@ -1,0 +1,63 @@
+//! Clusters that Envoy takes: one that it does not take has no endpoints.
+
+use std::sync::Arc;
+
+use judge::judge;
+use model::diagnostic::Diagnostic;
+use model::kinds::Kind;
+use model::object::{ObjectKey, ObjectName};
+use prost::{Message, Name};
+use prost_types::value::Kind as Value;
+use proto_envoy::envoy::config::cluster::v3::Cluster;
+use proto_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
+use xds::Resource;
+
+use super::finding;
+
+const EFFECT: &str = "connections to the service fail";
+
+/// The cluster as a resource, with what was found of it before; without endpoints where Envoy would refuse it, and
+/// `None` where not even its name is one.
+pub(crate) fn cluster(cluster: &Cluster, mut found: Vec<Diagnostic>) -> Option<Arc<Resource>> {
+    let bytes = cluster.encode_to_vec();
+    let judged = judge(&Cluster::full_name(), &bytes);
+    let bytes = match judged {
+        Ok(()) => bytes,
+        Err(fault) => {
+            let effect = format!("cluster {}: {EFFECT}", cluster.name);
+            found.push(finding(rule_of(cluster), &effect, &fault));
+            let closed = Cluster {
+                name: cluster.name.clone(),
+                metadata: cluster.metadata.clone(),
+                cluster_discovery_type: Some(ClusterDiscoveryType::Type(
+                    DiscoveryType::Static as i32,
+                )),
+                ..Cluster::default()
+            };
+            let closed = closed.encode_to_vec();
+            judge(&Cluster::full_name(), &closed).ok()?;
+            closed
+        }
+    };
+    let resource = Resource::from_bytes(cluster.name.as_str(), bytes.into());
+    Some(Arc::new(resource.finding(found)))
+}
+
+/// The DestinationRule that shaped a cluster, as its metadata says.
+fn rule_of(cluster: &Cluster) -> Option<ObjectKey> {
+    let fields = &cluster
+        .metadata
+        .as_ref()?
+        .filter_metadata
+        .get("istio")?
+        .fields;
+    let Value::StringValue(path) = fields.get("config")?.kind.as_ref()? else {
+        return None;
+    };
+    let (_, object) = path.split_once("/namespaces/")?;
+    let (namespace, name) = object.split_once("/destination-rule/")?;
+    Some(ObjectKey {
+        kind: Kind::DestinationRule,
+        name: ObjectName::new(namespace, name),
+    })
+}
