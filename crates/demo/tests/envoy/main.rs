@@ -78,8 +78,6 @@ with_each_envoy! {
     edge::tls_ends_at_the_gateway_or_passes_it,
     edge::a_sidecar_lets_out_what_its_sidecar_lists,
     rotation::a_rotated_certificate_is_served_and_no_connection_ends,
-    certs::fifty_hosts_get_their_certificates,
-    certs::an_order_outlives_the_server_and_certificates_are_renewed,
     closed::a_policy_that_cannot_be_used_closes_what_it_covers,
     pool::requests_go_to_the_endpoint_that_the_picker_names,
     pool::a_pool_that_fails_open_is_served_without_its_picker,
@@ -89,7 +87,6 @@ with_each_envoy! {
     through::a_service_is_reached_through_its_proxy,
     knative::an_ingress_of_knative_is_served_to_those_who_may_reach_it,
     gateway_api::one_command_makes_a_listening_gateway_of_a_manifest,
-    gateway_api::one_command_makes_a_listening_gateway_of_a_store,
     one_ingress::one_command_makes_a_listening_ingress_of_manifests,
     options::options_of_the_edge_follow_a_config_map,
     owners::an_ingress_of_another_namespace_gets_nothing_of_a_host,
@@ -118,4 +115,19 @@ with_each_envoy! {
     wasm::a_plugin_is_told_its_rules_by_ingress_domain_and_service,
     wasm::a_module_is_fetched_for_an_envoy_that_has_no_agent,
     wasm::a_module_that_came_outlives_its_registry_and_a_restart,
+}
+
+/// Makes of each function a test with the newest version of Envoy: they wait long, and what they test is of the server alone.
+macro_rules! with_newest_envoy {
+    ($($module:ident :: $name:ident,)*) => {
+        mod newest_envoy {
+            $(#[tokio::test] async fn $name() { crate::rig::with("1.40.0", crate::$module::$name).await; })*
+        }
+    };
+}
+
+with_newest_envoy! {
+    certs::fifty_hosts_get_their_certificates,
+    certs::an_order_outlives_the_server_and_certificates_are_renewed,
+    gateway_api::one_command_makes_a_listening_gateway_of_a_store,
 }
